@@ -36,6 +36,7 @@ __all__ = [
     "magnitude",
     "nearest",
     "plain_array",
+    "read_float",
     "sizes_label",
 ]
 
@@ -130,6 +131,17 @@ def check_nonnegative(value: Any, name: str) -> float:
     return float(value)
 
 
+def read_float(value: Any) -> float:
+    """Return a value as a float; text of Python's own form, as 1_000, is refused.
+
+    >>> read_float(" 1e3 ")
+    1000.0
+    """
+    if isinstance(value, str) and "_" in value:
+        raise ValueError(f"must be a number without underscores, got {value!r:.60}")
+    return float(value)
+
+
 def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
     """Return a privacy parameter as an exact fraction.
 
@@ -144,7 +156,7 @@ def check_epsilon(value: Any, name: str = "epsilon") -> Fraction:
         raise ValueError(f"{need} within the range of a double, got {value}")
     if isinstance(value, str):
         try:
-            exact = Fraction(value)
+            exact = Fraction(value if "_" not in value else "")
         except (ValueError, ZeroDivisionError):
             raise ValueError(f"{need}, got the string {value!r}") from None
     elif isinstance(value, numbers.Rational):

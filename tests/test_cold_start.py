@@ -1,9 +1,11 @@
-"""A second process loads every kernel from disk: it compiles nothing."""
+"""New processes: a second one compiles nothing, and other interpreters do as well."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +64,46 @@ def test_a_second_process_compiles_nothing():
     assert {name: compiled for name, (_, compiled) in second.items() if compiled} == {}
     assert second.keys() <= first.keys()
     assert all(loaded <= sum(first[name]) for name, (loaded, _) in second.items())
+
+
+# ---- other interpreters -------------------------------------------------------------
+
+ROOT = Path(__file__).parents[1]
+UNIT = ("arguments", "domain", "noise", "layers")
+"""Unit tests that other interpreters run: messages, reading, exact draws, imports."""
+
+
+def interpreter(version):
+    """Return a Python of a version that starts, on the path or among pyenv's."""
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    found = [shutil.which(f"python{version}")]
+    found += sorted(versions.glob(f"{version}.*/bin/python"))
+    said = "import sys; print('%d.%d' % sys.version_info[:2])"
+    for path in filter(None, found):
+        asked = subprocess.run(
+            [path, "-c", said], capture_output=True, text=True, check=False
+        )
+        if asked.stdout.strip() == version:
+            return path
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+def test_other_interpreters_install_and_run(tmp_path, version):
+    base = interpreter(version)
+    if base is None:
+        pytest.skip(f"no Python {version} on the path or among the versions of pyenv")
+    python = tmp_path / "venv" / "bin" / "python"
+    files = [str(ROOT / "tests" / "unit" / f"test_{name}.py") for name in UNIT]
+    for command in (
+        [base, "-m", "venv", tmp_path / "venv"],
+        [python, "-m", "pip", "install", "--quiet", f"{ROOT}[test]"],
+        [python, "-c", "import mmech, mmech_rf"],
+        [python, "-m", "mmech_rf", "demo", "--trees", "4", "--repeats", "1"],
+        [python, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", *files],
+    ):
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

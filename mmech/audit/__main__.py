@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -433,7 +434,7 @@ def _print_table(cases: Iterator[Case], runs: int, confidence: float) -> int:
         f"{'release':38}{'neighbours':12}{'runs':>9}{'claimed':>9}{'delta':>8}"
         f"{'found':>8}  verdict"
     )
-    verdicts = []
+    verdicts, started = [], time.monotonic()
     for case in cases:
         result = epsilon_lower_bound(
             case.release,
@@ -452,8 +453,9 @@ def _print_table(cases: Iterator[Case], runs: int, confidence: float) -> int:
         )
     refuted = verdicts.count("REFUTED")
     print(
-        f"\n{len(verdicts)} releases: {refuted} refuted, {verdicts.count(NO_POWER)} "
-        "without power. An audit proves no claim: the proofs do."
+        f"\n{len(verdicts)} releases in {time.monotonic() - started:.0f} s: {refuted} "
+        f"refuted, {verdicts.count(NO_POWER)} without power. An audit proves no claim: "
+        "the proofs do."
     )
     return 1 if refuted else 0
 

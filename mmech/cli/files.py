@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mmech.checks import read_float
 from mmech.terminal import InputError
 from mmech.writing import check_writable, replacing
 
@@ -85,13 +86,14 @@ def add_csv(command: argparse.ArgumentParser) -> None:
 
 
 def add_memory(command: argparse.ArgumentParser, what: str) -> None:
-    """Add a bound on memory; `what` is held in it, in words."""
+    """Add a bound on the memory of records; `what` is held of them, in words."""
     command.add_argument(
         "--memory",
         type=_read_memory,
         metavar="SIZE",
-        help=f"most memory to use, such as 2G or 800M, at least 500M; where {what} "
-        "need more, nothing is released (default: what it takes)",
+        help=f"memory for the program, for rows while they are read and for {what}, "
+        "such as 2G or 800M, at least 500M. If the records need more, nothing is "
+        "released. Large tables or models may take more (default: no limit)",
     )
 
 
@@ -100,7 +102,7 @@ def _read_memory(text: str) -> int:
     units = {"M": 2**20, "G": 2**30}
     number, unit = text[:-1], units.get(text[-1:].upper(), 0)
     try:
-        size = int(float(number) * unit)
+        size = int(read_float(number) * unit)
     except (ValueError, OverflowError):
         size = 0
     if not 500 * 2**20 <= size < 2**50:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mmech.checks import read_float
 from mmech.cli.files import (
     TABLE,
     add_csv,
@@ -206,7 +207,7 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
             help=f"what to do with {what}; drop leaves the record out of all tables, "
             f"and releases about how many there are (default: {choices[0]})",
         )
-    add_memory(command, "records, a few bytes for each attribute,")
+    add_memory(command, "the values of all records, a few bytes each")
     add_csv(command)
 
 
@@ -289,7 +290,7 @@ def _add_budget(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _read_level(text: str) -> float:
     try:
-        level = float(text)
+        level = read_float(text)
     except ValueError:
         level = 0.0
     if not 0 < level < 1:

@@ -215,10 +215,6 @@ def _suggest(args: argparse.Namespace) -> None:
     check_output(args)
     described: Described = args.described
     kinds = _declared(args.data) if args.data.endswith(".parquet") else {}
-    if kinds and args.read_values:
-        raise InputError(
-            "--read-values reads csv files only, got a Parquet file; leave it out"
-        )
     header = list(kinds) or _header(args)
     header = _named(header, args)
     target = None
@@ -350,14 +346,13 @@ def _read(
     args: argparse.Namespace, header: Sequence[str], target: str | None
 ) -> dict[str, Any]:
     say(f"{args.described.prog}: {_LEAK}")
-    from mmech.domain.attribute import distinct_values
+    from mmech.domain.attribute import Attribute, distinct_values
     from mmech.domain.domain import Domain
-    from mmech.domain.readers import read_cells
-    from mmech.exceptions import located
+    from mmech.domain.parts import read_whole
 
-    with located(f"cannot use the data {args.data!r}"):
-        source, form = opened(args, args.data), csv_format(args)
-        cells = read_cells(source, header, header, **form)
+    # Only names are read of this domain, and that marks of numbers are wanted.
+    wanted = Domain(tuple(Attribute.numeric(name, cut_points=[0]) for name in header))
+    cells = read_whole(opened(args, args.data), wanted, **csv_format(args)).X
     columns = dict(zip(header, cells.T, strict=True))
     domain = Domain(
         tuple(
@@ -380,17 +375,21 @@ def _read(
 
 
 def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
-    """Describe a column of text: numeric where it is many numbers."""
+    """Describe a column: numeric where it is many numbers."""
     import numpy as np
 
-    from mmech.domain.attribute import infer_attribute
+    from mmech.domain.attribute import Attribute, distinct_values, infer_attribute
     from mmech.domain.values import number_values
 
     numbers, bad = number_values(values)
     present = numbers[~np.isnan(numbers)]
     many = len(set(present.tolist())) > MAX_NUMERIC_CATEGORIES
-    if bad.any() or not many or math.isinf(np.abs(present).max()):
+    if bad.any():
         return infer_attribute(name, values, n_bins)
+    if not many or math.isinf(np.abs(present).max()):
+        categories, has_missing = distinct_values(values, f"column {name!r}")
+        missing = ["?"] if has_missing or not categories else []
+        return Attribute.categorical(name, [*categories, *missing])
     attribute = infer_attribute(name, present, n_bins)
     return attribute if present.size == numbers.size else replace(attribute, other="?")
 

@@ -599,6 +599,10 @@ def _is_number(value: Any) -> bool:
     )
 
 
+_SPANS = {"day": 31, "month": 3660}
+"""Days between the first and the last date up to which a unit is inferred."""
+
+
 def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
     """Return the attribute that a column (N,) shows, which leaks its values."""
     cells = values.tolist() if values.dtype.kind not in "iuf" else []
@@ -606,6 +610,15 @@ def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
     if values.dtype.kind not in "iuf" and not (
         present and all(map(_is_number, present))
     ):
+        days, missing, bad = dates.day_values(values)
+        if not (bad.any() or missing.all()):
+            first, last = int(days[~missing].min()), int(days[~missing].max())
+            unit = next(
+                (u for u, most in _SPANS.items() if last - first <= most), "year"
+            )
+            begin, end = dates.period_names(np.array([first, last]), "day")
+            other = "?" if missing.any() else None
+            return Attribute.date(name, begin, end, unit, other=other)
         categories, has_missing = distinct_values(values, f"column {name!r} of X")
         if has_missing or not categories:
             categories.append("?")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mmech.checks import check_integer
+from mmech.checks import check_integer, read_float
 from mmech.limits import LIMITS
 
 __all__ = [
@@ -36,7 +36,7 @@ def check_bins(value: Any, name: str) -> int:
 def check_number(value: Any, name: str) -> float:
     """Return a finite number, or raise."""
     try:
-        result = float(value)
+        result = read_float(value)
     except (TypeError, ValueError, OverflowError):
         raise TypeError(
             f"{name} must be a number, got {type(value).__name__}; convert it"

@@ -623,13 +623,16 @@ def _records(
         ) from None
     multiline = form.get("multiline", False)
     with _opened(source, encoding) as stream:
-        lines = _decoded(stream, encoding)
-        yield _parsed(
-            csv.reader(lines, strict=True, delimiter=sep), multiline=multiline
-        )
+        last = [""]
+        lines = _decoded(stream, encoding, last)
+        reader = csv.reader(lines, strict=True, delimiter=sep)
+        yield _parsed(reader, last, multiline=multiline)
 
 
-def _parsed(reader: Any, *, multiline: bool) -> Iterator[tuple[int, list[str]]]:
+def _parsed(
+    reader: Any, last: list[str], *, multiline: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield records; `last` holds the line that was read last, for errors."""
     while True:
         number = reader.line_num + 1
         try:
@@ -640,6 +643,14 @@ def _parsed(reader: Any, *, multiline: bool) -> Iterator[tuple[int, list[str]]]:
             cut_off = str(error).startswith(("unexpected end", "field larger"))
             if cut_off or reader.line_num > number:
                 raise _quote_error(number, multiline=multiline) from None
+            marks = [m for m in ";\t|," if f'"{m}' in last[0] or f'{m}"' in last[0]]
+            if marks and reader.dialect.delimiter not in marks:
+                raise ParameterError(
+                    "sep",
+                    f"line {number} of the file has {marks[0]!r} beside its quotes, "
+                    f"but {{sep}} is {reader.dialect.delimiter!r}",
+                    remedy=(f"pass {{sep={marks[0]!r}}}", "correct the quotes"),
+                ) from None
             raise ValueError(
                 f"line {number} of the file has text after a closing quote, or a "
                 "carriage return inside of a field; put such fields in quotes, and "
@@ -668,8 +679,9 @@ def _quote_error(number: int, *, multiline: bool) -> ValueError:
     )
 
 
-def _decoded(lines: Iterable[str], encoding: str) -> Iterator[str]:
+def _decoded(lines: Iterable[str], encoding: str, last: list[str]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
+        last[0] = line
         if not line.isascii():
             try:
                 line.encode()

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.checks import read_float
+
 __all__ = [
     "INFINITE",
     "MISSING",
@@ -227,12 +229,14 @@ def number_values(
     cells = values.tolist()
     bad = np.zeros(len(cells), dtype=bool)
     try:
+        if any("_" in cell for cell in cells if isinstance(cell, str)):
+            raise ValueError
         return np.array(list(map(float, cells)), dtype=np.float64), bad
     except Exception:
         out = np.full(len(cells), np.nan)
         for row, cell in enumerate(cells):
             try:
-                out[row] = float(cell)
+                out[row] = read_float(cell)
             except OverflowError:  # an integer or a fraction beyond all doubles
                 out[row] = math.inf if cell > 0 else -math.inf
             except Exception:

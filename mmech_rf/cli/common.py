@@ -10,6 +10,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from mmech.checks import read_float
 from mmech.cli.files import TABLE
 from mmech.terminal import in_words, whole
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
@@ -280,7 +281,7 @@ def read_settings(text: str) -> DrawnSettings:
 def read_probability(text: str) -> float:
     """Read a number between 0 and 1; where it may be used is checked later."""
     try:
-        return float(text)
+        return read_float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"it must be a number between 0 and 1, got {text!r}"

@@ -244,7 +244,7 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     add(command, "--handle-unknown", choices=unknown, default="clip")
     add(command, "--handle-missing", choices=unknown[1:], default="error")
     add(command, "--show-counts", action="store_true")
-    add_memory(command, "distinct records")
+    add_memory(command, "the distinct records")
     add_columns(command)
     seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}
     add(command, "--seed", metavar="N", **seeds)

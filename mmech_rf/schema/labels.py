@@ -35,7 +35,7 @@ def label_of_type(label: Any, kind: str) -> Any:
         return label
     try:
         if kind == "int":
-            return int(str(label))
+            return int(str(label).replace("_", "?"))
         if kind == "bool":
             return _WORDS[str(label).lower()]
     except (KeyError, ValueError):

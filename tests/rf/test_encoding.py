@@ -221,6 +221,7 @@ def test_target_errors(y, message):
         ("age", np.nan, "row 1, column 'age' of X holds a missing value .* NaN"),
         ("age", "", "row 1, column 'age' of X holds a missing value"),
         ("age", 10**400, "row 1, column 'age' of X holds a number outside"),
+        ("age", "1_000", "row 1, column 'age' of X holds a value that is not a numbe"),
         ("age", [1], "row 1, column 'age' of X holds a value that is not a number"),
     ],
 )

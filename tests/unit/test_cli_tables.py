@@ -307,6 +307,43 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     assert run("schema check n.csv d.json --decimal ,", capsys)[0] == 0
 
 
+def test_values_are_read_from_dates_and_parquet_files(folder, capsys):
+    days = pd.date_range("2025-03-05", periods=40, freq="D")
+    texts = [str(day.date()) for day in days]
+    frame = pd.DataFrame({"seen": texts, "size": [1, 2] * 20, "age": range(40)})
+    frame.loc[3, "seen"] = ""
+    frame.to_csv("dates.csv", index=False)
+    frame.assign(seen=days.date).to_parquet("dates.parquet")
+    for path, other in (("dates.csv", {"other": "?"}), ("dates.parquet", {})):
+        code, out, err = run(f"schema suggest {path} --read-values", capsys)
+        assert code == 0
+        assert "PrivacyLeakWarning" in err
+        document = json.loads(out)
+        assert document["read_from_records"] is True
+        seen, size, age = document["features"]
+        bounds = {"lower": "2025-03-05", "upper": "2025-04-13", "unit": "month"}
+        assert seen == {"name": "seen", "type": "date"} | bounds | other
+        assert list(map(str, size["categories"])) == ["1", "2"]
+        assert (age["type"], age["lower"], age["upper"]) == ("numeric", 0, 39)
+    code, out, _ = run("schema suggest dates.parquet", capsys)
+    assert [entry["type"] for entry in json.loads(out)["features"]] == [
+        "date",
+        "numeric",
+        "numeric",
+    ]
+
+
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_a_wrong_separator_beside_quotes_is_named(folder, capsys, mark):
+    cells = [["sex", "size", "age"], ["f", "s", "30"]]
+    lines = [mark.join(f'"{cell}"' for cell in row) for row in cells]
+    Path("q.csv").write_text("\n".join(lines), encoding="utf-8")
+    code, _, err = run("schema check q.csv d.json", capsys)
+    assert code == 2
+    assert f"has {mark!r} beside its quotes, but --sep is ','; pass --sep" in err
+    assert run(f"schema check q.csv d.json --sep {mark!r}", capsys)[0] == 0
+
+
 USUAL = "tables in.csv --domain d.json --ways 2 --epsilon 1 --out made"
 
 WRONG = {
