@@ -445,7 +445,7 @@ def test_what_is_no_date_is_said_to_be_none():
     )
     with pytest.raises(ValueError, match=words):
         domain.encode(rows)
-    for missing in ("", "?", None, float("nan"), pd.NaT, np.datetime64("NaT")):
+    for missing in ("", "?", None, float("nan"), pd.NaT, np.datetime64("NaT", "D")):
         with pytest.raises(ValueError, match="holds a missing value"):
             domain.encode([[missing]])
     with pytest.raises(
