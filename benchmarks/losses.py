@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from benchmarks.simulated import KINDS, SimulatedTask, simulate_task
 from mmech import Measurement, PrivacyLedger
 from mmech.noise.norm import Groups
 from mmech_rf import DrawnSettings, limits
+from mmech_rf.drawn import views
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
@@ -38,7 +40,7 @@ RECORDS = 200, 30_000
 EPSILONS = 0.1, 10.0
 """Ranges of public numbers; of a fifth of the trials epsilon may be ten times more."""
 
-FEWER = {"most_pairs": 300, "most_sums": 300}
+FEWER = {"MOST_PAIRS": 300, "MOST_SUMS": 300}
 LESS = {"draw_visits": 10**7, "coarse_visits": 10**8, "third_visits": 10**8}
 """Fewer views and less work than by default: a trial takes tenths of a second."""
 
@@ -164,7 +166,7 @@ class Trial:
             rows, numbers = _records(
                 task, records, np.random.default_rng([self.seed, 20])
             )
-        plan, settings = self.plan(settings), replace(settings, **FEWER)
+        plan = self.plan(settings)
         noise = np.random.default_rng([self.seed, 19])
         payments = SimulatedPayments(
             PrivacyLedger(self.epsilon), noise, lambda entry: None, frozenset(exact)
@@ -179,7 +181,7 @@ class Trial:
             settings=settings,
             multiplicities=numbers.astype(np.int64),
         )
-        with limits.changed(**LESS):
+        with limits.changed(**LESS), patch.multiple(views, **FEWER):
             forest = grower.grow(self.epsilon, plan)
         found = forest.log_odds(tested).argmax(axis=1)
         gained = np.take_along_axis(chances, found[:, None], axis=1)[:, 0]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from benchmarks.losses import FEWER, LESS, SimulatedPayments
 from benchmarks.simulated import KINDS, SCORECARD, simulate_task
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings, limits
+from mmech_rf.drawn import views
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
 
@@ -67,7 +68,7 @@ def ranked(
         tested = task.records(TESTED, rng)
         found = []
         for own in (DrawnSettings(), DrawnSettings.for_ranking()):
-            settings, noise = replace(own, **FEWER), np.random.default_rng([seed, 278])
+            noise = np.random.default_rng([seed, 278])
             grower = Grower(
                 task.schema.domain_shape,
                 np.ascontiguousarray(rows[:, :-1]),
@@ -77,11 +78,11 @@ def ranked(
                 payments=SimulatedPayments(
                     PrivacyLedger(epsilon), noise, lambda entry: None
                 ),
-                settings=settings,
+                settings=own,
                 multiplicities=numbers,
             )
             plan = Plan.of(n, epsilon, task.schema.n_features, 2, own)
-            with limits.changed(**LESS):
+            with limits.changed(**LESS), patch.multiple(views, **FEWER):
                 forest = grower.grow(epsilon, plan)
             found.append(
                 quality(forest.probabilities(tested), task.probabilities(tested))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from mmech import Measurement, PrivacyLedger, noisy_release
 from mmech.noise import LAPLACE
 from mmech.noise.norm import Groups, as_blocks
 from mmech_rf import DrawnSettings, PrivateForestClassifier, Schema
+from mmech_rf.drawn import draw, plan, views
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import public_views
 from mmech_rf.private.payments import Payments
@@ -102,7 +105,21 @@ def _changed(**changes: Any) -> Method:
     return Method(make)
 
 
+def _patched(*changes: tuple[Any, str, Any]) -> Method:
+    """Return the forest with other constants of modules: (module, name, value)."""
+
+    class Ablated(PrivateForestClassifier):
+        def _fit(self, X: Any, y: Any) -> None:
+            with ExitStack() as patches:
+                for change in changes:
+                    patches.enter_context(patch.object(*change))
+                super()._fit(X, y)
+
+    return Method(lambda schema, epsilon, n: Ablated(schema, epsilon=epsilon))
+
+
 NEVER = math.inf
+NO_SUMS, NO_PAIRS = (views, "MOST_SUMS", 0), (views, "MOST_PAIRS", 0)
 
 ABLATIONS = {
     "all ideas": _changed(),
@@ -111,15 +128,15 @@ ABLATIONS = {
             schema, epsilon=epsilon, n_records=n
         )
     ),
-    "no signed sums": _changed(most_sums=0),
-    "no pairs": _changed(most_pairs=0),
-    "single attributes": _changed(most_sums=0, most_pairs=0),
-    "one level": _changed(splitting=1e-300),
+    "no signed sums": _patched(NO_SUMS),
+    "no pairs": _patched(NO_PAIRS),
+    "single attributes": _patched(NO_SUMS, NO_PAIRS),
+    "one level": _patched((draw, "SPLITTING", 1e-300)),
     "labels from counts": Method(
         lambda schema, epsilon, n: CountedLabels(schema, epsilon=epsilon, n_records=n)
     ),
     "no scores": _changed(scores_from=NEVER),
-    "scores not in views": _changed(score_views_from=NEVER),
+    "scores not in views": _patched((plan, "SCORE_VIEWS_FROM", NEVER)),
     "Laplace noise on sums": Method(
         lambda schema, epsilon, n: LaplaceSums(schema, epsilon=epsilon)
     ),

@@ -752,15 +752,15 @@ LEAKS = (
     Mutant(
         "exact number of records: roots of a tree",
         "mmech_rf/drawn/draw.py",
-        "roots = _roots(views, n_records, n_rows, settings)",
-        "roots = _roots(views, class_codes.size, n_rows, settings)",
+        "roots = _roots(views, n_records, n_rows)",
+        "roots = _roots(views, class_codes.size, n_rows)",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
     ),
     Mutant(
         "exact number of records: whether trees have a third level",
         "mmech_rf/drawn/draw.py",
-        "third = _third_level(views, n_records, n_rows, settings)",
-        "third = _third_level(views, class_codes.size, n_rows, settings)",
+        "third = _third_level(views, n_records, n_rows, third_level)",
+        "third = _third_level(views, class_codes.size, n_rows, third_level)",
         (f"{TREE_DRAW}::test_roots_that_are_drawn_follow_the_stated_number",),
     ),
     Mutant(
@@ -773,8 +773,8 @@ LEAKS = (
     Mutant(
         "exact number of records: votes of labels",
         "mmech_rf/drawn/grow.py",
-        "            counts, labels[known], self.n_records, self.settings\n",
-        "            counts, labels[known], self.codes.shape[0], self.settings\n",
+        "            counts, labels[known], self.n_records\n",
+        "            counts, labels[known], self.codes.shape[0]\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(

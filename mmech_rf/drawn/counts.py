@@ -12,7 +12,6 @@ import numpy as np
 
 from mmech import Measurement
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 
 __all__ = [
     "accuracy_of_labels",
@@ -21,6 +20,15 @@ __all__ = [
     "noise_scale",
     "with_largest",
 ]
+
+# Provenance: as `DrawnSettings`.
+
+SMOOTHING = 1.5
+"""Smoothing: count added to a leaf, in scales of its noise, beside half a record."""
+
+LABEL_SMOOTHING = 8.0
+"""Smoothing: weight of what all leaves of a label have in common, in units of the
+smoothing of a leaf without a label."""
 
 
 def noise_scale(measured: Measurement, unit: int) -> float:
@@ -31,11 +39,7 @@ def noise_scale(measured: Measurement, unit: int) -> float:
 
 
 def leaf_votes(
-    measured: Measurement,
-    unit: int,
-    smoothing: float = DrawnSettings.smoothing,
-    *,
-    even: bool = False,
+    measured: Measurement, unit: int, *, even: bool = False
 ) -> tuple[Floats, Floats]:
     """Return log shares of the classes in every leaf, and their standard errors.
 
@@ -44,7 +48,7 @@ def leaf_votes(
     counts = measured.values / unit
     n_classes = counts.shape[1]
     scale = noise_scale(measured, unit)
-    added = smoothing * scale + 0.5
+    added = SMOOTHING * scale + 0.5
     totals = np.maximum(counts.sum(axis=0), 1.0)
     shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
     smooth = np.maximum(counts, 0.0) + added * shares
@@ -52,10 +56,7 @@ def leaf_votes(
 
 
 def labelled_votes(
-    measured: Measurement,
-    labels: Integers,
-    n_records: float,
-    settings: DrawnSettings = DEFAULTS,
+    measured: Measurement, labels: Integers, n_records: float
 ) -> tuple[Floats, Floats]:
     """Return log shares of the classes in g leaves with labels, and standard errors.
 
@@ -66,11 +67,10 @@ def labelled_votes(
     label, and these towards the accuracy of all labels, by the public number of
     records.
     """
-    s = settings
     counts = measured.values.astype(float)
     g, k = counts.shape
     scale = noise_scale(measured, 1)
-    added = s.label_smoothing * (s.smoothing * scale + 0.5)
+    added = LABEL_SMOOTHING * (SMOOTHING * scale + 0.5)
     together = np.zeros((k, k))
     np.add.at(together, labels, counts)
     common = with_largest(together, np.arange(k))

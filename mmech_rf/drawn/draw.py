@@ -69,7 +69,7 @@ from mmech.selection import fixed_point_rate, logarithms
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.bits import BitMaps, counted
-from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
+from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
 from mmech_rf.limits import LIMITS
 from mmech_rf.private.votes import check_labels, check_that
@@ -82,6 +82,18 @@ LARGEST_RATE = 2**60
 LEAF_WORK = 20.0
 """Cost model: work for a leaf of a candidate, in records that are looked at; measured
 in seconds, not in accuracy."""
+
+# Provenance: as `DrawnSettings`.
+
+SPLITTING = 0.5
+"""Tree prior: probability that a cell of the root is split once more."""
+
+COARSE_CELLS = 16
+"""Candidate roots: single attributes of at most so many cells come before all other
+views, and are more than the rest may be."""
+
+FIRST_CELLS, LAST_CELLS = 8, 16
+"""Third level: largest numbers of cells of views that come before it, and last."""
 
 
 @storable("Fork")
@@ -196,7 +208,7 @@ def select_tree(
     unit: int = 1,
     predicted: Integers | None = None,
     maps: BitMaps | None = None,
-    settings: DrawnSettings = DEFAULTS,
+    third_level: float = DrawnSettings.third_level,
     relation: Relation,
     pay: Callable[[], None],
     noise: np.random.Generator | None,
@@ -214,7 +226,7 @@ def select_tree(
     drawn if it refuses, and nothing is spent if epsilon is too small for the
     arithmetic. Proof: ``notebooks/proofs/labelled_trees.md``.
     """
-    third = _third_level(views, n_records, n_rows, settings)
+    third = _third_level(views, n_records, n_rows, third_level)
     rate = fixed_point_rate(
         epsilon,
         monotone=True,
@@ -230,15 +242,15 @@ def select_tree(
     if multiplicities is None:
         multiplicities = np.ones(class_codes.size, np.int64)
 
-    roots = _roots(views, n_records, n_rows, settings)
+    roots = _roots(views, n_records, n_rows)
     # Contiguous: numba would compile the kernels anew for any other layout.
     nodes = _Nodes(
         views, np.ascontiguousarray(cells), np.ascontiguousarray(class_codes),
-        weights * multiplicities, predicted, n_classes, rate, settings.splitting, maps,
+        weights * multiplicities, predicted, n_classes, rate, SPLITTING, maps,
     )  # fmt: skip
 
     def draw() -> SelectedTree:
-        return _draw_top_down(nodes, roots, third, settings.third_level, noise)
+        return _draw_top_down(nodes, roots, third, third_level, noise)
 
     seen = {
         "cells": cells, "class_codes": class_codes, "multiplicities": multiplicities,
@@ -481,12 +493,7 @@ def _fixed(logarithms: float | Floats) -> Integers:
     return np.rint(np.ldexp(logarithms, FRACTION_BITS)).astype(np.int64)
 
 
-def _roots(
-    views: Views,
-    n_records: float,
-    n_rows: float = math.inf,
-    settings: DrawnSettings = DEFAULTS,
-) -> Integers:
+def _roots(views: Views, n_records: float, n_rows: float = math.inf) -> Integers:
     """Return the positions of candidate roots: all views, or the simplest.
 
     Work is bounded by public numbers only: `Limits.draw_visits`, and for coarse single
@@ -501,7 +508,7 @@ def _roots(
     terms = np.array([len(view.attributes) for view in views.items])
     # Simple views first; a pair is also a view below one of its attributes.
     order = np.lexsort((sizes, terms, families))
-    coarse = (families[order] <= 2) & (sizes[order] <= settings.coarse_cells)
+    coarse = (families[order] <= 2) & (sizes[order] <= COARSE_CELLS)
     coarse &= np.cumsum(least[order]) <= LIMITS.coarse_visits
     within = (np.cumsum(work[order]) <= LIMITS.draw_visits) | coarse
     within[0] = True
@@ -512,7 +519,7 @@ def _third_level(
     views: Views,
     n_records: float,
     n_rows: float = math.inf,
-    settings: DrawnSettings = DEFAULTS,
+    prior: float = DrawnSettings.third_level,
 ) -> _ThirdLevel:
     """Return the views of trees of three levels: simple and coarse ones.
 
@@ -520,13 +527,13 @@ def _third_level(
     whole: sums took more time and gained nothing on simulated tasks. There is no third
     level where the work is more than `Limits.third_visits`.
     """
-    if not settings.third_level:
+    if not prior:
         return NO_THIRD_LEVEL
     sizes = views.sizes
     families = np.array([view.family for view in views.items])
-    last = np.flatnonzero((families != "sum") & (sizes <= settings.last_cells))
+    last = np.flatnonzero((families != "sum") & (sizes <= LAST_CELLS))
     sizes, families = sizes[last], families[last]
-    first = np.flatnonzero((families == "single") & (sizes <= settings.first_cells))
+    first = np.flatnonzero((families == "single") & (sizes <= FIRST_CELLS))
     records = last.size * max(min(n_records, n_rows), 1.0)
     leaves = LEAF_WORK * float(sizes[first].sum()) ** 2 * sizes.sum()
     work = first.size * (first.size - 1) * records + leaves

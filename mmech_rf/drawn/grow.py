@@ -60,7 +60,7 @@ class Grower:
         if plan.scores:
             additive = self._released_scores(cost * plan.scores, plan.corrections)
             if plan.by_score:
-                further = score_views(additive, self.settings)
+                further = score_views(additive)
         seen = self._viewed(further)
         if plan.rounds:
             return self.boosted(cost, plan, seen, additive)
@@ -97,7 +97,7 @@ class Grower:
             n = tree.n_leaves
             scored = additive is not None
             forest = replace(
-                _with_tree(forest, tree, votes[:n], errors[:n], measured, 1),
+                _with_tree(forest, tree, votes[:n], errors[:n]),
                 answers=votes[n:] if scored else None,
                 answer_errors=errors[n:] if scored else None,
             )
@@ -133,11 +133,11 @@ class Grower:
             budget * plan.first_selection, 0, seen, predicted=predicted
         )
         counted = budget * (1 - plan.first_selection)
-        *found, measured = self._count_leaves(tree, counted, 0)
+        found = self._count_leaves(tree, counted, 0)
         deferred = np.concatenate(tree.labels) == self.n_classes
         scores, errors = (np.where(deferred[:, None], 0.0, own) for own in found)
         forest = self._forest(additive)
-        forest = _with_tree(forest, tree, scores, errors, measured, 1)
+        forest = _with_tree(forest, tree, scores, errors)
         return self._further(cost, plan, seen, forest, forest.whole_votes(self.codes))
 
     def _further(
@@ -155,11 +155,11 @@ class Grower:
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
             )
-            scores, errors, measured = self._count_leaves(
+            scores, errors = self._count_leaves(
                 tree, budget * (1 - plan.selection), number, weights
             )
             one = SelectedTrees((tree,), (scores,))
-            forest = _with_tree(forest, tree, scores, errors, measured, UNIT)
+            forest = _with_tree(forest, tree, scores, errors)
             votes += one.whole_votes(self.codes)
         return forest
 
@@ -207,8 +207,7 @@ class Grower:
 
     def _viewed(self, further: Sequence[ScoreView]) -> ViewedRecords:
         """Return the records in public views and further ones."""
-        views = public_views(self.domain_shape, self.settings)
-        views = replace(views, items=(*views.items, *further))
+        views = Views((*public_views(self.domain_shape).items, *further))
         cells = views.cells(self.codes)
         maps = BitMaps.of(views, cells, self.class_codes, self.n_classes)
         return ViewedRecords(views, cells, maps)
@@ -236,7 +235,7 @@ class Grower:
             unit=1 if weights is None else UNIT,
             predicted=predicted,
             maps=seen.maps,
-            settings=self.settings,
+            third_level=self.settings.third_level,
         )
 
     def _count_leaves(
@@ -245,19 +244,18 @@ class Grower:
         cost: Fraction,
         number: int,
         weights: Integers | None = None,
-    ) -> tuple[Floats, Floats, Measurement]:
-        """Release the class counts of leaves; return votes, errors, and the counts."""
+    ) -> tuple[Floats, Floats]:
+        """Release the class counts of leaves; return votes and standard errors."""
         measured = self._count(
             tree.leaves(self.codes), tree.n_leaves, cost, number, weights
         )
-        first, smoothing = weights is None, self.settings.smoothing
-        unit = 1 if first else UNIT
-        votes, errors = leaf_votes(measured, unit, smoothing, even=not first)
+        first = weights is None
+        votes, errors = leaf_votes(measured, 1 if first else UNIT, even=not first)
         if not first:
             rate = self.settings.learning_rate
             votes = rate * (votes - votes.mean(axis=1, keepdims=True))
             errors = rate * errors
-        return votes, errors, measured
+        return votes, errors
 
     def _labelled(
         self, measured: Measurement, labels: Integers
@@ -270,7 +268,7 @@ class Grower:
         counts = replace(measured, values=measured.values[known])
         votes, errors = np.zeros((2, *measured.values.shape))
         votes[known], errors[known] = labelled_votes(
-            counts, labels[known], self.n_records, self.settings
+            counts, labels[known], self.n_records
         )
         return votes, errors
 
@@ -296,10 +294,8 @@ def _with_tree(
     tree: SelectedTree,
     votes: Floats,
     errors: Floats,
-    measured: Measurement,
-    unit: int,
 ) -> SelectedTrees:
-    """Return a forest with one more tree, and with what was counted of it if needed."""
+    """Return a forest with one more tree, its votes and their standard errors."""
     return replace(
         forest,
         trees=(*forest.trees, tree),

@@ -25,6 +25,35 @@ LEAST_BOOSTED = Fraction(1, 5000)
 draw, for each record that comes or goes. A share may be a thousandth of it, and
 roundings of a draw, which are paid for, would use up a smaller one."""
 
+# Found flat when they were varied, as `DrawnSettings` says of its provenance.
+
+SCORE_RECORDS = 6.0
+"""Score budget: information, in units of effort, that scores get at least."""
+
+MOST_SCORES, MOST_SCORES_BOOSTING = Fraction(1, 2), Fraction(3, 10)
+"""Score budget: largest share of epsilon, without and with boosting."""
+
+SCORE_VIEWS_FROM = 1000.0
+"""Overfitting guard: information from which trees may also split by scores. Scores know
+the records that they come from; with fewer of them a tree takes that for a signal."""
+
+FIRST_SHARE = Fraction(1, 2)
+"""Budget split: share of epsilon of the first tree with boosting, at most."""
+
+FIRST_RECORDS = 6000.0
+"""Budget split: information that is enough for the first tree. What it leaves goes to
+further trees in equal parts."""
+
+ROUND_RECORDS = 2000.0
+"""Budget split: information that pays for each further tree."""
+
+EPSILON_PER_VOTE = Fraction(3, 2)
+"""Ensemble size: without scores, epsilon for each of an odd number of trees."""
+
+FIRST_SELECTION, SELECTION = Fraction(3, 4), Fraction(1, 2)
+"""Budget split: share of the epsilon of the first and of a further boosted tree that
+draws it. The rest counts classes in its leaves."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -39,8 +68,8 @@ class Plan:
     votes: int = 1  # number of trees that vote, without boosting
     by_score: bool = False  # whether scores are also views that trees are made of
     # Shares of the first and of a further tree that draw it.
-    first_selection: Fraction = DrawnSettings.first_selection
-    selection: Fraction = DrawnSettings.selection
+    first_selection: Fraction = FIRST_SELECTION
+    selection: Fraction = SELECTION
     corrections: int = 0  # releases that correct scores, which share that of scores
 
     @classmethod
@@ -59,35 +88,34 @@ class Plan:
         Neighbours differ by so many records that come or go (`Relation.factor`).
         """
         s = settings
-        shares = s.first_selection, s.selection
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
         scores = Fraction(0)
         boosting = information >= s.boosting_from and epsilon >= factor * LEAST_BOOSTED
         least = s.scores_from
-        if most_terms(n_features, s) >= n_features and not boosting:
+        if most_terms(n_features) >= n_features and not boosting:
             # Of few attributes public sums of views say as much, while records are few.
             least = s.few_scores_from if n_classes == 2 else math.inf
         if information >= least * effort:
             share = s.score_share_boosting if boosting else s.score_share
             scores = max(
-                share_of(s.score_records * effort, information),
+                share_of(SCORE_RECORDS * effort, information),
                 share_of(float(share) * effort, 1.0),
             )
-        by_score = scores > 0 and information >= s.score_views_from
+        by_score = scores > 0 and information >= SCORE_VIEWS_FROM
         if not boosting and not scores:
             votes = number_of_votes(epsilon, s)
-            return cls(scores, Fraction(1), Fraction(0), 0, votes, False, *shares)
+            return cls(scores, Fraction(1), Fraction(0), 0, votes)
         if not boosting:
-            scores = max(min(scores, s.most_scores), 1 - s.most_tree_epsilon / epsilon)
-            return cls(scores, 1 - scores, Fraction(0), 0, 1, by_score, *shares)
-        scores = min(scores, s.most_scores_boosting)
+            scores = max(min(scores, MOST_SCORES), 1 - s.most_tree_epsilon / epsilon)
+            return cls(scores, 1 - scores, Fraction(0), 0, 1, by_score)
+        scores = min(scores, MOST_SCORES_BOOSTING)
         on_scores = scores > 0 and s.score_weight > 0
         first = Fraction(0)
         if not on_scores:
-            first = min(s.first_share, share_of(s.first_records, information))
+            first = min(FIRST_SHARE, share_of(FIRST_RECORDS, information))
         rest = 1 - scores - first
-        affordable = information * rest // s.round_records
+        affordable = information * rest // ROUND_RECORDS
         rounds = int(np.clip(affordable, 1, s.most_rounds))
         further = rest / rounds
         # Beyond that a tree learns what is chance; counts of its leaves take the rest.
@@ -98,16 +126,15 @@ class Plan:
             further,
             rounds,
             by_score=by_score,
-            first_selection=min(shares[0], most / first) if first else shares[0],
-            selection=min(shares[1], most / further),
+            first_selection=min(FIRST_SELECTION, most / max(first, most)),
+            selection=min(SELECTION, most / further),
             corrections=s.corrections if on_scores else 0,
         )
 
 
 def number_of_votes(epsilon: Fraction, settings: DrawnSettings = DEFAULTS) -> int:
     """Return how many labelled trees vote where boosting is not affordable."""
-    s = settings
-    votes = min(int(epsilon / s.epsilon_per_vote), s.most_votes)
+    votes = min(int(epsilon / EPSILON_PER_VOTE), settings.most_votes)
     return max(1, votes - (votes + 1) % 2)
 
 
@@ -150,19 +177,19 @@ def concentrated_plan(
     if rho <= 0 or not other.rounds:
         return None
     information = n_records**2 * float(rho)
-    first, first_selection = _tree_in_rho(s.first_records, s.first_selection)
-    round_cost, selection = _tree_in_rho(s.round_records, s.selection)
+    first, first_selection = _tree_in_rho(FIRST_RECORDS, FIRST_SELECTION)
+    round_cost, selection = _tree_in_rho(ROUND_RECORDS, SELECTION)
     sums = 1.5 * float(epsilon * other.scores) ** 2 / (n_features + 1)
-    scores = min(s.most_scores_boosting, share_of(sums, float(rho)))
+    scores = min(MOST_SCORES_BOOSTING, share_of(sums, float(rho)))
     scores = scores if other.scores else Fraction(0)
     start = Fraction(0)  # where boosting starts from scores
     if other.first:
-        start = min(s.first_share, share_of(first, information))
+        start = min(FIRST_SHARE, share_of(first, information))
     rest = 1 - scores - start
     affordable = int(information * float(rest) // round_cost)
     rounds = min(max(affordable, 1), s.most_rounds_zcdp)
     if better and 8 * rho * rest * selection / other.rounds < (
-        (epsilon * other.further * s.selection) ** 2
+        (epsilon * other.further * SELECTION) ** 2
     ):
         return None
     further = rest / rounds

@@ -78,6 +78,32 @@ WEIGHED_SUMS = f"{SUMS}, of weighed records"
 VOTE_STEPS = 256
 """Vote resolution: scores and votes are added in whole steps of 1 / VOTE_STEPS."""
 
+# Provenance: as `DrawnSettings`.
+
+PAIR_RESOLUTION = 8
+"""Score resolution: most groups of an attribute that is counted with its neighbour."""
+
+RECORDS_PER_SUM = 5.0
+"""Overfitting guard: records per class that each row of a finer set of sums needs,
+against chance in the records themselves."""
+
+SIGNAL_VARIANCES = 0.0, *(4.0**power for power in range(-1, 10))
+"""Shrinkage: what the variance of a deviation is thought to be, in units of its noise:
+zero, or a power of four."""
+
+ROOT_SCALE_FROM = 16
+"""Score resolution: attributes of at least so many cells are on a root scale."""
+
+LARGEST_MEAN = 0.98
+"""Clipping: mean positions of a class are cut off here, of 1."""
+
+SCORE_PIECES = 6, 12
+"""Views of scores: numbers of cells that a score is cut into."""
+
+SCORE_WIDTH = 1.3
+"""Views of scores: standard deviation of scores that the cuts are made for, relative to
+independent attributes."""
+
 
 @dataclass(frozen=True)
 class Sum:
@@ -156,42 +182,36 @@ def sums_from_coarse_to_fine(
 ) -> list[Sums]:
     """Return the sets of sums that there are to choose from."""
     attributes = [(i, n) for i, n in enumerate(domain_shape) if n > 1]
-    roots = settings.root_scale_from
     means = [
-        Sum(view, True, view.size >= roots)
+        Sum(view, True, view.size >= ROOT_SCALE_FROM)
         for view in (single_view(i, n, MOST_CELLS) for i, n in attributes)
     ]
     found = [Sums.of_terms(means)]
     for groups in settings.resolutions:
-        terms = [Sum(_grouped(i, n, groups, roots), n == 2) for i, n in attributes]
+        terms = [Sum(_grouped(i, n, groups), n == 2) for i, n in attributes]
         found.append(Sums.of_terms(terms))
-    found.append(Sums.of_terms(_neighbours(attributes, settings)))
+    found.append(Sums.of_terms(_neighbours(attributes)))
     return list(dict.fromkeys(found))
 
 
-def _grouped(attribute: int, size: int, groups: int, from_size: int) -> View:
+def _grouped(attribute: int, size: int, groups: int) -> View:
     """Return an attribute in so many groups of cells, from a size on by their root.
 
     Groups of roots that no cell falls into are left out.
     """
-    if size < max(from_size, 2 * groups):
+    if size < max(ROOT_SCALE_FROM, 2 * groups):
         return single_view(attribute, size, groups)
     roots = np.sqrt((np.arange(size) + 0.5) / size)
     found, table = np.unique((groups * roots).astype(int), return_inverse=True)
     return View((attribute,), (tuple(table.tolist()),), (), found.size, "single")
 
 
-def _neighbours(
-    attributes: list[tuple[int, int]], settings: DrawnSettings
-) -> list[Sum]:
+def _neighbours(attributes: list[tuple[int, int]]) -> list[Sum]:
     """Return counts of the cells of every two attributes that stand together."""
     terms = []
     for start in range(0, len(attributes), 2):
         two = attributes[start : start + 2]
-        views = [
-            _grouped(i, n, settings.pair_resolution, settings.root_scale_from)
-            for i, n in two
-        ]
+        views = [_grouped(i, n, PAIR_RESOLUTION) for i, n in two]
         if len(views) == 1:
             terms.append(Sum(views[0], views[0].size == 2))
             continue
@@ -288,7 +308,7 @@ def release_scores(
         noise = settings.signal_to_noise * payments.deviation(
             other.groups, cost, by_row=settings.score_weight > 0
         )
-        chance = settings.records_per_sum * sum(other.sizes)
+        chance = RECORDS_PER_SUM * sum(other.sizes)
         if n_records / n_classes >= max(noise, chance):
             sums = other
     released = payments.release_sums(
@@ -298,7 +318,7 @@ def release_scores(
         SUMS if unit == 1 else WEIGHED_SUMS,
         GRID * unit,
     )
-    return _scores(sums, released, settings, GRID * unit)
+    return _scores(sums, released, GRID * unit)
 
 
 @dataclass(frozen=True)
@@ -310,8 +330,7 @@ class _Rows:
     # Sums of classes less what their records would add to `common`, (rows, k).
     deviations: Floats
     noise: float  # standard deviation of a row
-    spread: Floats  # that of `deviations`, by noise, (rows,)
-    largest_mean: float  # where mean positions are cut off
+    spread: Floats  # the same of `deviations`, (rows,)
 
     @cached_property
     def standardised(self) -> Floats:
@@ -324,7 +343,7 @@ class _Rows:
         if self.term.by_position:
             means = self.common + deviations[0] / (numbers + self.noise + 1)
             t = self.term.positions() / GRID
-            tilts, logs = _tilted(np.append(means, self.common), t, self.largest_mean)
+            tilts, logs = _tilted(np.append(means, self.common), t)
             lines = np.outer(t, tilts) - logs
             odds = lines[:, :-1] - lines[:, -1:]
             # The derivative of a line with respect to the mean that it is tilted to.
@@ -342,14 +361,9 @@ class _Rows:
         return np.log(shares) - np.log(common), errors
 
 
-def _scores(
-    sums: Sums,
-    released: Measurement,
-    settings: DrawnSettings = DEFAULTS,
-    unit: int = GRID,
-) -> AdditiveScores:
-    numbers, rows = _rows(sums, released, settings.largest_mean, unit)
-    kept = np.maximum(_kept(rows, settings.signal_powers), settings.least_kept)
+def _scores(sums: Sums, released: Measurement, unit: int = GRID) -> AdditiveScores:
+    numbers, rows = _rows(sums, released, unit)
+    kept = _kept(rows)
     tables, errors = [], [_noise(released, unit)[0] / numbers[None]]
     for row, part in zip(rows, kept.tolist(), strict=True):
         odds, own = row.table(part, numbers)
@@ -363,11 +377,11 @@ def _scores(
     )
 
 
-def _kept(rows: list[_Rows], powers: Sequence[int]) -> Floats:
+def _kept(rows: list[_Rows]) -> Floats:
     """Return the part of its deviations that every attribute keeps, shape (rows,).
 
     The posterior mean of a normal signal in normal noise of variance one, where the
-    variance of the signal is zero or one of some powers of four for each attribute. How
+    variance of the signal is one of SIGNAL_VARIANCES for each attribute. How
     often each of these occurs is fitted to all attributes, by expectation and
     maximisation, from an even start that counts as one more attribute.
     """
@@ -375,7 +389,7 @@ def _kept(rows: list[_Rows], powers: Sequence[int]) -> Floats:
         return np.zeros(0)
     energies = np.array([np.square(row.standardised).sum() for row in rows])
     sizes = np.array([row.standardised.size for row in rows])
-    variances = np.array([0.0, *4.0 ** np.array(powers)])
+    variances = np.array(SIGNAL_VARIANCES)
     total = 1 + variances
     logs = -0.5 * (np.divide.outer(energies, total) + np.outer(sizes, np.log(total)))
     likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -389,7 +403,7 @@ def _kept(rows: list[_Rows], powers: Sequence[int]) -> Floats:
 
 
 def _rows(
-    sums: Sums, released: Measurement, farthest: float, unit: int = GRID
+    sums: Sums, released: Measurement, unit: int = GRID
 ) -> tuple[Floats, list[_Rows]]:
     """Return numbers of records of the classes, above their noise, and all rows."""
     values = released.values / unit
@@ -402,7 +416,7 @@ def _rows(
     for term, (start, stop) in zip(sums.terms, pairwise(ends), strict=True):
         block, deviation = values[start:stop], float(noise[start])
         if term.by_position:
-            common = np.clip(block.sum(axis=1) / total, -farthest, farthest)
+            common = np.clip(block.sum(axis=1) / total, -LARGEST_MEAN, LARGEST_MEAN)
         else:
             common = np.maximum(block.sum(axis=1), 0) + deviation * k / 2 + 0.5
             common /= common.sum()
@@ -410,7 +424,7 @@ def _rows(
         # Rows that add up to the number of records have their part of its noise.
         part = 1 / term.size if tied and not term.by_position else 0.0
         spread = deviation**2 + (common**2 - 2 * part * common) * noise[0] ** 2
-        rows.append(_Rows(term, common, apart, deviation, np.sqrt(spread), farthest))
+        rows.append(_Rows(term, common, apart, deviation, np.sqrt(spread)))
     return numbers, rows
 
 
@@ -425,15 +439,13 @@ def _steps(scores: Floats) -> Integers:
     return np.rint(VOTE_STEPS * scores).astype(np.int64)
 
 
-def _tilted(
-    means: Floats, t: Floats, farthest: float = DrawnSettings.largest_mean
-) -> tuple[Floats, Floats]:
+def _tilted(means: Floats, t: Floats) -> tuple[Floats, Floats]:
     r"""Return :math:`\theta` of distributions with given means, and log normalisers.
 
     Of :math:`p(t) \propto e^{\theta t}` on evenly weighted points, by Newton's method
-    with bounded steps; means are cut off at `farthest`.
+    with bounded steps; means are cut off at LARGEST_MEAN.
     """
-    goals = np.clip(means, -farthest, farthest)
+    goals = np.clip(means, -LARGEST_MEAN, LARGEST_MEAN)
     theta = np.arctanh(goals)
     for _ in range(60):
         weights = np.exp(np.outer(theta, t))
@@ -444,9 +456,7 @@ def _tilted(
     return theta, np.log(np.exp(np.outer(theta, t)).mean(axis=1))
 
 
-def score_views(
-    scores: AdditiveScores, settings: DrawnSettings = DEFAULTS
-) -> list[ScoreView]:
+def score_views(scores: AdditiveScores) -> list[ScoreView]:
     """Return views of released scores: of each class against the others, cut to pieces.
 
     Cuts are at quantiles of a normal distribution, that of a sum over evenly spread
@@ -464,8 +474,8 @@ def score_views(
         variance = sum(float(table.var()) for table in tables)
         if variance == 0:
             continue
-        spread = NormalDist(mean, settings.score_width * variance**0.5)
-        for pieces in settings.score_pieces:
+        spread = NormalDist(mean, SCORE_WIDTH * variance**0.5)
+        for pieces in SCORE_PIECES:
             cuts = {round(spread.inv_cdf(i / pieces)) for i in range(1, pieces)}
             whole = tuple(tuple(table.tolist()) for table in tables)
             found.append(ScoreView(scores.views, whole, tuple(sorted(cuts))))

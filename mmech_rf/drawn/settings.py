@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mmech import ParameterError
 from mmech.storage.codec import storable
 from mmech_rf.private.settings import CountSettings, setting
 
@@ -23,14 +22,18 @@ class DrawnSettings(CountSettings):
     to 2, with one setting for all sets and budgets (``benchmarks/README.md`` has what
     was tried where accuracy is least). Accuracies on these sets may therefore flatter
     the forest a little. The third level was chosen on simulated tasks (parities, trees,
-    additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share`,
-    `least_kept`, `records_per_sum` and `few_scores_from` on simulated tasks, the last
-    with a look at car and wall-robot; `label_smoothing` and `ranking` on simulated
-    tasks, by log loss and area under the ROC curve; `root_scale_from` on such with
-    numbers near the lower end of wide bounds; `first_cells` and `last_cells` by time;
+    additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share` and
+    `few_scores_from` on simulated tasks, the last with a look at car and wall-robot;
+    `ranking` on simulated tasks, by log loss and area under the ROC curve;
     `scores_from` on simulated tasks alone; that `most_tree_epsilon` bounds boosted
     trees on simulated tasks, after a look at epsilon = 100 at the sets above and at
     banknote and blood-transfusion.
+
+    Constants that refer here were set in the same way, and are no settings, because
+    accuracy hardly changes with them. RECORDS_PER_SUM was chosen on simulated tasks;
+    LABEL_SMOOTHING on them by log loss and area under the ROC curve; ROOT_SCALE_FROM
+    on simulated numbers near the lower end of wide bounds; FIRST_CELLS and LAST_CELLS
+    by time.
     Releases are private whatever the settings, as long as they do not come from the
     records at hand.
 
@@ -52,24 +55,9 @@ class DrawnSettings(CountSettings):
         Score threshold: the same for two classes where sums among the public views
         reach all attributes and there is no boosting. Scores then rank records that
         have one label. More classes have none there.
-    score_records : float
-        Score budget: information, in units of effort, that scores get at least.
     score_share, score_share_boosting : Fraction
         Score budget: share of epsilon, for each unit of effort, that scores get at
         least, without and with boosting.
-    most_scores, most_scores_boosting : Fraction
-        Score budget: largest share of epsilon, without and with boosting.
-    score_views_from : float
-        Overfitting guard: information from which trees may also split by scores.
-        Scores know the records that they come from, and with fewer of them a tree
-        would take that for a signal.
-    first_share : Fraction
-        Budget split: share of epsilon of the first tree with boosting, at most.
-    first_records : float
-        Budget split: information that is enough for the first tree. What it leaves
-        goes to further trees in equal parts.
-    round_records : float
-        Budget split: information that pays for each further tree.
     most_rounds, most_rounds_zcdp : int
         Boosting rounds: largest number of further trees, under pure epsilon and under
         zCDP, where more of them cost time and gain little.
@@ -77,40 +65,19 @@ class DrawnSettings(CountSettings):
         Overfitting guard: largest epsilon of a tree beside scores, which take the rest,
         and of a draw with boosting, where counts of leaves take it. With much more a
         tree fits what is chance in its records.
-    epsilon_per_vote : Fraction
-        Ensemble size: without scores, epsilon for each of an odd number of trees that
-        vote.
     most_votes : int
         Ensemble size: largest number of trees that vote.
     calibration_share : Fraction
         Budget split: share of the epsilon of a tree that counts classes in its leaves,
         without boosting.
-    first_selection, selection : Fraction
-        Budget split: share of the epsilon of the first and of a further boosted tree
-        that draws it. The rest counts classes in its leaves.
     learning_rate : float
         Learning rate: part of the log-odds of its leaves that a further tree adds.
-    smoothing : float
-        Smoothing: count added to a leaf, in scales of its noise, beside half a record.
     resolutions : tuple of int
         Score resolution: largest numbers of groups of an attribute that scores may
         have, from coarse to fine.
-    pair_resolution : int
-        Score resolution: largest number of groups of an attribute that is counted
-        together with its neighbour.
     signal_to_noise : float
         Score resolution: records per class that a finer set of sums needs, in standard
         deviations of their noisy number; by row, where scores vote on every record.
-    records_per_sum : float
-        Overfitting guard: records per class that each row of a finer set of sums needs,
-        against chance in the records themselves.
-    least_kept : float
-        Shrinkage: part of the deviations of classes that is kept whatever the noise.
-    signal_powers : tuple of int
-        Shrinkage: powers of four that the variance of such a deviation is thought to
-        be, in units of its noise, beside zero.
-    root_scale_from : int
-        Score resolution: attributes of at least so many cells are on a root scale.
     ranking : float
         Calibration: part of the scores of all attributes by which they rank the records
         of a label.
@@ -121,43 +88,10 @@ class DrawnSettings(CountSettings):
     corrections : int
         Boosting rounds: number of further releases of the sums behind scores, of
         records weighed by what scores say, where boosting starts from them.
-    label_smoothing : float
-        Smoothing: weight of what all leaves of a label have in common, in units of the
-        smoothing of a leaf without a label.
-    largest_mean : float
-        Clipping: mean positions of a class are cut off here, of 1.
-    score_pieces : tuple of int
-        Views of scores: numbers of cells that a score is cut into.
-    score_width : float
-        Views of scores: standard deviation of scores, relative to that of independent
-        attributes, which the cuts are made for.
-    splitting : float
-        Tree prior: probability that a cell of the root is split once more.
-    coarse_cells : int
-        Candidate roots: single attributes of at most so many cells come before all
-        other views, and are more than the rest may be.
-    first_cells, last_cells : int
-        Third level: largest numbers of cells of views that come before it, and last.
     third_level : float
         Tree prior: probability of trees of three levels, where public sizes allow
         them; zero for none. Even odds lost some accuracy where records times epsilon
         are few, and gained nothing elsewhere: log 20 is little beside their evidence.
-    whole_prior : float
-        Tree prior: probability of a view that tells no records apart.
-    whole_attributes : int
-        Views of attributes: those of at most so many cells are seen cell by cell only,
-        others also in 2, 4, 8, ... groups.
-    most_pairs : int
-        Views of pairs: largest number of them; the finest are left out.
-    pair_cells : int
-        Views of pairs: largest number of cells.
-    most_sums : int
-        Views of sums: sums of one more attribute are left out where there would be
-        more than this.
-    most_terms : int
-        Views of sums: most attributes in a sum.
-    sum_pieces : tuple of int
-        Views of sums: numbers of cells that a sum is cut into.
 
     Examples
     --------
@@ -174,63 +108,20 @@ class DrawnSettings(CountSettings):
     boosting_from: float = setting(12000.0)
     scores_from: float = setting(40.0)
     few_scores_from: float = setting(200.0)
-    score_records: float = setting(6.0)
     score_share: Fraction = setting(Fraction(1, 33), most=1)
     score_share_boosting: Fraction = setting(Fraction(1, 25), most=1)
-    most_scores: Fraction = setting(Fraction(1, 2), most=0.99)
-    most_scores_boosting: Fraction = setting(Fraction(3, 10), most=0.99)
-    score_views_from: float = setting(1000.0)
-    first_share: Fraction = setting(Fraction(1, 2), most=0.99)
-    first_records: float = setting(6000.0)
-    round_records: float = setting(2000.0, least=1)
     most_rounds: int = setting(7, least=1)
     most_rounds_zcdp: int = setting(12, least=1)
     most_tree_epsilon: Fraction = setting(Fraction(1), least=0.001)
-    epsilon_per_vote: Fraction = setting(Fraction(3, 2))
     most_votes: int = setting(9, least=1)
     calibration_share: Fraction = setting(Fraction(1, 20), most=0.99)
-    first_selection: Fraction = setting(Fraction(3, 4), most=0.99)
-    selection: Fraction = setting(Fraction(1, 2), most=0.99)
     learning_rate: float = setting(0.5, most=1)
-    smoothing: float = setting(1.5, most=1000)
     resolutions: tuple[int, ...] = setting((4, 8, 16), least=2, most=64)
-    pair_resolution: int = setting(8, least=2, most=8)
     signal_to_noise: float = setting(10.0)
-    records_per_sum: float = setting(5.0)
-    least_kept: float = setting(0.0, most=1)
-    signal_powers: tuple[int, ...] = setting(tuple(range(-1, 10)), least=-20, most=40)
-    root_scale_from: int = setting(16, least=3)
     ranking: float = setting(0.3, most=1)
     score_weight: float = setting(0.0, most=1)
     corrections: int = setting(0, least=0)
-    label_smoothing: float = setting(8.0, most=1000)
-    largest_mean: float = setting(0.98, most=0.999)
-    score_pieces: tuple[int, ...] = setting((6, 12), least=2, most=64)
-    score_width: float = setting(1.3, least=0.01, most=100)
-    splitting: float = setting(0.5, least=1e-300, most=0.999)
-    coarse_cells: int = setting(16, least=1, most=64)
-    first_cells: int = setting(8, least=2, most=64)
-    last_cells: int = setting(16, least=2, most=64)
     third_level: float = setting(0.05, most=0.999)
-    whole_prior: float = setting(0.05, least=1e-300, most=0.999)
-    whole_attributes: int = setting(8, least=1, most=64)
-    most_pairs: int = setting(2000)
-    pair_cells: int = setting(64, least=4, most=64)
-    most_sums: int = setting(1500)
-    most_terms: int = setting(6, least=1)
-    sum_pieces: tuple[int, ...] = setting((6,), least=2, most=64)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        together = self.most_scores_boosting + self.first_share
-        if together >= 1:
-            raise ParameterError(
-                "first_share",
-                "and {most_scores_boosting} together must leave some of the budget to "
-                "further trees",
-                f"{float(together):g}",
-                ("lower one of them",),
-            )
 
     @classmethod
     def for_ranking(cls) -> DrawnSettings:
@@ -266,13 +157,11 @@ class DrawnSettings(CountSettings):
             scores_from=16.0,
             few_scores_from=16.0,
             score_share=Fraction(1),
-            most_scores=Fraction(1, 2),
             signal_to_noise=30.0,
             calibration_share=Fraction(1, 5),
             score_weight=0.4,
             boosting_from=3000.0,
             score_share_boosting=Fraction(1),
-            most_scores_boosting=Fraction(3, 10),
             corrections=1,
         )
 

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.private.votes import check_that
 
 __all__ = [
@@ -52,6 +51,25 @@ GRID = 64
 
 
 FAMILIES = ("whole", "single", "pair", "sum")
+
+# Provenance: as `DrawnSettings`.
+
+WHOLE_PRIOR = 0.05
+"""Tree prior: probability of a view that tells no records apart."""
+
+WHOLE_ATTRIBUTES = 8
+"""Views of attributes: those of at most so many cells are seen cell by cell only,
+others also in 2, 4, 8, ... groups."""
+
+MOST_PAIRS, PAIR_CELLS = 2000, 64
+"""Views of pairs: largest number of them, and of cells; the finest are left out."""
+
+MOST_SUMS, MOST_TERMS = 1500, 6
+"""Views of sums: sums of one more attribute are left out where there would be more than
+so many; most attributes in a sum."""
+
+SUM_PIECES = 6
+"""Views of sums: number of cells that a sum is cut into."""
 
 LARGEST = 2**20
 """Numbers in tables stay below this, so that sums of them fit into 32 bits."""
@@ -169,8 +187,6 @@ class Views:
     """All views of a domain, and how likely each is before any record is seen."""
 
     items: tuple[View | ScoreView, ...]
-    # Probability of a view that tells no records apart.
-    whole_prior: float = DrawnSettings.whole_prior
 
     @cached_property
     def sizes(self) -> Integers:
@@ -183,8 +199,7 @@ class Views:
         families = [view.family for view in self.items]
         shares = dict.fromkeys(families, 1.0)
         if len(shares) > 1 and "whole" in shares:
-            odds = self.whole_prior / (1 - self.whole_prior)
-            shares["whole"] = odds * (len(shares) - 1)
+            shares["whole"] = WHOLE_PRIOR / (1 - WHOLE_PRIOR) * (len(shares) - 1)
         total = sum(shares.values())
         return np.array(
             [math.log(shares[f] / total / families.count(f)) for f in families]
@@ -266,9 +281,7 @@ def _cells_within(view: View | ScoreView, finer: View | ScoreView) -> Integers |
     return cells if np.array_equal(cells[above], own) else None
 
 
-def public_views(
-    domain_shape: Sequence[int], settings: DrawnSettings = DEFAULTS
-) -> Views:
+def public_views(domain_shape: Sequence[int]) -> Views:
     """Return the public views of a domain.
 
     Examples
@@ -279,17 +292,15 @@ def public_views(
     [('whole', 1), ('single', 2), ('single', 3), ('pair', 6), ('sum', 5), ('sum', 5)]
     """
     sizes = tuple(domain_shape)
-    coarse = [_resolutions(n, settings.whole_attributes) for n in sizes]
+    coarse = [_resolutions(n) for n in sizes]
     singles = [
         View((i,), (table,), (), max(table) + 1, "single")
         for i, tables in enumerate(coarse)
         for table in tables
     ]
     whole = View((), (), (), 1, "whole")
-    pairs = _pairs(coarse, settings)
-    found = dict.fromkeys([whole, *singles, *pairs, *_sums(sizes, settings)])
-    items = tuple(view for view in found if view.size > 1 or view is whole)
-    return Views(items, settings.whole_prior)
+    found = dict.fromkeys([whole, *singles, *_pairs(coarse), *_sums(sizes)])
+    return Views(tuple(view for view in found if view.size > 1 or view is whole))
 
 
 def single_view(attribute: int, size: int, groups: int) -> View:
@@ -299,58 +310,58 @@ def single_view(attribute: int, size: int, groups: int) -> View:
     return View((attribute,), (table,), (), groups, "single")
 
 
-def _resolutions(n: int, flat: int) -> list[tuple[int, ...]]:
+def _resolutions(n: int) -> list[tuple[int, ...]]:
     """Return the group of every cell of an attribute, at its resolutions."""
     groups = [n] if n <= MOST_CELLS else []
-    if n > flat:
+    if n > WHOLE_ATTRIBUTES:
         groups = [2**j for j in range(1, 7) if 2**j < n] + groups
     return [tuple(int(code) * g // n for code in range(n)) for g in groups]
 
 
-def _pairs(coarse: list[list[tuple[int, ...]]], settings: DrawnSettings) -> list[View]:
+def _pairs(coarse: list[list[tuple[int, ...]]]) -> list[View]:
     groups = [[max(table) + 1 for table in tables] for tables in coarse]
     within = [
         (g * h, i, j, a, b)
         for i, j in combinations(range(len(coarse)), 2)
         for a, g in enumerate(groups[i])
         for b, h in enumerate(groups[j])
-        if g * h <= settings.pair_cells
+        if g * h <= PAIR_CELLS
     ]
     views = []
-    for size, i, j, a, b in sorted(within)[: settings.most_pairs]:
+    for size, i, j, a, b in sorted(within)[:MOST_PAIRS]:
         step = groups[j][b]
         first = tuple(code * step for code in coarse[i][a])
         views.append(View((i, j), (first, coarse[j][b]), (), size, "pair"))
     return views
 
 
-def most_terms(n_features: int, settings: DrawnSettings = DEFAULTS) -> int:
+def most_terms(n_features: int) -> int:
     """Return the largest number of attributes in a sum, one if there are no sums."""
-    most = min(n_features, settings.most_terms)
+    most = min(n_features, MOST_TERMS)
     total = 0
     for terms in range(2, most + 1):
         total += math.comb(n_features, terms) * 2 ** (terms - 1)
-        if total > settings.most_sums:
+        if total > MOST_SUMS:
             return terms - 1
     return max(1, most)
 
 
-def _sums(sizes: tuple[int, ...], settings: DrawnSettings) -> Iterator[View]:
+def _sums(sizes: tuple[int, ...]) -> Iterator[View]:
     d = len(sizes)
-    quantiles: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for terms in range(2, most_terms(d, settings) + 1):
+    quantiles: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for terms in range(2, most_terms(d) + 1):
         for attributes in combinations(range(d), terms):
             if any(sizes[i] < 2 for i in attributes):
                 continue
             key = tuple(sorted(sizes[i] for i in attributes))
             if key not in quantiles:
-                quantiles[key] = _cuts(key, settings.sum_pieces)
+                quantiles[key] = _cuts(key)
             for signs in product((1, -1), repeat=terms - 1):
                 tables = tuple(
                     tuple((sign * positions(sizes[i])).tolist())
                     for i, sign in zip(attributes, (1, *signs), strict=True)
                 )
-                for cuts in quantiles[key]:
+                if cuts := quantiles[key]:
                     yield View(attributes, tables, cuts, len(cuts) + 1, "sum")
 
 
@@ -359,7 +370,7 @@ def positions(n: int) -> Integers:
     return np.rint(GRID * (2 * np.arange(n) / (n - 1) - 1)).astype(np.int64)
 
 
-def _cuts(sizes: tuple[int, ...], numbers: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _cuts(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Return cuts at quantiles of the sum of evenly spread attributes."""
     mass = np.ones(1)
     for n in sizes:
@@ -367,12 +378,7 @@ def _cuts(sizes: tuple[int, ...], numbers: tuple[int, ...]) -> list[tuple[int, .
         mass = np.convolve(mass, single)
     below = np.cumsum(mass)
     half = GRID * len(sizes)
-    found = []
-    for pieces in numbers:
-        levels = np.arange(1, pieces) / pieces
-        # A value with more than its share of the mass gets a cell of its own.
-        ends = np.searchsorted(below, levels - 1e-9) - half + 1
-        cuts = tuple(sorted({int(c) for c in ends if c <= half}))
-        if cuts and cuts not in found:
-            found.append(cuts)
-    return found
+    levels = np.arange(1, SUM_PIECES) / SUM_PIECES
+    # A value with more than its share of the mass gets a cell of its own.
+    ends = np.searchsorted(below, levels - 1e-9) - half + 1
+    return tuple(sorted({int(c) for c in ends if c <= half}))

@@ -46,6 +46,9 @@ __all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
 NUMBER = "number of records"
 """Name of the noisy number of records in ledgers and privacy statements."""
 
+FEWEST_RECORDS = 8.0
+"""Noise guard: a noisy number of records below this counts as this."""
+
 LEAST_EPSILON = Fraction(1, 100_000)
 """Numerical guard: smallest epsilon that trees are drawn with, for each record that
 comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
@@ -137,8 +140,7 @@ class AccountedForest(ShownForest):
 
     def _reading_schema(self, schema: Schema) -> Schema:
         places = places_to_cut(schema, self.private_bins)
-        cells = self._settings.grid_cells
-        return fine_schema(schema, places, cells) if places else schema
+        return fine_schema(schema, places) if places else schema
 
     @property
     def _least_epsilon(self) -> Fraction:
@@ -169,8 +171,7 @@ class AccountedForest(ShownForest):
                 noisy = self._release(
                     Identity(1), spent, [records.number], NUMBER, currency="epsilon"
                 )
-            least = self._settings.fewest_records
-            n_records = max(float(noisy.values[0]), least)
+            n_records = max(float(noisy.values[0]), FEWEST_RECORDS)
         else:
             n_records = max(float(self.n_records) * self._training_share, 1.0)
         if self.delta is not None:
@@ -203,7 +204,7 @@ class AccountedForest(ShownForest):
                 cost / len(places),
                 "rho" if shared else "epsilon",
                 n_records=n_records,
-                settings=self._settings,
+                most_bins=self._settings.most_bins,
             )
         if self._distinct:
             records = records.added_up()

@@ -21,10 +21,18 @@ from mmech.domain.discretise import fine_grid
 from mmech.selection import epsilon_of_draw
 from mmech_rf.private.payments import Payments
 from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.settings import CountSettings
 from mmech_rf.schema import Schema
 
 __all__ = ["fine_schema", "in_bins", "number_of_bins", "places_to_cut", "release_bins"]
+
+# Provenance: as `mmech_rf.DrawnSettings`.
+
+GRID_CELLS = 1024
+"""Bin resolution: cells of the public grid that private bins are made of."""
+
+BIN_SIGNAL = 1.5
+"""Bin resolution: records times epsilon of a draw that so many bins need, relative to
+the logarithm of the number of ways to cut."""
 
 
 def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
@@ -67,19 +75,19 @@ def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
     return sorted({bounded[name] for name in names})
 
 
-def fine_schema(schema: Schema, places: Sequence[int], cells: int) -> Schema:
+def fine_schema(schema: Schema, places: Sequence[int]) -> Schema:
     """Return a schema with fine public grids in place of the bins of attributes."""
     attributes = list(schema.attributes)
     for place in places:
         own = attributes[place]
         assert own.lower is not None
         assert own.upper is not None
-        grid = fine_grid(own.lower, own.upper, cells)
+        grid = fine_grid(own.lower, own.upper, GRID_CELLS)
         attributes[place] = _with_cuts(own, grid)
     return replace(schema, attributes=tuple(attributes))
 
 
-def number_of_bins(n_records: float, epsilon: Fraction, settings: CountSettings) -> int:
+def number_of_bins(n_records: float, epsilon: Fraction, most: int) -> int:
     """Return the largest power of two that a draw with this epsilon pays for.
 
     A way to cut is drawn whose bins hold too much by about as many records as the
@@ -87,10 +95,10 @@ def number_of_bins(n_records: float, epsilon: Fraction, settings: CountSettings)
     the bins hold together.
     """
     bins = 2
-    while 2 * bins <= settings.most_bins:
-        ways = math.lgamma(settings.grid_cells) - math.lgamma(2 * bins)
-        ways -= math.lgamma(settings.grid_cells - 2 * bins + 1)
-        if n_records * float(epsilon) < settings.bin_signal * ways:
+    while 2 * bins <= most:
+        ways = math.lgamma(GRID_CELLS) - math.lgamma(2 * bins)
+        ways -= math.lgamma(GRID_CELLS - 2 * bins + 1)
+        if n_records * float(epsilon) < BIN_SIGNAL * ways:
             break
         bins *= 2
     return bins
@@ -105,7 +113,7 @@ def release_bins(
     currency: str,
     *,
     n_records: float,
-    settings: CountSettings,
+    most_bins: int,
 ) -> tuple[Schema, EncodedRecords]:
     """Release the cut points of attributes, each for a cost.
 
@@ -113,7 +121,7 @@ def release_bins(
     the new schema.
     """
     attributes = list(schema.attributes)
-    n_bins = number_of_bins(n_records, epsilon_of_draw(cost, currency), settings)
+    n_bins = number_of_bins(n_records, epsilon_of_draw(cost, currency), most_bins)
     for place in places:
         fine = attributes[place]
         grid = np.array(fine.cut_points)

@@ -73,17 +73,10 @@ class CountSettings(Settings):
     ----------
     count_share : Fraction
         Budget split: share of epsilon that a noisy number of records costs.
-    fewest_records : float
-        Noise guard: a noisy number of records below this counts as this.
     bin_share : Fraction
         Budget split: share of epsilon that private bins cost together.
     most_bins : int
         Bin resolution: largest number of private bins of an attribute.
-    bin_signal : float
-        Bin resolution: records times epsilon of a draw that so many bins need, relative
-        to the logarithm of the number of ways to cut.
-    grid_cells : int
-        Bin resolution: cells of the public grid that private bins are made of.
     """
 
     def __init_subclass__(cls) -> None:
@@ -93,8 +86,5 @@ class CountSettings(Settings):
             cls.__doc__ = cleandoc(cls.__doc__).replace("$count_settings", said)
 
     count_share: Fraction = setting(Fraction(3, 100), most=0.5)
-    fewest_records: float = setting(8.0, least=1, most=1e15)
     bin_share: Fraction = setting(Fraction(1, 5), most=0.5)
     most_bins: int = setting(8, least=2, most=64)
-    bin_signal: float = setting(1.5)
-    grid_cells: int = setting(1024, least=256, most=4096)

@@ -21,7 +21,6 @@ from mmech_rf.drawn.scores import (
     score_views,
     sums_from_coarse_to_fine,
 )
-from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
     LARGEST_SCORE,
@@ -31,7 +30,6 @@ from mmech_rf.drawn.views import (
     public_views,
 )
 
-SETTINGS = DrawnSettings()
 DOMAINS = [(2,), (5,), (1, 4), (3, 2, 2), (9, 3), (2, 2, 2, 2), (30, 2), (1, 1)]
 by_domain = pytest.mark.parametrize("domain_shape", DOMAINS, ids=str)
 ACCOUNTINGS = pytest.mark.parametrize("accounting", ["pure", "zcdp"])
@@ -200,7 +198,9 @@ def test_the_level_follows_public_numbers(accounting, watch_all):
 
 
 @pytest.mark.parametrize("n_records", [100, 10_000])
-def test_many_sums_of_few_records_are_left_whatever_the_budget(n_records, watch_all):
+def test_many_sums_of_few_records_are_left_whatever_the_budget(
+    n_records, watch_all, monkeypatch
+):
     """Chance in the records does not go away with more epsilon."""
     domain_shape, k, rows = (8,) * 6, 2, []
     codes, classes = draw_records(domain_shape, 50, k)
@@ -211,18 +211,19 @@ def test_many_sums_of_few_records_are_left_whatever_the_budget(n_records, watch_
         return sample()
 
     watch_all(note)
-    for least in (0, SETTINGS.records_per_sum):
-        settings = replace(SETTINGS, records_per_sum=least)
+    needed = additive.RECORDS_PER_SUM
+    for least in (0, needed):
+        monkeypatch.setattr(additive, "RECORDS_PER_SUM", least)
         paid = paying("pure", Fraction(1000))
         release_scores(
             paid, Fraction(1000), domain_shape, codes, classes,
-            n_classes=k, n_records=n_records, settings=settings,
+            n_classes=k, n_records=n_records,
         )  # fmt: skip
     most = max(sum(one.sizes) for one in sums_from_coarse_to_fine(domain_shape))
-    few = n_records < k * SETTINGS.records_per_sum * most
+    few = n_records < k * needed * most
     assert rows[0] == most
     assert (rows[1] < most) == few
-    assert rows[1] == 7 or n_records >= k * SETTINGS.records_per_sum * rows[1]
+    assert rows[1] == 7 or n_records >= k * needed * rows[1]
 
 
 @ACCOUNTINGS
@@ -246,7 +247,7 @@ def test_what_noise_is_expected(accounting):
 @pytest.mark.parametrize("n", [2, 3, 5, 16, MOST_CELLS])
 def test_tilted_distributions_have_their_means(n):
     t = positions(n) / GRID
-    limit = SETTINGS.largest_mean
+    limit = additive.LARGEST_MEAN
     means = np.array([0, 0.3, -0.7, 0.9, limit, -limit, 0.999, -3])
     thetas, logs = additive._tilted(means, t)
     for goal, theta, log in zip(means, thetas, logs, strict=True):
@@ -318,9 +319,13 @@ def spread(scores):
     return float(np.sqrt(np.square(apart).mean()))
 
 
+def keep_all(rows):
+    return np.ones(len(rows))
+
+
 @pytest.mark.parametrize("level", [0, 1])
-def test_noise_is_shrunk_and_signals_are_kept(level, rng):
-    """Deviations keep what is likely to be signal, or the least part."""
+def test_noise_is_shrunk_and_signals_are_kept(level, rng, monkeypatch):
+    """Deviations keep what is likely to be signal."""
     domain_shape = (4,) * 20
     sums = sums_from_coarse_to_fine(domain_shape)[level]
     noise = draw_records(domain_shape, 2000, 2)
@@ -330,23 +335,24 @@ def test_noise_is_shrunk_and_signals_are_kept(level, rng):
 
     def spreads(records, cost):
         values = released(sums, *records, 2, cost=cost, rng=rng)
-        for least in (0, 0.4, 1):
-            settings = DrawnSettings(least_kept=least)
-            yield spread(additive._scores(sums, values, settings))
+        yield spread(additive._scores(sums, values))
+        with monkeypatch.context() as patched:
+            patched.setattr(additive, "_kept", keep_all)
+            yield spread(additive._scores(sums, values))
 
     kept = []
     for _ in range(12):
-        nothing, least, everything = spreads(noise, few)
-        assert nothing <= least < everything
-        kept.append(nothing / everything)
+        shrunk, everything = spreads(noise, few)
+        assert shrunk < everything
+        kept.append(shrunk / everything)
     # Below 0.2 on average, 0.16 from draw to draw: six standard errors, 1e-9.
     assert np.mean(kept) < 0.5
-    nothing, _, everything = spreads(signal, many)
-    assert nothing == pytest.approx(everything, rel=0.01)
+    shrunk, everything = spreads(signal, many)
+    assert shrunk == pytest.approx(everything, rel=0.01)
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_attributes_of_noise_are_shrunk_beside_those_of_signal(level, rng):
+def test_attributes_of_noise_are_shrunk_beside_those_of_signal(level, rng, monkeypatch):
     domain_shape, n, runs = (4,) * 8, 4000, 40
     sums = sums_from_coarse_to_fine(domain_shape)[level]
     codes, classes = draw_records(domain_shape, n, 2)
@@ -354,7 +360,9 @@ def test_attributes_of_noise_are_shrunk_beside_those_of_signal(level, rng):
     noise = []
     for _ in range(runs):
         values = released(sums, codes, classes, 2, cost=Fraction(1, 2), rng=rng)
-        every = additive._scores(sums, values, DrawnSettings(least_kept=1))
+        with monkeypatch.context() as patched:
+            patched.setattr(additive, "_kept", keep_all)
+            every = additive._scores(sums, values)
         kept = additive._scores(sums, values)
         signal, *others = [
             np.ptp(found, axis=0).sum() / max(np.ptp(all_of_it, axis=0).sum(), 1)
@@ -391,7 +399,7 @@ def test_deviations_are_seen_in_units_of_their_noise(level, accounting, rng):
     paid = paying(accounting, cost, rng)
     values = np.tile(1000 * one, k)
     measured = paid.release_sums(values, sums.groups, cost, SUMS, GRID)
-    _, rows = additive._rows(sums, measured, SETTINGS.largest_mean)
+    _, rows = additive._rows(sums, measured)
     found = np.concatenate([row.standardised.ravel() for row in rows])
     assert found.size >= 20 * k
     assert np.square(found).mean() == pytest.approx(1, abs=0.2)
@@ -457,7 +465,7 @@ def test_odd_domains(case, cost, accounting):
     assert scores.whole(codes).shape == (n, k)
     if cost == MUCH and n:
         assert 1 not in scores.classes(codes)
-    most = max(SETTINGS.score_pieces)
+    most = max(additive.SCORE_PIECES)
     for view in score_views(scores):
         check_fits_into_files(view)
         assert view.cells(codes).max(initial=0) < view.size <= most
@@ -482,10 +490,10 @@ def test_views_of_scores_are_cut_by_the_score(k):
     scores = some_scores((3, 4, 4, 2), k)
     views = score_views(scores)
     directions = [1] if k == 2 else range(k)
-    assert len(views) == len(directions) * len(SETTINGS.score_pieces)
+    assert len(views) == len(directions) * len(additive.SCORE_PIECES)
     codes = np.array(list(np.ndindex(3, 4, 4, 2)))
     whole = scores.whole(codes) - scores.constant
-    asked = itertools.product(directions, SETTINGS.score_pieces)
+    asked = itertools.product(directions, additive.SCORE_PIECES)
     for view, (c, pieces) in zip(views, asked, strict=True):
         score = k * whole[:, c] - whole.sum(axis=1)
         assert view.attributes == (0, 1, 2, 3)

@@ -105,7 +105,7 @@ def test_intervals_hold_for_probabilities_without_noise(
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("level", range(4))
-def test_errors_of_scores_are_those_of_their_noise(level, rng):
+def test_errors_of_scores_are_those_of_their_noise(level, rng, monkeypatch):
     """Between classes, of cells that records are in: 90 % within 2 errors.
 
     A false alarm of 1e-6 by the spread of 40 releases.
@@ -114,7 +114,7 @@ def test_errors_of_scores_are_those_of_their_noise(level, rng):
     sums = sums_from_coarse_to_fine(domain_shape)[level]
     codes = rng.integers(0, domain_shape, (n, 3))
     classes = (rng.random(n) < 0.3 + 0.4 * codes[:, 2] / 19).astype(int)
-    settings = DrawnSettings(least_kept=1)
+    monkeypatch.setattr(additive, "_kept", lambda rows: np.ones(len(rows)))
     exact = sums.of(codes, classes, 2)
     held = []
     for _ in range(40):
@@ -123,7 +123,7 @@ def test_errors_of_scores_are_those_of_their_noise(level, rng):
         )
         without, inside = replace(measured, values=exact), []
         found, truth = (
-            additive._scores(sums, values, settings) for values in (measured, without)
+            additive._scores(sums, values) for values in (measured, without)
         )
         for own, true, errors in zip(
             found.tables, truth.tables, found.errors[1:], strict=True

@@ -28,7 +28,7 @@ from mmech.noise import FRACTION_BITS
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech_rf import PrivateForestClassifier, load_model
-from mmech_rf.drawn.plan import Plan, concentrated_plan
+from mmech_rf.drawn.plan import MOST_SCORES_BOOSTING, Plan, concentrated_plan
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import UNIT
@@ -269,7 +269,7 @@ def test_plans(n_records, epsilon, n_classes):
     assert plan.scores + plan.first + plan.rounds * plan.further == 1
     assert min(plan.first, plan.further) > 0
     assert (plan.scores > 0) == (other.scores > 0)
-    assert plan.scores <= SETTINGS.most_scores_boosting
+    assert plan.scores <= MOST_SCORES_BOOSTING
     assert 1 <= plan.rounds <= SETTINGS.most_rounds_zcdp
     # Draws and counts are as strong beside each other as with pure epsilon: rho of a
     # count has the variance of Laplace noise of this epsilon.

@@ -20,7 +20,12 @@ from mmech_rf import (
     Schema,
 )
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.plan import Plan, number_of_votes
+from mmech_rf.drawn.plan import (
+    EPSILON_PER_VOTE,
+    MOST_SCORES_BOOSTING,
+    Plan,
+    number_of_votes,
+)
 from mmech_rf.drawn.scores import VOTE_STEPS
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import UNIT, boosting_weights
@@ -84,7 +89,7 @@ def test_numbers_of_votes():
     assert numbers == sorted(numbers)
     for quarters, number in enumerate(numbers):
         assert number % 2 == 1
-        assert number == 1 or number * SETTINGS.epsilon_per_vote <= quarters / 4
+        assert number == 1 or number * EPSILON_PER_VOTE <= quarters / 4
 
 
 def test_plans_are_what_they_are_called():
@@ -112,7 +117,7 @@ def test_plans(epsilon):
                 if abs(product - SETTINGS.boosting_from) > 0.5:
                     assert (plan.rounds > 0) == (product > SETTINGS.boosting_from)
                 if plan.rounds:
-                    assert plan.scores <= SETTINGS.most_scores_boosting
+                    assert plan.scores <= MOST_SCORES_BOOSTING
                     most = SETTINGS.most_tree_epsilon / epsilon
                     assert plan.first * plan.first_selection <= most
                     assert plan.further * plan.selection <= most

@@ -28,8 +28,7 @@ pytestmark = [
 
 CHECKED = {"epsilon": 1e6, "insecure_rng": 0, "depth": 2}
 MATRIX = CHECKED | {"template": "identity"}
-FEW_VIEWS = DrawnSettings(most_rounds=1, most_pairs=0, third_level=0.0)
-"""Of domains as wide as those that are inferred, trees are drawn from many."""
+FEW_TREES = DrawnSettings(most_rounds=1, third_level=0.0)
 HOLDS_COUNTS = "holds exact counts, which must not reach a file"
 PER_BATCH = {
     "check_estimators_pickle": HOLDS_COUNTS,
@@ -58,9 +57,9 @@ def expected_failures(estimator):
         SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
         NonPrivateForestClassifier(n_trees=4, depth=2),
         # one tree, whose number of records is measured; two that are boosted
-        PrivateForestClassifier(epsilon=3, insecure_rng=0, settings=FEW_VIEWS),
+        PrivateForestClassifier(epsilon=3, insecure_rng=0, settings=FEW_TREES),
         PrivateForestClassifier(
-            epsilon=300, insecure_rng=0, n_records=100, settings=FEW_VIEWS
+            epsilon=300, insecure_rng=0, n_records=100, settings=FEW_TREES
         ),
     ],
     expected_failed_checks=expected_failures,

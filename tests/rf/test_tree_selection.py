@@ -45,7 +45,6 @@ from mmech_rf._kernels import (
 )
 from mmech_rf.drawn.bits import counted
 from mmech_rf.drawn.draw import Fork, select_tree
-from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 
 
@@ -54,7 +53,7 @@ def every_record():
     yield from itertools.product(itertools.product(range(2), repeat=2), range(2))
 
 
-TWO_LEVELS = DrawnSettings(third_level=0)
+TWO_LEVELS = {"third_level": 0.0}
 """Trees of a third as many choices, where the depth is not the subject."""
 
 
@@ -78,9 +77,9 @@ def test_every_addition_of_a_record(data, epsilon):
 @pytest.mark.parametrize(
     ("data", "predict", "settings"),
     [
-        (DATA[0], "either", {"settings": TWO_LEVELS}),
-        (DATA[1], "constant", {"settings": TWO_LEVELS}),
-        (DATA[2], "constant", {"settings": TWO_LEVELS}),
+        (DATA[0], "either", TWO_LEVELS),
+        (DATA[1], "constant", TWO_LEVELS),
+        (DATA[2], "constant", TWO_LEVELS),
         (DATA[2], "either", {}),
     ],
     ids=["empty", "one", "three", "three, three levels"],
@@ -88,7 +87,7 @@ def test_every_addition_of_a_record(data, epsilon):
 def test_leaves_that_stand_for_a_prediction_cost_no_more(data, predict, settings):
     """Every tree with labels or predictions, every record added or replaced."""
     codes, classes = data
-    settings |= {"epsilon": "0.7", "predict": PREDICT[predict]}
+    settings = {"epsilon": "0.7", "predict": PREDICT[predict], **settings}
     before = conditionals(SMALL, *data, **settings)
     assert all(leaf.logs.size == 3 for leaf in before.below[0][0].below[-1])
     largest = 0.0
@@ -115,7 +114,7 @@ def test_weights_count_in_predictions_too():
     codes, classes = DATA[2]
     settings = {
         "epsilon": "1", "unit": 256, "predict": PREDICT["either"],
-        "settings": TWO_LEVELS,
+        **TWO_LEVELS,
     }  # fmt: skip
     weights = np.array([256, 3, 0])
     before = conditionals(
@@ -150,7 +149,7 @@ def test_predictions_that_cost_more_would_be_found(mistake):
     settings = {
         "draw": mistake,
         "predict": PREDICT["either"],
-        "settings": TWO_LEVELS,
+        **TWO_LEVELS,
     }
     largest = 0.0
     for codes, classes in (DATA[1], (((0, 0), (0, 0), (1, 1)), (0, 0, 1))):
@@ -253,9 +252,8 @@ def test_draws_follow_the_list_of_all_trees(predict, third_level):
     listed = dict(every_tree(views, *data, 0.8, predict))
     if not third_level:
         listed = {key: w for key, w in listed.items() if key[0] < len(views.items)}
-    settings = DrawnSettings(third_level=third_level)
     choices = conditionals(
-        views, *data, epsilon="0.8", predict=predict, settings=settings
+        views, *data, epsilon="0.8", predict=predict, third_level=third_level
     )
     found = dict(choices.outcomes())
     assert found.keys() == listed.keys()
@@ -278,7 +276,7 @@ def test_a_third_level_tells_what_two_do_not(rng):
     for third_level in (0, 0.5):
         tree = select_tree(
             views, cells, classes, n_classes=4, epsilon=Fraction(10), n_records=1000,
-            settings=DrawnSettings(third_level=third_level), relation=Relation(),
+            third_level=third_level, relation=Relation(),
             pay=lambda: None, noise=None,
         )  # fmt: skip
         assert any(isinstance(b, Fork) for b in tree.branches) == (third_level > 0)
@@ -519,7 +517,7 @@ def test_the_rate_leaves_room_for_every_rounding(watch_all):
         return sample()
 
     watch_all(note)
-    draw(public_views((3, 2)), *DATA[0], settings=DrawnSettings(third_level=0))
+    draw(public_views((3, 2)), *DATA[0], third_level=0.0)
     draw(public_views((3, 2)), *DATA[0])
     # The largest views have 6 cells, and single attributes 3.
     sums = [1 + 6 + 6 * 6, 1 + 3 + 3 * 3 + 3 * 3 * 6]
@@ -573,13 +571,13 @@ def test_no_number_of_records_is_refused(epsilon, n_records):
 
 
 @pytest.mark.parametrize(
-    ("n_records", "settings"), [(2**13, DrawnSettings()), (2**16, TWO_LEVELS)]
+    ("n_records", "settings"), [(2**13, {}), (2**16, TWO_LEVELS)]
 )
 def test_windows_where_logarithms_leave_64_bits(n_records, settings):
     """The same law on either side: one more record changes it by at most epsilon."""
     codes = [(0, 0), (0, 1), (1, 1), (1, 0)] * (n_records // 4)
     classes = [0, 1, 0, 1] * (n_records // 4)
-    settings = {"epsilon": "1e4", "n_records": 1, "settings": settings}
+    settings = {"epsilon": "1e4", "n_records": 1, **settings}
     before = conditionals(SMALL, codes, classes, **settings)
     more = [*codes, (0, 1)], [*classes, 0]
     after = conditionals(SMALL, *more, **settings)

@@ -165,13 +165,14 @@ GRADED = Schema(EIGHT, (0, 1))
 
 
 @pytest.mark.parametrize("n_records", [300, 8000])
-def test_settings_for_ranking_rank_better(n_records):
+def test_settings_for_ranking_rank_better(n_records, monkeypatch):
     """Where boosting starts from scores, and where one tree is all that is drawn."""
     rng = np.random.default_rng(0)
     areas = {}
+    for most in ("MOST_PAIRS", "MOST_SUMS"):
+        monkeypatch.setattr(f"mmech_rf.drawn.views.{most}", 50)
     test, truth = graded(4000, rng)
     for settings in (DrawnSettings(), DrawnSettings.for_ranking()):
-        settings = replace(settings, most_pairs=50, most_sums=50)
         found = areas.setdefault(settings, [])
         for seed in range(5):
             model = PrivateForestClassifier(

@@ -10,6 +10,8 @@ from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
+    MOST_SUMS,
+    WHOLE_PRIOR,
     most_terms,
     positions,
     public_views,
@@ -45,10 +47,10 @@ def test_families_are_as_likely_as_each_other(shape):
     prior = np.exp(views.log_prior)
     assert prior.sum() == pytest.approx(1)
     families = [view.family for view in views.items]
-    assert prior[families.index("whole")] == pytest.approx(SETTINGS.whole_prior)
+    assert prior[families.index("whole")] == pytest.approx(WHOLE_PRIOR)
     kinds = set(families) - {"whole"}
     shares = [prior[[f == g for g in families]].sum() for f in kinds]
-    np.testing.assert_allclose(shares, (1 - SETTINGS.whole_prior) / len(kinds))
+    np.testing.assert_allclose(shares, (1 - WHOLE_PRIOR) / len(kinds))
 
 
 def test_sums_follow_positions():
@@ -104,7 +106,7 @@ def test_positions_are_spread_from_end_to_end():
 def test_wide_domains_have_no_more_sums_than_is_affordable():
     for shape in ((2,) * 20, (3,) * 60, (10,) * 123):
         families = [view.family for view in public_views(shape).items]
-        assert families.count("sum") <= SETTINGS.most_sums
+        assert families.count("sum") <= MOST_SUMS
         assert families.count("single") >= len(shape)
 
 
