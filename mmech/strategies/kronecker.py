@@ -39,6 +39,7 @@ from mmech.strategies.pidentity import (
 from mmech.strategies.registry import Request, Skip, Template, try_all
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import random_starts
+from mmech.structure.boxes import box_terms
 from mmech.structure.shape import frobenius_squared, kronecker_terms
 
 __all__ = [
@@ -80,7 +81,8 @@ def kronecker_strategy(
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
-        A `Kronecker`, or a `VStack` of (scaled) Kroneckers with equal factor sizes.
+        A `Kronecker`, a `VStack` of (scaled) Kroneckers with equal factor sizes, or
+        partitions into boxes: the leaves of a forest.
     p : int or sequence of int, default=None
         Extra queries per factor.
     n_starts : int, default=None
@@ -143,12 +145,13 @@ def kronecker_strategy(
 def _terms(
     workload: QueryMatrix, others: str
 ) -> list[tuple[float, tuple[QueryMatrix, ...]]]:
-    """Return a union of products as terms; raise for what is none."""
-    terms = kronecker_terms(workload)
-    if terms is None:
+    """Return a union of products as terms; raise for any other workload."""
+    terms = kronecker_terms(workload) or box_terms(workload)
+    if not terms:
         raise UnsupportedWorkloadError(
-            f"template 'kronecker' needs a Kronecker or a VStack of Kroneckers with "
-            f"equal factor sizes, got {workload!r}; use {others}"
+            "template 'kronecker' needs a Kronecker, a VStack of Kroneckers with equal "
+            "factor sizes, or partitions into boxes of a known domain_shape, got "
+            f"{workload!r}; use {others}"
         )
     return terms
 
@@ -307,7 +310,8 @@ def kronecker_l2_strategy(
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
-        A `Kronecker`, or a `VStack` of (scaled) Kroneckers with equal factor sizes.
+        A `Kronecker`, a `VStack` of (scaled) Kroneckers with equal factor sizes, or
+        partitions into boxes: the leaves of a forest.
     max_iter : int, default=300
         Iterations per factor, and sweep of a union.
     tolerance : float, default=2e-5

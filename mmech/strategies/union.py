@@ -37,6 +37,7 @@ from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import marginals_of
+from mmech.structure.boxes import box_terms
 from mmech.structure.shape import kronecker_terms
 
 __all__ = ["UNION", "union_strategy"]
@@ -85,7 +86,8 @@ def union_strategy(
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
-        A `VStack` of at least two (scaled) Kroneckers with equal factor sizes.
+        A `VStack` of at least two (scaled) Kroneckers with equal factor sizes, or
+        partitions into boxes: the leaves of a forest.
     p : int, default=None
         Extra queries per factor; about n_i / 32, at least 4, when omitted.
     groups : sequence of sequence of int, default=None
@@ -104,11 +106,12 @@ def union_strategy(
     seed, callback
         As in `optimize`.
     """
-    terms = kronecker_terms(workload)
-    if terms is None or len(terms) < 2:
+    terms = kronecker_terms(workload) or box_terms(workload)
+    if not terms or len(terms) < 2:
         raise UnsupportedWorkloadError(
-            f"template 'union' needs a VStack of Kroneckers with equal factor sizes, "
-            f"got {workload!r}; use template 'kronecker' or 'pidentity'"
+            "template 'union' needs a VStack of Kroneckers with equal factor sizes, or "
+            f"partitions into boxes of a known domain_shape, got {workload!r}; use "
+            "template 'pidentity'"
         )
     sizes = [factor.shape[1] for factor in terms[0][1]]
     if workload.shape[1] > LIMITS.union_cells or max(sizes) > LIMITS.spectrum_factor:

@@ -570,9 +570,7 @@ def test_no_number_of_records_is_refused(epsilon, n_records):
     assert ledger.spent == Fraction(epsilon)
 
 
-@pytest.mark.parametrize(
-    ("n_records", "settings"), [(2**13, {}), (2**16, TWO_LEVELS)]
-)
+@pytest.mark.parametrize(("n_records", "settings"), [(2**13, {}), (2**16, TWO_LEVELS)])
 def test_windows_where_logarithms_leave_64_bits(n_records, settings):
     """The same law on either side: one more record changes it by at most epsilon."""
     codes = [(0, 0), (0, 1), (1, 1), (1, 0)] * (n_records // 4)

@@ -355,7 +355,7 @@ def test_a_short_run_says_so():
             VStack([Prefix(4), Prefix(4)]),
             {"template": "kronecker"},
             UnsupportedWorkloadError,
-            "needs a Kronecker or a VStack of Kroneckers",
+            "needs a Kronecker, a VStack of Kroneckers",
         ),
         (
             AllRange(3500),

@@ -8,10 +8,12 @@ import reference as ref
 
 from mmech import (
     AllRange,
+    Conjunctions,
     Dense,
     Identity,
     Kronecker,
     MatrixMechanism,
+    PartitionStack,
     PIdentity,
     Prefix,
     Scaled,
@@ -27,8 +29,10 @@ from mmech.strategies import reweight
 from mmech.strategies.joint import JointObjective
 from mmech.strategies.reweight import low_rank_strategy
 from mmech.strategies.union import union_strategy
-from mmech.structure.shape import kronecker_terms
+from mmech.structure.boxes import box_terms
+from mmech.structure.shape import frobenius_squared, kronecker_terms
 from mmech.testing import assert_query_matrix
+from mmech_rf import grow_random_forest, training_workload
 
 
 def union_of_prefixes(n):
@@ -247,6 +251,40 @@ def test_a_mechanism_runs_on_a_union(rng):
 def test_union_needs_products():
     with pytest.raises(UnsupportedWorkloadError, match="needs a VStack of Kroneckers"):
         optimize(Prefix(8), template="union")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_leaves_of_a_forest_are_a_union_of_products(seed):
+    forest = grow_random_forest((4, 3, 2), 6, 2, seed=seed)
+    for leaves in (training_workload(forest), Conjunctions(box_masks(forest))):
+        terms = [weight * Kronecker(factors) for weight, factors in box_terms(leaves)]
+        dense = leaves.to_dense()
+        np.testing.assert_allclose(VStack(terms).gram().to_dense(), dense.T @ dense)
+        for template in ("kronecker", "union"):
+            found = optimize(leaves, template=template, seed=0)
+            assert found.loss <= frobenius_squared(leaves) * (1 + 1e-12)
+
+
+def box_masks(forest):
+    """Return the values of every attribute that a leaf allows, from its cells."""
+    rows = training_workload(forest).to_dense().reshape(-1, *forest.domain_shape) > 0
+    rows = rows[rows.any(axis=(1, 2, 3))]
+    return [rows.any(axis=others) for others in ((2, 3), (1, 3), (1, 2))]
+
+
+def test_a_product_is_found_for_trees_that_ask_one_attribute():
+    first, _ = np.divmod(np.arange(32), 8)
+    trees = PartitionStack([first, first], [4, 4], domain_shape=(4, 8))
+    found = optimize(trees, template="kronecker", seed=0)
+    assert found.loss == pytest.approx(loss(trees, found.strategy))
+    assert found.loss < 0.3 * loss(trees, Identity(32))
+
+
+def test_partitions_that_are_no_boxes_are_refused():
+    chequered = PartitionStack([[0, 1, 1, 0]], [2], domain_shape=(2, 2))
+    for template in ("kronecker", "union"):
+        with pytest.raises(UnsupportedWorkloadError, match="partitions into boxes"):
+            optimize(chequered, template=template)
 
 
 def binary_tree(n):
