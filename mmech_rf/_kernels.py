@@ -948,8 +948,8 @@ def split_log_weights(
     rate, log_prior, log_stop, out
 ):  # fmt: skip
     # log weights of what a node may do, for each of the n_cells nodes that records
-    # fall into, and for further nodes: out (m, v + 1, 2) int64, a view v to split by
-    # or, last, none
+    # fall into, and for further nodes: out (m, v + 1, 2) int64, one for each view v
+    # to split by, the last for a leaf
     # cell (n,) uint8; joined (m,) int64 the node that holds a node, too, or -1;
     # views (v, n) uint8, sizes (v,)
     # order, finer (v,), merged (v, cells): views by what they are made of, of Views
@@ -958,7 +958,7 @@ def split_log_weights(
     # there is none
     # slots (n,), words (k + 1,), maps, starts (v,), factors (v, 2), planes: bit maps of
     # drawn.bits; offsets (v + 1,) of tables in totals, made by view_tables; exps
-    # of drawn.bits; rate from 1 to 2**60; log_prior (v,) int64 has that of splitting
+    # of drawn.bits; rate from 1 to 2**60; log_prior (v,) int64 includes splitting
     n, n_nodes, n_views = cell.shape[0], out.shape[0], sizes.shape[0]
     n_columns = k + (planes.shape[0] > n_planes)
     stops = np.zeros(n_cells, np.int64)
@@ -1103,7 +1103,7 @@ def fork_log_weights(
     log_prior, log_split, log_stop, out
 ):  # fmt: skip
     # log weights of trees of two levels in each of the n_cells nodes that records fall
-    # into: out (n_cells, m, 2) int64 by the first view of such a tree, seconds (m,)
+    # into: out (n_cells, m, 2) int64 by the first view of the tree, seconds (m,)
     # int64 positions of views; the rest as above
     tables = np.empty(offsets[-1], weights.dtype)
     masks = np.empty_like(planes)

@@ -2,7 +2,7 @@
 
 What is looked at is what a model says of the only cell that there are records in: one
 comes, or changes its class. A label tells little of a record, so that bounds stay below
-the claim; that of a fit draw by draw is looked at in the tests.
+the claim. The tests bound each draw of a fit.
 """
 
 from __future__ import annotations

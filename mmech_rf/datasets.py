@@ -73,7 +73,7 @@ def fetch(
     ConnectionError
         Where the servers cannot be reached and nothing is cached.
     ValueError
-        If there is no such set, or bins are chosen for one without numbers.
+        If the name is unknown, or bins are chosen for a set without numbers.
 
     Examples
     --------
@@ -118,8 +118,7 @@ def load_csv(
     with_target : bool, default=True
         Set it to False for records without a class column: ``target`` is then None.
     decode : bool, default=True
-        Set it to False to leave labels as text, which may be missing or wrong, as that
-        of attributes may.
+        False leaves labels as text, which may be missing or wrong.
     multiline, sep, encoding, decimal, thousands, na
         How the file is written, as in `read`.
 

@@ -43,7 +43,7 @@ FETCHERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 def fetch_adult(**options: Any) -> Any:
     """Fetch the adult census data: 48,842 persons, 14 attributes, 2 classes.
 
-    By default the schema is that of the matrix-random-forest paper: 8 attributes in
+    By default the schema follows the matrix-random-forest paper: 8 attributes in
     168,000 cells, and 4 more columns that only decide which records have a missing
     value; with ``handle_missing="drop"`` 45,222 records remain. With ``n_bins`` all
     attributes are used.

@@ -17,7 +17,7 @@ RIDDLES = re.compile(
     r"|\bas before\b"
 )
 TABLE = re.compile(r"={4,}.*={4,}", re.DOTALL)
-UNREAD = {"mmech": ["domain", "cli"]}
+UNREAD: dict[str, list[str]] = {"mmech": [], "mmech_rf": []}
 """Folders whose sentences are still to be read."""
 
 

@@ -251,13 +251,14 @@ def _by_queries(split: str, voting: str, methods: Iterable[str]) -> Panel:
 
 
 def _by_budget(dataset: str, depth: int) -> Panel:
-    """Return accuracy of weight votes of disjoint samples against ε."""
+    """Return accuracy of both votes of disjoint samples against ε."""
     lines = {
-        METHODS[method]: [
-            (epsilon, Setting(dataset, method, "weight", depth, 16), epsilon)
+        f"{METHODS[method]}, {voting} votes": [
+            (epsilon, Setting(dataset, method, voting, depth, 16), epsilon)
             for epsilon in LARGE_BUDGETS
         ]
         for method in (SUBSAMPLE, "per-query-subsample")
+        for voting in ("weight", "hard")
     }
     return Panel(f"{dataset}: τ = 16, h = {depth}", "ε", lines)
 
@@ -284,6 +285,7 @@ PANELS: dict[str, tuple[Panel, ...]] = {
     "3b": tuple(
         _by_queries(split, "weight", PER_QUERY) for split in ("trained", "paper")
     ),
+    "4": (_by_budget("car", 3),),
     "A1": (
         Panel(
             "Car, τ = 128, ε = 2",
@@ -435,6 +437,19 @@ POINTS: dict[str, list[tuple[Setting, float]]] = {
     "T2": _points_of_table_2(),
 }
 """Settings and budgets that every section of the report asks for."""
+
+
+PARTITIONS = 100
+"""Draws of the partition of Mushroom's attributes, whose accuracies are compared."""
+
+
+def partition_tasks() -> list[Task]:
+    """Return forests of Mushroom, under as many draws of the noise as are published."""
+    own = figure_setting("mushroom", "batch-training")
+    if isinstance(records_of(own.dataset), str):
+        return []
+    budgets = PROBLEMS["mushroom"].budgets
+    return [Task(own, forest, budgets, 5) for forest in range(PARTITIONS)]
 
 
 def all_tasks(sections: Iterable[str], effort: Effort) -> list[Task]:

@@ -368,7 +368,7 @@ def _read(
         if has_missing:
             raise InputError(
                 f"column {target!r} of {args.data!r}, the class, has empty fields; "
-                "remove such records"
+                "remove these records"
             )
         document["target"] = {"name": target, "categories": labels}
     return document

@@ -151,9 +151,9 @@ class Attribute:
         Whether the values of a numeric attribute are whole numbers. Synthetic records
         keep to it; values that are read are not checked.
     unit : str, optional
-        Unit of a numeric attribute, such as ``"years"``: rules and pages name it. Of
-        a date, what tells its cells apart: ``"day"``, ``"week"``, ``"month"``,
-        ``"quarter"`` or ``"year"``.
+        Unit of a numeric attribute, such as ``"years"``: rules and pages name it. What
+        one cell of a date is: ``"day"``, ``"week"``, ``"month"``, ``"quarter"`` or
+        ``"year"``.
 
     Attributes
     ----------

@@ -186,7 +186,7 @@ def written_attributes(
 ) -> list[dict[str, Any]]:
     """Return the arguments of the attributes in what ``to_json`` wrote once.
 
-    `more` names what such a document has beside its header, name and attributes.
+    `more` names further fields of the document, beside header, name and attributes.
     """
     written = f"mmech-{noun}"
     if document["format"] != written or document["version"] != VERSION:

@@ -106,12 +106,12 @@ def read(
     ----------
     source : path, sequence of paths, file, frame, or iterable of frames or pairs
         CSV files with a header row, plain or compressed with gzip, and Parquet files,
-        which need pyarrow (``pip install mmech[arrow]``); of a folder all such files
-        in it, in the order of their names, but for those whose name begins with ``_``
-        or a dot. Folders below it that are called ``column=value`` give that column to
-        the files in them, as Hive and Spark write partitions. An open binary file
-        is csv. Else a frame of pandas, polars or pyarrow, of a schema with the class in
-        it, a ``pyarrow.dataset``, or an iterable of such frames or of pairs (X, y).
+        which need pyarrow (``pip install mmech[arrow]``); of a folder all files of
+        these kinds in it, in the order of their names, but for those whose name begins
+        with ``_`` or a dot. Folders below it that are called ``column=value`` give that
+        column to the files in them, as Hive and Spark write partitions. An open binary
+        file is csv. Else a frame of pandas, polars or pyarrow, of a schema with the
+        class in it, a ``pyarrow.dataset``, or an iterable of frames or of pairs (X, y).
     domain : Domain or Schema
         Names the columns to read; others are ignored.
     chunk_rows : int, default=2**20
@@ -144,7 +144,7 @@ def read(
     Raises
     ------
     FileNotFoundError
-        If there is no such file; nothing is read.
+        If the file does not exist; nothing is read.
     TypeError
         If the source is nothing of the above.
     ValueError
@@ -246,7 +246,7 @@ def _frames(source: Any) -> Iterable[Any]:
     if isinstance(source, Mapping) or not hasattr(source, "__iter__"):
         raise TypeError(
             "source must be a path, a frame of pandas, polars or pyarrow, or an "
-            f"iterable of such frames or of pairs (X, y), got {type(source).__name__}"
+            f"iterable of frames or of pairs (X, y), got {type(source).__name__}"
         )
     return source
 

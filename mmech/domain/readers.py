@@ -5,8 +5,8 @@ pyarrow by themselves, lazy ones (polars, DuckDB, Ibis, PySpark) through narwhal
 
 A csv file is read strictly: every line is a record, and every line must parse. A
 lenient reader decides what one record is by the records around it: a quote that is
-never closed makes one record of all lines up to the next quote. Here such a line is an
-error that names its number, never what it holds.
+never closed makes one record of all lines up to the next quote. Here this line is an
+error that names its number, never its content.
 """
 
 from __future__ import annotations
@@ -653,7 +653,7 @@ def _parsed(
                 ) from None
             raise ValueError(
                 f"line {number} of the file has text after a closing quote, or a "
-                "carriage return inside of a field; put such fields in quotes, and "
+                "carriage return inside of a field; quote the field, and "
                 "write each quote in them twice"
             ) from None
         if reader.line_num > number and not multiline:

@@ -55,7 +55,7 @@ SETTINGS = {
     "subsample_depth": ("subsample",),
     "voting": _taking("voting"),
 }
-"""Options of `evaluate`, and the methods that have such a setting."""
+"""Options of `evaluate`, and the methods that have the setting."""
 
 SUBSAMPLE_WORDS = {"n_trees": "--subsample-trees", "depth": "--subsample-depth"}
 """What its settings are called in place of those of other forests."""

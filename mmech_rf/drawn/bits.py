@@ -1,11 +1,10 @@
 """Records of few cells counted 64 at a time: bit maps of the cells of views.
 
 A bit map has one bit for every record, class by class. How many records of a class are
-in a node and in a cell is then the number of bits that two maps have in common. Of the
-cells of a view one needs no map, since a node holds the rest; and of a pair of
-attributes none of the last row and column, where either attribute is a view by itself.
-Views that follow from finer ones need none.
-Weights of records are counted digit by digit of their binary numbers.
+in a node and in a cell is then the number of bits that two maps have in common. One
+cell of a view needs no map, since a node holds the rest. The last row and column of a
+pair need none where either attribute is a view by itself. Views that follow from finer
+ones need none. Weights of records are counted digit by digit of their binary numbers.
 
 Nothing here decides what is drawn: tables are the same, however they were counted.
 """

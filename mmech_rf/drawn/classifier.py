@@ -114,8 +114,8 @@ class PrivateForestClassifier(AccountedForest):
         shared = self._accounting == "zcdp"
         cost = bounded_range_epsilon(rho) if shared else epsilon
         settings = self._settings
-        # Noise that hides r records of a person is r times as large, so that the signal
-        # of n records stands out of it like that of n / r.
+        # Noise that hides r records of a person is r times as large: n records stand
+        # out of it as n / r do.
         relation, k = self._terms.relation, self.schema_.n_classes
         signal = n_records / relation.records_per_person
         least = relation.factor * LEAST_BOOSTED

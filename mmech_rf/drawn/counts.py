@@ -84,7 +84,7 @@ def labelled_votes(
     counts = with_largest(counts, labels)
     smooth = np.maximum(counts, 0.0) + added * common[labels]
     votes = _logarithms(smooth)
-    votes[np.arange(g), labels] += 1e-9  # of equal shares that of the label
+    votes[np.arange(g), labels] += 1e-9  # the label wins among equal shares
     errors = np.hypot(math.sqrt(2) * scale, added * error[labels]) / smooth
     return votes, errors
 

@@ -1,11 +1,11 @@
 r"""Labelled trees of up to three levels, drawn whole by the exponential mechanism.
 
-A tree looks at a record through a public view, and in each of its cells through
-another one, or none; every leaf has a class. All such trees, with all their labels,
-are candidates. The score of one is the number of records that it classifies
-correctly: one record changes it by at most one, and never lowers it. So a draw with
-weights :math:`e^{\epsilon q}` costs epsilon, once, for structure and labels together:
-no budget goes into counts that are then only compared.
+A tree looks at a record through a public view, and in each of its cells through another
+one, or none; every leaf has a class. All trees of two levels, with all their labels,
+are candidates. The score of one is the number of records that it classifies correctly:
+one record changes it by at most one, and never lowers it. So a draw with weights
+:math:`e^{\epsilon q}` costs epsilon, once, for structure and labels together: no budget
+goes into counts that are then only compared.
 
 The candidates are far too many to list, but weights of trees factorise. With n(c) the
 records of class c in a node, and :math:`\pi` a public prior,
@@ -22,8 +22,8 @@ the views of its cells, then the labels are drawn one after the other from the e
 joint distribution. The sums are the context tree weighting of Willems, Shtarkov and
 Tjalkens, over views in place of suffixes.
 
-Few coarse views, R, also come before a third level. Of trees of three levels, cells of
-the root hold what they may hold in two, or a tree of two levels, a fork:
+Few coarse views, R, also come before a third level. In trees of three levels, cells of
+the root may also hold a tree of two levels, a fork:
 
 .. math::
 
@@ -105,7 +105,7 @@ class Fork:
     branches: tuple[View | ScoreView | None, ...]  # one per cell of the view
 
     def check(self, domain_shape: tuple[int, ...]) -> None:
-        """Raise unless it looks at such records: a file may hold any."""
+        """Raise unless it fits the domain: a file may hold any."""
         self.view.check(domain_shape)
         check_that(len(self.branches) == self.view.size, "branches")
         for branch in self.branches:
@@ -145,7 +145,7 @@ class SelectedTree:
     labels: tuple[Integers, ...]
 
     def check(self, domain_shape: tuple[int, ...], n_labels: int) -> None:
-        """Raise unless it is a tree of such records: a file may hold any."""
+        """Raise unless it is a tree of this domain: a file may hold any."""
         self.root.check(domain_shape)
         check_that(len(self.branches) == self.root.size, "branches")
         for branch, labels in zip(self.branches, self.labels, strict=True):

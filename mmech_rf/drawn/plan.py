@@ -70,7 +70,7 @@ class Plan:
     # Shares of the first and of a further tree that draw it.
     first_selection: Fraction = FIRST_SELECTION
     selection: Fraction = SELECTION
-    corrections: int = 0  # releases that correct scores, which share that of scores
+    corrections: int = 0  # releases that correct scores, out of the share of scores
 
     @classmethod
     def of(
@@ -94,7 +94,7 @@ class Plan:
         boosting = information >= s.boosting_from and epsilon >= factor * LEAST_BOOSTED
         least = s.scores_from
         if most_terms(n_features) >= n_features and not boosting:
-            # Of few attributes public sums of views say as much, while records are few.
+            # Public sums of few attributes say as much, while records are few.
             least = s.few_scores_from if n_classes == 2 else math.inf
         if information >= least * effort:
             share = s.score_share_boosting if boosting else s.score_share

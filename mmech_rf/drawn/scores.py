@@ -1,12 +1,12 @@
 r"""Additive scores of attributes, from sums that every record adds to all at once.
 
-Of every class the number of records and, for each attribute, either the sum of their
-positions in the order of its cells, or the counts of its cells, or of the cells of two
-neighbouring attributes, are released together. A record is bounded in each of these
-sums, so that noise shaped like their norm (`mmech.noise.k_norm`) is up to six times
-less than Laplace noise that shares a budget among attributes. Tables of counts add up
-to the number of records of a class, and so does their noise. The finest set of sums
-that stands out from its noise is taken; both are public.
+One release has the number of records of every class and, for each attribute, the sum of
+their positions in the order of its cells, the counts of its cells, or the counts of the
+cells of two neighbouring attributes. A record is bounded in each of these sums, so that
+noise shaped like their norm (`mmech.noise.k_norm`) is up to six times less than Laplace
+noise that shares a budget among attributes. Tables of counts add up to the number of
+records of a class, and so does their noise. The finest set of sums that stands out from
+its noise is taken; both are public.
 
 What attributes say of a class then adds up as in naive Bayes,
 
@@ -254,7 +254,7 @@ class AdditiveScores:
         )
 
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
-        """Raise unless they are scores of such records: a file may hold any."""
+        """Raise unless they are scores of this domain: a file may hold any."""
         for view in self.views:
             view.check(domain_shape)
         check_that(self.constant.shape == (n_classes,), "scores")
@@ -459,8 +459,8 @@ def _tilted(means: Floats, t: Floats) -> tuple[Floats, Floats]:
 def score_views(scores: AdditiveScores) -> list[ScoreView]:
     """Return views of released scores: of each class against the others, cut to pieces.
 
-    Cuts are at quantiles of a normal distribution, that of a sum over evenly spread
-    cells. Of two classes one is enough.
+    Cuts are at quantiles of the normal distribution of a sum over evenly spread cells.
+    One view is enough for two classes.
     """
     k = scores.constant.size
     found = []

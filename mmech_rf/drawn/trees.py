@@ -2,7 +2,7 @@ r"""Drawn trees together: what each leaf adds to the log-odds of every class.
 
 Probabilities and their standard errors are a function of what was released. Noise of
 different releases, and of the counts of different classes, is independent, so that
-errors :math:`s_c` of the log-odds add up in squares, and that of
+errors :math:`s_c` of the log-odds add up in squares. The error of
 :math:`\log p_c / (1 - p_c)` is to first order
 
 .. math:: \Big( s_c^2 + \sum_{j \ne c} q_j^2 s_j^2 \Big)^{1/2} , \quad
@@ -163,7 +163,7 @@ class SelectedTrees(Experts):
     def whole_votes(self, codes: Integers, known: Integers | None = None) -> Integers:
         """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k).
 
-        Scores that leaves stand for are whole steps already. Of a single tree, leaves
+        Scores that leaves stand for are whole steps already. Leaves of a single tree
         may be `known`.
         """
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]), np.int64)

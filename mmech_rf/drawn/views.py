@@ -95,7 +95,7 @@ class View:
     family: str  # one of FAMILIES
 
     def check(self, domain_shape: tuple[int, ...]) -> None:
-        """Raise unless it is a view of such records: a file may hold any."""
+        """Raise unless it is a view of this domain: a file may hold any."""
         attributes, tables = self.attributes, self.tables
         check_that(self.family in FAMILIES, "families")
         check_that((self.family == "whole") == (not attributes), "families")
@@ -155,7 +155,7 @@ class ScoreView:
     family = "score"
 
     def check(self, domain_shape: tuple[int, ...]) -> None:
-        """Raise unless it is a view of such records: a file may hold any."""
+        """Raise unless it is a view of this domain: a file may hold any."""
         for part in self.parts:
             part.check(domain_shape)
         sizes = [part.size for part in self.parts]

@@ -81,7 +81,7 @@ def load_records(
     OSError
         If a file cannot be opened, or OpenML not be reached.
     ValueError
-        If there is no such data set, or file and schema do not match.
+        If the name is unknown, or file and schema do not match.
 
     Examples
     --------

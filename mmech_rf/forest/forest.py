@@ -214,7 +214,7 @@ class Forest:
     def apply(self, codes: ArrayLike) -> NDArray[np.int32]:
         """Find the leaf of every record in every tree.
 
-        Time is O(N n_trees depth), memory that of the result.
+        Time is O(N n_trees depth); nothing is stored but the result.
 
         Parameters
         ----------
@@ -252,9 +252,8 @@ class Forest:
     def apply_domain(self) -> NDArray[np.int32]:
         """Find the leaf of every domain cell in every tree.
 
-        Cells are in C order, the first attribute most significant. The table of
-        cell codes is never built; time is O(n_cells n_trees depth), memory that
-        of the result.
+        Cells are in C order, the first attribute most significant. The table of cell
+        codes is never built; time is O(n_cells n_trees depth).
 
         Returns
         -------
@@ -297,9 +296,9 @@ class Forest:
     ) -> NDArray[np.int64]:
         """Count the records of every class in every leaf of every tree.
 
-        One pass over the records, without the (N, n_trees) table of leaf ids:
-        O(N n_trees depth) time, memory that of the result. Each record counts
-        once in every tree, so the counts sum to N n_trees.
+        One pass over the records, without the (N, n_trees) table of leaf ids: O(N
+        n_trees depth) time. Each record counts once in every tree, so the counts sum to
+        N n_trees.
 
         Parameters
         ----------
@@ -348,7 +347,7 @@ class Forest:
     ) -> NDArray[np.int64]:
         """Count every record in the one tree it is assigned to.
 
-        Time is O(N depth), memory that of the result. The counts sum to N, and
+        Time is O(N depth); nothing is stored but the result. The counts sum to N, and
         one record changes one entry by one.
 
         Parameters
@@ -517,7 +516,7 @@ class Forest:
         Raises
         ------
         ValueError
-            If there is no such leaf, or names or categories do not fit the domain.
+            If the leaf does not exist, or names or categories do not fit the domain.
 
         Examples
         --------
@@ -564,7 +563,7 @@ class Forest:
         Raises
         ------
         ValueError
-            If there is no such tree, or names or categories do not fit the domain.
+            If the tree does not exist, or names or categories do not fit the domain.
 
         Examples
         --------

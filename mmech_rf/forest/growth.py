@@ -55,10 +55,10 @@ def grow_random_forest(
 ) -> Forest:
     """Grow a forest of random trees from the domain alone.
 
-    Every inner node draws, independently of every other node, one attribute
-    uniformly from those that still have more than one possible value there, and
-    splits on it, until depth `depth` or until no such attribute is left. No data are
-    involved: the forest is public. Time and memory are O(n_nodes).
+    Every inner node draws, independently of every other node, one attribute uniformly
+    from those that still have more than one possible value there, and splits on it,
+    until depth `depth` or until none is left. No data are involved: the forest is
+    public. Time and memory are O(n_nodes).
 
     Parameters
     ----------
@@ -102,14 +102,12 @@ def grow_random_forest(
     complete_forest : What a multiway forest tends to with the number of trees.
     fletcher_islam_depth : How deep threshold trees should be.
 
-    Notes
-    -----
-    Each tree has its own 64-bit seed, word t of ``SeedSequence.generate_state``,
-    and each node draws from a state hashed (splitmix64 [2]_) from that of its
-    parent and the branch that leads to it. Hence, for one seed, the forest with
-    10 trees is the beginning of the forest with 20, and trees of depth 3 are
-    those of depth 4 cut off. The expected number of leaves of a multiway tree is the
-    mean of the product of the sizes of `depth` attributes, over all subsets of that
+    Notes ----- Each tree has its own 64-bit seed, word t of
+    ``SeedSequence.generate_state``, and each node draws from a state hashed (splitmix64
+    [2]_) from its parent's and the branch that leads to it. Hence, for one seed, the
+    forest with 10 trees is the beginning of the forest with 20, and trees of depth 3
+    are those of depth 4 cut off. The expected number of leaves of a multiway tree is
+    the mean of the product of the sizes of `depth` attributes, over all subsets of that
     many attributes.
 
     The codes of a numeric attribute are bins, and a tree can only cut between them. A

@@ -23,7 +23,7 @@ class Budget:
     """What the releases of one tree cost, level by level, in nats."""
 
     tests: tuple[Fraction, ...]  # of every level, from the root
-    # Of every level, from the root; the last are the leaves'.
+    # for every level, from the root; the last are the leaves'
     counts: tuple[Fraction, ...]
 
     @property

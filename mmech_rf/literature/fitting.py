@@ -139,7 +139,7 @@ class Fitting:
                 sized = self._labelled(weights, second)
                 codes = np.concatenate([codes, self.codes])
             else:
-                # Of this fit: who has a label in another one may have none here.
+                # Persons of this fit: a label in another fit may be missing here.
                 persons = f"persons of fit {self.model._tie_key:x}"
                 ledger = ledger.part(persons, "without labels")
                 self.ledger = self.ledger.part(persons, "with labels")

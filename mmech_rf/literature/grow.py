@@ -323,7 +323,7 @@ class Grower:
     ) -> Integers:
         """Return the cut halfway between the extreme noisy means of the classes.
 
-        Of codes. Half of the cost goes into class counts, half into class sums.
+        Means are of codes. Half of the cost pays for class counts, half for class sums.
         """
         own = self._values_of(attribute)
         numbers = (counts * own[..., None]).sum(axis=1)

@@ -300,8 +300,8 @@ class Recipe:
                 "stopping",
                 self.stopping == "noisy-counts"
                 and (self.leaves == "levels" or self.unlabelled),
-                "noisy numbers of records take the budget that counts of levels have, "
-                "and that of labelled records",
+                "noisy numbers of records take the budget of counts of levels, and of "
+                "labelled records",
                 "use {stopping='depth'}",
             ),
             (

@@ -15,8 +15,8 @@ gain     (1 + 1 / log2(number of children)) / 2 of the gain,     twice that
          n H - sum_v n(v) H(v): the mean of gain and gain ratio
 =======  ======================================================  ====================
 
-The last is "gain-and-ratio"; the information of a split is that of even children, which
-is public. For one node the entropy ranks tests as the information gain does.
+The last is "gain-and-ratio"; the information of a split is taken from even children,
+which is public. For one node the entropy ranks tests as the information gain does.
 
 Fractions are counted on a grid of 2^-6, rounded term by term. Counts of entropies
 are clamped at a public N.

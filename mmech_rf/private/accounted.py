@@ -394,8 +394,8 @@ def _check_ledger(ledger: PrivacyLedger | None, privacy: str) -> None:
         return
     if ledger.currency == "epsilon" and privacy == "zcdp" and ledger.remaining == 0:
         raise BudgetExceededError(
-            "the ledger is spent, as that of every copied or loaded model is, and "
-            "nothing was released; set ledger=None to spend (epsilon, delta) anew"
+            "the ledger is spent, like the ledger of every copied or loaded model, "
+            "and nothing was released; set ledger=None to spend (epsilon, delta) anew"
         )
     currency = {"pure": "epsilon", "zcdp": "rho"}[privacy]
     if ledger.currency != currency:

@@ -171,7 +171,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         -----
         PrivacyLeakWarning
             Once, if this object or a clone of it was fitted before without a ledger:
-            each such fit spends a budget of its own.
+            each fit then spends a budget of its own.
         """
         refuse_weights(weights)
         if weights:
@@ -375,8 +375,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         X : frame, list of rows or array, shape (b, d)
             As in `predict`.
         y : array_like, shape (b,)
-            True class labels, of any type that the schema can read; their type may
-            differ from that of the predictions.
+            True class labels, of any type that the schema can read; predictions may
+            have another type.
         sample_weight : array_like, shape (b,), optional
             Weights of the records.
 

@@ -66,7 +66,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
 
     Beyond [1]_, and off by default, trees add up log-odds, and D is estimated from
     marginals that are expected to stand out of the noise. The matrix mechanism at its
-    best is one tree that tests all attributes, with such an estimate.
+    best is one tree that tests all attributes, estimated from marginals.
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     reconstruction : {"least-squares", "shrunk", "log-linear"}, default="least-squares"
         How D is estimated. Beyond [1]_, marginals of D are measured that minimise the
         Bayes risk under a public prior, see `bayes_risk_strategy`, and shrunk, each set
-        of attributes by its own evidence; "log-linear" makes of disjoint ones the
-        distribution of maximum entropy with such tables, which suits labels that are
-        sums of many attributes, "shrunk" interactions in many records.
+        of attributes by its own evidence; "log-linear" combines disjoint ones into the
+        distribution of maximum entropy. It suits labels that are sums of many
+        attributes; "shrunk" suits interactions in many records.
     n_records : int, default=None
         Number of records, roughly, where it is public: other reconstructions than
         "least-squares" need it.
@@ -113,11 +113,11 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     Log-odds are :math:`\log \hat p(c) + \kappa \sum_t \log (\hat p(c \mid l_t) / \hat
     p(c))` over the leaves :math:`l_t` of a record. Shares in leaves are shrunk towards
     those of all records by the known noise. Trees that test the same attributes say the
-    same: :math:`\kappa` is the number of attributes over that of all tests, so that
+    same: :math:`\kappa` is the number of attributes over the number of tests, so that
     every attribute counts once, as in naive Bayes.
 
-    Batch prediction has no such options: its votes are sums of counts, and marginals of
-    all records answer any batch.
+    Batch prediction takes neither option: its votes are sums of counts, and marginals
+    of all records answer any batch.
 
     References
     ----------

@@ -34,8 +34,8 @@ class Choice:
         Number of attributes, or of pairs of neighbours, of which drawn trees have
         scores to stand for; zero where none were released.
     accounting : {"pure", "zcdp"}
-        Kind of budget that releases were paid with. Of ``privacy="zcdp"`` it is the
-        better one by public numbers.
+        Kind of budget that releases were paid with. With ``privacy="zcdp"`` public
+        numbers say which is better.
     """
 
     n_records: float

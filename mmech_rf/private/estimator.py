@@ -215,5 +215,5 @@ strategies_ : list of StrategyResult
 expected_error_ : float
     Expected total squared error of the batch's votes; set by `predict`.""",
 }
-"""Texts of docstrings, by name; in them that of another text stands for it, and that of
-a parameter for its default."""
+"""Texts of docstrings, by name; ``$name`` in a text stands for another text, or for the
+default of a parameter."""

@@ -31,9 +31,9 @@ ONE_HOT_COLUMNS = 3
 def warn_of_encoders(schema: Schema) -> None:
     """Warn if names and values of a schema are those of encoded or scaled columns.
 
-    Of the schema alone: records are not looked at. Columns of zeros and ones are taken
-    for those of an encoder where several names differ only in what follows the last
-    underscore.
+    The schema alone decides: records are not looked at. Columns of zeros and ones are
+    taken for those of an encoder where several names differ only in what follows the
+    last underscore.
     """
     names = [name for name in schema.feature_names if TRANSFORMED.match(name)]
     starts = {

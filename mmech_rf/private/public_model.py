@@ -55,7 +55,7 @@ class PublicModel(BaseEstimator):
     """Whether predictions keep to monotone attributes."""
     _released: ClassVar[tuple[str, ...] | None] = None
     """Attributes of a fit that files hold beside those of all classes: what was
-    released, and what follows from it. None where there is no such model."""
+    released, and what follows from it. None where there is no model."""
 
     schema_: Schema = field(init=False)
     ensembles_: list[Ensemble] = field(init=False)

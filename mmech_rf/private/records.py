@@ -215,7 +215,7 @@ class RecordParts:
             return
         source, first, stop = rows
         known = self._ranges.get(source, [])
-        # Of those that begin before the stop, the last one reaches furthest.
+        # The last part that begins before the stop reaches furthest.
         place = bisect_left(known, (stop,))
         if place and first < known[place - 1][1]:
             before = " to ".join(map(str, known[place - 1]))

@@ -95,7 +95,7 @@ class ShownForest(ForestClassifier):
         if not self.estimate_accuracy:
             super()._measure(records)
             return
-        # Of this fit: who is held out here may train the model of another.
+        # Persons of this fit: who is held out here may train another model.
         partition = f"records of fit {random_key(None):x}"
         self.ledger_ = self.ledger_.part(partition, "training")
         training, held_out = records.divided(HELD_OUT, self._insecure_rng)
@@ -253,7 +253,7 @@ class ShownForest(ForestClassifier):
         n_trees : int, default=10
             Trees to show, at most.
         title : str, default=None
-            Name of the model; ``None`` is that of the schema, or the predicted column.
+            Name of the model; ``None`` takes the schema's, or the predicted column.
 
         Returns
         -------

@@ -36,7 +36,7 @@ class Experts(ABC):
 
     @abstractmethod
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
-        """Raise unless votes fit together, of such records: a file may hold any."""
+        """Raise unless votes fit together and the domain: a file may hold any."""
 
     def probabilities(self, codes: Integers) -> Floats:
         """Return class probabilities, shape (b, k)."""

@@ -540,7 +540,7 @@ class Schema(Domain):
         labels, has_missing = distinct_values(read_vector(y), "y")
         if has_missing:
             raise ValueError(
-                "y holds a missing value (empty, None or NaN); remove such records"
+                "y holds a missing value (empty, None or NaN); remove these records"
             )
         return cls(tuple(attributes), tuple(labels), target=target, name=name)
 

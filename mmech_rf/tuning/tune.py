@@ -87,8 +87,8 @@ def tune(
         Draws the attributes of the ensembles, the same as the classifiers with this
         ``random_state`` do.
     n_jobs : int, default=None
-        Processes that judge the settings, see ``joblib.Parallel``; the result is that
-        of one process.
+        Processes that judge the settings, see ``joblib.Parallel``; the result is the
+        same for any number.
 
     Returns
     -------
@@ -100,16 +100,13 @@ def tune(
     ValueError
         If a parameter is not valid or no setting is possible.
 
-    Notes
-    -----
-    The prior: the table of one class contrast has the energy
-    :math:`E = N^2 \delta^2 / n^\gamma` (`contrast` is :math:`\delta^2`), shared out
-    among the orders j of interaction in proportion to :math:`\mathrm{decay}^j` and
-    equally among the subsets of an order; no order gets more than N records can have.
-    The criterion is that of weight voting; hard votes behave alike. The noise of mode
-    "prediction" is that of a strategy which does not depend on the queries, and that
-    of "subsample" the noise of leaves measured one by one: a batch of few queries does
-    better in both.
+    Notes ----- The prior: the table of one class contrast has the energy :math:`E = N^2
+    \delta^2 / n^\gamma` (`contrast` is :math:`\delta^2`), shared out among the orders j
+    of interaction in proportion to :math:`\mathrm{decay}^j` and equally among the
+    subsets of an order; no order gets more than N records can have. The criterion is
+    derived for weight votes; hard votes behave alike. Mode "prediction" assumes a
+    strategy that does not depend on the queries, mode "subsample" leaves that are
+    measured one by one: a batch of few queries does better in both.
 
     References
     ----------
