@@ -734,8 +734,8 @@ def seconds(timed: Sequence[Timed], out: Path) -> list[str]:
             for one in rest
         ],
     )
-    theirs = {method: AUTHORS[method, 1][RERUN]["total"] for method in OPTIMIZED}
-    _draw_seconds(timed, out / "figure-seconds.png", theirs)
+    own = {"car": _seconds_by_trees(timed, "car", OPTIMIZED)}
+    _draw_seconds(own, out / "figure-seconds.png")
     return ["![Seconds](figure-seconds.png)", "", *lines]
 
 
@@ -743,43 +743,54 @@ def beside_non_private(timed: Sequence[Timed], out: Path) -> list[str]:
     """Return Figure 2 of the appendix: seconds beside those of exact forests."""
     if not timed:
         return ["Not measured in this run.", ""]
-    lines = _draw_seconds(timed, out / "figure-A2.png", {}, METHODS["non-private"])
-    trees = [f"τ = {x:g}" for x in lines[0].x]
-    cells = [[line.label, *(f"{y:.4f}" for y in line.mean)] for line in lines]
-    return [
-        "![Figure A2](figure-A2.png)",
-        "",
-        *_rows(["Car, h = 4, ε = 1: seconds on the clock", *trees], cells),
-    ]
+    methods = (*OPTIMIZED, "non-private")
+    drawn = {name: _seconds_by_trees(timed, name, methods) for name in GRID}
+    _draw_seconds(drawn, out / "figure-A2.png")
+    found = ["![Figure A2](figure-A2.png)", ""]
+    for dataset, lines in drawn.items():
+        head = f"{dataset}, h = {PROBLEMS[dataset].depth}, ε = 1: seconds on the clock"
+        trees = [f"τ = {x:g}" for x in lines[0].x]
+        cells = [[line.label, *(f"{y:.4f}" for y in line.mean)] for line in lines]
+        found += _rows([head, *trees], cells)
+    return found
 
 
-def _draw_seconds(
-    timed: Sequence[Timed], path: Path, theirs: dict[str, float], *more: str
+def _seconds_by_trees(
+    timed: Sequence[Timed], dataset: str, methods: Iterable[str]
 ) -> list[_plots.Line]:
-    """Draw seconds against the number of trees, on Car with h = 4."""
+    """Return seconds against the number of trees, beside the authors' on Car."""
     lines = []
-    for method, label in METHODS.items():
+    for method in methods:
         own = sorted(
             (one.setting.trees, one.seconds["total"])
             for one in timed
-            if (one.setting.dataset, one.setting.method) == ("car", method)
-            and (one.setting.depth, one.setting.q) == (4, 1)
+            if (one.setting.dataset, one.setting.method) == (dataset, method)
+            and (one.setting.depth, one.setting.q) == (PROBLEMS[dataset].depth, 1)
         )
-        if not own or (method not in OPTIMIZED and label not in more):
-            continue
         xs, ys = zip(*own, strict=True)
-        known = [*[math.nan] * (len(xs) - 1), theirs.get(method, math.nan)]
+        known = [math.nan] * len(xs)
+        if dataset == "car" and method in OPTIMIZED:
+            known[-1] = AUTHORS[method, 1][RERUN]["total"]
         # As a line of its own, where other figures have one level for all trees.
         drawn = "exact" if method == "non-private" else method
-        lines.append(_plots.Line(drawn, label, xs, ys, [0.0] * len(xs), known))
+        lines.append(
+            _plots.Line(drawn, METHODS[method], xs, ys, [0.0] * len(xs), known)
+        )
+    return lines
+
+
+def _draw_seconds(drawn: dict[str, list[_plots.Line]], path: Path) -> None:
+    axis = "number of trees τ"
     _plots.draw(
         path,
-        [("Car, h = 4, ε = 1: fit and predict", "number of trees τ", lines)],
+        [
+            (f"{name}, h = {PROBLEMS[name].depth}, ε = 1: fit and predict", axis, lines)
+            for name, lines in drawn.items()
+        ],
         y_label="seconds (log scale)",
         known_label="authors' code, two cores",
         log_y=True,
     )
-    return lines
 
 
 COLUMNS = ("trees", "optimization", "measurement", "training", "prediction", "total")

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reproduction._settings import (
+    GRID,
     OPTIMIZED,
+    PROBLEMS,
     TABLE_2,
     Setting,
     figure_setting,
@@ -78,14 +80,16 @@ def settings() -> list[Setting]:
     """Return the settings of the tables, and the trees of the pictures."""
     found = [own for row in TABLE_2 for own in table_2_settings(row)]
     found += [
-        Setting("car", method, voting_of(method), 4, trees)
+        Setting(dataset, method, voting_of(method), PROBLEMS[dataset].depth, trees)
+        for dataset in GRID
         for trees in (1, 4, 16, 64)
         for method in (*OPTIMIZED, "non-private")
     ]
+    found += [figure_setting(dataset, "non-private") for dataset in GRID]
     for dataset in ("iris", "balance-scale", "heart", "mushroom", "adult"):
         if not isinstance(records_of(dataset), str):
             found += [figure_setting(dataset, method) for method in OPTIMIZED]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def measure(path: Path, wanted: Iterable[Setting], *, repeats: int) -> list[Timed]:

@@ -181,10 +181,30 @@ def test_published_rows_of_the_appendix():
         [0.717, 0.766, 0.837, 0.733],
     ]
     assert means["A1"][2] == pytest.approx([0.72, 0.719, 0.462, 0.311], abs=6e-4)
-    iris, balance = means["A3"][2], means["A3"][4]
+    iris, balance = means["A3"][4], means["A3"][8]
     assert [iris[i] for i in (0, 3, 4)] == [0.63, 0.81, 0.923]
     assert [balance[i] for i in (0, 3, 4)] == pytest.approx([0.478, 0.685, 0.736])
     assert means["A4"][0][2:] == [0.64, 0.69, 0.703, 0.678]
+
+
+def test_partitions_are_counted_that_reach_every_published_mean():
+    """Three partitions: one is above all means, one at a single budget, one never."""
+    own = _settings.figure_setting("mushroom", "batch-training")
+    budgets = PROBLEMS["mushroom"].budgets
+    known = {epsilon: published(own, epsilon).mean for epsilon in budgets}
+    tasks = [Task(own, forest, budgets, 1) for forest in range(3)]
+    gains = {0: dict.fromkeys(budgets, 0.01), 1: {budgets[0]: 0.01}, 2: {}}
+    results = {
+        task.key: [
+            Found(e, 0, known[e] + gains[task.forest].get(e, -0.01), "identity", 0.0)
+            for e in budgets
+        ]
+        for task in tasks
+    }
+    lines = _report.partitions(tasks, results)
+    shares = [line.split("|")[-2].strip() for line in lines if line.startswith("| 0")]
+    assert shares == ["2 of 3", *["1 of 3"] * 4]
+    assert "1 of 3 partitions reach every published mean." in lines
 
 
 def test_figure_2_has_all_budgets_of_all_sets():
