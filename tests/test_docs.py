@@ -24,6 +24,7 @@ from mmech.cli import main as run_engine
 from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
 from mmech_rf.cli import main as run_forests
 from mmech_rf.drawn.draw import select_tree
+from mmech_rf.literature.presets import recipes, refused
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (mmech, mmech_rf)
@@ -120,6 +121,23 @@ def test_a_page_runs(page, tmp_path, monkeypatch):
             assert runner.failures == 0, "see the captured output"
         else:
             exec(compile(code, page.stem, "exec"), names)
+
+
+def test_the_page_of_papers_names_what_is_there():
+    page = (ROOT / "notebooks" / "papers.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[^:`]+)::(\w+)`", page)
+    assert len(named) > 30
+    for path, test in named:
+        assert f"\ndef {test}(" in (ROOT / path).read_text(encoding="utf-8"), test
+    for package, name in re.findall(r"`(mmech(?:_rf)?)\.(\w+)`", page):
+        assert name in {*import_module(package).__all__, "datasets"}, name
+    for names in re.findall(r"recipes? ((?:`[\w-]+`,? ?)+)", page):
+        for name in re.findall("`([\\w-]+)`", names):
+            assert name in {*recipes(), *refused()}, name
+    for path in re.findall(r"`(benchmarks/[^`]+)`|\]\(([^)]+)\)", page):
+        assert any(
+            (folder / "".join(path)).exists() for folder in (ROOT, ROOT / "notebooks")
+        ), path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
