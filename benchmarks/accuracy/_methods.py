@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,8 @@ def _has_two_classes(schema: Schema) -> bool:
 
 def _methods() -> dict[str, Method]:
     diffprivlib = {"strict": False, "absent": _others.missing("diffprivlib")}
+    absent = _others.missing("dp_random_forest")
+    lumberjack = {"strict": False, "absent": absent}
     mbi = "" if _others.MBI_PYTHON else "MMECH_PEERS names no interpreter with dp.mbi"
     return {
         "private forest": Method(_forest()),
@@ -204,6 +207,13 @@ def _methods() -> dict[str, Method]:
             strict=False,
             takes=_has_two_classes,
             absent=_others.missing("interpret"),
+        ),
+        "Lumberjack (ε, δ)": Method(_others.lumberjack, **lumberjack),
+        "Lumberjack (ε, δ), 5 trees": Method(
+            partial(_others.lumberjack, n_trees=5), **lumberjack
+        ),
+        "Lumberjack (ε, δ), 1 tree": Method(
+            partial(_others.lumberjack, n_trees=1), **lumberjack
         ),
     } | {
         f"{name}, not private": Method(make, private=False, strict=False)

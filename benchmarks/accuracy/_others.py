@@ -20,6 +20,9 @@ from mmech_rf import Attribute, Schema
 DELTA = 1e-5
 """Probability of failure that DP-EBM is granted: its guarantee is (ε, δ)."""
 
+LUMBERJACK_DELTA = 1e-6
+"""Probability of failure that Lumberjack is granted by its authors."""
+
 MBI_PYTHON = os.environ.get("MMECH_PEERS", "")
 """Interpreter of an environment with ``opendp[mbi]``, which asks for other versions."""
 
@@ -189,6 +192,32 @@ def explainable_boosting(schema: Schema, epsilon: float, n: int) -> Any:
         epsilon=epsilon,
         delta=DELTA,
         n_jobs=1,
+    )
+    return Coded(schema, model)
+
+
+def lumberjack(schema: Schema, epsilon: float, n: int, n_trees: int = 25) -> Any:
+    """Return the authors' prototype of Lumberjack, as their own example sets it.
+
+    Their configuration file has one tree. The prototype adds noise in floating point.
+    """
+    from dp_random_forest.algorithms import DPSparseExtraTreesClassifier
+
+    names = [f"x{i}" for i in range(schema.n_features)]
+    model = DPSparseExtraTreesClassifier(
+        n_estimators=n_trees,
+        epsilon=epsilon,
+        delta=LUMBERJACK_DELTA,
+        splitting_fraction=0.75,
+        leaf_algorithm="exponential_mechanism",
+        max_depth=100,
+        bounds=_bounds(schema),
+        feature_names=names,
+        categorical_features=[
+            name
+            for name, attribute in zip(names, schema.attributes, strict=True)
+            if attribute.kind == "categorical"
+        ],
     )
     return Coded(schema, model)
 

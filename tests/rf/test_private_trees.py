@@ -257,9 +257,13 @@ def test_only_the_draws_see_the_records(mode, watched):
         model = make(mode).fit(*records(size, seed))
         choice = model.choice_
         prices = [(tree["epsilon"], tree["unit"]) for tree in watched.trees]
-        # Of which views of scores there are, and how large, the release decides.
-        rates = [tree["rate"] for tree in watched.trees]
-        views = None if choice.rounds else (watched.draws[0].shape, rates)
+        # Noisy scores decide how many views of scores there are, and of what size.
+        views = [
+            [view for view in tree["views"].items if view.family != "score"]
+            for tree in watched.trees
+        ]
+        if len(views[-1]) == len(watched.trees[-1]["views"].items):
+            views += [watched.draws[0].shape, [tree["rate"] for tree in watched.trees]]
         public.append(
             (
                 views,

@@ -163,7 +163,6 @@ OPTIONS = [
     (f"{FIT} --epsilon 1 --method laplace --privacy pure", "choose --method private"),
     (f"{FIT} --epsilon 1 --method private --trees 4", "does not go with --method pri"),
     (f"{TRAINING} --depth 100", "--depth must be at most 3"),
-    (f"{TRAINING} --template kronecker", "use template 'pidentity'"),
     (f"{TRAINING} --voting loud", "invalid choice: 'loud'"),
     (f"{TRAINING} --seed -1", f"{WHOLE} 0"),
     (f"{TRAINING} --handle-missing category", "--handle-missing category needs a"),

@@ -554,9 +554,13 @@ def clustered(n, apart, seed=0):
     return (logs[hidden] + rng.gumbel(size=(n, 8, 4))).argmax(axis=2)
 
 
-@pytest.mark.parametrize(("apart", "most"), [(2.0, 0.8), (0.0, 1.05)])
+@pytest.mark.parametrize(("apart", "most"), [(2.0, 0.9), (0.0, 1.05)])
 def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng):
-    """Fewer records are misplaced; and hardly more where tables tell nothing."""
+    """Fewer records are misplaced; and hardly more where tables tell nothing.
+
+    Ratios of two releases are .760 with a standard deviation of .027, and .971 with
+    .012, over 20 pairs of releases: bounds lie five above, a false alarm of 1e-6.
+    """
     domain = Domain([Attribute.categorical(name, [0, 1, 2, 3]) for name in "abcdefgh"])
     plan = release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
     codes = clustered(5000, apart)
