@@ -78,11 +78,6 @@ class Limits(ChangeableLimits):
     listed_cells : int
         Largest domain of which an estimate from marginals lists all cells. Above it
         only marginals are computed.
-    design_sets : int
-        Most sets of attributes that a covering design is searched for. More is refused.
-    design_targets : int
-        Sets to cover by all tries of a search together, beyond the first two.
-        With more sets there are fewer tries.
     file_bytes, description_bytes : int
         Largest size that a file unpacks to, and of the description in it, whose objects
         are many times as large. More is refused.
@@ -184,8 +179,6 @@ class Limits(ChangeableLimits):
 
     table_entries: int = 2**27
     listed_cells: int = 2**24
-    design_sets: int = 10**6
-    design_targets: int = 10_000
     file_bytes: int = 2**31
     description_bytes: int = 2**26
     bins: int = 100_000

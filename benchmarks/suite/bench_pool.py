@@ -1,7 +1,5 @@
 """Forests over many attributes, beside the lattice and the explicit matrices."""
 
-from itertools import combinations
-
 import numpy as np
 
 from mmech import (
@@ -11,7 +9,6 @@ from mmech import (
     MatrixMechanism,
     Records,
     all_marginals,
-    bayes_risk_strategy,
     optimize,
     per_query_error,
 )
@@ -67,32 +64,6 @@ class Search:
         return self.time_search(d).loss
 
     track_loss.unit = "squared counts"
-
-
-class BayesRisk:
-    """Blocks of binary attributes: partitions alone, and beside covering designs."""
-
-    params = ([20, 120], ["covering", "disjoint"])
-    param_names = ("n_attributes", "pool")
-
-    def setup(self, n_attributes, pool):
-        bayes_risk_strategy((2,) * 8, epsilon=1, n_records=10_000, pool="covering")
-        strategy = self.time_choose(n_attributes, pool).strategy
-        together = {
-            pair for block in strategy.weights for pair in combinations(block, 2)
-        }
-        if pool == "covering":
-            assert len(together) == n_attributes * (n_attributes - 1) // 2
-
-    def time_choose(self, n_attributes, pool):
-        return bayes_risk_strategy(
-            (2,) * n_attributes, epsilon=1, n_records=10_000, pool=pool
-        )
-
-    def track_blocks(self, n_attributes, pool):
-        return len(self.time_choose(n_attributes, pool).strategy.weights)
-
-    track_blocks.unit = "blocks"
 
 
 class ManyAttributes:

@@ -26,7 +26,7 @@ files             strategies as files
 ================  =======================================================
 """
 
-from mmech.marginals.designs import block_partitions, covering_design
+from mmech.marginals.designs import block_partitions
 from mmech.strategies.bayes_risk import BayesRisk, bayes_risk_strategy
 from mmech.strategies.optimize import optimize
 from mmech.strategies.result import Candidate, StrategyResult
@@ -38,7 +38,6 @@ __all__ = [
     "StrategyResult",
     "bayes_risk_strategy",
     "block_partitions",
-    "covering_design",
     "optimize",
     "reweight",
 ]

@@ -22,8 +22,6 @@ from mmech.checks import (
 from mmech.marginals.designs import (
     MAX_BLOCK_CELLS,
     block_partitions,
-    covering_design,
-    fewest_blocks,
 )
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals, check_attributes, check_domain_shape
@@ -38,17 +36,10 @@ Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
 FLOOR = 0.5
-"""Every block of a partition or design keeps this part of its equal share."""
+"""Every block of a partition keeps this part of its equal share."""
 
 MAX_BLOCKS = 256
-"""Designs of more blocks are no candidates: each would get too little."""
-
-MAX_SUBSETS = 2**17
-"""Designs with larger and larger blocks are tried until their blocks have so many
-subsets, all in all."""
-
-CAP_STEP = 2
-"""Ratio of the caps on cells that covering designs are made for."""
+"""More pairs than these are left out: each would get too little."""
 
 
 class BayesRisk:
@@ -142,7 +133,6 @@ def bayes_risk_strategy(
     n_columns: int = 2,
     prior: SignalPrior | None = None,
     pool: str | Sequence[Sequence[Sequence[int]]] = "all",
-    order: int = 2,
     floor: float | None = None,
 ) -> StrategyResult:
     """Choose marginals and their budgets for the least expected error after shrinkage.
@@ -167,18 +157,13 @@ def bayes_risk_strategy(
         Number of classes; 1 for signed differences of two.
     prior : SignalPrior, default=None
         Public guess of the signal; ``None`` for its defaults.
-    pool : {"all", "covering", "disjoint"} or sequence of candidates, default="all"
+    pool : {"all", "disjoint"} or sequence of candidates, default="all"
         Candidates are lists of blocks. "disjoint" are partitions of neighbouring
-        attributes into blocks of up to 4; "covering" adds designs in which every pair
-        of attributes lies in a block, for several caps on the cells of a block and
-        as far as they take no more than 256 blocks; "all" adds to "disjoint" the class
-        totals, all pairs, the whole domain, where these are small, and mixtures.
-    order : int, default=2
-        Number of attributes that lie together in a block of a covering design.
+        attributes into blocks of up to 4; "all" adds the class totals, all pairs, the
+        whole domain, where these are small, and mixtures.
     floor : float, default=None
         Part of its equal share that every block of a candidate keeps, from 0 to below
-        1, for a prior that is only a guess; ``None`` for 0.5 with "disjoint" and
-        "covering" and else 0.
+        1, for a prior that is only a guess; ``None`` for 0.5 with "disjoint", else 0.
 
     Returns
     -------
@@ -217,12 +202,11 @@ def bayes_risk_strategy(
     budget = float(check_epsilon(rho, "rho") if gaussian else check_epsilon(epsilon))
     check_positive(n_records, "n_records")
     check_integer(n_columns, "n_columns")
-    check_integer(order, "order")
     if floor is None:
-        floor = FLOOR if pool in ("disjoint", "covering") else 0.0
+        floor = FLOOR if pool == "disjoint" else 0.0
     if check_nonnegative(floor, "floor") >= 1:
         raise ValueError(f"floor must be a number from 0 to below 1, got {floor!r}")
-    named = _candidates(sizes, pool, order)
+    named = _candidates(sizes, pool)
     keys = list(dict.fromkeys(block for _, blocks in named for block in blocks))
     risk = BayesRisk(
         sizes,
@@ -264,7 +248,7 @@ def bayes_risk_strategy(
 
 
 def _candidates(
-    sizes: tuple[int, ...], pool: str | Sequence[Sequence[Sequence[int]]], order: int
+    sizes: tuple[int, ...], pool: str | Sequence[Sequence[Sequence[int]]]
 ) -> list[tuple[str, list[Subset]]]:
     d = len(sizes)
     if not isinstance(pool, str):
@@ -280,15 +264,13 @@ def _candidates(
         if not designs:
             raise ValueError("pool must hold at least one design, got none")
         return designs
-    check_choice(pool, "pool", ("all", "covering", "disjoint"))
+    check_choice(pool, "pool", ("all", "disjoint"))
     partitions = block_partitions(sizes)
     named = [
         (f"blocks of at most {max(map(len, blocks))}", blocks) for blocks in partitions
     ]
     if pool == "disjoint":
         return named
-    if pool == "covering":
-        return [*named, *_coverings(sizes, order)]
     named.insert(0, ("totals", [()]))
     pairs: list[Subset] = list(combinations(range(d), 2))
     if 0 < len(pairs) <= MAX_BLOCKS:
@@ -298,26 +280,6 @@ def _candidates(
     mixed = list(dict.fromkeys(b for _, blocks in named for b in blocks))
     named.append(("mixture", mixed))
     return named
-
-
-def _coverings(sizes: tuple[int, ...], order: int) -> list[tuple[str, list[Subset]]]:
-    """Return covering designs for several caps that are worth their shares."""
-    found: dict[tuple[Subset, ...], str] = {}
-    smallest = product_of(sorted(n for n in sizes if n > 1)[:order])
-    caps = [min(product_of(sizes), MAX_BLOCK_CELLS)]
-    while caps[-1] >= CAP_STEP * smallest:
-        caps.append(caps[-1] // CAP_STEP)
-    left = MAX_SUBSETS
-    for cap in reversed(caps):
-        if fewest_blocks(sizes, order=order, max_cells=cap) > MAX_BLOCKS:
-            continue
-        blocks = tuple(covering_design(sizes, order=order, max_cells=cap))
-        left -= sum(2 ** len(block) for block in blocks)
-        if left < 0 and found:
-            break
-        if 0 < len(blocks) <= MAX_BLOCKS:
-            found.setdefault(blocks, f"covering by blocks of at most {cap} cells")
-    return [(name, list(blocks)) for blocks, name in found.items()]
 
 
 def _polish(

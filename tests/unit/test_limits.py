@@ -8,7 +8,6 @@ import pytest
 
 import mmech_rf.limits
 from mmech import DomainTooLargeError, Marginal, Records, limits
-from mmech.marginals.designs import covering_design
 from mmech.marginals.records import exact_answers
 from mmech_rf import grow_random_forest
 
@@ -82,11 +81,6 @@ def test_limits_are_heeded():
         pytest.raises(DomainTooLargeError, match="at most 99"),
     ):
         exact_answers(Marginal((10, 10), (0, 1)), records)
-    with (
-        limits.changed(design_sets=5),
-        pytest.raises(DomainTooLargeError, match="at most 5"),
-    ):
-        covering_design((2, 2, 2, 2))
     with (
         mmech_rf.limits.changed(forest_nodes=3),
         pytest.raises(DomainTooLargeError),
