@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from mmech import Counts as Counts
     from mmech_rf import datasets as datasets
-    from mmech_rf import fetch as fetch
     from mmech_rf.drawn.classifier import (
         PrivateForestClassifier as PrivateForestClassifier,
     )
@@ -63,7 +62,7 @@ if not _TYPE_CHECKING:
     _PUBLIC = {
         # public facts
         "schema": "Attribute Part Schema read",
-        "": "datasets fetch",
+        "": "datasets",
         # records, counted in parts
         "private.records": "Counts",
         # forests and workloads

@@ -13,7 +13,6 @@ from typing import Any
 __all__ = [
     "BUILT_IN",
     "CATALOGUE",
-    "DOWNLOADABLE",
     "INFORMED_SCHEMAS",
     "DataSet",
     "OpenML",
@@ -62,7 +61,7 @@ class UCI:
 
 @dataclass(frozen=True)
 class DataSet:
-    """How to obtain a set: without a download, with one, or in both ways."""
+    """How to obtain a set: without a download, or with one."""
 
     function: str | None = None  # in `mmech_rf.data.generated`, which makes the records
     arguments: tuple[Any, ...] = ()  # what it is called with
@@ -74,60 +73,18 @@ class DataSet:
     derived: str | None = None
     numeric: bool = False  # whether it has numbers, so that `n_bins` may be chosen
 
-    @property
-    def downloadable(self) -> bool:
-        """Whether it can be downloaded, or what it is computed from."""
-        return any(one is not None for one in (self.openml, self.uci, self.derived))
-
 
 _NO_YES = {"no": "0", "yes": "1"}
 
 CATALOGUE: Mapping[str, DataSet] = {
-    "car": DataSet("load_car", openml=OpenML("car")),
-    "nursery": DataSet("load_nursery", openml=OpenML("nursery")),
-    "balance-scale": DataSet(
-        "load_balance_scale",
-        openml=OpenML(
-            "balance-scale",
-            1,
-            {
-                f"{side}_{what}": f"{side}-{what}"
-                for side in ("left", "right")
-                for what in ("weight", "distance")
-            },
-        ),
-    ),
-    "tic-tac-toe": DataSet(
-        "load_tic_tac_toe",
-        openml=OpenML(
-            "tic-tac-toe",
-            1,
-            {
-                "class": "Class",
-                **{
-                    f"{row}-{column}": f"{row}-{column}-square"
-                    for row in ("top", "middle", "bottom")
-                    for column in ("left", "middle", "right")
-                },
-            },
-        ),
-    ),
+    "car": DataSet("load_car"),
+    "nursery": DataSet("load_nursery"),
+    "balance-scale": DataSet("load_balance_scale"),
+    "tic-tac-toe": DataSet("load_tic_tac_toe"),
     "monks-1": DataSet("load_monks", (1,)),
     "monks-2": DataSet("load_monks", (2,)),
     "monks-3": DataSet("load_monks", (3,)),
-    "iris": DataSet(
-        "load_iris",
-        openml=OpenML(
-            "iris",
-            1,
-            {
-                f"{part}_{what}": part + what
-                for part in ("sepal", "petal")
-                for what in ("length", "width")
-            },
-        ),
-        numeric=True,
-    ),
+    "iris": DataSet("load_iris", numeric=True),
     "adult": DataSet(openml=OpenML("adult", 2), numeric=True),
     "adult-binary": DataSet(derived="binary_adult"),
     "heart": DataSet(
@@ -175,9 +132,6 @@ CATALOGUE: Mapping[str, DataSet] = {
 
 BUILT_IN = tuple(name for name, entry in CATALOGUE.items() if entry.function)
 """Names of the sets that need no download."""
-
-DOWNLOADABLE = tuple(name for name, entry in CATALOGUE.items() if entry.downloadable)
-"""Names of the sets that can be downloaded, whether or not they need it."""
 
 INFORMED_SCHEMAS: Mapping[str, str] = {
     "adult-binary": "its quintiles were computed from the data",

@@ -13,9 +13,10 @@ from cli_cases import write_rows
 
 import mmech
 from mmech.noise import discrete_laplace_variance
-from mmech_rf import Attribute, Schema, datasets, evaluation, fetch
+from mmech_rf import Attribute, Schema, evaluation
 from mmech_rf.cli.common import HELP
 from mmech_rf.cli.main import build_parser
+from mmech_rf.data.catalogue import CATALOGUE
 
 FORESTS = ("--trees", "4", "--depth", "2")
 FAST = (*FORESTS, "--repeats", "2")
@@ -61,7 +62,7 @@ def test_help_explains_and_shows_examples(run, args):
     assert "examples:" in out
     assert max(map(len, out.splitlines())) <= 80
     if args and args[0] == "evaluate":
-        for name in (*datasets.DATASETS, *fetch.FETCHERS, *evaluation.METHODS):
+        for name in (*CATALOGUE, *evaluation.METHODS):
             assert name in " ".join(out.split()).replace("- ", "-")
 
 

@@ -24,12 +24,12 @@ from mmech_rf import (
     LaplaceForestClassifier,
     PrivateForestClassifier,
     Schema,
-    fetch,
     load_model,
 )
 from mmech_rf.cli import models as _models
 from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
+from mmech_rf.data.openml import load_schema
 from mmech_rf.datasets import DATASETS, load_csv
 from mmech_rf.private.public_model import PublicModel
 
@@ -442,13 +442,14 @@ def real(request, tmp_path):
     """Return files of a schema, four fifths of a set, the rest; and its classes."""
 
     def write(name):
-        schema = fetch.load_schema(name)
-        (tmp_path / "real.json").write_text(schema.to_json(), encoding="utf-8")
         if name in DATASETS:
             bunch = DATASETS[name]()
+            schema = bunch.schema
         else:
             folder = request.getfixturevalue("data_dir")
+            schema = load_schema(name)
             bunch = load_csv(folder / f"{name}.csv.gz", schema)
+        (tmp_path / "real.json").write_text(schema.to_json(), encoding="utf-8")
         rows = np.column_stack([bunch.data, bunch.target]).tolist()
         header = [*bunch.feature_names, schema.target]
         train, test = tmp_path / "train.csv", tmp_path / "test.csv"

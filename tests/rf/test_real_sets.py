@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from mmech_rf import fetch
-from mmech_rf.datasets import DATASETS, load_csv
+from mmech_rf.data.openml import load_schema
+from mmech_rf.datasets import DATASETS, fetch, load_csv
 
 # name: cells of the domain, records that remain, records per class
 PAPER = {
@@ -26,15 +26,16 @@ PAPER = {
 
 @pytest.fixture
 def encoded(request):
-    """Return complete records of a set, and their classes, in codes of a schema."""
+    """Return the schema of a set, codes of its complete records, and their classes."""
 
-    def encode(name, schema):
+    def encode(name, **bins):
         if name in DATASETS:
-            bunch = DATASETS[name]()
+            bunch = fetch(name, **bins)
         else:
             folder = request.getfixturevalue("data_dir")
-            bunch = load_csv(folder / f"{name}.csv.gz", schema)
-        return schema.encode(bunch.data, bunch.target, handle_missing="drop")
+            bunch = load_csv(folder / f"{name}.csv.gz", load_schema(name, **bins))
+        kept = {"handle_missing": "drop"}
+        return bunch.schema, *bunch.schema.encode(bunch.data, bunch.target, **kept)
 
     return encode
 
@@ -42,8 +43,7 @@ def encoded(request):
 @pytest.mark.parametrize("name", PAPER)
 def test_sets_of_the_paper_have_its_cells_and_records(name, encoded):
     n_cells, n_records, n_per_class = PAPER[name]
-    schema = fetch.load_schema(name)
-    codes, classes = encoded(name, schema)
+    schema, codes, classes = encoded(name)
     assert schema.n_cells == n_cells
     assert codes.shape == (n_records, schema.n_features)
     assert Counter(schema.decode_target(classes).tolist()) == n_per_class
@@ -51,12 +51,11 @@ def test_sets_of_the_paper_have_its_cells_and_records(name, encoded):
 
 @pytest.mark.parametrize("name", ["heart", "adult", "iris"])
 def test_bins_of_equal_width_inside_the_documented_bounds(name, encoded):
-    schema = fetch.load_schema(name, n_bins=4)
+    schema, codes, _ = encoded(name, n_bins=4)
     numeric = [a for a in schema.attributes if a.kind == "numeric"]
     for attribute in numeric:
         assert attribute.size == 4
         width = (attribute.upper - attribute.lower) / 4
         edges = [attribute.lower, *attribute.cut_points, attribute.upper]
         assert [b - a for a, b in pairwise(edges)] == (pytest.approx([width] * 4))
-    codes, _ = encoded(name, schema)
     assert len(codes) == {"heart": 297, "adult": 45_222, "iris": 150}[name]
