@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable
+from importlib import import_module, resources
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,20 +13,25 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str]
+    package: str,
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
-    The package imports the same names under ``TYPE_CHECKING``, where type checkers and
-    editors see them. `homes` are the modules of the package that public names come
-    from; an empty string stands for a module itself, all of which are found as
-    attributes, too.
+    Names and their modules are the imports of ``__init__.pyi``, which type checkers
+    and editors read. Modules of the package are found as attributes, too.
     """
     own = sys.modules[package]
+    stub = resources.files(package).joinpath("__init__.pyi").read_bytes()
+    homes = {
+        alias.name: line.module or ""
+        for line in ast.parse(stub).body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
 
     def find(name: str) -> Any:
-        if homes.get(name):
-            found = getattr(import_module(f"{package}.{homes[name]}"), name)
+        if homes.get(name, package) != package:
+            found = getattr(import_module(homes[name]), name)
             setattr(own, name, found)
             return found
         if not name.startswith("_") and find_spec(f"{package}.{name}"):

@@ -1,8 +1,7 @@
 """Settings of the book, which ``sphinx-build -E -W notebooks book`` builds."""
 
 import argparse
-import ast
-import importlib
+import importlib.resources
 import os
 import re
 from importlib import metadata
@@ -52,17 +51,12 @@ numpydoc_show_class_members = False
 
 def public_names(package: str) -> dict[str, list[str]]:
     """Return the public names under the comments that they stand below."""
-    module = importlib.import_module(package)
-    source = Path(module.__file__).read_text(encoding="utf-8")
-    listed = source[source.index("    _PUBLIC = {") : source.index("    _HOMES = ")]
-    topics: dict[str, list[str]] = {}
-    for part in re.split(r"^ +# ", listed, flags=re.MULTILINE)[1:]:
-        topic, _, rest = part.partition("\n")
-        homes = ast.literal_eval("{" + rest.rstrip().removesuffix("}") + "}")
-        topics[topic] = [name for names in homes.values() for name in names.split()]
-    named = {name for names in topics.values() for name in names}
-    classifiers = [name for name in module.__all__ if name not in named]
-    return topics | ({"classifiers": classifiers} if classifiers else {})
+    stub = importlib.resources.files(package) / "__init__.pyi"
+    parts = re.split(r"^# ", stub.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {
+        part.partition("\n")[0]: re.findall(r"\b(\w+) as \1\b", part)
+        for part in parts[1:]
+    }
 
 
 def write_api(package: str) -> str:
