@@ -102,7 +102,9 @@ def grow_random_forest(
     complete_forest : What a multiway forest tends to with the number of trees.
     fletcher_islam_depth : How deep threshold trees should be.
 
-    Notes ----- Each tree has its own 64-bit seed, word t of
+    Notes
+    -----
+    Each tree has its own 64-bit seed, word t of
     ``SeedSequence.generate_state``, and each node draws from a state hashed (splitmix64
     [2]_) from its parent's and the branch that leads to it. Hence, for one seed, the
     forest with 10 trees is the beginning of the forest with 20, and trees of depth 3

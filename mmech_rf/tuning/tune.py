@@ -100,7 +100,9 @@ def tune(
     ValueError
         If a parameter is not valid or no setting is possible.
 
-    Notes ----- The prior: the table of one class contrast has the energy :math:`E = N^2
+    Notes
+    -----
+    The prior: the table of one class contrast has the energy :math:`E = N^2
     \delta^2 / n^\gamma` (`contrast` is :math:`\delta^2`), shared out among the orders j
     of interaction in proportion to :math:`\mathrm{decay}^j` and equally among the
     subsets of an order; no order gets more than N records can have. The criterion is
