@@ -9,7 +9,7 @@ takes domains that fit in memory only.
 
 Two things are done faster than as they come, with the same results. `quick_search`
 looks for a scale of noise where it must be. `mirror_descent` is handed over as
-``estimator``, which AIM and MST have for such a purpose, and compiles once for each
+``estimator``, which AIM and MST accept, and compiles once for each
 structure of a model instead of once for each fit.
 """
 

@@ -219,7 +219,7 @@ def of_command(
 ) -> tuple[float, float, float]:
     """Return processor seconds, seconds of the clock and MiB of a run of Python.
 
-    Another process starts it: the peak of a process counts that of the one before.
+    Another process starts it: the peak of a process includes its parent's.
     """
     kept = {
         name: value
@@ -245,7 +245,7 @@ def memory(field: str) -> float:
 
 def of_job(job: Job) -> tuple[float, float, float]:
     """Return processor seconds, seconds of the clock and MiB beyond those before."""
-    # From here on, the peak is that of the job.
+    # From here on, the peak belongs to the job.
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     before, clock, processor = memory("VmRSS"), time.perf_counter(), time.process_time()
     job()

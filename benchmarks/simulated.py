@@ -111,7 +111,7 @@ def simulate_task(
     Raises
     ------
     ValueError
-        If there is no such kind.
+        If the kind is unknown.
 
     Examples
     --------

@@ -84,8 +84,8 @@ class Coded:
 class Synthetic:
     """A classifier that is trained on synthetic records of OpenDP's ``dp.mbi``.
 
-    Of the classifiers without privacy it takes the one that does best on the synthetic
-    records, by cross-validation in three parts: nothing further is spent.
+    It takes the classifier without privacy that does best on the synthetic records, by
+    cross-validation in three parts: nothing further is spent.
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ def _judge(mutant: Mutant, tree: Path) -> Verdict:
         return Verdict(mutant, "not tested", f"there is no {_file_of(missing[0])}")
     stamp = path.stat()
     path.write_text(before.replace(mutant.find, mutant.replace), encoding="utf-8")
-    # No compiled file is as old, so that none passes for that of the mutant.
+    # No compiled file is as old, so that none passes for the mutant's.
     os.utime(path, (0, 0))
     # Nor is what a mutant compiles kept.
     extra = {"PYTHONDONTWRITEBYTECODE": "1"}

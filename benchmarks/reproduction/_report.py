@@ -190,7 +190,7 @@ def _reaches(means: Any, share: float, target: float, published_noise: float) ->
 def _error(squared: float, forest: float, published_noise: float) -> float:
     """Return the standard error of the difference from a published mean.
 
-    The published mean is that of one forest under a few draws of the noise.
+    The published mean is of one forest under a few draws of the noise.
     """
     return math.sqrt(squared + forest + published_noise)
 
@@ -244,10 +244,10 @@ def gate(table: Table) -> list[str]:
     return [
         f"{summary(verdicts)} Reached: the measured mean is at least the published "
         "one less two standard errors of the difference. These include the variance "
-        "between forests once more, because the published mean is that of one forest. "
+        "between forests once more, because the published mean is of one forest. "
         f"A verdict is open where fewer than {AGREEMENT:.0%} of {RESAMPLES} bootstrap "
         "samples of our forests agree with it. Where a setting is there with both "
-        "rules for ties, that of the authors counts.",
+        "rules for ties, the authors' rule counts.",
         "",
         *_rows(head, body),
         *_of_ties(tied),
@@ -387,7 +387,7 @@ REMARKS = {
         "Here are both: training records as published, and test records.",
     ],
     "A4": ["As in Figure 3b, the published queries are training records.", ""],
-    "A5": ["The depth of 5b is not with the published rows; it is that of Table 2."],
+    "A5": ["The depth of 5b is not with the published rows; it is taken from Table 2."],
 }
 """What a reader must know about settings; findings are computed."""
 
