@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 
 __all__ = [
     "BudgetExceededError",
@@ -16,6 +16,7 @@ __all__ = [
     "PerformanceWarning",
     "PrivacyLeakWarning",
     "UnsupportedWorkloadError",
+    "keeping",
     "located",
 ]
 
@@ -147,6 +148,25 @@ def located(place: str) -> Iterator[None]:
         raise error.at(place) from error
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
+
+
+@contextmanager
+def keeping(spent: str, then: str, **measured: Any) -> Iterator[None]:
+    """Give what was paid for to whatever stops a block, an interruption included.
+
+    The exception has it as an attribute and says so: what is spent, and what then does
+    the rest at no more cost.
+    """
+    try:
+        yield
+    except BaseException as stop:
+        for name, value in measured.items():
+            setattr(stop, name, value)
+            stop.add_note(
+                f"{spent} is spent. What was measured is kept as the attribute "
+                f"`{name}` of this exception; {then} at no more cost."
+            )
+        raise
 
 
 class ConvergenceWarning(UserWarning):

@@ -19,7 +19,7 @@ from mmech.error.shared_totals import (
     cells_of,
     measured_sets,
 )
-from mmech.exceptions import UnsupportedWorkloadError
+from mmech.exceptions import UnsupportedWorkloadError, keeping
 from mmech.integer_strategy import IntegerStrategy, integer_strategy, on_smaller_grids
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records, exact_answers
@@ -437,16 +437,9 @@ class MatrixMechanism(Settled):
             `answer_from`.
         """
         measurement = self.measure(counts)
-        try:
+        spent = f"{self.law.currency} = {self.cost}"
+        with keeping(spent, "answer_from() answers", measurement=measurement):
             return self.answer_from(measurement)
-        except BaseException as stop:
-            stop.measurement = measurement  # type: ignore[attr-defined]
-            stop.add_note(
-                f"{self.law.currency} = {self.cost} is spent. What was measured is "
-                "kept as the attribute `measurement` of this exception; answer_from() "
-                "answers at no more cost."
-            )
-            raise
 
     @one_blas_thread()
     def answer_from(self, measurement: Measurement) -> NDArray[np.float64]:

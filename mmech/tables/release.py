@@ -15,7 +15,7 @@ import numpy as np
 from mmech.domain.domain import Domain
 from mmech.domain.parts import Part, file_of, read
 from mmech.domain.readers import read_table
-from mmech.exceptions import ParameterError, located
+from mmech.exceptions import ParameterError, keeping, located
 from mmech.marginals.records import Records
 from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
 from mmech.privacy.cost import one_cost
@@ -353,18 +353,11 @@ def release(
         )
     # From here on there are only noisy numbers and public facts.
     measured = MeasuredTables(plan, measurement, dropped)
-    try:
+    spent, then = f"{plan.currency} = {plan.cost}", "measured.finish() makes the tables"
+    with keeping(spent, then, measured=measured):
         if keep is not None:
             measured.save(keep)
         return measured.finish(say)
-    except BaseException as stop:
-        stop.measured = measured  # type: ignore[attr-defined]
-        stop.add_note(
-            f"{plan.currency} = {plan.cost} is spent. What was measured is kept as the "
-            "attribute `measured` of this exception; measured.finish() makes the "
-            "tables at no more cost."
-        )
-        raise
 
 
 def _encoded(
