@@ -160,7 +160,7 @@ def random_workload(seed: int, most: int = 2000) -> QueryMatrix:
 
 
 def behind(workload: QueryMatrix) -> tuple[float, str]:
-    """Return the ratio of the loss of "auto" to its best template's, and the template."""
+    """Return the loss of "auto" over its best template's, and the template."""
     auto = optimize(workload, seed=0)
     losses = {auto.template: auto.loss}
     for template in ("workload", "pidentity", "kronecker", "union", "marginals"):
