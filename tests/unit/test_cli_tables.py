@@ -448,9 +448,16 @@ def test_help_and_version(capsys):
 
 
 WATCHED = """
-import functools, sys
+import contextlib, sys, time
 from mmech import cli, terminal
-cli.showing = functools.partial(terminal.showing, delay=0, pause=0.001)
+
+@contextlib.contextmanager
+def showing(doing):
+    with terminal.showing(doing, delay=0, pause=0.001):
+        yield
+        time.sleep(0.5)  # another thread shows the line
+
+sys.modules["mmech.cli.main"].showing = showing
 sys.exit(cli.main(sys.argv[1:]))
 """
 
