@@ -53,13 +53,11 @@ from mmech.error.report import Report as Report
 from mmech.error.report import confidence_interval as confidence_interval
 from mmech.error.report import report as report
 from mmech.export import export_marginals as export_marginals
-from mmech.prior import SignalPrior as SignalPrior
 from mmech.reduction.boxes import CellGroups as CellGroups
 from mmech.reduction.boxes import reduce_boxes as reduce_boxes
 from mmech.reduction.cells import reduce_domain as reduce_domain
 from mmech.strategies import Candidate as Candidate
 from mmech.strategies import StrategyResult as StrategyResult
-from mmech.strategies import bayes_risk_strategy as bayes_risk_strategy
 from mmech.strategies import optimize as optimize
 from mmech.strategies import reweight as reweight
 from mmech.strategies.files import load as load
@@ -73,8 +71,6 @@ from mmech.privacy.ledger import LedgerEntry as LedgerEntry
 from mmech.privacy.ledger import PrivacyLedger as PrivacyLedger
 from mmech.quantiles import joint_quantiles as joint_quantiles
 from mmech.reconstruction import MarginalEstimate as MarginalEstimate
-from mmech.reconstruction import ShrunkEstimate as ShrunkEstimate
-from mmech.reconstruction import shrink as shrink
 from mmech.release import Measurement as Measurement
 from mmech.release import noisy_release as noisy_release
 from mmech.selection import exponential_mechanism as exponential_mechanism

@@ -98,7 +98,7 @@ _ROWS = (
         "leaf counts through the matrix mechanism",
         ("#0072B2", "o", "--"),
         "fit",
-        (*_OPTIMIZED, "reconstruction", "n_records"),
+        _OPTIMIZED,
         {"voting": "hard"},
     ),
     Method(

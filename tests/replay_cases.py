@@ -141,19 +141,12 @@ FOREST_SETTINGS = {
 
 ACCURACY = {"accuracy": {"estimate_accuracy": True}}
 
-ESTIMATED = {"template": "auto", "voting": "log-odds", "n_records": 24}
-"""Estimates of cells from marginals that are chosen for so many records."""
-
 ONLY = {
     "batch training": {
         "votes by weight": {"voting": "weight"},
         "pidentity": {"template": "pidentity"},
         "workload": {"template": "workload"},
         "log-odds": {"voting": "log-odds"},
-        "shrunk": ESTIMATED | {"reconstruction": "shrunk"},
-        "log-linear": ESTIMATED | {"reconstruction": "log-linear", "n_ensembles": 2},
-        "shrunk, accuracy": ESTIMATED
-        | {"reconstruction": "shrunk", "estimate_accuracy": True},
     }
     | ACCURACY,
     "batch prediction": {

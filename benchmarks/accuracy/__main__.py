@@ -42,7 +42,7 @@ Mean test accuracy over random 80/20 splits, the same for all methods; ± is two
 errors. "private forest" is `PrivateForestClassifier(schema, epsilon=...)` with nothing
 else said, pure ε; "N stated" does not pay for the number of records. "batch training"
 is the pipeline of the paper, where the domain has at most a million cells; "log-odds"
-and "at its best" go beyond the paper, the latter with N stated. Numbers lie on 64
+go beyond the paper. Numbers lie on 64
 public cells of equal width between public bounds, except in iris, heart and
 adult-paper-bins, which have the cut points of the paper. "naive Bayes" is a private one
 of our own with one-way tables; diffprivlib and DP-EBM (InterpretML) run with their

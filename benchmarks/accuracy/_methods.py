@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable
@@ -27,9 +26,6 @@ Make = Callable[[Schema, float, int], Any]
 
 MOST_CELLS = 10**6
 """Domains with more cells are too large for the pipeline of the paper."""
-
-PART = 5
-"""Attributes of an ensemble of the pipeline at its best, where the domain is larger."""
 
 MUCH = 100
 """An epsilon at which noise should not matter any more: what is left is the model."""
@@ -147,24 +143,6 @@ def _paper_log_odds(schema: Schema, epsilon: float, n: int) -> Any:
     return BatchTrainingClassifier(schema, epsilon=epsilon, voting="log-odds")
 
 
-def _paper_at_its_best(schema: Schema, epsilon: float, n: int) -> Any:
-    """Return batch training with all that goes beyond the paper, N stated.
-
-    One tree of all attributes; of many, in parts of at most five.
-    """
-    parts = 1 if schema.n_cells <= MOST_CELLS else -(-schema.n_features // PART)
-    return BatchTrainingClassifier(
-        schema, epsilon=epsilon, n_records=n, reconstruction="log-linear",
-        voting="log-odds", n_trees=parts, n_ensembles=parts,
-        depth=-(-schema.n_features // parts), max_features="partition",
-    )  # fmt: skip
-
-
-def _has_small_parts(schema: Schema) -> bool:
-    sizes = sorted(schema.domain_shape)[-PART:]
-    return schema.n_cells <= MOST_CELLS or math.prod(sizes) <= MOST_CELLS
-
-
 def _has_few_cells(schema: Schema) -> bool:
     return schema.n_cells <= MOST_CELLS
 
@@ -193,9 +171,6 @@ def _methods() -> dict[str, Method]:
         f"private forest, ε = {MUCH}": Method(_forest_of_much_epsilon, private=False),
         "batch training": Method(_paper, takes=_has_few_cells),
         "batch training, log-odds": Method(_paper_log_odds, takes=_has_few_cells),
-        "batch training, at its best": Method(
-            _paper_at_its_best, takes=_has_small_parts
-        ),
         "naive Bayes": Method(lambda s, epsilon, n: NaiveBayes(s, epsilon=epsilon)),
         "diffprivlib forest": Method(_others.diffprivlib_forest, **diffprivlib),
         "diffprivlib GaussianNB": Method(_others.diffprivlib_bayes, **diffprivlib),

@@ -1,7 +1,6 @@
-"""Sets of attributes: their designs, their tables, and counts of records in them.
+"""Sets of attributes: their tables, and counts of records in them.
 
 =============  ======================================================
-designs        partitions of attributes, and designs that cover
 junction_tree  cliques in a tree, which add up a distribution exactly
 counts         counts of occupied cells, which can be added up
 records        records as they are, where cells are too many to count

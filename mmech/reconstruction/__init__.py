@@ -4,7 +4,6 @@
 least_squares      unbiased estimates
 marginal_estimate  the same from noisy marginals, one set at a time
 nonnegative        counts that are to be published as counts
-shrinkage          empirical Bayes, one set of attributes at a time
 =================  =================================================
 """
 
@@ -17,16 +16,12 @@ from numpy.typing import NDArray
 from mmech.reconstruction.least_squares import least_squares
 from mmech.reconstruction.marginal_estimate import MarginalEstimate
 from mmech.reconstruction.nonnegative import nonnegative
-from mmech.reconstruction.shrinkage import ShrunkEstimate, ShrunkPart, shrink
 
 __all__ = [
     "METHODS",
     "MarginalEstimate",
-    "ShrunkEstimate",
-    "ShrunkPart",
     "least_squares",
     "nonnegative",
-    "shrink",
 ]
 
 METHODS: dict[str, Callable[[Any, Any], NDArray[np.float64] | MarginalEstimate]] = {

@@ -16,7 +16,6 @@ equal_totals      single attributes, for K-norm noise with equal totals
 hierarchy         trees over an ordered domain, with the best budgets
 ordered           workloads whose cells have an order
 reweight          better weights for the rows of any strategy
-bayes_risk        marginals for estimates that are shrunk
 dual              the optimum under L2 sensitivity
 joint             the loss of stacked products, and its gradient
 starts            where descents start
@@ -26,18 +25,13 @@ files             strategies as files
 ================  =======================================================
 """
 
-from mmech.marginals.designs import block_partitions
-from mmech.strategies.bayes_risk import BayesRisk, bayes_risk_strategy
 from mmech.strategies.optimize import optimize
 from mmech.strategies.result import Candidate, StrategyResult
 from mmech.strategies.reweight import reweight
 
 __all__ = [
-    "BayesRisk",
     "Candidate",
     "StrategyResult",
-    "bayes_risk_strategy",
-    "block_partitions",
     "optimize",
     "reweight",
 ]

@@ -1,16 +1,18 @@
-"""Block designs that a search of marginals starts from, over few attributes."""
+"""Block designs that a search of marginals starts from."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmech.operators.subsets import Subset
 from mmech.operators.table_tree import attributes_of, mask_of
 
-__all__ = ["Designs"]
+__all__ = ["Designs", "cover_greedily"]
 
 MAX_VISITS = 10**9
 """Pairs of a block and a subset asked for that designs may visit."""
@@ -20,6 +22,9 @@ MAX_POINTS = 13
 
 INFLATIONS = 6
 """Random assignments of attributes to the points of a base design."""
+
+DECAY = 0.1
+"""Worth of a target for every attribute that a growing block still lacks."""
 
 
 class Designs:
@@ -131,3 +136,41 @@ class Designs:
 def _subsets(points: int, size: int) -> list[int]:
     """All subsets of one size as bit masks, in lexicographic order."""
     return [mask_of(block) for block in combinations(range(points), size)]
+
+
+def cover_greedily(
+    targets: Sequence[Subset],
+    logs: NDArray[np.float64],
+    max_cells: float,
+    ties: NDArray[np.float64],
+) -> list[Subset]:
+    """Return blocks of at most `max_cells` cells that contain all targets.
+
+    Targets are sets of attributes of at least two values, whose sizes have the
+    logarithms `logs` (d,). A target that exceeds the cap, where no other fits, is a
+    block of its own. Numbers `ties` in [0, 1), of shape (cycles, d), decide between
+    attributes that are about as good.
+    """
+    from mmech import _kernels
+
+    lengths = [len(target) for target in targets]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    flat = np.array([i for target in targets for i in target], np.int64)
+    owner = np.repeat(np.arange(len(targets)), lengths)
+    order = np.argsort(flat, kind="stable")
+    d = logs.size
+    owner_starts = np.concatenate([[0], np.cumsum(np.bincount(flat, minlength=d))])
+    out = np.zeros((len(targets), d), np.uint8)
+    count = _kernels.cover_greedily(
+        starts,
+        flat,
+        owner_starts.astype(np.int64),
+        owner[order],
+        np.ones(len(targets)),
+        logs,
+        math.log(max_cells) + 1e-9,
+        DECAY,
+        ties,
+        out,
+    )
+    return [tuple(np.flatnonzero(row).tolist()) for row in out[:count]]

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
-from mmech.marginals.designs import cover_greedily
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import Subset, ranks_of, sizes_of, subsets_inside
 from mmech.operators.table_tree import attributes_of
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.marginal_designs import Designs
+from mmech.strategies.marginal_designs import Designs, cover_greedily
 from mmech.strategies.result import StrategyResult
 
 __all__ = ["MAX_CELLS", "MAX_EVALUATIONS", "MAX_WORK", "NAME", "Search"]

@@ -196,9 +196,6 @@ HELP = {
     "only)",
     "predict-batch --voting": "whether a tree votes for the label of its leaf (hard, "
     "subsample only) or with its counts (weight)",
-    "--reconstruction": "for --method training: how counts are estimated; shrunk and "
-    "log-linear measure what is expected to stand out of the noise, and need "
-    "--n-records (default: least-squares)",
     "--n-ensembles": "number of ensembles that share out trees and epsilon, each over "
     "its own random subset of the attributes",
     "--max-features": "number of attributes of an ensemble, drawn anew for each; or "

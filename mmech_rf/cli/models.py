@@ -80,9 +80,8 @@ examples:
       --method training --n-ensembles 5 --max-features partition
       many attributes: five forests over a fifth of them each, at epsilon / 5
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --trees 1 --depth 6 --voting log-odds \\
-      --reconstruction log-linear --n-records 5000
-      one tree of all six attributes, and marginals in place of its leaves
+      --method training --trees 1 --depth 6 --voting log-odds
+      one tree of all six attributes
 """,
 }
 _PREDICT = {
@@ -153,8 +152,6 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_ensembles(command)
     votings = ("hard", "weight", "log-odds")
     add(command, "--voting", choices=votings, default="hard")
-    estimates = ("least-squares", "shrunk", "log-linear")
-    add(command, "--reconstruction", choices=estimates)
     add(command, "--n-records", type=whole(1, 10**15), metavar="N")
     add(command, "--private-bins", type=_read_names, metavar="NAME,NAME")
     add(command, "--privacy", choices=("pure", "zcdp"), default="pure")

@@ -58,7 +58,6 @@ class GrownForest(ForestClassifier):
 
     _votings: ClassVar[tuple[str, ...]] = ("hard", "weight")
     _needs_cells = True
-    _measures_marginals = False
     _tree_cells = "tree_cells"
     _what = "counts"
 
@@ -123,7 +122,7 @@ class GrownForest(ForestClassifier):
             trees = n_trees
             if trees == math.inf:
                 listed, _ = complete_size(visible.domain_shape, depth)
-                trees = 1 if cls._measures_marginals else max(listed, 1)
+                trees = max(listed, 1)
             check_cells(visible, trees, most=getattr(LIMITS, cls._tree_cells))
         check_leaves(visible, n_trees, depth, splits)
 
@@ -182,16 +181,10 @@ class CountedForest(ShownForest, GrownForest):
         self._reserve()
         with self._timed("measurement"):
             self.leaf_counts_ = [
-                self._counts_of_leaves(ensemble, mechanism, exact(ensemble))
+                self._answer(mechanism, exact(ensemble))
                 for ensemble, mechanism in zip(self.ensembles_, mechanisms, strict=True)
             ]
             self.leaf_labels_ = [self._random_argmax(c) for c in self.leaf_counts_]
-
-    def _counts_of_leaves(
-        self, ensemble: Ensemble, mechanism: MatrixMechanism, exact: Integers
-    ) -> Integers | Floats:
-        """Release class counts of the leaves of an ensemble."""
-        return self._answer(mechanism, exact)
 
     def _predict_classes(self, codes: Integers) -> Integers:
         return self._break_ties(self._votes(codes), codes)

@@ -92,7 +92,6 @@ def test_private_forests_are_for_any_size(size):
     ("name", "options", "monotone"),
     [
         ("private", {}, 1),
-        ("training", {"reconstruction": "log-linear"}, None),
         ("subsample", {}, None),
         ("prediction", {}, None),
     ],

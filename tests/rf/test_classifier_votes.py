@@ -19,7 +19,7 @@ from rf_cases import (
     release,
 )
 
-from mmech import PrivacyLedger, loss
+from mmech import loss
 from mmech.noise import discrete_laplace_variance
 from mmech_rf import (
     Attribute,
@@ -320,45 +320,6 @@ def test_smoothing_of_leaves_is_the_noise_of_their_counts():
     assert many.leaf_smoothing_ == pytest.approx([per_leaf**0.5])
 
 
-@pytest.mark.parametrize("reconstruction", ["shrunk", "log-linear"])
-def test_estimates_of_cells_are_those_of_the_records_without_noise(reconstruction):
-    """All trees count the same cells, and many records show what they are."""
-    X, y = records(40)
-    X, y = np.repeat(X, 500, axis=0), np.repeat(y, 500)
-    model = BatchTrainingClassifier(
-        SCHEMA, epsilon=1000, n_records=20_000, n_trees=2, depth=3, random_state=0,
-        reconstruction=reconstruction, voting="weight",
-    ).fit(X, y)  # fmt: skip
-    one, other = np.split(model.leaf_counts_[0], 2)
-    np.testing.assert_allclose(one.sum(axis=0), other.sum(axis=0))
-    forest = model.ensembles_[0].forest
-    exact = forest.count_leaves(*SCHEMA.encode(X, y), n_classes=3)
-    np.testing.assert_allclose(model.leaf_counts_[0], exact, atol=120)
-    assert model.score(X, y) == pytest.approx(most(X, y), abs=0.03)
-
-
-def most(X, y):
-    """The share of the records that are of the largest class of their cell."""
-    cells = np.unique(X, axis=0, return_inverse=True)[1]
-    table = np.zeros((cells.max() + 1, 3))
-    np.add.at(table, (cells, np.unique(y, return_inverse=True)[1]), 1)
-    return table.max(axis=1).sum() / len(y)
-
-
-@pytest.mark.parametrize("relation", ["add_remove", "replace"])
-def test_what_is_measured_for_an_estimate_follows_from_public_numbers(relation):
-    X, y = records(30)
-    settings = {"n_records": 5000, "reconstruction": "shrunk", "template": "auto"}
-    found = [
-        classifier("batch training", epsilon=eps, neighbours=relation, **settings)
-        .fit(*part)
-        .strategies_[0]
-        .strategy.weights
-        for eps, part in [(1, (X, y)), (1, (X[:3], y[:3])), (0.001, (X, y))]
-    ]
-    assert found[0] == found[1] != found[2]
-
-
 def test_log_odds_see_classes_that_are_rare_in_every_leaf():
     """Most leaves of Car are labelled with the class of 70 % of the records."""
     car = datasets.load_car()
@@ -368,48 +329,3 @@ def test_log_odds_see_classes_that_are_rare_in_every_leaf():
         for voting in ("hard", "log-odds")
     )  # fmt: skip
     assert odds > hard + 0.05
-
-
-def test_estimates_learn_more_than_counts_of_leaves():
-    """On a sum of attributes with few records; the difference is about .05."""
-    rng = np.random.default_rng(0)
-    attributes = [Attribute.categorical(f"x{i}", range(4)) for i in range(5)]
-    schema = Schema(attributes, [0, 1])
-    beyond = {"n_records": 1500, "voting": "log-odds", "reconstruction": "log-linear"}
-    gains = []
-    for _ in range(4):
-        codes = rng.integers(0, 4, (3000, 5))
-        y = (codes.sum(axis=1) + rng.normal(0, 1, 3000) > 7.5).astype(int)
-        scores = [
-            BatchTrainingClassifier(schema, epsilon=0.5, random_state=0, **settings)
-            .fit(codes[:1500], y[:1500]).score(codes[1500:], y[1500:])
-            for settings in ({}, beyond)
-        ]  # fmt: skip
-        gains.append(scores[1] - scores[0])
-    assert np.mean(gains) > 0.02
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (
-            {"reconstruction": "shrunk"},
-            "^n_records must be stated for reconstruction='shrunk', which chooses by "
-            "it what is measured; state it, roughly, if it is public, or choose rec",
-        ),
-        ({"n_records": 9}, "has no use for n_records; leave it out, or choose recons"),
-        (
-            {"n_records": 9, "reconstruction": "shrunk", "template": "pidentity"},
-            "^template does not go with reconstruction='shrunk', which chooses itself "
-            "what is measured, got 'pidentity'; leave it out",
-        ),
-        ({"n_records": -1, "reconstruction": "shrunk"}, "n_records must be a public"),
-        ({"reconstruction": "best"}, "reconstruction must be one of 'least-squares',"),
-    ],
-)
-def test_options_that_do_not_go_together_cost_nothing(settings, words):
-    ledger = PrivacyLedger(1)
-    model = BatchTrainingClassifier(SCHEMA, epsilon=1, ledger=ledger, **settings)
-    with pytest.raises(ValueError, match=words):
-        model.fit(*records(20))
-    assert not ledger.entries

@@ -74,10 +74,7 @@ def test_template_names_are_those_of_the_library():
         (["--splits", "binary", "--voting", "weight"], BatchTrainingClassifier),
         (["--n-ensembles", 2, "--max-features", 3], BatchTrainingClassifier),
         (["--template", "identity", "--seed", 4], BatchTrainingClassifier),
-        (
-            ["--voting", "log-odds", "--reconstruction", "shrunk", "--n-records", 500],
-            BatchTrainingClassifier,
-        ),
+        (["--voting", "log-odds"], BatchTrainingClassifier),
         (["--method", "laplace", "--trees", 4], LaplaceForestClassifier),
         (["--method", "laplace-disjoint", "--trees", 2], LaplaceForestClassifier),
     ],
@@ -149,8 +146,6 @@ def test_options_reach_the_model(run, files):
         "insecure_rng": None,
         "n_jobs": None,
         "estimate_accuracy": True,
-        "reconstruction": "least-squares",
-        "n_records": None,
     }
     assert str(model.epsilon) == "1/3"
 

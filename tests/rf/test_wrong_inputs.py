@@ -24,7 +24,6 @@ from mmech import (
     Identity,
     Kronecker,
     Marginal,
-    Marginals,
     MatrixMechanism,
     Prefix,
     PrivacyLedger,
@@ -66,15 +65,6 @@ def released(values, **options):
 
 
 RAGGED = [[1, 2], [3]]
-
-
-def bayes_risk(**options):
-    return mmech.bayes_risk_strategy((2, 2), epsilon=1, n_records=9, **options)
-
-
-def shrunk(values=(1, 2), **options):
-    strategy = Marginals((2,), {(0,): 1})
-    return mmech.shrink(strategy, values, variance=1, n_records=9, **options)
 
 
 def file(text, name="a.csv"):
@@ -201,14 +191,6 @@ ENGINE = [
     (lambda: mmech.Hierarchy(8, 2), "weights must map block sizes to weights, got 2"),
     (lambda: mmech.Marginal((2, 3), None), "attributes must be positions, such as"),
     (lambda: mmech.Anova((2, 2), "abcd"), "eigenvalues must hold real numbers"),
-    (lambda: bayes_risk(prior="flat"), "prior must be a SignalPrior or None, got 'fl"),
-    (lambda: mmech.SignalPrior(gamma=None), "gamma must be a finite number > 0, got N"),
-    (lambda: mmech.SignalPrior(gamma=2), "gamma must be at most 1, got 2"),
-    (lambda: bayes_risk(pool=None), "pool must be a name or a list of designs, each"),
-    (lambda: bayes_risk(pool=[]), "pool must hold at least one design"),
-    (lambda: bayes_risk(floor="0"), "floor must be a number >= 0, got '0'"),
-    (lambda: shrunk(values=3.7), r"values must have one row per .* got \(\)"),
-    (lambda: shrunk(spread=None), "spread must be a number >= 0, got None"),
 ]  # fmt: skip
 
 SPENDING = [

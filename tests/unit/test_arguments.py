@@ -24,7 +24,6 @@ from mmech import (
     Sparse,
     Sum,
     VStack,
-    bayes_risk_strategy,
     dual_bound,
     expected_error,
     loss,
@@ -36,7 +35,6 @@ from mmech import (
     reweight,
     rmse,
     save,
-    shrink,
     supports,
     svd_bound,
 )
@@ -88,10 +86,6 @@ STRATEGIES = {
 STRUCTURED = {
     "MarginalEstimate": (
         lambda a: MarginalEstimate(a, [1, 2, 3, 4]).marginal([0]),
-        "must be Marginals, got Dense",
-    ),
-    "shrink": (
-        lambda a: shrink(a, [1, 2, 3, 4], variance=1, n_records=4).marginal([0]),
         "must be Marginals, got Dense",
     ),
 }
@@ -269,14 +263,6 @@ WRONG_ARGUMENTS = {
     "tables without weights": (
         lambda: Marginals((2, 2), [(0,)]),
         "weights must be a dict of attributes to weights, .* got list",
-    ),
-    "records in words": (
-        lambda: bayes_risk_strategy((2, 2), epsilon=1, n_records="many"),
-        "n_records must be a finite number > 0, got 'many'",
-    ),
-    "no records": (
-        lambda: shrink(TABLES, np.ones(4), variance=1, n_records=None),
-        "n_records must be a finite number > 0, got None",
     ),
 }
 

@@ -29,7 +29,6 @@ from mmech import (
     UnsupportedWorkloadError,
     VStack,
     WidthRange,
-    bayes_risk_strategy,
     confidence_interval,
     dual_bound,
     expected_error,
@@ -40,7 +39,6 @@ from mmech import (
     report,
     reweight,
     rmse,
-    shrink,
     supports,
     svd_bound,
 )
@@ -383,9 +381,9 @@ def test_the_result_does_not_depend_on_blas_threads(workload):
 
 
 DOORS = (
-    bayes_risk_strategy, confidence_interval, dual_bound, expected_error, loss,
+    confidence_interval, dual_bound, expected_error, loss,
     optimize, per_query_error, release_tables, report, reweight, rmse,
-    shrink, supports, svd_bound, Tables.sample, TablePlan.errors,
+    supports, svd_bound, Tables.sample, TablePlan.errors,
     MatrixMechanism.measure, MatrixMechanism.reconstruct, MatrixMechanism.answer,
     MatrixMechanism.answer_from, MatrixMechanism.expected_error,
     MatrixMechanism.per_query_error,
