@@ -14,7 +14,6 @@ import logging as _logging
 
 from mmech.lazy import lazy_names as _lazy_names
 
-__version__ = "0.1.0"
 __all__, __getattr__, __dir__ = _lazy_names(__name__)
 
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())

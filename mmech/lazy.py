@@ -18,7 +18,8 @@ def lazy_names(
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package (PEP 562).
 
     Names and their modules are the imports of ``__init__.pyi``, which type checkers
-    and editors read. Modules of the package are found as attributes, too.
+    and editors read. Modules of the package are found as attributes, too, and the
+    version in the metadata of the installation.
     """
     own = sys.modules[package]
     stub = resources.files(package).joinpath("__init__.pyi").read_bytes()
@@ -30,6 +31,9 @@ def lazy_names(
     }
 
     def find(name: str) -> Any:
+        if name == "__version__":
+            setattr(own, name, _installed_version())
+            return vars(own)[name]
         if homes.get(name, package) != package:
             found = getattr(import_module(homes[name]), name)
             setattr(own, name, found)
@@ -42,3 +46,12 @@ def lazy_names(
         return sorted({*vars(own), *homes})
 
     return list(homes), find, listed
+
+
+def _installed_version() -> str:
+    from importlib import metadata  # slow to import
+
+    try:
+        return metadata.version("mmech")
+    except metadata.PackageNotFoundError:  # sources on the path
+        return "0+unknown"

@@ -475,11 +475,43 @@ def test_no_file_mentions_a_local_path():
         assert not found, f"{path.relative_to(ROOT)}: {found and found.group()}"
 
 
-def test_a_package_index_shows_the_readme_without_relative_links(monkeypatch):
+@pytest.fixture
+def package(monkeypatch):
     hatchling = types.ModuleType("hatchling.metadata.plugin.interface")
     hatchling.MetadataHookInterface = object
     monkeypatch.setitem(sys.modules, hatchling.__name__, hatchling)
-    hook = runpy.run_path(ROOT / ".ci" / "readme.py")["ReadmeHook"]()
+    return runpy.run_path(ROOT / ".ci" / "package.py")
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("v0.3.0", "0.3.0"),
+        ("v0.3.0-5-gda274d2", "0.3.0.post5"),
+        ("v1.0.0-12-g0d8057f", "1.0.0.post12"),
+    ],
+)
+def test_the_version_follows_from_the_tag(package, monkeypatch, said, version):
+    def describe(command, **settings):
+        return subprocess.CompletedProcess(command, 0, stdout=f"{said}\n")
+
+    monkeypatch.setattr(subprocess, "run", describe)
+    assert package["version"]() == version
+
+
+def test_a_clone_without_tags_has_the_version_of_the_changelog(package, monkeypatch):
+    def describe(command, **settings):
+        raise subprocess.CalledProcessError(128, command)
+
+    monkeypatch.setattr(subprocess, "run", describe)
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## ([\d.]+)", text, re.MULTILINE)[1]
+    assert package["version"]() == newest
+    assert f"version: {newest}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+
+
+def test_a_package_index_shows_the_readme_without_relative_links(package):
+    hook = package["ReadmeHook"]()
     hook.root = str(ROOT)
     metadata = {}
     hook.update(metadata)

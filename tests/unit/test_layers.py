@@ -21,7 +21,7 @@ LAYERS = [
     # A pseudoinverse is taken by what the structure tells, and solved where it is mute.
     {"structure", "operators.joint", "operators.lsmr", "operators.pinv"},
     {"marginals"},
-    {"strategies", "error", "reduction", "prior", "integer_strategy"},
+    {"strategies", "error", "reduction", "integer_strategy"},
     {"release", "selection", "quantiles"},
     {"reconstruction", "mechanism", "export", "testing"},
     {"tables"},

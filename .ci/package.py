@@ -1,10 +1,12 @@
-"""Build hook: the README as a package index shows it, without relative links.
+"""What a built package says of itself: its version, and the README.
 
-There is no public address of the repository to make them absolute with. What they lead
-to is in the source distribution, by the same path.
+The version follows from the last tag ``vX.Y.Z`` and the commits since. Links of the
+README are paths in the source distribution, because the repository has no public
+address to make them absolute with.
 """
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,25 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 RELATIVE = re.compile(r"(!?)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
 
+WITHOUT_TAGS = "0.2.0"
+"""Version that a clone without tags builds."""
+
 PATHS = "Paths in this text are those of the source distribution."
+
+
+def version() -> str:
+    """Return the version by the tags of this clone.
+
+    Five commits after ``v0.2.0`` it is ``0.2.0.post5``.
+    """
+    here = Path(__file__).parent
+    describe = ["git", "-C", str(here), "describe", "--tags", "--match", "v[0-9]*"]
+    try:
+        said = subprocess.run(describe, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return WITHOUT_TAGS
+    tag, _, since = said.stdout.strip().removeprefix("v").partition("-")
+    return f"{tag}.post{since.partition('-')[0]}" if since else tag
 
 
 class ReadmeHook(MetadataHookInterface):
