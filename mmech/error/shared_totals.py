@@ -3,7 +3,7 @@ r"""Marginals under K-norm noise with equal totals, as strategies with a closed 
 Marginals that are measured together, a *set*, have noise with equal totals
 (`mmech.noise.norm`). A total and the contrasts of every marginal are uncorrelated under
 it. The covariance is the same as if residuals had been measured: the interactions s ≠ ∅
-with precision :math:`n_s \sum_{a \supseteq s} 1 / (n_a \tau_a)` and the total with the
+with precision :math:`n_s \sum_{a \supseteq s} 1 / (n_a c_a)` and the total with the
 precisions :math:`1 / \mathrm{Var}(T)` of all sets together. So errors are those of
 `Residuals`. Least squares treats the sets as marginals once their totals are equal.
 """

@@ -183,8 +183,8 @@ def norm_noise_components(
 
     Rows of a group are alike, and groups depend on each other by their total T alone,
     so that the covariance of rows i of g and j of h is
-    :math:`(\delta_{ij} - 1 / m_g)\,\delta_{gh} \tau_g + \mathrm{Var}(T) / (m_g m_h)`.
-    With the variance v of a row, :math:`(m - 1) \tau = m v - \mathrm{Var}(T) / m`.
+    :math:`(\delta_{ij} - 1 / m_g)\,\delta_{gh} c_g + \mathrm{Var}(T) / (m_g m_h)`.
+    With the variance v of a row, :math:`(m - 1) c = m v - \mathrm{Var}(T) / m`.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def norm_noise_components(
     total : float
         Variance of T.
     contrasts : ndarray of float64, shape (groups,)
-        Variance τ of a contrast of unit length between the rows of each group. A group
+        Variance c of a contrast of unit length between the rows of each group. A group
         of one row has no contrast: the variance of the row.
 
     Examples

@@ -194,8 +194,8 @@ def residuals_strategy(
     """Weight residuals in closed form, the optimum under L2 for unions of marginals.
 
     With squared weights x_s the squared sensitivity is Σ x_s m_s / n_s and
-    ‖W A⁺‖² = Σ m_s τ_s / x_s, so by Cauchy-Schwarz x_s ∝ √(n_s τ_s) and the loss is
-    (Σ m_s √(τ_s / n_s))². In the eigenvalues κ_s = x_s n / n_s of the gram this
+    ‖W A⁺‖² = Σ m_s e_s / x_s, so by Cauchy-Schwarz x_s ∝ √(n_s e_s) and the loss is
+    (Σ m_s √(e_s / n_s))². In the eigenvalues κ_s = x_s n / n_s of the gram this
     is κ_s ∝ √(v_s / m_s).
     """
     sizes, spectrum = spectrum_of(workload, domain_shape, "residuals")

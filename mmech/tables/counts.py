@@ -156,12 +156,13 @@ def _toward(
 ) -> dict[Subset, Floats]:
     r"""Return posterior means of tables, between their targets and their estimates.
 
-    A count is the target m plus a signal of variance :math:`\tau m`, and its estimate
+    A count is the target m plus a signal of variance :math:`\gamma m`, and its estimate
     has noise of variance :math:`\sigma^2` on top, which draws it towards the target by
-    :math:`\sigma^2 / (\sigma^2 + \tau m)`: small counts most. The likelihood of all
-    cells of a table tells what its :math:`\tau` may be. The likelihoods of all tables
-    tell how often each :math:`\tau` is met (non-parametric empirical Bayes [1]_). Where
-    most targets are right, the estimates of a small table hardly speak against its own.
+    :math:`\sigma^2 / (\sigma^2 + \gamma m)`: small counts most. The likelihood of all
+    cells of a table tells what its :math:`\gamma` may be. The likelihoods of all
+    tables tell how often each :math:`\gamma` is met (non-parametric empirical Bayes
+    [1]_). Where most targets are right, a small table's estimates hardly speak against
+    its own.
 
     References
     ----------

@@ -212,8 +212,8 @@ class SharedNoise:
         ]
         # The set of every attribute, and the variance of a contrast.
         self._place = {
-            subset: (j, tau)
-            for (j, subset), tau in zip(
+            subset: (j, contrast)
+            for (j, subset), contrast in zip(
                 ((j, subset) for j, own in enumerate(known.sets) for subset in own),
                 known.contrasts.tolist(),
                 strict=True,
@@ -237,19 +237,19 @@ class SharedNoise:
         """
         if subset and self.domain_shape[subset[0]] == 1:
             subset = ()  # a table of one value is the total, and not measured
-        j, tau = self._place[subset] if subset else (0, 0.0)
+        j, contrast = self._place[subset] if subset else (0, 0.0)
         size = self.domain_shape[subset[0]] if subset else 1
         counted = (together or (1,))[0] if subset else 1
         if (j, size, counted) not in self._laws:
-            self._laws[j, size, counted] = self._law(j, size, counted, tau)
+            self._laws[j, size, counted] = self._law(j, size, counted, contrast)
         return self._laws[j, size, counted]
 
-    def _law(self, own: int, size: int, counted: int, tau: float) -> ErrorLaw:
+    def _law(self, own: int, size: int, counted: int, contrast: float) -> ErrorLaw:
         part = counted / size
         moves = part * self._known.shares
         moves[own] -= part
         variances = np.square(moves) * self._known.totals
-        inside = counted * (1 - part) * tau
+        inside = counted * (1 - part) * contrast
         variances[own] = inside + (part + moves[own]) ** 2 * self._known.totals[own]
         variance = float(variances.sum())
         uniform = max(1 + moves[own], part)  # the width of the widest gap

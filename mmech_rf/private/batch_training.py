@@ -66,10 +66,10 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     -----
     Proof: ``notebooks/proofs/laplace.md``; votes are post-processing.
 
-    Log-odds are :math:`\log \hat p(c) + \kappa \sum_t \log (\hat p(c \mid l_t) / \hat
+    Log-odds are :math:`\log \hat p(c) + \alpha \sum_t \log (\hat p(c \mid l_t) / \hat
     p(c))` over the leaves :math:`l_t` of a record. Shares in leaves are shrunk towards
     those of all records by the known noise. Trees that test the same attributes say the
-    same: :math:`\kappa` is the number of attributes over the number of tests, so that
+    same: :math:`\alpha` is the number of attributes over the number of tests, so that
     every attribute counts once, as in naive Bayes.
 
     Batch prediction has no log-odds: its votes are sums of counts.
