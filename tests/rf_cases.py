@@ -9,6 +9,7 @@ from mmech import PrivacyLedger, Records
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import discrete_laplace
 from mmech.noise.system import PredictableGenerator
+from mmech.session import Session
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -20,7 +21,6 @@ from mmech_rf import (
 from mmech_rf.drawn.scores import AdditiveScores
 from mmech_rf.drawn.views import single_view
 from mmech_rf.private.grown import OptimizedForest
-from mmech_rf.private.payments import Payments
 
 SHAPE = (3, 2, 2)
 CLASSES = ("no", "maybe", "yes")
@@ -84,10 +84,10 @@ def some_scores(domain_shape=SHAPE, k=3, seed=0):
 
 
 def paying(accounting, cost, rng=None):
-    """Payments of a total, in either kind of budget."""
+    """A session with a total, in either kind of budget."""
     currency = {"pure": "epsilon", "zcdp": "rho"}[accounting]
     noise = rng and PredictableGenerator(rng.bit_generator)
-    return Payments(PrivacyLedger(cost, currency=currency), noise, lambda entry: None)
+    return Session(PrivacyLedger(cost, currency=currency), noise)
 
 
 def silence(watch_all):

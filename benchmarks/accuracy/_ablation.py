@@ -16,11 +16,11 @@ from benchmarks.accuracy._table import EPSILONS, Values
 from mmech import Measurement, PrivacyLedger, noisy_release
 from mmech.noise import LAPLACE
 from mmech.noise.norm import Groups, as_blocks
+from mmech.session import Session
 from mmech_rf import DrawnSettings, PrivateForestClassifier, Schema
 from mmech_rf.drawn import draw, plan, views
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import public_views
-from mmech_rf.private.payments import Payments
 
 ABLATION_SETS = ("car", "balance-scale", "iris", "heart", "mushroom", "claves")
 
@@ -70,13 +70,13 @@ class CountedLabels:
         return np.asarray(self.schema.decode_target(self._labels[leaves]))
 
 
-class LaplacePayments(Payments):
-    """Payments with Laplace noise on sums, in place of K-norm noise of the same cost.
+class LaplaceSession(Session):
+    """A session with Laplace noise on sums, in place of K-norm noise of the same cost.
 
     A record changes every group of sums by a unit: Laplace noise pays for each.
     """
 
-    def release_sums(
+    def add_noise_to_groups(
         self,
         sums: NDArray[np.int64],
         groups: Groups,
@@ -86,14 +86,16 @@ class LaplacePayments(Payments):
     ) -> Measurement:
         """Release sums, of which one record changes every group by at most `unit`."""
         n_groups = sum(map(len, as_blocks(groups)))
-        return self._measure(sums, Fraction(unit * n_groups), LAPLACE, cost, what)
+        return self._measured(sums, Fraction(unit * n_groups), LAPLACE, cost, what)
 
 
 class LaplaceSums(PrivateForestClassifier):
     """The same forest, with Laplace noise on the sums that give its scores."""
 
-    def _payments(self) -> Payments:
-        return LaplacePayments(self.ledger_, self._insecure_rng, self._note)
+    def _release_model(self, *arguments: Any) -> None:
+        own = self._session
+        self._session = LaplaceSession(own.ledger, own.noise, own.entries)
+        super()._release_model(*arguments)
 
 
 def _changed(**changes: Any) -> Method:

@@ -391,7 +391,7 @@ CHARGES = (
     ),
     Mutant(
         "sums of all attributes under zCDP with the norm of one",
-        "mmech_rf/private/payments.py",
+        "mmech/session.py",
         "squared = Fraction(unit**2 * sum(map(len, as_blocks(groups))))",
         "squared = Fraction(unit**2)",
         (f"{ZCDP}::test_sums_have_the_variance_that_is_stated",),
@@ -815,8 +815,8 @@ LEAKS = (
     Mutant(
         "exact counts: votes of leaves of drawn trees",
         "mmech_rf/drawn/grow.py",
-        "return self.payments.release(counts, cost, what, unit)\n",
-        "measured = self.payments.release(counts, cost, what, unit)\n"
+        "return self.session.add_noise(counts, cost, what, unit)\n",
+        "measured = self.session.add_noise(counts, cost, what, unit)\n"
         "        return replace(measured, values=counts)\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),

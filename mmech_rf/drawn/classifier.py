@@ -136,7 +136,7 @@ class PrivateForestClassifier(AccountedForest):
             records.class_codes,
             n_classes=k,
             n_records=n_records,
-            payments=self._payments(),
+            session=self._session,
             settings=settings,
             multiplicities=records.multiplicities,
         )

@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Measurement
+from mmech.session import Session
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.bits import BitMaps
 from mmech_rf.drawn.counts import labelled_votes, leaf_votes
-from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.draw import SelectedTree, select_tree
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
 from mmech_rf.drawn.views import ScoreView, Views, public_views
-from mmech_rf.private.payments import Payments
 
 __all__ = ["Grower", "ViewedRecords"]
 
@@ -50,7 +50,7 @@ class Grower:
     class_codes: Integers  # shape (M,)
     n_classes: int
     n_records: float  # public, roughly
-    payments: Payments
+    session: Session
     settings: DrawnSettings = field(default_factory=DrawnSettings)
     multiplicities: Integers | None = None  # shape (M,); once by default
 
@@ -176,7 +176,7 @@ class Grower:
         """
         release = partial(
             release_scores,
-            self.payments,
+            self.session,
             cost / (1 + corrections),
             self.domain_shape,
             self.codes,
@@ -221,9 +221,7 @@ class Grower:
         weights: Integers | None = None,
         predicted: Integers | None = None,
     ) -> SelectedTree:
-        return self.payments.draw_tree(
-            cost,
-            f"tree {number + 1} and its labels",
+        return select_tree(
             seen.views,
             seen.cells,
             self.class_codes,
@@ -236,6 +234,7 @@ class Grower:
             predicted=predicted,
             maps=seen.maps,
             third_level=self.settings.third_level,
+            **self.session.draw(cost, f"tree {number + 1} and its labels"),
         )
 
     def _count_leaves(
@@ -286,7 +285,7 @@ class Grower:
         np.add.at(counts, (places, self.class_codes), amount)
         what = f"class counts in the leaves of tree {number + 1}"
         unit = 1 if weights is None else UNIT
-        return self.payments.release(counts, cost, what, unit)
+        return self.session.add_noise(counts, cost, what, unit)
 
 
 def _with_tree(

@@ -43,6 +43,7 @@ import numpy as np
 from scipy.special import softmax
 
 from mmech import Measurement
+from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
@@ -54,7 +55,6 @@ from mmech_rf.drawn.views import (
     positions,
     single_view,
 )
-from mmech_rf.private.payments import Payments
 from mmech_rf.private.votes import check_that
 
 __all__ = [
@@ -285,7 +285,7 @@ class AdditiveScores:
 
 
 def release_scores(
-    payments: Payments,
+    session: Session,
     cost: Fraction,
     domain_shape: Sequence[int],
     codes: Integers,
@@ -305,13 +305,13 @@ def release_scores(
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
     for other in finer:
         # It stands out from the noise that is paid for, and from chance in the records.
-        noise = settings.signal_to_noise * payments.deviation(
+        noise = settings.signal_to_noise * session.deviation(
             other.groups, cost, by_row=settings.score_weight > 0
         )
         chance = RECORDS_PER_SUM * sum(other.sizes)
         if n_records / n_classes >= max(noise, chance):
             sums = other
-    released = payments.release_sums(
+    released = session.add_noise_to_groups(
         sums.of(codes, class_codes, n_classes, multiplicities),
         sums.groups,
         cost,

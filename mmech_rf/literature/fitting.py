@@ -12,7 +12,7 @@ from mmech import PrivacyLedger, optimize
 from mmech.noise import LAPLACE
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
-from mmech.release import charge, measure
+from mmech.release import measure
 from mmech.selection import choose_rows
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
@@ -52,12 +52,13 @@ class Fitting:
         self.n_levels, self.n_records = n_levels, n_records
         self.unlabelled = unlabelled
         self.rng = np.random.default_rng(seed)
-        self.noise = model._insecure_rng
+        self.session = model._session
+        self.noise = self.session.noise
         self.outer = model._terms.relation
         self.sampled = self.recipe.records in RANDOM_SAMPLES
         # Random samples are paid for at their own price, as a whole.
         self.relation = Relation() if self.sampled else self.outer
-        self.ledger = model.ledger_
+        self.ledger = self.session.ledger
         self.times = 1
 
     def budget(self, n_trees: int, epsilon: Fraction) -> Budget:
@@ -77,7 +78,7 @@ class Fitting:
         self.times = n_paid if recipe.records == "all" else 1
         if self.sampled:
             what = f"{n_trees} trees of random samples of the records"
-            self._charge(LedgerEntry(epsilon, what, "random_samples"), self.ledger)
+            self.session.pay(LedgerEntry(epsilon, what, "random_samples"), self.ledger)
         weights = multiplicities(
             recipe.records, len(self.codes), n_paid, recipe.sample, self.noise
         )
@@ -215,13 +216,13 @@ class Fitting:
         cells = self.schema.cell_index(self.codes)
         table = np.bincount(cells * k + self.class_codes, minlength=n_cells * k)
         workload = training_workload(forest)
-        mechanism = self.model._mechanism(
+        mechanism = self.session.mechanism(
             workload, optimize(workload).strategy, epsilon=cost, ledger=self.ledger
         )
         measured = mechanism.measure(
             table.reshape(n_cells, k), released="class counts of leaves"
         )
-        self.model._note(measured.entry)
+        self.session.note(measured.entry)
         return np.asarray(mechanism.answer_from(measured), np.float64)
 
     def selected(
@@ -235,9 +236,8 @@ class Fitting:
         if forest.n_trees == 1:
             return forest, counts
         what = "which trees are removed, one by one"
-        self._charge(
-            LedgerEntry(epsilon, what, "exponential", self.outer.factor), self.ledger
-        )
+        entry = LedgerEntry(epsilon, what, "exponential", self.outer.factor)
+        self.session.pay(entry, self.ledger)
         rows = forest.apply(self.codes) + forest.leaf_offsets[:-1]
         saying = leaf_votes(forest, counts, self.recipe.vote)
         votes = sum(saying[rows[:, tree]] for tree in range(forest.n_trees))
@@ -272,10 +272,7 @@ class Fitting:
         if not self.sampled:
             size *= self.outer.factor * (self.times if kind == "laplace" else 1)
             entry = LedgerEntry(cost * self.times, what, kind, size)
-            self._charge(entry, ledger or self.ledger)
-
-    def _charge(self, entry: LedgerEntry, ledger: PrivacyLedger) -> None:
-        self.model._note(charge(ledger, entry, self.outer, self.noise))
+            self.session.pay(entry, ledger or self.ledger)
 
     def _noisy(
         self, values: Integers, own: Fraction, cost: Fraction, what: str

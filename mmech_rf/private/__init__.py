@@ -18,7 +18,6 @@ records              encoded records, added up from the parts they came in
 cluster              records that Dask holds, counted where they are
 cuts                 private bins of numbers
 accuracy             the accuracy of a model, on records held out
-payments             draws, counts and sums, charged before they are drawn
 choice               what a fit went by, and chose
 terms                what a fit settled, and its privacy statement
 card                 the same as fields that programs read

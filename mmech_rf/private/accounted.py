@@ -19,11 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 from mmech import (
     BudgetExceededError,
     Identity,
-    Measurement,
     ParameterError,
     PrivacyLedger,
-    QueryMatrix,
-    Records,
     rho_from_epsilon_delta,
 )
 from mmech.checks import check_choice, check_delta, check_epsilon
@@ -34,7 +31,6 @@ from mmech_rf.private.choice import Choice
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.monotone import MonotoneGrid, check_grid
-from mmech_rf.private.payments import Payments
 from mmech_rf.private.records import EncodedRecords, check_n_records
 from mmech_rf.private.settings import CountSettings
 from mmech_rf.private.shown import ShownForest
@@ -168,8 +164,8 @@ class AccountedForest(ShownForest):
         if self.n_records is None:
             spent = self._count_epsilon(epsilon)
             with self._timed("measurement"):
-                noisy = self._release(
-                    Identity(1), spent, [records.number], NUMBER, currency="epsilon"
+                noisy = self._session.count(
+                    Identity(1), [records.number], spent, NUMBER, currency="epsilon"
                 )
             n_records = max(float(noisy.values[0]), FEWEST_RECORDS)
         else:
@@ -197,7 +193,7 @@ class AccountedForest(ShownForest):
         cost = (self._remaining_rho() if shared else epsilon) * share
         with self._timed("measurement"):
             self.schema_, records = release_bins(
-                self._payments(),
+                self._session,
                 self.schema_,
                 records,
                 places,
@@ -257,11 +253,9 @@ class AccountedForest(ShownForest):
 
     def _concentrate(self) -> None:
         """Account for what was released, and for what follows, in zCDP."""
-        if self.ledger_.currency == "rho":
-            return
-        assert self.delta is not None
-        self.ledger_ = self.ledger_.concentrate(self.delta)
-        self.releases_ = self.ledger_.entries
+        if self.ledger_.currency == "epsilon":
+            assert self.delta is not None
+            self._session.concentrate(self.delta)
 
     @property
     def _accounting(self) -> str:
@@ -271,24 +265,6 @@ class AccountedForest(ShownForest):
         """Say what the fit went by, and chose."""
         chosen |= {"stated": self.n_records is not None, "method": self._method}
         self.choice_ = Choice(n_records, accounting=self._accounting, **chosen)
-
-    def _payments(self) -> Payments:
-        return Payments(self.ledger_, self._insecure_rng, self._note)
-
-    def _release(
-        self,
-        strategy: QueryMatrix,
-        cost: Fraction,
-        counts: Any,
-        what: str,
-        *,
-        currency: str | None = None,
-    ) -> Measurement:
-        """Measure once, in the currency of the ledger or in another one."""
-        price = {currency or self.ledger_.currency: cost}
-        signed = isinstance(counts, Records) and counts.signed
-        mechanism = self._mechanism(strategy, strategy, signed=signed, **price)
-        return self._measured(mechanism, counts, what)
 
     def _guarantee(self) -> str:
         cost = super()._guarantee()

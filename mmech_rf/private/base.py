@@ -19,10 +19,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmech import MatrixMechanism, Measurement, PrivacyLedger, QueryMatrix
+from mmech import PrivacyLedger
 from mmech.domain.domain import warn_if_read
 from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_key
-from mmech.privacy.ledger import LedgerEntry
+from mmech.session import Session
 from mmech.terminal import finishing
 from mmech.threads import one_blas_thread
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
@@ -194,7 +194,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
                 delattr(self, name)
 
         def spent(words: str) -> str:
-            paid = vars(self).get("releases_", ())
+            paid = self.releases_ if "_session" in vars(self) else ()
             return words.format(cost_in_words(paid), len(paid)) if paid else ""
 
         try:
@@ -223,11 +223,11 @@ class ForestClassifier(ClassifierMixin, PublicModel):
             self._family().fits_again(epsilon)
         if self.schema is not None:
             warn_if_read(self.schema, "schema", stacklevel=4)
-        self._insecure_rng = check_insecure_rng(self.insecure_rng)
+        noise = check_insecure_rng(self.insecure_rng)
         self._terms = Terms(
             self.neighbours,
             self.schema is None,
-            self._insecure_rng is not None,
+            noise is not None,
             records_per_person=self.records_per_person,
         )
         schema, records = self._encode_training(X, y)
@@ -235,9 +235,8 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         self.timings_ = dict.fromkeys(STAGES, 0.0)
         with self._timed("trees"):
             self.ensembles_ = self._grow(schema, epsilon)
-        self.ledger_ = self._ledger_of(epsilon)
-        self.releases_ = ()
-        self._tie_key = random_key(self._insecure_rng)
+        self._session = Session(self._ledger_of(epsilon), noise)
+        self._tie_key = random_key(noise)
         if counted:
             self._family().fitted(epsilon)
         self._measure(records)
@@ -313,27 +312,6 @@ class ForestClassifier(ClassifierMixin, PublicModel):
 
     def _fit_counts(self, records: EncodedRecords) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _fit_counts")
-
-    def _mechanism(
-        self, workload: QueryMatrix, strategy: QueryMatrix, **options: Any
-    ) -> MatrixMechanism:
-        """Return a mechanism that this fit pays for."""
-        own = {"ledger": self.ledger_, "insecure_rng": self._insecure_rng}
-        own |= asdict(self._terms.relation)
-        return MatrixMechanism(workload, strategy, **{**own, **options})
-
-    def _measured(
-        self, mechanism: MatrixMechanism, counts: Any, what: str
-    ) -> Measurement:
-        """Measure exact counts, and remember what was released."""
-        released = f"{what} measured by {mechanism.strategy._label()}"
-        measurement = mechanism.measure(counts, released=released)
-        self._note(measurement.entry)
-        return measurement
-
-    def _note(self, entry: LedgerEntry) -> None:
-        """Remember what was released."""
-        self.releases_ = (*self.releases_, entry)
 
     # ---- predicting ------------------------------------------------------
 
@@ -419,7 +397,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
 
     def _random_argmax(self, scores: NDArray[Any]) -> NDArray[np.int64]:
         """Arg max over classes, ties broken by fresh system entropy."""
-        return random_argmax(scores, insecure_rng=self._insecure_rng)
+        return random_argmax(scores, insecure_rng=self._session.noise)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:
@@ -476,8 +454,8 @@ _PRIVATE_STATE = (
     "_contribution",
     "_counts",
     "_experts",
-    "_insecure_rng",
     "_saved",
+    "_session",
     "_terms",
     "_tie_key",
     "_votes",

@@ -108,7 +108,9 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
             ]
             self.strategies_ = self._optimize(workloads)
             mechanisms = [
-                self._mechanism(queries, result.strategy, epsilon=ensemble.epsilon)
+                self._session.mechanism(
+                    queries, result.strategy, epsilon=ensemble.epsilon
+                )
                 for ensemble, queries, result in zip(
                     self.ensembles_, workloads, self.strategies_, strict=True
                 )

@@ -19,7 +19,7 @@ from mmech import Attribute, ParameterError
 from mmech.checks import nearest
 from mmech.domain.discretise import fine_grid
 from mmech.selection import epsilon_of_draw
-from mmech_rf.private.payments import Payments
+from mmech.session import Session
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.schema import Schema
 
@@ -105,7 +105,7 @@ def number_of_bins(n_records: float, epsilon: Fraction, most: int) -> int:
 
 
 def release_bins(
-    payments: Payments,
+    session: Session,
     schema: Schema,
     records: EncodedRecords,
     places: Sequence[int],
@@ -128,7 +128,7 @@ def release_bins(
         counts = np.bincount(
             records.codes[:, place], records.multiplicities, minlength=fine.size
         ).astype(np.int64)[: len(grid) + 1]
-        cuts = payments.cut(
+        cuts = session.cut(
             counts,
             n_bins,
             n_records,

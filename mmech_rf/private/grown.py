@@ -152,7 +152,8 @@ class GrownForest(ForestClassifier):
 
     def _answer(self, mechanism: MatrixMechanism, counts: Integers) -> Floats:
         """Release the workload's answers on exact counts, and remember it."""
-        return mechanism.answer_from(self._measured(mechanism, counts, self._what))
+        measured = self._session.measure(mechanism, counts, self._what)
+        return mechanism.answer_from(measured)
 
     def _expected_error(self, mechanisms: list[MatrixMechanism]) -> float:
         errors = [mechanism.expected_error() for mechanism in mechanisms]

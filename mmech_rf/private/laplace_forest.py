@@ -89,6 +89,6 @@ class LaplaceForestClassifier(CountedForest):
             leaves = Identity(ensemble.forest.n_leaves)
             moved = ensemble.forest.n_trees if self.data == "shared" else 1
             own = {"epsilon": ensemble.epsilon, "contribution": moved}
-            mechanisms.append(self._mechanism(leaves, leaves, **own))
+            mechanisms.append(self._session.mechanism(leaves, leaves, **own))
         self.expected_error_ = self._expected_error(mechanisms)
         self._release_leaves(mechanisms, lambda e: self._exact_counts(e, records))

@@ -74,8 +74,8 @@ class NonPrivateForestClassifier(CountedForest):
     def _fit_counts(self, records: EncodedRecords) -> None:
         ensemble = self.ensembles_[0]
         # Nothing to protect: ties are as reproducible as the forest.
-        self._insecure_rng = np.random.default_rng(spawn(self.random_state, 2)[1])
-        self._tie_key = random_key(self._insecure_rng)
+        self._session.noise = np.random.default_rng(spawn(self.random_state, 2)[1])
+        self._tie_key = random_key(self._session.noise)
         with self._timed("measurement"):
             counts = ensemble.forest.count_leaves(
                 *records.one_by_one(), self.schema_.n_classes

@@ -188,7 +188,7 @@ class PerBatchClassifier(OptimizedForest):
                 moved = [self._contribution] * len(workloads)
                 strategies = self._optimize(workloads)
             mechanisms = [
-                self._mechanism(
+                self._session.mechanism(
                     workload,
                     result.strategy,
                     epsilon=ensemble.epsilon,

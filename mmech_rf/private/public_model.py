@@ -21,6 +21,7 @@ from mmech.checks import check_choice, check_epsilon
 from mmech.noise import LAWS
 from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry, as_ledger, composed
 from mmech.privacy.neighbours import Relation
+from mmech.session import Session
 from mmech.storage.codec import write
 from mmech_rf.private.card import check_origin, model_card, origin_of_today
 from mmech_rf.private.ensembles import Ensemble, check_random_state
@@ -59,8 +60,7 @@ class PublicModel(BaseEstimator):
 
     schema_: Schema = field(init=False)
     ensembles_: list[Ensemble] = field(init=False)
-    releases_: tuple[LedgerEntry, ...] = field(init=False)
-    _insecure_rng: np.random.Generator | None = field(init=False)
+    _session: Session = field(init=False)
     _lineage: Lineage = field(init=False)
     _terms: Terms = field(init=False)
     _tie_key: int = field(init=False)
@@ -84,6 +84,16 @@ class PublicModel(BaseEstimator):
                 ("fit a PrivateForestClassifier", "leave monotone out"),
             )
         return epsilon
+
+    @property
+    def ledger_(self) -> PrivacyLedger:
+        """What the releases were paid from."""
+        return self._session.ledger
+
+    @property
+    def releases_(self) -> tuple[LedgerEntry, ...]:
+        """What was released, in order, with its cost."""
+        return self._session.entries
 
     # ---- clones ----------------------------------------------------------
 
@@ -245,7 +255,7 @@ class PublicModel(BaseEstimator):
         state = {
             "ledger": SPENT,
             "ensembles_": [],
-            "releases_": releases,
+            "releases": releases,
             "schema_": schema,
             "classes_": schema.decode_target(np.arange(schema.n_classes)),
             "n_features_in_": schema.n_features,
@@ -302,20 +312,22 @@ class PublicModel(BaseEstimator):
             )
         state: dict[str, Any] = dict(super().__getstate__())
         if "ensembles_" in state:
-            for name in ("timings_", "ledger_", "_insecure_rng", "_lineage"):
+            for name in ("timings_", "_session", "_lineage"):
                 state.pop(name, None)
+            state["releases"] = self.releases_
             if "ledger" in state:
                 state["ledger"] = SPENT
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        releases = state.pop("releases", ())
         super().__setstate__(state)
         if "ensembles_" not in state:
             return
         if state.get("ledger") == SPENT:
             self.ledger = spent_ledger(self._terms.relation)
-        self._insecure_rng = None
-        self.ledger_ = spent_ledger(self._terms.relation)
+        self._session = Session(spent_ledger(self._terms.relation), entries=releases)
         self.timings_ = dict.fromkeys(STAGES, 0.0)
 
 

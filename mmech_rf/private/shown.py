@@ -97,18 +97,19 @@ class ShownForest(ForestClassifier):
             return
         # Persons of this fit: who is held out here may train another model.
         partition = f"records of fit {random_key(None):x}"
-        self.ledger_ = self.ledger_.part(partition, "training")
-        training, held_out = records.divided(HELD_OUT, self._insecure_rng)
+        session = self._session
+        session.ledger = session.ledger.part(partition, "training")
+        training, held_out = records.divided(HELD_OUT, session.noise)
         if self._distinct:
             training = training.added_up()
         read_in = self.schema_
         super()._measure(training)
         held_out = in_bins(held_out, read_in, self.schema_)
-        training_ledger, self.ledger_ = self.ledger_, self.ledger_.whole
+        training_ledger, session.ledger = session.ledger, session.ledger.whole
         self.accuracy_ = self._count_right(
             held_out,
-            ledger=self.ledger_.part(partition, "held out"),
-            **{self.ledger_.currency: training_ledger.spent},
+            ledger=session.ledger.part(partition, "held out"),
+            **{session.currency: training_ledger.spent},
         )
 
     def _count_right(self, held_out: EncodedRecords, **price: Any) -> Accuracy:
@@ -121,10 +122,10 @@ class ShownForest(ForestClassifier):
                 sensitivity=1,
                 released="right and wrong labels of held-out records",
                 **asdict(self._terms.relation),
-                insecure_rng=self._insecure_rng,
+                insecure_rng=self._session.noise,
                 **price,
             )
-        self._note(measured.entry)
+        self._session.note(measured.entry)
         n_right, n_wrong = measured.values.tolist()
         return Accuracy(n_right, n_wrong, measured.entry)
 

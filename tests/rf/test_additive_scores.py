@@ -43,7 +43,7 @@ def draw_records(domain_shape, n_records, n_classes, seed=0):
 
 
 def released(sums, codes, classes, k, *, cost=MUCH, rng=None):
-    return paying("pure", cost, rng).release_sums(
+    return paying("pure", cost, rng).add_noise_to_groups(
         sums.of(codes, classes, k), sums.groups, cost, SUMS, GRID
     )
 
@@ -233,7 +233,7 @@ def test_what_noise_is_expected(accounting):
     for groups in ([1], [1] * 10, [1] * 50):
         sums = np.zeros((len(groups), 2), np.int64)
         cost = Fraction(1, 2)
-        released = paid.release_sums(sums, groups, cost, "sums", GRID)
+        released = paid.add_noise_to_groups(sums, groups, cost, "sums", GRID)
         found = np.sqrt(released.variance) / GRID
         np.testing.assert_allclose(found, paid.deviation(groups, cost), rtol=0.02)
     if accounting == "pure":
@@ -398,7 +398,7 @@ def test_deviations_are_seen_in_units_of_their_noise(level, accounting, rng):
     cost = Fraction(1, 2)
     paid = paying(accounting, cost, rng)
     values = np.tile(1000 * one, k)
-    measured = paid.release_sums(values, sums.groups, cost, SUMS, GRID)
+    measured = paid.add_noise_to_groups(values, sums.groups, cost, SUMS, GRID)
     _, rows = additive._rows(sums, measured)
     found = np.concatenate([row.standardised.ravel() for row in rows])
     assert found.size >= 20 * k

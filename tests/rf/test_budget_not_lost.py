@@ -28,6 +28,7 @@ from mmech import (
     rho_from_epsilon_delta,
 )
 from mmech.release import noisy_release
+from mmech.session import Session
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -419,16 +420,16 @@ def test_only_a_second_interruption_loses_what_is_paid_for(
 ):
     """Ctrl-C waits for the end of a fit once a release is paid for, but only once."""
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
-    measure, asked = BatchTrainingClassifier._measured, []
+    measure, asked = Session.measure, []
 
-    def interrupted(model, *arguments):
+    def interrupted(session, *arguments):
         if len(asked) == release:
             for _ in range(pressed):
                 signal.raise_signal(signal.SIGINT)
         asked.append(arguments)
-        return measure(model, *arguments)
+        return measure(session, *arguments)
 
-    monkeypatch.setattr(BatchTrainingClassifier, "_measured", interrupted)
+    monkeypatch.setattr(Session, "measure", interrupted)
     ledger = PrivacyLedger(1)
     schema = schema_of([3, 4])
     model = BatchTrainingClassifier(schema, epsilon=1, n_ensembles=2, ledger=ledger)

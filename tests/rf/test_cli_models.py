@@ -16,6 +16,7 @@ from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_rows
 from processes import largest_file
 
 from mmech import PrivacyLedger, terminal
+from mmech.session import Session
 from mmech.testing import watch_draws
 from mmech_rf import (
     Attribute,
@@ -224,16 +225,16 @@ def test_labels_that_cannot_be_written_are_kept_elsewhere(
 
 
 def test_an_interrupted_fit_says_what_is_spent(run, files, monkeypatch):
-    ask = BatchTrainingClassifier._measured
+    ask = Session.measure
     asked = []
 
-    def interrupted(model, *arguments):
+    def interrupted(session, *arguments):
         asked.append(arguments)
         if len(asked) == 2:
             raise KeyboardInterrupt
-        return ask(model, *arguments)
+        return ask(session, *arguments)
 
-    monkeypatch.setattr(BatchTrainingClassifier, "_measured", interrupted)
+    monkeypatch.setattr(Session, "measure", interrupted)
     args = fit(files, "--n-ensembles", 2, "--max-features", 1, "--depth", 1)
     code, out, err = run(*args)
     assert (code, out) == (130, "")

@@ -26,7 +26,7 @@ COUNTS = np.array([[500, 20, 100], [20, 40, 300], [90, 100, 80], [60, 10, 10]])
 
 def released(counts, cost, accounting="pure", rng=None, unit=1):
     cost = Fraction(cost)
-    return paying(accounting, cost, rng).release(counts, cost, "x", unit)
+    return paying(accounting, cost, rng).add_noise(counts, cost, "x", unit)
 
 
 # ---------------------------------------------------------------------- votes of counts
@@ -118,7 +118,7 @@ def test_errors_of_scores_are_those_of_their_noise(level, rng, monkeypatch):
     exact = sums.of(codes, classes, 2)
     held = []
     for _ in range(40):
-        measured = paying("pure", cost, rng).release_sums(
+        measured = paying("pure", cost, rng).add_noise_to_groups(
             exact, sums.groups, cost, SUMS, GRID
         )
         without, inside = replace(measured, values=exact), []

@@ -27,13 +27,14 @@ from mmech.exceptions import PrivacyLeakWarning
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.neighbours import Relation
+from mmech.session import Session
 from mmech_rf import PrivateForestClassifier, load_model
+from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.plan import MOST_SCORES_BOOSTING, Plan, concentrated_plan
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import UNIT
 from mmech_rf.drawn.views import GRID
-from mmech_rf.private.payments import Payments
 
 SETTINGS = DrawnSettings()
 DELTA = 1e-5
@@ -60,10 +61,8 @@ def fitted(case, **parameters):
     return model.fit(*records(8000 if enough else 300))
 
 
-def payments(rho, neighbours="add_remove", rng=None):
-    noted = []
-    ledger = PrivacyLedger(rho, currency="rho", neighbours=neighbours)
-    return Payments(ledger, rng, noted.append), noted
+def session_of(rho, neighbours="add_remove", rng=None):
+    return Session(PrivacyLedger(rho, currency="rho", neighbours=neighbours), rng)
 
 
 # ------------------------------------------------------- a draw has a bounded range
@@ -75,16 +74,15 @@ def test_the_window_of_a_draw_never_costs_more_than_rho(rho):
 
 
 def concentrated_draw(views, codes, classes, *, rho, neighbours="add_remove"):
-    paid, _ = payments(rho, neighbours)
+    session = session_of(rho, neighbours)
     codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
-    return paid.draw_tree(
-        Fraction(rho),
-        "a tree",
+    return select_tree(
         views,
         views.cells(codes),
         np.asarray(classes, np.int64),
         n_classes=2,
         n_records=100.0,
+        **session.draw(Fraction(rho), "a tree"),
     )
 
 
@@ -175,50 +173,53 @@ def test_both_calibrations_have_the_range_of_their_epsilon(monotone, neighbours)
 # ---------------------------------------------------------------------- counts, sums
 @pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
 def test_counts_have_the_variance_that_is_stated(neighbours, size, noise_rng):
-    paid, noted = payments(1, neighbours, noise_rng)
+    session = session_of(1, neighbours, noise_rng)
     n, unit, rho = 20_000, 16, Fraction(1, 40)
-    measured = paid.release(np.zeros(n, np.int64), rho, "counts", unit)
+    measured = session.add_noise(np.zeros(n, np.int64), rho, "counts", unit)
     variance = (size * unit) ** 2 / (2 * float(rho))
     assert measured.variance == pytest.approx(variance)
     statistic = float(np.square(measured.values.astype(float)).sum()) / variance
     assert chi2.ppf(1e-6, n) < statistic < chi2.ppf(1 - 1e-6, n)
-    (entry,) = noted
+    (entry,) = session.entries
     assert (entry.cost, entry.currency) == (rho, "rho")
     assert (entry.released, entry.sensitivity) == ("counts", size * unit)
 
 
 def test_nothing_is_released_beyond_the_total(noise_rng):
-    paid, noted = payments("1/2", rng=noise_rng)
-    paid.release_sums(np.zeros((2, 2), np.int64), [1, 1], Fraction(1, 4), "sums", 64)
-    paid.release(np.zeros(2, np.int64), Fraction(1, 4), "counts")
+    session = session_of("1/2", rng=noise_rng)
+    session.add_noise_to_groups(
+        np.zeros((2, 2), np.int64), [1, 1], Fraction(1, 4), "sums", 64
+    )
+    session.add_noise(np.zeros(2, np.int64), Fraction(1, 4), "counts")
     refused = pytest.raises(BudgetExceededError, match=r"needs rho = 0\.001 but")
     with refused:
-        paid.release(np.zeros(2, np.int64), Fraction(1, 1000), "more counts")
+        session.add_noise(np.zeros(2, np.int64), Fraction(1, 1000), "more counts")
     with refused:
-        paid.release_sums(np.zeros((1, 2), int), [1], Fraction(1, 1000), "more sums", 1)
+        session.add_noise_to_groups(
+            np.zeros((1, 2), int), [1], Fraction(1, 1000), "more sums", 1
+        )
     with refused:
-        paid.draw_tree(
-            Fraction(1, 1000), "a tree",
+        select_tree(
             SMALL, SMALL.cells(np.zeros((0, 2), int)), np.zeros(0, int),
-            n_classes=2, n_records=1,
+            n_classes=2, n_records=1, **session.draw(Fraction(1, 1000), "a tree"),
         )  # fmt: skip
-    assert len(noted) == 2
+    assert len(session.entries) == 2
 
 
 @pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
 def test_sums_have_the_variance_that_is_stated(neighbours, size, noise_rng):
     """In L2 norm a record changes g groups by the root of g times as much as one."""
-    paid, noted = payments(1, neighbours, noise_rng)
+    session = session_of(1, neighbours, noise_rng)
     groups, unit, rho, k = [1, 2, 4], 16, Fraction(1, 40), 4000
     sums = np.full((7, k), 1000)
-    measured = paid.release_sums(sums, groups, rho, "sums", unit)
+    measured = session.add_noise_to_groups(sums, groups, rho, "sums", unit)
     variance = 3 * (size * unit) ** 2 / (2 * float(rho))
     np.testing.assert_allclose(measured.variance, variance)
-    assert unit * paid.deviation(groups, rho) == pytest.approx(np.sqrt(variance))
+    assert unit * session.deviation(groups, rho) == pytest.approx(np.sqrt(variance))
     statistic = np.square(measured.values - 1000.0).sum(axis=1) / variance
     assert chi2.ppf(1e-7, k) < statistic.min()
     assert statistic.max() < chi2.ppf(1 - 1e-7, k)
-    (entry,) = noted
+    (entry,) = session.entries
     assert (entry.cost, entry.released) == (rho, "sums")
     assert entry.sensitivity == pytest.approx(size * unit * np.sqrt(3))
 
@@ -291,11 +292,11 @@ def test_sums_have_the_noise_of_pure_epsilon():
     rho = Fraction(rho_from_epsilon_delta(epsilon, DELTA))
     other = replace(Plan.of(n_records, epsilon, d, 2), scores=Fraction(1, 2))
     scores = concentrated_plan(other, n_records, epsilon, rho, d).scores
-    groups, (paid, _) = [1] * (d + 1), payments(rho)
-    pure = Payments(PrivacyLedger(1), None, lambda entry: None)
+    groups, session = [1] * (d + 1), session_of(rho)
+    pure = Session(PrivacyLedger(1))
     needed = pure.deviation(groups, epsilon * other.scores)
-    assert 0.98 * needed < paid.deviation(groups, rho * scores)
-    assert paid.deviation(groups, rho * (scores + Fraction(1, 1000))) < 1.02 * needed
+    assert 0.98 * needed < session.deviation(groups, rho * scores)
+    assert session.deviation(groups, rho * (scores + Fraction(1, 1000))) < 1.02 * needed
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def boosted(place):
             class_codes=np.array(classes, np.int64),
             n_classes=2,
             n_records=10.0,
-            payments=paying("pure", COST),
+            session=paying("pure", COST),
         )
         found = repeated(lambda: grower.grow(COST, PLAN), place, runs, GIVEN)
         if place % 2:

@@ -23,7 +23,7 @@ LAYERS = [
     {"marginals"},
     {"strategies", "error", "reduction", "integer_strategy"},
     {"release", "selection", "quantiles"},
-    {"reconstruction", "mechanism", "export", "testing"},
+    {"reconstruction", "mechanism", "session", "export", "testing"},
     {"tables"},
     {"audit", "cli", "__main__"},
 ]

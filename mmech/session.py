@@ -1,0 +1,224 @@
+"""One fit's or release's door to the records: charge, draw, and keep what was paid.
+
+A session has the ledger, the neighbour relation that the ledger knows, and the source
+of noise. Methods that hold one need none of the three, and its entries are what
+statements and cards are printed from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.marginals.records import Records
+from mmech.mechanism import MatrixMechanism
+from mmech.noise import GAUSSIAN, LAPLACE, Law, k_norm
+from mmech.noise.norm import Groups, as_blocks, dimension
+from mmech.noise.system import Rng
+from mmech.operators.base import QueryMatrix
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
+from mmech.privacy.neighbours import Relation
+from mmech.quantiles import select_quantiles
+from mmech.release import Measurement, charge, measure
+from mmech.selection import epsilon_of_draw
+
+__all__ = ["Session"]
+
+Integers = NDArray[np.int64]
+
+
+class Session:
+    """Releases of one fit, each charged to a ledger before it is drawn.
+
+    Costs are in the currency of the ledger, which decides the law of the noise.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger
+        What pays; it knows the neighbour relation.
+    noise : numpy.random.Generator, default=None
+        Predictable source for tests; ``None`` for the system's entropy.
+    entries : tuple of LedgerEntry, default=()
+        What was paid before, of a model that is read from a file.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> import numpy as np
+    >>> from mmech import Identity, PrivacyLedger
+    >>> from mmech.session import Session
+    >>> session = Session(PrivacyLedger(1))
+    >>> noisy = session.count(Identity(2), [3, 4], Fraction(1, 2), "two counts")
+    >>> [(str(entry.cost), entry.kind) for entry in session.entries]
+    [('1/2', 'laplace')]
+    """
+
+    def __init__(
+        self,
+        ledger: PrivacyLedger,
+        noise: Rng = None,
+        entries: tuple[LedgerEntry, ...] = (),
+    ) -> None:
+        self.ledger, self.noise, self.entries = ledger, noise, entries
+
+    @property
+    def relation(self) -> Relation:
+        """Neighbour relation of the ledger."""
+        return self.ledger.relation
+
+    @property
+    def currency(self) -> str:
+        """Currency of the ledger, "epsilon" or "rho"."""
+        return self.ledger.currency
+
+    def note(self, entry: LedgerEntry) -> None:
+        """Keep the entry of a release that was paid for elsewhere."""
+        self.entries = (*self.entries, entry)
+
+    def pay(self, entry: LedgerEntry, ledger: PrivacyLedger | None = None) -> None:
+        """Charge a release that the caller draws, from a part of the ledger if given.
+
+        The caller's relation is that of the ledger.
+        """
+        ledger = ledger or self.ledger
+        self.note(charge(ledger, entry, ledger.relation, self.noise))
+
+    def concentrate(self, delta: float) -> None:
+        """Account for what was released, and for what follows, in zCDP."""
+        self.ledger = self.ledger.concentrate(delta)
+        self.entries = self.ledger.entries
+
+    # ---- the matrix mechanism ----------------------------------------------------
+
+    def mechanism(
+        self, workload: QueryMatrix, strategy: QueryMatrix, **options: Any
+    ) -> MatrixMechanism:
+        """Return a mechanism that this session pays for."""
+        own = {"ledger": self.ledger, "insecure_rng": self.noise}
+        return MatrixMechanism(
+            workload, strategy, **{**own, **asdict(self.relation), **options}
+        )
+
+    def measure(
+        self, mechanism: MatrixMechanism, counts: Any, what: str
+    ) -> Measurement:
+        """Measure exact counts, and note what was released."""
+        released = f"{what} measured by {mechanism.strategy._label()}"
+        measured = mechanism.measure(counts, released=released)
+        self.note(measured.entry)
+        return measured
+
+    def count(
+        self,
+        strategy: QueryMatrix,
+        counts: Any,
+        cost: Fraction,
+        what: str,
+        *,
+        currency: str | None = None,
+    ) -> Measurement:
+        """Measure a strategy once, in the currency of the ledger or in another one."""
+        price: dict[str, Any] = {currency or self.currency: cost}
+        signed = isinstance(counts, Records) and counts.signed
+        mechanism = self.mechanism(strategy, strategy, signed=signed, **price)
+        return self.measure(mechanism, counts, what)
+
+    # ---- numbers with noise --------------------------------------------------------
+
+    def add_noise(
+        self, counts: Integers, cost: Fraction, what: str, unit: int = 1
+    ) -> Measurement:
+        """Release counts, of which one record changes one by at most `unit`."""
+        law = LAPLACE if self.currency == "epsilon" else GAUSSIAN
+        return self._measured(counts, Fraction(unit) ** law.power, law, cost, what)
+
+    def add_noise_to_groups(
+        self, sums: Integers, groups: Groups, cost: Fraction, what: str, unit: int
+    ) -> Measurement:
+        """Release sums, of which one record changes every group by at most `unit`.
+
+        In L1 norm, and so in L2 norm; and in one column only. Groups that are put
+        together have equal totals. Gaussian noise on these alone would be the noise
+        on all rows, projected: it is in the least squares fit to what is released.
+        """
+        if self.currency == "epsilon":
+            return self._measured(sums, Fraction(unit), k_norm(groups), cost, what)
+        squared = Fraction(unit**2 * sum(map(len, as_blocks(groups))))
+        return self._measured(sums, squared, GAUSSIAN, cost, what)
+
+    def deviation(
+        self, groups: Groups, cost: Fraction, *, by_row: bool = False
+    ) -> float:
+        """Return about what `add_noise_to_groups` adds to a group of one row.
+
+        By row, times the rows of a group, which share out its records: noise that is
+        shaped like the norm is less in each row of a large group, Gaussian is not.
+        """
+        size = self.relation.factor
+        if self.currency == "rho":
+            sizes = [n for block in as_blocks(groups) for n in block]
+            rows = sum(sizes) / len(sizes) if by_row else 1
+            return size * rows * math.sqrt(len(sizes) / (2 * cost))
+        d = dimension(groups)
+        return float(size / cost) * math.sqrt((d + 1) * (d + 2) / 3)
+
+    def _measured(
+        self, values: Integers, own: Fraction, law: Law, cost: Fraction, what: str
+    ) -> Measurement:
+        measured = measure(
+            values,
+            [(0, len(values), own)],
+            law,
+            cost,
+            released=what,
+            relation=self.relation,
+            ledger=self.ledger,
+            noise=self.noise,
+        )
+        self.note(measured.entry)
+        return measured
+
+    # ---- draws ---------------------------------------------------------------------
+
+    def draw(self, cost: Fraction, what: str) -> dict[str, Any]:
+        """Return what one draw of an exponential mechanism is given, `pay` included."""
+        entry = LedgerEntry(cost, what, "exponential", currency=self.currency)
+        return {
+            "epsilon": epsilon_of_draw(cost, self.currency),
+            "relation": self.relation,
+            "pay": partial(self.pay, entry),
+            "noise": self.noise,
+        }
+
+    def cut(
+        self,
+        counts: Integers,
+        n_bins: int,
+        n_records: float,
+        cost: Fraction,
+        currency: str,
+        what: str,
+    ) -> Integers:
+        """Release edges that cut the cells of a grid into bins of about equal parts.
+
+        A pure epsilon is also paid from a ledger of rho.
+        """
+        cuts, entry = select_quantiles(
+            counts,
+            n_bins,
+            n_records,
+            cost,
+            currency,
+            released=what,
+            relation=self.relation,
+            ledger=self.ledger,
+            noise=self.noise,
+        )
+        self.note(entry)
+        return cuts
