@@ -10,11 +10,9 @@ import pytest
 import reference as ref
 from entropy import system_entropy
 
-from mmech_rf import DrawnSettings
-
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.losses import Trial
+from benchmarks.gains import Trial
 
 EPSILONS = ("0.1", "0.5", "2", "10", "100")
 
@@ -27,7 +25,7 @@ def risks(first, number):
         trial.n_records = (1000, 200)[seed % 2]
         for epsilon in EPSILONS:
             trial.epsilon = Fraction(epsilon)
-            row.append(trial.excess(DrawnSettings()))
+            row.append(trial.excess(trial.forest()))
         found.append(row)
     return np.array(found)
 
