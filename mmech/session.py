@@ -82,10 +82,7 @@ class Session:
         self.entries = (*self.entries, entry)
 
     def pay(self, entry: LedgerEntry, ledger: PrivacyLedger | None = None) -> None:
-        """Charge a release that the caller draws, from a part of the ledger if given.
-
-        The caller's relation is that of the ledger.
-        """
+        """Charge what the caller draws, to a part of the ledger if one is given."""
         ledger = ledger or self.ledger
         self.note(charge(ledger, entry, ledger.relation, self.noise))
 

@@ -40,18 +40,18 @@ from mmech_rf.drawn.classifier import PrivateForestClassifier as PrivateForestCl
 from mmech_rf.literature.classifier import (
     RecipeForestClassifier as RecipeForestClassifier,
 )
-from mmech_rf.private.batch_prediction import (
+from mmech_rf.paper.batch_prediction import (
     BatchPredictionClassifier as BatchPredictionClassifier,
 )
-from mmech_rf.private.batch_training import (
+from mmech_rf.paper.batch_training import (
     BatchTrainingClassifier as BatchTrainingClassifier,
 )
-from mmech_rf.private.laplace_forest import (
+from mmech_rf.paper.laplace_forest import (
     LaplaceForestClassifier as LaplaceForestClassifier,
 )
-from mmech_rf.private.nonprivate import (
+from mmech_rf.paper.nonprivate import (
     NonPrivateForestClassifier as NonPrivateForestClassifier,
 )
-from mmech_rf.private.subsample_aggregate import (
+from mmech_rf.paper.subsample_aggregate import (
     SubsampleAggregateClassifier as SubsampleAggregateClassifier,
 )

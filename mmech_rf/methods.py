@@ -92,7 +92,7 @@ _ROWS = (
     Method(
         "training",
         "BatchTrainingClassifier",
-        "private.batch_training",
+        "paper.batch_training",
         "batch training",
         "leaf counts",
         "leaf counts through the matrix mechanism",
@@ -104,7 +104,7 @@ _ROWS = (
     Method(
         "prediction",
         "BatchPredictionClassifier",
-        "private.batch_prediction",
+        "paper.batch_prediction",
         "batch prediction",
         "votes",
         "weighted votes of a batch of queries through the matrix mechanism",
@@ -116,7 +116,7 @@ _ROWS = (
     Method(
         "subsample",
         "SubsampleAggregateClassifier",
-        "private.subsample_aggregate",
+        "paper.subsample_aggregate",
         "subsample-aggregate",
         "votes",
         "votes of a batch of queries; every record trains one tree only, of 16 by "
@@ -129,7 +129,7 @@ _ROWS = (
     Method(
         "laplace",
         "LaplaceForestClassifier",
-        "private.laplace_forest",
+        "paper.laplace_forest",
         "Laplace, shared data",
         "leaf counts",
         "baseline: noise on every leaf, all records in every tree",
@@ -141,7 +141,7 @@ _ROWS = (
     Method(
         "laplace-disjoint",
         "LaplaceForestClassifier",
-        "private.laplace_forest",
+        "paper.laplace_forest",
         "Laplace, disjoint data",
         "leaf counts",
         "baseline: noise on every leaf, every record in one tree",
@@ -164,7 +164,7 @@ _ROWS = (
     Method(
         "non-private",
         "NonPrivateForestClassifier",
-        "private.nonprivate",
+        "paper.nonprivate",
         "non-private forest",
         "not private",
         "the forest of training with exact counts",

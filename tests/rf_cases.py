@@ -20,7 +20,7 @@ from mmech_rf import (
 )
 from mmech_rf.drawn.scores import AdditiveScores
 from mmech_rf.drawn.views import single_view
-from mmech_rf.private.grown import OptimizedForest
+from mmech_rf.paper.grown import OptimizedForest
 
 SHAPE = (3, 2, 2)
 CLASSES = ("no", "maybe", "yes")

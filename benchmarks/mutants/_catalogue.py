@@ -102,7 +102,7 @@ CALIBRATION = (
     ),
     Mutant(
         "records that count twice",
-        "mmech_rf/private/grown.py",
+        "mmech_rf/paper/grown.py",
         "np.add.at(table, entries, records.multiplicities)",
         "np.add.at(table, entries, 2 * records.multiplicities)",
         (f"{REPLAY}[batch training, plain, add_remove]",),
@@ -318,7 +318,7 @@ CHARGES = (
     ),
     Mutant(
         "every ensemble has all of epsilon",
-        "mmech_rf/private/grown.py",
+        "mmech_rf/paper/grown.py",
         "Ensemble(features, forest, epsilon / q)",
         "Ensemble(features, forest, epsilon)",
         (f"{FITS}::test_ensembles_differ_and_share_out_trees_and_budget",),
@@ -697,21 +697,21 @@ SELECTING = (
     ),
     Mutant(
         "hard votes with the sensitivity of weights",
-        "mmech_rf/private/subsample_aggregate.py",
+        "mmech_rf/paper/subsample_aggregate.py",
         'return 2 if self.voting == "hard" else 1',
         "return 1",
         (f"{PRIVACY}::test_hard_voting_reaches_its_sensitivity",),
     ),
     Mutant(
         "shared data with the noise of disjoint data",
-        "mmech_rf/private/laplace_forest.py",
+        "mmech_rf/paper/laplace_forest.py",
         'ensemble.forest.n_trees if self.data == "shared" else 1',
         "1",
         (f"{PRIVACY}::test_scale_of_the_noise",),
     ),
     Mutant(
         "records assigned by their position",
-        "mmech_rf/private/laplace_forest.py",
+        "mmech_rf/paper/laplace_forest.py",
         "trees = assign_records(len(codes), ensemble.forest.n_trees)",
         "trees = (0 * codes[:, 0] + 1).cumsum() % ensemble.forest.n_trees",
         (
@@ -800,14 +800,14 @@ LEAKS = (
     ),
     Mutant(
         "exact counts: votes of leaves",
-        "mmech_rf/private/grown.py",
+        "mmech_rf/paper/grown.py",
         "self._random_argmax(c) for c in self.leaf_counts_",
         "self._random_argmax(exact(e)) for e in self.ensembles_",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
     ),
     Mutant(
         "exact counts: smoothing of leaves by their records",
-        "mmech_rf/private/batch_training.py",
+        "mmech_rf/paper/batch_training.py",
         "[max(1.0, math.sqrt(error)) for error in errors]",
         "[1.0 + records.number for _ in errors]",
         (f"{PURITY}::test_nothing_public_depends_on_records",),

@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from benchmarks.accuracy._data import SOURCES, load
 from mmech_rf import PrivateForestClassifier, RecipeForestClassifier, recipes
-from mmech_rf.private.sizes import TableTooLargeError
+from mmech_rf.forest.sizes import TableTooLargeError
 
 SPLITS, QUICK = 10, 2
 OTHER_TASK = "other task"

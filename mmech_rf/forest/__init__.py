@@ -1,12 +1,15 @@
-"""Random forests as arrays: growth, leaves, counts.
+"""Random forests as arrays: growth, leaves, counts, votes.
 
-========  =================================================
-forest    forests over a public domain, as flat arrays
-growth    random forests, grown from the domain alone
-complete  the forest of all trees of a depth
-words     tests of a forest in words
-checks    checks of arguments
-========  =================================================
+=========  ====================================================
+forest     forests over a public domain, as flat arrays
+growth     random forests, grown from the domain alone
+complete   the forest of all trees of a depth
+ensembles  random forests on some attributes, their strategies
+voting     from leaf counts or labels to votes
+words      tests of a forest in words
+checks     checks of arguments
+sizes      refusal of what is too large, with what does fit
+=========  ====================================================
 """
 
 from mmech_rf.forest.complete import complete_forest

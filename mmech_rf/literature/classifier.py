@@ -16,8 +16,10 @@ from mmech.checks import check_epsilon, magnitude
 from mmech.noise import LAPLACE
 from mmech.selection import fixed_point_rate
 from mmech.storage.codec import storable
+from mmech_rf.forest.ensembles import Ensemble, spawn
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import mean_leaves
+from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError, check_cells
 from mmech_rf.limits import LIMITS
 from mmech_rf.literature.fitting import Fitting
 from mmech_rf.literature.presets import find_recipe
@@ -26,11 +28,9 @@ from mmech_rf.literature.samples import tree_epsilon
 from mmech_rf.literature.scores import score_for
 from mmech_rf.literature.votes import RecipeVotes, pruned
 from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.ensembles import Ensemble, spawn
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.shown import grown_trees
-from mmech_rf.private.sizes import OTHERWISE, TableTooLargeError, check_cells
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled

@@ -17,13 +17,13 @@ from mmech.selection import choose_rows
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest
+from mmech_rf.forest.voting import weight_votes
 from mmech_rf.literature.budgets import Budget
 from mmech_rf.literature.grow import Grower, grow_by_support
 from mmech_rf.literature.leaves import count_leaves, draw_leaf_labels, release_levels
 from mmech_rf.literature.samples import RANDOM_SAMPLES, multiplicities, tree_epsilon
 from mmech_rf.literature.scores import score_for
 from mmech_rf.literature.votes import join, keyed_numbers, leaf_votes, tree_of
-from mmech_rf.private.voting import weight_votes
 from mmech_rf.workloads import training_workload
 
 __all__ = ["Fitting"]

@@ -12,10 +12,10 @@ from mmech.checks import check_choice
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.voting import weight_votes
 from mmech_rf.literature.leaves import ancestors
 from mmech_rf.literature.recipe import VOTES
 from mmech_rf.private.votes import Experts, check_that
-from mmech_rf.private.voting import weight_votes
 
 __all__ = ["RecipeVotes", "join", "keyed_numbers", "leaf_votes", "pruned", "tree_of"]
 

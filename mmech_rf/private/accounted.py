@@ -27,13 +27,13 @@ from mmech.checks import check_choice, check_delta, check_epsilon
 from mmech.privacy.cost import bounded_range_epsilon, warn_if_delta_is_large
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
-from mmech_rf.private.choice import Choice
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.monotone import MonotoneGrid, check_grid
 from mmech_rf.private.records import EncodedRecords, check_n_records
 from mmech_rf.private.settings import CountSettings
 from mmech_rf.private.shown import ShownForest
+from mmech_rf.private.terms import Choice
 from mmech_rf.private.votes import Experts, check_that
 from mmech_rf.schema import Schema
 

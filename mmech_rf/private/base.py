@@ -25,8 +25,8 @@ from mmech.noise import check_insecure_rng, keyed_argmax, random_argmax, random_
 from mmech.session import Session
 from mmech.terminal import finishing
 from mmech.threads import one_blas_thread
+from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
-from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator, refuse_weights
 from mmech_rf.private.inferred import infer_schema, warn_of_encoders
 from mmech_rf.private.public_model import STAGES, PublicModel

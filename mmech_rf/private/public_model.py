@@ -23,11 +23,16 @@ from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry, as_ledger, comp
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.storage.codec import write
-from mmech_rf.private.card import check_origin, model_card, origin_of_today
-from mmech_rf.private.ensembles import Ensemble, check_random_state
+from mmech_rf.forest.ensembles import Ensemble, check_random_state
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.lineage import Lineage
-from mmech_rf.private.terms import Terms, spent_ledger
+from mmech_rf.private.terms import (
+    Terms,
+    check_origin,
+    model_card,
+    origin_of_today,
+    spent_ledger,
+)
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema, check_schema
 

@@ -19,11 +19,11 @@ from mmech.domain.attribute import Attribute
 from mmech.noise import LAPLACE, random_key
 from mmech.privacy.neighbours import Relation
 from mmech.terminal import printable
+from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.forest.forest import Forest
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
 from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.cuts import in_bins
-from mmech_rf.private.ensembles import Ensemble
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords, RecordParts
 from mmech_rf.private.votes import check_that

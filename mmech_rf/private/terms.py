@@ -1,17 +1,34 @@
-"""What a fit settled, and the statement of what it released on these terms."""
+"""What a fit settled and chose, its privacy statement, and the card of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
 
-from mmech import PrivacyLedger
-from mmech.checks import check_delta, check_epsilon
+from mmech import PrivacyLedger, __version__
+from mmech.checks import check_choice, check_delta, check_epsilon
 from mmech.privacy.ledger import LedgerEntry, composed
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
+from mmech_rf.private.votes import check_that
+from mmech_rf.schema import Schema
 
-__all__ = ["NOT_COVERED", "Terms", "cost_in_words", "spent_ledger", "statement"]
+__all__ = [
+    "NOT_COVERED",
+    "Choice",
+    "Terms",
+    "check_origin",
+    "cost_in_words",
+    "model_card",
+    "origin_of_today",
+    "spent_ledger",
+    "statement",
+]
 
 
 NOT_COVERED = "NOT COVERED: the schema was read from the records."
@@ -40,6 +57,48 @@ class Terms:
     def relation(self) -> Relation:
         """Neighbour relation of the releases."""
         return Relation(self.neighbours, self.records_per_person)
+
+
+@storable("Choice")
+@dataclass(frozen=True)
+class Choice:
+    """What a fit chose, and from what.
+
+    Attributes
+    ----------
+    n_records : float
+        Number of records that choices went by: stated, or a noisy count.
+    stated : bool
+        Whether the user stated it.
+    method : str
+        What was released: "trees" of `PrivateForestClassifier`.
+    voting : str
+        How trees vote.
+    n_trees : int
+        Number of trees that were drawn.
+    rounds : int
+        Number of trees that were drawn for what those before them get wrong.
+    n_scores : int
+        Number of attributes, or of pairs of neighbours, of which drawn trees have
+        scores to stand for; zero where none were released.
+    accounting : {"pure", "zcdp"}
+        Kind of budget that releases were paid with. With ``privacy="zcdp"`` public
+        numbers say which is better.
+    """
+
+    n_records: float
+    stated: bool
+    method: str
+    voting: str
+    n_trees: int
+    rounds: int = 0
+    n_scores: int = 0
+    accounting: str = "pure"
+
+    def __post_init__(self) -> None:
+        check_choice(self.accounting, "accounting", ("pure", "zcdp"))
+        if not 1 <= self.n_records < math.inf or self.n_trees < 1:
+            raise ValueError(f"what was chosen does not fit together: {self}")
 
 
 def spent_ledger(relation: Relation) -> PrivacyLedger:
@@ -94,3 +153,81 @@ def statement(
 
 def _part(entry: LedgerEntry) -> str:
     return "" if entry.part is None else f" (part: {entry.part})"
+
+
+# ---- the card ----------------------------------------------------------------
+
+
+def origin_of_today() -> dict[str, str]:
+    """Return what a file says of its making: public, and not of records."""
+    return {"date": date.today().isoformat(), "version": __version__}
+
+
+def check_origin(origin: Mapping[str, str]) -> None:
+    """Raise unless a file says when it was written, and by which version."""
+    check_that(origin.keys() == {"date", "version"}, "origins")
+    date.fromisoformat(origin["date"])
+    check_that(len(origin["version"]) < 60, "versions")
+
+
+def model_card(
+    model: str,
+    terms: Terms,
+    entries: Sequence[LedgerEntry],
+    schema: Schema,
+    origin: Mapping[str, str],
+    statement: str,
+) -> dict[str, Any]:
+    """Return the card of a fit; `PublicModel.card` says what is on it."""
+    currencies = dict.fromkeys(entry.currency for entry in entries)
+    costs = {
+        currency: composed(e for e in entries if e.currency == currency)
+        for currency in currencies
+    }
+    promised: tuple[float | None, float | None] = float(costs.get("epsilon", 0)), 0.0
+    if terms.promised is not None:
+        promised = terms.promised
+    elif "rho" in costs:
+        promised = None, None  # rho promises one epsilon for every delta
+    persons = terms.records_per_person
+    return {
+        "model": model,
+        "mechanism": list(dict.fromkeys(entry.kind for entry in entries)),
+        "epsilon": promised[0],
+        "delta": promised[1],
+        "rho": float(costs["rho"]) if "rho" in costs else None,
+        "relation": terms.neighbours,
+        "records_per_person": persons,
+        "unit": f"one person with at most {persons} record{'s' * (persons > 1)}",
+        "private": bool(entries)
+        and not (terms.inferred or terms.insecure or schema.read_from_records),
+        "date": origin.get("date"),
+        "version": origin.get("version"),
+        "schema_name": schema.name,
+        "schema_hash": schema_hash(schema),
+        "target": schema.target,
+        "classes": list(schema.class_labels),
+        "attributes": list(schema.feature_names),
+        "monotone": schema.monotone,
+        "releases": [
+            {
+                "released": entry.released,
+                "cost": str(entry.cost),
+                "currency": entry.currency,
+                "kind": entry.kind,
+                "sensitivity": entry.sensitivity,
+                "insecure": entry.insecure,
+                "part": entry.part,
+            }
+            for entry in entries
+        ],
+        "statement": statement,
+    }
+
+
+def schema_hash(schema: Schema) -> str:
+    """Return the SHA-256 of a schema's JSON, keys sorted and without white space."""
+    text = schema.to_json()
+    assert text is not None
+    compact = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(compact.encode()).hexdigest()}"

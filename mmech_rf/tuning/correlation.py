@@ -11,7 +11,7 @@ import numpy as np
 from mmech import Marginals, optimize
 from mmech.operators.subsets import marginal_precisions
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.private.ensembles import draw_features, spawn
+from mmech_rf.forest.ensembles import draw_features, spawn
 from mmech_rf.schema import Schema
 
 __all__ = ["Ensembles", "Prior", "View", "views_of"]

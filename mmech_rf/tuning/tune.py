@@ -12,9 +12,9 @@ import numpy as np
 from mmech import DomainTooLargeError
 from mmech.checks import check_choice, check_epsilon, check_integer
 from mmech.threads import one_blas_thread
+from mmech_rf.forest.ensembles import check_n_jobs, trees_of
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import METHODS
-from mmech_rf.private.ensembles import check_n_jobs, trees_of
 from mmech_rf.schema import Schema, check_schema
 from mmech_rf.tuning.correlation import Ensembles, Prior, View, views_of
 from mmech_rf.tuning.result import TunedSetting, Tuning

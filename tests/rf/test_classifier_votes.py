@@ -28,7 +28,7 @@ from mmech_rf import (
     datasets,
     training_workload,
 )
-from mmech_rf.private.voting import leaf_label_by_rule
+from mmech_rf.forest.voting import leaf_label_by_rule
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 BATCHES = pytest.mark.parametrize("name", PER_BATCH)

@@ -38,8 +38,8 @@ from mmech_rf import (
     workloads,
 )
 from mmech_rf.forest import growth
+from mmech_rf.forest.voting import weight_votes
 from mmech_rf.methods import SPLITS
-from mmech_rf.private.voting import weight_votes
 
 CAR = (4, 4, 4, 3, 3, 3)
 

@@ -13,8 +13,8 @@ from rf_cases import ASSIGNING, CELLS, PRIVATE, SCHEMA, classifier, records, rel
 from sklearn.base import clone
 
 from mmech_rf import BatchTrainingClassifier, prediction_workload, training_workload
-from mmech_rf.private import ensembles as _ensembles
-from mmech_rf.private.ensembles import depths_of, optimize_all, trees_of
+from mmech_rf.forest import ensembles as _ensembles
+from mmech_rf.forest.ensembles import depths_of, optimize_all, trees_of
 
 each = pytest.mark.parametrize("name", PRIVATE)
 optimizing = pytest.mark.parametrize(

@@ -22,12 +22,12 @@ from mmech_rf import (
     recipes,
 )
 from mmech_rf._kernels import node_histograms
+from mmech_rf.forest.sizes import TableTooLargeError
 from mmech_rf.literature.leaves import ancestors, release_levels
 from mmech_rf.literature.presets import find_recipe, refused
 from mmech_rf.literature.samples import tree_epsilon
 from mmech_rf.literature.scores import MOST, SCORES, score_for
 from mmech_rf.literature.votes import leaf_votes, pruned
-from mmech_rf.private.sizes import TableTooLargeError
 
 NURSERY = datasets.load_nursery().schema
 CAR = datasets.load_car()

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy.sparse.csgraph import connected_components
 
 import mmech
@@ -28,6 +29,9 @@ LAYERS = [
     {"audit", "cli", "__main__"},
 ]
 """Modules and folders of the engine, lowest first: nothing imports from above it."""
+
+METHODS = {"paper", "drawn", "literature"}
+"""Folders of `mmech_rf` with one method of private forests each."""
 
 OPERATOR_CHECKS = 5
 """Calls of ``isinstance`` that tell operators apart and are left outside of the tables
@@ -129,6 +133,15 @@ def test_the_engine_knows_nothing_of_forests():
         }
         tops = {str(module).split(".")[0] for module in named}
         assert not tops & {"mmech_rf", "sklearn"}, name
+
+
+@pytest.mark.parametrize("home", sorted(METHODS))
+def test_methods_know_nothing_of_each_other(home):
+    files = modules_of(FORESTS)
+    others = tuple(f"mmech_rf.{other}." for other in METHODS - {home})
+    for name, path in files.items():
+        if name.startswith(f"mmech_rf.{home}."):
+            assert not [i for i in imports_of(path, files) if i.startswith(others)]
 
 
 def test_every_form_of_operators_is_filled_in():

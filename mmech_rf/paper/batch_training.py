@@ -12,11 +12,11 @@ from scipy.special import softmax
 from mmech import QueryMatrix, StrategyResult
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
+from mmech_rf.forest.voting import class_shares, leaf_log_odds, weight_votes
+from mmech_rf.paper.grown import CountedForest, OptimizedForest
 from mmech_rf.private.estimator import estimator
-from mmech_rf.private.grown import CountedForest, OptimizedForest
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
-from mmech_rf.private.voting import class_shares, leaf_log_odds, weight_votes
 from mmech_rf.workloads import training_workload
 
 __all__ = ["BatchTrainingClassifier"]

@@ -9,9 +9,9 @@ import numpy as np
 
 from mmech import PrivacyLedger
 from mmech.noise import random_key
-from mmech_rf.private.ensembles import spawn
+from mmech_rf.forest.ensembles import spawn
+from mmech_rf.paper.grown import CountedForest
 from mmech_rf.private.estimator import estimator
-from mmech_rf.private.grown import CountedForest
 from mmech_rf.private.records import EncodedRecords
 
 __all__ = ["NonPrivateForestClassifier"]

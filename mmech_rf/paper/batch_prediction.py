@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mmech import QueryMatrix
 from mmech_rf.arrays import Integers
+from mmech_rf.forest.ensembles import Ensemble
+from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
 from mmech_rf.limits import LIMITS
-from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.paper.per_batch import PerBatchClassifier
 from mmech_rf.private.estimator import estimator
-from mmech_rf.private.per_batch import PerBatchClassifier
 from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.sizes import OTHERWISE, TableTooLargeError
 from mmech_rf.workloads import explicit_rows, prediction_workload
 
 __all__ = ["BatchPredictionClassifier"]

@@ -9,9 +9,9 @@ from mmech.checks import check_choice
 from mmech.noise import assign_records
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Integers
-from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.forest.ensembles import Ensemble
+from mmech_rf.paper.grown import CountedForest
 from mmech_rf.private.estimator import estimator
-from mmech_rf.private.grown import CountedForest
 from mmech_rf.private.records import EncodedRecords
 
 __all__ = ["LaplaceForestClassifier"]

@@ -18,12 +18,7 @@ from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
 from mmech.checks import check_choice, check_integer
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.complete import complete_forest, complete_size
-from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
-from mmech_rf.limits import LIMITS
-from mmech_rf.methods import SPLITS
-from mmech_rf.private.base import ForestClassifier
-from mmech_rf.private.ensembles import (
+from mmech_rf.forest.ensembles import (
     Ensemble,
     check_n_jobs,
     depths_of,
@@ -32,12 +27,17 @@ from mmech_rf.private.ensembles import (
     spawn,
     trees_of,
 )
+from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
+from mmech_rf.forest.sizes import check_cells, check_leaves
+from mmech_rf.forest.voting import hard_votes, weight_votes
+from mmech_rf.limits import LIMITS
+from mmech_rf.methods import SPLITS
+from mmech_rf.private.base import ForestClassifier
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.shown import ShownForest, grown_trees
-from mmech_rf.private.sizes import check_cells, check_leaves
 from mmech_rf.private.votes import check_labels, check_that
-from mmech_rf.private.voting import hard_votes, weight_votes
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
 

@@ -11,11 +11,11 @@ import numpy as np
 from mmech import QueryMatrix
 from mmech.noise import assign_records
 from mmech_rf.arrays import Integers
-from mmech_rf.private.ensembles import Ensemble
+from mmech_rf.forest.ensembles import Ensemble
+from mmech_rf.forest.voting import leaf_label_by_rule
+from mmech_rf.paper.per_batch import PerBatchClassifier
 from mmech_rf.private.estimator import estimator
-from mmech_rf.private.per_batch import PerBatchClassifier
 from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.voting import leaf_label_by_rule
 from mmech_rf.schema import Schema
 from mmech_rf.workloads import aggregation_workload
 

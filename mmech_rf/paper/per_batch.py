@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmech import BudgetExceededError, Identity, QueryMatrix
 from mmech.checks import check_choice
-from mmech_rf.private.ensembles import Ensemble, optimize_all
+from mmech_rf.forest.ensembles import Ensemble, optimize_all
+from mmech_rf.paper.grown import OptimizedForest
 from mmech_rf.private.estimator import estimator
-from mmech_rf.private.grown import OptimizedForest
 from mmech_rf.private.records import EncodedRecords
 
 __all__ = ["PerBatchClassifier"]
