@@ -20,7 +20,7 @@ from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import cut_weights
 from mmech_rf.literature.recipe import LEAF_RECORDS, Recipe
-from mmech_rf.literature.scores import Score
+from mmech_rf.literature.scores import SCORES, Score
 from mmech_rf.schema import Schema
 
 __all__ = ["Grower", "Pay", "Release", "grow_by_support"]
@@ -119,8 +119,11 @@ class Grower:
                 if self.recipe.stopping == "size":
                     stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
             else:
-                what = f"tests of level {number + 1}"
+                what = f"splits of level {number + 1}, by {SCORES[self.recipe.score]}"
+                if self.recipe.selection == "cut-then-attribute":
+                    what = f"cut points and {what}"
                 if self.recipe.selection == "noisy-counts":
+                    what = f"class counts of all values, for {what}"
                     self.pay(cost, what, "laplace", self.unit * len(self._sizes))
                 else:
                     self.pay(cost, what, "exponential", self.score.size)

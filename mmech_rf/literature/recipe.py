@@ -31,7 +31,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "structure": ("random", "drawn", "two-phase", "two-ensembles"),
     "splits": ("multiway", "threshold", "binary"),
     "selection": ("joint", "cut-then-attribute", "noisy-counts", "exact"),
-    "score": SCORES,
+    "score": tuple(SCORES),
     "cuts": ("exponential", "class-means"),
     "stopping": ("depth", "size", "noisy-counts"),
     "records": RECORDS,
@@ -515,7 +515,7 @@ class Recipe:
             cuts = f" at {self.grid} cut points each" * (self.grid is not None)
             lines.append(
                 f"Candidates of a node: {words}{cuts}; splits: {self.splits}. Tests "
-                f"are compared by {self.score}; shares of levels: {rule}."
+                f"are compared by {SCORES[self.score]}; shares of levels: {rule}."
             )
         trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
         depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")

@@ -126,7 +126,7 @@ def test_levels_follow_from_public_numbers(name, schema, n_records, levels):
         ("guan", "Attribute and cut are drawn together"),
         (
             "patil-singh",
-            "all attributes; splits: threshold. Tests are compared by gini",
+            "all attributes; splits: threshold. Tests are compared by the Gini",
         ),
         ("dprf-thesis", "how many there are at 10 cut points each"),
         ("pte", "label the leaves of a second ensemble, for free"),
@@ -320,6 +320,21 @@ def test_every_preset_fits_predicts_and_explains(name):
     assert (recipe.guarantee == "labels") == (
         "attributes are public" in model.privacy_statement_
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("friedman-schuster", "splits of level 1, by the max operator"),
+        ("sulq-id3", "class counts of all values, for splits of level 1, by informa"),
+        ("diprime", "cut points and splits of level 1, by the Gini index"),
+        ("spe", "splits of level 1, by distance from the median"),
+        ("hou", "splits of level 1, by gain and gain ratio"),
+        ("fi-2021", "labels of leaves"),
+    ],
+)
+def test_ledgers_say_what_the_paper_releases(name, words):
+    assert any(e.released.startswith(words) for e in fit(name).releases_)
 
 
 def test_without_noise_to_speak_of_trees_know_the_rule():
