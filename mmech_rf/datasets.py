@@ -1,7 +1,7 @@
 """Data sets by name, and reading of csv files.
 
 `fetch` loads every set of one table. The sets that follow exact rules, and iris, need
-no download and have functions of their own; the others come from OpenML and UCI.
+no download and have functions of their own; the others come from OpenML.
 """
 
 from __future__ import annotations
@@ -50,11 +50,10 @@ def fetch(
     ----------
     name : str
         Made without a download: car, nursery, balance-scale, tic-tac-toe, monks-1,
-        monks-2, monks-3, iris. From OpenML: adult, adult-binary, heart, mushroom. From
-        the UCI repository: banknote, wall-robot, magic, claves.
+        monks-2, monks-3, iris. From OpenML: adult, heart, mushroom.
     n_bins : int, optional
         Number of bins of equal width inside public bounds, for the sets with numbers:
-        adult, heart, iris, banknote, wall-robot, magic. By default the discretisation
+        adult, heart, iris. By default the discretisation
         of the matrix-random-forest paper is used, where there is one, else 10.
     data_home : path, optional
         Folder for downloads, scikit-learn's data home by default.

@@ -4,6 +4,5 @@
 catalogue  what each data set is called, and where it comes from
 generated  data sets made by rules
 openml     data sets of OpenML, with public schemas
-uci        data sets of the UCI repository
 =========  =====================================================
 """

@@ -16,7 +16,6 @@ __all__ = [
     "INFORMED_SCHEMAS",
     "DataSet",
     "OpenML",
-    "UCI",
 ]
 
 
@@ -37,29 +36,6 @@ class OpenML:
 
 
 @dataclass(frozen=True)
-class UCI:
-    """Where a set lies in the UCI repository: a text file without a header."""
-
-    path: str  # of the file, within the repository
-    n_lines: int  # by which a wrong or broken file is known
-    width: int  # values to take from every line; the last is the class
-    separator: str | None = ","  # between values; None for blanks
-    # Whether the class is a column for each of the schema's, one of them "1"; lines
-    # with none or several are left out.
-    one_hot: bool = False
-
-    @property
-    def address(self) -> str:
-        """Address of the file."""
-        base = "https://archive.ics.uci.edu/ml/machine-learning-databases"
-        return f"{base}/{self.path}"
-
-    def __str__(self) -> str:
-        """Return what a person looks for in a browser."""
-        return f"file {self.address}"
-
-
-@dataclass(frozen=True)
 class DataSet:
     """How to obtain a set: without a download, or with one."""
 
@@ -68,9 +44,6 @@ class DataSet:
     # The schema is ``schemas/NAME.json``, from the documentation of the set; where
     # there is ``schemas/NAME.paper.json``, that one is the default.
     openml: OpenML | None = None
-    uci: UCI | None = None
-    # Function in `mmech_rf.data.openml` that computes the set from another one.
-    derived: str | None = None
     numeric: bool = False  # whether it has numbers, so that `n_bins` may be chosen
 
 
@@ -86,7 +59,6 @@ CATALOGUE: Mapping[str, DataSet] = {
     "monks-3": DataSet("load_monks", (3,)),
     "iris": DataSet("load_iris", numeric=True),
     "adult": DataSet(openml=OpenML("adult", 2), numeric=True),
-    "adult-binary": DataSet(derived="binary_adult"),
     "heart": DataSet(
         openml=OpenML(
             "heart-c",
@@ -115,18 +87,6 @@ CATALOGUE: Mapping[str, DataSet] = {
         numeric=True,
     ),
     "mushroom": DataSet(openml=OpenML("mushroom")),
-    "banknote": DataSet(
-        uci=UCI("00267/data_banknote_authentication.txt", 1372, 5), numeric=True
-    ),
-    "wall-robot": DataSet(
-        uci=UCI("00194/sensor_readings_4.data", 5456, 5), numeric=True
-    ),
-    "magic": DataSet(uci=UCI("magic/magic04.data", 19020, 11), numeric=True),
-    "claves": DataSet(
-        uci=UCI(
-            "00324/ClaveVectors_Firm-Teacher_Model.txt", 10800, 20, None, one_hot=True
-        )
-    ),
 }
 """All sets by name, those that need no download first."""
 
@@ -134,8 +94,6 @@ BUILT_IN = tuple(name for name, entry in CATALOGUE.items() if entry.function)
 """Names of the sets that need no download."""
 
 INFORMED_SCHEMAS: Mapping[str, str] = {
-    "adult-binary": "its quintiles were computed from the data",
-    "banknote": "its bounds are round numbers chosen with knowledge of the data",
     "iris": "its bounds and cut points were chosen with knowledge of the data",
 }
 """Why a public schema is not wholly independent of the data, by name of the schema."""

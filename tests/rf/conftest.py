@@ -2,8 +2,7 @@
 
 The folder ``openml`` holds a few rows of every set in the format of OpenML's API: what
 its servers answer to the requests that `fetch_openml` makes: which number has a name
-and version, and then four about that number. The folder ``uci`` holds a few lines of
-files of the UCI repository.
+and version, and then four about that number.
 """
 
 import gzip
@@ -11,7 +10,6 @@ import io
 import itertools
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import BaseHandler, OpenerDirector, install_opener
@@ -22,10 +20,8 @@ from cli_cases import write_rows
 
 from mmech_rf import Attribute, Schema
 from mmech_rf.cli import main
-from mmech_rf.data.catalogue import CATALOGUE
 
 RECORDED = Path(__file__).parent / "openml"
-FILED = Path(__file__).parent / "uci"
 PATTERNS = {
     r"/json/data/(\d+)$": "description.json",
     r"/json/data/features/(\d+)$": "features.json",
@@ -45,11 +41,6 @@ def numbers():
     return found
 
 
-def name_of_file(address):
-    """Return the name under which a file of the UCI repository is kept."""
-    return address.split("databases/")[1].replace("/", "-")
-
-
 class Response(io.BytesIO):
     """What OpenML answers: compressed."""
 
@@ -66,12 +57,8 @@ class Server(BaseHandler, list):
     down = False
 
     def https_open(self, request):
-        """Answer as one of the two, by the name of the host."""
+        """Answer a request."""
         address = request.get_full_url()
-        openml = "openml.org" in address
-        return self.of_openml(address) if openml else self.of_uci(address)
-
-    def of_openml(self, address):
         self.append(address)
         if self.down:
             raise URLError("no route to host")
@@ -83,12 +70,6 @@ class Server(BaseHandler, list):
                 return Response((RECORDED / found[1] / name).read_bytes())
         raise AssertionError(address)
 
-    def of_uci(self, address):
-        self.append(address)
-        if self.down:
-            raise URLError("no route to host")
-        return io.BytesIO((FILED / name_of_file(address)).read_bytes())
-
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
@@ -97,11 +78,6 @@ def asked(monkeypatch, tmp_path):
     opener = OpenerDirector()
     opener.add_handler(server)
     install_opener(opener)
-    for name, entry in CATALOGUE.items():
-        if entry.uci is not None:  # the file here is an excerpt
-            lines = (FILED / name_of_file(entry.uci.address)).read_text().splitlines()
-            excerpt = replace(entry.uci, n_lines=len(lines))
-            monkeypatch.setitem(CATALOGUE, name, replace(entry, uci=excerpt))
     # scikit-learn tries again after a second, and again.
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "scikit-learn"))

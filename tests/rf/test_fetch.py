@@ -1,13 +1,11 @@
-"""Downloads from OpenML, through scikit-learn's own code, and UCI; see `conftest`."""
-
-from collections import Counter
+"""Downloads from OpenML, through scikit-learn's own code; see `conftest`."""
 
 import numpy as np
 import pytest
 
 from mmech_rf import BatchTrainingClassifier, Schema
-from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE, UCI, DataSet, OpenML
-from mmech_rf.data.openml import load_schema, one_hot_adult
+from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE, DataSet, OpenML
+from mmech_rf.data.openml import load_schema
 from mmech_rf.datasets import fetch, load_csv
 
 DOWNLOADED = [name for name in CATALOGUE if name not in BUILT_IN]
@@ -36,7 +34,7 @@ def test_fetched_records_read_by_their_schema(name, asked, tmp_path):
     assert X.shape == (kept.size, bunch.schema.n_features)
     assert len(set(y)) > 1
     assert kept.size == {"adult": 8, "heart": 11}.get(name, 12)
-    files = [one for one in asked if "download" in one or "databases" in one]
+    files = [one for one in asked if "download" in one]
     assert len(files) == 1
     options = {"n_ensembles": 2, "max_features": 4, "template": "identity"}
     model = BatchTrainingClassifier(
@@ -59,41 +57,12 @@ def test_the_second_call_asks_nobody(name, asked, tmp_path):
 @pytest.mark.parametrize("name", DOWNLOADED)
 def test_fetched_records_are_those_of_the_repository(name, asked, tmp_path, data_dir):
     """Names and codes are translated: every row is one of the UCI file."""
-    if name == "adult-binary":
-        pytest.skip("its file holds a sample of adult; see the next test")
     bunch = fetch(name, data_home=tmp_path)
     filed = load_csv(data_dir / f"{name}.csv.gz", bunch.schema)
     rows = set(as_text(np.column_stack([filed.data, filed.target])))
     found = as_text(np.column_stack([bunch.data, bunch.target]))
     changed = 1 if name == "heart" else 0  # one was given a missing value
     assert sum(row not in rows for row in found) == changed
-
-
-def test_binary_adult_is_that_of_libsvm(data_dir):
-    """All records of adult.data hold those of a1a.t, encoded, as often as there."""
-    raw = load_csv(data_dir / "adult.csv.gz", load_schema("adult", n_bins=2))
-    encoded = one_hot_adult(raw.data[:32561])
-    filed = load_csv(data_dir / "adult-binary.csv.gz", load_schema("adult-binary"))
-    labels = {"<=50K": "-1", ">50K": "1"}
-    ours = Counter(
-        "".join(row) + labels[y]
-        for row, y in zip(encoded.tolist(), raw.target[:32561], strict=True)
-    )
-    theirs = Counter(
-        "".join(row) + y
-        for row, y in zip(filed.data.tolist(), filed.target, strict=True)
-    )
-    assert filed.data.shape == (30956, 123)
-    assert not theirs - ours
-    assert (ours - theirs).total() == 1605  # a1a itself
-
-
-def test_a_missing_value_has_no_column(asked, tmp_path):
-    bunch = fetch("adult-binary", data_home=tmp_path)
-    ones = (bunch.data[:, 5:13] == "1").sum(axis=1)  # workclass
-    assert set(ones) == {0, 1}
-    assert set((bunch.data[:, :5] == "1").sum(axis=1)) == {1}  # age
-    assert set(bunch.target) == {"-1", "1"}
 
 
 @pytest.mark.parametrize("name", ["heart", "adult"])
@@ -112,28 +81,6 @@ def test_without_a_connection(asked, tmp_path):
         pytest.raises(ConnectionError, match=r"fetch 'heart', data set 'heart-c'"),
     ):
         fetch("heart", data_home=tmp_path)
-
-
-def test_without_a_connection_to_the_uci_repository(asked, tmp_path):
-    asked.down = True
-    with pytest.raises(ConnectionError, match=r"fetch 'magic', file https.*magic04"):
-        fetch("magic", data_home=tmp_path)
-    asked.down = False
-    assert fetch("magic", data_home=tmp_path).data.shape == (12, 10)
-
-
-def test_a_file_of_another_length_is_refused(asked, tmp_path, monkeypatch):
-    source = UCI("magic/magic04.data", 13, 11)
-    monkeypatch.setitem(CATALOGUE, "magic", DataSet(uci=source, numeric=True))
-    with pytest.raises(ValueError, match=r"must have 13 lines of 11 values, got 12"):
-        fetch("magic", data_home=tmp_path)
-
-
-def test_lines_without_one_class_are_left_out(asked, tmp_path):
-    """Two lines of the excerpt have no class, or two."""
-    bunch = fetch("claves", data_home=tmp_path)
-    assert CATALOGUE["claves"].uci.n_lines == 14
-    assert Counter(bunch.target.tolist()) == dict.fromkeys(bunch.schema.class_labels, 3)
 
 
 def test_a_set_that_lost_a_column(asked, tmp_path, monkeypatch):
