@@ -185,8 +185,7 @@ class RecipeForestClassifier(AccountedForest):
             self.__dict__.pop("_unlabelled", None)
         return self
 
-    def _fit(self, X: Any, y: Any) -> None:
-        self._check_parameters()
+    def _check_fit(self) -> None:
         recipe, given = find_recipe(self.recipe), self._unlabelled is not None
         if recipe.unlabelled and not given:
             raise ParameterError(
@@ -201,7 +200,7 @@ class RecipeForestClassifier(AccountedForest):
                 f"{{recipe={recipe.name!r}}} has no use for {{X_unlabelled}}",
                 remedy=("leave it out", "choose a semi-supervised recipe"),
             )
-        super()._fit(X, y)
+        super()._check_fit()
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()

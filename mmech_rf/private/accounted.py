@@ -148,12 +148,11 @@ class AccountedForest(ShownForest):
         """Settings in use, of the type of the subclass."""
         return _default(self._settings_type) if self.settings is None else self.settings
 
-    def _fit(self, X: Any, y: Any) -> None:
-        self._check_parameters()
+    def _check_fit(self) -> None:
         if self.delta is not None:
-            warn_if_delta_is_large(self.delta, self.n_records)
+            warn_if_delta_is_large(self.delta, self.n_records, stacklevel=6)
         _check_ledger(self.ledger, self.privacy)
-        super()._fit(X, y)
+        super()._check_fit()
 
     # ---- what is released ------------------------------------------------
 

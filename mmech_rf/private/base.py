@@ -218,6 +218,7 @@ class ForestClassifier(ClassifierMixin, PublicModel):
     def _fit(self, X: Any, y: Any) -> None:
         """Fit to raw records, or to parts that were counted."""
         epsilon = self._check_parameters()
+        self._check_fit()
         counted = self._spends and self.ledger is None and self.insecure_rng is None
         if counted:
             self._family().fits_again(epsilon)
@@ -240,6 +241,9 @@ class ForestClassifier(ClassifierMixin, PublicModel):
         if counted:
             self._family().fitted(epsilon)
         self._measure(records)
+
+    def _check_fit(self) -> None:
+        """Raise, or warn, where valid parameters do not go with this fit."""
 
     def _no_parts(self, schema: Schema) -> RecordParts:
         """Return what records are added to."""
