@@ -26,6 +26,7 @@ from functools import cached_property, singledispatch
 from itertools import pairwise
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from mmech.checks import magnitude
@@ -461,7 +462,10 @@ def _weighted_rows(
     if kept.size < weights.size:
         if rows.shape[0] * rows.shape[1] > LIMITS.rounded_entries:
             return None
-        rows = Dense(np.ascontiguousarray(rows.to_dense()[kept]))
+        entries = rows.to_dense()
+        if entries.dtype != np.int64:  # too large for exact products
+            return None
+        rows = Dense(np.ascontiguousarray(entries[kept]))
     whole = np.array(_whole_weights(weights[kept].tolist(), norm), np.int64)
     return IntegerStrategy((IntegerBlock(rows, whole),), rows, norm)
 
@@ -551,9 +555,8 @@ def _rounded(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
         rank = np.empty(order.size, np.int64)
         rank[order] = np.arange(order.size) - columns.indptr[column[order]]
         whole += np.where(rank < missing[column], np.sign(exact), 0).astype(np.int64)
-    columns = columns.astype(np.int64)
-    columns.data = whole
-    matrix: QueryMatrix = Sparse(columns.tocsr())
+    grid = sp.csc_array((whole, columns.indices, columns.indptr), columns.shape)
+    matrix: QueryMatrix = Sparse(grid.tocsr())
     if 4 * columns.nnz > m * n:
         matrix = Dense(matrix.to_dense())
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)

@@ -29,6 +29,7 @@ from mmech import (
     PIdentity,
     Prefix,
     PrivacyLedger,
+    Product,
     Scaled,
     Sparse,
     Total,
@@ -556,3 +557,12 @@ def test_exported_marginals_are_the_measured_counts(injected):
         assert std**2 == pytest.approx(ref.discrete_laplace_variance(6 / weight))
         start = stop
     assert start == measurement.values.shape[0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_large_entries_with_real_weights_go_to_the_grid():
+    entries = np.zeros((3, 3), np.int64)
+    entries[2, 1] = 2**63 - 2**42
+    strategy = Product(Diagonal(np.array([0.5, 0.5, 2.0])), Dense(entries))
+    released = integer_strategy(strategy)
+    assert released.form.to_dense().tolist() == [[0] * 3, [0] * 3, [0, 4096, 0]]
