@@ -5,6 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from mmech_rf import Schema
+from mmech_rf.data.catalogue import CATALOGUE
 from mmech_rf.data.openml import load_schema
 from mmech_rf.datasets import DATASETS, fetch, load_csv
 
@@ -33,7 +35,11 @@ def encoded(request):
             bunch = fetch(name, **bins)
         else:
             folder = request.getfixturevalue("data_dir")
-            bunch = load_csv(folder / f"{name}.csv.gz", load_schema(name, **bins))
+            if name in CATALOGUE:
+                schema = load_schema(name, **bins)
+            else:
+                schema = Schema.from_json(folder / f"{name}.mrf_schema.json")
+            bunch = load_csv(folder / f"{name}.csv.gz", schema)
         kept = {"handle_missing": "drop"}
         return bunch.schema, *bunch.schema.encode(bunch.data, bunch.target, **kept)
 
