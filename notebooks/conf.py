@@ -26,6 +26,8 @@ extensions = [
 exclude_patterns = ["**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 nitpicky = True
+# A property of all estimators, documented among the attributes of each.
+nitpick_ignore = [("py:obj", "ledger_")]
 
 html_theme = "pydata_sphinx_theme"
 html_title = "mmech"
