@@ -34,6 +34,7 @@ from mmech_rf import (
     limits,
 )
 from mmech_rf.drawn import views
+from mmech_rf.evaluation import Results, markdown_table, standard_error
 
 Floats = NDArray[np.float64]
 
@@ -178,28 +179,33 @@ def main(arguments: list[str] | None = None) -> None:
     }
     make = DrawnSettings.for_ranking if options.ranking else DrawnSettings
     kinds = (*KINDS, SCORECARD)
-    gains: dict[str, list[Floats]] = {}
-    warnings.simplefilter("ignore")
-    for number, place in enumerate(pairwise(PLACES)):
-        first = options.start + 1000 * number
-        for seed in range(first, first + options.tasks):
-            trial = Trial(seed, place, kinds[seed % len(kinds)])
-            name = f"{place[0]:g} to {place[1]:g}"
-            found = (
-                trial.students()
-                if options.students
-                else compare(trial, name, make(**changes))
-            )
-            for row, gain in found:
-                gains.setdefault(row, []).append(gain)
+    plan = [
+        (options.start + 1000 * number + i, place)
+        for number, place in enumerate(pairwise(PLACES))
+        for i in range(options.tasks)
+    ]
+
+    def outcome(step: tuple[int, tuple[float, float]]) -> Any:
+        seed, place = step
+        warnings.simplefilter("ignore")
+        trial = Trial(seed, place, kinds[seed % len(kinds)])
+        name = f"{place[0]:g} to {place[1]:g}"
+        found = (
+            trial.students()
+            if options.students
+            else compare(trial, name, make(**changes))
+        )
+        return [((row, seed), gain) for row, gain in found]
+
+    gains = Results()
+    gains.run(plan, outcome, desc="tasks", progress=True)
+    rows = []
+    for name in dict.fromkeys(name for name, _ in gains):
+        own = np.array([gain for key, gain in gains.items() if key[0] == name])
+        cells = [f"{m.mean():+.3f} ± {standard_error(m):.3f}" for m in own.T]
+        rows.append([name, str(len(own)), *cells])
     measures = MEASURES[:1] if options.students else MEASURES
-    print("| | tasks | " + " | ".join(measures) + " |")
-    print("|---|---|" + "---|" * len(measures))
-    for name, rows in gains.items():
-        error = np.std(rows, axis=0, ddof=1) / np.sqrt(len(rows))
-        both = zip(np.mean(rows, axis=0), error, strict=True)
-        cells = " | ".join(f"{mean:+.3f} ± {own:.3f}" for mean, own in both)
-        print(f"| {name} | {len(rows)} | {cells} |")
+    print(markdown_table(["", "tasks", *measures], rows))
 
 
 if __name__ == "__main__":

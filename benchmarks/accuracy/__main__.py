@@ -28,6 +28,7 @@ from benchmarks.accuracy._data import (
 from benchmarks.accuracy._methods import METHODS
 from benchmarks.accuracy._plot import draw
 from benchmarks.accuracy._table import EPSILONS, Values, parity_table, table
+from mmech_rf.evaluation import Results
 
 SPLITS, QUICK, ABLATION_SPLITS, PARITY_SPLITS = 20, 3, 10, 5
 PARITY_EPSILON = 1.0
@@ -94,27 +95,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     options.output.mkdir(parents=True, exist_ok=True)
     n_splits = options.splits or (QUICK if options.quick else SPLITS)
-    path = options.output / "trials.csv"
-    known = _trials.read(path, without=options.rerun)
+    known = _trials.read(options.output / "trials.csv")
+    known.keep(lambda key: key[1] not in options.rerun)
     methods = {name: METHODS[name] for name in options.methods}
-    _trials.run(known, path, options.datasets, methods, n_splits, options.epsilon)
+    _trials.run(known, options.datasets, methods, n_splits, options.epsilon)
     values = _trials.grouped(known, DATA_SETS)
     parts = [_introduction(), table(values, _trials.median_seconds(known))]
-    path = options.output / "ablation.csv"
-    ablated = _trials.read(path)
+    ablated = _trials.read(options.output / "ablation.csv")
     if options.ablation:
         sets = [name for name in ABLATION_SETS if name in options.datasets]
         n_splits = options.splits or (QUICK if options.quick else ABLATION_SPLITS)
-        _trials.run(ablated, path, sets, ABLATIONS, n_splits)
+        _trials.run(ablated, sets, ABLATIONS, n_splits)
     if ablated:
         parts.append(_ablation(ablated))
-    path = options.output / "parity.csv"
-    stressed = _trials.read(path)
+    stressed = _trials.read(options.output / "parity.csv")
     if options.parity:
         n_splits = options.splits or (QUICK if options.quick else PARITY_SPLITS)
-        _trials.run(
-            stressed, path, list(PARITIES), methods, n_splits, (PARITY_EPSILON,)
-        )
+        _trials.run(stressed, list(PARITIES), methods, n_splits, (PARITY_EPSILON,))
     if stressed:
         parts.append(_parity(stressed))
     text = "\n".join(parts)
@@ -133,7 +130,7 @@ def _introduction() -> str:
     return INTRODUCTION.format(options=" --ablation", versions=", ".join(found))
 
 
-def _parity(known: _trials.Known) -> str:
+def _parity(known: Results) -> str:
     """Return the section of the stress table."""
     values = _trials.grouped(known, list(PARITIES))
     return (
@@ -146,7 +143,7 @@ def _parity(known: _trials.Known) -> str:
     )
 
 
-def _ablation(known: _trials.Known) -> str:
+def _ablation(known: Results) -> str:
     values = _trials.grouped(known, DATA_SETS)
     budgets = ", ".join(f"{epsilon:g}" for epsilon in EPSILONS)
     return (

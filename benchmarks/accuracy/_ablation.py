@@ -21,6 +21,7 @@ from mmech_rf import DrawnSettings, PrivateForestClassifier, Schema
 from mmech_rf.drawn import draw, plan, views
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import public_views
+from mmech_rf.evaluation import markdown_table
 
 ABLATION_SETS = ("car", "balance-scale", "iris", "heart", "mushroom", "claves")
 
@@ -150,17 +151,15 @@ ABLATIONS = {
 
 def ablation_table(values: Values) -> str:
     """Return the Markdown table: a row for every data set and epsilon."""
-    lines = [
-        "| data set | ε | " + " | ".join(ABLATIONS) + " |",
-        "|---|---|" + "---|" * len(ABLATIONS),
+    rows = [
+        [name, f"{epsilon:g}"]
+        + [
+            f"{np.mean(found):.3f}"
+            if (found := values.get((name, label, epsilon), []))
+            else ""
+            for label in ABLATIONS
+        ]
+        for name in dict.fromkeys(key[0] for key in values)
+        for epsilon in EPSILONS
     ]
-    for name in dict.fromkeys(key[0] for key in values):
-        for epsilon in EPSILONS:
-            cells = [
-                f"{np.mean(found):.3f}"
-                if (found := values.get((name, label, epsilon), []))
-                else ""
-                for label in ABLATIONS
-            ]
-            lines.append(f"| {name} | {epsilon:g} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return markdown_table(["data set", "ε", *ABLATIONS], rows)

@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.accuracy._data import PARITIES
 from benchmarks.accuracy._methods import CEILINGS, METHODS, OURS
+from mmech_rf.evaluation import markdown_table, standard_error
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0)
 NO_NOISE = math.inf
@@ -30,13 +31,6 @@ Values = Mapping[tuple[str, str, float], list[float]]
 
 Means = dict[tuple[str, str], tuple[float | None, ...]]
 """Means of a table by data set and method, for each epsilon."""
-
-
-def standard_error(values: list[float]) -> float:
-    """Return the standard error of the mean; NaN for a single value."""
-    if len(values) < 2:
-        return math.nan
-    return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
 def cap(values: Values, name: str) -> float:
@@ -70,13 +64,11 @@ def table(values: Values, seconds: Mapping[tuple[str, str], float]) -> str:
         Processor time of a fit and its predictions, by data set and method.
     """
     heads = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
-    lines = [
-        "| data set | method | " + " | ".join(heads) + " | splits | seconds |",
-        "|---|---|" + "---|" * (len(EPSILONS) + 2),
-    ]
-    for name in dict.fromkeys(key[0] for key in values):
-        lines += _rows(values, seconds, name)
-    return "\n".join(lines) + "\n"
+    names = dict.fromkeys(key[0] for key in values)
+    return markdown_table(
+        ["data set", "method", *heads, "splits", "seconds"],
+        [row for name in names for row in _rows(values, seconds, name)],
+    )
 
 
 def read_table(text: str) -> Means:
@@ -114,10 +106,7 @@ def parity_table(values: Values, epsilon: float) -> str:
         Of the private methods.
     """
     orders = sorted({order for order, _ in PARITIES.values()})
-    lines = [
-        "| records | method | " + " | ".join(map(str, orders)) + " |",
-        "|---|---|" + "---|" * len(orders),
-    ]
+    rows = []
     for n in sorted({n for _, n in PARITIES.values()}):
         names = [name for name, (_, own) in PARITIES.items() if own == n]
         for label, method in METHODS.items():
@@ -125,15 +114,15 @@ def parity_table(values: Values, epsilon: float) -> str:
             found = [values.get((name, label, budget), []) for name in names]
             if any(found):
                 cells = [f"{np.mean(part):.3f}" if part else "" for part in found]
-                lines.append(f"| {n:,} | {label} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+                rows.append([f"{n:,}", label, *cells])
+    return markdown_table(["records", "method", *map(str, orders)], rows)
 
 
 def _rows(
     values: Values, seconds: Mapping[tuple[str, str], float], name: str
-) -> list[str]:
+) -> list[list[str]]:
     present = {key[1] for key in values if key[0] == name}
-    lines = []
+    rows = []
     for method in (method for method in METHODS if method in present):
         if not METHODS[method].private:
             found = [values[name, method, NO_NOISE]]
@@ -144,18 +133,18 @@ def _rows(
         if method == OURS[0]:
             cells = [f"**{cell}**" if cell else "" for cell in cells]
         splits = max(map(len, found))
-        cells += [str(splits), f"{seconds[name, method]:.2g}"]
-        lines.append(f"| {name} | {method} | " + " | ".join(cells) + " |")
+        taken = f"{seconds[name, method]:.2g}"
+        rows.append([name, method, *cells, str(splits), taken])
     wanted = floors(values, name)
     if wanted is not None:
         cells = [f"{floor:.3f}" for floor in wanted]
-        lines.append(f"| {name} | *floor* | " + " | ".join(cells) + " | | |")
+        rows.append([name, "*floor*", *cells, "", ""])
         cells = [
             verdict(values.get((name, OURS[0], epsilon), []), floor)
             for epsilon, floor in zip(EPSILONS, wanted, strict=True)
         ]
-        lines.append(f"| {name} | *floor reached* | " + " | ".join(cells) + " | | |")
-    return lines
+        rows.append([name, "*floor reached*", *cells, "", ""])
+    return rows
 
 
 def verdict(found: list[float], floor: float) -> str:

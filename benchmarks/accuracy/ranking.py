@@ -20,6 +20,7 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from benchmarks.accuracy import _trials
 from benchmarks.accuracy._methods import METHODS, RANKED, Method
 from benchmarks.accuracy._table import NO_NOISE
+from mmech_rf.evaluation import Results, markdown_table
 
 SETS = (
     "heart",
@@ -105,21 +106,21 @@ def calibration_error(
     return float(sum(abs(group.sum()) for group in groups) / len(truth))
 
 
-def table(known: _trials.Known) -> str:
+def table(known: Results) -> str:
     """Return the Markdown table of means."""
-    heads = " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS)
-    lines = [f"| data set | method | {heads} |", "|---|---|" + "---|" * len(EPSILONS)]
+    rows = []
     for name in SETS:
         for label in COMPARED:
             is_exact = label.endswith("not private")
             budgets = ("", "", NO_NOISE) if is_exact else EPSILONS
             cells = [_means(known, name, label, epsilon) for epsilon in budgets]
             if any(cells):
-                lines.append(f"| {name} | {label} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+                rows.append([name, label, *cells])
+    heads = [f"ε = {epsilon:g}" for epsilon in EPSILONS]
+    return markdown_table(["data set", "method", *heads], rows)
 
 
-def _means(known: _trials.Known, name: str, label: str, epsilon: float | str) -> str:
+def _means(known: Results, name: str, label: str, epsilon: float | str) -> str:
     found = [value for key, value in known.items() if key[:3] == (name, label, epsilon)]
     return " / ".join(f"{mean:.3f}" for mean in np.mean(found, axis=0)) if found else ""
 
@@ -135,17 +136,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--datasets", nargs="*", choices=SETS, default=SETS)
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    path = options.output / "ranking.csv"
-    known = _trials.read(path, fields=FIELDS)
+    known = _trials.read(options.output / "ranking.csv", FIELDS)
+    methods = {name: METHODS[name] for name in COMPARED if name in METHODS}
     _trials.run(
-        known,
-        path,
-        options.datasets,
-        {name: METHODS[name] for name in COMPARED if name in METHODS},
-        options.splits,
-        fields=FIELDS,
-        epsilons=options.epsilon,
-        measure=ranking,
+        known, options.datasets, methods, options.splits, options.epsilon, ranking
     )
     text = INTRODUCTION.format(splits=options.splits) + "\n" + table(known)
     (options.output / "ranking.md").write_text(text, encoding="utf-8")

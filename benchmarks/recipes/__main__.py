@@ -15,16 +15,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import f1_score, roc_auc_score
-from tqdm import tqdm
 
 from benchmarks.accuracy._data import SOURCES, load
 from mmech_rf import PrivateForestClassifier, RecipeForestClassifier, recipes
+from mmech_rf.evaluation import Results, markdown_table, standard_error
 from mmech_rf.forest.sizes import TableTooLargeError
 
 SPLITS, QUICK = 10, 2
@@ -36,7 +37,6 @@ LABELLED = 0.2
 """Share of the records that have labels, for semi-supervised recipes."""
 
 OURS = "private forest"
-Trials = dict[tuple[str, int], tuple[float, ...]]
 
 INTRODUCTION = """\
 # Recipes beside what was published of them
@@ -148,62 +148,48 @@ def _scores(model: Any, X: Any, y: Any) -> tuple[float, float, float]:
     return right, 100 * found, 100 * f1_score(y == positive, labels == positive)
 
 
-def read(path: Path) -> Trials:
-    """Return the trials of earlier runs, without a last line that was cut off."""
-    if not path.exists():
-        return {}
-    with open(path, newline="", encoding="utf-8") as stream:
-        rows = [row for row in csv.reader(stream) if len(row) == 2 + len(MEASURES)]
-    return {(key, int(n)): tuple(map(float, values)) for key, n, *values in rows}
+def read(path: Path) -> Results:
+    """Return the trials of earlier runs, which further trials are added to."""
+    return Results(path, {"key": str, "split": int}, dict.fromkeys(MEASURES, float))
 
 
-def run(rows: Sequence[Row], known: Trials, path: Path, n_splits: int) -> None:
-    """Run what is not known yet, and add it to `known` and to the file."""
-    plan = [
-        (row, key, split)
+def run(rows: Sequence[Row], known: Results, n_splits: int) -> None:
+    """Run what is not known yet; sets without a file are left out."""
+    load_once = lru_cache(maxsize=1)(load)
+    plan = {
+        (key, split): row
         for row in sorted(rows, key=lambda row: row.dataset)
         for key in (row.key, row.beside)
         for split in range(n_splits)
-        if (key, split) not in known
-    ]
-    loaded: dict[str, Any] = {}
-    cut_off = path.exists() and not path.read_bytes().endswith(b"\n")
-    with open(path, "a", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        stream.write("\n" * cut_off)
-        for row, key, split in tqdm(plan, desc="fits"):
-            if (key, split) in known:
-                continue
-            if row.dataset not in loaded:
-                bunch = load(row.dataset) if row.dataset in SOURCES else None
-                loaded = {row.dataset: bunch}
-            bunch = loaded[row.dataset]
-            if bunch is None:
-                continue
-            order = np.random.default_rng(split).permutation(len(bunch.target))
-            try:
-                found = measures(row, bunch, order, key == row.beside)
-            except TableTooLargeError:  # more leaves than fit in memory
-                found = (np.nan,) * len(MEASURES)
-            known[key, split] = found
-            writer.writerow([key, split, *(round(value, 3) for value in found)])
-            stream.flush()
+        if (key, split) not in known and row.dataset in SOURCES
+    }
+
+    def outcome(key: tuple[str, int]) -> Any:
+        row, bunch = plan[key], load_once(plan[key].dataset)
+        if bunch is None:
+            return []
+        order = np.random.default_rng(key[1]).permutation(len(bunch.target))
+        try:
+            return [(key, measures(row, bunch, order, key[0] == row.beside))]
+        except TableTooLargeError:  # more leaves than fit in memory
+            return [(key, (np.nan,) * len(MEASURES))]
+
+    known.run(plan, outcome, desc="fits", progress=True)
 
 
 def summary(
-    known: Trials, key: str, measure: str = "accuracy"
+    known: Results, key: str, measure: str = "accuracy"
 ) -> tuple[float, float] | None:
     """Return mean and two standard errors of the trials of a key."""
     place = MEASURES.index(measure)
-    found = np.array([value[place] for (own, _), value in known.items() if own == key])
-    found = found[~np.isnan(found)]
-    if not found.size:
+    found = [value[place] for (own, _), value in known.items() if own == key]
+    found = [value for value in found if not np.isnan(value)]
+    if not found:
         return None
-    error = 2 * found.std(ddof=1) / found.size**0.5 if found.size > 1 else np.nan
-    return float(found.mean()), float(error)
+    return float(np.mean(found)), 2 * standard_error(found)
 
 
-def reached(row: Row, known: Trials) -> bool | None:
+def reached(row: Row, known: Results) -> bool | None:
     """Return whether a published figure is reached; None where it is not counted."""
     own = summary(known, row.key, row.measure)
     if own is None or row.error is None or row.differs.startswith(OTHER_TASK):
@@ -222,7 +208,7 @@ def provenance() -> str:
     return f"Written on {date.today()} with {versions}. "
 
 
-def findings(rows: Sequence[Row], known: Trials) -> str:
+def findings(rows: Sequence[Row], known: Results) -> str:
     """Return what the rows come to, in words."""
     counted = [(row, reached(row, known)) for row in rows]
     verdicts = [verdict for _, verdict in counted if verdict is not None]
@@ -249,38 +235,43 @@ def findings(rows: Sequence[Row], known: Trials) -> str:
     )
 
 
-def table(rows: Sequence[Row], known: Trials) -> str:
+def table(rows: Sequence[Row], known: Results) -> str:
     """Return the table as text."""
     counts = Counter(key for key, _ in known)
-    lines = [
-        "| recipe | data set | ε | measure | published | their error | measured | "
-        f"reached | {OURS} | depth, trees, empty leaves | splits | differs | source |",
-        "|" + "---|" * 13,
-    ]
+    head = "recipe, data set, ε, measure, published, their error, measured, reached"
+    shape = "depth, trees, empty leaves"
+    columns = [*head.split(", "), OURS, shape, "splits", "differs", "source"]
+    cells = []
     for row in rows:
-        cells = []
-        for key in (row.key, row.beside):
-            found = summary(known, key, row.measure)
-            cells.append("-" if found is None else _spread(*found))
-        shape = [summary(known, row.key, name) for name in MEASURES[3:]]
-        sizes = ", ".join(f"{one[0]:.4g}" for one in shape if one) or "-"
-        error = "-" if row.error is None else f"{row.error:.1f}, binomial"
+        means = [summary(known, key, row.measure) for key in (row.key, row.beside)]
+        own, beside = ("-" if mean is None else _spread(*mean) for mean in means)
+        sizes = [summary(known, row.key, name) for name in MEASURES[3:]]
         verdict = {None: "-", True: "yes", False: "no"}[reached(row, known)]
-        name = f"{row.recipe} {row.choices}".strip()
-        splits = f"{counts[row.key]} and {counts[row.beside]}"
-        lines.append(
-            f"| {name} | {row.dataset} | {row.epsilon} | {row.measure} | "
-            f"{row.published or '-'} | {error} | {cells[0]} | {verdict} | {cells[1]} | "
-            f"{sizes} | {splits} | {row.differs or '-'} | {row.source} |"
+        cells.append(
+            [
+                f"{row.recipe} {row.choices}".strip(),
+                row.dataset,
+                row.epsilon,
+                row.measure,
+                row.published or "-",
+                "-" if row.error is None else f"{row.error:.1f}, binomial",
+                own,
+                verdict,
+                beside,
+                ", ".join(f"{one[0]:.4g}" for one in sizes if one) or "-",
+                f"{counts[row.key]} and {counts[row.beside]}",
+                row.differs or "-",
+                row.source,
+            ]
         )
-    return "\n".join(lines) + "\n"
+    return markdown_table(columns, cells)
 
 
 def _spread(mean: float, error: float) -> str:
     return f"{mean:.1f}" + ("" if np.isnan(error) else f" ± {error:.1f}")
 
 
-def draw(rows: Sequence[Row], known: Trials, path: Path) -> None:
+def draw(rows: Sequence[Row], known: Results, path: Path) -> None:
     """Draw measured against published, and both against the private forest."""
     try:
         from matplotlib.figure import Figure
@@ -332,12 +323,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if row.recipe in (options.recipes or recipes())
         and row.dataset in (options.datasets or [row.dataset])
     ]
-    path = options.output / "trials.csv"
-    known = read(path)
+    known = read(options.output / "trials.csv")
     n_splits = QUICK if options.quick else SPLITS
     if options.splits is not None:
         n_splits = options.splits
-    run(rows, known, path, n_splits)
+    run(rows, known, n_splits)
     text = INTRODUCTION + provenance() + findings(rows, known) + table(rows, known)
     text += (
         "\n![Measured beside published, and beside the private forest](recipes.png)\n"

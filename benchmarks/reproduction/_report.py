@@ -48,6 +48,7 @@ from benchmarks.reproduction._settings import (
 from benchmarks.reproduction._trials import Found, split_of
 from mmech import Identity, loss, optimize
 from mmech_rf import grow_random_forest, training_workload
+from mmech_rf.evaluation import markdown_table
 
 Results = dict[str, list[Found]]
 
@@ -148,8 +149,7 @@ def _known(setting: Setting, epsilon: float) -> str:
 
 
 def _rows(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
-    align = ["---"] + ["---:"] * (len(head) - 1)
-    return ["| " + " | ".join(line) + " |" for line in (head, align, *body)] + [""]
+    return [*markdown_table(head, body, n_texts=1).splitlines(), ""]
 
 
 # ---- the gate --------------------------------------------------------------------

@@ -19,6 +19,7 @@ from benchmarks.reproduction._settings import (
     records_of,
 )
 from benchmarks.reproduction._trials import Found
+from mmech_rf.evaluation import markdown_table
 
 WORST = 8
 """How many rows the report lists."""
@@ -124,11 +125,8 @@ def report(found: Sequence[Residual], n_published: int) -> list[str]:
         key = (row["dataset"], row["method"], row["voting"], one.reason or "")
         groups.setdefault(key, []).append(one)
     order = list(PROBLEMS)
-    body = [
-        "| data set | method | votes | rows | mean residual | spread | close | "
-        "not explained by the published algorithm |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
-    ]
+    head = "data set, method, votes, not explained by the published algorithm, rows"
+    body = []
     for key in sorted(groups, key=lambda key: (key[3] != "", order.index(key[0]))):
         own = groups[key]
         values = [one.difference for one in own]
@@ -136,13 +134,13 @@ def report(found: Sequence[Residual], n_published: int) -> list[str]:
             key[0],
             METHODS[key[1]],
             key[2],
+            key[3],
             str(len(own)),
             f"{statistics.fmean(values):+.3f}",
             f"{statistics.pstdev(values):.3f}",
             f"{_close(own):.0%}",
-            key[3],
         ]
-        body.append("| " + " | ".join(cells) + " |")
+        body.append(cells)
     explained = [one for one in found if one.reason is None]
     mean = statistics.fmean(one.difference for one in explained)
     worst = sorted(explained, key=lambda one: -abs(one.difference))[:WORST]
@@ -157,13 +155,13 @@ def report(found: Sequence[Residual], n_published: int) -> list[str]:
         f"Rows that the published algorithm explains: {len(explained)}, mean residual "
         f"{mean:+.3f}, {_close(explained):.0%} close.",
         "",
-        *body,
-        "",
+        markdown_table(
+            [*head.split(", "), "mean residual", "spread", "close"], body, n_texts=4
+        ),
         "The largest residuals of explained rows:",
         "",
-        "| data set | file | method | votes | h | τ | ε | published | measured |",
-        "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",
     ]
+    rows = []
     for one in worst:
         row = one.row
         cells = [
@@ -174,8 +172,9 @@ def report(found: Sequence[Residual], n_published: int) -> list[str]:
             f"{float(row['mean']):.3f} ± {float(row['std']):.3f}",
             f"{one.measured:.3f}",
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return [*lines, ""]
+        rows.append(cells)
+    head = "data set, file, method, votes, h, τ, ε, published, measured"
+    return [*lines, markdown_table(head.split(", "), rows, n_texts=4)]
 
 
 def _close(found: Sequence[Residual]) -> float:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.model_selection import train_test_split
-from tqdm import tqdm
 
 from benchmarks.reproduction._settings import Setting, Task, records_of
 from mmech_rf import (
@@ -23,11 +21,10 @@ from mmech_rf import (
     NonPrivateForestClassifier,
     SubsampleAggregateClassifier,
 )
+from mmech_rf.evaluation import Results
 
 PAPER_SPLIT = 100
 """``random_state`` of the paper's one split, 80 to 20."""
-
-COLUMNS = ("key", "epsilon", "draw", "accuracy", "tied", "template")
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ def split_of(setting: Setting, forest: int) -> tuple[Any, Any, Any, Any]:
     return X, queries, y, truth
 
 
-def run(task: Task) -> tuple[Task, list[Found]]:
+def run(task: Task) -> list[tuple[Any, Any]]:
     """Grow one forest, optimize once, and redraw the noise for every budget."""
     setting = task.setting
     X, queries, y, truth = split_of(setting, task.forest)
@@ -112,8 +109,8 @@ def run(task: Task) -> tuple[Task, list[Found]]:
             model._optimize = lambda workloads, kept=strategies: kept
         templates = "+".join(sorted({s.template for s in strategies or ()}))
         tied = _tied(model, queries)
-        found.append(Found(epsilon, draw, accuracy, templates, tied))
-    return task, found
+        found.append(((task.key, epsilon, draw), (accuracy, tied, templates)))
+    return found
 
 
 def _tied(model: Any, queries: Any) -> float:
@@ -128,73 +125,26 @@ def _tied(model: Any, queries: Any) -> float:
 # ---- all of them, and only those that are missing ------------------------------
 
 
-def read_results(path: Path) -> dict[str, list[Found]]:
-    """Return what earlier runs left, by the key of the task."""
-    if not path.exists():
-        return {}
-    results: dict[str, dict[tuple[float, int], Found]] = {}
-    with path.open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            if row["template"] is None:
-                continue  # a line that was cut off
-            found = Found(
-                float(row["epsilon"]),
-                int(row["draw"]),
-                float(row["accuracy"]),
-                row["template"],
-                float(row["tied"]),
-            )
-            # A task that was interrupted while being written is there twice.
-            own = results.setdefault(row["key"], {})
-            own[found.epsilon, found.draw] = found
-    return {key: list(rows.values()) for key, rows in results.items()}
+KEYS = {"key": str, "epsilon": float, "draw": int}
+FIELDS = {"accuracy": float, "tied": float, "template": str}
 
 
 def run_all(
     tasks: Iterable[Task], path: Path, *, jobs: int = 2
 ) -> dict[str, list[Found]]:
-    """Run the tasks that are not in a results file, and append them to it.
+    """Run the tasks that a results file lacks, and return all of it by their keys.
 
     With no jobs nothing is run, and what the file has of unfinished tasks is returned.
     """
-    results = read_results(path)
-    tasks = list(tasks)
-    complete = {
-        task.key
-        for task in tasks
-        if len(results.get(task.key, ())) == len(task.budgets) * task.draws
-    }
-    missing = [task for task in tasks if task.key not in complete] if jobs else []
-    for task in missing:
-        results.pop(task.key, None)
-    if not missing:
-        return results
-    fresh = not path.exists()
-    cut = not fresh and not path.read_bytes().endswith(b"\n")
-    finished = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(run)(task) for task in missing
-    )
-    with path.open("a", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        if fresh:
-            writer.writerow(COLUMNS)
-        elif cut:
-            stream.write("\n")
-        bar = tqdm(finished, total=len(missing), unit="forest", smoothing=0)
-        for task, found in bar:
-            bar.set_description(f"{task.setting.dataset} {task.setting.method}")
-            for row in found:
-                accuracy = f"{row.accuracy:.6f}"
-                writer.writerow(
-                    [
-                        task.key,
-                        f"{row.epsilon:g}",
-                        row.draw,
-                        accuracy,
-                        f"{row.tied:.6f}",
-                        row.template,
-                    ]
-                )
-            stream.flush()
-            results[task.key] = found
-    return results
+    results = Results(path, KEYS, FIELDS)
+    there = Counter(key for key, _, _ in results)
+    missing = [
+        task for task in tasks if there[task.key] < len(task.budgets) * task.draws
+    ]
+    if jobs and missing:
+        results.run(missing, run, jobs=jobs, desc="forests", progress=True)
+    found: dict[str, list[Found]] = {}
+    for (key, epsilon, draw), (accuracy, tied, template) in results.items():
+        one = Found(epsilon, draw, accuracy, template, tied)
+        found.setdefault(key, []).append(one)
+    return found

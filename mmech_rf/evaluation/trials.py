@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import train_test_split
-from tqdm import tqdm
 
 from mmech import DomainTooLargeError, ParameterError
 from mmech.checks import check_epsilon, check_integer
 from mmech_rf.evaluation.methods import make_methods
 from mmech_rf.evaluation.records import Records, load_records
+from mmech_rf.evaluation.results import Results
 from mmech_rf.methods import METHODS, Method
 from mmech_rf.private.public_model import PublicModel
 from mmech_rf.schema import Schema
@@ -161,37 +161,32 @@ def evaluate(
     check_integer(repeats, "repeats")
     for method in methods:
         check_method(method, records.schema, budgets)
-    trials: list[Trial] = []
-    skipped: dict[str, ValueError] = {}
-    left_out: set[tuple[str, Fraction | None]] = set()
     steps = [
-        (method, epsilon)
-        for method in methods
+        (repeat, number, epsilon)
+        for repeat in range(repeats)
+        for number, method in enumerate(methods)
         for epsilon in (budgets if method.is_private else (None,))
     ]
-    with tqdm(
-        total=repeats * len(steps), disable=not progress, unit="fit", leave=False
-    ) as bar:
-        for repeat in range(repeats):
-            split = train_test_split(
-                records.X, records.y, test_size=TEST_SHARE, random_state=seed + repeat
-            )
-            for method, epsilon in steps:
-                bar.set_description(method.label)
-                if (method.label, epsilon) not in left_out:
-                    budget = {} if epsilon is None else {"epsilon": epsilon}
-                    model = method.make(
-                        records.schema, random_state=seed + repeat, **budget
-                    )
-                    try:
-                        trials.append(_try(method, model, epsilon, repeat, split))
-                    except (DomainTooLargeError, ParameterError) as error:
-                        if not _is_refusal(error):
-                            raise
-                        skipped[method.label] = error
-                        left_out.add((method.label, epsilon))
-                bar.update()
-    return Evaluation(trials, skipped)
+
+    def measure(step: tuple[int, int, Fraction | None]) -> list[tuple[Any, Any]]:
+        repeat, number, epsilon = step
+        method = methods[number]
+        budget = {} if epsilon is None else {"epsilon": epsilon}
+        split = train_test_split(
+            records.X, records.y, test_size=TEST_SHARE, random_state=seed + repeat
+        )
+        model = method.make(records.schema, random_state=seed + repeat, **budget)
+        try:
+            return [(step, _try(method, model, epsilon, repeat, split))]
+        except (DomainTooLargeError, ParameterError) as error:
+            if not _is_refusal(error):
+                raise
+            return [((method.label,), error)]
+
+    found = Results()
+    found.run(steps, measure, jobs=1, desc=records.name, progress=progress)
+    skipped = {key[0]: found.pop(key) for key in list(found) if len(key) == 1}
+    return Evaluation(list(found.values()), skipped)
 
 
 def check_method(method: Method, schema: Schema, epsilons: Iterable[Any]) -> None:

@@ -312,9 +312,9 @@ def test_what_spends_a_budget_does_not_leave_the_process(workers):
 
 def test_fits_of_the_accuracy_benchmark_are_shared_out(workers, tmp_path, monkeypatch):
     monkeypatch.delenv("MMECH_DATA_DIR", raising=False)
-    known = {}
+    known = _trials.read(tmp_path / "trials.csv")
     methods = {name: _methods.METHODS[name] for name in ("naive Bayes",)}
     with joblib.parallel_config(backend="dask"):
-        _trials.run(known, tmp_path / "trials.csv", ["iris"], methods, 2, [1.0])
+        _trials.run(known, ["iris"], methods, 2, [1.0])
     assert _trials.read(tmp_path / "trials.csv") == known
     assert len(known) == 2

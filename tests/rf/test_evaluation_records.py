@@ -1,7 +1,15 @@
-"""Records of a comparison: columns that only decide which records to drop."""
+"""The harness of comparison: records, and outcomes that a file keeps."""
+
+import pytest
 
 from mmech_rf import Attribute, Schema
-from mmech_rf.evaluation import evaluate, load_records, make_methods
+from mmech_rf.evaluation import (
+    Results,
+    evaluate,
+    load_records,
+    make_methods,
+    standard_error,
+)
 
 
 def test_required_columns_drop_records_and_are_not_asked_for_again(tmp_path):
@@ -19,3 +27,33 @@ def test_required_columns_drop_records_and_are_not_asked_for_again(tmp_path):
     methods = make_methods(["training"], n_trees=1, depth=1)
     found = evaluate(records, methods, [1], repeats=1)
     assert len(found.trials) == 1
+
+
+def squares(number):
+    if number > 3:
+        raise ValueError("stopped")
+    return [((number, "square"), (number**2 / 3, str(number)))]
+
+
+def test_an_interrupted_run_goes_on_from_its_file(tmp_path):
+    path = tmp_path / "results.csv"
+    columns = {"n": int, "what": str}, {"value": float, "text": str}
+    found = Results(path, *columns)
+    assert not path.exists()
+    with pytest.raises(ValueError, match="stopped"):
+        found.run([2, 3, 4], squares)
+    assert found == {(2, "square"): (1.333333, "2"), (3, "square"): (3.0, "3")}
+    assert Results(path, *columns) == found
+    text = path.read_text(encoding="utf-8")
+    assert text.splitlines()[0] == "n,what,value,text"
+    path.write_text(text[:-2], encoding="utf-8")  # "3" and the end of its line
+    again = Results(path, *columns)
+    assert again == {(2, "square"): (1.333333, "2")}
+    again.run([1], squares, jobs=2)
+    again.keep(lambda key: key[0] == 1)
+    assert Results(path, *columns) == {(1, "square"): (0.333333, "1")}
+
+
+def test_standard_error_of_a_mean():
+    assert standard_error([1.0, 3.0]) == pytest.approx(1.0)
+    assert standard_error([1.0]) != standard_error([1.0])

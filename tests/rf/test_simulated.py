@@ -1,8 +1,11 @@
 """Simulated tasks have the probabilities, sizes and kinds that their prior says."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
+from benchmarks import gains
 from benchmarks.simulated import KINDS, SCORECARD, simulate_task
 
 
@@ -67,3 +70,13 @@ def test_attributes_of_a_cluster_depend_on_each_other_on_request():
         apart.append(np.mean(largest))
     assert apart[0] < 0.1
     assert apart[1] > 0.4
+
+
+@pytest.mark.parametrize("candidate", ["--ranking", "--set=third_level=0.1"])
+def test_gains_are_paired_by_task(candidate, capsys):
+    gains.main([candidate, "--tasks", "1"])
+    head, _, *rows = capsys.readouterr().out.strip().splitlines()
+    assert head.startswith("|  | tasks | right | log loss |")
+    assert [row.split(" | ")[0] for row in rows if " to " in row] == [
+        f"| {low:g} to {high:g}" for low, high in pairwise(gains.PLACES)
+    ]
