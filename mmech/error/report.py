@@ -24,7 +24,7 @@ from mmech.operators.explicit import Matrix, as_pair
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
-from mmech.operators.stack import VStack
+from mmech.operators.stack import through_wrappers
 from mmech.strategies.result import Candidate, StrategyResult
 from mmech.structure.shape import is_uniform
 from mmech.threads import one_blas_thread
@@ -279,10 +279,11 @@ def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
     return _kinds_under(strategy, workload)
 
 
-@_kinds.register(Scaled)
-def _(workload: Scaled, strategy: QueryMatrix) -> Kinds | None:
-    kinds = _kinds(workload.operator, strategy)
-    return None if kinds is None else (kinds[0] * workload.weight**2, kinds[1])
+def _times(kinds: Kinds, weight: float) -> Kinds:
+    return kinds[0] * weight**2, kinds[1]
+
+
+through_wrappers(_kinds, scaled=_times)
 
 
 @singledispatch
@@ -296,7 +297,7 @@ def _(strategy: Scaled, workload: QueryMatrix) -> Kinds | None:
     if strategy.weight == 0:
         return _kinds_of(workload, strategy)
     kinds = _kinds(workload, strategy.operator)
-    return None if kinds is None else (kinds[0] / strategy.weight**2, kinds[1])
+    return None if kinds is None else _times(kinds, 1 / strategy.weight)
 
 
 @_kinds_under.register(Merged)
@@ -330,16 +331,12 @@ def _kinds_of(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
     return gains, np.ones(gains.size)
 
 
-@_kinds_of.register(VStack)
-def _(workload: VStack, strategy: QueryMatrix) -> Kinds | None:
-    parts = [_kinds(block, strategy) for block in workload.blocks]
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
-        return None
-    return (
-        np.concatenate([gains for gains, _ in known]),
-        np.concatenate([counts for _, counts in known]),
-    )
+through_wrappers(
+    _kinds_of,
+    scaled=_times,
+    stacked=lambda parts: tuple(map(np.concatenate, zip(*parts, strict=True))),
+    ask=_kinds,
+)
 
 
 @singledispatch

@@ -17,7 +17,7 @@ from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.joint import nearest_inverse_gram
-from mmech.operators.stack import VStack
+from mmech.operators.stack import VStack, through_wrappers
 from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["Preconditioner", "known_column_squares", "preconditioner", "solve"]
@@ -68,17 +68,11 @@ def known_column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     return operator.column_square_sums().astype(np.float64)
 
 
-@known_column_squares.register(Scaled)
-def _(operator: Scaled) -> NDArray[np.float64] | None:
-    inner = known_column_squares(operator.operator)
-    return None if inner is None else operator.weight**2 * inner
-
-
-@known_column_squares.register(VStack)
-def _(operator: VStack) -> NDArray[np.float64] | None:
-    parts = [known_column_squares(block) for block in operator.blocks]
-    known = [part for part in parts if part is not None]
-    return np.sum(known, axis=0) if len(known) == len(parts) else None
+through_wrappers(
+    known_column_squares,
+    scaled=lambda squares, c: c**2 * squares,
+    stacked=lambda parts: np.sum(parts, axis=0),
+)
 
 
 @singledispatch

@@ -19,6 +19,7 @@ from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
+from mmech.operators.stack import through_wrappers
 
 __all__ = [
     "BlockLevel",
@@ -224,13 +225,12 @@ def _separable(gram: QueryMatrix) -> SeparableGram | None:
 _separable.register(SeparableGram, lambda gram: gram)
 
 
-@_separable.register(Scaled)
-def _(gram: Scaled) -> SeparableGram | None:
-    inner = _separable(gram.operator)
-    if inner is None:
-        return None
-    weight = float(gram.weight)
-    return SeparableGram(weight * inner.rising, inner.falling, weight * inner.diagonal)
+through_wrappers(
+    _separable,
+    scaled=lambda inner, c: SeparableGram(
+        float(c) * inner.rising, inner.falling, float(c) * inner.diagonal
+    ),
+)
 
 
 @_separable.register(AllRangeGram)

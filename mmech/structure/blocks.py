@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
-from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
-from mmech.operators.stack import VStack
+from mmech.operators.stack import through_wrappers
 
 __all__ = ["BlockEnergies", "block_energies", "tree_components"]
 
@@ -109,23 +108,11 @@ def _range_terms(workload: QueryMatrix) -> Terms | None:
     return None
 
 
-@_range_terms.register(Scaled)
-def _(workload: Scaled) -> Terms | None:
-    inner, square = _range_terms(workload.operator), workload.weight**2
-    return inner and [(square * own, energy) for own, energy in inner]
-
-
-@_range_terms.register(VStack)
-def _(workload: VStack) -> Terms | None:
-    terms: Terms = []
-    for block in workload.blocks:
-        own = _range_terms(block)
-        if own is None:
-            return None
-        terms += own
-    return terms
-
-
+through_wrappers(
+    _range_terms,
+    scaled=lambda terms, c: [(c**2 * own, energy) for own, energy in terms],
+    stacked=lambda parts: list(chain.from_iterable(parts)),
+)
 _range_terms.register(
     Identity, lambda workload: [(1, lambda first, size, count: size * count)]
 )

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Identity, Ones
-from mmech.operators.compose import Product, Scaled, Sum
+from mmech.operators.compose import Product, Sum
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.stack import VStack
+from mmech.operators.stack import through_wrappers
 from mmech.structure.spectrum import BoxGroup, box_groups
 
 __all__ = ["answers_by_marginals"]
@@ -41,10 +41,9 @@ def answers_by_marginals(
     return None if groups is None else _boxes(operator.shape[0], groups, tables)
 
 
-@answers_by_marginals.register(Scaled)
-def _(operator: Scaled, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
-    inner = answers_by_marginals(operator.operator, domain_shape, tables)
-    return None if inner is None else inner * operator.weight
+through_wrappers(
+    answers_by_marginals, scaled=lambda answers, c: answers * c, stacked=np.concatenate
+)
 
 
 @answers_by_marginals.register(Marginal)
@@ -60,11 +59,6 @@ def _(operator: Marginals, domain_shape: Subset, tables: Tables) -> NDArray[Any]
     return np.concatenate(
         [weight * tables(key) for key, weight in operator.weights.items()]
     )
-
-
-@answers_by_marginals.register(VStack)
-def _(operator: VStack, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
-    return _all(operator.blocks, domain_shape, tables, np.concatenate)
 
 
 @answers_by_marginals.register(Sum)

@@ -11,7 +11,6 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Identity, Ones
-from mmech.operators.compose import Scaled
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     Anova,
@@ -22,7 +21,7 @@ from mmech.operators.marginals import (
 )
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
-from mmech.operators.stack import VStack
+from mmech.operators.stack import VStack, through_wrappers
 from mmech.operators.table_tree import attributes_of
 
 __all__ = ["anova_energies"]
@@ -46,27 +45,13 @@ def _energies(workload: QueryMatrix, sizes: Sizes) -> Floats | None:
     return None
 
 
-@_energies.register(Scaled)
-def _(workload: Scaled, sizes: Sizes) -> Floats | None:
-    inner = _energies(workload.operator, sizes)
-    return None if inner is None else inner * workload.weight**2
-
-
-@_energies.register(VStack)
-def _sum_over_blocks(workload: VStack, sizes: Sizes) -> Floats | None:
-    total = np.zeros(2 ** len(sizes))
-    for block in workload.blocks:
-        energies = _energies(block, sizes)
-        if energies is None:
-            return None
-        total += energies
-    return total
+through_wrappers(_energies, scaled=lambda found, c: found * c**2, stacked=sum)
 
 
 @_energies.register(Marginals)
 def _(workload: Marginals, sizes: Sizes) -> Floats | None:
     if workload.domain_shape != sizes:
-        return _sum_over_blocks(workload, sizes)
+        return _energies.dispatch(VStack)(workload, sizes)
     gram = workload.gram()
     assert isinstance(gram, Anova)
     return gram._values * subset_ranks(sizes)

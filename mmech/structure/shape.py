@@ -25,7 +25,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
-from mmech.operators.stack import VStack
+from mmech.operators.stack import VStack, through_wrappers
 from mmech.operators.subsets import downward_closure
 from mmech.structure.attributes import domain_shape_of
 from mmech.structure.spectrum import marginal_terms
@@ -227,12 +227,9 @@ def _(workload: Prefix | Suffix) -> NDArray[np.float64] | None:
     return 1.0 / (2.0 * np.sin(angles))
 
 
-@closed_singular_values.register(Scaled)
-def _(workload: Scaled) -> NDArray[np.float64] | None:
-    inner = closed_singular_values(workload.operator)
-    return None if inner is None else abs(float(workload.weight)) * inner
-
-
+through_wrappers(
+    closed_singular_values, scaled=lambda values, c: abs(float(c)) * values
+)
 closed_singular_values.register(
     Permuted, lambda workload: closed_singular_values(workload.operator)
 )

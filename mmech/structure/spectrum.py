@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce, singledispatch
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,12 +24,12 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
-from mmech.operators.compose import Product, Scaled
+from mmech.operators.compose import Product
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals, subset_cells, subset_ranks
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
-from mmech.operators.stack import VStack
+from mmech.operators.stack import through_wrappers
 from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
 from mmech.structure.energies import anova_energies
@@ -75,24 +75,11 @@ def _(workload: Marginals) -> list[tuple[Subset, float]] | None:
 marginal_terms.register(Marginal, lambda workload: [(workload.attributes, 1.0)])
 
 
-@marginal_terms.register(Scaled)
-def _(workload: Scaled) -> list[tuple[Subset, float]] | None:
-    inner = marginal_terms(workload.operator)
-    if inner is None:
-        return None
-    square = float(workload.weight) ** 2
-    return [(key, square * weight) for key, weight in inner]
-
-
-@marginal_terms.register(VStack)
-def _(workload: VStack) -> list[tuple[Subset, float]] | None:
-    terms: list[tuple[Subset, float]] = []
-    for block in workload.blocks:
-        own = marginal_terms(block)
-        if own is None:
-            return None
-        terms += own
-    return terms
+through_wrappers(
+    marginal_terms,
+    scaled=lambda terms, c: [(key, float(c) ** 2 * square) for key, square in terms],
+    stacked=lambda parts: list(chain.from_iterable(parts)),
+)
 
 
 @marginal_terms.register(Kronecker)
@@ -185,23 +172,20 @@ def _squares_of_marginals(terms: list[tuple[Subset, float]], sizes: Sizes) -> Sq
     return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
 
 
-@_squares_by_kind.register(Scaled)
-def _(workload: Scaled, sizes: Sizes) -> Squares | None:
-    inner = _squares(workload.operator, sizes)
-    square = float(workload.weight) ** 2
-    return None if inner is None else {s: square * v for s, v in inner.items()}
-
-
-@_squares_by_kind.register(VStack)
-def _(workload: VStack, sizes: Sizes) -> Squares | None:
+def _added(parts: list[Squares]) -> Squares:
     total: Squares = {}
-    for block in workload.blocks:
-        part = _squares(block, sizes)
-        if part is None:
-            return None
+    for part in parts:
         for subset, value in part.items():
             total[subset] = total.get(subset, 0.0) + value
     return total
+
+
+through_wrappers(
+    _squares_by_kind,
+    scaled=lambda squares, c: {s: float(c) ** 2 * v for s, v in squares.items()},
+    stacked=_added,
+    ask=_squares,
+)
 
 
 @_squares_by_kind.register(Product)
