@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_choice",
+    "check_codes",
     "check_counts",
     "check_delta",
     "check_epsilon",
@@ -86,6 +87,44 @@ def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:
     if value < minimum:
         raise ValueError(f"{name} must be an integer >= {minimum}, got {value}")
     return int(value)
+
+
+def check_codes(
+    codes: Any, sizes: Sequence[int], names: Sequence[str] | None = None
+) -> NDArray[Any]:
+    """Return encoded records (N, d) as integers inside of a domain.
+
+    Messages tell no value and no row, which may be sensitive.
+
+    Parameters
+    ----------
+    codes : array_like of int, shape (N, d)
+    sizes : sequence of int
+        Number of values of every attribute.
+    names : sequence of str, optional
+        What attributes are called in messages; their positions by default.
+    """
+    array = plain_array(codes, "codes")
+    d = len(sizes)
+    if array.ndim != 2 or array.shape[1] != d:
+        two = array.ndim == 2
+        got = f"{array.shape[1]} columns" if two else f"{array.ndim} dimensions"
+        raise ValueError(
+            f"codes must have shape (N, {d}), one column per attribute, got {got}; "
+            "pass what encode returns"
+        )
+    if array.dtype.kind not in "iu":
+        raise TypeError(
+            f"codes must be integers, got dtype {array.dtype}; pass what encode returns"
+        )
+    for i, size in enumerate(sizes):
+        column = array[:, i]
+        if column.size and not (column.min() >= 0 and column.max() < size):
+            raise ValueError(
+                f"codes of attribute {i if names is None else names[i]!r} must be at "
+                f"least 0 and below {size}; pass what encode returns"
+            )
+    return array
 
 
 def check_positive(value: Any, name: str) -> float:

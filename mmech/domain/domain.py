@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer, magnitude, nearest
+from mmech.checks import check_codes, check_integer, magnitude, nearest
 from mmech.domain import files
 from mmech.domain.attribute import Attribute, as_tuple, check_name
 from mmech.domain.discretise import check_bins
@@ -443,28 +443,12 @@ class Domain:
 
     def _check_codes(self, codes: ArrayLike) -> NDArray[np.int64]:
         array = np.asarray(codes)
-        d = len(self.attributes)
-        if array.dtype.kind not in "iu" and array.size:
-            raise TypeError(
-                f"codes must be integers, got dtype {array.dtype}; pass what encode "
-                "returns"
-            )
-        if array.ndim not in (1, 2) or array.shape[-1] != d:
-            raise ValueError(
-                f"codes must have shape (N, {d}) or ({d},), got {array.shape}; pass "
-                "what encode returns"
-            )
-        array = array.astype(np.int64, copy=False)
-        for j, attribute in enumerate(self.attributes):
-            column = array[..., j]
-            if column.size and not (
-                column.min() >= 0 and column.max() < attribute.size
-            ):
-                raise ValueError(
-                    f"codes of attribute {attribute.name!r} must be at least 0 and "
-                    f"below {attribute.size}; pass what encode returns"
-                )
-        return array
+        rows = array[None] if array.ndim == 1 else array
+        return (
+            check_codes(rows, self.shape, self.names)
+            .astype(np.int64)
+            .reshape(array.shape)
+        )
 
     # ---- files -----------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import plain_array
+from mmech.checks import check_codes
 from mmech.exceptions import ParameterError
 from mmech.operators.base import product_of
 from mmech.operators.marginals import check_domain_shape
@@ -89,24 +89,7 @@ class Counts:
         self, codes: ArrayLike, domain_shape: Any, *, chunk_id: Hashable | None = None
     ) -> None:
         shape = check_domain_shape(domain_shape)
-        array = plain_array(codes, "codes")
-        if array.ndim != 2 or array.shape[1] != len(shape):
-            raise ValueError(
-                f"codes must have shape (N, {len(shape)}), one column per attribute, "
-                f"got {array.shape}; pass what encode returns"
-            )
-        if array.dtype.kind not in "iu":
-            raise TypeError(
-                f"codes must be integers, got dtype {array.dtype}; pass what encode "
-                "returns"
-            )
-        for i, size in enumerate(shape):
-            column = array[:, i]
-            if column.size and not (column.min() >= 0 and column.max() < size):
-                raise ValueError(
-                    f"codes of attribute {i} must lie in 0..{size - 1}; some record "
-                    "lies outside the domain"
-                )
+        array = check_codes(codes, shape)
         self._set(shape, *occupied_cells([(array.T, None)], shape), chunk_id)
 
     def _set(

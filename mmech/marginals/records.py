@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_integer, magnitude, plain_array
+from mmech.checks import check_codes, check_integer, magnitude, plain_array
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.marginals.counts import MOST_RECORDS, Counts
@@ -111,28 +111,8 @@ class Records:
         self._process = os.getpid()
         self.domain_shape = check_domain_shape(domain_shape)
         self.n_columns = check_integer(n_columns, "n_columns")
-        d = len(self.domain_shape)
-        array = plain_array(codes, "codes")
-        if array.ndim != 2 or array.shape[1] != d:
-            raise ValueError(
-                f"codes must have one column for each of the {d} attributes, shape "
-                f"(N, {d}), got {array.ndim} dimensions"
-                + (f" and {array.shape[1]} columns" if array.ndim == 2 else "")
-            )
-        if array.dtype.kind not in "iu":
-            raise TypeError(
-                f"codes must be integers, got dtype {array.dtype}; encode the values "
-                "of every attribute as 0, 1, ..."
-            )
-        sizes = np.array(self.domain_shape)
-        wrong = ((array < 0) | (array >= sizes)).any(axis=0)
-        if wrong.any():
-            i = int(np.flatnonzero(wrong)[0])
-            raise ValueError(
-                f"codes of attribute {i} must lie in 0..{sizes[i] - 1}; some record "
-                "lies outside the domain"
-            )
-        narrow = np.min_scalar_type(int(sizes.max()) - 1)
+        array = check_codes(codes, self.domain_shape)
+        narrow = np.min_scalar_type(max(self.domain_shape) - 1)
         self._codes = _frozen(np.array(array.T, dtype=narrow, order="C", copy=True))
         self._columns: NDArray[np.int64] | None = None
         if columns is not None:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_finite_array, magnitude, plain_array
+from mmech.checks import check_codes, check_finite_array, magnitude, plain_array
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
@@ -318,15 +318,7 @@ class MarginalEstimate:
         DomainTooLargeError
             If the subsets of the measured marginals are too many to list.
         """
-        array = check_finite_array(codes, "codes", ndim=2)
-        d = len(self.domain_shape)
-        if array.dtype.kind not in "iu" or array.shape[1] != d:
-            raise ValueError(
-                f"codes must be integers of shape (b, {d}), got {array.dtype} of shape "
-                f"{array.shape}"
-            )
-        if ((array < 0) | (array >= np.array(self.domain_shape))).any():
-            raise ValueError("codes must lie inside the domain")
+        array = check_codes(codes, self.domain_shape)
         out = np.zeros((array.shape[0], self._columns))
         blocks = [attributes for attributes, *_ in self._blocks]
         for subset in downward_closure(blocks, self.domain_shape):

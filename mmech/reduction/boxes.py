@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.checks import check_codes
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
@@ -73,21 +74,10 @@ class CellGroups:
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If a value lies outside the domain.
         """
-        cells = np.asarray(codes)
-        d = len(self.domain_shape)
-        if cells.ndim != 2 or cells.shape[1] != d or cells.dtype.kind not in "iu":
-            raise ValueError(
-                f"codes must be integers of shape (N, {d}), got {cells.dtype} of "
-                f"shape {cells.shape}"
-            )
-        if (cells < 0).any() or (cells >= np.array(self.domain_shape)).any():
-            raise ValueError(
-                f"codes must lie in the domain {self.domain_shape}; correct the "
-                "records that do not"
-            )
+        cells = check_codes(codes, self.domain_shape)
         state = np.zeros(len(cells), np.int64)
         for attribute, step in zip(self.order, self.steps, strict=True):
             state = step[state, cells[:, attribute]]

@@ -1,7 +1,6 @@
 """Domains: names and values of attributes, records to cells, files."""
 
 import json
-import re
 from datetime import date, timedelta
 
 import numpy as np
@@ -260,7 +259,7 @@ def test_codes_outside_of_the_domain_have_no_cell():
     for codes in ([[0, 2, 0]], [[-1, 0, 0]]):
         with pytest.raises(ValueError, match=r"must be at least 0 and\s+below"):
             TOY.cell_index(codes)
-    with pytest.raises(ValueError, match=re.escape("shape (N, 3) or (3,), got (1, 2)")):
+    with pytest.raises(ValueError, match=r"shape \(N, 3\), .* got 2 columns"):
         TOY.cell_index([[0, 0]])
     with pytest.raises(TypeError, match="codes must be integers, got dtype float64"):
         TOY.cell_index([[0.0, 0.0, 0.0]])
