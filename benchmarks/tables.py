@@ -43,7 +43,7 @@ from mmech import (
     optimize,
     release_tables,
 )
-from mmech.domain.readers import read_cells
+from mmech.domain.csv_files import read_cells
 from mmech.tables.noise import Noise
 from mmech_rf import Schema
 from mmech_rf.datasets import load_car

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
-from mmech.domain.readers import CsvFormat, Source, read_cells
+from mmech.domain.csv_files import CsvFormat, Source, read_cells
 from mmech.exceptions import located
 from mmech_rf.data import generated, openml
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE

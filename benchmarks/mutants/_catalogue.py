@@ -839,14 +839,14 @@ LEAKS = (
 FILES = (
     Mutant(
         "lenient csv: more fields than columns",
-        "mmech/domain/readers.py",
+        "mmech/domain/csv_files.py",
         "if len(fields) != len(header):",
         "if len(fields) < len(header):",
         (f"{DATASETS}::test_lines_that_do_not_parse",),
     ),
     Mutant(
         "lenient csv: fewer fields than columns",
-        "mmech/domain/readers.py",
+        "mmech/domain/csv_files.py",
         "if len(fields) != len(header):",
         "fields += [''] * (len(header) - len(fields))\n"
         "            if len(fields) != len(header):",
@@ -854,21 +854,21 @@ FILES = (
     ),
     Mutant(
         "lenient csv: text after a closing quote",
-        "mmech/domain/readers.py",
+        "mmech/domain/csv_files.py",
         "strict=True, delimiter=sep)",
         "strict=False, delimiter=sep)",
         (f"{DATASETS}::test_lines_that_do_not_parse",),
     ),
     Mutant(
         "lenient csv: a quote that swallows the next lines",
-        "mmech/domain/readers.py",
+        "mmech/domain/csv_files.py",
         "if reader.line_num > number and not multiline:",
         "if False:",
         (f"{DATASETS}::test_a_quote_that_is_not_closed_swallows_no_lines",),
     ),
     Mutant(
         "lenient csv: a column that is there twice",
-        "mmech/domain/readers.py",
+        "mmech/domain/csv_files.py",
         "if header.count(name) != 1:",
         "if header.count(name) < 1:",
         (f"{DATASETS}::test_load_csv_errors",),

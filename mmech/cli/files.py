@@ -17,9 +17,9 @@ from mmech.terminal import InputError
 from mmech.writing import check_writable, replacing
 
 if TYPE_CHECKING:
+    from mmech.domain.csv_files import CsvFormat
     from mmech.domain.domain import Domain
     from mmech.domain.parts import Part
-    from mmech.domain.readers import CsvFormat
 
 __all__ = [
     "STANDARD_INPUT",

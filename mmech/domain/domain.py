@@ -23,7 +23,7 @@ from mmech.domain import files
 from mmech.domain.attribute import Attribute, as_tuple, check_name
 from mmech.domain.discretise import check_bins
 from mmech.domain.encoding import Misfit, check_policies, encode_columns, list_misfits
-from mmech.domain.readers import Table, read_table
+from mmech.domain.frames import Table, read_table
 from mmech.exceptions import DomainTooLargeError, PrivacyLeakWarning
 
 __all__ = ["Domain"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_choice
 from mmech.domain.attribute import Attribute
-from mmech.domain.readers import Table
+from mmech.domain.frames import Table
 from mmech.domain.values import (
     INFINITE,
     MISSING,

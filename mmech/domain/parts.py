@@ -24,17 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_integer
-from mmech.domain import readers
+from mmech.domain import csv_files
+from mmech.domain.csv_files import CsvFormat, check_format, column_error
 from mmech.domain.domain import Domain
-from mmech.domain.readers import (
-    CsvFormat,
-    check_flat,
-    check_format,
-    column_error,
-    in_memory,
-    read_table,
-    read_vector,
-)
+from mmech.domain.frames import check_flat, in_memory, read_table, read_vector
 from mmech.exceptions import located
 
 __all__ = [
@@ -433,7 +426,7 @@ def expected_rows(source: Any) -> int | None:
 def _columns(path: Any, form: CsvFormat) -> list[str]:
     """Return the names of the columns of a file."""
     if not name_of(path).endswith(".parquet"):
-        return readers.read_header(path, **form)
+        return csv_files.read_header(path, **form)
     return list(parquet_schema(path).names)
 
 
@@ -458,7 +451,7 @@ def _tables(
     if name_of(path).endswith(".parquet"):
         batches = _ahead(_of_parquet(path, columns, names, chunk_rows))
     elif _is_other(form) or _arrow() is None or not _is_plain(path):
-        rows = readers.read_rows(path, names, wanted.numbers, **form)
+        rows = csv_files.read_rows(path, names, wanted.numbers, **form)
         batches = _by_lines(rows, len(names), chunk_rows)
     else:
         batches = _of_plain_csv(path, columns, names, chunk_rows)
@@ -549,7 +542,7 @@ def _of_plain_csv(
         )
     except pyarrow.ArrowInvalid:
         # Which shows what stands there. The other reader says what is wrong, and where.
-        if any([True for _ in readers.read_rows(path, names)]):
+        if any([True for _ in csv_files.read_rows(path, names)]):
             raise ValueError("the file does not parse; correct it") from None
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from mmech.domain.domain import Domain
+from mmech.domain.frames import read_table
 from mmech.domain.parts import Part, file_of, read
-from mmech.domain.readers import read_table
 from mmech.exceptions import ParameterError, keeping, located
 from mmech.marginals.records import Records
 from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng

@@ -8,8 +8,8 @@ from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
+from mmech.domain.csv_files import CsvFormat
 from mmech.domain.parts import read_whole
-from mmech.domain.readers import CsvFormat
 from mmech.exceptions import ParameterError, located
 from mmech_rf import datasets
 from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mmech import Counts
 from mmech.domain.dictionary import Dictionary
-from mmech.domain.readers import read_held
+from mmech.domain.frames import read_held
 from mmech.exceptions import ParameterError
 from mmech.marginals.counts import check_chunks, chunk_names
 from mmech.noise import assign_records

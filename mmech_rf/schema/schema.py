@@ -30,7 +30,7 @@ from mmech.domain.encoding import (
     encode_columns,
     list_misfits,
 )
-from mmech.domain.readers import read_held, read_table, read_vector
+from mmech.domain.frames import read_held, read_table, read_vector
 from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing
 from mmech.exceptions import ParameterError, PrivacyLeakWarning
 from mmech.storage.codec import storable

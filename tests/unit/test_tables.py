@@ -30,7 +30,7 @@ from mmech import (
     read,
     release_tables,
 )
-from mmech.domain.readers import read_cells
+from mmech.domain.csv_files import read_cells
 from mmech.tables import release as release_module
 from mmech.tables.classes import expected_pairs
 from mmech.tables.counts import settle
