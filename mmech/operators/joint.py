@@ -77,6 +77,7 @@ class JointInverseGram(Symmetric):
         transforms, eigenvalues, exact = [], [], True
         for grams in self.grams:
             traces = np.array([np.trace(gram) for gram in grams]) / grams[0].shape[0]
+            traces[traces == 0] = 1.0  # a product of zeros adds nothing
             units = [gram / trace for gram, trace in zip(grams, traces, strict=True)]
             # Distinct weights tell common eigenvectors apart; two grams need no more.
             mixed = sum(k**1.5 * unit for k, unit in enumerate(units))

@@ -156,6 +156,14 @@ def test_deficient_stacks_have_no_joint_inverse():
     assert_query_matrix(deficient, deficient.to_dense())
 
 
+def test_a_product_of_zeros_changes_nothing_in_a_stack():
+    queries = Kronecker([Identity(2), Prefix(3)])
+    zeros = Kronecker([Dense([[0, 0]]), Identity(3)])
+    stacked = VStack([zeros, queries])
+    assert joint_inverse_gram(stacked) is not None
+    assert loss(queries, stacked) == pytest.approx(loss(queries, queries))
+
+
 def test_union_is_reproducible_and_has_sensitivity_one():
     workload = union_of_prefixes(8)
     first, second = (union_strategy(workload, seed=3, max_iter=80) for _ in range(2))
