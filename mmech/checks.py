@@ -32,7 +32,6 @@ __all__ = [
     "check_finite_array",
     "check_integer",
     "check_nonnegative",
-    "check_positive",
     "check_seed",
     "magnitude",
     "nearest",
@@ -125,15 +124,6 @@ def check_codes(
                 f"least 0 and below {size}; pass what encode returns"
             )
     return array
-
-
-def check_positive(value: Any, name: str) -> float:
-    """Return `value` as a float above zero."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a finite number > 0, got {_describe(value)}")
-    if not 0 < float(value) < math.inf:
-        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
 
 
 def check_seed(value: Any, name: str, remedy: str = "") -> np.random.Generator:

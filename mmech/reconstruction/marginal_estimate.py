@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from fractions import Fraction
 from itertools import combinations
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_codes, check_finite_array, magnitude, plain_array
+from mmech.checks import check_codes, magnitude
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
@@ -48,31 +47,6 @@ def as_marginals(strategy: Any) -> Marginals:
             "least_squares for other strategies"
         )
     return measured
-
-
-def check_measured(
-    strategy: Marginals, values: Any, variance: Any
-) -> tuple[Floats, Floats]:
-    """Return noisy answers, shape (p, k), and the variance of each of their p rows."""
-    p = strategy.shape[0]
-    array = plain_array(values, "values")
-    array = check_finite_array(array, "values", ndim=array.ndim).astype(np.float64)
-    array = array[:, None] if array.ndim == 1 else array
-    if array.ndim != 2 or array.shape[0] != p:
-        raise ValueError(
-            f"values must have one row per strategy query, shape ({p},) or ({p}, k), "
-            f"got {array.shape}"
-        )
-    rows = plain_array(variance, "variance")
-    if all(isinstance(number, Fraction) for number in rows.flat):
-        rows = rows.astype(np.float64)
-    rows = check_finite_array(rows, "variance", ndim=rows.ndim).astype(np.float64)
-    if rows.shape not in ((), (p,)) or not (rows > 0).all():
-        raise ValueError(
-            f"variance must be one finite number > 0 or {p} of them, one per row, got "
-            f"{rows if rows.ndim == 0 else f'shape {rows.shape}'}"
-        )
-    return array, np.broadcast_to(rows, (p,))
 
 
 class MarginalEstimate:
