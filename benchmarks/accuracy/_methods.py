@@ -155,6 +155,8 @@ def _methods() -> dict[str, Method]:
     diffprivlib = {"strict": False, "absent": _others.missing("diffprivlib")}
     absent = _others.missing("dp_random_forest")
     lumberjack = {"strict": False, "absent": absent}
+    absent = _others.missing("sbdt")
+    boosted = {"strict": False, "takes": _has_two_classes, "absent": absent}
     mbi = "" if _others.MBI_PYTHON else "MMECH_PEERS names no interpreter with dp.mbi"
     return {
         "private forest": Method(_forest()),
@@ -182,6 +184,10 @@ def _methods() -> dict[str, Method]:
             strict=False,
             takes=_has_two_classes,
             absent=_others.missing("interpret"),
+        ),
+        "S-BDT (ε, δ)": Method(_others.boosted_trees, **boosted),
+        "S-BDT (ε, δ), depth 2": Method(
+            partial(_others.boosted_trees, depth=2), **boosted
         ),
         "Lumberjack (ε, δ)": Method(_others.lumberjack, **lumberjack),
         "Lumberjack (ε, δ), 5 trees": Method(
