@@ -23,7 +23,7 @@ from mmech.exceptions import UnsupportedWorkloadError, keeping
 from mmech.integer_strategy import IntegerStrategy, integer_strategy, on_smaller_grids
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records, exact_answers
-from mmech.noise import K_NORM, LAWS, Law, check_insecure_rng, k_norm, law_and_cost
+from mmech.noise import LAWS, Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.operators.subsets import Subset
@@ -172,9 +172,9 @@ class MatrixMechanism(Settled):
             )
             self.released = _measurable(self.workload, self.strategy, law.norm)
         self._sets: list[list[Subset]] = []
-        if law.name == K_NORM.name:
+        if law.grouped is not None:
             sizes, self._sets = measured_sets(self.released)
-            law = k_norm(cells_of(sizes, self._sets))
+            law = law.grouped(cells_of(sizes, self._sets))
         self.law = law
         self._noise = check_insecure_rng(insecure_rng)
 
@@ -484,8 +484,7 @@ def _checked_pair(
     elif strategy is None:
         workload = as_query_matrix(workload, "workload")
         privacy = "pure" if law.norm == "L1" else "zcdp"
-        template = "equal_totals" if law is K_NORM else "auto"
-        strategy = optimize(workload, template=template, privacy=privacy)
+        strategy = optimize(workload, template=law.template, privacy=privacy)
     if noise is None and isinstance(strategy, StrategyResult) and strategy.noise:
         own = LAWS[strategy.noise]
         law = own if own.norm == law.norm else law

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mmech.checks import check_choice
 from mmech.error import pairs
 from mmech.error.shared_totals import of_residuals
-from mmech.noise import K_NORM, law_and_cost
+from mmech.noise import LAWS, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.threads import one_blas_thread
@@ -96,10 +96,11 @@ def sized_pair(
 ) -> tuple[QueryMatrix, QueryMatrix, float]:
     """Return the pair as operators, and the sensitivity in the norm of the noise.
 
-    A result for K-norm noise stands for residuals that cost one.
+    A result for joint noise stands for residuals that cost one.
     """
     queries, measured = as_pair(workload, strategy, norm)
-    if getattr(strategy, "noise", None) == K_NORM.name:
+    noise = getattr(strategy, "noise", "")
+    if noise and LAWS[noise].grouped is not None:
         return queries, of_residuals(measured), 1.0
     return queries, measured, sensitivity_in(measured, norm)
 

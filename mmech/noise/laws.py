@@ -74,6 +74,11 @@ class Law:
     groups : tuple of tuple of int, default=()
         Sizes of the groups of rows of a K-norm law, in blocks of equal totals; empty
         where rows are independent.
+    grouped : callable, optional
+        From the groups of rows that are measured to the law of their joint noise;
+        ``None`` where rows are independent.
+    template : str, default="auto"
+        Template of the strategies that a mechanism optimizes for this noise.
 
     Examples
     --------
@@ -96,6 +101,8 @@ class Law:
     tail: Callable[[Fraction, float], int]
     words: str
     groups: Blocks = ()
+    grouped: Callable[[Groups], Law] | None = None
+    template: str = "auto"
 
     @property
     def power(self) -> int:
@@ -225,6 +232,8 @@ def k_norm(groups: Groups) -> Law:
         tail=_rows_depend,
         words="K-norm noise, with equal totals in tables that are measured together,",
         groups=sizes,
+        grouped=k_norm,
+        template="equal_totals",
     )
 
 

@@ -43,6 +43,7 @@ import numpy as np
 from scipy.special import softmax
 
 from mmech import Measurement
+from mmech.noise import LAWS
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
@@ -407,7 +408,7 @@ def _rows(
 ) -> tuple[Floats, list[_Rows]]:
     """Return numbers of records of the classes, above their noise, and all rows."""
     values = released.values / unit
-    noise, tied = _noise(released, unit), released.entry.kind == "k_norm"
+    noise, tied = _noise(released, unit), LAWS[released.entry.kind].grouped is not None
     k = values.shape[1]
     numbers = np.maximum(values[0], 0) + noise[0] / k + 1
     total = numbers.sum()

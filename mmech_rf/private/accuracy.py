@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy.special import betaincinv
 
-from mmech.noise import K_NORM, LAWS
+from mmech.noise import LAWS
 from mmech.privacy.ledger import LedgerEntry
 from mmech.storage.codec import storable
 from mmech_rf.private.votes import check_that
@@ -51,7 +51,8 @@ class Accuracy:
     entry: LedgerEntry
 
     def __post_init__(self) -> None:
-        known = self.entry.kind in LAWS.keys() - {K_NORM.name}
+        law = LAWS.get(self.entry.kind)
+        known = law is not None and law.grouped is None
         check_that(known and self.entry.cost > 0 and self.reach >= 0, "accuracies")
 
     @property

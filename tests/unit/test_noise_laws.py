@@ -19,7 +19,6 @@ from mmech import (
 from mmech.audit import epsilon_lower_bound
 from mmech.noise import (
     GAUSSIAN,
-    K_NORM,
     LAPLACE,
     LAWS,
     discrete_laplace,
@@ -99,7 +98,7 @@ def test_other_names_are_refused(settings, kind, message):
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_a_law_says_all_that_a_release_needs(law):
     """Its parameter grows with the sensitivity, its variance is that of its draws."""
-    law = k_norm([2]) if law is K_NORM else law  # of one group: Laplace noise
+    law = law.grouped([2]) if law.grouped else law  # of one group: Laplace noise
     sizes = [Fraction(1, 2), Fraction(3), Fraction(50)]
     parameters = [law.parameter(size, Fraction(1, 3)) for size in sizes]
     assert all(isinstance(parameter, Fraction) for parameter in parameters)
