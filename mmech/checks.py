@@ -112,6 +112,8 @@ def check_codes(
             f"codes must have shape (N, {d}), one column per attribute, got {got}; "
             "pass what encode returns"
         )
+    if not array.size:  # NumPy makes floats of no record
+        return array.astype("int64")
     if array.dtype.kind not in "iu":
         raise TypeError(
             f"codes must be integers, got dtype {array.dtype}; pass what encode returns"
