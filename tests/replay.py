@@ -27,6 +27,7 @@ from entropy import system_entropy
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.testing import watch_draws
+from mmech_rf.private.accuracy import HELD_OUT
 
 FREE = ("ties", "key", "assignment", "samples")
 """Draws that cost nothing: their outcomes say nothing of records by themselves."""
@@ -211,7 +212,7 @@ def _repeated(draw, sample, played, tape, people, strangers):
         return _copy(before.outcome)
     ours = _assigned(people, played, draw)
     theirs = _assigned(tape.people, tape.played[:number], before.draw)
-    if ours is None:  # other people, who are the same
+    if ours is None or theirs is None:  # other people, who are the same
         same(f"records in {words}", before.draw.exact, draw.exact)
         return _copy(before.outcome)
     # Each record keeps its part, or its places in samples.
@@ -229,7 +230,11 @@ def _assigned(people, played, draw):
     """Return who is assigned: everybody, who was not held out before, or ``None``."""
     if draw.exact == len(people.counted):
         return people.counted
-    firsts = [one for one in played if one.draw.kind == "assignment"]
+    firsts = [
+        one
+        for one in played
+        if one.draw.kind == "assignment" and one.draw.public["n_parts"] == HELD_OUT
+    ]
     if not firsts:
         return None
     pairs = zip(people.counted, firsts[0].outcome.tolist(), strict=True)
