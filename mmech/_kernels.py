@@ -721,3 +721,96 @@ def pidentity_pinv_along(q1, q2, scales, x, inner, out):
                 scale = scales[j]
                 for i in range(size):
                     target[i] *= scale
+
+
+# ---- exact convolutions ---------------------------------------------------------
+
+
+@kernel
+def number_transform(x, roots, quotients, prime):
+    # Number theoretic transform of residues, in place, natural to bit-reversed order:
+    # x (n,) uint32 below prime < 2^31, n a power of two; roots (n/2,) uint32 in
+    # bit-reversed order and quotients (n/2,) uint32, root * 2^32 // prime.
+    p = np.uint64(prime)
+    half = x.size // 2
+    blocks = 1
+    while half > 0:
+        for b in range(blocks):
+            root = np.uint64(roots[b])
+            quotient = np.uint64(quotients[b])
+            low = x[2 * b * half : (2 * b + 1) * half]
+            high = x[(2 * b + 1) * half : (2 * b + 2) * half]
+            for i in range(half):
+                u = np.uint64(low[i])
+                v = np.uint64(high[i])
+                v = v * root - ((v * quotient) >> np.uint64(32)) * p
+                v = v - p if v >= p else v
+                s = u + v
+                d = u + p - v
+                low[i] = np.uint32(s - p if s >= p else s)
+                high[i] = np.uint32(d - p if d >= p else d)
+        half //= 2
+        blocks *= 2
+
+
+@kernel
+def number_transform_back(x, roots, quotients, prime):
+    # The inverse but for the factor n, bit-reversed to natural order: x (n,) uint32 as
+    # above, with the inverse roots.
+    p = np.uint64(prime)
+    half = 1
+    blocks = x.size // 2
+    while blocks > 0:
+        for b in range(blocks):
+            root = np.uint64(roots[b])
+            quotient = np.uint64(quotients[b])
+            low = x[2 * b * half : (2 * b + 1) * half]
+            high = x[(2 * b + 1) * half : (2 * b + 2) * half]
+            for i in range(half):
+                u = np.uint64(low[i])
+                v = np.uint64(high[i])
+                s = u + v
+                d = u + p - v
+                low[i] = np.uint32(s - p if s >= p else s)
+                d = d * root - ((d * quotient) >> np.uint64(32)) * p
+                high[i] = np.uint32(d - p if d >= p else d)
+        half *= 2
+        blocks //= 2
+
+
+@kernel
+def residues(values, prime, out):
+    # values (n,) int64 modulo prime -> out (n,) uint32.
+    for i in range(values.size):
+        out[i] = np.uint32(values[i] % prime)
+
+
+@kernel
+def multiply_residues(x, factors, scale, prime, out):
+    # x factors scale modulo prime: x, factors (n,) uint32 -> out (n,) uint32.
+    p = np.uint64(prime)
+    for i in range(x.size):
+        product = (np.uint64(x[i]) * np.uint64(factors[i])) % p
+        out[i] = np.uint32((product * np.uint64(scale)) % p)
+
+
+@kernel
+def join_residues(r1, r2, r3, p1, p2, p3, inverse1, inverse12, out):
+    # The integer nearest to zero with residues r1, r2, r3 (n,) uint32, modulo 2^64 ->
+    # out (n,) int64. inverse1 = 1/p1 modulo p2, inverse12 = 1/(p1 p2) modulo p3.
+    q1 = np.uint64(p1)
+    q2 = np.uint64(p2)
+    q3 = np.uint64(p3)
+    first = q1 % q3
+    every = q1 * q2 * q3
+    for i in range(out.size):
+        x1 = np.uint64(r1[i])
+        gap = (np.uint64(r2[i]) + q2 - x1 % q2) % q2
+        x2 = (gap * np.uint64(inverse1)) % q2
+        known = (x1 + first * (x2 % q3)) % q3
+        gap = (np.uint64(r3[i]) + q3 - known) % q3
+        x3 = (gap * np.uint64(inverse12)) % q3
+        value = x1 + q1 * (x2 + q2 * x3)
+        if x3 + x3 >= q3:
+            value -= every
+        out[i] = np.int64(value)

@@ -45,6 +45,7 @@ from mmech.operators.ranges import Permuted
 from mmech.operators.residuals import Residuals
 from mmech.operators.row_scaling import scale_rows
 from mmech.operators.stack import VStack
+from mmech.operators.tau import Tau
 from mmech.structure.exact import as_integer_matrix, column_sums, is_known, total_sums
 from mmech.structure.shape import kronecker_terms
 
@@ -68,6 +69,9 @@ PRODUCT_BITS = {"L1": 31, "L2": 28}
 
 FEWEST_BITS = 6
 """Bits of the smallest grid that the factors of a product are tried on."""
+
+COARSER_SCALES = 2
+"""Bits that the grid of the scales of a `Tau` has less than the one of its symbol."""
 
 WEIGHT_TOTAL = 2**20
 """Sum of the whole weights that stand for real ones."""
@@ -371,6 +375,22 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     if strategy.p:
         matrix = VStack([matrix, Dense._of(lower)])
     return IntegerStrategy((IntegerBlock(matrix),), form, norm)
+
+
+@_by_structure.register(Tau)
+def _tau(strategy: Tau, norm: str, bits: int) -> IntegerStrategy | None:
+    """Round the symbol, which keeps the matrix in its algebra, then the scales."""
+    symbol, scales = strategy._symbol, strategy._scales
+    largest = np.abs(symbol).max(), np.abs(scales).max()
+    if norm == "L1" or strategy.dtype == np.int64 or min(largest) == 0:
+        return None
+    fine = max(bits - COARSER_SCALES, FEWEST_BITS)
+    matrix = Tau(
+        np.rint(symbol * (2**bits / largest[0])).astype(np.int64),
+        strategy.free_end,
+        np.rint(scales * (2**fine / largest[1])).astype(np.int64),
+    )
+    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
 @_by_structure.register(Kronecker)

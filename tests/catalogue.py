@@ -45,6 +45,7 @@ from mmech import (
     WidthRange,
 )
 from mmech.operators.pidentity import ColumnScaledPIdentity
+from mmech.operators.tau import Tau
 
 SIGNED = np.array([[1, -2, 0], [0, 3, -1]])
 TALL = np.array([[1, 0], [2, -1], [0, 4], [1, 1]])
@@ -99,6 +100,12 @@ TOEPLITZ = ref.toeplitz([2, -1, 5], [2, 3, 0, 4])
 TRIANGLE = ref.toeplitz([2, 0, 0], [2, 1, -1])
 STACK = ref.partition_stack(LABELS, GROUPS)
 PI = ref.pidentity(THETA)
+
+
+def even(values):
+    """Return the even function with values at 0, 1, ..., mirrored at the last."""
+    return lambda t: (values + values[-2:0:-1])[t % (2 * len(values) - 2)]
+
 
 CATALOGUE = {
     # leaves
@@ -161,6 +168,30 @@ CATALOGUE = {
         np.linalg.inv(TRIANGLE),
     ),
     "toeplitz-zero": (Toeplitz([0, 0], [0, 0, 0]), np.zeros((2, 3))),
+    # sine waves
+    "tau-1": (Tau([3, 1, 1]), [[2]]),
+    "tau": (Tau([4, -1, 2, 0, 3, 1]), ref.tau(even([4, -1, 2, 0, 3, 1]), 4, [1] * 4)),
+    "tau-scaled": (
+        Tau([5, 1, 0, 2, 1], scales=[2, 1, -3]),
+        ref.tau(even([5, 1, 0, 2, 1]), 3, [2, 1, -3]),
+    ),
+    "tau-free": (
+        Tau([4, 1, -2, 5], "last"),
+        ref.tau(even([4, 1, -2, 5, -5, 2, -1, -4]), 3, [1] * 3),
+    ),
+    "tau-free-first": (
+        Tau([4, 1, -2, 5], "first", [3, 2, 1]),
+        ref.tau(even([4, 1, -2, 5, -5, 2, -1, -4]), 3, [1] * 3)[::-1, ::-1] * [3, 2, 1],
+    ),
+    "tau-float": (
+        Tau([0.5, 0.25, 0.125], scales=[0.5]),
+        ref.tau(even([0.5, 0.25, 0.125]), 1, [0.5]),
+    ),
+    "tau-singular": (Tau([0, 0, 0, 0]), np.zeros((2, 2))),
+    "tau-inverse": (
+        Tau([4, 1, 0, 0, 0]).pinv(),
+        np.linalg.inv(ref.tau(even([4, 1, 0, 0, 0]), 3, [1] * 3)),
+    ),
     # ranges and relabelled domains
     "suffix-1": (Suffix(1), [[1]]),
     "suffix": (Suffix(5), ref.suffix(5)),

@@ -588,3 +588,64 @@ def margin(samples, false_alarm=1e-6):
     n = len(samples)
     error = np.std(samples, ddof=1) / math.sqrt(n)
     return stats.t.isf(false_alarm / 2, n - 1) * error
+
+
+# ------------------------------------------------------------ exact convolutions
+
+
+def number_transform(x, roots, quotients, prime):
+    half = len(x) // 2
+    while half > 0:
+        for b in range(len(x) // (2 * half)):
+            for i in range(2 * b * half, (2 * b + 1) * half):
+                u, v = int(x[i]), int(x[i + half]) * int(roots[b])
+                x[i], x[i + half] = (u + v) % prime, (u - v) % prime
+        half //= 2
+
+
+def number_transform_back(x, roots, quotients, prime):
+    half = 1
+    while half < len(x):
+        for b in range(len(x) // (2 * half)):
+            for i in range(2 * b * half, (2 * b + 1) * half):
+                u, v = int(x[i]), int(x[i + half])
+                x[i], x[i + half] = (u + v) % prime, (u - v) * int(roots[b]) % prime
+        half *= 2
+
+
+def residues(values, prime, out):
+    for i, value in enumerate(values):
+        out[i] = int(value) % prime
+
+
+def multiply_residues(x, factors, scale, prime, out):
+    for i in range(len(x)):
+        out[i] = int(x[i]) * int(factors[i]) * scale % prime
+
+
+def join_residues(r1, r2, r3, p1, p2, p3, inverse1, inverse12, out):
+    every = p1 * p2 * p3
+    for i, rests in enumerate(zip(r1, r2, r3, strict=True)):
+        total = 0
+        for rest, prime in zip(rests, (p1, p2, p3), strict=True):
+            others = every // prime
+            total += int(rest) * others * pow(others, -1, prime)
+        total %= every
+        total = total - every if 2 * total > every else total
+        out[i] = (total + 2**63) % 2**64 - 2**63
+
+
+def circular_convolution(a, b):
+    """Return exact sums of products around a circle, as Python integers."""
+    n = len(a)
+    return [sum(int(a[j]) * int(b[(i - j) % n]) for j in range(n)) for i in range(n)]
+
+
+def tau(f, n, scales):
+    """Return the matrix of f(i - j) - f(i + j) for i, j from 1, columns scaled."""
+    return np.array(
+        [
+            [(f(i - j) - f(i + j)) * scales[j - 1] for j in range(1, n + 1)]
+            for i in range(1, n + 1)
+        ]
+    )

@@ -8,6 +8,7 @@ bounds          what no strategy can beat
 closed_bounds   bounds from singular values in closed form
 partial_bounds  bounds from some singular values and their moments
 dual_iteration  bounds from the best probabilities of the cells
+tau_gains       errors of ranges under strategies of sine waves
 report          tables of errors, and confidence intervals
 ==============  ====================================================
 """

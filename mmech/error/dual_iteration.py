@@ -17,8 +17,9 @@ from mmech.operators.base import QueryMatrix
 
 __all__ = ["BoundResult", "iterate", "product_bound", "spectral_step", "spread_bound"]
 
-STEP = 2.0
-"""Exponent of the multiplicative update; one is monotone, two is twice as fast."""
+STEPS = (3.0, 2.0, 1.0)
+"""Exponents of the multiplicative update: one is monotone, three is thrice as fast. The
+next one is taken where the bound falls, and one at first, far from the optimum."""
 
 FLOOR = 1e-15
 """Smallest probability of a cell, relative to the uniform one."""
@@ -33,7 +34,8 @@ class BoundResult:
     bound : float
         Squared counts: no strategy has a smaller expected error.
     gap : float
-        The best bound of this kind lies between `bound` and (1 + gap) `bound`.
+        The best bound of this kind lies between `bound` and (1 + gap) `bound`; infinite
+        where only the singular values are known.
     n_iter : int
         Iterations, 0 for a closed form.
     distribution : ndarray of float64, shape (n,), or None
@@ -74,12 +76,16 @@ def spread_bound(inner: BoundResult, groups: NDArray[np.int64]) -> BoundResult:
     return replace(inner, distribution=shares[groups])
 
 
-Moments = tuple[float, float, NDArray[np.float64], NDArray[np.bool_]]
+Moments = tuple[float, float, NDArray[np.float64], NDArray[np.bool_], float]
 Step = Callable[[NDArray[np.float64]], Moments]
 
 
 def spectral_step(workload: QueryMatrix) -> Step:
-    """Return the map p -> (φ from below, φ, tr-gradient M_j / p_j, support)."""
+    """Return the map p -> (φ from below, φ, tr-gradient M_j / p_j, support, loss).
+
+    The last is the loss of the strategy of p with columns of length one, where they may
+    be scaled: where the gram is regular. Else it is infinite.
+    """
     m, n = workload.shape
     if m < n and m <= LIMITS.dual_cells and m * n <= LIMITS.dual_entries:
         return _step_by_rows(workload._dense().astype(np.float64))
@@ -113,7 +119,12 @@ def _step_by_cells(gram: NDArray[np.float64], terms: int) -> Step:
         moments = np.square(vectors[:, keep]) @ singular
         ratios = np.divide(moments, p, out=np.zeros_like(p), where=p > 0)
         lower = sum_of_roots(values, size)
-        return lower, float(singular.sum()), ratios, support
+        loss = math.inf
+        if keep.all():
+            vectors *= np.sqrt(moments)[:, None]
+            energies = np.einsum("ij,ij->j", vectors, gram @ vectors)
+            loss = float((energies / singular).sum())
+        return lower, float(singular.sum()), ratios, support, loss
 
     return step
 
@@ -129,7 +140,7 @@ def _step_by_rows(rows: NDArray[np.float64]) -> Step:
         rotated = vectors[:, keep].T @ rows
         ratios = (1.0 / singular) @ np.square(rotated)
         lower = sum_of_roots(values, p.size)
-        return lower, float(singular.sum()), ratios, support
+        return lower, float(singular.sum()), ratios, support, math.inf
 
     return step
 
@@ -144,24 +155,24 @@ def iterate(
     """Maximise φ over p by p_j <- p_j (M_j / (p_j φ))^exponent, normalised.
 
     φ² bounds from below at every p; φ² max_j M_j / (p_j φ), the error of the
-    Gaussian strategy with gram P^-½ S^½ P^-½, bounds the maximum from above.
+    Gaussian strategy with gram P^-½ S^½ P^-½, bounds the maximum from above. So does
+    the error of that strategy with scaled columns, which is much closer.
     """
     p = best_p = np.full(n, 1.0 / n)
-    best, upper, exponent = -1.0, math.inf, STEP
+    best, upper, left = -1.0, math.inf, list(STEPS)
     for iteration in range(1, max_iter + 1):
-        lower, phi, ratios, support = step(p)
+        lower, phi, ratios, support, loss = step(p)
         if phi == 0:
             return BoundResult(0.0, 0.0, iteration, p)
         ratios = ratios / phi
-        upper = min(upper, phi**2 * float(ratios[support].max()))
+        upper = min(upper, phi**2 * float(ratios[support].max()), loss)
         if lower > best:
-            best, best_p = lower, p
-        elif exponent > 1:  # too long a step: go back and take the monotone one
-            exponent, p = 1.0, best_p
-            continue
+            best, best_p, best_ratios = lower, p, ratios
+        elif len(left) > 1:  # too long a step: go back and take a shorter one
+            left, p, ratios = left[1:], best_p, best_ratios
         if upper <= best**2 * (1 + tolerance) or (stop is not None and stop()):
             break
-        p = p * ratios**exponent
+        p = p * ratios ** (left[0] if iteration > 1 else 1.0)
         p[support] = np.maximum(p[support] / p.sum(), FLOOR / n)
         p /= p.sum()
     gap = max(upper / best**2 - 1.0, 0.0) if best > 0 else math.inf

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.error.tau_gains import range_gain, running_gains
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -31,6 +32,7 @@ from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
 from mmech.operators.table_tree import attributes_of
+from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import restrict_columns
 from mmech.structure.blocks import block_energies, tree_components
@@ -475,6 +477,15 @@ class _ResidualsRule(_SubsetsRule):
         return _gain_by_subsets(workload, strategy)
 
 
+@register(Tau)
+class _TauRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: Tau) -> float | None:
+        return range_gain(workload, strategy) if strategy.is_regular else None
+
+    def rows(self, workload: QueryMatrix, strategy: Tau) -> Floats | None:
+        return running_gains(workload, strategy) if strategy.is_regular else None
+
+
 # ---- without a rule --------------------------------------------------------------
 
 
@@ -483,7 +494,7 @@ def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     keep = values > strategy.shape[1] * np.finfo(float).eps * values[-1]
     products = workload.gram().matmat(vectors)
     energies = np.einsum("ij,ij->j", vectors, products)
-    if not supports(workload, strategy):
+    if not keep.all() and not supports(workload, strategy):
         raise _unsupported(workload, strategy)
     return float((energies[keep] / values[keep]).sum())
 

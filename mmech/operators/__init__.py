@@ -4,6 +4,8 @@
 base         the protocol `QueryMatrix`, and what it does without structure
 basic        identity, total, prefix and suffix sums, all ranges, diagonals
 circulant    one query moved along a domain
+tau          sine waves: functions of the grams of ranges and prefix sums
+convolution  exact convolutions of integers
 ranges       ranges of an ordered domain, and permuted domains
 hierarchy    trees of sums over nested blocks of neighbours
 explicit     dense and sparse matrices
@@ -51,6 +53,7 @@ from mmech.operators.pinv import Pinv
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import HStack, VStack
+from mmech.operators.tau import Tau
 from mmech.structure import circulant  # noqa: F401  registers its rules
 
 __all__ = [
@@ -84,6 +87,7 @@ __all__ = [
     "Sparse",
     "Suffix",
     "Sum",
+    "Tau",
     "Toeplitz",
     "Total",
     "Transpose",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
-from mmech.exceptions import DomainTooLargeError
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Dense
@@ -38,7 +39,10 @@ REPAIRS = 2
 """Strategies that are made explicit before the best is taken."""
 
 SVD_ENTRIES = 2**20
-"""Up to this size singular values are computed without squaring them."""
+"""Up to this size singular values are computed without squaring them, where needed."""
+
+REGULAR = 1e-8
+"""Ratio of the extreme eigenvalues of a gram above which squares suffice."""
 
 
 def look_at_dense(workload: QueryMatrix, found: Request) -> Skip | None:
@@ -102,7 +106,7 @@ def dual_strategy(
     p, best = dual.distribution, None
     for _ in range(REPAIRS):
         candidate = _strategy_of(reduced, p)
-        if error.supports(reduced, candidate):
+        with suppress(UnsupportedWorkloadError):
             loss = error.loss(reduced, candidate, privacy="zcdp")
             if best is None or loss < best.loss:
                 whole = reduced is workload
@@ -137,6 +141,8 @@ def dual_strategy(
 def _strategy_of(workload: QueryMatrix, p: Floats) -> QueryMatrix:
     """Return A with AᵀA = P^-½ (P^½ V P^½)^½ P^-½ from probabilities of the cells.
 
+    Where it has full column rank its columns are scaled to length one.
+
     With the singular vectors of W P^½ = U Σ Zᵀ this is A = Σ^½ Zᵀ P^-½, or
     Σ^-½ Uᵀ W, which keeps a workload of few queries implicit.
     """
@@ -150,7 +156,10 @@ def _strategy_of(workload: QueryMatrix, p: Floats) -> QueryMatrix:
     columns = workload._dense().T * roots[:, None] if m * n <= SVD_ENTRIES else None
     right, singular = _left_factors(columns, lambda: gram * roots[:, None] * roots)
     inverse = np.divide(1.0, roots, out=np.zeros(n), where=np.diagonal(gram) > 0)
-    return Dense((right * np.sqrt(singular)).T * inverse)
+    strategy = (right * np.sqrt(singular)).T * inverse
+    if singular.size == n:
+        strategy /= np.linalg.norm(strategy, axis=0)
+    return Dense(strategy)
 
 
 def _left_factors(
@@ -158,13 +167,14 @@ def _left_factors(
 ) -> tuple[Floats, Floats]:
     """Return left singular vectors and values of B, leaving out what is rounding.
 
-    From B where it is small, otherwise from B Bᵀ, which resolves half the digits.
+    From B Bᵀ, which resolves half the digits, where these suffice or B is large.
     """
-    if matrix is not None and matrix.size <= SVD_ENTRIES:
+    squares, left = np.linalg.eigh(product())
+    regular = squares[0] > REGULAR * squares[-1]
+    if matrix is not None and matrix.size <= SVD_ENTRIES and not regular:
         left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
         keep = singular > max(matrix.shape) * np.finfo(float).eps * singular[0]
         return left[:, keep], singular[keep]
-    squares, left = np.linalg.eigh(product())
     keep = squares > squares.size * np.finfo(float).eps * squares[-1]
     return left[:, keep], np.sqrt(squares[keep])
 

@@ -34,6 +34,7 @@ from mmech.strategies.registry import (
 )
 from mmech.strategies.result import Callback, Candidate, StrategyResult
 from mmech.strategies.reweight import LOW_RANK
+from mmech.strategies.spectral import SPECTRAL
 from mmech.strategies.union import UNION
 from mmech.structure.shape import unscaled
 from mmech.threads import one_blas_thread
@@ -50,6 +51,7 @@ for _template in (
     KRONECKER,
     UNION,
     LOW_RANK,
+    SPECTRAL,
     DENSE,
     KRONECKER_L2,
     PIDENTITY_L2,
@@ -100,6 +102,8 @@ def optimize(
         Under "zcdp", where optima come with a proof:
 
         * "identity", "workload": as above.
+        * "spectral": sine waves for ranges and prefix sums, in closed form, within 4 %
+          of the optimum at any size.
         * "dense": an explicit matrix, optimal among all, by the dual iteration; the
           smaller side of the workload is at most 3000.
         * "kronecker": the product of optimal factors, optimal for a product. For a

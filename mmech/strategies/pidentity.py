@@ -529,6 +529,8 @@ def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
 
 def look_at_pidentity_l2(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what has an optimum of another kind, products and large domains."""
+    if found.has("spectral"):
+        return Skip("'spectral' is within a few percent of the optimum")
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)

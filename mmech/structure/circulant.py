@@ -1,4 +1,4 @@
-"""What is known of circulant and Toeplitz matrices: rules for the open questions."""
+"""What is known of circulant, Toeplitz and tau matrices: rules for the questions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.operators.circulant import Circulant, Toeplitz
+from mmech.operators.tau import Tau
 from mmech.structure.exact import BOUNDS, SUMS, Sums, times, transposed_sums
 from mmech.structure.shape import (
     closed_singular_values,
@@ -21,6 +22,7 @@ __all__: list[str] = []
 
 has_full_column_rank.register(Circulant, lambda strategy: strategy.rank == strategy.n)
 has_full_column_rank.register(Toeplitz, lambda strategy: strategy.is_inverted)
+has_full_column_rank.register(Tau, lambda strategy: strategy.is_regular)
 known_rank.register(Circulant, lambda workload: workload.rank)
 
 
@@ -50,7 +52,20 @@ def _toeplitz_sums(operator: Toeplitz, power: int, weights: Any) -> Sums | None:
     return transposed_sums(operator, power, weights)
 
 
+def _tau_sums(operator: Tau, power: int, weights: Any) -> Sums | None:
+    if power != 2 or not isinstance(weights, int) or not operator.has_squares:
+        return None
+    scales = np.abs(operator._scales)
+    return times(times(times(scales, scales), operator.squares()), weights)
+
+
+def _tau_bounds(operator: Tau) -> tuple[int, int]:
+    return (_power_sum(operator.period, 1) * int(np.abs(operator._scales).max()),) * 2
+
+
 BOUNDS[Circulant] = lambda operator: (_power_sum(operator._column, 1),) * 2
 BOUNDS[Toeplitz] = lambda operator: (_power_sum(operator._diagonals, 1),) * 2
+BOUNDS[Tau] = _tau_bounds
 SUMS[Circulant] = _circulant_sums
 SUMS[Toeplitz] = _toeplitz_sums
+SUMS[Tau] = _tau_sums

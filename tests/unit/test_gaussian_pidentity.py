@@ -15,6 +15,7 @@ from mmech import (
     Scaled,
     Total,
     VStack,
+    WidthRange,
     dual_bound,
     limits,
     loss,
@@ -136,7 +137,8 @@ def test_unions_descend_attribute_by_attribute(weights):
 
 def test_auto_descends_where_the_dual_is_too_large():
     with limits.changed(dual_cells=32):
-        result = optimize(Prefix(64), privacy="zcdp", seed=0)
+        sums = VStack([Prefix(64), WidthRange(64, 7)])
+        result = optimize(sums, privacy="zcdp", seed=0)
         union = optimize(union_of_ranges(), privacy="zcdp", seed=0)
     assert result.template == "pidentity"
     tried = [run.template for run in result.candidates if not run.note]

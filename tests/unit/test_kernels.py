@@ -268,3 +268,40 @@ def test_weighted_rows(rng):
     decided = out >= 0
     assert np.array_equal(out[decided], exact[decided])
     assert (~decided).sum() <= 3  # at the ends there may be candidates that are rare
+
+
+@pytest.mark.parametrize("n", [1, 2, 16])
+def test_number_transforms(n, rng):
+    from mmech.operators.convolution import PRIMES, _roots
+
+    for prime, generator in PRIMES:
+        x = rng.integers(0, prime, n, dtype=np.uint32)
+        forth = _roots(prime, generator, n)[:2]
+        back = _roots(prime, generator, n)[2:]
+        for name, roots in (
+            ("number_transform", forth),
+            ("number_transform_back", back),
+        ):
+            found, expected = x.copy(), x.astype(object)
+            getattr(_kernels, name)(found, *roots, prime)
+            getattr(reference, name)(expected, *roots, prime)
+            assert found.tolist() == expected.tolist()
+        values = rng.integers(-(2**62), 2**62, n)
+        assert_same_residues("residues", [values, prime], n)
+        factors = rng.integers(0, prime, n, dtype=np.uint32)
+        assert_same_residues("multiply_residues", [x, factors, 12345, prime], n)
+
+
+def test_residues_are_joined(rng):
+    p1, p2, p3 = primes = (2013265921, 2113929217, 1811939329)
+    values = [0, 1, -1, 2**62, -(2**62), 2**90, 1 - 2**90]
+    rests = [np.array([v % p for v in values], np.uint32) for p in primes]
+    inverses = pow(p1, -1, p2), pow(p1 * p2, -1, p3)
+    assert_twins("join_residues", [*rests, *primes, *inverses], np.empty(7, np.int64))
+
+
+def assert_same_residues(name, arguments, n):
+    found, expected = np.empty((2, n), np.uint32)
+    getattr(_kernels, name)(*arguments, found)
+    getattr(reference, name)(*arguments, expected)
+    assert found.tolist() == expected.tolist()

@@ -1,0 +1,149 @@
+r"""Errors of ranges and prefix sums under strategies of sine waves, at any size.
+
+With a strategy A = F S, F of a tau algebra and S of scales, the covariance of the
+estimate is :math:`M = S^{-1} F^{-2} S^{-1}`, whose entry (i, j) is
+``(h(i - j) - h(i + j)) / (s_i s_j)``. The gram of the queries is semiseparable:
+``a_i b_j`` for i <= j. Sums over i < j are a convolution for the Toeplitz part; for the
+Hankel part the cells are halved again and again, with a convolution for each half.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
+from mmech.operators.compose import Scaled
+from mmech.operators.stack import VStack
+from mmech.operators.tau import Tau
+
+__all__ = ["range_gain", "running_gains"]
+
+Floats = NDArray[np.float64]
+
+SMALL_BLOCK = 16
+"""Sums within blocks of so many cells are taken pair by pair."""
+
+
+@singledispatch
+def range_gain(workload: QueryMatrix, strategy: Tau) -> float | None:
+    """Return ‖W A⁻¹‖_F², ``None`` where no rule knows the gram of W."""
+    return None
+
+
+@range_gain.register(AllRange | Prefix | Suffix | Ones)
+def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float:
+    a, b = (factor / strategy._scales for factor in gram_factors(workload))
+    if strategy.free_end == "first":
+        a, b = b[::-1].copy(), a[::-1].copy()
+    inverse = _forward(strategy)
+    pairs = b @ _sums_before(inverse, a)
+    return float((a * b) @ inverse.diag() + 2.0 * pairs)
+
+
+@range_gain.register(Identity)
+def _(workload: Identity, strategy: Tau) -> float:
+    variances = strategy.diagonal_of(strategy.eigenvalues**-2.0)
+    return float((variances / np.square(strategy._scales.astype(np.float64))).sum())
+
+
+@range_gain.register(Scaled)
+def _(workload: Scaled, strategy: Tau) -> float | None:
+    inner = range_gain(workload.operator, strategy)
+    return None if inner is None else float(workload.weight) ** 2 * inner
+
+
+@range_gain.register(VStack)
+def _(workload: VStack, strategy: Tau) -> float | None:
+    parts = [range_gain(block, strategy) for block in workload.blocks]
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+@singledispatch
+def gram_factors(workload: QueryMatrix) -> tuple[Floats, Floats]:
+    """Return vectors a, b (n,) with (WᵀW)_ij = a_i b_j for i <= j."""
+    raise TypeError(f"the gram of {workload!r} is not known to be semiseparable")
+
+
+def _up(n: int) -> Floats:
+    return np.arange(1.0, n + 1)
+
+
+gram_factors.register(AllRange, lambda w: (_up(w.n), _up(w.n)[::-1].copy()))
+gram_factors.register(Prefix, lambda w: (np.ones(w.n), _up(w.n)[::-1].copy()))
+gram_factors.register(Suffix, lambda w: (_up(w.n), np.ones(w.n)))
+gram_factors.register(Ones, lambda w: (np.full(w.n, float(w.m)), np.ones(w.n)))
+
+
+@singledispatch
+def running_gains(workload: QueryMatrix, strategy: Tau) -> Floats | None:
+    """Return the squared row norms of W A⁻¹ for running sums, else ``None``."""
+    return None
+
+
+@running_gains.register(Prefix | Suffix)
+def _(workload: Prefix | Suffix, strategy: Tau) -> Floats:
+    own = 1.0 / strategy._scales.astype(np.float64)
+    inverse = _forward(strategy)
+    turned = strategy.free_end == "first"
+    if turned:
+        own = own[::-1].copy()
+    sums = _sums_behind if workload.backward != turned else _sums_before
+    steps = own * (own * inverse.diag() + 2.0 * sums(inverse, own))
+    steps = steps[::-1] if turned else steps
+    if workload.backward:
+        return np.cumsum(steps[::-1])[::-1].copy()
+    return np.cumsum(steps)
+
+
+def _forward(strategy: Tau) -> Tau:
+    """Return F⁻², with its cells in the order in which a free end is the last."""
+    end = "none" if strategy.free_end == "none" else "last"
+    return Tau.of_eigenvalues(strategy.eigenvalues**-2.0, end)
+
+
+def _sums_behind(matrix: Tau, weights: Floats) -> Floats:
+    """Return Σ_{i > j} weights_i M_ij for every j, shape (n,)."""
+    every = matrix._matmat(weights[:, None])[:, 0]
+    return every - weights * matrix.diag() - _sums_before(matrix, weights)
+
+
+def _sums_before(matrix: Tau, weights: Floats) -> Floats:
+    """Return Σ_{i < j} weights_i M_ij for every j, shape (n,)."""
+    n = weights.size
+    length = next_fast_len(2 * n, real=True)
+    column = matrix.between(0, n).copy()
+    column[0] = 0.0
+    product = rfft(weights, length) * rfft(column, length)
+    return irfft(product, length)[:n] - _hankel_before(matrix, weights)
+
+
+def _hankel_before(matrix: Tau, weights: Floats) -> Floats:
+    """Return Σ_{i < j} weights_i h(i + j) for every j from 1 to n."""
+    n = weights.size
+    size = max(SMALL_BLOCK, 1 << (n - 1).bit_length())
+    h = np.zeros(2 * size + 2)
+    h[: 2 * n + 1] = matrix.between(0, 2 * n + 1)
+    padded = np.zeros(size)
+    padded[:n] = weights
+    out = np.zeros(size)
+    cells = np.arange(size)
+    for gap in range(1, SMALL_BLOCK):
+        later = cells[cells % SMALL_BLOCK >= gap]
+        out[later] += padded[later - gap] * h[2 * later - gap + 2]
+    block = 2 * SMALL_BLOCK
+    while block <= size:
+        # First halves, weighed, are seen from second halves at distances i + j.
+        blocks = padded.reshape(-1, block)
+        seen = np.lib.stride_tricks.sliding_window_view(h, block)
+        seen = seen[block // 2 + 2 :: 2 * block][: len(blocks)]
+        first = rfft(blocks[:, : block // 2], block, axis=1)
+        found = irfft(first.conj() * rfft(seen, axis=1), block, axis=1)
+        out.reshape(-1, block)[:, block // 2 :] += found[:, : block // 2]
+        block *= 2
+    return out[:n]

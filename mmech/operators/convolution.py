@@ -1,0 +1,116 @@
+"""Circular convolutions of integers, exact by number theoretic transforms.
+
+A wrong rounding would break privacy without a word, so nothing here is a float. Three
+primes below 2^31 tell apart whole numbers of magnitude below 2^91; results are returned
+modulo 2^64, exact for every sum that fits 64 bits.
+
+References
+----------
+.. [1] Nussbaumer, "Fast Fourier Transform and Convolution Algorithms", 1982, chapter 8.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MOST_CELLS", "IntegerFilter"]
+
+Integers = NDArray[np.int64]
+Residues = NDArray[np.uint32]
+
+PRIMES = ((2013265921, 31), (2113929217, 5), (1811939329, 13))
+"""Primes below 2^31, and a primitive root of each."""
+
+MOST_CELLS = 2**25
+"""Longest transform: 2^25 divides each prime less one."""
+
+LARGEST_NORM = 2**58
+"""Bound on the L1 norm of a filter: two halves of a 64-bit value then stay apart."""
+
+KEPT_APART = 2.0**90
+"""Sums of smaller magnitude, by floats, are told apart by their residues."""
+
+
+@lru_cache(maxsize=3)
+def _roots(prime: int, generator: int, n: int) -> tuple[Residues, ...]:
+    """Return roots of unity (n/2,) in bit-reversed order, quotients, and inverses."""
+    sides: list[Residues] = []
+    for base in (generator, pow(generator, -1, prime)):
+        roots = np.ones(max(n // 2, 1), np.uint64)
+        size = 1
+        while size < roots.size:
+            step = pow(base, (prime - 1) // (4 * size), prime)
+            roots[size : 2 * size] = roots[:size] * np.uint64(step) % np.uint64(prime)
+            size *= 2
+        quotients = (roots << np.uint64(32)) // np.uint64(prime)
+        sides += [roots.astype(np.uint32), quotients.astype(np.uint32)]
+    return tuple(sides)
+
+
+class IntegerFilter:
+    """Circular convolution with one vector of integers.
+
+    Parameters
+    ----------
+    column : ndarray of int64, shape (n,)
+        What is convolved with; n is a power of two, at most 2^25.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.operators.convolution import IntegerFilter
+    >>> IntegerFilter(np.array([1, -1, 0, 0]))(np.array([2**61, 1, 5, 7])).tolist()
+    [2305843009213693945, -2305843009213693951, 4, 2]
+    """
+
+    def __init__(self, column: Integers) -> None:
+        self.n = column.size
+        if self.n & (self.n - 1) or not 0 < self.n <= MOST_CELLS:
+            raise ValueError(
+                "a filter needs a power of two of cells, at most "
+                f"{MOST_CELLS}, got {self.n}"
+            )
+        self._norm = float(np.abs(column.astype(np.float64)).sum())
+        if self._norm >= LARGEST_NORM:
+            raise ValueError(
+                "the magnitudes of a filter must add up to less than 2**58, got "
+                f"{self._norm:.3g}; scale it down"
+            )
+        self._spectra = [self._transformed(column, *pair) for pair in PRIMES]
+
+    def _transformed(self, values: Integers, prime: int, generator: int) -> Residues:
+        from mmech import _kernels
+
+        out = np.empty(self.n, np.uint32)
+        _kernels.residues(np.ascontiguousarray(values), prime, out)
+        roots, quotients, *_ = _roots(prime, generator, self.n)
+        _kernels.number_transform(out, roots, quotients, prime)
+        return out
+
+    def __call__(self, values: Integers) -> Integers:
+        """Return the convolution with values (n,) of int64, modulo 2^64."""
+        largest = float(np.abs(values.astype(np.float64)).max())
+        if largest * self._norm < KEPT_APART:
+            return self._convolved(values)
+        high = values >> 32
+        return self._convolved(values - (high << 32)) + (self._convolved(high) << 32)
+
+    def _convolved(self, values: Integers) -> Integers:
+        from mmech import _kernels
+
+        parts = []
+        for (prime, generator), spectrum in zip(PRIMES, self._spectra, strict=True):
+            part = self._transformed(values, prime, generator)
+            scale = pow(self.n, -1, prime)
+            _kernels.multiply_residues(part, spectrum, scale, prime, part)
+            *_, roots, quotients = _roots(prime, generator, self.n)
+            _kernels.number_transform_back(part, roots, quotients, prime)
+            parts.append(part)
+        p1, p2, p3 = (prime for prime, _ in PRIMES)
+        out = np.empty(self.n, np.int64)
+        inverses = pow(p1, -1, p2), pow(p1 * p2, -1, p3)
+        _kernels.join_residues(*parts, p1, p2, p3, *inverses, out)
+        return out

@@ -1,0 +1,304 @@
+"""Matrices of the tau algebras: Toeplitz less Hankel, diagonal in sine waves."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+
+from mmech.checks import check_choice, check_finite_array
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    exact_sums,
+    int64_or_float64,
+    query_matrix,
+    read_only,
+)
+from mmech.operators.convolution import IntegerFilter
+
+__all__ = ["Tau"]
+
+ENDS = ("none", "first", "last")
+"""Which end of the domain is free."""
+
+SMALLEST_EIGENVALUE = 1e-12
+"""Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
+
+
+def _with_odd_places(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sort values of the waves 1, 3, ..., 2n - 1 by frequency: m is 2n + 1 - m."""
+    out = np.empty_like(values)
+    odd = (values.size + 1) // 2
+    out[::2], out[1::2] = values[:odd], values[odd:][::-1]
+    return out
+
+
+def _with_even_places(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return f(0) to f(n) of f(0), f(2), ..., f(2n), where f(2n + 1 - t) = -f(t)."""
+    out = np.empty_like(values)
+    even = (values.size + 1) // 2
+    out[::2], out[1::2] = values[:even], -values[even:][::-1]
+    return out
+
+
+@query_matrix("Tau")
+class Tau(QueryMatrix):
+    r"""A matrix whose eigenvectors are sine waves, with scaled columns.
+
+    Entry (i, j), for i and j from 1 to n, is ``(f(i - j) - f(i + j)) * scales[j - 1]``
+    for an even function f, the symbol. With two fixed ends f has the period 2n + 2, and
+    the waves are :math:`\sin(ijk\pi/(n+1))`. With a free last end
+    ``f(t + 2n + 1) = -f(t)``, and the waves are :math:`\sin(j(2k-1)\pi/(2n+1))`; a free
+    first end reverses rows and columns. The grams of `AllRange`, `Suffix` and
+    `Prefix` are of these three kinds, and so are their roots and inverses. Products
+    cost O(n log n): of floats by fast Fourier transforms, of integers exactly.
+
+    Parameters
+    ----------
+    symbol : array_like, shape (n + 2,) or (n + 1,)
+        f(0) to f(n + 1), or to f(n) with a free end.
+    free_end : {"none", "first", "last"}, default="none"
+        End of the domain that is free.
+    scales : array_like, shape (n,), default=None
+        Factors of the columns; ones when omitted.
+
+    References
+    ----------
+    .. [1] Bini, Capovani, "Spectral and computational properties of band symmetric
+       Toeplitz matrices", Linear Algebra and its Applications 52, 1983.
+    .. [2] Bozzo, Di Fiore, "On the use of certain matrix algebras associated with
+       discrete trigonometric transforms", SIAM J. Matrix Anal. Appl. 16, 1995.
+
+    Examples
+    --------
+    >>> from mmech.operators import Tau
+    >>> Tau([4, 1, 0, 0, 0]).to_dense()
+    array([[4, 1, 0],
+           [1, 4, 1],
+           [0, 1, 4]])
+    >>> Tau([4, 1, 0, 0], free_end="last").to_dense()
+    array([[4, 1, 0],
+           [1, 4, 1],
+           [0, 1, 5]])
+    """
+
+    symbol: ArrayLike
+    free_end: str = "none"
+    scales: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.free_end, "free_end", ENDS)
+        symbol = check_finite_array(self.symbol, "symbol", ndim=1)
+        n = symbol.size - (2 if self.free_end == "none" else 1)
+        if n < 1:
+            raise ValueError(
+                "symbol must have two values more than there are cells, or one with a "
+                f"free end, got {symbol.size}"
+            )
+        scales: Array = np.ones(n, np.int64)
+        if self.scales is not None:
+            scales = check_finite_array(self.scales, "scales", ndim=1)
+            if scales.size != n:
+                raise ValueError(f"scales must have shape ({n},), got {scales.shape}")
+        symbol, scales = int64_or_float64(symbol), int64_or_float64(scales)
+        dtype = np.result_type(symbol, scales)
+        self._set(symbol=read_only(symbol.astype(dtype)))
+        self._set(scales=read_only(scales.astype(dtype)))
+
+    @classmethod
+    def of_eigenvalues(
+        cls, values: ArrayLike, free_end: str = "none", scales: ArrayLike | None = None
+    ) -> Self:
+        """Return the matrix with given eigenvalues, but for the scales.
+
+        Parameters
+        ----------
+        values : array_like, shape (n,)
+            Eigenvalue of every wave, in the order of k.
+        free_end, scales
+            As of the class.
+        """
+        own = np.asarray(values, np.float64)
+        n = own.size
+        if free_end == "none":
+            symbol = irfft(np.pad(own, 1), 2 * n + 2)[: n + 2]
+        else:
+            folded = irfft(np.pad(_with_odd_places(own), (1, 0)), 2 * n + 1)[: n + 1]
+            symbol = _with_even_places(folded)
+        made = cls(symbol, free_end, scales)
+        made._set(eigenvalues=read_only(own))
+        return made
+
+    @property
+    def _symbol(self) -> Array:
+        return self.symbol  # type: ignore[return-value]
+
+    @property
+    def _scales(self) -> Array:
+        return self.scales  # type: ignore[return-value]
+
+    @property
+    def n(self) -> int:
+        """Number of cells, and of queries."""
+        return int(self._scales.size)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.n, self.n)
+
+    @property
+    def dtype(self) -> np.dtype[np.int64] | np.dtype[np.float64]:
+        return self._symbol.dtype
+
+    def _arguments(self) -> str:
+        end = "" if self.free_end == "none" else f", {self.free_end} end free"
+        return f"{self.n} cells{end}"
+
+    @property
+    def half_period(self) -> int:
+        """Half the period of the symbol: n + 1, or 2n + 1 with a free end."""
+        return self.n + 1 if self.free_end == "none" else 2 * self.n + 1
+
+    @cached_property
+    def period(self) -> Array:
+        """The symbol at 0 to twice `half_period`, that one left out."""
+        if self.free_end == "none":
+            return read_only(np.concatenate([self._symbol, self._symbol[-2:0:-1]]))
+        half = np.concatenate([self._symbol, -self._symbol[:0:-1]])
+        return read_only(np.concatenate([half, -half]))
+
+    def between(self, start: int, stop: int) -> Array:
+        """Return the symbol at start to stop - 1, within a period of zero."""
+        if start < 0:
+            return np.concatenate([self.period[start:], self.period[:stop]])
+        return self.period[start:stop]
+
+    @cached_property
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """Eigenvalue of every wave, without the scales, shape (n,)."""
+        if self.free_end == "none":
+            return read_only(rfft(self.period.astype(np.float64)).real[1:-1])
+        # At even places the symbol has half the period, and all that there is to know.
+        waves = rfft(self.period[::2].astype(np.float64)).real[1:]
+        return read_only(np.concatenate([waves[::2], waves[1::2][::-1]]))
+
+    # ---- products ------------------------------------------------------------------
+
+    @property
+    def _reads_backwards(self) -> bool:
+        return self.free_end == "first"
+
+    def _circle(self, length: int) -> Array:
+        """Return the symbol at 1-n..2n around a circle of cells."""
+        column = np.zeros(length, self.dtype)
+        column[: 2 * self.n + 1] = self.between(0, 2 * self.n + 1)
+        column[length - self.n + 1 :] = self.between(1 - self.n, 0)
+        return column
+
+    @cached_property
+    def _spectrum(self) -> NDArray[np.complex128]:
+        length = next_fast_len(3 * self.n, real=True)
+        return rfft(self._circle(length).astype(np.float64))
+
+    @cached_property
+    def _filter(self) -> IntegerFilter:
+        return IntegerFilter(self._circle(1 << (3 * self.n - 1).bit_length()))
+
+    def _waves(self, x: Array) -> Array:
+        """Multiply by the symmetric matrix without scales."""
+        n = self.n
+        if self._reads_backwards:
+            x = x[::-1]
+        whole = x.dtype == np.int64
+        length = self._filter.n if whole else next_fast_len(3 * n, real=True)
+        odd = np.zeros((length, x.shape[1]), x.dtype)
+        odd[1 : n + 1] = x
+        odd[length - n :] = -x[::-1]
+        if whole:
+            columns = [self._filter(np.ascontiguousarray(c)) for c in odd.T]
+            out = np.stack(columns, axis=1) if columns else odd
+        else:
+            transformed = rfft(odd, axis=0) * self._spectrum[:, None]
+            out = irfft(transformed, length, axis=0).astype(x.dtype, copy=False)
+        out = out[1 : n + 1]
+        return np.ascontiguousarray(out[::-1] if self._reads_backwards else out)
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._waves(x * self._scales.astype(x.dtype, copy=False)[:, None])
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._waves(y) * self._scales.astype(y.dtype, copy=False)[:, None]
+
+    def pinv(self) -> QueryMatrix:
+        """Return the inverse, whose eigenvalues are reciprocal, if there is one."""
+        if not self.is_regular:
+            return super().pinv()
+        scales = 1.0 / self._scales.astype(np.float64)
+        return Tau.of_eigenvalues(1.0 / self.eigenvalues, self.free_end, scales).T
+
+    @cached_property
+    def is_regular(self) -> bool:
+        """Whether there is an inverse."""
+        sizes = np.abs(self.eigenvalues)
+        small = SMALLEST_EIGENVALUE * sizes.max()
+        return bool(sizes.min() > small and (self._scales != 0).all())
+
+    # ---- norms ---------------------------------------------------------------------
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        whole = self.dtype == np.int64
+        if power == 1 or axis == 1 or (whole and not self.has_squares):
+            return super()._power_sums(power, axis)
+        squares = np.square(self._scales.astype(np.float64))
+        if not whole:
+            return squares * self.diagonal_of(np.square(self.eigenvalues))
+        return exact_sums(squares * self.squares(), self.dtype)
+
+    def diagonal_of(self, eigenvalues: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the diagonal of the matrix with other eigenvalues, without scales."""
+        return Tau.of_eigenvalues(eigenvalues, self.free_end).diag()
+
+    @cached_property
+    def has_squares(self) -> bool:
+        """Whether `squares` fit 64-bit integers."""
+        return float(np.square(self.period.astype(np.float64)).sum()) < 2.0**61
+
+    def squares(self) -> NDArray[np.int64]:
+        """Return the squared length of every column of an integer matrix, unscaled.
+
+        With c the convolution of f with itself over its period, it is c(0) - c(2j),
+        half of it with a free end. At even places c is the sum of the convolutions of
+        f at even places, and at odd places, which are equal with a free end.
+        """
+        half = self.half_period
+        wanted = half // 2 + 1 if self.free_end == "none" else self.n + 1
+        length = 1 << (half + wanted - 1).bit_length()
+        total = np.zeros(wanted, np.int64)
+        for odd in (0, 1) if self.free_end == "none" else (0,):
+            # Both f(2a + odd) at a in 0..half-1, and f(2(j - a) - odd) at j - a.
+            values, column = np.zeros((2, length), np.int64)
+            values[:half] = self.period[odd::2]
+            behind = np.roll(self.period, odd)[::2]
+            column[:wanted] = behind[:wanted]
+            column[length - half + 1 :] = behind[1:]
+            total += IntegerFilter(column)(values)[:wanted]
+        places = np.arange(1, self.n + 1)
+        if self.free_end == "none":
+            places = np.minimum(places, half - places)
+        squares = total[0] - total[places]
+        return squares[::-1].copy() if self._reads_backwards else squares
+
+    def diag(self) -> Array:
+        own = self._symbol[0] - self.period[2 : 2 * self.n + 1 : 2]
+        return (own[::-1] if self._reads_backwards else own) * self._scales
+
+    def _explicit_entries(self) -> Array:
+        i = np.arange(1, self.n + 1)
+        entries = self.period[np.subtract.outer(i, i)] - self.period[np.add.outer(i, i)]
+        if self._reads_backwards:
+            entries = entries[::-1, ::-1]
+        return np.ascontiguousarray(entries * self._scales)

@@ -1,0 +1,225 @@
+"""Sine waves: exact convolutions, operators, errors, and strategies made of them."""
+
+import numpy as np
+import pytest
+import reference as ref
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mmech import (
+    AllRange,
+    Dense,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    Prefix,
+    Suffix,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    WidthRange,
+    dual_bound,
+    expected_error,
+    limits,
+    loss,
+    optimize,
+    per_query_error,
+    svd_bound,
+)
+from mmech.integer_strategy import integer_strategy
+from mmech.operators.convolution import MOST_CELLS, PRIMES, IntegerFilter
+from mmech.operators.tau import Tau
+from mmech.structure.exact import column_sums
+from mmech.structure.shape import has_full_column_rank
+
+WORKLOADS = {"none": AllRange, "first": Prefix, "last": Suffix}
+
+ends = pytest.mark.parametrize("end", WORKLOADS)
+
+whole = st.integers(-(2**63) + 1, 2**63 - 1)
+
+
+# ---- exact convolutions --------------------------------------------------------
+
+
+@pytest.mark.parametrize(("prime", "generator"), PRIMES)
+def test_primes_have_a_root_of_unity_of_every_length(prime, generator):
+    assert all(prime % divisor for divisor in range(2, int(prime**0.5) + 1))
+    assert (prime - 1) % MOST_CELLS == 0
+    root = pow(generator, (prime - 1) // MOST_CELLS, prime)
+    assert pow(root, MOST_CELLS // 2, prime) == prime - 1
+
+
+@given(st.data(), st.integers(0, 5))
+def test_convolutions_equal_those_of_python_integers(data, bits):
+    n = 2**bits
+    column = data.draw(st.lists(st.integers(-(2**50), 2**50), min_size=n, max_size=n))
+    values = data.draw(st.lists(whole, min_size=n, max_size=n))
+    exact = ref.circular_convolution(column, values)
+    wrapped = [(value + 2**63) % 2**64 - 2**63 for value in exact]
+    found = IntegerFilter(np.array(column))(np.array(values))
+    assert found.tolist() == wrapped
+
+
+@pytest.mark.parametrize("bits", [10, 13, 16])
+@pytest.mark.parametrize(("tall", "wide"), [(2**20, 2**26), (2**40, 1), (1, 2**45)])
+def test_long_convolutions_of_extreme_values_are_exact(bits, tall, wide, rng):
+    n = 2**bits
+    column = rng.choice([-tall, tall, tall - 1], n)
+    values = rng.choice([-wide, wide, 0], n)
+    column[:3], values[:3] = tall, wide
+    found = IntegerFilter(column)(values)
+    for place in [0, 1, n // 2, n - 1, *rng.integers(0, n, 20).tolist()]:
+        turned = column[(place - np.arange(n)) % n].astype(object)
+        assert found[place] == turned @ values.astype(object)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([1, 2, 3], "a power of two of cells"),
+        ([2**57, 2**57], r"add up to less than 2\*\*58"),
+    ],
+)
+def test_filters_that_are_refused(column, message):
+    with pytest.raises(ValueError, match=message):
+        IntegerFilter(np.array(column))
+
+
+# ---- operators -----------------------------------------------------------------
+
+
+@ends
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 37])
+def test_grams_of_ranges_are_functions_of_waves(end, n):
+    workload = WORKLOADS[end](n)
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    A, W = result.strategy, workload.to_dense()
+    root = Tau.of_eigenvalues(A.eigenvalues**4, end)
+    np.testing.assert_allclose(root.to_dense(), W.T @ W, atol=1e-9 * n**3)
+    np.testing.assert_allclose(A.column_square_sums(), 1.0)
+
+
+@ends
+@pytest.mark.parametrize("n", [1, 2, 5, 30])
+def test_squares_of_columns_are_exact(end, n, rng):
+    size = n + (2 if end == "none" else 1)
+    scales = rng.integers(-(2**12), 2**12, n)
+    A = Tau(rng.integers(-(2**16), 2**16, size), end, scales)
+    exact = np.square(A.to_dense().astype(object)).sum(axis=0)
+    assert (column_sums(A, 2) == exact).all()
+    np.testing.assert_allclose(A.column_square_sums(), exact.astype(np.float64))
+    large = Tau([2**40, *[1] * (size - 1)], end)
+    exact = np.square(large.to_dense().astype(object)).sum(axis=0)
+    assert (column_sums(large, 2) == exact).all()
+
+
+@pytest.mark.parametrize(
+    ("symbol", "end", "scales", "message"),
+    [
+        ([1, 2], "none", None, "symbol must have two values more"),
+        ([1], "last", None, "or one with a free end, got 1"),
+        ([1, 2, 3], "both", None, "free_end must be one of"),
+        ([1, 2, 3], "last", [1], r"scales must have shape \(2,\), got \(1,\)"),
+        ([1, np.nan, 3], "last", None, "symbol"),
+    ],
+)
+def test_waves_that_are_refused(symbol, end, scales, message):
+    with pytest.raises(ValueError, match=message):
+        Tau(symbol, end, scales)
+
+
+def test_rank_is_told_by_eigenvalues_and_scales():
+    assert has_full_column_rank(Tau([4, 1, 0, 0, 0]))
+    assert not has_full_column_rank(Tau([4, 1, 0, 0, 0], scales=[1, 0, 1]))
+    assert not has_full_column_rank(Tau.of_eigenvalues([1, 0, 2]))
+    with pytest.raises(UnsupportedWorkloadError):
+        loss(Identity(3), Tau.of_eigenvalues([1.0, 0, 2]))
+
+
+# ---- errors ----------------------------------------------------------------------
+
+
+@ends
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33, 70])
+def test_errors_equal_dense_algebra(end, n, rng):
+    A = Tau.of_eigenvalues(rng.uniform(0.5, 2, n), end, rng.uniform(0.5, 2, n))
+    inverse = np.linalg.inv(A.to_dense())
+    ranges = [WidthRange(n, 1 + n // 2), AllRange(n), 3 * Prefix(n), Suffix(n)]
+    for workload in [*ranges, Identity(n), Total(n), VStack(ranges[1:])]:
+        squares = np.square(workload.to_dense() @ inverse).sum(axis=1)
+        size = A.l2_sensitivity() ** 2
+        np.testing.assert_allclose(
+            per_query_error(workload, A, rho=0.5), size * squares, rtol=1e-8
+        )
+        assert expected_error(workload, A, rho=0.5) == pytest.approx(
+            size * squares.sum()
+        )
+
+
+# ---- strategies ------------------------------------------------------------------
+
+
+@ends
+@pytest.mark.parametrize("n", [1, 2, 64, 500])
+def test_spectral_strategies_are_near_the_optimum(end, n):
+    workload = WORKLOADS[end](n)
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    assert result.loss == pytest.approx(
+        loss(workload, Dense(result.strategy.to_dense()), privacy="zcdp")
+    )
+    least = dual_bound(workload, epsilon=1).bound / 2
+    assert least * (1 - 1e-9) <= result.loss <= 1.02 * least
+
+
+@pytest.mark.parametrize(
+    ("workload", "ratio"),
+    [
+        (AllRange(1024), 1.015),
+        (AllRange(65_536), 1.01),
+        (Prefix(1024), 1.036),
+        (Prefix(65_536), 1.019),
+        (Kronecker([Prefix(32_768), Identity(4)]), 1.021),
+    ],
+    ids=str,
+)
+def test_what_is_measured_is_near_the_bound_at_any_size(workload, ratio):
+    with limits.changed(dual_cells=32):
+        result = optimize(workload, privacy="zcdp")
+    mechanism = MatrixMechanism(workload, result, rho=0.5)
+    bound = svd_bound(workload, epsilon=1) / 2
+    assert bound <= mechanism.expected_error() <= ratio * bound
+
+
+@ends
+@pytest.mark.parametrize("n", [1, 3, 40])
+def test_rounded_strategies_measure_exact_integers(end, n, rng):
+    workload = WORKLOADS[end](n)
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    exact = integer_strategy(result.strategy, norm="L2")
+    entries = exact.form.to_dense()
+    assert entries.dtype == np.int64
+    assert exact.sensitivity == max(np.square(entries.astype(object)).sum(axis=0))
+    counts = rng.integers(0, 10**6, (n, 2))
+    assert (exact.product(counts) == entries.astype(object) @ counts).all()
+    rounded = loss(workload, exact.form, privacy="zcdp")
+    assert rounded == pytest.approx(result.loss, rel=2e-3)
+
+
+def test_other_workloads_have_no_waves():
+    with pytest.raises(UnsupportedWorkloadError, match="'spectral' needs an AllRange"):
+        optimize(Total(4), template="spectral", privacy="zcdp")
+    with pytest.raises(ValueError, match="template must be one of"):
+        optimize(Prefix(4), template="spectral")
+
+
+def test_answers_are_unbiased_and_have_the_reported_errors(rng, noise_rng):
+    workload = Prefix(300)
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    counts = rng.integers(0, 9, (300, 400))
+    mechanism = MatrixMechanism(workload, result, rho=0.5, insecure_rng=noise_rng)
+    errors = mechanism.answer(counts) - workload @ counts
+    expected = mechanism.per_query_error()
+    # 400 draws: the mean square has an error of 3 %, of which a fifth is over six.
+    assert np.square(errors).mean() == pytest.approx(expected.mean(), rel=0.2)
+    assert abs(errors.mean()) < 6 * np.sqrt(expected.max() / 400)
