@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_epsilon, check_integer
+from mmech.checks import check_integer
 from mmech.error.closed_bounds import (
     commuting_loss_bound,
     known_loss_bound,
@@ -41,6 +41,7 @@ from mmech.error.partial_bounds import (
 )
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
+from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
@@ -61,17 +62,19 @@ CHEAP_ENTRIES = 2**23
 
 
 @one_blas_thread()
-def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
+def svd_bound(workload: Matrix, *, epsilon: Any = None, rho: Any = None) -> float:
     r"""Return a lower bound on the expected error of every strategy.
 
     .. math:: \frac{2}{\epsilon^2} \frac{\left(\sum_i \sigma_i(W)\right)^2}{n}
+
+    With 1 / (2 rho) in place of the first factor for rho of zCDP.
 
     Parameters
     ----------
     workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W; Kronecker products cost no more than their factors.
-    epsilon : float
-        Privacy parameter in nats.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two.
 
     Returns
     -------
@@ -100,15 +103,22 @@ def svd_bound(workload: Matrix, *, epsilon: Any) -> float:
     >>> from mmech import Identity, svd_bound
     >>> svd_bound(Identity(4), epsilon=1.0)
     8.0
+    >>> svd_bound(Identity(4), rho=0.5)
+    4.0
     """
+    law, cost = law_and_cost(epsilon, rho)
     workload = as_query_matrix(workload, "workload")
-    exact = float(check_epsilon(epsilon))
-    return 2.0 * float(svd_loss_bound(workload)) / exact**2
+    return law.continuous(cost) * float(svd_loss_bound(workload))
 
 
 @one_blas_thread()
 def dual_bound(
-    workload: Matrix, *, epsilon: Any, max_iter: int = 1000, tolerance: float = 1e-4
+    workload: Matrix,
+    *,
+    epsilon: Any = None,
+    rho: Any = None,
+    max_iter: int = 1000,
+    tolerance: float = 1e-4,
 ) -> BoundResult:
     r"""Return the best lower bound that L2 sensitivity gives, with a certificate.
 
@@ -120,14 +130,15 @@ def dual_bound(
 
     Products multiply the bounds of their factors, marginals and what else is
     symmetric have a closed form; other workloads cost one eigendecomposition of
-    the smaller side of W, at most 3000, per iteration.
+    the smaller side of W, at most 3000, per iteration. Above that, where singular
+    values have a closed form, the bound is `svd_bound`, and its gap is infinite.
 
     Parameters
     ----------
     workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W.
-    epsilon : float
-        Privacy parameter in nats.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two.
     max_iter : int, default=1000
         Largest number of iterations.
     tolerance : float, default=1e-4
@@ -141,7 +152,8 @@ def dual_bound(
     Raises
     ------
     DomainTooLargeError
-        If both sides of a workload without structure are above 3000.
+        If both sides of a workload without structure are above 3000, and its singular
+        values have no closed form.
 
     References
     ----------
@@ -159,13 +171,13 @@ def dual_bound(
     >>> round(svd_bound(Prefix(64), epsilon=1.0) / 2, 1)
     266.4
     """
+    law, cost = law_and_cost(epsilon, rho)
     workload = as_query_matrix(workload, "workload")
-    exact = float(check_epsilon(epsilon))
     max_iter = check_integer(max_iter, "max_iter")
     if not (isinstance(tolerance, (int, float)) and 0 < tolerance < math.inf):
         raise ValueError(f"tolerance must be a finite number > 0, got {tolerance!r}")
     result = dual_loss_bound(workload, max_iter=max_iter, tolerance=tolerance)
-    return replace(result, bound=2.0 * result.bound / exact**2)
+    return replace(result, bound=law.continuous(cost) * result.bound)
 
 
 # ---- in units of the loss ----------------------------------------------------
@@ -224,6 +236,11 @@ def dual_loss_bound(
                 reduced, max_iter=max_iter, tolerance=tolerance, stop=stop
             )
             return spread_bound(inner, groups)
+    if min(workload.shape) > LIMITS.dual_cells:
+        singular = known_loss_bound(workload)
+        if singular is not None:
+            uniform = np.full(n, 1.0 / n)
+            return BoundResult(singular, math.inf, 0, uniform)
     return iterate(spectral_step(workload), n, max_iter, tolerance, stop)
 
 
@@ -276,7 +293,7 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
     if size <= min(LIMITS.quick_dual_cells, LIMITS.dual_cells):
         work = size**3 if size == n else size**2 * (size + n / 3)
         steps = int(min(max(CHEAP_WORK / work, 1), 100))
-        result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-3)
+        result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-4)
         yield result.bound, "dual"
         return
     for structured in (known_loss_bound, commuting_loss_bound):

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_choice, check_epsilon
+from mmech.checks import check_choice
 from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
+from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_pair
@@ -25,6 +26,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.stack import through_wrappers
+from mmech.operators.tau import Tau
 from mmech.strategies.result import Candidate, StrategyResult
 from mmech.structure.shape import is_uniform
 from mmech.threads import one_blas_thread
@@ -36,13 +38,13 @@ __all__ = ["Report", "confidence_interval", "report"]
 class Report:
     """The error of a strategy on a workload, as a table.
 
-    Prints as text and shows as HTML in notebooks. All numbers are for one column
-    of counts, continuous Laplace noise and neighbours that add or remove a record.
+    Prints as text and shows as HTML in notebooks. All numbers are for one column of
+    counts, continuous noise and neighbours that add or remove a record.
 
     Attributes
     ----------
     loss : float
-        ‖A‖₁² ‖W A⁺‖_F².
+        ‖A‖² ‖W A⁺‖_F², in the norm of the noise.
     expected_error : float
         Expected total squared error, squared counts.
     rmse : float
@@ -55,7 +57,10 @@ class Report:
     bound_ratio : float
         `expected_error` over `bound`.
     sensitivity : float
-        ‖A‖₁.
+        ‖A‖ in the norm of the noise: L1 for epsilon, L2 for rho.
+    tie_delta : float or None
+        For epsilon: the delta at which a Gaussian strategy at the bound, calibrated to
+        (epsilon, delta), would have the same expected error. ``None`` for rho.
     standard_errors : tuple of float, or None
         Smallest, median and largest standard error of a query, in counts;
         ``None`` where they cost too much.
@@ -78,6 +83,7 @@ class Report:
     bound_name: str
     bound_ratio: float
     sensitivity: float
+    tie_delta: float | None
     standard_errors: tuple[float, float, float] | None
     candidates: tuple[Candidate, ...]
     rows: tuple[tuple[str, str], ...]
@@ -130,7 +136,11 @@ CANDIDATE_HEAD = ("candidate", "loss", "seconds", "note")
 
 @one_blas_thread()
 def report(
-    workload: Matrix, strategy: Matrix | StrategyResult, *, epsilon: Any
+    workload: Matrix,
+    strategy: Matrix | StrategyResult,
+    *,
+    epsilon: Any = None,
+    rho: Any = None,
 ) -> Report:
     """Tabulate the error of a strategy on a workload before any budget is spent.
 
@@ -145,8 +155,8 @@ def report(
         Queries to answer.
     strategy : the same, shape (p, n), or StrategyResult
         Queries that are measured; a result adds its candidates.
-    epsilon : float
-        Privacy parameter in nats.
+    epsilon, rho : float, str or Fraction
+        Privacy parameter > 0 in nats; exactly one of the two.
 
     Returns
     -------
@@ -157,7 +167,18 @@ def report(
     UnsupportedWorkloadError
         If a query lies outside the row space of the strategy.
     ValueError
-        If a result was optimized for Gaussian noise.
+        If a result was optimized for noise of the other kind.
+
+    Notes
+    -----
+    The bound is that for L2 sensitivity, under epsilon as well: no convex bound for L1
+    sensitivity can be more than π/2 above it. Smaller than the delta of the tie,
+    pure epsilon has the smaller error, and gives the stronger promise.
+
+    References
+    ----------
+    .. [1] Balle, Wang, "Improving the Gaussian mechanism for differential privacy:
+       analytical calibration and optimal denoising", ICML 2018, Theorem 8.
 
     Examples
     --------
@@ -170,14 +191,16 @@ def report(
     loss                10
     expected error      20
     rmse                2.23607
-    lower bound         13.7483 (dual)
+    lower bound         13.7479 (dual, for L2 sensitivity)
     ratio to the bound  1.455
+    tie with Gaussian   at delta = 0.0169, if that reached the bound
     standard errors     min 1.41421, median 2.22474, max 2.82843
     """
     result = strategy if isinstance(strategy, StrategyResult) else None
-    operator = as_pair(workload, strategy, "L1")[1]
-    workload, measured, sensitivity = error.sized_pair(workload, strategy, "L1")
-    exact = float(check_epsilon(epsilon))
+    law, cost = law_and_cost(epsilon, rho)
+    operator = as_pair(workload, strategy, law.norm)[1]
+    workload, measured, sensitivity = error.sized_pair(workload, strategy, law.norm)
+    variance = law.continuous(cost)
     m, n = workload.shape
     try:
         loss = sensitivity**2 * pairs.gain(workload, measured)
@@ -185,17 +208,17 @@ def report(
         if result is None:
             raise
         loss = result.loss
-    total = 2.0 * loss / exact**2
+    total = variance * loss
     rmse = math.sqrt(total / m)
     loss_bound, bound_name = cheap_loss_bound(workload)
     k_norm = result is not None and bool(result.noise)
     loss_bound = loss_bound / 2 if k_norm else loss_bound
-    bound, ratio = 2.0 * loss_bound / exact**2, _ratio(loss, loss_bound)
+    bound, ratio = variance * loss_bound, _ratio(loss, loss_bound)
     extremes = _extremes(workload, measured)
     rows = [
         ("workload", f"{workload._label()}, {m} queries on {n} cells"),
         ("strategy", f"{operator._label()}, {operator.shape[0]} measurements"),
-        ("epsilon", f"{exact:g}"),
+        (law.currency, f"{float(cost):g}"),
         ("noise", "K-norm, of equal totals")
         if k_norm
         else ("sensitivity", f"{sensitivity:.6g}"),
@@ -206,8 +229,14 @@ def report(
     if bound_name == "none":
         rows.append(("lower bound", "not computed: no closed form for so many cells"))
     else:
-        rows.append(("lower bound", f"{bound:.6g} ({bound_name})"))
+        norm = ", for L2 sensitivity" if law.norm == "L1" else ""
+        rows.append(("lower bound", f"{bound:.6g} ({bound_name}{norm})"))
         rows.append(("ratio to the bound", f"{ratio:.4g}"))
+    tie = None
+    if law.norm == "L1" and bound > 0:
+        tie = _delta_of_gaussian(float(cost), bound / total * float(cost) ** 2 / 4)
+        text = f"at delta = {tie:.3g}, if that reached the bound"
+        rows.append(("tie with Gaussian", text))
     if result is not None:
         rows.insert(2, ("template", result.template))
     errors: tuple[float, float, float] | None = None
@@ -215,7 +244,7 @@ def report(
         rows.append(("standard errors", "omitted: no closed form for so many queries"))
     else:
         low, middle, high = (
-            math.sqrt(2.0 * gain) * sensitivity / exact for gain in extremes
+            math.sqrt(variance * gain) * sensitivity for gain in extremes
         )
         errors = (low, middle, high)
         text = f"min {low:.6g}, median {middle:.6g}, max {high:.6g}"
@@ -228,10 +257,20 @@ def report(
         bound_name=bound_name,
         bound_ratio=ratio,
         sensitivity=sensitivity,
+        tie_delta=tie,
         standard_errors=errors,
         candidates=() if result is None else result.candidates,
         rows=tuple(rows),
     )
+
+
+def _delta_of_gaussian(epsilon: float, rho: float) -> float:
+    """Return the delta that belongs to epsilon for Gaussian noise of a rho, exactly."""
+    from scipy.special import log_ndtr, ndtr
+
+    size = math.sqrt(2 * rho)
+    above = math.exp(epsilon + float(log_ndtr(-epsilon / size - size / 2)))
+    return float(ndtr(size / 2 - epsilon / size)) - above
 
 
 def _ratio(loss: float, bound: float) -> float:
@@ -314,6 +353,14 @@ def _(strategy: Marginals, workload: QueryMatrix) -> Kinds | None:
     return np.array([gain / m]), np.array([float(m)])
 
 
+@_kinds_under.register(Tau)
+def _(strategy: Tau, workload: QueryMatrix) -> Kinds | None:
+    gains = pairs.pair_rule(strategy).rows(workload, strategy)
+    return (
+        _kinds_of(workload, strategy) if gains is None else (gains, np.ones(gains.size))
+    )
+
+
 @_kinds_under.register(Kronecker)
 def _(strategy: Kronecker, workload: QueryMatrix) -> Kinds | None:
     kinds = _product_kinds(workload, strategy)
@@ -387,6 +434,8 @@ def confidence_interval(
     level: float = 0.95,
     *,
     method: str = "bound",
+    epsilon: Any = None,
+    rho: Any = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     r"""Return intervals that hold the exact answers with a stated probability.
 
@@ -394,7 +443,9 @@ def confidence_interval(
     variables. The sum is symmetric with a single peak, so that Gauss' inequality holds.
     One Laplace variable of the same variance bounds its moment generating function,
     which gives a Chernoff bound. ``"bound"`` takes the smaller of the two: valid for
-    every answer, at 95 % with a half-width of 2.98 standard errors.
+    every answer, at 95 % with a half-width of 2.98 standard errors. Sums of Gaussian
+    variables have smaller moments; where `rho` tells that the noise is Gaussian, the
+    half-width is 2.72.
 
     Parameters
     ----------
@@ -409,7 +460,11 @@ def confidence_interval(
         "laplace" is exact where one measurement alone answers the query (cells
         measured by `Identity`) and not valid otherwise; "normal" is the usual
         approximation where many comparable measurements add up, and too short in
-        the tails; "chebyshev" holds for any noise with these standard errors.
+        the tails of Laplace noise; "chebyshev" holds for any noise with these standard
+        errors.
+    epsilon, rho : float, str or Fraction, default=None
+        What was paid, at most one of the two: tells Laplace from Gaussian noise. The
+        number itself is in the standard errors.
 
     Returns
     -------
@@ -435,7 +490,14 @@ def confidence_interval(
     >>> confidence_interval([10.0, 4.0], [1.0, 2.0])
     (array([ 7.01857603, -1.96284794]), array([12.98142397,  9.96284794]))
     """
-    check_choice(method, "method", tuple(QUANTILES))
+    gaussian = rho is not None and law_and_cost(epsilon, rho)[0].norm == "L2"
+    own = QUANTILES | {"bound": _gaussian_quantile} if gaussian else QUANTILES
+    check_choice(method, "method", tuple(own))
+    if gaussian and method == "laplace":
+        raise ValueError(
+            'method "laplace" is for Laplace noise, but rho= says that the noise is '
+            'Gaussian; use "bound" or "normal"'
+        )
     if not (isinstance(level, (int, float)) and 0 < level < 1):
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
     centre = np.asarray(answers, dtype=np.float64)
@@ -445,7 +507,7 @@ def confidence_interval(
             "standard_errors must be finite numbers >= 0; take the square root of "
             "per_query_error"
         )
-    half = QUANTILES[method](1.0 - level) * widths
+    half = own[method](1.0 - level) * widths
     return centre - half, centre + half
 
 
@@ -455,12 +517,20 @@ def _normal_quantile(miss: float) -> float:
     return -float(ndtri(miss / 2))
 
 
+def _gaussian_quantile(miss: float) -> float:
+    """Return k with P(|X| >= k std) <= miss for every sum of Gaussian variables."""
+    return min(_gauss_quantile(miss), math.sqrt(2 * math.log(2 / miss)))
+
+
+def _gauss_quantile(miss: float) -> float:
+    """Return the same for every symmetric X with one peak, by Gauss' inequality."""
+    # 4 / (9 k²) in the tail, 1 - k / √3 near the centre.
+    quantile = 2 / (3 * math.sqrt(miss))
+    return quantile if quantile >= 2 / math.sqrt(3) else math.sqrt(3) * (1 - miss)
+
+
 def _bound_quantile(miss: float) -> float:
     """Return k with P(|X| >= k std) <= miss for every sum X of Laplace variables."""
-    # Gauss: 4 / (9 k²) in the tail, 1 - k / √3 near the centre.
-    gauss = 2 / (3 * math.sqrt(miss))
-    if gauss < 2 / math.sqrt(3):
-        gauss = math.sqrt(3) * (1 - miss)
 
     def chernoff(t: float) -> float:  # log of 2 inf_λ exp(-λt) / (1 - λ²), scale one
         rate = (math.hypot(1.0, t) - 1.0) / t
@@ -470,7 +540,7 @@ def _bound_quantile(miss: float) -> float:
 
     target = math.log(miss)
     root = brentq(lambda t: chernoff(t) - target, 1e-6, 40.0 - 2.0 * target)
-    return min(gauss, float(root) / math.sqrt(2))
+    return min(_gauss_quantile(miss), float(root) / math.sqrt(2))
 
 
 QUANTILES: dict[str, Callable[[float], float]] = {

@@ -68,7 +68,7 @@ def test_by_hand():
     # Orthogonal columns of norms 3 and 4: (Σ 3 √p₁ + 4 √p₂)² is at most 25.
     result = dual_loss_bound(Diagonal([3, 4]), tolerance=1e-12)
     assert result.bound == pytest.approx(25)
-    np.testing.assert_allclose(result.distribution, [9 / 25, 16 / 25])
+    np.testing.assert_allclose(result.distribution, [9 / 25, 16 / 25], rtol=1e-5)
     # One query: the largest entry is the error.
     result = dual_loss_bound(Dense([[1.0, 5.0, -2.0]]), tolerance=1e-12)
     assert result.bound == pytest.approx(25)
@@ -274,7 +274,14 @@ def test_input_errors():
     with pytest.raises(ValueError, match="tolerance must be a finite number > 0"):
         dual_bound(Prefix(2), epsilon=1, tolerance=0)
     with pytest.raises(DomainTooLargeError, match="at most 3000 queries or cells"):
-        dual_bound(Prefix(3001), epsilon=1)
+        dual_bound(VStack([Prefix(3001), Identity(3001)]), epsilon=1)
+
+
+def test_above_the_limit_the_dual_bound_is_that_of_singular_values():
+    large = dual_bound(Prefix(3001), epsilon=1)
+    assert large.bound == svd_bound(Prefix(3001), epsilon=1)
+    assert large.gap == math.inf
+    assert large.distribution.sum() == pytest.approx(1)
 
 
 def test_scaling():

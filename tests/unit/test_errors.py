@@ -189,7 +189,7 @@ WRONG_KIND = {
         lambda: Prefix(2) @ sp.eye_array(2)
     ),
     r"^epsilon must be a finite number > 0, got None; there is no default$": (
-        lambda: svd_bound(Prefix(2), epsilon=None)
+        lambda: mmech.rho_from_epsilon_delta(None, 1e-6)
     ),
     r"^epsilon must be a finite number > 0, got 1j$": (
         lambda: expected_error(Prefix(2), Identity(2), epsilon=1j)

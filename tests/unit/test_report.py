@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import reference as ref
 import scipy.sparse as sp
+from scipy import stats
 
 from mmech import (
     AllRange,
@@ -28,6 +29,7 @@ from mmech import (
     VStack,
     all_marginals,
     confidence_interval,
+    dual_bound,
     expected_error,
     limits,
     loss,
@@ -35,6 +37,7 @@ from mmech import (
     per_query_error,
     report,
     rmse,
+    svd_bound,
 )
 from mmech import report as report_function
 from mmech.operators.base import QueryMatrix
@@ -149,6 +152,7 @@ def test_text_and_html_have_the_same_content():
         "rmse",
         "lower bound",
         "ratio to the bound",
+        "tie with Gaussian",
         "standard errors",
     ]
     assert max(map(len, text.splitlines())) < 120
@@ -234,7 +238,71 @@ def test_input_errors():
     assert isinstance(Identity(2), QueryMatrix)
 
 
+# ---- both kinds of noise -------------------------------------------------------
+
+
+@pytest.mark.parametrize("workload", [Prefix(30), 2 * AllRange(9)], ids=str)
+def test_reports_under_rho(workload):
+    result = optimize(workload, privacy="zcdp")
+    table = report(workload, result, rho="1/8")
+    assert table.tie_delta is None
+    assert table.loss == pytest.approx(result.loss)
+    assert table.expected_error == expected_error(workload, result, rho="1/8")
+    assert table.rmse == pytest.approx(rmse(workload, result, rho=0.125))
+    assert table.sensitivity == pytest.approx(1)
+    errors = np.sqrt(per_query_error(workload, result, rho=0.125))
+    expected = errors.min(), np.median(errors), errors.max()
+    assert table.standard_errors == pytest.approx(expected)
+    best = dual_bound(workload, rho=0.125)
+    assert 1 <= table.bound_ratio <= 1.001
+    assert table.bound == pytest.approx(best.bound, rel=1e-3)
+    assert svd_bound(workload, rho=0.125) <= best.bound
+    for bound in (svd_bound, lambda w, **cost: dual_bound(w, **cost).bound):
+        assert bound(workload, rho=2) == pytest.approx(bound(workload, epsilon=1) / 8)
+
+
+def test_reports_of_waves_list_their_errors_at_any_size():
+    workload = Prefix(20_000)
+    result = optimize(workload, privacy="zcdp")
+    low, middle, high = report(workload, result, rho=0.5).standard_errors
+    assert low < middle < high
+    assert high**2 == pytest.approx(per_query_error(workload, result, rho=0.5).max())
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_the_delta_of_a_tie_is_that_of_gaussian_noise(epsilon):
+    table = report(Prefix(30), Identity(30), epsilon=epsilon)
+    sigma = math.sqrt(table.expected_error / (table.bound / epsilon**-2 / 2)) / 1.0
+    # P(Z > t) - e^ε P(Z > t + 1/σ), Balle and Wang (2018), at sensitivity one
+    first = stats.norm.sf(epsilon * sigma - 0.5 / sigma)
+    second = stats.norm.sf(epsilon * sigma + 0.5 / sigma)
+    delta = first - math.exp(epsilon) * second
+    assert table.tie_delta == pytest.approx(delta)
+
+
+@pytest.mark.parametrize("function", [report, rmse, per_query_error])
+@pytest.mark.parametrize("cost", [{}, {"epsilon": 1, "rho": 1}], ids=str)
+def test_exactly_one_cost_is_given(function, cost):
+    with pytest.raises(TypeError, match="pass either epsilon=, for pure"):
+        function(Prefix(4), Identity(4), **cost)
+    for bound in (svd_bound, dual_bound):
+        with pytest.raises(TypeError, match="pass either epsilon=, for pure"):
+            bound(Prefix(4), **cost)
+
+
 # ---- confidence intervals ----------------------------------------------------
+
+
+def test_intervals_of_gaussian_noise_are_shorter_and_hold():
+    for level in (0.5, 0.9, 0.95, 0.9999):
+        wide = confidence_interval(0.0, 1.0, level)[1]
+        close = confidence_interval(0.0, 1.0, level, rho=0.5)[1]
+        assert close <= wide
+        assert 2 * stats.norm.sf(close) <= 1 - level
+        own = confidence_interval(0.0, 1.0, level, epsilon=2)[1]
+        assert own == wide
+    with pytest.raises(ValueError, match="is for Laplace noise, but rho="):
+        confidence_interval(0.0, 1.0, method="laplace", rho=1)
 
 
 def test_quantiles():
