@@ -119,6 +119,43 @@ def partition_gram_matmat(labels, offsets, x, buffer, out):
 
 
 @kernel
+def list_sums(starts, members, x, out):
+    # Sums over lists of rows of x (n, k) dtype: members[starts[r] : starts[r + 1]] of
+    # uint32, which never count from the end, is list r -> out (lists, k) dtype, zeroed.
+    k = x.shape[1]
+    if k == 1:
+        for r in range(starts.size - 1):
+            total = out[r, 0]
+            for i in range(starts[r], starts[r + 1]):
+                total += x[members[i], 0]
+            out[r, 0] = total
+    elif k > 8:
+        for r in range(starts.size - 1):
+            for i in range(starts[r], starts[r + 1]):
+                row = members[i]
+                for c in range(k):
+                    out[r, c] += x[row, c]
+    else:
+        blocks = k - k % 4  # four columns at a time stay in registers
+        for r in range(starts.size - 1):
+            for c in range(0, blocks, 4):
+                s0, s1 = out[r, c], out[r, c + 1]
+                s2, s3 = out[r, c + 2], out[r, c + 3]
+                for i in range(starts[r], starts[r + 1]):
+                    row = members[i]
+                    s0 += x[row, c]
+                    s1 += x[row, c + 1]
+                    s2 += x[row, c + 2]
+                    s3 += x[row, c + 3]
+                out[r, c], out[r, c + 1], out[r, c + 2], out[r, c + 3] = s0, s1, s2, s3
+            for c in range(blocks, k):
+                total = out[r, c]
+                for i in range(starts[r], starts[r + 1]):
+                    total += x[members[i], c]
+                out[r, c] = total
+
+
+@kernel
 def _open_box(mask, starts, strides, allowed, first, cursor):
     # Offsets of the values that a mask (sum n_i,) uint8 allows, attribute by attribute,
     # into allowed (sum n_i + 1,) int64 from first (d+2,) int64, where attributes with a
@@ -215,6 +252,26 @@ def conjunction_rmatmat(masks, starts, strides, values, out):
             for v in range(begin, stop):
                 for c in range(k):
                     out[cell + allowed[v], c] += values[row, c]
+            cell = _next_line(cell, last, allowed, first, cursor)
+
+
+@kernel
+def box_cells(masks, starts, strides, ends, out):
+    # Cells of box r -> out[ends[r]:ends[r+1]] uint32; ends (o+1,) int64, other
+    # arguments as in conjunction_matmat.
+    d = strides.shape[0]
+    allowed = np.empty(starts[d] + 1, np.int64)
+    first = np.empty(d + 2, np.int64)
+    cursor = np.empty(d, np.int64)
+    for row in range(masks.shape[0]):
+        cell, last = _open_box(masks[row], starts, strides, allowed, first, cursor)
+        if last < 0:
+            continue
+        place = ends[row]
+        while cell >= 0:
+            for v in range(first[last], first[last + 1]):
+                out[place] = cell + allowed[v]
+                place += 1
             cell = _next_line(cell, last, allowed, first, cursor)
 
 

@@ -92,6 +92,9 @@ class Limits(ChangeableLimits):
         Entries that are explicit at a time there: 32 MiB of float64.
     enumerated_cells : int
         Largest domain with a number for every cell. Products over more are refused.
+    listed_members : int
+        Most cells of sets of cells, or nonzeros of their gram, that are listed so that
+        products are faster: 128 MiB. Above it they read labels or masks.
     listed_entries : int
         Most entries of an integer operator of unknown class, or sums of its columns,
         that are listed. More entries are refused, and one bound stands for more sums.
@@ -186,6 +189,7 @@ class Limits(ChangeableLimits):
     exhaustive_entries: int = 2**33
     block_entries: int = limit(2**22, least=1)
     enumerated_cells: int = 2**31
+    listed_members: int = 2**24
     listed_entries: int = 2**25
     wide_sums: int = 2**22
     lattice_attributes: int = limit(20, most=30)

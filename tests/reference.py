@@ -256,6 +256,17 @@ def _boxes(masks, starts, strides):
             yield row, sum(v * s for v, s in zip(values, strides, strict=True))
 
 
+def list_sums(starts, members, x, out):
+    for r in range(len(starts) - 1):
+        out[r] += x[members[starts[r] : starts[r + 1]]].sum(axis=0)
+
+
+def box_cells(masks, starts, strides, ends, out):
+    for row in range(len(masks)):
+        cells = [cell for r, cell in _boxes(masks, starts, strides) if r == row]
+        out[ends[row] : ends[row + 1]] = cells
+
+
 def conjunction_matmat(masks, starts, strides, x, out):
     for row, cell in _boxes(masks, starts, strides):
         out[row] += x[cell]

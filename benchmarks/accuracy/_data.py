@@ -32,6 +32,20 @@ PAPER_FEATURES = (
 )
 """The eight attributes of Adult that the paper looks at."""
 
+ACS_FEATURES = (
+    "age",
+    "workclass",
+    "education",
+    "marital-status",
+    "occupation",
+    "native-country",
+    "relationship",
+    "hours-per-week",
+    "sex",
+    "race",
+)
+"""The ten attributes of Folktables' ACSIncome (Ding et al. 2021), as Adult has them."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -65,6 +79,8 @@ SOURCES = {
     "heart": Source("heart", paper=True),
     "mushroom": Source("mushroom", paper=True),
     "adult": Source("adult", features=PAPER_FEATURES),
+    "adult-14": Source("adult"),
+    "adult-acs": Source("adult", features=ACS_FEATURES),
     "adult-binary": Source("adult-binary"),
     "nursery": Source("nursery", built_in=datasets.load_nursery),
     "tic-tac-toe": Source("tic-tac-toe", built_in=datasets.load_tic_tac_toe),

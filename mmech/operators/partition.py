@@ -23,17 +23,76 @@ from mmech.operators.base import (
     read_only,
 )
 from mmech.operators.basic import Diagonal
+from mmech.operators.explicit import Sparse
 
 __all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
 
+LISTED_COLUMNS = 8
+"""Up to so many columns lists of cells multiply faster than labels."""
+
+RENTED = 16
+"""Columns that are multiplied before lists are made, which costs about as much."""
+
+RENTED_GRAM = 64
+"""The same for explicit grams."""
+
+SAMPLED_CELLS = 64
+"""Cells whose neighbours are counted to estimate the nonzeros of a gram."""
+
+Lists = tuple[NDArray[np.int64], NDArray[np.uint32]]
+
+
+class Sets(ZeroOne):
+    """Base of rows that are sets of cells, with products by lists where these fit.
+
+    Lists of the cells of a row, or of the rows of a cell, are made once as many columns
+    have been multiplied as they cost.
+    """
+
+    @cached_property
+    def _columns_multiplied(self) -> list[int]:
+        return [0, 0]
+
+    @cached_property
+    def _n_members(self) -> float:
+        return float(self.row_abs_sums().sum())
+
+    @cached_property
+    def _row_lists(self) -> Lists:
+        return _lists(self.to_sparse())
+
+    @cached_property
+    def _column_lists(self) -> Lists:
+        return _lists(self.to_sparse().tocsc())
+
+    def _product_by_lists(self, x: Array, axis: int) -> Array | None:
+        """Return A x, or Aᵀ x for axis 1; ``None`` before lists are worth making."""
+        from mmech import _kernels
+
+        self._columns_multiplied[axis] += x.shape[1]
+        if self._columns_multiplied[axis] <= RENTED:
+            return None
+        if self._n_members > LIMITS.listed_members:
+            return None
+        out = np.zeros((self.shape[axis], x.shape[1]), x.dtype)
+        lists = self._column_lists if axis else self._row_lists
+        _kernels.list_sums(*lists, x, out)
+        return out
+
+
+def _lists(matrix: sp.csr_array | sp.csc_array) -> Lists:
+    starts, members = matrix.indptr.astype(np.int64), matrix.indices.astype(np.uint32)
+    freeze((starts, members))
+    return starts, members
+
 
 @query_matrix("PartitionStack")
-class PartitionStack(ZeroOne):
+class PartitionStack(Sets):
     """Several partitions of one domain, stacked: one query per group.
 
     Row ``offsets[t] + g`` counts the records in group g of partition t. This is
     the matrix T of a forest: a tree is a partition, a leaf is a group. Products
-    cost O(t n) per vector, memory is t n labels.
+    cost O(t n) per vector, memory is t n labels, and up to 2^24 of them thrice as many.
 
     Parameters
     ----------
@@ -151,6 +210,10 @@ class PartitionStack(ZeroOne):
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
 
+        if x.shape[1] <= LISTED_COLUMNS:
+            product = self._product_by_lists(x, 0)
+            if product is not None:
+                return product
         out = np.zeros((self.shape[0], x.shape[1]), x.dtype)
         _kernels.partition_matmat(self._labels, self.offsets, x, out)
         return out
@@ -158,6 +221,10 @@ class PartitionStack(ZeroOne):
     def _rmatmat(self, y: Array, /) -> Array:
         from mmech import _kernels
 
+        if y.shape[1] <= LISTED_COLUMNS:
+            product = self._product_by_lists(y, 1)
+            if product is not None:
+                return product
         out = np.zeros((self.shape[1], y.shape[1]), y.dtype)
         _kernels.partition_rmatmat(self._labels, self.offsets, y, out)
         return out
@@ -188,11 +255,10 @@ class PartitionStack(ZeroOne):
 
 @query_matrix("PartitionGram")
 class PartitionGram(Symmetric):
-    """The gram of stacked partitions, never formed: O(t n) per vector.
+    """The gram of stacked partitions: O(t n) per vector.
 
-    Where groups are small, the explicit gram is sparse and multiplies faster,
-    ``Sparse(T.to_sparse().T @ T.to_sparse())``: building it costs as much as tens of
-    products, and its memory has no bound below n².
+    Where groups are so small that the gram has fewer nonzeros than there are labels, it
+    is made explicit once as many columns have been multiplied as that costs.
     """
 
     partitions: PartitionStack
@@ -210,14 +276,35 @@ class PartitionGram(Symmetric):
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
 
+        self._columns_multiplied[0] += x.shape[1]
+        if self._columns_multiplied[0] > RENTED_GRAM and self._explicit is not None:
+            return self._explicit._rmatmat(x)  # by columns, which SciPy does faster
         stack = self.partitions
-        if x.shape[1] == 1:  # whose sums are taken over four partitions at a time
+        if x.shape[1] <= LISTED_COLUMNS:
             return stack._rmatmat(stack._matmat(x))
         out = np.zeros(x.shape, x.dtype)
         largest = int(np.max(stack.n_groups))
         buffer = np.empty((largest, x.shape[1]), x.dtype)
         _kernels.partition_gram_matmat(stack._labels, stack.offsets, x, buffer, out)
         return out
+
+    @cached_property
+    def _columns_multiplied(self) -> list[int]:
+        return [0]
+
+    @cached_property
+    def _explicit(self) -> Sparse | None:
+        """The gram as a sparse matrix, where that has fewer nonzeros than labels."""
+        stack = self.partitions
+        work = np.square(stack.row_abs_sums().astype(np.float64)).sum()
+        if work > RENTED_GRAM * stack._labels.size:
+            return None
+        rows, n = stack.to_sparse(), stack.shape[1]
+        some = np.unique(np.linspace(0, n - 1, SAMPLED_CELLS).astype(np.int64))
+        nonzeros = (rows.T @ rows[:, some]).nnz / some.size * n
+        if nonzeros > min(stack._labels.size, LIMITS.listed_members):
+            return None
+        return Sparse(rows.T @ rows)
 
     def diag(self) -> Array:
         """Return the number of partitions for every cell."""
@@ -264,7 +351,7 @@ class Partition(PartitionStack):
 
 
 @query_matrix("Conjunctions")
-class Conjunctions(ZeroOne):
+class Conjunctions(Sets):
     """Boxes of cells: row r counts the records whose every attribute is allowed.
 
     Row r is the Kronecker product of its masks, so memory is one boolean per
@@ -350,14 +437,21 @@ class Conjunctions(ZeroOne):
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
 
+        layout = self._layout
+        product = self._product_by_lists(x, 0)
+        if product is not None:
+            return product
         out = np.zeros((self.shape[0], x.shape[1]), x.dtype)
-        _kernels.conjunction_matmat(*self._layout, x, out)
+        _kernels.conjunction_matmat(*layout, x, out)
         return out
 
     def _rmatmat(self, y: Array, /) -> Array:
         from mmech import _kernels
 
         layout = self._layout
+        product = self._product_by_lists(y, 1)
+        if product is not None:
+            return product
         out = np.zeros((self.shape[1], y.shape[1]), y.dtype)
         _kernels.conjunction_rmatmat(*layout, y, out)
         return out
@@ -371,3 +465,15 @@ class Conjunctions(ZeroOne):
         for mask in self._masks:
             sums = sums * mask.sum(axis=1)
         return sums
+
+    def to_sparse(self) -> sp.csr_array:
+        from mmech import _kernels
+
+        layout, sizes = self._layout, self.row_abs_sums()
+        if self._n_members > LIMITS.listed_members:
+            return super().to_sparse()
+        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        cells = np.empty(ends[-1], np.uint32)
+        _kernels.box_cells(*layout, ends, cells)
+        ones = np.ones(cells.size, np.int64)
+        return sp.csr_array((ones, cells.astype(np.int64), ends), shape=self.shape)

@@ -139,6 +139,16 @@ def test_conjunctions(sizes, k, dtype, rng):
         array.setflags(write=False)
     assert_twins("conjunction_matmat", [*layout, x], np.zeros((6, k), dtype))
     assert_twins("conjunction_rmatmat", [*layout, y], np.zeros((n, k), dtype))
+    volumes = [sum(row == r for row, _ in reference._boxes(*layout)) for r in range(6)]
+    ends = np.concatenate([[0], np.cumsum(volumes)])
+    cells = np.zeros(ends[-1], np.uint32)
+    assert_twins("box_cells", [*layout, ends], cells)
+    reference.box_cells(*layout, ends, cells)
+    for array in (ends, cells):
+        array.setflags(write=False)
+    for columns in (k, 6, 9):
+        x = values(rng, (n, columns), dtype)
+        assert_twins("list_sums", [ends, cells, x], np.zeros((6, columns), dtype))
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")

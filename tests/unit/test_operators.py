@@ -632,3 +632,31 @@ def test_lsmr_that_does_not_converge_warns(dense):
         pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped"),
     ):
         Pinv(Dense(dense)).matvec(np.arange(len(dense), dtype=float))
+
+
+def sets_of_cells(rng):
+    """Return four partitions of 200 cells, their gram and boxes, with dense twins."""
+    labels, groups = rng.integers(0, 500, (4, 200)), [500] * 4
+    stack = PartitionStack(labels, groups)
+    masks = [rng.random((30, size)) < 0.5 for size in (4, 5, 10)]
+    boxes = Conjunctions(masks)
+    dense = ref.partition_stack(labels, groups)
+    rows = [ref.kronecker(*(mask[[r]] for mask in masks))[0] for r in range(30)]
+    return [(stack, dense), (boxes, np.array(rows)), (stack.gram(), dense.T @ dense)]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.float32])
+@pytest.mark.parametrize("largest", [0, 2**24], ids=["labels", "lists"])
+def test_products_stay_when_lists_are_made(dtype, largest, rng):
+    for operator, dense in sets_of_cells(rng):
+        for k in (1, 3, 6, 9, 60, 1, 6, 9):
+            x = rng.integers(-9, 9, (operator.shape[1], k)).astype(dtype)
+            y = rng.integers(-9, 9, (operator.shape[0], k)).astype(dtype)
+            with limits.changed(listed_members=largest):
+                products = operator @ x, operator.T @ y
+            for product, exact in zip(products, (dense @ x, dense.T @ y), strict=True):
+                assert product.dtype == dtype
+                np.testing.assert_array_equal(product, exact)
+        made = {"_row_lists", "_column_lists"} <= vars(operator).keys()
+        made |= vars(operator).get("_explicit") is not None
+        assert made == (largest > 0)
