@@ -5,8 +5,11 @@ best of many restarts of the reference implementation of HDMM (McKenna et al., V
 2018), run on NumPy 1.24 and SciPy 1.10, because it fails on newer ones. ``--quick``
 leaves out what takes more than about ten seconds. ``--ratios`` prints instead how far
 the losses are at most from the least loss of all strategies, by the bound that `report`
-quotes, with the processor time of the search and of the report. ``--sweep N`` compares
-"auto" with every template run alone, on N random workloads.
+quotes, with the processor time of the search and of the report. ``--gaussian`` and
+``--pure`` print errors per query of ranges and prefix sums of many sizes beside what
+others use, in units of the variance of the noise at sensitivity one. ``--draw FILE``
+draws both. ``--sweep N`` compares "auto" with every template run alone, on N random
+workloads.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from mmech import (
     AllRange,
     Dense,
     DomainTooLargeError,
+    Hierarchy,
     Identity,
     Kronecker,
     Prefix,
@@ -39,8 +43,10 @@ from mmech import (
     VStack,
     WidthRange,
     all_marginals,
+    loss,
     optimize,
     report,
+    svd_bound,
 )
 
 CENSUS = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
@@ -205,6 +211,117 @@ def _print_ratios() -> None:
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
+# ---- errors per query at many sizes ------------------------------------------
+
+SIZES = tuple(2**exponent for exponent in range(10, 21, 2))
+
+
+def toeplitz_root(n: int) -> float:
+    """Return the loss of the square root of `Prefix`, which users of DP-FTRL measure.
+
+    It is the Toeplitz matrix of binom(2k, k) / 4^k (Fichtenberger, Henzinger and
+    Upadhyay 2023).
+    """
+    k = np.arange(1, n, dtype=np.float64)
+    squares = np.square(np.concatenate([[1.0], np.cumprod(1 - 0.5 / k)]))
+    return float(np.cumsum(squares).sum() * squares.sum())
+
+
+def haar(workload: QueryMatrix) -> float:
+    """Return the loss of Haar wavelets on 2^k cells under L2, at their best weights.
+
+    Rows are orthogonal and a column has one entry of 1 or -1 in each level, so that
+    level l with rows r has the energy e_l = Σ ‖W r‖² / ‖r‖⁴ and the loss is (Σ √e_l)².
+    """
+    n = workload.shape[1]
+    widths = 2.0 ** np.arange(1, n.bit_length())
+    # Running sums of a wave are a triangle of height h; those of the total a ramp.
+    h, ramp = widths / 2, np.arange(n + 1.0)
+    energies = np.append(n / widths * h * (2 * h**2 + 1) / 3, np.square(ramp).sum())
+    if isinstance(workload, AllRange):  # ranges are differences of running sums
+        energies = (n + 1) * energies - np.append(n / widths * h**4, ramp.sum() ** 2)
+    return float(np.sqrt(energies / np.append(widths, n) ** 2).sum() ** 2)
+
+
+def tree(workload: QueryMatrix, privacy: str) -> float:
+    """Return the loss of the best tree whose levels have one branching and weight."""
+    n = workload.shape[1]
+    depths = {b: math.ceil(math.log(n, b) - 1e-9) for b in (2, 3, 4, 8, 16, 32, 64)}
+    trees = [Hierarchy(n, {b**i: 1 for i in range(d + 1)}) for b, d in depths.items()]
+    return min(loss(workload, found, privacy=privacy) for found in trees)
+
+
+def elders(n: int) -> float:
+    """Return the loss of k-ary trees with subtraction, at the best odd k.
+
+    The mean squared error of Andersson, Pagh and Torkamani, "Count on Your Elders"
+    (2024), is h³ (k - 1 / k) / (2 ε²) for k^h cells.
+    """
+    heights = {k: math.ceil(math.log(n, k) - 1e-9) for k in range(3, 101, 2)}
+    return n * min(h**3 * (k - 1 / k) / 4 for k, h in heights.items())
+
+
+OTHERS: dict[str, dict[str, Callable[[QueryMatrix], float]]] = {
+    "zcdp": {
+        "Toeplitz root": lambda workload: toeplitz_root(workload.shape[1]),
+        "Haar wavelets": haar,
+        "trees": lambda workload: tree(workload, "zcdp"),
+    },
+    "pure": {
+        "k-ary, subtraction": lambda workload: elders(workload.shape[1]),
+        "trees": lambda workload: tree(workload, "pure"),
+    },
+}
+"""What others measure; the first of both is for prefix sums only."""
+
+
+def errors_per_query(workload: QueryMatrix, privacy: str) -> dict[str, float | str]:
+    """Return losses over the number of queries, with our template and seconds."""
+    m, found = workload.shape[0], OTHERS[privacy]
+    started = time.process_time()
+    result = optimize(workload, privacy=privacy, seed=0)
+    seconds = time.process_time() - started
+    ours = {"mmech": result.loss / m, "by": result.template, "s": f"{seconds:.2f}"}
+    names = list(found)[0 if isinstance(workload, Prefix) else 1 :]
+    ranges = isinstance(workload, Prefix | AllRange)
+    others = {name: found[name](workload) / m for name in names if ranges}
+    identity = loss(workload, Identity(workload.shape[1]), privacy=privacy) / m
+    bound = svd_bound(workload, epsilon=1) / 2 / m
+    return ours | others | {"identity": identity, "bound": bound}
+
+
+def _print_sizes(privacy: str) -> None:
+    names = ("mmech", "by", "s", *OTHERS[privacy], "identity", "bound")
+    print(f"| workload | {' | '.join(names)} |")
+    print("|---" * (len(names) + 1) + "|")
+    makes: list[Callable[[int], QueryMatrix]] = [Prefix, AllRange]
+    if privacy == "zcdp":
+        makes.append(lambda n: WidthRange(n, 64))
+    for make in makes:
+        for n in SIZES:
+            found = errors_per_query(make(n), privacy)
+            cells = [found.get(name, "") for name in names]
+            shown = [c if isinstance(c, str) else f"{c:.4g}" for c in cells]
+            print(f"| {' | '.join([make(n)._label(), *shown])} |", flush=True)
+
+
+def _draw(path: str) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for panel, privacy, title in zip(
+        panels, OTHERS, ("Gaussian noise, ρ-zCDP", "Laplace noise, pure ε"), strict=True
+    ):
+        rows = [errors_per_query(Prefix(n), privacy) for n in SIZES]
+        for name in ("mmech", *OTHERS[privacy], "bound"):
+            style = {"mmech": "o-", "bound": "k:"}.get(name, "--")
+            panel.plot(SIZES, [row[name] for row in rows], style, label=name)
+        panel.set(xscale="log", yscale="log", xlabel="cells n", title=title)
+        panel.legend(frameon=False)
+    panels[0].set_ylabel("squared error per prefix sum,\nin variances of noise")
+    figure.savefig(path, dpi=150)
+
+
 def _worst(row: Row) -> tuple[StrategyResult, float]:
     started = time.perf_counter()
     runs = [
@@ -222,7 +339,17 @@ def main(argv: list[str] | None = None) -> None:
         "--ratios", action="store_true", help="print ratios to lower bounds instead"
     )
     parser.add_argument("--sweep", type=int, metavar="N", help="auto beside templates")
+    parser.add_argument("--gaussian", action="store_true", help="zCDP at many sizes")
+    parser.add_argument("--pure", action="store_true", help="epsilon at many sizes")
+    parser.add_argument("--draw", metavar="FILE", help="draw both for prefix sums")
     chosen = parser.parse_args(argv)
+    for privacy, wanted in (("zcdp", chosen.gaussian), ("pure", chosen.pure)):
+        if wanted:
+            _print_sizes(privacy)
+            return
+    if chosen.draw:
+        _draw(chosen.draw)
+        return
     if chosen.sweep:
         _print_sweep(chosen.sweep)
         return
