@@ -93,7 +93,8 @@ CELLS_TOLERANCE = 1e-6
 on finer ones, where an iteration costs more and little is left to gain, they settle."""
 
 FINALISTS = 3
-"""Starts that go to the end there, before the best goes on to the cells."""
+"""Starts that race on these levels. The best alone goes to the end: all three took .2 %
+off the loss of AllRange(1024), nothing off others, in thrice the time."""
 
 EXACTING_DOMAIN = 1024
 """Above this number of cells without an order "auto" stops at the tolerance of a race:
@@ -328,7 +329,7 @@ def _schedule(
         steps = [_Step(level, 0, *race) for level in levels[1:-1]]
         return [*steps, _Step(finest, 0, max_iter, stop)]
     steps = [_Step(level, FINALISTS, *race) for level in middle[1:]]
-    steps.append(_Step(middle[-1], FINALISTS, max_iter, on_blocks))
+    steps.append(_Step(middle[-1], 1, max_iter, on_blocks))
     steps += [_Step(level, 1, *race) for level in levels[len(middle) : -1]]
     return [*steps, _Step(finest, 1, max_iter, stop)]
 
