@@ -160,7 +160,7 @@ def test_a_private_forest_predicts(run, files, stated):
     assert "records that are dropped count in no answer" in err
     text = " ".join(out.split())
     assert "drawn by the exponential mechanism, score of sensitivity 1" in text
-    assert ("number of records measured" in text) == (not stated)
+    assert ("number of records: epsilon" in text) == (not stated)
     model = load_model(files / "fruit.npz")
     assert type(model) is PrivateForestClassifier
     assert f"Saved {len(model.trees_)} tree" in text
