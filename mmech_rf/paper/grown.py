@@ -33,7 +33,7 @@ from mmech_rf.forest.sizes import check_cells, check_leaves
 from mmech_rf.forest.voting import hard_votes, weight_votes
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
-from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.shown import ShownForest, grown_trees

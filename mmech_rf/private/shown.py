@@ -22,10 +22,10 @@ from mmech.terminal import printable
 from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.forest.forest import Forest
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
-from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.private.cuts import in_bins
 from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords, RecordParts
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.importances import importances
@@ -79,10 +79,10 @@ class ShownForest(ForestClassifier):
             LAPLACE.parameter(Fraction(persons.factor), epsilon)
         return epsilon
 
-    def _no_parts(self, schema: Schema) -> RecordParts:
+    @property
+    def _counts_distinct(self) -> bool:
         # Held out is every record by itself, and not as often as it is there.
-        distinct = self._distinct and not self.estimate_accuracy
-        return RecordParts(schema, distinct=distinct)
+        return self._distinct and not self.estimate_accuracy
 
     @property
     def _training_share(self) -> float:
@@ -140,7 +140,7 @@ class ShownForest(ForestClassifier):
         ]
 
     def card(self) -> dict[str, Any]:
-        """Return the card of `PublicModel.card`, with the ``accuracy`` if released.
+        """Return the card of all classifiers, with the ``accuracy`` if released.
 
         Returns
         -------
