@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
 from mmech.checks import check_choice, check_integer
+from mmech.noise import assign_records
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.ensembles import (
@@ -150,6 +151,32 @@ class GrownForest(ForestClassifier):
             return np.argmax(scores, axis=1)
         return super()._random_argmax(scores)
 
+    def _assigned_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
+        """Return leaf counts of records, each assigned to one tree. Sensitive."""
+        codes, class_codes = records.one_by_one()
+        trees = assign_records(len(codes), ensemble.forest.n_trees)
+        return ensemble.forest.count_assigned_leaves(
+            ensemble.select(codes), class_codes, self.schema_.n_classes, trees
+        )
+
+    def _mechanisms(
+        self,
+        workloads: Sequence[QueryMatrix],
+        strategies: Sequence[QueryMatrix],
+        moved: Sequence[int],
+    ) -> list[MatrixMechanism]:
+        """Return a mechanism for every ensemble.
+
+        `moved` is the largest L1 change of its exact counts through one record.
+        """
+        every = zip(self.ensembles_, workloads, strategies, moved, strict=True)
+        return [
+            self._session.mechanism(
+                workload, strategy, epsilon=ensemble.epsilon, contribution=contribution
+            )
+            for ensemble, workload, strategy, contribution in every
+        ]
+
     def _answer(self, mechanism: MatrixMechanism, counts: Integers) -> Floats:
         """Release the workload's answers on exact counts, and remember it."""
         measured = self._session.measure(mechanism, counts, self._what)
@@ -168,7 +195,7 @@ class CountedForest(ShownForest, GrownForest):
     leaf_labels_: list[Integers] = field(init=False)
     expected_error_: float = field(init=False)
     _what = "leaf counts"
-    _released: ClassVar[tuple[str, ...] | None] = (
+    _released: ClassVar[tuple[str, ...]] = (
         "ensembles_",
         "leaf_counts_",
         "leaf_labels_",

@@ -187,17 +187,8 @@ class PerBatchClassifier(OptimizedForest):
                 exact = self._counts
                 moved = [self._contribution] * len(workloads)
                 strategies = self._optimize(workloads)
-            mechanisms = [
-                self._session.mechanism(
-                    workload,
-                    result.strategy,
-                    epsilon=ensemble.epsilon,
-                    contribution=contribution,
-                )
-                for ensemble, workload, result, contribution in zip(
-                    self.ensembles_, workloads, strategies, moved, strict=True
-                )
-            ]
+            measured = [result.strategy for result in strategies]
+            mechanisms = self._mechanisms(workloads, measured, moved)
             expected_error = self._expected_error(mechanisms)
         with self._timed("measurement"):
             answers = [

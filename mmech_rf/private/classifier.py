@@ -88,9 +88,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     """Whether distinct records are enough: no record is assigned to a tree."""
     _keeps_order = False
     """Whether predictions keep to monotone attributes."""
-    _released: ClassVar[tuple[str, ...] | None] = None
+    _released: ClassVar[tuple[str, ...]] = ()
     """Attributes of a fit that files hold beside those of all classes: what was
-    released, and what follows from it. None where there is no model."""
+    released, and what follows from it. Empty where there is no model."""
 
     schema_: Schema = field(init=False)
     ensembles_: list[Ensemble] = field(init=False)
@@ -621,7 +621,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 "it predicted, or fit a PrivateForestClassifier, whose model is "
                 "released"
             )
-        if self._released is None:
+        if not self._released:
             raise TypeError(
                 f"a {name} cannot be saved, because only models made of released "
                 "numbers are; fit a PrivateForestClassifier"
@@ -634,8 +634,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Return what files hold of a fit, with the attributes that have it."""
         common = ["privacy_statement_", "releases_", "_terms", "schema_", "_columns"]
         common += ["_origin", "_total"]
-        own = cls._released or ()
-        names = [*common, "_parameters", "_tie_key", *own]
+        names = [*common, "_parameters", "_tie_key", *cls._released]
         return {name.strip("_"): name for name in names}
 
     @property
