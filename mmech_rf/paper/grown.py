@@ -31,7 +31,7 @@ from mmech_rf.forest.ensembles import (
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
 from mmech_rf.forest.sizes import check_cells, check_leaves
-from mmech_rf.forest.voting import hard_votes, weight_votes
+from mmech_rf.forest.voting import weight_votes
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
 from mmech_rf.private.classifier import ForestClassifier
@@ -219,15 +219,15 @@ class CountedForest(ShownForest, GrownForest):
 
     def _votes(self, codes: Integers) -> Floats:
         """Let the trees vote by their labelled or counted leaves, shape (b, k)."""
-        scores = np.zeros((codes.shape[0], self.schema_.n_classes))
-        for i, ensemble in enumerate(self.ensembles_):
-            visible = ensemble.select(codes)
-            if self.voting == "hard":
-                labels = self.leaf_labels_[i]
-                scores += hard_votes(ensemble.forest, labels, scores.shape[1], visible)
-            else:
-                scores += weight_votes(ensemble.forest, self.leaf_counts_[i], visible)
-        return scores
+        tables: list[NDArray[Any]] = self.leaf_counts_
+        if self.voting == "hard":
+            own = np.eye(self.schema_.n_classes, dtype=np.int8)
+            tables = [own[labels] for labels in self.leaf_labels_]
+        votes = [
+            weight_votes(ensemble.forest, table, ensemble.select(codes))
+            for ensemble, table in zip(self.ensembles_, tables, strict=True)
+        ]
+        return np.asarray(sum(votes))
 
     def _probabilities(self, codes: Integers) -> Floats:
         votes = np.maximum(self._votes(codes), 0.0) + 1e-9

@@ -90,13 +90,15 @@ class AccountedForest(ShownForest):
         if self.schema is not None:
             cut = places_to_cut(self.schema, self.private_bins)
             self._check_draws(epsilon, len(cut))
-            check_grid(
-                [
-                    max(a.size, self._settings.most_bins + 1) if i in cut else a.size
-                    for i, a in enumerate(self.schema.attributes)
-                    if a.monotone is not None
-                ]
-            )
+            if self.schema.monotone:
+                most = self._settings.most_bins + 1
+                check_grid(
+                    [
+                        max(a.size, most) if i in cut else a.size
+                        for i, a in enumerate(self.schema.attributes)
+                        if a.monotone is not None
+                    ]
+                )
         elif not isinstance(self.private_bins, Sequence) or len(self.private_bins):
             raise ParameterError(
                 "private_bins",
