@@ -195,7 +195,7 @@ class AccountedForest(ShownForest):
                 most_bins=self._settings.most_bins,
             )
         if self._distinct:
-            records = records.added_up()
+            records = records.added_up(self.schema_)
         return records, epsilon * share
 
     @abstractmethod

@@ -22,7 +22,7 @@ from mmech import Counts
 from mmech.domain.dictionary import Dictionary
 from mmech.domain.frames import read_held
 from mmech.exceptions import ParameterError
-from mmech.marginals.counts import check_chunks, chunk_names
+from mmech.marginals.counts import check_chunks, chunk_names, occupied_cells
 from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
 from mmech_rf.arrays import Integers
@@ -72,16 +72,17 @@ class EncodedRecords:
         """Number of records."""
         return int(self.multiplicities.sum())
 
-    def added_up(self) -> EncodedRecords:
+    @classmethod
+    def of_rows(cls, rows: NDArray[Any], numbers: Integers) -> EncodedRecords:
+        """Return records from rows with their classes last."""
+        codes = np.array(rows[:, :-1], np.int64, order="C")
+        return cls(codes, rows[:, -1].astype(np.int64), numbers)
+
+    def added_up(self, schema: Schema) -> EncodedRecords:
         """Return the records with equal ones added up, in the order of their cells."""
-        rows, places = np.unique(
-            np.column_stack([self.codes, self.class_codes]), axis=0, return_inverse=True
-        )
-        numbers = np.zeros(len(rows), np.int64)
-        np.add.at(numbers, places.ravel(), self.multiplicities)
-        return EncodedRecords(
-            np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy(), numbers
-        )
+        columns = [*self.codes.T, self.class_codes]
+        shape = (*schema.domain_shape, schema.n_classes)
+        return self.of_rows(*occupied_cells([(columns, self.multiplicities)], shape))
 
     def one_by_one(self) -> tuple[Integers, Integers]:
         """Return codes (N, d) and class codes (N,) with a row for every record."""
@@ -277,8 +278,7 @@ class RecordParts:
         if self._rows:
             rows = np.concatenate([np.repeat(rows, numbers, axis=0), *self._rows])
             numbers = np.ones(len(rows), np.int64)
-        codes = np.array(rows[:, :-1], np.int64, order="C")
-        return EncodedRecords(codes, rows[:, -1].astype(np.int64), numbers)
+        return EncodedRecords.of_rows(rows, numbers)
 
     def __repr__(self) -> str:
         return "RecordParts [holds sensitive counts: do not save or share]"

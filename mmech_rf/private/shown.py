@@ -101,7 +101,7 @@ class ShownForest(ForestClassifier):
         session.ledger = session.ledger.part(partition, "training")
         training, held_out = records.divided(HELD_OUT, session.noise)
         if self._distinct:
-            training = training.added_up()
+            training = training.added_up(self.schema_)
         read_in = self.schema_
         super()._measure(training)
         held_out = in_bins(held_out, read_in, self.schema_)
