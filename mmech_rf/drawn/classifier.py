@@ -128,8 +128,9 @@ class PrivateForestClassifier(AccountedForest):
         if shared:
             cost, plan = rho, other or plan
         elif other is not None:
+            assert self.delta is not None  # rho is zero without
             cost, plan = rho, other
-            self._concentrate()
+            self._session.concentrate(self.delta)
         grower = Grower(
             domain_shape,
             records.codes,

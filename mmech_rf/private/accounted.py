@@ -243,12 +243,6 @@ class AccountedForest(ShownForest):
         rho = rho_from_epsilon_delta(check_epsilon(self.epsilon), self.delta)
         return min(Fraction(rho), check_epsilon(rho, "rho"))
 
-    def _concentrate(self) -> None:
-        """Account for what was released, and for what follows, in zCDP."""
-        if self.ledger_.currency == "epsilon":
-            assert self.delta is not None
-            self._session.concentrate(self.delta)
-
     @property
     def _accounting(self) -> str:
         return "zcdp" if self.ledger_.currency == "rho" else "pure"

@@ -796,6 +796,5 @@ _PRIVATE_STATE = (
     "_session",
     "_terms",
     "_tie_key",
-    "_votes",
 )
 """Attributes of a fit beside those that end with an underscore."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from fractions import Fraction
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import ParameterError, noisy_release
+from mmech import ParameterError
 from mmech.checks import check_integer
 from mmech.domain.attribute import Attribute
 from mmech.noise import LAPLACE, random_key
@@ -105,29 +105,17 @@ class ShownForest(ForestClassifier):
         read_in = self.schema_
         super()._measure(training)
         held_out = in_bins(held_out, read_in, self.schema_)
-        training_ledger, session.ledger = session.ledger, session.ledger.whole
-        self.accuracy_ = self._count_right(
-            held_out,
-            ledger=session.ledger.part(partition, "held out"),
-            **{session.currency: training_ledger.spent},
-        )
-
-    def _count_right(self, held_out: EncodedRecords, **price: Any) -> Accuracy:
-        """Release how many of the held-out records are labelled right and wrong."""
+        cost, whole = session.ledger.spent, session.ledger.whole
         with self._timed("prediction"):
             right = self._predict_classes(held_out.codes) == held_out.class_codes
+        session.ledger = whole.part(partition, "held out")
+        counts = np.array([right.sum(), (~right).sum()])
+        what = "right and wrong labels of held-out records"
         with self._timed("measurement"):
-            measured = noisy_release(
-                [right.sum(), (~right).sum()],
-                sensitivity=1,
-                released="right and wrong labels of held-out records",
-                **asdict(self._terms.relation),
-                insecure_rng=self._session.noise,
-                **price,
-            )
-        self._session.note(measured.entry)
+            measured = session.add_noise(counts, cost, what)
+        session.ledger = whole
         n_right, n_wrong = measured.values.tolist()
-        return Accuracy(n_right, n_wrong, measured.entry)
+        self.accuracy_ = Accuracy(n_right, n_wrong, measured.entry)
 
     def _remarks(self) -> list[str]:
         if self.accuracy_ is None:
