@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 import benchmarks.suite  # noqa: F401  limits the threads
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
 from mmech_rf.private.cluster import FAN_IN
-from mmech_rf.private.records import count_rows, encoded_blocks, no_counts
+from mmech_rf.private.records import counted, encoded_blocks
 
 SIZES = (4, 4, 7, 5, 6, 5, 2, 5)
 SCHEMA = Schema(
@@ -63,21 +63,10 @@ def seconds(job: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - started, found
 
 
-Block = tuple[NDArray[Any], NDArray[Any]]
-
-
-def encoded(codes: NDArray[np.int8], classes: NDArray[np.int8]) -> list[Block]:
+def encoded(codes: NDArray[np.int8], classes: NDArray[np.int8]) -> list[Any]:
     """Return codes in blocks, as a worker encodes a partition."""
     policies = {"handle_unknown": "clip", "handle_missing": "error"}
     return list(encoded_blocks(SCHEMA, codes, classes, policies))
-
-
-def counted(blocks: list[Block]) -> Any:
-    """Return the counts of blocks of codes."""
-    counts = no_counts(SCHEMA)
-    for block in blocks:
-        counts = count_rows(counts, *block)
-    return counts
 
 
 @dataclass(frozen=True)
@@ -119,11 +108,11 @@ def measured(largest: int) -> Costs:
     for n in sizes:
         codes, classes = records(n)
         encoding, blocks = seconds(lambda: encoded(codes, classes))  # noqa: B023
-        counting, counts = seconds(lambda: counted(blocks))  # noqa: B023
+        counting, counts = seconds(lambda: counted(SCHEMA, blocks))  # noqa: B023
         joined, _ = seconds(lambda: add(counts, counts))  # noqa: B023
         model = PrivateForestClassifier(SCHEMA, epsilon=1, n_records=n)
         model.count(codes[:10], classes[:10])
-        model._parts.add_counts(counts, None)
+        model._parts.add(counts)
         release, _ = seconds(model.release)
         taken.append(encoding + counting)
         print(

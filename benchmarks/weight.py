@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 LIMITS = {"mmech": 18_000, "mmech_rf": 10_000, "tests": 31_000, "benchmarks": 7_000}
 THIN = ("schema", "forest", "paper", "workloads.py")
-THIN += ("private/base.py", "private/public_model.py", "private/records.py")
+THIN += ("private/classifier.py", "private/records.py")
 """A forest becomes T, QTᵀT and QTᵀ; the methods of the paper; the estimators' face."""
 
 QUIET = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}

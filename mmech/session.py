@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.marginals.records import Records
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import GAUSSIAN, LAPLACE, Law, k_norm
 from mmech.noise.norm import Groups, as_blocks, dimension
@@ -51,10 +50,10 @@ class Session:
     --------
     >>> from fractions import Fraction
     >>> import numpy as np
-    >>> from mmech import Identity, PrivacyLedger
+    >>> from mmech import PrivacyLedger
     >>> from mmech.session import Session
     >>> session = Session(PrivacyLedger(1))
-    >>> noisy = session.count(Identity(2), [3, 4], Fraction(1, 2), "two counts")
+    >>> noisy = session.add_noise(np.array([3, 4]), Fraction(1, 2), "two counts")
     >>> [(str(entry.cost), entry.kind) for entry in session.entries]
     [('1/2', 'laplace')]
     """
@@ -111,28 +110,22 @@ class Session:
         self.note(measured.entry)
         return measured
 
-    def count(
-        self,
-        strategy: QueryMatrix,
-        counts: Any,
-        cost: Fraction,
-        what: str,
-        *,
-        currency: str | None = None,
-    ) -> Measurement:
-        """Measure a strategy once, in the currency of the ledger or in another one."""
-        price: dict[str, Any] = {currency or self.currency: cost}
-        signed = isinstance(counts, Records) and counts.signed
-        mechanism = self.mechanism(strategy, strategy, signed=signed, **price)
-        return self.measure(mechanism, counts, what)
-
     # ---- numbers with noise --------------------------------------------------------
 
     def add_noise(
-        self, counts: Integers, cost: Fraction, what: str, unit: int = 1
+        self,
+        counts: Integers,
+        cost: Fraction,
+        what: str,
+        unit: int = 1,
+        *,
+        currency: str | None = None,
     ) -> Measurement:
-        """Release counts, of which one record changes one by at most `unit`."""
-        law = LAPLACE if self.currency == "epsilon" else GAUSSIAN
+        """Release counts, of which one record changes one by at most `unit`.
+
+        The cost is in the currency of the ledger, or in another one.
+        """
+        law = LAPLACE if (currency or self.currency) == "epsilon" else GAUSSIAN
         return self._measured(counts, Fraction(unit) ** law.power, law, cost, what)
 
     def add_noise_to_groups(

@@ -149,67 +149,6 @@ def grow_trees(
 
 
 @kernel
-def check_trees(sizes, feature, child, node_offsets, leaf_offsets, report):
-    # verify the layout: sizes (d,) int64, feature, child (n_nodes,) int32, offsets
-    # (n_trees + 1,) int64; report (3,) int64 = reason, node, depth of the forest;
-    # reason 0 = sound, 1 = bad attribute, 2 = attribute twice on a path, 3 = bad
-    # child, 4 = bad leaf id, 5 = wrong number of nodes, 6 = wrong number of leaves
-    n_attributes = sizes.shape[0]
-    used = np.zeros(n_attributes, np.bool_)
-    tested = np.empty(n_attributes + 1, np.int64)
-    node = np.empty(n_attributes + 1, np.int64)
-    last = np.empty(n_attributes + 1, np.int64)
-    report[:] = 0
-    for tree in range(node_offsets.shape[0] - 1):
-        stop = node_offsets[tree + 1]
-        n_leaves = leaf_offsets[tree + 1] - leaf_offsets[tree]
-        leaf = 0
-        free = node_offsets[tree] + 1
-        level = 0
-        node[0] = node_offsets[tree]
-        last[0] = node[0]
-        while level >= 0:
-            current = node[level]
-            attribute = feature[current]
-            report[1] = current
-            if attribute < -1 or attribute >= n_attributes:
-                report[0] = 1
-                return
-            if attribute >= 0:
-                if used[attribute]:
-                    report[0] = 2
-                    return
-                if child[current] != free:
-                    report[0] = 3
-                    return
-                if free + sizes[attribute] > stop:
-                    report[0] = 5
-                    return
-                used[attribute] = True
-                tested[level] = attribute
-                level += 1
-                node[level] = free
-                free += sizes[attribute]
-                last[level] = free - 1
-                continue
-            if child[current] != leaf:
-                report[0] = 4
-                return
-            leaf += 1
-            report[2] = max(report[2], level)
-            climb_from = level
-            level = _next_sibling(level, node, last)
-            for undone in range(max(level, 0), climb_from):
-                used[tested[undone]] = False
-        if free != stop:
-            report[0] = 5
-            return
-        if leaf != n_leaves:
-            report[0] = 6
-            return
-
-
-@kernel
 def _route_tests(tests, root, codes, leaves):
     # leaf id of records in one tree of two-way tests: tests (n_nodes, 4) int32, codes
     # (N, d) uint8 or int32, leaves (N,) int32
@@ -550,13 +489,15 @@ def grow_test_trees(
 
 
 @kernel
-def check_test_trees(
+def check_trees(
     sizes, ordered, feature, child, value, node_offsets, leaf_offsets, max_depth, report
 ):
-    # verify the layout of trees with two-way tests, as `check_trees` does: sizes (d,)
-    # int64, ordered (d,) bool, feature, child, value (n_nodes,) int32, offsets
-    # (n_trees + 1,) int64, max_depth: a bound on the tests of a path; report (3,) int64
-    # = reason, node, depth; reason 7 = a test that not every child can pass
+    # verify the layout: sizes (d,) int64, ordered (d,) bool, feature, child, value
+    # (n_nodes,) int32, offsets (n_trees + 1,) int64, max_depth: a bound on the tests of
+    # a path; report (3,) int64 = reason, node, depth of the forest; reason 0 = sound,
+    # 1 = bad attribute, 2 = a child per value of an attribute tested before, 3 = bad
+    # child, 4 = bad leaf id, 5 = wrong number of nodes, 6 = wrong number of leaves,
+    # 7 = a test that not every child can pass
     n_attributes = sizes.shape[0]
     low = np.zeros(n_attributes, np.int64)
     remaining = sizes.copy()
@@ -610,7 +551,8 @@ def check_test_trees(
                         twice = feature[node[i]] == attribute
                         sound = sound and not (twice and value[node[i]] == tested)
                 if not sound:
-                    report[0] = 7
+                    again = tested == -1 and remaining[attribute] < n_children
+                    report[0] = 2 if again else 7
                     return
                 if child[current] != free:
                     report[0] = 3

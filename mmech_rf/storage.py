@@ -14,7 +14,7 @@ from importlib import import_module
 
 from mmech.storage.codec import read
 from mmech_rf.methods import ESTIMATORS
-from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.classifier import ForestClassifier
 
 __all__ = ["load_model"]
 

@@ -786,7 +786,7 @@ LEAKS = (
     ),
     Mutant(
         "exact number of records: an attribute of the fit",
-        "mmech_rf/private/base.py",
+        "mmech_rf/private/classifier.py",
         "        self.schema_ = schema\n",
         "        self.schema_ = schema\n        self.n_records_in_ = records.number\n",
         (f"{PURITY}::test_nothing_public_depends_on_records",),
@@ -829,7 +829,7 @@ LEAKS = (
     ),
     Mutant(
         "classes of a fit read from the records",
-        "mmech_rf/private/base.py",
+        "mmech_rf/private/classifier.py",
         "self.classes_ = schema.decode_target(np.arange(schema.n_classes))",
         "self.classes_ = np.unique(y)",
         (f"{PURITY}::test_nothing_public_depends_on_the_type_of_labels",),

@@ -9,6 +9,7 @@ time, or by several workers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence, Set
 from typing import Any, TypeAlias
 
@@ -17,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_codes
 from mmech.exceptions import ParameterError
-from mmech.operators.base import product_of
 from mmech.operators.marginals import check_domain_shape
 
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]
@@ -91,6 +91,14 @@ class Counts:
         shape = check_domain_shape(domain_shape)
         array = check_codes(codes, shape)
         self._set(shape, *occupied_cells([(array.T, None)], shape), chunk_id)
+
+    @classmethod
+    def _none(cls, shape: tuple[int, ...]) -> Counts:
+        """Return the counts of no record over a domain that was checked."""
+        found = cls.__new__(cls)
+        codes = np.zeros((0, len(shape)), _narrow(shape))
+        found._set(shape, codes, np.zeros(0, np.int64))
+        return found
 
     def _set(
         self,
@@ -203,7 +211,7 @@ def occupied_cells(
     ``None`` stands for once. The rows are unsigned integers.
     """
     n_rows = sum(len(columns[0]) for columns, _ in parts)
-    n_cells = product_of(domain_shape)
+    n_cells = math.prod(domain_shape)
     if n_cells <= max(4 * n_rows, min(16 * n_rows, _TABLE), 2**12):
         table = np.zeros(n_cells, np.int64)
         for columns, multiplicities in parts:
@@ -246,7 +254,7 @@ def _narrow(domain_shape: tuple[int, ...]) -> np.dtype[Any]:
 def _rows_of(cells: NDArray[np.intp], domain_shape: tuple[int, ...]) -> NDArray[Any]:
     """Return the codes of cells that are numbered in C order, shape (M, d)."""
     codes = np.empty((cells.size, len(domain_shape)), _narrow(domain_shape))
-    rest = cells.astype(np.min_scalar_type(product_of(domain_shape)))
+    rest = cells.astype(np.min_scalar_type(math.prod(domain_shape)))
     for i in reversed(range(len(domain_shape))):
         above = rest // domain_shape[i]
         codes[:, i] = rest - above * domain_shape[i]

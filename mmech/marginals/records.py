@@ -112,8 +112,7 @@ class Records:
         self.domain_shape = check_domain_shape(domain_shape)
         self.n_columns = check_integer(n_columns, "n_columns")
         array = check_codes(codes, self.domain_shape)
-        narrow = np.min_scalar_type(max(self.domain_shape) - 1)
-        self._codes = _frozen(np.array(array.T, dtype=narrow, order="C", copy=True))
+        self._codes = _by_attribute(array, self.domain_shape)
         self._columns: NDArray[np.int64] | None = None
         if columns is not None:
             self._columns = _check_columns(columns, array.shape[0], self.n_columns)
@@ -137,16 +136,17 @@ class Records:
         Where the last attribute is one more than the cells have, it is the column.
         """
         shape, codes = counts.domain_shape, counts._codes
-        numbers = counts._multiplicities
+        # Counts were checked where they were made.
+        found = cls.__new__(cls)
+        found._process, found.n_columns = os.getpid(), 1
+        found._columns = found._negative = None
         if len(shape) > 1 and product_of(shape[:-1]) == n_cells != product_of(shape):
-            return cls(
-                codes[:, :-1],
-                shape[:-1],
-                columns=codes[:, -1],
-                n_columns=shape[-1],
-                multiplicities=numbers,
-            )
-        return cls(codes, shape, multiplicities=numbers)
+            found.n_columns, found._columns = shape[-1], codes[:, -1].astype(np.int64)
+            shape, codes = shape[:-1], codes[:, :-1]
+        found.domain_shape = shape
+        found._codes = _by_attribute(codes, shape)
+        found._multiplicities = counts._multiplicities
+        return found
 
     @property
     def _number(self) -> int:
@@ -332,6 +332,12 @@ def _check_signs(signs: ArrayLike, n: int) -> NDArray[np.bool_]:
         raise ValueError("signs must hold 1 or -1 for every record")
     negative: NDArray[np.bool_] = _frozen(array < 0)
     return negative
+
+
+def _by_attribute(codes: NDArray[Any], domain_shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return a copy of codes (N, d) as (d, N), in the narrowest type."""
+    narrow = np.min_scalar_type(max(domain_shape) - 1)
+    return _frozen(np.array(codes.T, dtype=narrow, order="C", copy=True))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

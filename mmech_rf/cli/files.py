@@ -22,7 +22,7 @@ from mmech.terminal import InputError, say, showing
 from mmech_rf.cli.common import add
 
 if TYPE_CHECKING:
-    from mmech_rf.private.base import ForestClassifier
+    from mmech_rf.private.classifier import ForestClassifier
     from mmech_rf.schema import Schema
 
 __all__ = [

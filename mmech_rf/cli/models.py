@@ -47,7 +47,7 @@ from mmech_rf.cli.files import (
 from mmech_rf.methods import METHODS
 
 if TYPE_CHECKING:
-    from mmech_rf.private.base import ForestClassifier
+    from mmech_rf.private.classifier import ForestClassifier
     from mmech_rf.schema import Schema
 
 __all__ = ["add_fit", "add_predict", "add_predict_batch", "add_recipes"]

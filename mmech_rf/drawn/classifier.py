@@ -17,7 +17,7 @@ from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan, concentrated_plan
-from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
 from mmech_rf.private.accounted import AccountedForest
@@ -91,7 +91,7 @@ class PrivateForestClassifier(AccountedForest):
 
     trees_: tuple[SelectedTree, ...] = field(init=False)
     _experts: SelectedTrees = field(init=False)
-    _settings_type = DrawnSettings
+    _defaults = DEFAULTS
     _method = "trees"
     _distinct = True
 
@@ -128,8 +128,9 @@ class PrivateForestClassifier(AccountedForest):
         if shared:
             cost, plan = rho, other or plan
         elif other is not None:
+            assert self.delta is not None  # rho is zero without
             cost, plan = rho, other
-            self._concentrate()
+            self._session.concentrate(self.delta)
         grower = Grower(
             domain_shape,
             records.codes,

@@ -44,7 +44,12 @@ class DrawnSettings(CountSettings):
 
     Attributes
     ----------
-    $count_settings
+    count_share : Fraction
+        Budget split: share of epsilon that a noisy number of records costs.
+    bin_share : Fraction
+        Budget split: share of epsilon that private bins cost together.
+    most_bins : int
+        Bin resolution: largest number of private bins of an attribute.
     boosting_from : float
         Boosting threshold: information from which further trees are drawn, weighing
         the records that those before them get wrong.

@@ -160,15 +160,14 @@ class SelectedTrees(Experts):
             out += self.ranking**2 * scored
         return out
 
-    def whole_votes(self, codes: Integers, known: Integers | None = None) -> Integers:
+    def whole_votes(self, codes: Integers) -> Integers:
         """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k).
 
-        Scores that leaves stand for are whole steps already. Leaves of a single tree
-        may be `known`.
+        Scores that leaves stand for are whole steps already.
         """
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]), np.int64)
         for tree, scores in zip(self.trees, self.scores, strict=True):
-            leaves = tree.leaves(codes) if known is None else known
+            leaves = tree.leaves(codes)
             out += np.rint(VOTE_STEPS * scores).astype(np.int64)[leaves]
             where = self._deferred(tree, leaves)
             if where.size:

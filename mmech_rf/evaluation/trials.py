@@ -18,7 +18,7 @@ from mmech_rf.evaluation.methods import make_methods
 from mmech_rf.evaluation.records import Records, load_records
 from mmech_rf.evaluation.results import Results
 from mmech_rf.methods import METHODS, Method
-from mmech_rf.private.public_model import PublicModel
+from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.schema import Schema
 
 __all__ = [
@@ -195,7 +195,7 @@ def check_method(method: Method, schema: Schema, epsilons: Iterable[Any]) -> Non
         budget = {"epsilon": epsilon} if method.is_private else {}
         model = method.make(schema, **budget)
         try:
-            if isinstance(model, PublicModel):
+            if isinstance(model, ForestClassifier):
                 model._check_parameters()
         except ValueError as error:
             if not _is_refusal(error):

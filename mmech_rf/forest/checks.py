@@ -161,16 +161,14 @@ def check_layout(forest: Forest) -> int:
             f"got {forest.node_offsets[-1]}"
         )
     report = np.empty(3, np.int64)
-    starts = forest.node_offsets, forest.leaf_offsets
-    sizes, tests = forest._sizes, (forest.feature, forest.child)
-    if forest.value is None:
-        _kernels.check_trees(sizes, *tests, *starts, report)
-    else:
-        longest = min(int((sizes - 1).sum()), int(np.diff(forest.node_offsets).max()))
-        ordered = np.array(forest.ordered, np.bool_)
-        _kernels.check_test_trees(
-            sizes, ordered, *tests, forest.value, *starts, longest, report
-        )
+    sizes, value, ordered = forest._sizes, forest.value, forest.ordered
+    if value is None:
+        value = np.full(forest.feature.size, -1, np.int32)
+    longest = min(int((sizes - 1).sum()), int(np.diff(forest.node_offsets).max()))
+    _kernels.check_trees(
+        sizes, np.array(ordered or sizes < 0, np.bool_), forest.feature, forest.child,
+        value, forest.node_offsets, forest.leaf_offsets, longest, report,
+    )  # fmt: skip
     if report[0]:
         raise ValueError(
             f"node {report[1]} of the forest {_UNSOUND[int(report[0])]}; build "

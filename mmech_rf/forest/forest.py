@@ -31,7 +31,6 @@ from mmech_rf.forest.checks import (
 from mmech_rf.limits import LIMITS
 
 if TYPE_CHECKING:
-    from mmech_rf.forest.words import Words
     from mmech_rf.schema import Schema
 
 __all__ = ["Forest"]
@@ -526,17 +525,13 @@ class Forest:
         >>> forest.path(0, 3, ["outlook", "windy"], categories)
         'windy=true & outlook=rain'
         """
-        from mmech_rf.forest.words import path_of_leaf
-
-        tree = self._check_tree(tree)
+        paths = self.leaf_paths(tree, feature_names, categories, schema=schema)
         leaf = check_integer(leaf, "leaf", minimum=0)
-        n_leaves = int(self.leaf_offsets[tree + 1] - self.leaf_offsets[tree])
-        if leaf >= n_leaves:
+        if leaf >= len(paths):
             raise ValueError(
-                f"leaf must be below the {n_leaves} leaves of tree {tree}, got {leaf}"
+                f"leaf must be below the {len(paths)} leaves of tree {tree}, got {leaf}"
             )
-        words = self._words(feature_names, categories, schema)
-        return path_of_leaf(self, tree, leaf, words)
+        return paths[leaf]
 
     def leaf_paths(
         self,
@@ -571,33 +566,20 @@ class Forest:
         >>> grow_random_forest((2, 2), n_trees=1, depth=1, seed=0).leaf_paths(0)
         ['x1=0', 'x1=1']
         """
-        from mmech_rf.forest.words import paths_of_tree
+        from mmech_rf.forest.words import Words, paths_of_tree
 
-        tree = self._check_tree(tree)
-        words = self._words(feature_names, categories, schema)
-        return paths_of_tree(self, tree, words)
-
-    def _words(
-        self,
-        feature_names: Sequence[str] | None,
-        categories: Sequence[Sequence[Any]] | None,
-        schema: Schema | None,
-    ) -> Words:
-        from mmech_rf.forest.words import Words
-
-        if schema is None:
-            return Words.of_lists(feature_names, categories, self.domain_shape)
-        if feature_names is not None or categories is not None:
-            raise ValueError(
-                "schema gives names and values, got feature_names or categories too; "
-                "leave them out"
-            )
-        return Words.of_schema(schema, self.domain_shape)
-
-    def _check_tree(self, tree: int) -> int:
         tree = check_integer(tree, "tree", minimum=0)
         if tree >= self.n_trees:
             raise ValueError(
                 f"tree must be below the number of trees {self.n_trees}, got {tree}"
             )
-        return tree
+        if schema is None:
+            words = Words.of_lists(feature_names, categories, self.domain_shape)
+        elif feature_names is not None or categories is not None:
+            raise ValueError(
+                "schema gives names and values, got feature_names or categories too; "
+                "leave them out"
+            )
+        else:
+            words = Words.of_schema(schema, self.domain_shape)
+        return paths_of_tree(self, tree, words)

@@ -14,7 +14,6 @@ from mmech_rf.limits import LIMITS
 
 __all__ = [
     "class_shares",
-    "hard_votes",
     "leaf_label_by_rule",
     "leaf_log_odds",
     "weight_votes",
@@ -32,25 +31,11 @@ def _leaf_rows(forest: Forest, codes: Integers) -> Iterator[tuple[slice, Integer
         yield part, forest.apply(codes[part]) + forest.leaf_offsets[:-1]
 
 
-def hard_votes(
-    forest: Forest,
-    leaf_labels: NDArray[np.integer[Any]],
-    n_classes: int,
-    codes: Integers,
-) -> Integers:
-    """Return how many trees vote for each class, shape (b, k)."""
-    votes = np.empty((codes.shape[0], n_classes), np.int64)
-    for part, rows in _leaf_rows(forest, codes):
-        labels = leaf_labels[rows]
-        for c in range(n_classes):
-            votes[part, c] = (labels == c).sum(axis=1)
-    return votes
+def weight_votes(forest: Forest, leaf_counts: NDArray[Any], codes: Integers) -> Floats:
+    """Return the counts in the visited leaves, summed over trees, shape (b, k).
 
-
-def weight_votes(
-    forest: Forest, leaf_counts: Integers | Floats, codes: Integers
-) -> Floats:
-    """Return the counts in the visited leaves, summed over trees, shape (b, k)."""
+    Leaves of which a label counts have a one at it.
+    """
     votes = np.zeros((codes.shape[0], leaf_counts.shape[1]))
     for part, rows in _leaf_rows(forest, codes):
         for tree in range(rows.shape[1]):

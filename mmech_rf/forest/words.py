@@ -12,7 +12,7 @@ from mmech_rf.schema import Schema, check_schema
 if TYPE_CHECKING:
     from mmech_rf.forest.forest import Forest
 
-__all__ = ["Words", "path_of_leaf", "paths_of_tree"]
+__all__ = ["Words", "paths_of_tree"]
 
 EVERYONE = "any record"
 """The path of the only leaf of a tree of depth 0."""
@@ -75,21 +75,6 @@ class Words:
         return f"{self.names[attribute]}{relation}{named}"
 
 
-def path_of_leaf(forest: Forest, tree: int, leaf: int, words: Words) -> str:
-    """Return the tests on the path to one leaf, root first."""
-    tests = []
-    node = int(forest.node_offsets[tree])
-    while forest.feature[node] >= 0:
-        first = int(forest.child[node])
-        # Leaf ids grow from left to right: the last child that starts no later.
-        branch = _n_children(forest, node) - 1
-        while _leftmost_leaf(forest, first + branch) > leaf:
-            branch -= 1
-        tests.append(_describe(forest, node, branch, words))
-        node = first + branch
-    return " & ".join(tests) or EVERYONE
-
-
 def paths_of_tree(forest: Forest, tree: int, words: Words) -> list[str]:
     """Return the path to every leaf of a tree, in the order of their ids."""
 
@@ -118,9 +103,3 @@ def _describe(forest: Forest, node: int, branch: int, words: Words) -> str:
     assert forest.ordered is not None
     relations = ("<=", ">") if forest.ordered[attribute] else ("=", "!=")
     return words.describe(attribute, int(forest.value[node]), relations[branch])
-
-
-def _leftmost_leaf(forest: Forest, node: int) -> int:
-    while forest.feature[node] >= 0:
-        node = int(forest.child[node])
-    return int(forest.child[node])

@@ -345,11 +345,10 @@ class Grower:
         """Choose by noisy class counts of the values of all attributes."""
         size = Fraction(self.unit * len(self._sizes))
         noisy = self.release(counts, size, cost, "class counts of tests")
-        scores = self._scores(self.score, np.maximum(noisy, 0))
-        return np.where(possible, scores, scores.min() - 1).argmax(axis=1)
+        return self._exact(np.maximum(noisy, 0), possible, cost)
 
     def _exact(self, counts: Integers, possible: Flags, cost: Fraction) -> Integers:
-        """Choose the best test, from public records."""
+        """Choose the best test, from public records or noisy counts."""
         scores = self._scores(self.score, counts)
         return np.where(possible, scores, scores.min() - 1).argmax(axis=1)
 

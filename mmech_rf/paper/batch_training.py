@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import softmax
@@ -93,13 +92,7 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     leaf_smoothing_: list[float] = field(init=False)
     _votings = ("hard", "weight", "log-odds")
     _distinct = True
-    _released: ClassVar[tuple[str, ...] | None] = (
-        "ensembles_",
-        "leaf_counts_",
-        "leaf_labels_",
-        "leaf_smoothing_",
-        "expected_error_",
-    )
+    _released = (*CountedForest._released, "leaf_smoothing_")
 
     def _fit_counts(self, records: EncodedRecords) -> None:
         with self._timed("optimization"):
@@ -107,14 +100,9 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
                 training_workload(e.forest) for e in self.ensembles_
             ]
             self.strategies_ = self._optimize(workloads)
-            mechanisms = [
-                self._session.mechanism(
-                    queries, result.strategy, epsilon=ensemble.epsilon
-                )
-                for ensemble, queries, result in zip(
-                    self.ensembles_, workloads, self.strategies_, strict=True
-                )
-            ]
+            strategies = [result.strategy for result in self.strategies_]
+            ones = [1] * len(workloads)
+            mechanisms = self._mechanisms(workloads, strategies, ones)
             self.expected_error_ = self._expected_error(mechanisms)
         errors = [m.expected_error() / m.workload.shape[0] for m in mechanisms]
         self.leaf_smoothing_ = [max(1.0, math.sqrt(error)) for error in errors]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
 from mmech.checks import check_choice, check_integer
+from mmech.noise import assign_records
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.ensembles import (
@@ -30,10 +31,10 @@ from mmech_rf.forest.ensembles import (
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
 from mmech_rf.forest.sizes import check_cells, check_leaves
-from mmech_rf.forest.voting import hard_votes, weight_votes
+from mmech_rf.forest.voting import weight_votes
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
-from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.shown import ShownForest, grown_trees
@@ -150,6 +151,32 @@ class GrownForest(ForestClassifier):
             return np.argmax(scores, axis=1)
         return super()._random_argmax(scores)
 
+    def _assigned_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
+        """Return leaf counts of records, each assigned to one tree. Sensitive."""
+        codes, class_codes = records.one_by_one()
+        trees = assign_records(len(codes), ensemble.forest.n_trees)
+        return ensemble.forest.count_assigned_leaves(
+            ensemble.select(codes), class_codes, self.schema_.n_classes, trees
+        )
+
+    def _mechanisms(
+        self,
+        workloads: Sequence[QueryMatrix],
+        strategies: Sequence[QueryMatrix],
+        moved: Sequence[int],
+    ) -> list[MatrixMechanism]:
+        """Return a mechanism for every ensemble.
+
+        `moved` is the largest L1 change of its exact counts through one record.
+        """
+        every = zip(self.ensembles_, workloads, strategies, moved, strict=True)
+        return [
+            self._session.mechanism(
+                workload, strategy, epsilon=ensemble.epsilon, contribution=contribution
+            )
+            for ensemble, workload, strategy, contribution in every
+        ]
+
     def _answer(self, mechanism: MatrixMechanism, counts: Integers) -> Floats:
         """Release the workload's answers on exact counts, and remember it."""
         measured = self._session.measure(mechanism, counts, self._what)
@@ -168,7 +195,7 @@ class CountedForest(ShownForest, GrownForest):
     leaf_labels_: list[Integers] = field(init=False)
     expected_error_: float = field(init=False)
     _what = "leaf counts"
-    _released: ClassVar[tuple[str, ...] | None] = (
+    _released: ClassVar[tuple[str, ...]] = (
         "ensembles_",
         "leaf_counts_",
         "leaf_labels_",
@@ -192,15 +219,15 @@ class CountedForest(ShownForest, GrownForest):
 
     def _votes(self, codes: Integers) -> Floats:
         """Let the trees vote by their labelled or counted leaves, shape (b, k)."""
-        scores = np.zeros((codes.shape[0], self.schema_.n_classes))
-        for i, ensemble in enumerate(self.ensembles_):
-            visible = ensemble.select(codes)
-            if self.voting == "hard":
-                labels = self.leaf_labels_[i]
-                scores += hard_votes(ensemble.forest, labels, scores.shape[1], visible)
-            else:
-                scores += weight_votes(ensemble.forest, self.leaf_counts_[i], visible)
-        return scores
+        tables: list[NDArray[Any]] = self.leaf_counts_
+        if self.voting == "hard":
+            own = np.eye(self.schema_.n_classes, dtype=np.int8)
+            tables = [own[labels] for labels in self.leaf_labels_]
+        votes = [
+            weight_votes(ensemble.forest, table, ensemble.select(codes))
+            for ensemble, table in zip(self.ensembles_, tables, strict=True)
+        ]
+        return np.asarray(sum(votes))
 
     def _probabilities(self, codes: Integers) -> Floats:
         votes = np.maximum(self._votes(codes), 0.0) + 1e-9

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mmech import Identity, MatrixMechanism
+from mmech import Identity
 from mmech.checks import check_choice
-from mmech.noise import assign_records
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Integers
 from mmech_rf.forest.ensembles import Ensemble
@@ -75,20 +74,18 @@ class LaplaceForestClassifier(CountedForest):
         return super()._check_parameters()
 
     def _exact_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
-        k = self.schema_.n_classes
+        if self.data == "disjoint":
+            return self._assigned_counts(ensemble, records)
         codes, class_codes = records.one_by_one()
-        visible = ensemble.select(codes)
-        if self.data == "shared":
-            return ensemble.forest.count_leaves(visible, class_codes, k)
-        trees = assign_records(len(codes), ensemble.forest.n_trees)
-        return ensemble.forest.count_assigned_leaves(visible, class_codes, k, trees)
+        return ensemble.forest.count_leaves(
+            ensemble.select(codes), class_codes, self.schema_.n_classes
+        )
 
     def _fit_counts(self, records: EncodedRecords) -> None:
-        mechanisms: list[MatrixMechanism] = []
-        for ensemble in self.ensembles_:
-            leaves = Identity(ensemble.forest.n_leaves)
-            moved = ensemble.forest.n_trees if self.data == "shared" else 1
-            own = {"epsilon": ensemble.epsilon, "contribution": moved}
-            mechanisms.append(self._session.mechanism(leaves, leaves, **own))
+        forests = [ensemble.forest for ensemble in self.ensembles_]
+        leaves = [Identity(forest.n_leaves) for forest in forests]
+        shared = self.data == "shared"
+        moved = [forest.n_trees if shared else 1 for forest in forests]
+        mechanisms = self._mechanisms(leaves, leaves, moved)
         self.expected_error_ = self._expected_error(mechanisms)
         self._release_leaves(mechanisms, lambda e: self._exact_counts(e, records))

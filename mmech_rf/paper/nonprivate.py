@@ -64,7 +64,7 @@ class NonPrivateForestClassifier(CountedForest):
 
     _needs_cells = False
     _spends = False
-    _released = None
+    _released = ()
 
     @property
     def privacy_statement_(self) -> str:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmech import BudgetExceededError, Identity, QueryMatrix
 from mmech.checks import check_choice
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.ensembles import Ensemble, optimize_all
 from mmech_rf.paper.grown import OptimizedForest
 from mmech_rf.private.estimator import estimator
@@ -35,7 +36,7 @@ class PerBatchClassifier(OptimizedForest):
 
     _holds_secrets = True
     _what = "votes of one batch"
-    _counts: list[NDArray[np.int64]] = field(init=False)
+    _counts: list[Integers] = field(init=False)
     _afterwards = (
         "Each new batch of queries spends budget; the same batch again is free. "
         "Queries are public: never predict on training records."
@@ -107,9 +108,7 @@ class PerBatchClassifier(OptimizedForest):
         check_is_fitted(self)
         codes = self._encode_queries(X)
         with self._timed("prediction"):
-            self._predict_classes(codes)
-        known = (np.array_equal(batch, codes) for batch, _ in self._answered)
-        votes = np.maximum(self._votes[list(known).index(True)], 0)
+            votes = np.maximum(self._answer_to(codes)[1], 0)
         total = votes.sum(axis=1, keepdims=True)
         equal = np.full_like(votes, 1 / votes.shape[1])
         return np.divide(votes, total, out=equal, where=total > 0)
@@ -124,8 +123,7 @@ class PerBatchClassifier(OptimizedForest):
             del self._counts
 
     def _fit_counts(self, records: EncodedRecords) -> None:
-        self._answered: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
-        self._votes: list[NDArray[np.float64]] = []
+        self._answered: list[tuple[Integers, Integers, Floats]] = []
         # Settled with the counts: a later set_params must not halve the noise.
         self._contribution = self._record_contribution()
         with self._timed("measurement"):
@@ -146,19 +144,21 @@ class PerBatchClassifier(OptimizedForest):
         return self._contribution
 
     @abstractmethod
-    def _exact_counts(
-        self, ensemble: Ensemble, records: EncodedRecords
-    ) -> NDArray[np.int64]:
+    def _exact_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
         """Return the exact counts that the strategy measures. Sensitive."""
 
     @abstractmethod
-    def _workload(self, ensemble: Ensemble, codes: NDArray[np.int64]) -> QueryMatrix:
+    def _workload(self, ensemble: Ensemble, codes: Integers) -> QueryMatrix:
         """Return the queries that turn those counts into votes."""
 
-    def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        for batch, classes in self._answered:
+    def _predict_classes(self, codes: Integers) -> Integers:
+        return self._answer_to(codes)[0]
+
+    def _answer_to(self, codes: Integers) -> tuple[Integers, Floats]:
+        """Return classes and votes of a batch, released once."""
+        for batch, classes, votes in self._answered:
             if np.array_equal(batch, codes):
-                return classes
+                return classes, votes
         if not self._holds_counts():
             raise BudgetExceededError(
                 f"this {type(self).__name__} was closed and holds no counts any more; "
@@ -170,8 +170,8 @@ class PerBatchClassifier(OptimizedForest):
         finally:
             self.ledger_.let_go()
 
-    def _answer_batch(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Release the labels of a batch, and remember it."""
+    def _answer_batch(self, codes: Integers) -> tuple[Integers, Floats]:
+        """Release classes and votes of a batch, and remember them."""
         with self._timed("optimization"):
             workloads = [
                 self._workload(ensemble, ensemble.select(codes))
@@ -187,17 +187,8 @@ class PerBatchClassifier(OptimizedForest):
                 exact = self._counts
                 moved = [self._contribution] * len(workloads)
                 strategies = self._optimize(workloads)
-            mechanisms = [
-                self._session.mechanism(
-                    workload,
-                    result.strategy,
-                    epsilon=ensemble.epsilon,
-                    contribution=contribution,
-                )
-                for ensemble, workload, result, contribution in zip(
-                    self.ensembles_, workloads, strategies, moved, strict=True
-                )
-            ]
+            measured = [result.strategy for result in strategies]
+            mechanisms = self._mechanisms(workloads, measured, moved)
             expected_error = self._expected_error(mechanisms)
         with self._timed("measurement"):
             answers = [
@@ -207,6 +198,5 @@ class PerBatchClassifier(OptimizedForest):
         votes = np.sum(answers, axis=0)
         classes = self._random_argmax(votes)
         self.strategies_, self.expected_error_ = strategies, expected_error
-        self._answered.append((codes.copy(), classes))
-        self._votes.append(np.asarray(votes, np.float64))
-        return classes
+        self._answered.append((codes.copy(), classes, votes))
+        return classes, votes

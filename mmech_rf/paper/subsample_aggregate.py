@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mmech import QueryMatrix
-from mmech.noise import assign_records
 from mmech_rf.arrays import Integers
 from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.forest.voting import leaf_label_by_rule
@@ -92,18 +91,12 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         return 2 if self.voting == "hard" else 1
 
     def _exact_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
-        k = self.schema_.n_classes
-        forest = ensemble.forest
-        codes, class_codes = records.one_by_one()
-        trees = assign_records(len(codes), forest.n_trees)
-        counts = forest.count_assigned_leaves(
-            ensemble.select(codes), class_codes, k, trees
-        )
+        counts = self._assigned_counts(ensemble, records)
         if self.voting == "weight":
             return counts
         default = self._default_class(self.schema_)
         labels = leaf_label_by_rule(counts, default, first=self.ties == "first")
-        return (labels[:, None] == np.arange(k)).astype(np.int64)
+        return (labels[:, None] == np.arange(counts.shape[1])).astype(np.int64)
 
     def _default_class(self, schema: Schema) -> int:
         if self.default_label is None:

@@ -2,7 +2,7 @@
 
 ============  =======================================================
 estimator     what makes a class an estimator of scikit-learn
-base          fit and predict, policies, spent ledgers of copies
+classifier    the face: fit and predict, copies, files, statement, card
 accounted     forests that first ask for the number of records
 votes         how released models vote
 records       encoded records, added up from the parts they came in
@@ -10,7 +10,6 @@ cluster       records that Dask holds, counted where they are
 cuts          private bins of numbers
 accuracy      the accuracy of a model, on records held out
 terms         what a fit settled and chose, its statement and card
-public_model  what of an estimator leaves the process
 shown         what models show: trees, importances, pictures
 monotone      predictions that keep public directions
 settings      what settings of a method are made of

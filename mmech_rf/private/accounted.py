@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import field, replace
 from fractions import Fraction
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmech import (
     BudgetExceededError,
-    Identity,
     ParameterError,
     PrivacyLedger,
     rho_from_epsilon_delta,
@@ -51,12 +49,6 @@ comes or goes. Roundings of the arithmetic, which are paid for, would use up a s
 one."""
 
 
-@cache
-def _default(settings_type: type[CountSettings]) -> CountSettings:
-    """Return the default settings, which are checked once."""
-    return settings_type()
-
-
 @estimator
 class AccountedForest(ShownForest):
     """Base of the forests that first ask for the number of records.
@@ -74,8 +66,9 @@ class AccountedForest(ShownForest):
     _experts: Experts = field(init=False)
     _method: ClassVar[str]
     _keeps_order = True
-    _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts")
-    _settings_type = CountSettings
+    _released = ("choice_", "_experts")
+    _defaults: ClassVar[CountSettings] = CountSettings()
+    """Settings in use where none are given; others are of the same type."""
 
     @property
     def _public(self) -> str:  # type: ignore[override]
@@ -87,11 +80,9 @@ class AccountedForest(ShownForest):
 
     def _check_parameters(self) -> Fraction:
         check_n_records(self.n_records, "for a noisy count")
-        if self.settings is not None and not isinstance(
-            self.settings, self._settings_type
-        ):
+        if not isinstance(self.settings, type(self._defaults) | None):
             raise TypeError(
-                f"settings must be None or {self._settings_type.__name__}, "
+                f"settings must be None or {type(self._defaults).__name__}, "
                 f"got {type(self.settings).__name__}"
             )
         _check_privacy(self.privacy, self.delta)
@@ -99,13 +90,15 @@ class AccountedForest(ShownForest):
         if self.schema is not None:
             cut = places_to_cut(self.schema, self.private_bins)
             self._check_draws(epsilon, len(cut))
-            check_grid(
-                [
-                    max(a.size, self._settings.most_bins + 1) if i in cut else a.size
-                    for i, a in enumerate(self.schema.attributes)
-                    if a.monotone is not None
-                ]
-            )
+            if self.schema.monotone:
+                most = self._settings.most_bins + 1
+                check_grid(
+                    [
+                        max(a.size, most) if i in cut else a.size
+                        for i, a in enumerate(self.schema.attributes)
+                        if a.monotone is not None
+                    ]
+                )
         elif not isinstance(self.private_bins, Sequence) or len(self.private_bins):
             raise ParameterError(
                 "private_bins",
@@ -146,7 +139,7 @@ class AccountedForest(ShownForest):
     @property
     def _settings(self) -> Any:
         """Settings in use, of the type of the subclass."""
-        return _default(self._settings_type) if self.settings is None else self.settings
+        return self._defaults if self.settings is None else self.settings
 
     def _check_fit(self) -> None:
         if self.delta is not None:
@@ -163,8 +156,8 @@ class AccountedForest(ShownForest):
         if self.n_records is None:
             spent = self._count_epsilon(epsilon)
             with self._timed("measurement"):
-                noisy = self._session.count(
-                    Identity(1), [records.number], spent, NUMBER, currency="epsilon"
+                noisy = self._session.add_noise(
+                    np.array([records.number]), spent, NUMBER, currency="epsilon"
                 )
             n_records = max(float(noisy.values[0]), FEWEST_RECORDS)
         else:
@@ -202,7 +195,7 @@ class AccountedForest(ShownForest):
                 most_bins=self._settings.most_bins,
             )
         if self._distinct:
-            records = records.added_up()
+            records = records.added_up(self.schema_)
         return records, epsilon * share
 
     @abstractmethod
@@ -249,12 +242,6 @@ class AccountedForest(ShownForest):
         assert self.delta is not None
         rho = rho_from_epsilon_delta(check_epsilon(self.epsilon), self.delta)
         return min(Fraction(rho), check_epsilon(rho, "rho"))
-
-    def _concentrate(self) -> None:
-        """Account for what was released, and for what follows, in zCDP."""
-        if self.ledger_.currency == "epsilon":
-            assert self.delta is not None
-            self._session.concentrate(self.delta)
 
     @property
     def _accounting(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from mmech import Counts
 from mmech.exceptions import located
-from mmech_rf.private.records import count_rows, encoded_blocks, no_counts
+from mmech_rf.private.records import counted, encoded_blocks
 from mmech_rf.schema import Schema
 
 __all__ = ["count_partitions", "is_on_cluster"]
@@ -129,12 +129,9 @@ def _count(
     It is returned because workers log the arguments of tasks that raise.
     """
     try:
-        counts = no_counts(schema)
-        for block in encoded_blocks(schema, X, y, policies):
-            counts = count_rows(counts, *block)
+        return counted(schema, encoded_blocks(schema, X, y, policies))
     except (TypeError, ValueError) as error:
         return error.with_traceback(None)
-    return counts
 
 
 def _named(found: Counts | Exception, number: int) -> Counts:

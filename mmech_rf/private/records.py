@@ -12,9 +12,8 @@ import os
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from mmech import Counts
 from mmech.domain.dictionary import Dictionary
 from mmech.domain.frames import read_held
 from mmech.exceptions import ParameterError
-from mmech.marginals.counts import check_chunks, chunk_names
+from mmech.marginals.counts import check_chunks, chunk_names, occupied_cells
 from mmech.noise import assign_records
 from mmech.privacy.guards import check_process
 from mmech_rf.arrays import Integers
@@ -34,9 +33,8 @@ __all__ = [
     "EncodedRecords",
     "RecordParts",
     "check_n_records",
-    "count_rows",
+    "counted",
     "encoded_blocks",
-    "no_counts",
 ]
 
 FIELD = 256
@@ -74,16 +72,17 @@ class EncodedRecords:
         """Number of records."""
         return int(self.multiplicities.sum())
 
-    def added_up(self) -> EncodedRecords:
+    @classmethod
+    def of_rows(cls, rows: NDArray[Any], numbers: Integers) -> EncodedRecords:
+        """Return records from rows with their classes last."""
+        codes = np.array(rows[:, :-1], np.int64, order="C")
+        return cls(codes, rows[:, -1].astype(np.int64), numbers)
+
+    def added_up(self, schema: Schema) -> EncodedRecords:
         """Return the records with equal ones added up, in the order of their cells."""
-        rows, places = np.unique(
-            np.column_stack([self.codes, self.class_codes]), axis=0, return_inverse=True
-        )
-        numbers = np.zeros(len(rows), np.int64)
-        np.add.at(numbers, places.ravel(), self.multiplicities)
-        return EncodedRecords(
-            np.ascontiguousarray(rows[:, :-1]), rows[:, -1].copy(), numbers
-        )
+        columns = [*self.codes.T, self.class_codes]
+        shape = (*schema.domain_shape, schema.n_classes)
+        return self.of_rows(*occupied_cells([(columns, self.multiplicities)], shape))
 
     def one_by_one(self) -> tuple[Integers, Integers]:
         """Return codes (N, d) and class codes (N,) with a row for every record."""
@@ -105,14 +104,18 @@ class EncodedRecords:
         return kept, held_out
 
 
+Block: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+"""Codes (N, d) and class codes (N,)."""
+
+
 def encoded_blocks(
     schema: Schema,
     X: Any,
     y: Any,
     policies: Mapping[str, Any],
     chunk_id: Hashable = None,
-) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield codes (N, d) and class codes (N,); of arrays and pandas so many at a time.
+) -> Iterator[Block]:
+    """Yield codes and class codes; of arrays and pandas so many at a time.
 
     The codes of all records are never there at once, and have narrow types. Messages
     count rows from the first one that the name of a part of a file has.
@@ -163,38 +166,30 @@ def _check_classes(schema: Schema, y: Any) -> None:
         )
 
 
-def no_counts(schema: Schema) -> Counts:
-    """Return the counts of no record, class last."""
-    shape = (*schema.domain_shape, schema.n_classes)
-    return Counts(np.zeros((0, len(shape)), int), shape)
-
-
-def count_rows(
-    before: Counts, codes: NDArray[Any], class_codes: NDArray[Any]
-) -> Counts:
-    """Return the counts of encoded records, with those of others before."""
+def counted(schema: Schema, blocks: Iterable[Block] = ()) -> Counts:
+    """Return the counts of encoded records, class last."""
+    counts = Counts._none((*schema.domain_shape, schema.n_classes))
     step = LIMITS.counted_records
-    for start in range(0, len(codes), step):
-        part = slice(start, start + step)
-        before = before._with([*codes[part].T, class_codes[part]])
-    return before
+    for codes, class_codes in blocks:
+        for start in range(0, len(codes), step):
+            part = slice(start, start + step)
+            counts = counts._with([*codes[part].T, class_codes[part]])
+    return counts
 
 
 class RecordParts:
-    """Parts of the records that are counted so far, of one schema. Sensitive.
+    """Parts of the records that are counted so far, of one schema. Sensitive."""
 
-    Either distinct records are enough, or the records themselves stay.
-    """
-
-    def __init__(self, schema: Schema, *, distinct: bool) -> None:
+    def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._chunks: set[Hashable] = set()
         # By file, in the order of the rows: (first, stop), of which no two overlap.
         self._ranges: dict[Hashable, list[tuple[int, int]]] = {}
-        self._counts = no_counts(schema)
-        self._rows: list[NDArray[Any]] | None = None if distinct else []
+        self._counts = counted(schema)
+        # Records that stay as they are, with their classes last.
+        self._rows: list[NDArray[Any]] = []
 
     def check(self, schema: Schema | None, chunk_id: Hashable | None) -> None:
         """Raise unless a part may be added: nothing is read before."""
@@ -226,15 +221,6 @@ class RecordParts:
                 "count every row once",
             )
 
-    def _name(self, chunk_id: Hashable | None) -> None:
-        """Remember the name of a part that was counted, if it has one."""
-        if chunk_id is None:
-            return
-        self._chunks.add(chunk_id)
-        if (rows := _rows_of(chunk_id)) is not None:
-            source, first, stop = rows
-            insort(self._ranges.setdefault(source, []), (first, stop))
-
     def check_complete(self, chunk_ids: Iterable[Hashable]) -> None:
         """Raise unless parts of exactly these names were counted."""
         try:
@@ -257,65 +243,42 @@ class RecordParts:
                 )
 
     def add(
-        self,
-        blocks: Iterable[tuple[NDArray[Any], NDArray[Any]]],
-        chunk_id: Hashable | None,
+        self, found: Counts | list[NDArray[Any]], chunk_id: Hashable | None = None
     ) -> None:
-        """Add a part: codes (N, d) and class codes (N,) in blocks, all or none."""
-        with self._adding(chunk_id):
-            if self._rows is not None:
-                self._rows += [np.column_stack(block) for block in blocks]
-            else:
-                counts = self._counts
-                for block in blocks:
-                    counts = count_rows(counts, *block)
-                self._counts = counts
+        """Add a part: its counts, or single records with their classes last.
 
-    def add_counts(self, counts: Counts, chunk_id: Hashable | None) -> None:
-        """Add a part that was counted elsewhere, in no order that means anything."""
-        with self._adding(chunk_id):
-            if self._rows is None:
-                self._counts = self._counts + counts._named(None)
-            else:
-                rows = np.repeat(counts._codes, counts._multiplicities, axis=0)
-                self._rows.append(rows)
-
-    def join(self, other: RecordParts, chunk_id: Hashable | None) -> None:
-        """Add a part that was counted on its own."""
-        with self._adding(chunk_id):
-            self._counts = self._counts + other._counts
-            if self._rows is not None:
-                self._rows += other._rows or []
-
-    @contextmanager
-    def _adding(self, chunk_id: Hashable | None) -> Iterator[None]:
-        """Let one thread add a part, unless another has added it since the check."""
+        Unless another thread has added one of its name since the check.
+        """
         with self._lock:
             self.check(self.schema, chunk_id)
-            yield
-            self._name(chunk_id)
+            if isinstance(found, Counts):
+                self._counts = self._counts + found._named(None)
+            else:
+                self._rows += found
+            if chunk_id is not None:
+                self._chunks.add(chunk_id)
+            if rows := _rows_of(chunk_id):
+                insort(self._ranges.setdefault(rows[0], []), rows[1:])
 
     @property
     def nbytes(self) -> int:
         """Memory that a release takes about, with drawn trees the most. Sensitive."""
-        rows = len(self._counts._codes) + sum(map(len, self._rows or ()))
+        rows = len(self._counts._codes) + sum(map(len, self._rows))
         return rows * (len(self._counts.domain_shape) + 1) * FIELD
 
     @property
     def number(self) -> int:
         """Number of records. Sensitive."""
-        return self._counts._total() + sum(map(len, self._rows or ()))
+        return self._counts._total() + sum(map(len, self._rows))
 
     def records(self) -> EncodedRecords:
         """Return the records of all parts."""
         check_process(self._process, "a set of counted records")
-        if self._rows is None:
-            rows, numbers = self._counts._codes, self._counts._multiplicities
-        else:
-            rows = np.concatenate([self._counts._codes, *self._rows])
+        rows, numbers = self._counts._codes, self._counts._multiplicities
+        if self._rows:
+            rows = np.concatenate([np.repeat(rows, numbers, axis=0), *self._rows])
             numbers = np.ones(len(rows), np.int64)
-        codes = np.array(rows[:, :-1], np.int64, order="C")
-        return EncodedRecords(codes, rows[:, -1].astype(np.int64), numbers)
+        return EncodedRecords.of_rows(rows, numbers)
 
     def __repr__(self) -> str:
         return "RecordParts [holds sensitive counts: do not save or share]"

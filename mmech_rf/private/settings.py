@@ -6,7 +6,6 @@ import math
 import numbers
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from inspect import cleandoc
 from typing import Any
 
 from mmech import ParameterError
@@ -78,12 +77,6 @@ class CountSettings(Settings):
     most_bins : int
         Bin resolution: largest number of private bins of an attribute.
     """
-
-    def __init_subclass__(cls) -> None:
-        """Say of these settings in a subclass what is said above, in its docstring."""
-        if cls.__doc__ and CountSettings.__doc__:  # python -OO has none
-            said = cleandoc(CountSettings.__doc__).partition("----------\n")[2]
-            cls.__doc__ = cleandoc(cls.__doc__).replace("$count_settings", said)
 
     count_share: Fraction = setting(Fraction(3, 100), most=0.5)
     bin_share: Fraction = setting(Fraction(1, 5), most=0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from fractions import Fraction
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import ParameterError, noisy_release
+from mmech import ParameterError
 from mmech.checks import check_integer
 from mmech.domain.attribute import Attribute
 from mmech.noise import LAPLACE, random_key
@@ -22,10 +22,10 @@ from mmech.terminal import printable
 from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.forest.forest import Forest
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
-from mmech_rf.private.base import ForestClassifier
+from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.private.cuts import in_bins
 from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords, RecordParts
+from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.importances import importances
@@ -79,10 +79,10 @@ class ShownForest(ForestClassifier):
             LAPLACE.parameter(Fraction(persons.factor), epsilon)
         return epsilon
 
-    def _no_parts(self, schema: Schema) -> RecordParts:
+    @property
+    def _counts_distinct(self) -> bool:
         # Held out is every record by itself, and not as often as it is there.
-        distinct = self._distinct and not self.estimate_accuracy
-        return RecordParts(schema, distinct=distinct)
+        return self._distinct and not self.estimate_accuracy
 
     @property
     def _training_share(self) -> float:
@@ -101,33 +101,21 @@ class ShownForest(ForestClassifier):
         session.ledger = session.ledger.part(partition, "training")
         training, held_out = records.divided(HELD_OUT, session.noise)
         if self._distinct:
-            training = training.added_up()
+            training = training.added_up(self.schema_)
         read_in = self.schema_
         super()._measure(training)
         held_out = in_bins(held_out, read_in, self.schema_)
-        training_ledger, session.ledger = session.ledger, session.ledger.whole
-        self.accuracy_ = self._count_right(
-            held_out,
-            ledger=session.ledger.part(partition, "held out"),
-            **{session.currency: training_ledger.spent},
-        )
-
-    def _count_right(self, held_out: EncodedRecords, **price: Any) -> Accuracy:
-        """Release how many of the held-out records are labelled right and wrong."""
+        cost, whole = session.ledger.spent, session.ledger.whole
         with self._timed("prediction"):
             right = self._predict_classes(held_out.codes) == held_out.class_codes
+        session.ledger = whole.part(partition, "held out")
+        counts = np.array([right.sum(), (~right).sum()])
+        what = "right and wrong labels of held-out records"
         with self._timed("measurement"):
-            measured = noisy_release(
-                [right.sum(), (~right).sum()],
-                sensitivity=1,
-                released="right and wrong labels of held-out records",
-                **asdict(self._terms.relation),
-                insecure_rng=self._session.noise,
-                **price,
-            )
-        self._session.note(measured.entry)
+            measured = session.add_noise(counts, cost, what)
+        session.ledger = whole
         n_right, n_wrong = measured.values.tolist()
-        return Accuracy(n_right, n_wrong, measured.entry)
+        self.accuracy_ = Accuracy(n_right, n_wrong, measured.entry)
 
     def _remarks(self) -> list[str]:
         if self.accuracy_ is None:
@@ -140,7 +128,7 @@ class ShownForest(ForestClassifier):
         ]
 
     def card(self) -> dict[str, Any]:
-        """Return the card of `PublicModel.card`, with the ``accuracy`` if released.
+        """Return the card of all classifiers, with the ``accuracy`` if released.
 
         Returns
         -------

@@ -178,7 +178,7 @@ def model_card(
     origin: Mapping[str, str],
     statement: str,
 ) -> dict[str, Any]:
-    """Return the card of a fit; `PublicModel.card` says what is on it."""
+    """Return the card of a fit; `ForestClassifier.card` says what is on it."""
     currencies = dict.fromkeys(entry.currency for entry in entries)
     costs = {
         currency: composed(e for e in entries if e.currency == currency)

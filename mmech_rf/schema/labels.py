@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from mmech.checks import check_choice
 from mmech.domain.encoding import PROBLEMS, look
 from mmech.domain.values import MISSING, UNKNOWN
 from mmech.exceptions import ParameterError
 
-__all__ = ["LABEL_PROBLEMS", "decoded", "label_error", "label_of_type"]
+__all__ = ["LABEL_PROBLEMS", "label_error", "label_of_type"]
 
 LABEL_PROBLEMS = {
     MISSING: PROBLEMS[MISSING],
@@ -44,21 +41,6 @@ def label_of_type(label: Any, kind: str) -> Any:
             "or the type"
         ) from None
     return str(label)
-
-
-def decoded(labels: tuple[Any, ...], class_codes: ArrayLike) -> NDArray[Any]:
-    """Return the labels of class codes; of objects where they are of several types."""
-    known = np.empty(len(labels), dtype=object)
-    known[:] = labels
-    if len({type(label) for label in labels}) == 1:
-        known = np.array(labels)
-    codes = np.asarray(class_codes, dtype=np.int64)
-    if codes.size and not (codes.min() >= 0 and codes.max() < len(labels)):
-        raise ValueError(
-            f"class codes must be at least 0 and below {len(labels)}; "
-            "pass what encode_target returns"
-        )
-    return known[codes]
 
 
 def label_error(row: int, marker: int, *, policies: bool) -> ParameterError:

@@ -35,7 +35,7 @@ from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing
 from mmech.exceptions import ParameterError, PrivacyLeakWarning
 from mmech.storage.codec import storable
 from mmech_rf.schema.files import parsed
-from mmech_rf.schema.labels import LABEL_PROBLEMS, decoded, label_error, label_of_type
+from mmech_rf.schema.labels import LABEL_PROBLEMS, label_error, label_of_type
 
 __all__ = ["Schema", "check_schema"]
 
@@ -178,25 +178,12 @@ class Schema(Domain):
     def encode(
         self,
         X: Any,
-        y: Any,
-        *,
-        columns: Iterable[str] | None = None,
-        handle_unknown: str = "clip",
-        handle_missing: str = "error",
-        narrow: Literal[False] = False,
-        return_index: bool = False,
-    ) -> tuple[NDArray[np.int64], ...]: ...
-
-    @overload
-    def encode(
-        self,
-        X: Any,
         y: Any = None,
         *,
         columns: Iterable[str] | None = None,
         handle_unknown: str = "clip",
         handle_missing: str = "error",
-        narrow: bool,
+        narrow: bool = False,
         return_index: bool = False,
         first_row: int = 0,
     ) -> Any: ...
@@ -415,7 +402,18 @@ class Schema(Domain):
         >>> Schema([Attribute.categorical("a", [0, 1])], [-1, 1]).decode_target([1, 0])
         array([ 1, -1])
         """
-        return decoded(self.class_labels, class_codes)
+        labels = self.class_labels
+        known = np.empty(len(labels), dtype=object)
+        known[:] = labels
+        if len({type(label) for label in labels}) == 1:
+            known = np.array(labels)
+        codes = np.asarray(class_codes, dtype=np.int64)
+        if codes.size and not (codes.min() >= 0 and codes.max() < len(labels)):
+            raise ValueError(
+                f"class codes must be at least 0 and below {len(labels)}; "
+                "pass what encode_target returns"
+            )
+        return known[codes]
 
     # ---- sources ---------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from mmech_rf import (
     NonPrivateForestClassifier,
     load_model,
 )
-from mmech_rf.private import base as _base
+from mmech_rf.private import classifier as _classifier
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 MODELS = pytest.mark.parametrize("name", RELEASED)
@@ -56,7 +56,7 @@ def test_timings_add_up(name):
 def test_nested_stages_are_not_counted_twice():
     """Optimization within a prediction: all seconds together are those that passed."""
     model = classifier("batch training")
-    model.timings_ = dict.fromkeys(_base.STAGES, 0.0)
+    model.timings_ = dict.fromkeys(_classifier.STAGES, 0.0)
     start = time.perf_counter()
     with model._timed("prediction"), model._timed("optimization"):
         time.sleep(0.05)

@@ -32,7 +32,7 @@ from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
 from mmech_rf.data.openml import load_schema
 from mmech_rf.datasets import DATASETS, load_csv
-from mmech_rf.private.public_model import PublicModel
+from mmech_rf.private.classifier import ForestClassifier
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_private_forest_predicts(run, files, stated):
     assert "records that are dropped count in no answer" in err
     text = " ".join(out.split())
     assert "drawn by the exponential mechanism, score of sensitivity 1" in text
-    assert ("number of records measured" in text) == (not stated)
+    assert ("number of records: epsilon" in text) == (not stated)
     model = load_model(files / "fruit.npz")
     assert type(model) is PrivateForestClassifier
     assert f"Saved {len(model.trees_)} tree" in text
@@ -189,7 +189,7 @@ def test_a_ledger_on_disk_pays_for_fits_and_batches(run, files, tmp_path):
 def test_a_model_that_cannot_be_saved_is_kept_elsewhere(
     run, files, tmp_path, monkeypatch
 ):
-    save, places = PublicModel.save, []
+    save, places = ForestClassifier.save, []
 
     def full(model, path):
         places.append(os.fspath(path))
@@ -197,7 +197,7 @@ def test_a_model_that_cannot_be_saved_is_kept_elsewhere(
             raise OSError(f"cannot write {os.fspath(path)!r}: no space left")
         save(model, path)
 
-    monkeypatch.setattr(PublicModel, "save", full)
+    monkeypatch.setattr(ForestClassifier, "save", full)
     monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
     broken = 1
     outcome = run(*fit(files))
