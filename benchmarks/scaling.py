@@ -123,7 +123,7 @@ PANELS: dict[str, list[Study]] = {
         Study("Prefix⊗Prefix", _powers(7, 11, 4), _prefix_square),
     ],
     "extra queries p": [
-        Study("gradient, AllRange(4096)", _powers(2, 8), lambda p: _pidentity(4096, p)),
+        Study("gradient, AllRange(4096)", _powers(2, 8), lambda p: _pidentity(4096, p))
     ],
     "trees": [
         Study("growth, depth 4, 20 attributes", _powers(4, 10), _grow),

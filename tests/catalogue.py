@@ -270,14 +270,8 @@ CATALOGUE = {
     "partition-1": (Partition([0]), [[1]]),
     "partition": (Partition([0, 1, 0, 2]), ref.partition([0, 1, 0, 2], 3)),
     "partition-one-group": (Partition([0, 0, 0], 1), T3),
-    "partition-permutation": (
-        Partition([2, 0, 1], 3),
-        ref.partition([2, 0, 1], 3),
-    ),
-    "partition-empty-groups": (
-        Partition([4, 1, 1], 6),
-        ref.partition([4, 1, 1], 6),
-    ),
+    "partition-permutation": (Partition([2, 0, 1], 3), ref.partition([2, 0, 1], 3)),
+    "partition-empty-groups": (Partition([4, 1, 1], 6), ref.partition([4, 1, 1], 6)),
     "stack-of-partitions": (PartitionStack(LABELS, GROUPS), STACK),
     "stack-empty-groups": (
         PartitionStack(GAP_LABELS, GAP_GROUPS),
@@ -319,10 +313,7 @@ CATALOGUE = {
             ]
         ),
     ),
-    "hierarchy-beyond": (
-        Hierarchy(3, {2: 1, 8: 2}),
-        [[1, 1, 0], [0, 0, 1], [2, 2, 2]],
-    ),
+    "hierarchy-beyond": (Hierarchy(3, {2: 1, 8: 2}), [[1, 1, 0], [0, 0, 1], [2, 2, 2]]),
     "pidentity": (PIdentity(THETA), PI),
     "pidentity-column-scaled": (
         ColumnScaledPIdentity(THETA, np.arange(1, 1 + np.shape(THETA)[1]) / 4),
@@ -389,9 +380,7 @@ CATALOGUE = {
     ),
     "marginals-pinv": (
         Marginals((2, 3), {(0,): 1, (1,): 2}).pinv(),
-        ref.pinv(
-            ref.stack(ref.marginal((2, 3), [0]), 2 * ref.marginal((2, 3), [1])),
-        ),
+        ref.pinv(ref.stack(ref.marginal((2, 3), [0]), 2 * ref.marginal((2, 3), [1]))),
     ),
     "anova": (Anova((2, 3), [1, 0, 2.5, -3]), ref.anova((2, 3), [1, 0, 2.5, -3])),
     "anova-product": (
@@ -451,10 +440,7 @@ CATALOGUE = {
         Kronecker([Dense(TALL), Total(3), AllRange(2)]),
         ref.kronecker(TALL, T3, ref.all_range(2)),
     ),
-    "kronecker-size-one": (
-        Kronecker([Identity(1), Prefix(2), Total(1)]),
-        P2,
-    ),
+    "kronecker-size-one": (Kronecker([Identity(1), Prefix(2), Total(1)]), P2),
     "kronecker-float": (
         Kronecker([PIdentity(THETA[:, :2]), Dense(SIGNED)]),
         ref.kronecker(ref.pidentity(THETA[:, :2]), SIGNED),
@@ -470,8 +456,7 @@ CATALOGUE = {
     "kronecker-of-partitions": (
         Kronecker([Partition([0, 2, 2], 3), PartitionStack([[0, 1], [0, 0]], [2, 1])]),
         ref.kronecker(
-            ref.partition([0, 2, 2], 3),
-            ref.partition_stack([[0, 1], [0, 0]], [2, 1]),
+            ref.partition([0, 2, 2], 3), ref.partition_stack([[0, 1], [0, 0]], [2, 1])
         ),
     ),
     "kronecker-nested": (

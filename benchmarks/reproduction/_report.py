@@ -384,7 +384,7 @@ REMARKS = {
     "3b": [
         "The published batches are made of training records, which is possible for a "
         "figure and not for anyone who wants privacy; queries of a batch are public. "
-        "Here are both: training records as published, and test records.",
+        "Here are both: training records as published, and test records."
     ],
     "A4": ["As in Figure 3b, the published queries are training records.", ""],
     "A5": ["The depth of 5b is not with the published rows; it is taken from Table 2."],

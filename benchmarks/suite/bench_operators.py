@@ -17,14 +17,7 @@ from mmech import (
 )
 from mmech_rf import aggregation_workload, grow_random_forest
 
-from ._common import (
-    CAR,
-    check,
-    partition_rows,
-    prefix_rows,
-    range_gram,
-    range_rows,
-)
+from ._common import CAR, check, partition_rows, prefix_rows, range_gram, range_rows
 
 try:
     import pylops

@@ -12,14 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mmech import Attribute, Counts, Domain
-from mmech_rf import (
-    PrivateForestClassifier,
-    Schema,
-    datasets,
-    load_model,
-    read,
-    tune,
-)
+from mmech_rf import PrivateForestClassifier, Schema, datasets, load_model, read, tune
 
 from ._common import check
 

@@ -4,21 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from rf_cases import (
-    CELLS,
-    PER_BATCH,
-    PRIVATE,
-    SCHEMA,
-    classifier,
-    records,
-)
+from rf_cases import CELLS, PER_BATCH, PRIVATE, SCHEMA, classifier, records
 from sklearn.exceptions import NotFittedError
 
-from mmech import (
-    BudgetExceededError,
-    DomainTooLargeError,
-    PrivacyLedger,
-)
+from mmech import BudgetExceededError, DomainTooLargeError, PrivacyLedger
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,

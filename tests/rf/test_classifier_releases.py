@@ -25,15 +25,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from mmech import (
-    BudgetExceededError,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-)
-from mmech_rf import (
-    NonPrivateForestClassifier,
-    load_model,
-)
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech_rf import NonPrivateForestClassifier, load_model
 from mmech_rf.private import base as _base
 
 ALL = pytest.mark.parametrize("name", PRIVATE)

@@ -29,11 +29,7 @@ from sklearn.utils.estimator_checks import (
     check_methods_subset_invariance,
 )
 
-from mmech import (
-    BudgetExceededError,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-)
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech_rf import (
     LaplaceForestClassifier,
     NonPrivateForestClassifier,
@@ -64,12 +60,7 @@ def test_fits_the_built_in_data_sets(load, name):
     bunch = load()
     cls, settings = PRIVATE[name]
     model = cls(
-        bunch.schema,
-        epsilon=1000,
-        n_trees=16,
-        depth=3,
-        random_state=0,
-        **settings,
+        bunch.schema, epsilon=1000, n_trees=16, depth=3, random_state=0, **settings
     )
     order = np.random.default_rng(0).permutation(len(bunch.target))
     test, train = order[:100], order[100:]

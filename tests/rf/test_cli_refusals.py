@@ -6,11 +6,7 @@ import pandas as pd
 import pytest
 from cli_cases import TRAINING, assert_refused, batch, fit, write_rows
 
-from mmech_rf import (
-    Attribute,
-    Schema,
-    load_model,
-)
+from mmech_rf import Attribute, Schema, load_model
 
 # ---- what does not fit -------------------------------------------------------------
 

@@ -18,9 +18,7 @@ from mmech import (
     permute_and_flip,
 )
 from mmech.testing import watch_draws
-from mmech_rf import (
-    PrivateForestClassifier,
-)
+from mmech_rf import PrivateForestClassifier
 
 
 @contextmanager

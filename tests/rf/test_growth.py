@@ -9,16 +9,8 @@ import rf_reference
 from hypothesis import example, given
 from schema_cases import schema_of
 
-from mmech import (
-    DomainTooLargeError,
-)
-from mmech_rf import (
-    Attribute,
-    Schema,
-    grow_random_forest,
-    limits,
-    training_workload,
-)
+from mmech import DomainTooLargeError
+from mmech_rf import Attribute, Schema, grow_random_forest, limits, training_workload
 from mmech_rf.forest import growth
 from mmech_rf.forest.forest import Forest
 

@@ -29,11 +29,7 @@ from scipy.stats import beta
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.noise import assign_records
-from mmech_rf import (
-    Attribute,
-    PrivateForestClassifier,
-    Schema,
-)
+from mmech_rf import Attribute, PrivateForestClassifier, Schema
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 RAW = CELLS.astype(str)

@@ -173,11 +173,7 @@ def test_the_exponential_mechanism_of_table_6():
 def test_what_a_tree_may_cost(name, neighbours, expected):
     recipe = recipes()[name]
     own = tree_epsilon(
-        recipe.records,
-        Fraction(2),
-        recipe.n_trees,
-        recipe.sample,
-        Relation(neighbours),
+        recipe.records, Fraction(2), recipe.n_trees, recipe.sample, Relation(neighbours)
     )
     assert expected * (1 - 1e-9) < own <= Fraction(expected) * (1 + Fraction(1, 2**40))
 

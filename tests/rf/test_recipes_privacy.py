@@ -216,10 +216,7 @@ def test_nothing_public_depends_on_records(name):
 
 # ------------------------------------------------------- all outputs of tiny domains
 TINY = Schema(
-    (
-        Attribute.ordinal("x0", ["0", "1", "2"]),
-        Attribute.categorical("x1", ["0", "1"]),
-    ),
+    (Attribute.ordinal("x0", ["0", "1", "2"]), Attribute.categorical("x1", ["0", "1"])),
     ("no", "yes"),
 )
 FEW = [(("0", "0"), "no"), (("1", "0"), "yes"), (("2", "1"), "no"), (("2", "1"), "no")]

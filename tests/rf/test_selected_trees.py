@@ -14,11 +14,7 @@ from rf_cases import CELLS, SCHEMA, paying, records, silence
 
 from mmech import PrivacyLedger
 from mmech.exceptions import PrivacyLeakWarning
-from mmech_rf import (
-    Attribute,
-    PrivateForestClassifier,
-    Schema,
-)
+from mmech_rf import Attribute, PrivateForestClassifier, Schema
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import (
     EPSILON_PER_VOTE,

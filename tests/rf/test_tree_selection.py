@@ -146,11 +146,7 @@ def told_by_others(views, codes, classes, *, predict, **settings):
 
 @pytest.mark.parametrize("mistake", [counted_twice, told_by_others])
 def test_predictions_that_cost_more_would_be_found(mistake):
-    settings = {
-        "draw": mistake,
-        "predict": PREDICT["either"],
-        **TWO_LEVELS,
-    }
+    settings = {"draw": mistake, "predict": PREDICT["either"], **TWO_LEVELS}
     largest = 0.0
     for codes, classes in (DATA[1], (((0, 0), (0, 0), (1, 1)), (0, 0, 1))):
         before = conditionals(SMALL, codes, classes, **settings)

@@ -377,8 +377,7 @@ def test_damaged_files_are_refused(change, tmp_path):
 
 @pytest.mark.parametrize("name", ["constant", "tables"])
 @pytest.mark.parametrize(
-    "change",
-    [lambda a: a.astype(float), lambda a: a[:-1], lambda a: a[None]],
+    "change", [lambda a: a.astype(float), lambda a: a[:-1], lambda a: a[None]]
 )
 def test_damaged_arrays_are_refused(name, change, tmp_path):
     path = tmp_path / "model.npz"

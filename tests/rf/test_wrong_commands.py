@@ -238,10 +238,7 @@ ENTRIES = [
     ('{"name": "a", "type": "nominal", "categories": ["a"]}', "'nominal'"),
     ('{"name": "a", "type": "int"}', "'a' must be one of 'categorical', 'ordinal', "),
     ('{"name": "a", "type": "numeric", "lower": 9, "upper": 1}', "'a'"),
-    (
-        '{"name": "a", "type": "numeric", "lower": 0}',
-        "'a', which is numeric, needs",
-    ),
+    ('{"name": "a", "type": "numeric", "lower": 0}', "'a', which is numeric, needs"),
     ('{"name": "a", "type": "numeric", "lower": 0, "upper": "ten"}', "'a'"),
     ('{"name": "a", "type": "numeric", "lower": 0, "upper": 1e999}', "'a'"),
     ('{"name": "a", "type": "numeric", "lower": NaN, "upper": 1}', "'a'"),

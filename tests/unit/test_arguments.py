@@ -87,7 +87,7 @@ STRUCTURED = {
     "MarginalEstimate": (
         lambda a: MarginalEstimate(a, [1, 2, 3, 4]).marginal([0]),
         "must be Marginals, got Dense",
-    ),
+    )
 }
 """Public functions of strategies of one kind, and how others are refused."""
 

@@ -260,8 +260,7 @@ def test_neighbour_relations_do_not_mix():
     ledger = PrivacyLedger(1, neighbours="replace")
     mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
     with pytest.raises(
-        ValueError,
-        match=r"by replacing one record but .* by adding or rem",
+        ValueError, match=r"by replacing one record but .* by adding or rem"
     ):
         mechanism.measure([1, 2])
     assert ledger.spent == 0

@@ -228,11 +228,9 @@ class Unreadable:
 @pytest.mark.parametrize("column", range(3))
 @pytest.mark.parametrize("case", ["digits", "several", "class"])
 def test_a_value_that_cannot_be_read_drops_its_record_only(case, column):
-    value = {
-        "digits": 10**5000,
-        "several": np.array([1, 2]),
-        "class": Unreadable(),
-    }[case]
+    value = {"digits": 10**5000, "several": np.array([1, 2]), "class": Unreadable()}[
+        case
+    ]
     rows = [list(row) for row in ROWS]
     rows[1][column] = value
     policies = {"handle_unknown": "drop", "handle_missing": "category"}
@@ -313,11 +311,7 @@ def test_files_that_people_write():
     [
         ("{", ValueError, "the domain is not valid JSON"),
         (3, TypeError, "a domain is read from a path, an open file, a JSON text or"),
-        (
-            {},
-            ValueError,
-            "it needs 'features', got nothing; add what is missing",
-        ),
+        ({}, ValueError, "it needs 'features', got nothing; add what is missing"),
         (
             {"format": "mmech-domain", "version": 2},
             ValueError,

@@ -145,11 +145,7 @@ def test_inverses():
         (lambda: Suffix(0), ValueError, "n must be an integer >= 1, got 0"),
         (lambda: Suffix(2.5), TypeError, "n must be an integer >= 1, got 2.5"),
         (lambda: WidthRange(0, 1), ValueError, "n must be an integer >= 1, got 0"),
-        (
-            lambda: WidthRange(3, 0),
-            ValueError,
-            "width must be an integer >= 1, got 0",
-        ),
+        (lambda: WidthRange(3, 0), ValueError, "width must be an integer >= 1, got 0"),
         (
             lambda: WidthRange(3, 4),
             ValueError,

@@ -43,11 +43,7 @@ from mmech import (
     svd_bound,
 )
 from mmech.strategies.kronecker import SurrogateGrams
-from mmech.strategies.pidentity import (
-    PIdentityObjective,
-    default_p,
-    minimize_pidentity,
-)
+from mmech.strategies.pidentity import PIdentityObjective, default_p, minimize_pidentity
 from mmech.strategies.starts import random_starts
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
