@@ -6,7 +6,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from mmech_rf.forest.complete import complete_forest
 from mmech_rf.forest.growth import grow_random_forest
 
-CAR = (4, 4, 4, 3, 3, 3)
+from ._common import CAR
 
 
 def numpy_grow(size, n_attributes, n_trees, depth, rng):

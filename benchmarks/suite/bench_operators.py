@@ -29,7 +29,34 @@ def vectors(n, k):
     return np.random.default_rng(0).random((n, k))
 
 
-class PrefixProduct:
+class _Product:
+    """The same product with ours, dense or sparse, of which a class may lack one."""
+
+    def time_mmech(self, *_):
+        return self.ours @ self.x
+
+
+class _Dense(_Product):
+    """Beside a dense matrix."""
+
+    def time_dense(self, *_):
+        return self.dense @ self.x
+
+
+class _Sparse(_Product):
+    """Beside a sparse matrix, and the transposed product."""
+
+    def time_sparse(self, *_):
+        return self.sparse @ self.x
+
+    def time_transpose_mmech(self, *_):
+        return self.ours.rmatmat(self.y)
+
+    def time_transpose_sparse(self, *_):
+        return self.sparse.T @ self.y
+
+
+class PrefixProduct(_Dense):
     """Prefix sums of four classes, beside a dense triangle."""
 
     params = ([256, 4096],)
@@ -40,14 +67,8 @@ class PrefixProduct:
         self.x = vectors(n, 4)
         check(self.ours @ self.x, self.dense @ self.x)
 
-    def time_mmech(self, n):
-        self.ours @ self.x
 
-    def time_dense(self, n):
-        self.dense @ self.x
-
-
-class FilterProduct:
+class FilterProduct(_Dense):
     """Decayed sums over a stream of four classes, beside dense and SciPy."""
 
     params = ([256, 4096],)
@@ -55,24 +76,16 @@ class FilterProduct:
 
     def setup(self, n):
         self.decay, self.row = 0.99 ** np.arange(n), np.eye(1, n)[0]
-        self.ours, self.dense = (
-            Toeplitz(self.decay, self.row),
-            toeplitz(self.decay, self.row),
-        )
+        self.ours = Toeplitz(self.decay, self.row)
+        self.dense = toeplitz(self.decay, self.row)
         self.x = vectors(n, 4)
         check(self.ours @ self.x, self.dense @ self.x)
-
-    def time_mmech(self, n):
-        self.ours @ self.x
-
-    def time_dense(self, n):
-        self.dense @ self.x
 
     def time_scipy(self, n):
         matmul_toeplitz((self.decay, self.row), self.x)
 
 
-class AllRangeProduct:
+class AllRangeProduct(_Sparse):
     """All range sums of four classes, and the transposed product."""
 
     params = ([64, 256],)
@@ -90,23 +103,11 @@ class AllRangeProduct:
         sums = np.concatenate([np.zeros((1, 4)), np.cumsum(self.x, axis=0)])
         return sums[self.high + 1] - sums[self.low]
 
-    def time_mmech(self, n):
-        self.ours @ self.x
-
     def time_numpy(self, n):
         self.numpy_ranges()
 
-    def time_sparse(self, n):
-        self.sparse @ self.x
 
-    def time_transpose_mmech(self, n):
-        self.ours.T @ self.y
-
-    def time_transpose_sparse(self, n):
-        self.sparse.T @ self.y
-
-
-class AllRangeGramProduct:
+class AllRangeGramProduct(_Dense):
     """The product that range optimization repeats: WᵀW times 32 vectors."""
 
     params = ([256, 2048],)
@@ -117,14 +118,8 @@ class AllRangeGramProduct:
         self.x = vectors(n, 32)
         check(self.ours @ self.x, self.dense @ self.x)
 
-    def time_mmech(self, n):
-        self.ours @ self.x
 
-    def time_dense(self, n):
-        self.dense @ self.x
-
-
-class KroneckerProduct:
+class KroneckerProduct(_Product):
     """Prefix ⊗ ranges ⊗ dense, beside SciPy's explicit product and einsum."""
 
     params = ([6, 12],)
@@ -146,9 +141,6 @@ class KroneckerProduct:
         out = np.einsum("ai,bj,ck,ijkx->abcx", *self.factors, cube, optimize=True)
         return out.reshape(-1, 4)
 
-    def time_mmech(self, n):
-        self.ours @ self.x
-
     def time_einsum(self, n):
         self.numpy_einsum()
 
@@ -163,7 +155,7 @@ def gemm_and_transpose(factors, x):
     return x.reshape(-1)
 
 
-class KroneckerCube:
+class KroneckerCube(_Product):
     """Dense factors on one vector of about a million cells, and its transpose."""
 
     params = (["64^3", "32^4", "10^6"], ["float64", "float32", "int64"])
@@ -185,9 +177,6 @@ class KroneckerCube:
         rounding = 1e-4 if dtype == "float32" else 1e-9
         check(ours, self.time_numpy(cells, dtype), rtol=rounding)
         assert ours.dtype == dtype
-
-    def time_mmech(self, cells, dtype):
-        return self.ours @ self.x
 
     def time_transpose_mmech(self, cells, dtype):
         return self.ours.rmatvec(self.x)
@@ -225,7 +214,7 @@ class KroneckerLeastSquares:
         self.ours @ self.y
 
 
-class PrefixSquare:
+class PrefixSquare(_Product):
     """Prefix ⊗ Prefix: the table of all sums up to a cell."""
 
     params = ([128, 1024],)
@@ -238,9 +227,6 @@ class PrefixSquare:
         check(self.time_mmech(n), self.time_cumsum(n).ravel())
         check(self.time_mmech(n), self.time_dense(n).ravel())
 
-    def time_mmech(self, n):
-        return self.ours @ self.x
-
     def time_cumsum(self, n):
         return self.x.reshape(n, n).cumsum(axis=0).cumsum(axis=1)
 
@@ -248,7 +234,7 @@ class PrefixSquare:
         return self.dense @ self.x.reshape(n, n) @ self.dense.T
 
 
-class PartitionProduct:
+class PartitionProduct(_Sparse):
     """T of 128 trees of depth 4 over the car domain, beside a CSR matrix."""
 
     params = ([1, 4, 64],)
@@ -265,18 +251,6 @@ class PartitionProduct:
         check(self.ours.T @ self.y, self.sparse.T @ self.y)
         check(self.gram @ self.x, self.sparse_gram @ self.x)
 
-    def time_mmech(self, k):
-        self.ours @ self.x
-
-    def time_sparse(self, k):
-        self.sparse @ self.x
-
-    def time_transpose_mmech(self, k):
-        self.ours.T @ self.y
-
-    def time_transpose_sparse(self, k):
-        self.sparse.T @ self.y
-
     def time_gram_mmech(self, k):
         self.gram @ self.x
 
@@ -284,7 +258,7 @@ class PartitionProduct:
         self.sparse_gram @ self.x
 
 
-class ConjunctionProduct:
+class ConjunctionProduct(_Sparse):
     """Leaves of 16 trees as boxes, beside the CSR matrix of their cells."""
 
     params = ([(4,) * 6, (4,) * 8], [1, 4])
@@ -299,20 +273,8 @@ class ConjunctionProduct:
         check(self.ours @ self.x, self.sparse @ self.x)
         check(self.ours.T @ self.y, self.sparse.T @ self.y)
 
-    def time_mmech(self, domain_shape, k):
-        self.ours @ self.x
 
-    def time_sparse(self, domain_shape, k):
-        self.sparse @ self.x
-
-    def time_transpose_mmech(self, domain_shape, k):
-        self.ours.T @ self.y
-
-    def time_transpose_sparse(self, domain_shape, k):
-        self.sparse.T @ self.y
-
-
-class SparseProduct:
+class SparseProduct(_Sparse):
     """QTᵀ of a batch of queries: what the wrapper adds to SciPy's product."""
 
     params = ([100, 10_000], [1, 4])
@@ -328,20 +290,8 @@ class SparseProduct:
         check(self.ours @ self.x, self.sparse @ self.x)
         check(self.ours.rmatmat(self.y), self.sparse.T @ self.y)
 
-    def time_mmech(self, b, k):
-        self.ours @ self.x
 
-    def time_scipy(self, b, k):
-        self.sparse @ self.x
-
-    def time_transpose_mmech(self, b, k):
-        self.ours.rmatmat(self.y)
-
-    def time_transpose_scipy(self, b, k):
-        self.sparse.T @ self.y
-
-
-class BesidePylops:
+class BesidePylops(_Product):
     """The operators that pylops has too, on one vector."""
 
     params = (["Prefix", "Kronecker", "Sparse"],)
@@ -366,9 +316,6 @@ class BesidePylops:
     def pair_sparse(self):
         matrix = sp.random_array((4096, 4096), density=0.01, rng=0, format="csr")
         return Sparse(matrix), pylops.MatrixMult(matrix)
-
-    def time_mmech(self, operator):
-        self.ours @ self.x
 
     def time_pylops(self, operator):
         self.pylops @ self.x
