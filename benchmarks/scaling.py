@@ -111,33 +111,23 @@ def _powers(first: int, last: int, base: int = 2) -> list[int]:
 
 PANELS: dict[str, list[Study]] = {
     "cells n": [
-        Study(
-            "p-Identity gradient, p = 16", _powers(10, 18), lambda n: _pidentity(n, 16)
-        ),
+        Study("p-Identity gradient, p = 16", _powers(10, 18),
+            lambda n: _pidentity(n, 16)),
         Study("p-Identity descent, p = 16", _powers(6, 11), _descent),
-        Study(
-            "Kronecker, 3 dense",
-            [20**3, 32**3, 48**3, 64**3, 96**3],
-            lambda n: _kronecker(n, 3),
-        ),
+        Study("Kronecker, 3 dense", [20**3, 32**3, 48**3, 64**3, 96**3],
+            lambda n: _kronecker(n, 3)),
         Study("Prefix⊗Prefix", _powers(7, 11, 4), _prefix_square),
     ],
     "extra queries p": [
         Study("gradient, AllRange(4096)", _powers(2, 8), lambda p: _pidentity(4096, p))
     ],
-    "trees": [
-        Study("growth, depth 4, 20 attributes", _powers(4, 10), _grow),
-        Study("T times 4 columns, car", _powers(4, 10), _products),
-    ],
-    "records": [
-        Study("apply, 32 trees", _powers(12, 18), _apply),
-        Study("leaf counts, 32 trees", _powers(12, 19), _count),
-    ],
-    "attributes": [
-        Study("growth, 50 trees, depth 4", _powers(3, 8), _grow_over),
-        Study("error of all two-way marginals", _powers(3, 7), _errors),
-    ],
-}
+    "trees": [Study("growth, depth 4, 20 attributes", _powers(4, 10), _grow),
+        Study("T times 4 columns, car", _powers(4, 10), _products)],
+    "records": [Study("apply, 32 trees", _powers(12, 18), _apply),
+        Study("leaf counts, 32 trees", _powers(12, 19), _count)],
+    "attributes": [Study("growth, 50 trees, depth 4", _powers(3, 8), _grow_over),
+        Study("error of all two-way marginals", _powers(3, 7), _errors)],
+}  # fmt: skip
 
 
 def measured(job: Job) -> tuple[float, float]:

@@ -79,46 +79,23 @@ ROWS = [
     Row("Prefix(256), p = 16", "6916", lambda: Prefix(256), {"p": 16}),
     Row("AllRange(1024), p = 64", "3.216e7", lambda: AllRange(1024), {"p": 64}, True),
     Row("Prefix(1024), p = 64", "47822", lambda: Prefix(1024), {"p": 64}, True),
-    Row(
-        "AllRange 64 x 64, p = (4, 4), worst of 20 seeds",
-        "1.0293e9 (median 1.467e9)",
-        lambda: Kronecker([AllRange(64)] * 2),
-        {"p": [4, 4]},
-        seeds=20,
-    ),
-    Row(
-        "AllRange 256 x 256, p = (16, 16)",
-        "1.1484e12",
-        lambda: Kronecker([AllRange(256)] * 2),
-        {"p": [16, 16]},
-    ),
-    Row(
-        "all ≤3-way marginals, 8 attributes of 10",
-        "1.3184e8",
-        lambda: all_marginals((10,) * 8, 3, lower_orders=True),
-    ),
-    Row(
-        "all ≤3-way marginals, 14 attributes of 2 to 100 (rmse at ε = √2)",
-        "159.3",
-        lambda: all_marginals(CENSUS, 3, lower_orders=True),
-        show=_rmse,
-    ),
+    Row("AllRange 64 x 64, p = (4, 4), worst of 20 seeds", "1.0293e9 (median 1.467e9)",
+        lambda: Kronecker([AllRange(64)] * 2), {"p": [4, 4]}, seeds=20),
+    Row("AllRange 256 x 256, p = (16, 16)", "1.1484e12",
+        lambda: Kronecker([AllRange(256)] * 2), {"p": [16, 16]}),
+    Row("all ≤3-way marginals, 8 attributes of 10", "1.3184e8",
+        lambda: all_marginals((10,) * 8, 3, lower_orders=True)),
+    Row("all ≤3-way marginals, 14 attributes of 2 to 100 (rmse at ε = √2)", "159.3",
+        lambda: all_marginals(CENSUS, 3, lower_orders=True), show=_rmse),
     Row("Prefix⊗I + I⊗Prefix, 64 x 64", "2.66e5", lambda: _sum_of_prefixes(64)),
-    Row(
-        "Prefix⊗I + I⊗Prefix, 256 x 256",
-        "8.54e6",
-        lambda: _sum_of_prefixes(256),
-        slow=True,
-    ),
+    Row("Prefix⊗I + I⊗Prefix, 256 x 256", "8.54e6", lambda: _sum_of_prefixes(256),
+        slow=True),
     Row("2-way marginals of 3^7", "19695", lambda: all_marginals((3,) * 7, 2)),
     Row("2-way marginals of 2^10", "40032", lambda: all_marginals((2,) * 10, 2)),
     Row("2-way marginals of 2^8", "8569", lambda: all_marginals((2,) * 8, 2)),
-    Row(
-        "2-way marginals of (4, 4, 4, 3, 3, 3)",
-        "14133",
-        lambda: all_marginals((4, 4, 4, 3, 3, 3), 2),
-    ),
-]
+    Row("2-way marginals of (4, 4, 4, 3, 3, 3)", "14133",
+        lambda: all_marginals((4, 4, 4, 3, 3, 3), 2)),
+]  # fmt: skip
 
 
 def _sparse(m: int, n: int, density: float) -> QueryMatrix:

@@ -315,14 +315,12 @@ def below(table: Table) -> list[str]:
         "Mushroom: a published row is of one forest, so that one random partition of "
         "the 22 attributes decides all its budgets.",
         "",
-        *_rows(
-            ["method", "ε", "published", "our mean", "worst forest", "best forest"],
-            body,
-        ),
+        *_rows(["method", "ε", "published", "our mean", "worst forest", "best forest"],
+            body),
         *lines,
         f"Without privacy, one ensemble of all attributes has {_cell(without)}.",
         "",
-    ]
+    ]  # fmt: skip
 
 
 # ---- figures ---------------------------------------------------------------------

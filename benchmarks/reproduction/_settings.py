@@ -299,18 +299,12 @@ PANELS: dict[str, tuple[Panel, ...]] = {
         for split in ("trained", "paper")
     ),
     "A5": (
-        Panel(
-            "5a: Car, τ = 16, ε = 2",
-            "depth h",
-            _over("depth", DEPTHS, 2.0, _votings(2, 16)),
-        ),
-        Panel(
-            "5b: Car, h = 3, ε = 2",
-            "number of trees τ",
-            _over("trees", TREES, 2.0, _votings(3, 1)),
-        ),
+        Panel("5a: Car, τ = 16, ε = 2", "depth h",
+            _over("depth", DEPTHS, 2.0, _votings(2, 16))),
+        Panel("5b: Car, h = 3, ε = 2", "number of trees τ",
+            _over("trees", TREES, 2.0, _votings(3, 1))),
     ),
-}
+}  # fmt: skip
 """What the pictures show that are of accuracy, by number of the figure."""
 
 GRID = ("car", "iris", "balance-scale")

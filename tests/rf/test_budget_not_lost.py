@@ -43,11 +43,9 @@ from mmech_rf import (
 )
 
 FORESTS = [
-    BatchTrainingClassifier,
-    BatchPredictionClassifier,
-    SubsampleAggregateClassifier,
+    BatchTrainingClassifier, BatchPredictionClassifier, SubsampleAggregateClassifier,
     LaplaceForestClassifier,
-]
+]  # fmt: skip
 
 
 def schema_of(sizes, n_classes=2):

@@ -124,18 +124,10 @@ def test_boolean_labels(name, noiseless):
         lambda y: [*map(str, y[:-1]), y[-1]],
     ],
     ids=[
-        "list",
-        "tuple",
-        "array",
-        "series",
-        "Int64",
-        "objects",
-        "int8",
-        "float",
-        "text",
+        "list", "tuple", "array", "series", "Int64", "objects", "int8", "float", "text",
         "mixed",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("labels", [["-1", "0", "1"], [-1, 0, 1], [-1.0, 0.0, 1.0]])
 @ALL
 def test_labels_come_back_in_the_type_of_the_schema(name, labels, wrap, noiseless):

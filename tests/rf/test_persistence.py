@@ -57,17 +57,15 @@ def reloaded(model, path):
         (BatchTrainingClassifier, {}),
         (BatchTrainingClassifier, {"voting": "weight", "splits": "binary"}),
         (BatchTrainingClassifier, {"n_trees": math.inf, "depth": 3}),
-        (
-            BatchTrainingClassifier,
-            {"n_ensembles": 3, "max_features": 4, "splits": "threshold"},
-        ),
+        (BatchTrainingClassifier,
+         {"n_ensembles": 3, "max_features": 4, "splits": "threshold"}),
         (BatchTrainingClassifier, {"n_ensembles": 3, "max_features": "partition"}),
         (BatchTrainingClassifier, {"neighbours": "replace", "epsilon": 0.1}),
         (LaplaceForestClassifier, {}),
         (LaplaceForestClassifier, {"data": "disjoint", "n_ensembles": 2}),
         (LaplaceForestClassifier, {"n_trees": math.inf, "n_ensembles": 2}),
     ],
-)
+)  # fmt: skip
 def test_a_model_is_equal_after_reloading(cls, options, path):
     model = fitted(cls, **options)
     copy = reloaded(model, path)

@@ -358,13 +358,10 @@ def test_errors_spend_nothing():
     ("policy", "attribute", "twin"),
     [
         ("clip", Attribute.numeric("x", lower=0, upper=4, n_bins=4), 3.5),
-        (
-            "category",
-            Attribute.categorical("x", ["a", "b", "rest"], other="rest"),
-            None,
-        ),
+        ("category", Attribute.categorical("x", ["a", "b", "rest"], other="rest"),
+         None),
     ],
-)
+)  # fmt: skip
 def test_values_outside_the_schema_count_as_their_cell(policy, attribute, twin):
     """A number beyond the bounds is one at the bound, a new word is among the rest."""
     known = [0.5, 1.5, 2.5] if twin else ["a", "b", "a"]

@@ -355,16 +355,13 @@ def test_pure_epsilon_promises_as_before():
     [
         ({"privacy": "rdp"}, ValueError, "privacy must be"),
         ({"delta": None}, ValueError, "privacy='zcdp' needs delta"),
-        (
-            {"privacy": "pure"},
-            ValueError,
-            "delta goes with privacy='zcdp' only, got 1e-05",
-        ),
+        ({"privacy": "pure"}, ValueError,
+         "delta goes with privacy='zcdp' only, got 1e-05"),
         ({"delta": 0}, ValueError, "delta must be a probability between 0 and 1"),
         ({"delta": 1.0}, ValueError, "delta must be a probability between 0 and 1"),
         ({"delta": "1e-5"}, TypeError, "delta must be a probability between 0 and 1"),
     ],
-)
+)  # fmt: skip
 def test_wrong_parameters(parameters, error, message):
     with pytest.raises(error, match=message):
         make(**parameters).fit(*records(20))

@@ -64,12 +64,10 @@ def data_sets(case):
     return {
         "all": (X, y.astype(str)),
         "nobody": (X[:0], []),
-        "many in a frame": (
-            pd.DataFrame(many, columns=schema.feature_names),
-            pd.Series(np.repeat(y, 9)),
-        ),
+        "many in a frame": (pd.DataFrame(many, columns=schema.feature_names),
+            pd.Series(np.repeat(y, 9))),
         "one cell": (X[[0] * 40], [schema.class_labels[-1]] * 40),
-    }
+    }  # fmt: skip
 
 
 def looked_at(model, X, y, cells):

@@ -124,15 +124,13 @@ def test_levels_follow_from_public_numbers(name, schema, n_records, levels):
     [
         ("spe", "The attribute of a node is public and random; its cut is drawn by"),
         ("guan", "Attribute and cut are drawn together"),
-        (
-            "patil-singh",
-            "all attributes; splits: threshold. Tests are compared by the Gini",
-        ),
+        ("patil-singh",
+         "all attributes; splits: threshold. Tests are compared by the Gini"),
         ("dprf-thesis", "how many there are at 10 cut points each"),
         ("pte", "label the leaves of a second ensemble, for free"),
         ("fi-2015", "every path as deep as its leaf has signal"),
     ],
-)
+)  # fmt: skip
 def test_descriptions_tell_candidates_splits_and_stops(name, words):
     assert words in recipes()[name].describe()
 
@@ -372,19 +370,15 @@ def test_names_without_an_algorithm_are_refused(name):
     [
         ({"recipe": "sppe"}, "must be the name of a recipe, got sppe; did you mean"),
         ({"recipe": "pte"}, "protects labels only: .* neighbours='labels'"),
-        (
-            {"recipe": "sspe-2", "neighbours": "labels"},
-            "needs X_unlabelled, records without labels .*; give X_unlabelled to",
-        ),
+        ({"recipe": "sspe-2", "neighbours": "labels"},
+         "needs X_unlabelled, records without labels .*; give X_unlabelled to"),
         ({"schema": "no cuts"}, "'x' of the schema has no cut points"),
         ({"epsilon": 1e-9}, "leaves .* for the least share, too little to draw with"),
         ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
-        (
-            {"recipe": "sspe-2", "neighbours": "labels", "handle_unknown": "drop"},
-            "^handle_unknown and handle_missing cannot be 'drop' for neighbours=",
-        ),
+        ({"recipe": "sspe-2", "neighbours": "labels", "handle_unknown": "drop"},
+         "^handle_unknown and handle_missing cannot be 'drop' for neighbours="),
     ],
-)
+)  # fmt: skip
 def test_bad_input_costs_nothing(settings, words):
     ledger = PrivacyLedger(1, neighbours=settings.get("neighbours", "add_remove"))
     schemas = {

@@ -143,13 +143,11 @@ def test_json_keeps_types_and_letters():
 
 FEATURES = {
     "name": "toy",
-    "features": [
-        {"name": "a", "type": "categorical", "categories": ["x", "y"]},
+    "features": [{"name": "a", "type": "categorical", "categories": ["x", "y"]},
         {"name": "b", "type": "categorical", "categories": ["1"], "ordered": True},
-        {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "integer": True},
-    ],
+        {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "integer": True}],
     "target": {"name": "label", "categories": ["0", "1"]},
-}
+}  # fmt: skip
 MRF = {
     "attributes": [
         {"name": "n", "type": "numeric", "cutoffs": [1], "categories": ["lo", "hi"]},
@@ -229,39 +227,24 @@ def test_files_of_the_paper():
         (io.StringIO("[]"), ValueError, "must be a JSON object, got list"),
         (3, TypeError, "from a path, an open file, a JSON text or a dict, got int"),
         ({}, ValueError, "of no known kind: it needs 'features'"),
-        (
-            {"format": "mmech-schema", "version": 2},
-            ValueError,
-            "must have format 'mmech-schema' version 1, got 'mmech-schema' version 2",
-        ),
+        ({"format": "mmech-schema", "version": 2}, ValueError,
+         "must have format 'mmech-schema' version 1, got 'mmech-schema' version 2"),
         ({"format": "mmech-schema"}, ValueError, "malformed near 'version'"),
         ({"features": []}, ValueError, "malformed near 'target'"),
         (FEATURES | {"features": []}, ValueError, "at least one attribute"),
-        (
-            FEATURES | {"features": [{"name": "a"}]},
-            ValueError,
-            "of features needs 'type'",
-        ),
+        (FEATURES | {"features": [{"name": "a"}]}, ValueError,
+         "of features needs 'type'"),
         (FEATURES | {"features": 3}, ValueError, "malformed"),
         (FEATURES | {"target": "class"}, ValueError, "malformed"),
-        (
-            FEATURES | {"target": {"name": "c", "categories": []}},
-            ValueError,
-            "class_labels",
-        ),
+        (FEATURES | {"target": {"name": "c", "categories": []}}, ValueError,
+         "class_labels"),
         (MRF | {"target": "income"}, ValueError, "target 'income' but has no attribu"),
-        (
-            {
-                "format": "mmech-schema",
-                "version": 1,
-                "target": {"name": "c", "labels": [0, 1]},
-                "attributes": [{"name": "a", "kind": "ordinal", "size": 3}],
-            },
-            ValueError,
-            "unknown key 'size' of attribute",
-        ),
+        ({"format": "mmech-schema", "version": 1,
+         "target": {"name": "c", "labels": [0, 1]},
+         "attributes": [{"name": "a", "kind": "ordinal", "size": 3}]}, ValueError,
+         "unknown key 'size' of attribute"),
     ],
-)
+)  # fmt: skip
 def test_from_json_errors(source, error, message):
     with pytest.raises(error, match=message):
         Schema.from_json(source)

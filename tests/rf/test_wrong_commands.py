@@ -246,16 +246,14 @@ ENTRIES = [
     ('{"name": "a", "type": "numeric", "cut_points": [2, 1]}', "'a'"),
     ('{"name": "a", "type": "numeric", "lower": 0, "upper": 1, "n_bins": 1.5}', "'a'"),
     ('{"name": "a", "type": "numeric", "lower": 0, "upper": 1, "n_bins": 1e9}', "'a'"),
-    (
-        '{"name": 3, "type": "categorical", "categories": ["a", "b"]}',
-        "must be a string",
-    ),
+    ('{"name": 3, "type": "categorical", "categories": ["a", "b"]}',
+     "must be a string"),
     ('{"name": "sold", "type": "categorical", "categories": ["a"]}', "'sold'"),
     ('{"name": "a", "type": "categorical", "categories": [[1], [2]]}', "'a'"),
     ('{"name": "a", "type": ["x"], "categories": ["a", "b"]}', "'a'"),
     ('{"name": "a", "categories": ["a", "b"]}', "of features needs 'type'"),
     ("3", "which must be an object"),
-]
+]  # fmt: skip
 FILES = [
     ("fruit.json", "{no json", TRAINING, "'fruit.json': the schema is not valid JSON"),
     ("fruit.json", "[]", TRAINING, "must be a JSON object, got list"),

@@ -379,25 +379,11 @@ def test_json_says_what_was_released_in_order():
     assert (content["neighbours"], content["records_per_person"]) == ("add_remove", 1)
     assert content["spent"] == str(Fraction(1, 10) + Fraction(1, 7))
     assert content["releases"] == [
-        {
-            "order": 1,
-            "released": "counts measured by Identity(2)",
-            "epsilon": "1/10",
-            "kind": "laplace",
-            "sensitivity": 1.0,
-            "insecure": False,
-        },
-        {
-            "order": 2,
-            "released": "counts",
-            "epsilon": "1/7",
-            "kind": "other",
-            "sensitivity": 2.0,
-            "insecure": False,
-            "partition": "region",
-            "part": "north",
-        },
-    ]
+        {"order": 1, "released": "counts measured by Identity(2)", "epsilon": "1/10",
+         "kind": "laplace", "sensitivity": 1.0, "insecure": False},
+        {"order": 2, "released": "counts", "epsilon": "1/7", "kind": "other",
+         "sensitivity": 2.0, "insecure": False, "partition": "region", "part": "north"},
+    ]  # fmt: skip
     assert json.loads(PrivacyLedger(math.inf).to_json())["total"] == "inf"
 
 
@@ -430,17 +416,10 @@ def test_a_relation_cannot_be_rewritten():
 @pytest.mark.parametrize(
     "name",
     [
-        "relation",
-        "cost",
-        "law",
-        "contribution",
-        "workload",
-        "strategy",
-        "released",
-        "signed",
-        "ledger",
+        "relation", "cost", "law", "contribution", "workload", "strategy", "released",
+        "signed", "ledger",
     ],
-)
+)  # fmt: skip
 def test_a_mechanism_cannot_be_rewritten(name):
     """One that counts twice as much for each record must not forget it."""
     mechanism = MatrixMechanism(
@@ -488,18 +467,16 @@ ATTEMPTS = {
     "ledger": lambda: spend(SHARED, "1/10"),
     "check": lambda: SHARED.check("1/10"),
     "part": lambda: spend(SHARED.part("region", "north"), "1/10"),
-    "release": lambda: noisy_release(
-        [1], sensitivity=1, epsilon="1/10", released="a count", ledger=SHARED
-    ),
-    "choice": lambda: exponential_mechanism(
-        [1, 2], epsilon="1/10", released="a choice", ledger=SHARED
-    ),
+    "release": lambda: noisy_release([1], sensitivity=1, epsilon="1/10",
+        released="a count", ledger=SHARED),
+    "choice": lambda: exponential_mechanism([1, 2], epsilon="1/10", released="a choice",
+        ledger=SHARED),
     "mechanism": lambda: HOLDER.measure([1, 2]),
     "Gaussian mechanism": lambda: GAUSSIAN.measure([1, 2]),
     "ledger of rho": lambda: spend(CONCENTRATED, "1/10"),
     "going over": lambda: PARTLY_SPENT.concentrate(1e-6),
     "records": lambda: MatrixMechanism(Identity(2), epsilon=1).measure(RECORDS),
-}
+}  # fmt: skip
 GAUSSIAN = MatrixMechanism(Identity(2), Identity(2), rho=1)
 RECORDS = Records([[0], [1]], (2,))
 CONCENTRATED = PrivacyLedger(1, currency="rho")
@@ -578,19 +555,17 @@ def test_what_is_paid_without_a_ledger_says_so_too(noise_rng):
 
 # ------------------------------------------------------------------- too large budgets
 WEAK = {
-    "a ledger": lambda **cost: PrivacyLedger(
-        next(iter(cost.values())), currency=next(iter(cost))
-    ),
+    "a ledger": lambda **cost: PrivacyLedger(next(iter(cost.values())),
+        currency=next(iter(cost))),
     "a ledger without a limit": lambda **cost: PrivacyLedger(
         math.inf, currency=next(iter(cost))
     ).spend(next(iter(cost.values())), "x", sensitivity=1, currency=next(iter(cost))),
     "noise": lambda **cost: noisy_release([3], sensitivity=1, released="x", **cost),
     "a choice": lambda **cost: exponential_mechanism([3, 4], released="x", **cost),
     "a mechanism": lambda **cost: MatrixMechanism(Identity(1), **cost).measure([3]),
-    "tables": lambda **cost: release_tables(
-        [[0]], Domain([Attribute.categorical("a", [0, 1])]), ways=1, **cost
-    ),
-}
+    "tables": lambda **cost: release_tables([[0]],
+        Domain([Attribute.categorical("a", [0, 1])]), ways=1, **cost),
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("default")

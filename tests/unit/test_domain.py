@@ -133,27 +133,21 @@ MISFITS = [["big", 30], ["huge", 30], ["big", 130], ["", 30]]
 @pytest.mark.parametrize(
     ("rows", "hint"),
     [
-        (
-            MISFITS[:2],
-            "row 1, column 'size' of X holds a value outside the domain of the "
-            "attribute; look at all that do not fit with Domain.check, then correct "
-            "it, extend the domain, or choose handle_unknown=",
-        ),
-        (
-            [MISFITS[2]],
-            "row 0, column 'age' of X holds a number outside the bounds of the "
-            "attribute, or infinity; look at all that do not fit with Domain.check, "
-            "then correct it, widen the bounds of the domain, or choose "
-            "handle_unknown=",
-        ),
-        (
-            [MISFITS[3]],
-            "row 0, column 'size' of X holds a missing value (empty, None or NaN); "
-            "look at all that do not fit with Domain.check, then fill it in, or choose "
-            "handle_missing=",
-        ),
+        (MISFITS[:2],
+         "row 1, column 'size' of X holds a value outside the domain of the "
+         "attribute; look at all that do not fit with Domain.check, then correct "
+         "it, extend the domain, or choose handle_unknown="),
+        ([MISFITS[2]],
+         "row 0, column 'age' of X holds a number outside the bounds of the "
+         "attribute, or infinity; look at all that do not fit with Domain.check, "
+         "then correct it, widen the bounds of the domain, or choose "
+         "handle_unknown="),
+        ([MISFITS[3]],
+         "row 0, column 'size' of X holds a missing value (empty, None or NaN); "
+         "look at all that do not fit with Domain.check, then fill it in, or choose "
+         "handle_missing="),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_an_error_that_shows_no_value(rows, hint):
     with pytest.raises(ParameterError) as caught:
         PLAIN.encode(rows, handle_unknown="error")
@@ -312,36 +306,21 @@ def test_files_that_people_write():
         ("{", ValueError, "the domain is not valid JSON"),
         (3, TypeError, "a domain is read from a path, an open file, a JSON text or"),
         ({}, ValueError, "it needs 'features', got nothing; add what is missing"),
-        (
-            {"format": "mmech-domain", "version": 2},
-            ValueError,
-            "format 'mmech-domain' version 1, got 'mmech-domain' version 2",
-        ),
+        ({"format": "mmech-domain", "version": 2}, ValueError,
+         "format 'mmech-domain' version 1, got 'mmech-domain' version 2"),
         ({"features": 3}, ValueError, "malformed near.*written by Domain.to_json"),
         (FEATURES | {"feature": []}, ValueError, "did you mean 'features'"),
-        (
-            FEATURES | {"target": {"name": "class"}},
-            ValueError,
-            "the target needs 'categories'; add it",
-        ),
+        (FEATURES | {"target": {"name": "class"}}, ValueError,
+         "the target needs 'categories'; add it"),
         (FEATURES | {"target": "class"}, ValueError, "target, which must be an object"),
-        (
-            FEATURES | {"target": {"name": "age", "categories": ["a", "b"]}},
-            ValueError,
-            "age",
-        ),
-        (
-            FEATURES | {"required": ["id"]},
-            ValueError,
-            "unknown key 'required' of the domain",
-        ),
-        (
-            {"features": [{"name": "a", "type": "categorical", "categories": []}]},
-            ValueError,
-            "categories of attribute 'a' must list at least 1, got 0",
-        ),
+        (FEATURES | {"target": {"name": "age", "categories": ["a", "b"]}}, ValueError,
+         "age"),
+        (FEATURES | {"required": ["id"]}, ValueError,
+         "unknown key 'required' of the domain"),
+        ({"features": [{"name": "a", "type": "categorical", "categories": []}]},
+         ValueError, "categories of attribute 'a' must list at least 1, got 0"),
     ],
-)
+)  # fmt: skip
 def test_files_that_hold_no_domain(source, error, message):
     with pytest.raises(error, match=message):
         Domain.from_json(source)
@@ -452,24 +431,16 @@ def test_what_is_no_date_is_said_to_be_none():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            lambda: Attribute.date("d", "2025", "2026-01-01"),
-            "lower of attribute 'd' must",
-        ),
+        (lambda: Attribute.date("d", "2025", "2026-01-01"),
+         "lower of attribute 'd' must"),
         (lambda: Attribute.date("d", "2026-01-01", None), "upper of .*, got None"),
         (lambda: Attribute.date("d", "2026-01-02", "2026-01-01"), "must not be after"),
-        (
-            lambda: Attribute.date("d", "1000-01-01", "2026-01-01", "day"),
-            "at most 100,0",
-        ),
-        (
-            lambda: Attribute.date("d", "2025-01-01", "2026-01-01", "months"),
-            "unit of attribute 'd' must be one of .*; did you mean 'month'",
-        ),
-        (
-            lambda: Attribute.date("d", "2025-01-01", "2026-01-01", n_bins=3),
-            "'d' is a date and takes no n_bins; it needs lower, upper and unit",
-        ),
+        (lambda: Attribute.date("d", "1000-01-01", "2026-01-01", "day"),
+         "at most 100,0"),
+        (lambda: Attribute.date("d", "2025-01-01", "2026-01-01", "months"),
+         "unit of attribute 'd' must be one of .*; did you mean 'month'"),
+        (lambda: Attribute.date("d", "2025-01-01", "2026-01-01", n_bins=3),
+         "'d' is a date and takes no n_bins; it needs lower, upper and unit"),
         (
             lambda: Domain.from_json(
                 {"features": [{"name": "d", "type": "date", "lower": "2025-01-01"}]}
@@ -477,7 +448,7 @@ def test_what_is_no_date_is_said_to_be_none():
             "attribute 'd', which is date, needs 'upper'; add it",
         ),
     ],
-)
+)  # fmt: skip
 def test_dates_that_cannot_be_described(make, words):
     with pytest.raises(ValueError, match=words):
         make()

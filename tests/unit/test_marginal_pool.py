@@ -390,62 +390,32 @@ def test_records_show_and_hand_out_nothing():
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        (
-            lambda: Records([[0, 3, 0, 0]], SHAPE),
-            ValueError,
-            "attribute 1 must .* below 3",
-        ),
+        (lambda: Records([[0, 3, 0, 0]], SHAPE), ValueError,
+         "attribute 1 must .* below 3"),
         (lambda: Records([[0, -1, 0, 0]], SHAPE), ValueError, "attribute 1 must be at"),
         (lambda: Records([[0, 0]], SHAPE), ValueError, r"shape \(N, 4\)"),
         (lambda: Records([0, 0], SHAPE), ValueError, "got 1 dimensions"),
         (lambda: Records([[0.0] * 4], SHAPE), TypeError, "codes must be integers"),
-        (
-            lambda: Records([[0] * 4], SHAPE, columns=[1]),
-            ValueError,
-            "columns must lie in 0..0",
-        ),
-        (
-            lambda: Records([[0] * 4], SHAPE, columns=[0, 0], n_columns=2),
-            ValueError,
-            "one entry per record",
-        ),
-        (
-            lambda: Records([[0] * 4], SHAPE, columns=["a"], n_columns=2),
-            TypeError,
-            "columns must be integers",
-        ),
-        (
-            lambda: Records([[0] * 4], SHAPE, n_columns=2),
-            ValueError,
-            "which of the 2 columns",
-        ),
-        (
-            lambda: Records([[0] * 4], SHAPE, multiplicities=[1.0]),
-            TypeError,
-            "multiplicities must be integers",
-        ),
-        (
-            lambda: Records([[0] * 4], SHAPE, multiplicities=[-1]),
-            ValueError,
-            "one number of at least zero",
-        ),
-        (
-            lambda: Records([[0] * 4] * 3, SHAPE, multiplicities=[2**61] * 3),
-            OverflowError,
-            r"at most 2\^62",
-        ),
-        (
-            lambda: exact_answers(Marginal((4, 6), [0]), Records([[0] * 4], SHAPE)),
-            ValueError,
-            "both must be the same domain",
-        ),
-        (
-            lambda: exact_answers(Identity(2**40), Records([[0] * 40], (2,) * 40)),
-            DomainTooLargeError,
-            "measure marginals over fewer attributes",
-        ),
+        (lambda: Records([[0] * 4], SHAPE, columns=[1]), ValueError,
+         "columns must lie in 0..0"),
+        (lambda: Records([[0] * 4], SHAPE, columns=[0, 0], n_columns=2), ValueError,
+         "one entry per record"),
+        (lambda: Records([[0] * 4], SHAPE, columns=["a"], n_columns=2), TypeError,
+         "columns must be integers"),
+        (lambda: Records([[0] * 4], SHAPE, n_columns=2), ValueError,
+         "which of the 2 columns"),
+        (lambda: Records([[0] * 4], SHAPE, multiplicities=[1.0]), TypeError,
+         "multiplicities must be integers"),
+        (lambda: Records([[0] * 4], SHAPE, multiplicities=[-1]), ValueError,
+         "one number of at least zero"),
+        (lambda: Records([[0] * 4] * 3, SHAPE, multiplicities=[2**61] * 3),
+         OverflowError, r"at most 2\^62"),
+        (lambda: exact_answers(Marginal((4, 6), [0]), Records([[0] * 4], SHAPE)),
+         ValueError, "both must be the same domain"),
+        (lambda: exact_answers(Identity(2**40), Records([[0] * 40], (2,) * 40)),
+         DomainTooLargeError, "measure marginals over fewer attributes"),
     ],
-)
+)  # fmt: skip
 def test_wrong_records(make, error, match):
     with pytest.raises(error, match=match):
         make()

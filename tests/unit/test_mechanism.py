@@ -374,34 +374,19 @@ def test_optimizer_seeds_do_not_seed_the_noise():
         ({"epsilon": "1/0"}, ValueError, r"got the string '1/0'"),
         ({"epsilon": "1e-400"}, ValueError, r"within the range of a double"),
         ({"epsilon": "1e400"}, ValueError, r"within the range of a double"),
-        (
-            {"epsilon": 1, "neighbours": "bounded"},
-            ValueError,
-            r"'add_remove', 'replace', 'labels', got 'bounded'",
-        ),
-        (
-            {"epsilon": 1, "workload": [[1, 0, 0]]},
-            TypeError,
-            r"workload must be a query matrix, a .*, got list; wrap .* with Dense",
-        ),
-        (
-            {"epsilon": 1, "strategy": [[1, 0, 0]]},
-            TypeError,
-            r"strategy must be a query matrix, a .*, got list; wrap .* with Dense",
-        ),
-        (
-            {"epsilon": 1, "strategy": Identity(4)},
-            ValueError,
-            r"workload has 3 columns but strategy has 4; both must equal the number of",
-        ),
-        (
-            {"epsilon": 1, "strategy": Total(3)},
-            UnsupportedWorkloadError,
-            r"Total\(3\).* cannot answer the workload Prefix\(3\).*; add rows such as",
-        ),
+        ({"epsilon": 1, "neighbours": "bounded"}, ValueError,
+         r"'add_remove', 'replace', 'labels', got 'bounded'"),
+        ({"epsilon": 1, "workload": [[1, 0, 0]]}, TypeError,
+         r"workload must be a query matrix, a .*, got list; wrap .* with Dense"),
+        ({"epsilon": 1, "strategy": [[1, 0, 0]]}, TypeError,
+         r"strategy must be a query matrix, a .*, got list; wrap .* with Dense"),
+        ({"epsilon": 1, "strategy": Identity(4)}, ValueError,
+         r"workload has 3 columns but strategy has 4; both must equal the number of"),
+        ({"epsilon": 1, "strategy": Total(3)}, UnsupportedWorkloadError,
+         r"Total\(3\).* cannot answer the workload Prefix\(3\).*; add rows such as"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_wrong_arguments(options, kind, message):
     arguments = {"workload": Prefix(3), "strategy": Identity(3), **options}
     with pytest.raises(kind, match=message):

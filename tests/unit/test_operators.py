@@ -246,33 +246,23 @@ def test_trace_of_a_rectangle_is_refused():
         (Sparse(sp.csr_array(SIGNED)), "Sparse(2 x 3, nnz=4) shape=(2, 3)"),
         (Diagonal([1, 2]), "Diagonal(n=2) shape=(2, 2)"),
         (Partition([0, 1, 1]), "Partition(2 groups) shape=(2, 3)"),
-        (
-            PartitionStack(LABELS, [3, 2, 1]),
-            "PartitionStack(3 partitions) shape=(6, 6)",
-        ),
-        (
-            Conjunctions([np.ones((4, 2), bool), np.ones((4, 3), bool)]),
-            "Conjunctions(4 boxes over 2x3) shape=(4, 6)",
-        ),
+        (PartitionStack(LABELS, [3, 2, 1]),
+         "PartitionStack(3 partitions) shape=(6, 6)"),
+        (Conjunctions([np.ones((4, 2), bool), np.ones((4, 3), bool)]),
+         "Conjunctions(4 boxes over 2x3) shape=(4, 6)"),
         (PIdentity(THETA), "PIdentity(p=2, n=4) shape=(6, 4)"),
-        (
-            Kronecker([Prefix(256), Identity(4)]),
-            "Kronecker(Prefix(256), Identity(4)) shape=(1024, 1024)",
-        ),
-        (
-            VStack([Total(3), -0.5 * Identity(3)]),
-            "VStack(Total(3), Scaled(-0.5, Identity(3))) shape=(4, 3)",
-        ),
-        (
-            Kronecker([Identity(2)] * 6),
-            "Kronecker(Identity(2), Identity(2), ... 3 more ..., Identity(2)) "
-            "shape=(64, 64)",
-        ),
+        (Kronecker([Prefix(256), Identity(4)]),
+         "Kronecker(Prefix(256), Identity(4)) shape=(1024, 1024)"),
+        (VStack([Total(3), -0.5 * Identity(3)]),
+         "VStack(Total(3), Scaled(-0.5, Identity(3))) shape=(4, 3)"),
+        (Kronecker([Identity(2)] * 6),
+         "Kronecker(Identity(2), Identity(2), ... 3 more ..., Identity(2)) "
+         "shape=(64, 64)"),
         (AllRange(3).T, "Transpose(AllRange(3)) shape=(3, 6)"),
         (AllRange(3).pinv(), "Pinv(AllRange(3)) shape=(3, 6)"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_repr(operator, expected):
     assert repr(operator) == expected
 

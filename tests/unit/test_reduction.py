@@ -112,22 +112,12 @@ def workloads(draw):
     kind = draw(
         st.sampled_from(
             [
-                "dense",
-                "float",
-                "sparse",
-                "partitions",
-                "boxes",
-                "ranges",
-                "intervals",
-                "permuted",
-                "scaled",
-                "product",
-                "stack",
-                "merged",
+                "dense", "float", "sparse", "partitions", "boxes", "ranges",
+                "intervals", "permuted", "scaled", "product", "stack", "merged",
                 "transposed",
             ]
         )
-    )
+    )  # fmt: skip
     if kind in ("dense", "float"):
         array = draw(tables(FLOATS if kind == "float" else None))
         return Dense(array), array
@@ -288,13 +278,11 @@ def test_a_weight_that_floats_do_not_hold():
         (Kronecker([AllRange(4), Total(5)]), 4),
         (Kronecker([Identity(3), WidthRange(6, 3)]), 18),
         (VStack([Kronecker([Prefix(3), Total(4)]), Ones(2, 12)]), 3),
-        (
-            Permuted(Dense(np.repeat(np.eye(3, dtype=int), 4, 1)), np.arange(12)[::-1]),
-            3,
-        ),
+        (Permuted(Dense(np.repeat(np.eye(3, dtype=int), 4, 1)), np.arange(12)[::-1]),
+         3),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_sizes_by_hand(workload, size):
     reduced, _ = assert_lossless(workload, workload.to_dense())
     assert reduced.shape[1] == size

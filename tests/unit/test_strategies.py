@@ -150,14 +150,8 @@ def test_starts_are_far_from_zero(rng):
 
 def test_default_number_of_extra_queries():
     assert [default_p(n) for n in (1, 3, 4, 64, 256, 1024, 10**6)] == [
-        1,
-        3,
-        4,
-        4,
-        16,
-        64,
-        64,
-    ]
+        1, 3, 4, 4, 16, 64, 64,
+    ]  # fmt: skip
 
 
 # ------------------------------------------------------------------ guarantees
@@ -535,36 +529,24 @@ def test_result_is_frozen_and_prints_briefly():
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        (
-            {"template": "hdmm"},
-            ValueError,
-            r"template must be one of 'auto', 'identity'",
-        ),
-        (
-            {"template": "identity", "p": 3},
-            TypeError,
-            r"no option 'p' under .* are: none",
-        ),
-        (
-            {"template": "pidentity", "restarts": 3},
-            TypeError,
-            r"'restarts' under .*; its options are: max_iter, n_starts, p, tolerance$",
-        ),
+        ({"template": "hdmm"}, ValueError,
+         r"template must be one of 'auto', 'identity'"),
+        ({"template": "identity", "p": 3}, TypeError,
+         r"no option 'p' under .* are: none"),
+        ({"template": "pidentity", "restarts": 3}, TypeError,
+         r"'restarts' under .*; its options are: max_iter, n_starts, p, tolerance$"),
         ({"restarts": 3}, TypeError, "no option 'restarts'"),
         ({"template": "pidentity", "p": 0}, ValueError, r"p must be an integer >= 1"),
         ({"template": "pidentity", "p": 1.5}, TypeError, r"p must be an integer >= 1"),
-        (
-            {"template": "pidentity", "p": 5},
-            ValueError,
-            "p must be at most .* cells, 4",
-        ),
+        ({"template": "pidentity", "p": 5}, ValueError,
+         "p must be at most .* cells, 4"),
         ({"p": 100, "privacy": "zcdp"}, ValueError, "p must be at most the number of"),
         ({"n_starts": 0}, ValueError, r"n_starts must be an integer >= 1, got 0"),
         ({"max_iter": 0}, ValueError, r"max_iter must be an integer >= 1, got 0"),
         ({"template": "kronecker"}, UnsupportedWorkloadError, "needs a Kronecker, a"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_wrong_options(options, kind, message):
     with pytest.raises(kind, match=message):
         optimize(Prefix(4), **options)
