@@ -199,6 +199,7 @@ FUNCTIONS = {
     "save": lambda a: save("never written", a),
     "VStack": lambda a: VStack([a]),
     "Scaled": lambda a: Scaled(2, a),
+    "Merged": lambda a: Merged(a, [0, 1]),
 }
 
 
