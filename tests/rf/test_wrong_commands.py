@@ -182,6 +182,8 @@ OPTIONS = [
     ("predict fruit.csv new.csv", "is not a model file or is damaged"),
     ("predict . new.csv", "'.': Is a directory"),
     (f"{PREDICT} --out mine.txt", "exists already"),
+    ("show fruit.npz --html fruit.npz --force", "this command reads it"),
+    ("show mine.txt", "is not a model file or is damaged"),
     (f"{PREDICT} --epsilon 1", "unrecognized arguments: --epsilon"),
     (f"{TRAINING} --sep ;;", "--sep must be one character"),
     (f"{TRAINING} --sep '\"'", "--sep must be one character"),
