@@ -177,19 +177,13 @@ def draw(results: dict[str, list[tuple[Study, list[float], list[float]]]]) -> An
                     sizes = np.array(study.sizes, float)
                     fit = np.exp(offset) * sizes**slope
                     panel.plot(sizes, fit, color=color, linewidth=1, alpha=0.6)
-                panel.plot(
-                    study.sizes, values, "o", markersize=4, color=color, label=label
-                )
+                mark = {"markersize": 4, "color": color, "label": label}
+                panel.plot(study.sizes, values, "o", **mark)
             panel.set(xscale="log", yscale="log", xlabel=quantity)
             panel.set_ylabel(unit if column == 0 else "")
             panel.grid(alpha=0.3, which="major")
-            panel.legend(
-                fontsize=8,
-                title="exponents",
-                title_fontsize=8,
-                loc="lower center",
-                bbox_to_anchor=(0.5, 1.0),
-            )
+            above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+            panel.legend(fontsize=8, title="exponents", title_fontsize=8, **above)
     figure.suptitle("Cost against size, one thread; exponents of the larger half")
     return figure
 

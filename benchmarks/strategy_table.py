@@ -171,15 +171,10 @@ def _print_ratios() -> None:
         result = optimize(workload, seed=0)
         found = time.process_time()
         table = report(workload, result, epsilon=1)
-        cells = (
-            workload._label(),
-            f"{result.loss:.5g}",
-            result.template,
-            f"{table.bound_ratio:.4g} ({table.bound_name})",
-            f"{found - started:.1f}",
-            f"{time.process_time() - found:.1f}",
-        )
-        print(f"| {' | '.join(cells)} |", flush=True)
+        ratio = f"{table.bound_ratio:.4g} ({table.bound_name})"
+        took = f"{found - started:.1f} | {time.process_time() - found:.1f}"
+        reached = f"{result.loss:.5g} | {result.template}"
+        print(f"| {workload._label()} | {reached} | {ratio} | {took} |", flush=True)
 
 
 def _worst(row: Row) -> tuple[StrategyResult, float]:
@@ -195,9 +190,8 @@ def main(argv: list[str] | None = None) -> None:
     """Print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="skip the slow rows")
-    parser.add_argument(
-        "--ratios", action="store_true", help="print ratios to lower bounds instead"
-    )
+    ratios = "print ratios to lower bounds instead"
+    parser.add_argument("--ratios", action="store_true", help=ratios)
     parser.add_argument("--sweep", type=int, metavar="N", help="auto beside templates")
     chosen = parser.parse_args(argv)
     if chosen.sweep:

@@ -103,13 +103,8 @@ def measure(path: Path, wanted: Iterable[Setting], *, repeats: int) -> list[Time
 
 def _median(setting: Setting, repeats: int) -> Timed:
     seconds = [_once(setting, forest) for forest in range(repeats + 1)][1:]
-    return Timed(
-        setting,
-        {
-            stage: statistics.median(run[stage] for run in seconds)
-            for stage in seconds[0]
-        },
-    )
+    middle = {n: statistics.median(run[n] for run in seconds) for n in seconds[0]}
+    return Timed(setting, middle)
 
 
 def _once(setting: Setting, forest: int) -> dict[str, float]:
