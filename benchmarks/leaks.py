@@ -23,12 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from mmech_rf import (
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    Schema,
-    datasets,
-)
+from mmech_rf import BatchTrainingClassifier, LaplaceForestClassifier, Schema, datasets
 
 RENAMINGS: dict[str, list[Any]] = {
     "0, 1": [0, 1],

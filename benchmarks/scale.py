@@ -255,12 +255,8 @@ def of_job(job: Job) -> tuple[float, float, float]:
 
 def report(name: str, processor: float, clock: float, mebibytes: float) -> None:
     """Print a row of the table."""
-    load_now = os.getloadavg()[0]
-    print(
-        f"| {name} | {processor:.3g} s | {clock:.3g} s | {mebibytes:,.0f} MB | "
-        f"{load_now:.0f} |",
-        flush=True,
-    )
+    used = f"{processor:.3g} s | {clock:.3g} s | {mebibytes:,.0f} MB"
+    print(f"| {name} | {used} | {os.getloadavg()[0]:.0f} |", flush=True)
 
 
 def rows(scale: float) -> dict[str, Callable[[], Job]]:
@@ -345,12 +341,10 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0, help="share of the records")
     parser.add_argument("--rounds", type=int, default=3, help="of the Parquet folder")
-    parser.add_argument(
-        "--row", help="only this one, in this process; CSV and Parquet are several"
-    )
-    parser.add_argument(
-        "--busy", action="store_true", help="only threads beside two busy processes"
-    )
+    row = "only this one, in this process; CSV and Parquet are several"
+    parser.add_argument("--row", help=row)
+    busy = "only threads beside two busy processes"
+    parser.add_argument("--busy", action="store_true", help=busy)
     args = parser.parse_args(argv)
     if args.busy:
         on_a_busy_machine()

@@ -111,33 +111,23 @@ def _powers(first: int, last: int, base: int = 2) -> list[int]:
 
 PANELS: dict[str, list[Study]] = {
     "cells n": [
-        Study(
-            "p-Identity gradient, p = 16", _powers(10, 18), lambda n: _pidentity(n, 16)
-        ),
+        Study("p-Identity gradient, p = 16", _powers(10, 18),
+            lambda n: _pidentity(n, 16)),
         Study("p-Identity descent, p = 16", _powers(6, 11), _descent),
-        Study(
-            "Kronecker, 3 dense",
-            [20**3, 32**3, 48**3, 64**3, 96**3],
-            lambda n: _kronecker(n, 3),
-        ),
+        Study("Kronecker, 3 dense", [20**3, 32**3, 48**3, 64**3, 96**3],
+            lambda n: _kronecker(n, 3)),
         Study("Prefix⊗Prefix", _powers(7, 11, 4), _prefix_square),
     ],
     "extra queries p": [
-        Study("gradient, AllRange(4096)", _powers(2, 8), lambda p: _pidentity(4096, p)),
+        Study("gradient, AllRange(4096)", _powers(2, 8), lambda p: _pidentity(4096, p))
     ],
-    "trees": [
-        Study("growth, depth 4, 20 attributes", _powers(4, 10), _grow),
-        Study("T times 4 columns, car", _powers(4, 10), _products),
-    ],
-    "records": [
-        Study("apply, 32 trees", _powers(12, 18), _apply),
-        Study("leaf counts, 32 trees", _powers(12, 19), _count),
-    ],
-    "attributes": [
-        Study("growth, 50 trees, depth 4", _powers(3, 8), _grow_over),
-        Study("error of all two-way marginals", _powers(3, 7), _errors),
-    ],
-}
+    "trees": [Study("growth, depth 4, 20 attributes", _powers(4, 10), _grow),
+        Study("T times 4 columns, car", _powers(4, 10), _products)],
+    "records": [Study("apply, 32 trees", _powers(12, 18), _apply),
+        Study("leaf counts, 32 trees", _powers(12, 19), _count)],
+    "attributes": [Study("growth, 50 trees, depth 4", _powers(3, 8), _grow_over),
+        Study("error of all two-way marginals", _powers(3, 7), _errors)],
+}  # fmt: skip
 
 
 def measured(job: Job) -> tuple[float, float]:
@@ -187,19 +177,13 @@ def draw(results: dict[str, list[tuple[Study, list[float], list[float]]]]) -> An
                     sizes = np.array(study.sizes, float)
                     fit = np.exp(offset) * sizes**slope
                     panel.plot(sizes, fit, color=color, linewidth=1, alpha=0.6)
-                panel.plot(
-                    study.sizes, values, "o", markersize=4, color=color, label=label
-                )
+                mark = {"markersize": 4, "color": color, "label": label}
+                panel.plot(study.sizes, values, "o", **mark)
             panel.set(xscale="log", yscale="log", xlabel=quantity)
             panel.set_ylabel(unit if column == 0 else "")
             panel.grid(alpha=0.3, which="major")
-            panel.legend(
-                fontsize=8,
-                title="exponents",
-                title_fontsize=8,
-                loc="lower center",
-                bbox_to_anchor=(0.5, 1.0),
-            )
+            above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+            panel.legend(fontsize=8, title="exponents", title_fontsize=8, **above)
     figure.suptitle("Cost against size, one thread; exponents of the larger half")
     return figure
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,24 +240,15 @@ def _standard(scores: Scores, codes: Codes) -> Scores:
 
 # ---------------------------------------------------------------- what classes follow
 def _additive(
-    sizes: tuple[int, ...], background: Floats, codes: Codes, rng: np.random.Generator
-) -> Scores:
-    return _sum_of(_some(sizes, rng), sizes, background, codes, rng)
-
-
-def _scorecard(
-    sizes: tuple[int, ...], background: Floats, codes: Codes, rng: np.random.Generator
-) -> Scores:
-    return _sum_of(np.arange(len(sizes)), sizes, background, codes, rng)
-
-
-def _sum_of(
-    places: Codes,
     sizes: tuple[int, ...],
     background: Floats,
     codes: Codes,
     rng: np.random.Generator,
+    *,
+    every: bool = False,
 ) -> Scores:
+    """Return a sum over some attributes, or over every one."""
+    places = np.arange(len(sizes)) if every else _some(sizes, rng)
     k, ordered = background.size, rng.random() < 0.5
     strengths = rng.exponential(1.0, len(places))
     tables = []
@@ -397,5 +389,5 @@ _SCORES = {
     "tree": _tree,
     "interactions": _interactions,
     "rules": _rules,
-    SCORECARD: _scorecard,
+    SCORECARD: partial(_additive, every=True),
 }

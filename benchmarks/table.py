@@ -53,228 +53,96 @@ class Whole:
 
     job: str
     code: str
-    unit: str
     reference: str
     reference_value: Callable[[], float]
 
 
 def _rows() -> list[Row]:
-    cube = "bench_operators.KroneckerCube"
+    rows: list[Row] = []
+
+    def row(job: str, where: str, contender: str, sides: str, *params: Any) -> None:
+        rows.append(Row(job, f"bench_{where}", contender, *sides.split(), params))
+
     gemm = "NumPy, matrix product and transposed copy"
-    csr = "SciPy, CSR matrix"
-    rows = [
-        Row(f"Kronecker, dense {cells}, {dtype}", cube, gemm, "mmech", "numpy", params)
-        for cells in ("64^3", "32^4", "10^6")
-        for dtype in ("float64", "float32", "int64")
-        for params in [(cells, dtype)]
-    ]
-    square = "bench_operators.PrefixSquare"
-    pylops = "bench_operators.BesidePylops"
-    boxes = "bench_operators.ConjunctionProduct"
-    partition = "bench_operators.PartitionProduct"
-    rows += [
-        Row(
-            "Prefix⊗Prefix 1024²",
-            square,
-            "NumPy, two cumsum",
-            *("mmech", "cumsum"),
-            (1024,),
-        ),
-        Row(
-            "Prefix⊗Prefix 1024²",
-            square,
-            "NumPy, matrix products",
-            *("mmech", "dense"),
-            (1024,),
-        ),
-        Row(
-            "Kronecker, dense 64^3", pylops, "pylops", "mmech", "pylops", ("Kronecker",)
-        ),
-        Row("Prefix(65536)", pylops, "pylops", "mmech", "pylops", ("Prefix",)),
-        *(
-            Row(
-                f"{name} of 128 trees on car, {k} columns",
-                partition,
-                contender,
-                *sides,
-                (k,),
-            )
-            for k in (1, 4, 64)
-            for name, contender, sides in (
-                ("T", csr, ("mmech", "sparse")),
-                ("Tᵀ", csr, ("transpose_mmech", "transpose_sparse")),
-                (
-                    "TᵀT",
-                    "SciPy, explicit gram, built before",
-                    ("gram_mmech", "gram_sparse"),
-                ),
-            )
-        ),
-        *(
-            Row(
-                f"boxes of 16 trees, 4^{d}, {k} columns",
-                boxes,
-                csr,
-                "mmech",
-                "sparse",
-                ((4,) * d, k),
-            )
-            for d in (6, 8)
-            for k in (1, 4)
-        ),
-        Row(
-            "QTᵀ, 10,000 queries, 4 columns",
-            "bench_operators.SparseProduct",
-            "SciPy",
-            "mmech",
-            "scipy",
-            (10_000, 4),
-        ),
-        Row(
-            "QTᵀ assembly, 128 trees",
-            "bench_rf.Compile",
-            "SciPy",
-            "aggregation_mmech",
-            "aggregation_scipy",
-            (128,),
-        ),
-    ]
-    objective = "bench_strategies.PIdentityObjectiveAndGradient"
-    published = "the published formulas, O(n² p)"
-    rows += [
-        *(
-            Row(
-                f"p-Identity loss and gradient, {gram}({n}), p = {p}",
-                objective,
-                contender,
-                "mmech",
-                side,
-                ((n, p), gram),
-            )
-            for n, p, gram, contender, side in (
-                (1024, 64, "AllRange", "n x n matrices, solved", "dense"),
-                (1024, 64, "AllRange", published, "published"),
-                (2048, 128, "AllRange", published, "published"),
-                (1024, 64, "Dense", published, "published"),
-                (1728, 108, "Dense", published, "published"),
-            )
-        ),
-        *(
-            Row(
-                f"p-Identity loss and gradient, AllRange(2^{e}), p = {p}",
-                "bench_strategies.PIdentityLarge",
-                "one product (n, p) x (p, p)",
-                "mmech",
-                "product",
-                ((2**e, p),),
-            )
-            for e, p in ((16, 64), (20, 16))
-        ),
-        *(
-            Row(
-                f"all two-way marginals of 4^10 cells, {name}",
-                "bench_marginals.MarginalTables",
-                contender,
-                f"{side}_mmech",
-                f"{side}_{other}",
-                (10,),
-            )
-            for name, side, contender, other in (
-                ("product", "product", "a pass per table", "table_by_table"),
-                ("transposed", "transposed", "a pass per table", "table_by_table"),
-                ("answers", "least_squares", "contrasts by attribute", "transforms"),
-            )
-        ),
-        Row(
-            "merging equal columns, 4^7 cells",
-            "bench_reduction.ReduceDomain",
-            "np.unique, dense",
-            "mmech",
-            "numpy",
-            ((4,) * 7,),
-        ),
-        Row(
-            "growth, 1,000 trees, depth 6, 20 attributes",
-            "bench_forest.Grow",
-            "NumPy, level by level",
-            "mmech",
-            "numpy",
-            (1000,),
-        ),
-        Row(
-            "apply, 100,000 records, 128 trees",
-            "bench_forest.Apply",
-            "scikit-learn",
-            "mmech",
-            "sklearn",
-            (100_000,),
-        ),
-        Row(
-            "leaf counts, 10^6 records, 128 trees",
-            "bench_forest.CountLeaves",
-            "apply and np.bincount",
-            "mmech",
-            "numpy_bincount",
-            (1_000_000,),
-        ),
-        Row(
-            "subsample counts, 10^6 records",
-            "bench_forest.CountLeaves",
-            "NumPy, level by level",
-            "assigned",
-            "assigned_numpy",
-            (1_000_000,),
-        ),
-        Row(
-            "labels of all cells, 128 trees, 8^6",
-            "bench_forest.ApplyDomain",
-            "apply to a table of codes",
-            "mmech",
-            "table_of_codes",
-            ((8,) * 6,),
-        ),
-        *(
-            Row(
-                f"car, {method}, 128 trees, fit and predict",
-                "bench_rf.FitPredict",
-                "ExtraTreesClassifier, not private",
-                "mmech",
-                "sklearn",
-                (method, 1.0, 128),
-            )
-            for method in ("batch training", "batch prediction")
-        ),
-        Row(
-            "QTᵀT assembly, 128 trees on car",
-            "bench_rf.Compile",
-            "SciPy",
-            "prediction_mmech",
-            "prediction_scipy",
-            (128,),
-        ),
-        *(
-            Row(
-                f"10,000 exact discrete Laplace draws, scale {shown}",
-                "bench_noise.OpenDP",
-                "opendp",
-                "laplace_mmech",
-                "laplace_opendp",
-                (scale,),
-            )
-            for scale, shown in NOISE_SCALES
-        ),
-        *(
-            Row(
-                f"10^6 exact discrete Laplace draws, scale {shown}",
-                "bench_noise.Laplace",
-                "NumPy, not exact",
-                "laplace_mmech",
-                "laplace_numpy_inexact",
-                (scale,),
-            )
-            for scale, shown in NOISE_SCALES
-        ),
-    ]
+    for cells in ("64^3", "32^4", "10^6"):
+        for kind in ("float64", "float32", "int64"):
+            job = f"Kronecker, dense {cells}, {kind}"
+            row(job, "operators.KroneckerCube", gemm, "mmech numpy", cells, kind)
+    job, where = "Prefix⊗Prefix 1024²", "operators.PrefixSquare"
+    row(job, where, "NumPy, two cumsum", "mmech cumsum", 1024)
+    row(job, where, "NumPy, matrix products", "mmech dense", 1024)
+    where, sides = "operators.BesidePylops", "mmech pylops"
+    row("Kronecker, dense 64^3", where, "pylops", sides, "Kronecker")
+    row("Prefix(65536)", where, "pylops", sides, "Prefix")
+
+    csr, built = "SciPy, CSR matrix", "SciPy, explicit gram, built before"
+    sides, where = "mmech sparse", "operators.PartitionProduct"
+    both = "transpose_mmech transpose_sparse"
+    for k in (1, 4, 64):
+        job = f"of 128 trees on car, {k} columns"
+        row(f"T {job}", where, csr, sides, k)
+        row(f"Tᵀ {job}", where, csr, both, k)
+        row(f"TᵀT {job}", where, built, "gram_mmech gram_sparse", k)
+    for d in (6, 8):
+        for k in (1, 4):
+            job = f"boxes of 16 trees, 4^{d}, {k} columns"
+            row(job, "operators.ConjunctionProduct", csr, sides, (4,) * d, k)
+    job = "QTᵀ, 10,000 queries, 4 columns"
+    row(job, "operators.SparseProduct", "SciPy", "mmech sparse", 10_000, 4)
+    sides = "aggregation_mmech aggregation_scipy"
+    row("QTᵀ assembly, 128 trees", "rf.Compile", "SciPy", sides, 128)
+
+    where = "strategies.PIdentityObjectiveAndGradient"
+    solved, published = "n x n matrices, solved", "the published formulas, O(n² p)"
+    for n, p, gram, contender, side in (
+        (1024, 64, "AllRange", solved, "dense"),
+        (1024, 64, "AllRange", published, "published"),
+        (2048, 128, "AllRange", published, "published"),
+        (1024, 64, "Dense", published, "published"),
+        (1728, 108, "Dense", published, "published"),
+    ):
+        job = f"p-Identity loss and gradient, {gram}({n}), p = {p}"
+        row(job, where, contender, f"mmech {side}", (n, p), gram)
+    where, contender = "strategies.PIdentityLarge", "one product (n, p) x (p, p)"
+    for e, p in ((16, 64), (20, 16)):
+        job = f"p-Identity loss and gradient, AllRange(2^{e}), p = {p}"
+        row(job, where, contender, "mmech product", (2**e, p))
+    for name, side, contender, other in (
+        ("product", "product", "a pass per table", "table_by_table"),
+        ("transposed", "transposed", "a pass per table", "table_by_table"),
+        ("answers", "least_squares", "contrasts by attribute", "transforms"),
+    ):
+        job, sides = f"4^10 cells, {name}", f"{side}_mmech {side}_{other}"
+        job = f"all two-way marginals of {job}"
+        row(job, "marginals.MarginalTables", contender, sides, 10)
+    job, where = "merging equal columns, 4^7 cells", "reduction.ReduceDomain"
+    row(job, where, "np.unique, dense", "mmech numpy", (4,) * 7)
+
+    levels = "NumPy, level by level"
+    job = "growth, 1,000 trees, depth 6, 20 attributes"
+    row(job, "forest.Grow", levels, "mmech numpy", 1000)
+    job = "apply, 100,000 records, 128 trees"
+    row(job, "forest.Apply", "scikit-learn", "mmech sklearn", 100_000)
+    where, sides = "forest.CountLeaves", "mmech numpy_bincount"
+    job = "leaf counts, 10^6 records, 128 trees"
+    row(job, where, "apply and np.bincount", sides, 10**6)
+    job = "subsample counts, 10^6 records"
+    row(job, where, levels, "assigned assigned_numpy", 10**6)
+    job, sides = "labels of all cells, 128 trees, 8^6", "mmech table_of_codes"
+    row(job, "forest.ApplyDomain", "apply to a table of codes", sides, (8,) * 6)
+    contender, sides = "ExtraTreesClassifier, not private", "mmech sklearn"
+    for method in ("batch training", "batch prediction"):
+        job = f"car, {method}, 128 trees, fit and predict"
+        row(job, "rf.FitPredict", contender, sides, method, 1.0, 128)
+    job, sides = "QTᵀT assembly, 128 trees on car", "prediction_mmech prediction_scipy"
+    row(job, "rf.Compile", "SciPy", sides, 128)
+    for draws, where, contender, other in (
+        ("10,000", "noise.OpenDP", "opendp", "opendp"),
+        ("10^6", "noise.Laplace", "NumPy, not exact", "numpy_inexact"),
+    ):
+        for scale, shown in NOISE_SCALES:
+            job = f"{draws} exact discrete Laplace draws, scale {shown}"
+            row(job, where, contender, f"laplace_mmech laplace_{other}", scale)
     return rows
 
 
@@ -299,31 +167,23 @@ WHOLE = [
     Whole(
         f"{found} of {name}({n:,}), {shown}",
         _optimized(f"{name}({n})", options),
-        "loss",
         reference,
         (lambda name=name, n=n: best_tree(name, n)[0])
         if reference == BEST_TREE
         else (lambda name=name, n=n: HDMM_LOSS[name, n]),
     )
     for found, name, n, shown, options, reference in (
-        (
-            "p-Identity",
-            *("AllRange", 256, "p = 16, 2 starts"),
-            'template="pidentity", p=16, n_starts=2',
-            HDMM,
-        ),
-        ("p-Identity", "AllRange", 1024, "p = 64", 'template="pidentity", p=64', HDMM),
         *(
             (
-                "p-Identity",
-                *(name, n, f"p = {p}"),
-                f'template="pidentity", p={p}',
-                BEST_TREE,
+                *("p-Identity", name, n, f"p = {p}{', 2 starts' * bool(more)}"),
+                *(f'template="pidentity", p={p}{more}', reference),
             )
-            for name, n, p in (
-                ("AllRange", 1024, 64),
-                ("AllRange", 16_384, 64),
-                ("Prefix", 65_536, 32),
+            for name, n, p, more, reference in (
+                ("AllRange", 256, 16, ", n_starts=2", HDMM),
+                ("AllRange", 1024, 64, "", HDMM),
+                ("AllRange", 1024, 64, "", BEST_TREE),
+                ("AllRange", 16_384, 64, "", BEST_TREE),
+                ("Prefix", 65_536, 32, "", BEST_TREE),
             )
         ),
         ('a tree, by "auto",', "AllRange", 16_384, "default options", "", BEST_TREE),

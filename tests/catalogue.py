@@ -146,52 +146,38 @@ CATALOGUE = {
     "circulant-float": (Circulant([0.5, 0.25, 0]), circulant([0.5, 0.25, 0])),
     "circulant-singular": (Circulant([1, -1, 0, 0]), circulant([1, -1, 0, 0])),
     "circulant-zero": (Circulant([0, 0, 0]), np.zeros((3, 3))),
-    "circulant-gram": (
-        Circulant([2, -1, 0, 5]).gram(),
-        circulant([2, -1, 0, 5]).T @ circulant([2, -1, 0, 5]),
-    ),
+    "circulant-gram": (Circulant([2, -1, 0, 5]).gram(),
+        circulant([2, -1, 0, 5]).T @ circulant([2, -1, 0, 5])),
     "toeplitz-1": (Toeplitz([3]), [[3]]),
     "toeplitz": (Toeplitz([2, -1, 5], [2, 3, 0, 4]), TOEPLITZ),
     "toeplitz-transposed": (Toeplitz([2, -1, 5], [2, 3, 0, 4]).T, TOEPLITZ.T),
-    "toeplitz-gram": (
-        Toeplitz([2, -1, 5], [2, 3, 0, 4]).gram(),
-        ref.product(TOEPLITZ.T, TOEPLITZ),
-    ),
+    "toeplitz-gram": (Toeplitz([2, -1, 5], [2, 3, 0, 4]).gram(),
+        ref.product(TOEPLITZ.T, TOEPLITZ)),
     "toeplitz-symmetric": (Toeplitz([2, 1, 0]), ref.toeplitz([2, 1, 0], [2, 1, 0])),
     "toeplitz-column": (Toeplitz([1, -2, 0, 3], [1]), [[1], [-2], [0], [3]]),
     "toeplitz-row": (Toeplitz([0], [0, 1, 2]), [[0, 1, 2]]),
     "toeplitz-float": (Toeplitz(DECAY, [1, 0.5]), ref.toeplitz(DECAY, [1, 0.5])),
     "toeplitz-lower": (Toeplitz(DECAY, [1, 0, 0, 0]), ref.toeplitz(DECAY, 4 * [0.0])),
     "toeplitz-upper": (Toeplitz([2, 0, 0], [2, 1, -1]), TRIANGLE),
-    "toeplitz-inverse": (
-        Toeplitz([2, 0, 0], [2, 1, -1]).pinv(),
-        np.linalg.inv(TRIANGLE),
-    ),
+    "toeplitz-inverse": (Toeplitz([2, 0, 0], [2, 1, -1]).pinv(),
+        np.linalg.inv(TRIANGLE)),
     "toeplitz-zero": (Toeplitz([0, 0], [0, 0, 0]), np.zeros((2, 3))),
     # sine waves
     "tau-1": (Tau([3, 1, 1]), [[2]]),
     "tau": (Tau([4, -1, 2, 0, 3, 1]), ref.tau(even([4, -1, 2, 0, 3, 1]), 4, [1] * 4)),
-    "tau-scaled": (
-        Tau([5, 1, 0, 2, 1], scales=[2, 1, -3]),
-        ref.tau(even([5, 1, 0, 2, 1]), 3, [2, 1, -3]),
-    ),
-    "tau-free": (
-        Tau([4, 1, -2, 5], "last"),
-        ref.tau(even([4, 1, -2, 5, -5, 2, -1, -4]), 3, [1] * 3),
-    ),
+    "tau-scaled": (Tau([5, 1, 0, 2, 1], scales=[2, 1, -3]),
+        ref.tau(even([5, 1, 0, 2, 1]), 3, [2, 1, -3])),
+    "tau-free": (Tau([4, 1, -2, 5], "last"),
+        ref.tau(even([4, 1, -2, 5, -5, 2, -1, -4]), 3, [1] * 3)),
     "tau-free-first": (
         Tau([4, 1, -2, 5], "first", [3, 2, 1]),
         ref.tau(even([4, 1, -2, 5, -5, 2, -1, -4]), 3, [1] * 3)[::-1, ::-1] * [3, 2, 1],
     ),
-    "tau-float": (
-        Tau([0.5, 0.25, 0.125], scales=[0.5]),
-        ref.tau(even([0.5, 0.25, 0.125]), 1, [0.5]),
-    ),
+    "tau-float": (Tau([0.5, 0.25, 0.125], scales=[0.5]),
+        ref.tau(even([0.5, 0.25, 0.125]), 1, [0.5])),
     "tau-singular": (Tau([0, 0, 0, 0]), np.zeros((2, 2))),
-    "tau-inverse": (
-        Tau([4, 1, 0, 0, 0]).pinv(),
-        np.linalg.inv(ref.tau(even([4, 1, 0, 0, 0]), 3, [1] * 3)),
-    ),
+    "tau-inverse": (Tau([4, 1, 0, 0, 0]).pinv(),
+        np.linalg.inv(ref.tau(even([4, 1, 0, 0, 0]), 3, [1] * 3))),
     # ranges and relabelled domains
     "suffix-1": (Suffix(1), [[1]]),
     "suffix": (Suffix(5), ref.suffix(5)),
@@ -202,15 +188,11 @@ CATALOGUE = {
     "width-range-of-all": (WidthRange(4, 4), ref.ones(1, 4)),
     "width-range-narrow": (WidthRange(7, 2), ref.width_range(7, 2)),
     "width-range-wide": (WidthRange(7, 5), ref.width_range(7, 5)),
-    "width-range-gram": (
-        WidthRange(6, 3).gram(),
-        ref.product(ref.width_range(6, 3).T, ref.width_range(6, 3)),
-    ),
+    "width-range-gram": (WidthRange(6, 3).gram(),
+        ref.product(ref.width_range(6, 3).T, ref.width_range(6, 3))),
     "ranges": (Ranges((3, 2, 2), LOWER, UPPER), ref.ranges((3, 2, 2), LOWER, UPPER)),
-    "ranges-one-attribute": (
-        Ranges((6,), [[0], [2], [1], [5]], [[5], [3], [5], [5]]),
-        ref.ranges((6,), [[0], [2], [1], [5]], [[5], [3], [5], [5]]),
-    ),
+    "ranges-one-attribute": (Ranges((6,), [[0], [2], [1], [5]], [[5], [3], [5], [5]]),
+        ref.ranges((6,), [[0], [2], [1], [5]], [[5], [3], [5], [5]])),
     "ranges-size-one": (
         Ranges((1, 4, 1), [[0, 1, 0], [0, 0, 0]], [[0, 3, 0], [0, 1, 0]]),
         [[0, 1, 1, 1], [1, 1, 0, 0]],
@@ -218,41 +200,26 @@ CATALOGUE = {
     "ranges-one-cell": (Ranges((1,), [[0]], [[0]]), [[1]]),
     "ranges-gram": (
         Ranges((3, 2, 2), LOWER, UPPER).gram(),
-        ref.product(
-            ref.ranges((3, 2, 2), LOWER, UPPER).T, ref.ranges((3, 2, 2), LOWER, UPPER)
-        ),
+        ref.product(ref.ranges((3, 2, 2), LOWER, UPPER).T,
+            ref.ranges((3, 2, 2), LOWER, UPPER)),
     ),
-    "permuted-ranges": (
-        Permuted(AllRange(4), [2, 0, 3, 1]),
-        ref.permuted(ref.all_range(4), [2, 0, 3, 1]),
-    ),
+    "permuted-ranges": (Permuted(AllRange(4), [2, 0, 3, 1]),
+        ref.permuted(ref.all_range(4), [2, 0, 3, 1])),
     "permuted-1": (Permuted(Total(1), [0]), [[1]]),
-    "permuted-signed": (
-        Permuted(Dense(SIGNED), [1, 2, 0]),
-        ref.permuted(SIGNED, [1, 2, 0]),
-    ),
-    "permuted-float": (
-        Permuted(PIdentity(THETA), [3, 1, 0, 2]),
-        ref.permuted(ref.pidentity(THETA), [3, 1, 0, 2]),
-    ),
-    "permuted-twice": (
-        Permuted(Permuted(Prefix(3), [1, 2, 0]), [1, 2, 0]),
-        ref.permuted(P3, [2, 0, 1]),
-    ),
-    "permuted-product": (
-        Dense(TALL.T) @ Permuted(Prefix(4), [3, 1, 0, 2]),
-        ref.product(TALL.T, ref.permuted(ref.prefix(4), [3, 1, 0, 2])),
-    ),
-    "permuted-transposed": (
-        Permuted(Dense(SIGNED), [1, 2, 0]).T,
-        ref.permuted(SIGNED, [1, 2, 0]).T,
-    ),
+    "permuted-signed": (Permuted(Dense(SIGNED), [1, 2, 0]),
+        ref.permuted(SIGNED, [1, 2, 0])),
+    "permuted-float": (Permuted(PIdentity(THETA), [3, 1, 0, 2]),
+        ref.permuted(ref.pidentity(THETA), [3, 1, 0, 2])),
+    "permuted-twice": (Permuted(Permuted(Prefix(3), [1, 2, 0]), [1, 2, 0]),
+        ref.permuted(P3, [2, 0, 1])),
+    "permuted-product": (Dense(TALL.T) @ Permuted(Prefix(4), [3, 1, 0, 2]),
+        ref.product(TALL.T, ref.permuted(ref.prefix(4), [3, 1, 0, 2]))),
+    "permuted-transposed": (Permuted(Dense(SIGNED), [1, 2, 0]).T,
+        ref.permuted(SIGNED, [1, 2, 0]).T),
     "permuted-gram": (
         Permuted(AllRange(3), [2, 0, 1]).gram(),
-        ref.product(
-            ref.permuted(ref.all_range(3), [2, 0, 1]).T,
-            ref.permuted(ref.all_range(3), [2, 0, 1]),
-        ),
+        ref.product(ref.permuted(ref.all_range(3), [2, 0, 1]).T,
+            ref.permuted(ref.all_range(3), [2, 0, 1])),
     ),
     "permuted-gram-pinv": (
         Permuted(Dense(SIGNED), [1, 2, 0]).gram().pinv(),
@@ -262,53 +229,33 @@ CATALOGUE = {
             )
         ),
     ),
-    "permuted-pinv": (
-        Permuted(Dense(RANK_ONE), [1, 2, 0]).pinv(),
-        ref.pinv(ref.permuted(RANK_ONE, [1, 2, 0])),
-    ),
+    "permuted-pinv": (Permuted(Dense(RANK_ONE), [1, 2, 0]).pinv(),
+        ref.pinv(ref.permuted(RANK_ONE, [1, 2, 0]))),
     # partitions and boxes
     "partition-1": (Partition([0]), [[1]]),
     "partition": (Partition([0, 1, 0, 2]), ref.partition([0, 1, 0, 2], 3)),
     "partition-one-group": (Partition([0, 0, 0], 1), T3),
-    "partition-permutation": (
-        Partition([2, 0, 1], 3),
-        ref.partition([2, 0, 1], 3),
-    ),
-    "partition-empty-groups": (
-        Partition([4, 1, 1], 6),
-        ref.partition([4, 1, 1], 6),
-    ),
+    "partition-permutation": (Partition([2, 0, 1], 3), ref.partition([2, 0, 1], 3)),
+    "partition-empty-groups": (Partition([4, 1, 1], 6), ref.partition([4, 1, 1], 6)),
     "stack-of-partitions": (PartitionStack(LABELS, GROUPS), STACK),
-    "stack-empty-groups": (
-        PartitionStack(GAP_LABELS, GAP_GROUPS),
-        ref.partition_stack(GAP_LABELS, GAP_GROUPS),
-    ),
-    "stack-of-one-cell": (
-        PartitionStack([[0], [1]], [1, 2]),
-        ref.partition_stack([[0], [1]], [1, 2]),
-    ),
+    "stack-empty-groups": (PartitionStack(GAP_LABELS, GAP_GROUPS),
+        ref.partition_stack(GAP_LABELS, GAP_GROUPS)),
+    "stack-of-one-cell": (PartitionStack([[0], [1]], [1, 2]),
+        ref.partition_stack([[0], [1]], [1, 2])),
     "boxes": (Conjunctions(MASKS), ref.conjunctions(MASKS)),
     "boxes-empty": (Conjunctions(EMPTY_BOX), ref.conjunctions(EMPTY_BOX)),
     "boxes-size-one": (Conjunctions(SIZE_ONE), ref.conjunctions(SIZE_ONE)),
     "boxes-one-attribute": (Conjunctions(MASKS[1:]), ref.conjunctions(MASKS[1:])),
     "boxes-one-cell": (Conjunctions([[[True]]]), [[1]]),
-    "boxes-four-attributes": (
-        Conjunctions(FOUR_ATTRIBUTES),
-        ref.conjunctions(FOUR_ATTRIBUTES),
-    ),
+    "boxes-four-attributes": (Conjunctions(FOUR_ATTRIBUTES),
+        ref.conjunctions(FOUR_ATTRIBUTES)),
     # p-Identity
-    "hierarchy": (
-        Hierarchy(4, {1: 2, 2: -1}),
-        np.vstack([2 * np.eye(4), -np.kron(np.eye(2), [[1, 1]])]).astype(int),
-    ),
-    "hierarchy-real": (
-        Hierarchy(4, {2: 0.5, 4: 1.5}),
-        np.vstack([0.5 * np.kron(np.eye(2), [[1, 1]]), 1.5 * np.ones((1, 4))]),
-    ),
-    "hierarchy-cut": (
-        Hierarchy(3, {1: 2, 2: 1}),
-        [[2, 0, 0], [0, 2, 0], [0, 0, 2], [1, 1, 0], [0, 0, 1]],
-    ),
+    "hierarchy": (Hierarchy(4, {1: 2, 2: -1}),
+        np.vstack([2 * np.eye(4), -np.kron(np.eye(2), [[1, 1]])]).astype(int)),
+    "hierarchy-real": (Hierarchy(4, {2: 0.5, 4: 1.5}),
+        np.vstack([0.5 * np.kron(np.eye(2), [[1, 1]]), 1.5 * np.ones((1, 4))])),
+    "hierarchy-cut": (Hierarchy(3, {1: 2, 2: 1}),
+        [[2, 0, 0], [0, 2, 0], [0, 0, 2], [1, 1, 0], [0, 0, 1]]),
     "hierarchy-cut-twice": (
         Hierarchy(5, {1: 0.5, 2: 1.0, 4: -1.5}),
         np.vstack(
@@ -319,10 +266,7 @@ CATALOGUE = {
             ]
         ),
     ),
-    "hierarchy-beyond": (
-        Hierarchy(3, {2: 1, 8: 2}),
-        [[1, 1, 0], [0, 0, 1], [2, 2, 2]],
-    ),
+    "hierarchy-beyond": (Hierarchy(3, {2: 1, 8: 2}), [[1, 1, 0], [0, 0, 1], [2, 2, 2]]),
     "pidentity": (PIdentity(THETA), PI),
     "pidentity-column-scaled": (
         ColumnScaledPIdentity(THETA, np.arange(1, 1 + np.shape(THETA)[1]) / 4),
@@ -331,107 +275,67 @@ CATALOGUE = {
     ),
     "pidentity-1": (PIdentity([[2.0]]), ref.pidentity([[2.0]])),
     "pidentity-p-0": (PIdentity(np.zeros((0, 3))), I3),
-    "pidentity-zero-row": (
-        PIdentity([[0, 0], [1, 2]]),
-        ref.pidentity([[0, 0], [1, 2]]),
-    ),
+    "pidentity-zero-row": (PIdentity([[0, 0], [1, 2]]),
+        ref.pidentity([[0, 0], [1, 2]])),
     "pidentity-large": (PIdentity(LARGE_THETA), ref.pidentity(LARGE_THETA)),
-    "pidentity-more-rows-than-cells": (
-        PIdentity(THETA.T[:, :1]),
-        ref.pidentity(THETA.T[:, :1]),
-    ),
+    "pidentity-more-rows-than-cells": (PIdentity(THETA.T[:, :1]),
+        ref.pidentity(THETA.T[:, :1])),
     "pidentity-gram": (PIdentity(THETA).gram(), ref.product(PI.T, PI)),
-    "pidentity-inverse-gram": (
-        PIdentity(THETA).inverse_gram(),
-        np.linalg.inv(PI.T @ PI),
-    ),
+    "pidentity-inverse-gram": (PIdentity(THETA).inverse_gram(),
+        np.linalg.inv(PI.T @ PI)),
     "pidentity-pinv": (PIdentity(THETA).pinv(), ref.pinv(PI)),
     "pidentity-pinv-transposed": (PIdentity(THETA).pinv().T, ref.pinv(PI).T),
-    "pidentity-l2": (
-        PIdentity(THETA - 0.5, norm="L2"),
-        ref.pidentity(THETA - 0.5, norm="L2"),
-    ),
-    "pidentity-l2-pinv": (
-        PIdentity(THETA - 0.5, norm="L2").pinv(),
-        ref.pinv(ref.pidentity(THETA - 0.5, norm="L2")),
-    ),
+    "pidentity-l2": (PIdentity(THETA - 0.5, norm="L2"),
+        ref.pidentity(THETA - 0.5, norm="L2")),
+    "pidentity-l2-pinv": (PIdentity(THETA - 0.5, norm="L2").pinv(),
+        ref.pinv(ref.pidentity(THETA - 0.5, norm="L2"))),
     # marginals
     "marginal": (Marginal((2, 3, 2), [2, 0]), ref.marginal((2, 3, 2), [0, 2])),
     "marginal-total": (Marginal((2, 3), []), ref.ones(1, 6)),
     "marginal-of-all": (Marginal((2, 1, 3), [0, 1, 2]), ref.identity(6)),
     "marginal-one-cell": (Marginal((1,), [0]), [[1]]),
     "transpose-marginal": (Marginal((2, 3), [1]).T, ref.marginal((2, 3), [1]).T),
-    "marginals": (
-        Marginals((2, 3), {(0,): 1, (1,): 2}),
-        ref.stack(ref.marginal((2, 3), [0]), 2 * ref.marginal((2, 3), [1])),
-    ),
+    "marginals": (Marginals((2, 3), {(0,): 1, (1,): 2}),
+        ref.stack(ref.marginal((2, 3), [0]), 2 * ref.marginal((2, 3), [1]))),
     "marginals-negative": (
         Marginals((2, 2, 2), {(1, 0): -0.5, (): 0.25, (2,): 1}),
-        ref.stack(
-            -0.5 * ref.marginal((2, 2, 2), [0, 1]),
-            0.25 * ref.ones(1, 8),
-            ref.marginal((2, 2, 2), [2]),
-        ),
+        ref.stack(-0.5 * ref.marginal((2, 2, 2), [0, 1]), 0.25 * ref.ones(1, 8),
+            ref.marginal((2, 2, 2), [2])),
     ),
-    "marginals-zero-weight": (
-        Marginals((3, 2), {(0, 1): 1, (1,): 0}),
-        ref.stack(ref.identity(6), 0 * ref.marginal((3, 2), [1])),
-    ),
+    "marginals-zero-weight": (Marginals((3, 2), {(0, 1): 1, (1,): 0}),
+        ref.stack(ref.identity(6), 0 * ref.marginal((3, 2), [1]))),
     "marginals-shared-tables": (
         Marginals((2, 1, 3, 2), {(0, 2): 3, (0,): -1, (0, 1): 2, (2, 3): 1, (): 1}),
-        ref.stack(
-            3 * ref.marginal((2, 1, 3, 2), [0, 2]),
+        ref.stack(3 * ref.marginal((2, 1, 3, 2), [0, 2]),
             -1 * ref.marginal((2, 1, 3, 2), [0]),
-            2 * ref.marginal((2, 1, 3, 2), [0, 1]),
-            ref.marginal((2, 1, 3, 2), [2, 3]),
-            ref.ones(1, 12),
-        ),
+            2 * ref.marginal((2, 1, 3, 2), [0, 1]), ref.marginal((2, 1, 3, 2), [2, 3]),
+            ref.ones(1, 12)),
     ),
-    "marginals-pinv": (
-        Marginals((2, 3), {(0,): 1, (1,): 2}).pinv(),
-        ref.pinv(
-            ref.stack(ref.marginal((2, 3), [0]), 2 * ref.marginal((2, 3), [1])),
-        ),
-    ),
+    "marginals-pinv": (Marginals((2, 3), {(0,): 1, (1,): 2}).pinv(),
+        ref.pinv(ref.stack(ref.marginal((2, 3), [0]), 2 * ref.marginal((2, 3), [1])))),
     "anova": (Anova((2, 3), [1, 0, 2.5, -3]), ref.anova((2, 3), [1, 0, 2.5, -3])),
-    "anova-product": (
-        Anova((2, 3), [1, 0, 2.5, -3]) @ Anova((2, 3), [2, 1, -1, 1]),
-        ref.anova((2, 3), [2, 0, -2.5, -3]),
-    ),
-    "anova-sum": (
-        Anova((2, 3), [1, 0, 2.5, -3]) - Anova((2, 3), [2, 1, -1, 1]),
-        ref.anova((2, 3), [-1, -1, 3.5, -4]),
-    ),
+    "anova-product": (Anova((2, 3), [1, 0, 2.5, -3]) @ Anova((2, 3), [2, 1, -1, 1]),
+        ref.anova((2, 3), [2, 0, -2.5, -3])),
+    "anova-sum": (Anova((2, 3), [1, 0, 2.5, -3]) - Anova((2, 3), [2, 1, -1, 1]),
+        ref.anova((2, 3), [-1, -1, 3.5, -4])),
     "anova-one-attribute": (Anova((4,), [0, 2]), ref.anova((4,), [0, 2])),
     "anova-zero": (Anova((2, 1), [0] * 4), np.zeros((2, 2))),
-    "residuals": (
-        Residuals((2, 3), {(): 1, (1,): 2, (0, 1): -0.5}),
-        ref.residuals((2, 3), {(): 1, (1,): 2, (0, 1): -0.5}),
-    ),
-    "residuals-size-one": (
-        Residuals((2, 1, 2), {(0, 2): 1, (2,): 0}),
-        ref.residuals((2, 1, 2), {(0, 2): 1, (2,): 0}),
-    ),
-    "residuals-pinv": (
-        Residuals((3, 2), {(): 0.5, (0,): 2}).pinv(),
-        ref.pinv(ref.residuals((3, 2), {(): 0.5, (0,): 2})),
-    ),
+    "residuals": (Residuals((2, 3), {(): 1, (1,): 2, (0, 1): -0.5}),
+        ref.residuals((2, 3), {(): 1, (1,): 2, (0, 1): -0.5})),
+    "residuals-size-one": (Residuals((2, 1, 2), {(0, 2): 1, (2,): 0}),
+        ref.residuals((2, 1, 2), {(0, 2): 1, (2,): 0})),
+    "residuals-pinv": (Residuals((3, 2), {(): 0.5, (0,): 2}).pinv(),
+        ref.pinv(ref.residuals((3, 2), {(): 0.5, (0,): 2}))),
     # merged cells
     "merged": (Merged(Prefix(2), [1, 0, 1, -1]), P2[:, [1, 0, 1, 1]] * [1, 1, 1, 0]),
     "merged-signed": (Merged(Dense(SIGNED), [2, 0, 1, 0]), SIGNED[:, [2, 0, 1, 0]]),
-    "merged-weighted": (
-        Merged(Prefix(2), [1, 0, 1, -1], [-0.5, 1, 3, 0]),
-        P2[:, [1, 0, 1, 1]] * [-0.5, 1, 3, 0],
-    ),
+    "merged-weighted": (Merged(Prefix(2), [1, 0, 1, -1], [-0.5, 1, 3, 0]),
+        P2[:, [1, 0, 1, 1]] * [-0.5, 1, 3, 0]),
     "merged-nothing": (Merged(Prefix(3), [0, 1, 2]), P3),
-    "merged-pidentity": (
-        Merged(PIdentity(THETA), [0, 1, 2, 3, 3, 0]),
-        PI[:, [0, 1, 2, 3, 3, 0]],
-    ),
-    "merged-transposed": (
-        Merged(Dense(SIGNED), [2, 0, 1, -1]).T,
-        (SIGNED[:, [2, 0, 1, 1]] * [1, 1, 1, 0]).T,
-    ),
+    "merged-pidentity": (Merged(PIdentity(THETA), [0, 1, 2, 3, 3, 0]),
+        PI[:, [0, 1, 2, 3, 3, 0]]),
+    "merged-transposed": (Merged(Dense(SIGNED), [2, 0, 1, -1]).T,
+        (SIGNED[:, [2, 0, 1, 1]] * [1, 1, 1, 0]).T),
     # scaling
     "scaled-minus-identity": (-1 * Identity(3), -I3),
     "scaled-negative": (Scaled(-3, Prefix(3)), -3 * P3),
@@ -443,36 +347,21 @@ CATALOGUE = {
     "kronecker-of-one": (Kronecker([Prefix(3)]), P3),
     "kronecker-identities": (Kronecker([Identity(2), Identity(3)]), ref.identity(6)),
     "kronecker": (Kronecker([Prefix(3), Identity(2)]), ref.kronecker(P3, I2)),
-    "kronecker-of-three": (
-        Kronecker([Total(3), Dense(SIGNED), Prefix(2)]),
-        ref.kronecker(T3, SIGNED, P2),
-    ),
-    "kronecker-mixed-shapes": (
-        Kronecker([Dense(TALL), Total(3), AllRange(2)]),
-        ref.kronecker(TALL, T3, ref.all_range(2)),
-    ),
-    "kronecker-size-one": (
-        Kronecker([Identity(1), Prefix(2), Total(1)]),
-        P2,
-    ),
-    "kronecker-float": (
-        Kronecker([PIdentity(THETA[:, :2]), Dense(SIGNED)]),
-        ref.kronecker(ref.pidentity(THETA[:, :2]), SIGNED),
-    ),
-    "kronecker-with-zero": (
-        Kronecker([Prefix(2), Dense(np.zeros((1, 2), int))]),
-        np.zeros((2, 4)),
-    ),
-    "kronecker-not-square-but-square": (
-        Kronecker([Dense(SIGNED), Dense(SIGNED.T)]),
-        ref.kronecker(SIGNED, SIGNED.T),
-    ),
+    "kronecker-of-three": (Kronecker([Total(3), Dense(SIGNED), Prefix(2)]),
+        ref.kronecker(T3, SIGNED, P2)),
+    "kronecker-mixed-shapes": (Kronecker([Dense(TALL), Total(3), AllRange(2)]),
+        ref.kronecker(TALL, T3, ref.all_range(2))),
+    "kronecker-size-one": (Kronecker([Identity(1), Prefix(2), Total(1)]), P2),
+    "kronecker-float": (Kronecker([PIdentity(THETA[:, :2]), Dense(SIGNED)]),
+        ref.kronecker(ref.pidentity(THETA[:, :2]), SIGNED)),
+    "kronecker-with-zero": (Kronecker([Prefix(2), Dense(np.zeros((1, 2), int))]),
+        np.zeros((2, 4))),
+    "kronecker-not-square-but-square": (Kronecker([Dense(SIGNED), Dense(SIGNED.T)]),
+        ref.kronecker(SIGNED, SIGNED.T)),
     "kronecker-of-partitions": (
         Kronecker([Partition([0, 2, 2], 3), PartitionStack([[0, 1], [0, 0]], [2, 1])]),
-        ref.kronecker(
-            ref.partition([0, 2, 2], 3),
-            ref.partition_stack([[0, 1], [0, 0]], [2, 1]),
-        ),
+        ref.kronecker(ref.partition([0, 2, 2], 3),
+            ref.partition_stack([[0, 1], [0, 0]], [2, 1])),
     ),
     "kronecker-nested": (
         Kronecker([Kronecker([Prefix(2), Total(2)]), VStack([Identity(2), Total(2)])]),
@@ -487,26 +376,18 @@ CATALOGUE = {
                 Kronecker([Prefix(3), PIdentity(THETA[:, :2])]),
             ]
         ),
-        ref.stack(
-            ref.kronecker(P3, I2),
+        ref.stack(ref.kronecker(P3, I2),
             -2 * ref.kronecker(I3, ref.pidentity(THETA[:, :2])),
-            ref.kronecker(P3, ref.pidentity(THETA[:, :2])),
-        ),
+            ref.kronecker(P3, ref.pidentity(THETA[:, :2]))),
     ),
     "vstack-of-one": (VStack([Prefix(3)]), P3),
     "vstack": (VStack([Total(3), Identity(3), Prefix(3)]), ref.stack(T3, I3, P3)),
-    "vstack-cancelling-signs": (
-        VStack([Identity(3), -1 * Identity(3)]),
-        ref.stack(I3, -I3),
-    ),
-    "vstack-int-and-float": (
-        VStack([Total(3), Scaled(0.5, Prefix(3))]),
-        ref.stack(T3, 0.5 * P3),
-    ),
-    "vstack-nested": (
-        VStack([VStack([Total(3), Scaled(-2, Total(3))]), Dense(SIGNED)]),
-        ref.stack(T3, -2 * T3, SIGNED),
-    ),
+    "vstack-cancelling-signs": (VStack([Identity(3), -1 * Identity(3)]),
+        ref.stack(I3, -I3)),
+    "vstack-int-and-float": (VStack([Total(3), Scaled(0.5, Prefix(3))]),
+        ref.stack(T3, 0.5 * P3)),
+    "vstack-nested": (VStack([VStack([Total(3), Scaled(-2, Total(3))]), Dense(SIGNED)]),
+        ref.stack(T3, -2 * T3, SIGNED)),
     "vstack-union-of-products": (
         VStack(
             [
@@ -519,18 +400,12 @@ CATALOGUE = {
     # operators side by side
     "hstack-of-one": (HStack([Prefix(3)]), P3),
     "hstack": (HStack([Identity(2), Dense(SIGNED)]), ref.side_by_side(I2, SIGNED)),
-    "hstack-signed": (
-        HStack([-1 * Prefix(3), Total(3).T, 0.5 * Identity(3)]),
-        ref.side_by_side(-P3, T3.T, 0.5 * I3),
-    ),
-    "hstack-transposed": (
-        HStack([Prefix(3), Dense(SIGNED.T)]).T,
-        ref.side_by_side(P3, SIGNED.T).T,
-    ),
-    "hstack-of-stacks": (
-        HStack([VStack([Total(2), Identity(2)]), Prefix(3)]),
-        ref.side_by_side(ref.stack(ref.ones(1, 2), I2), P3),
-    ),
+    "hstack-signed": (HStack([-1 * Prefix(3), Total(3).T, 0.5 * Identity(3)]),
+        ref.side_by_side(-P3, T3.T, 0.5 * I3)),
+    "hstack-transposed": (HStack([Prefix(3), Dense(SIGNED.T)]).T,
+        ref.side_by_side(P3, SIGNED.T).T),
+    "hstack-of-stacks": (HStack([VStack([Total(2), Identity(2)]), Prefix(3)]),
+        ref.side_by_side(ref.stack(ref.ones(1, 2), I2), P3)),
     "hstack-times-vstack": (
         HStack([Prefix(3), Dense(SIGNED.T)]) @ VStack([Identity(3), Dense(SIGNED)]),
         P3 + ref.product(SIGNED.T, SIGNED),
@@ -540,14 +415,10 @@ CATALOGUE = {
         Product(Sparse(sp.csr_array(QUERY_LEAVES)), PartitionStack(LABELS, GROUPS)),
         ref.product(QUERY_LEAVES, STACK),
     ),
-    "product-signed": (
-        Product(Dense(TALL), Dense(SIGNED), Prefix(3)),
-        ref.product(TALL, SIGNED, P3),
-    ),
-    "product-low-rank": (
-        Product(Dense(TALL[:, :1]), Total(4)),
-        ref.product(TALL[:, :1], ref.ones(1, 4)),
-    ),
+    "product-signed": (Product(Dense(TALL), Dense(SIGNED), Prefix(3)),
+        ref.product(TALL, SIGNED, P3)),
+    "product-low-rank": (Product(Dense(TALL[:, :1]), Total(4)),
+        ref.product(TALL[:, :1], ref.ones(1, 4))),
     "product-of-one": (Product(Prefix(3)), P3),
     "product-operator": (Dense(SIGNED) @ Prefix(3), ref.product(SIGNED, P3)),
     "sum": (Sum([Prefix(3), Identity(3)]), P3 + I3),
@@ -559,37 +430,25 @@ CATALOGUE = {
     "transpose-all-range": (AllRange(3).T, ref.all_range(3).T),
     "transpose-forest": (PartitionStack(LABELS, GROUPS).T, STACK.T),
     "transpose-boxes": (Conjunctions(MASKS).T, ref.conjunctions(MASKS).T),
-    "transpose-kronecker": (
-        Kronecker([Prefix(2), Dense(SIGNED)]).T,
-        ref.kronecker(P2, SIGNED).T,
-    ),
+    "transpose-kronecker": (Kronecker([Prefix(2), Dense(SIGNED)]).T,
+        ref.kronecker(P2, SIGNED).T),
     "transpose-vstack": (VStack([Prefix(3), Total(3)]).T, ref.stack(P3, T3).T),
-    "transpose-product": (
-        Product(Dense(TALL), Dense(SIGNED)).T,
-        ref.product(TALL, SIGNED).T,
-    ),
+    "transpose-product": (Product(Dense(TALL), Dense(SIGNED)).T,
+        ref.product(TALL, SIGNED).T),
     "transpose-scaled": (Scaled(-2, Total(3)).T, -2 * T3.T),
     "gram-prefix": (Prefix(4).gram(), ref.product(ref.prefix(4).T, ref.prefix(4))),
     "gram-all-range-1": (AllRange(1).gram(), [[1]]),
-    "gram-all-range": (
-        AllRange(4).gram(),
-        ref.product(ref.all_range(4).T, ref.all_range(4)),
-    ),
+    "gram-all-range": (AllRange(4).gram(),
+        ref.product(ref.all_range(4).T, ref.all_range(4))),
     "gram-forest": (PartitionStack(LABELS, GROUPS).gram(), ref.product(STACK.T, STACK)),
     "gram-total": (Total(3).gram(), ref.ones(3, 3)),
     "gram-wide": (Dense(SIGNED).gram(), ref.product(SIGNED.T, SIGNED)),
-    "gram-vstack": (
-        VStack([Prefix(3), Scaled(-2, Total(3))]).gram(),
-        ref.product(P3.T, P3) + 4 * ref.ones(3, 3),
-    ),
-    "gram-kronecker": (
-        Kronecker([Prefix(3), Total(2)]).gram(),
-        ref.kronecker(ref.product(P3.T, P3), ref.ones(2, 2)),
-    ),
-    "gram-of-gram": (
-        Product(Dense(TALL), Dense(SIGNED)).gram().gram(),
-        ref.product(*[SIGNED.T, TALL.T, TALL, SIGNED] * 2),
-    ),
+    "gram-vstack": (VStack([Prefix(3), Scaled(-2, Total(3))]).gram(),
+        ref.product(P3.T, P3) + 4 * ref.ones(3, 3)),
+    "gram-kronecker": (Kronecker([Prefix(3), Total(2)]).gram(),
+        ref.kronecker(ref.product(P3.T, P3), ref.ones(2, 2))),
+    "gram-of-gram": (Product(Dense(TALL), Dense(SIGNED)).gram().gram(),
+        ref.product(*[SIGNED.T, TALL.T, TALL, SIGNED] * 2)),
     # pseudoinverses
     "pinv-total": (Total(4).pinv(), np.full((4, 1), 0.25)),
     "pinv-ones": (Ones(2, 3).pinv(), np.full((3, 2), 1 / 6)),
@@ -598,23 +457,17 @@ CATALOGUE = {
     "pinv-all-range": (AllRange(3).pinv(), ref.pinv(ref.all_range(3))),
     "pinv-dense": (Dense(RANK_ONE).pinv(), ref.pinv(RANK_ONE)),
     "pinv-diagonal": (Diagonal([2, 0, -4]).pinv(), ref.diagonal([0.5, 0, -0.25])),
-    "pinv-partition": (
-        Partition([4, 1, 1], 6).pinv(),
-        ref.pinv(ref.partition([4, 1, 1], 6)),
-    ),
+    "pinv-partition": (Partition([4, 1, 1], 6).pinv(),
+        ref.pinv(ref.partition([4, 1, 1], 6))),
     "pinv-forest": (PartitionStack(LABELS, GROUPS).pinv(), ref.pinv(STACK)),
-    "pinv-kronecker": (
-        Kronecker([Prefix(2), Total(3)]).pinv(),
-        ref.pinv(ref.kronecker(P2, T3)),
-    ),
-    "pinv-vstack-transposed": (
-        VStack([Total(3), Identity(3)]).pinv().T,
-        ref.pinv(ref.stack(T3, I3)).T,
-    ),
+    "pinv-kronecker": (Kronecker([Prefix(2), Total(3)]).pinv(),
+        ref.pinv(ref.kronecker(P2, T3))),
+    "pinv-vstack-transposed": (VStack([Total(3), Identity(3)]).pinv().T,
+        ref.pinv(ref.stack(T3, I3)).T),
     "pinv-scaled": (Scaled(-4, Total(3)).pinv(), np.full((3, 1), -1 / 12)),
     "pinv-scaled-zero": (Scaled(0, Total(3)).pinv(), np.zeros((3, 1))),
     "pinv-gram": (Prefix(3).gram().pinv(), [[1, -1, 0], [-1, 2, -1], [0, -1, 2]]),
-}
+}  # fmt: skip
 CATALOGUE = {
     name: (operator, np.asarray(dense)) for name, (operator, dense) in CATALOGUE.items()
 }

@@ -113,6 +113,19 @@ def watch_all():
         yield start
 
 
+@pytest.fixture
+def drawn(watch_all):
+    """All draws of the rest of a test, in a list that grows."""
+    seen = []
+
+    def note(draw, sample):
+        seen.append(draw)
+        return sample()
+
+    watch_all(note)
+    return seen
+
+
 @pytest.fixture(scope="session")
 def data_dir():
     """Folder of real data files, named by MMECH_DATA_DIR."""

@@ -568,15 +568,6 @@ def pidentity_loss(gram, theta):
     return float(np.trace(gram @ np.linalg.inv(strategy.T @ strategy)))
 
 
-def pool_loss(theta, cells, starts, stops, members, energies):
-    """(Σθ)² Σ_s v_s / Σ_{a∋s} θ_a² / n_a over listed subsets s and blocks a."""
-    precisions = np.zeros(energies.size)
-    for a, weight in enumerate(theta):
-        for s in members[starts[a] : stops[a]]:
-            precisions[s] += weight**2 / cells[a]
-    return theta.sum() ** 2 * (energies / precisions).sum()
-
-
 def finite_differences(function, point, step=1e-6):
     gradient = np.zeros_like(point)
     for index in np.ndindex(point.shape):

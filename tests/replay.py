@@ -460,11 +460,7 @@ UNPUBLISHED = ("timings_",)
 def facts(model, cells):
     """Return all that anybody sees of a fitted model, to be compared by `same`."""
     hidden = UNPUBLISHED + (("_counts",) if model._holds_counts() else ())
-    seen = {
-        "labels": model.predict(cells),
-        "repr": repr(model),
-        "card": model.card(),
-    }
+    seen = {"labels": model.predict(cells), "repr": repr(model), "card": model.card()}
     for name in ("predict_proba", "describe"):
         if hasattr(model, name):
             seen[name] = getattr(model, name)(*[cells] * (name == "predict_proba"))

@@ -142,22 +142,16 @@ FOREST_SETTINGS = {
 ACCURACY = {"accuracy": {"estimate_accuracy": True}}
 
 ONLY = {
-    "batch training": {
-        "votes by weight": {"voting": "weight"},
-        "pidentity": {"template": "pidentity"},
-        "workload": {"template": "workload"},
-        "log-odds": {"voting": "log-odds"},
-    }
-    | ACCURACY,
-    "batch prediction": {
-        "votes by weight": {"voting": "weight"},
-        "pidentity": {"template": "pidentity"},
-    },
+    "batch training": {"votes by weight": {"voting": "weight"},
+        "pidentity": {"template": "pidentity"}, "workload": {"template": "workload"},
+        "log-odds": {"voting": "log-odds"}} | ACCURACY,
+    "batch prediction": {"votes by weight": {"voting": "weight"},
+        "pidentity": {"template": "pidentity"}},
     "subsample weight": {"workload": {"template": "workload"}},
     "subsample hard": {"default label": {"default_label": "yes"}},
     "laplace shared": {"votes by weight": {"voting": "weight"}} | ACCURACY,
     "laplace disjoint": {"votes by weight": {"voting": "weight"}} | ACCURACY,
-}
+}  # fmt: skip
 
 ODD = ("", "9")
 """A missing and an unknown value."""
@@ -265,16 +259,14 @@ def runner(case):
 
 RECIPES = dict(recipes()) | {
     "entropy": Recipe(score="entropy", n_trees=2),
-    "gain": Recipe(
-        score="gain-and-ratio", n_trees=2, splits="threshold", candidates="sqrt"
-    ),
+    "gain": Recipe(score="gain-and-ratio", n_trees=2, splits="threshold",
+        candidates="sqrt"),
     "levels": Recipe(levels="hou", leaves="levels", n_trees=2),
     "selective": Recipe(pruning="selective", n_trees=3),
     "matrix": recipes()["jpw"].replace(leaves="matrix", n_trees=2, depth=2),
-    "nodes that stop": Recipe(
-        stopping="noisy-counts", levels="alternating", n_trees=1, depth=2
-    ),
-}
+    "nodes that stop": Recipe(stopping="noisy-counts", levels="alternating", n_trees=1,
+        depth=2),
+}  # fmt: skip
 
 
 def recipe_cases():

@@ -212,12 +212,8 @@ def test_methods_of_operators_are_documented():
 PROOFS = ROOT / "notebooks" / "proofs"
 PROOF_PAGES = sorted(PROOFS.glob("*.md"))
 PROOF_SECTIONS = [
-    "Claim",
-    "Neighbour relation",
-    "Public inputs",
-    "Argument",
-    "What is outside",
-]
+    "Claim", "Neighbour relation", "Public inputs", "Argument", "What is outside",
+]  # fmt: skip
 PROVEN = [
     getattr(package, name)
     for package in (mmech, mmech_rf)
@@ -277,17 +273,11 @@ def test_pages_name_files_that_exist(page):
 
 
 TOP_LEVEL = {
-    *(
-        ".ci",
-        ".gitignore",
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "CONTRIBUTING.md",
-        "LICENSE",
-    ),
+    *(".ci", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md",
+        "LICENSE"),
     *("README.md", "SECURITY.md", "benchmarks", "mmech", "mmech_rf", "notebooks"),
     *("pyproject.toml", "tests"),
-}
+}  # fmt: skip
 
 
 def test_the_top_level_holds_nothing_else():
@@ -307,14 +297,12 @@ def test_the_top_level_holds_nothing_else():
     ("statement", "absent"),
     [
         ("import mmech, mmech_rf", ("numpy",)),
-        (
-            "from mmech import *",
-            ("mmech_rf", "sklearn", "joblib", "numba", "matplotlib", "pandas"),
-        ),
+        ("from mmech import *",
+         ("mmech_rf", "sklearn", "joblib", "numba", "matplotlib", "pandas")),
         # scikit-learn itself imports pandas where it is installed.
         ("from mmech_rf import *", ("matplotlib",)),
     ],
-)
+)  # fmt: skip
 def test_import_is_light(statement, absent):
     run = run_python("-c", f"{statement}; import sys; print(*sys.modules, sep=chr(10))")
     assert run.returncode == 0, run.stderr

@@ -56,11 +56,7 @@ class CountedLabels:
         counts = np.zeros((self._tree.n_leaves, self.schema.n_classes), np.int64)
         np.add.at(counts, (self._tree.leaves(codes), classes), 1)
         measured = noisy_release(
-            counts,
-            sensitivity=1,
-            epsilon=half,
-            released="class counts",
-            ledger=ledger,
+            counts, sensitivity=1, epsilon=half, released="class counts", ledger=ledger
         )
         self._labels = measured.values.argmax(axis=1)
         return self

@@ -21,15 +21,9 @@ GRID = 64
 """Cells of equal width that numbers are put in: fine, and the same everywhere."""
 
 PAPER_FEATURES = (
-    "age",
-    "workclass",
-    "education",
-    "marital-status",
-    "occupation",
-    "race",
-    "sex",
+    "age", "workclass", "education", "marital-status", "occupation", "race", "sex",
     "hours-per-week",
-)
+)  # fmt: skip
 """The eight attributes of Adult that the paper looks at."""
 
 ACS_FEATURES = (

@@ -205,11 +205,7 @@ def _methods() -> dict[str, Method]:
 METHODS = _methods()
 """Rows of the table, in their order; some peers may be absent."""
 
-OURS = (
-    "private forest",
-    "private forest, N stated",
-    "private forest (ε, δ)",
-)
+OURS = ("private forest", "private forest, N stated", "private forest (ε, δ)")
 CEILINGS = tuple(f"{name}, not private" for name in _others.NOT_PRIVATE)
 
 

@@ -23,17 +23,9 @@ from benchmarks.accuracy._table import NO_NOISE
 from mmech_rf.evaluation import Results, markdown_table
 
 SETS = (
-    "heart",
-    "mushroom",
-    "adult",
-    "adult-binary",
-    "tic-tac-toe",
-    "banknote",
-    "blood-transfusion",
-    "bank-marketing",
-    "magic",
-    "student-por",
-)
+    "heart", "mushroom", "adult", "adult-binary", "tic-tac-toe", "banknote",
+    "blood-transfusion", "bank-marketing", "magic", "student-por",
+)  # fmt: skip
 COMPARED = (
     "private forest",
     "private forest (ε, δ)",

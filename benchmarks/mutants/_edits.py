@@ -35,15 +35,10 @@ KINDS = {
 """What an edit changes, by name."""
 
 FILES = (
-    "mmech/noise/*.py",
-    "mmech/privacy/*.py",
-    "mmech/release.py",
-    "mmech/selection.py",
-    "mmech/quantiles.py",
-    "mmech/tables/noise.py",
-    "mmech_rf/literature/*.py",
+    "mmech/noise/*.py", "mmech/privacy/*.py", "mmech/release.py", "mmech/selection.py",
+    "mmech/quantiles.py", "mmech/tables/noise.py", "mmech_rf/literature/*.py",
     "mmech_rf/drawn/draw.py",
-)
+)  # fmt: skip
 """Where what is private is drawn and paid for."""
 
 OTHER = {

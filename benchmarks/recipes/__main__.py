@@ -202,9 +202,8 @@ def reached(row: Row, known: Results) -> bool | None:
 
 def provenance() -> str:
     """Return when the table was written, and with what."""
-    versions = ", ".join(
-        f"{name} {version(name)}" for name in ("mmech", "numpy", "scikit-learn")
-    )
+    libraries = ("mmech", "numpy", "scikit-learn")
+    versions = ", ".join(f"{name} {version(name)}" for name in libraries)
     return f"Written on {date.today()} with {versions}. "
 
 
@@ -212,11 +211,8 @@ def findings(rows: Sequence[Row], known: Results) -> str:
     """Return what the rows come to, in words."""
     counted = [(row, reached(row, known)) for row in rows]
     verdicts = [verdict for _, verdict in counted if verdict is not None]
-    weaker = [
-        verdict
-        for row, verdict in counted
-        if verdict is not None and row.differs.startswith(("not private", "weaker"))
-    ]
+    less = ("not private", "weaker")
+    weaker = [v for r, v in counted if v is not None and r.differs.startswith(less)]
     pairs = {
         row.key: (own[0], beside[0])
         for row in rows
@@ -247,23 +243,12 @@ def table(rows: Sequence[Row], known: Results) -> str:
         own, beside = ("-" if mean is None else _spread(*mean) for mean in means)
         sizes = [summary(known, row.key, name) for name in MEASURES[3:]]
         verdict = {None: "-", True: "yes", False: "no"}[reached(row, known)]
-        cells.append(
-            [
-                f"{row.recipe} {row.choices}".strip(),
-                row.dataset,
-                row.epsilon,
-                row.measure,
-                row.published or "-",
-                "-" if row.error is None else f"{row.error:.1f}, binomial",
-                own,
-                verdict,
-                beside,
-                ", ".join(f"{one[0]:.4g}" for one in sizes if one) or "-",
-                f"{counts[row.key]} and {counts[row.beside]}",
-                row.differs or "-",
-                row.source,
-            ]
-        )
+        said = [f"{row.recipe} {row.choices}".strip(), row.dataset, row.epsilon]
+        error = "-" if row.error is None else f"{row.error:.1f}, binomial"
+        said += [row.measure, row.published or "-", error, own, verdict, beside]
+        said += [", ".join(f"{one[0]:.4g}" for one in sizes if one) or "-"]
+        splits = f"{counts[row.key]} and {counts[row.beside]}"
+        cells.append([*said, splits, row.differs or "-", row.source])
     return markdown_table(columns, cells)
 
 
@@ -281,13 +266,8 @@ def draw(rows: Sequence[Row], known: Results, path: Path) -> None:
     left, right = figure.subplots(1, 2)
     for i, name in enumerate(dict.fromkeys(row.recipe for row in rows)):
         mark = "os^"[i // 10]  # there are ten colours
-        own = [
-            row
-            for row in rows
-            if row.recipe == name
-            and row.measure == "accuracy"
-            and summary(known, row.key)
-        ]
+        own = [row for row in rows if (row.recipe, row.measure) == (name, "accuracy")]
+        own = [row for row in own if summary(known, row.key)]
         measured = [summary(known, row.key)[0] for row in own]  # type: ignore[index]
         beside = [(summary(known, row.beside) or (np.nan,))[0] for row in own]
         figures = [float(row.published or "nan") for row in own]
@@ -306,12 +286,9 @@ def draw(rows: Sequence[Row], known: Results, path: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing, then write the table and the picture."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recipes")
-    parser.add_argument(
-        "--quick", action="store_true", help=f"{QUICK} splits instead of {SPLITS}"
-    )
-    parser.add_argument(
-        "--splits", type=int, help="or so many; 0 reports what is there"
-    )
+    quick, many = f"{QUICK} splits instead of {SPLITS}", "or so many; 0: only reports"
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--splits", type=int, help=many)
     parser.add_argument("--recipes", nargs="*", help="only these")
     parser.add_argument("--datasets", nargs="*", help="only these")
     parser.add_argument("--output", type=Path, default=Path("recipe-results"))
@@ -329,9 +306,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         n_splits = options.splits
     run(rows, known, n_splits)
     text = INTRODUCTION + provenance() + findings(rows, known) + table(rows, known)
-    text += (
-        "\n![Measured beside published, and beside the private forest](recipes.png)\n"
-    )
+    alt = "Measured beside published, and beside the private forest"
+    text += f"\n![{alt}](recipes.png)\n"
     (options.output / "RESULTS.md").write_text(text, encoding="utf-8")
     print(text)
     draw(rows, known, options.output / "recipes.png")

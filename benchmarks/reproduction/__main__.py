@@ -150,18 +150,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduction", description=__doc__
     )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="fewer forests",
-    )
+    parser.add_argument("--quick", action="store_true", help="fewer forests")
     parser.add_argument(
         "--figure", choices=[*TITLES], help="one section instead of all"
     )
     parser.add_argument(
-        "--residuals",
-        action="store_true",
-        help="with every published row, run once",
+        "--residuals", action="store_true", help="with every published row, run once"
     )
     parser.add_argument(
         "--out",

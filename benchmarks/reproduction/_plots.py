@@ -8,28 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-COLOURS = {
-    "batch-training": "#0072B2",
-    "batch-prediction": "#D55E00",
-    "subsample": "#009E73",
-    "laplace-shared": "#B4578F",
-    "laplace-disjoint": "#A67800",
-    "per-query": "#555555",
-    "per-query-subsample": "#56B4E9",
-    "non-private": "#222222",
-    "exact": "#222222",
+STYLES = {
+    "batch-training": ("#0072B2", "o"),
+    "batch-prediction": ("#D55E00", "s"),
+    "subsample": ("#009E73", "^"),
+    "laplace-shared": ("#B4578F", "v"),
+    "laplace-disjoint": ("#A67800", "D"),
+    "per-query": ("#555555", "x"),
+    "per-query-subsample": ("#56B4E9", "+"),
+    "non-private": ("#222222", ""),
+    "exact": ("#222222", "*"),
 }
-MARKS = {
-    "batch-training": "o",
-    "batch-prediction": "s",
-    "subsample": "^",
-    "laplace-shared": "v",
-    "laplace-disjoint": "D",
-    "per-query": "x",
-    "per-query-subsample": "+",
-    "non-private": "",
-    "exact": "*",
-}
+"""Colour and mark of every method."""
 
 
 @dataclass(frozen=True)
@@ -87,24 +77,15 @@ def draw(
 
 
 def _draw_line(axes: Any, line: Line, handles: dict[str, Any]) -> None:
-    colour = COLOURS[line.method]
+    colour, mark = STYLES[line.method]
     if line.method == "non-private":
         drawn = axes.axhline(line.mean[0], color=colour, linestyle=":", linewidth=1.2)
         handles.setdefault(line.label, drawn)
         return
-    drawn = axes.errorbar(
-        line.x,
-        line.mean,
-        yerr=line.std,
-        color=colour,
-        alpha=0.5 if line.faint else 1.0,
-        linestyle="-." if line.faint else "-",
-        marker=MARKS[line.method],
-        markersize=4.5,
-        linewidth=1.6,
-        elinewidth=0.9,
-        capsize=2,
-    )
+    alpha, dashes = (0.5, "-.") if line.faint else (1.0, "-")
+    style = {"color": colour, "alpha": alpha, "linestyle": dashes, "marker": mark}
+    sizes = {"markersize": 4.5, "linewidth": 1.6, "elinewidth": 0.9, "capsize": 2}
+    drawn = axes.errorbar(line.x, line.mean, yerr=line.std, **style, **sizes)
     handles.setdefault(line.label, drawn)
     known = [
         (x, y) for x, y in zip(line.x, line.published, strict=True) if not math.isnan(y)

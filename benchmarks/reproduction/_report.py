@@ -20,7 +20,7 @@ from benchmarks.reproduction._published import (
     published,
     twice_published,
 )
-from benchmarks.reproduction._seconds import AUTHORS, RERUN, STAGES, Timed
+from benchmarks.reproduction._seconds import AUTHORS, LAPTOP, RERUN, STAGES, Timed
 from benchmarks.reproduction._settings import (
     BASELINES,
     GATE,
@@ -138,6 +138,11 @@ def _cell(found: Accuracy | None) -> str:
     return "-" if found is None else f"{found.mean:.3f} ± {found.std:.3f}"
 
 
+def _counted(found: Accuracy | None) -> tuple[str, str]:
+    """Return a cell, and the number of its forests."""
+    return _cell(found), "-" if found is None else str(found.n_forests)
+
+
 def _mean(found: Accuracy) -> str:
     """Return the mean with its standard error, where `_cell` has the spread."""
     return f"{found.mean:.4f} ± {math.sqrt(found.squared_error):.4f}"
@@ -221,21 +226,9 @@ def gate(table: Table) -> list[str]:
             if setting is rules[-1]:
                 verdicts.append(said)
             elsewhere = table.get(replace(setting, split="random"), epsilon)
-            body.append(
-                [
-                    dataset,
-                    named,
-                    f"{epsilon:g}",
-                    f"{target:.3f}",
-                    _cell(found),
-                    str(found.n_forests),
-                    f"{found.mean - target:+.3f}",
-                    f"{error:.3f}",
-                    said,
-                    _cell(elsewhere),
-                    "-" if elsewhere is None else str(elsewhere.n_forests),
-                ]
-            )
+            cells = [dataset, named, f"{epsilon:g}", f"{target:.3f}", *_counted(found)]
+            cells += [f"{found.mean - target:+.3f}", f"{error:.3f}", said]
+            body.append([*cells, *_counted(elsewhere)])
     if not body:
         return []
     head = ["data set", "method", "ε", "published", "measured, paper's split"]
@@ -315,14 +308,12 @@ def below(table: Table) -> list[str]:
         "Mushroom: a published row is of one forest, so that one random partition of "
         "the 22 attributes decides all its budgets.",
         "",
-        *_rows(
-            ["method", "ε", "published", "our mean", "worst forest", "best forest"],
-            body,
-        ),
+        *_rows(["method", "ε", "published", "our mean", "worst forest", "best forest"],
+            body),
         *lines,
         f"Without privacy, one ensemble of all attributes has {_cell(without)}.",
         "",
-    ]
+    ]  # fmt: skip
 
 
 # ---- figures ---------------------------------------------------------------------
@@ -384,7 +375,7 @@ REMARKS = {
     "3b": [
         "The published batches are made of training records, which is possible for a "
         "figure and not for anyone who wants privacy; queries of a batch are public. "
-        "Here are both: training records as published, and test records.",
+        "Here are both: training records as published, and test records."
     ],
     "A4": ["As in Figure 3b, the published queries are training records.", ""],
     "A5": ["The depth of 5b is not with the published rows; it is taken from Table 2."],
@@ -412,10 +403,8 @@ def figure(name: str, table: Table, out: Path) -> list[str]:
             dataset = panel.title.split(":")[0]
             measures = table.templates(figure_setting(dataset, "batch-training"))
             without = table.get(figure_setting(dataset, "non-private"), 0.0)
-            about += (
-                f" Batch training measures: {measures}. Without privacy, hard votes:"
-            )
-            about += f" {_cell(without)}."
+            about += f" Batch training measures: {measures}. Without privacy,"
+            about += f" hard votes: {_cell(without)}."
         body += [about, "", *_panel_table(table, panel)]
     return [*body, *(f"{line}\n" for line in lines)]
 
@@ -429,27 +418,15 @@ def table_2(table: Table, timed: Sequence[Timed]) -> list[str]:
         epsilon = 0.0 if method == "non-private" else 1.0
         found = []
         for setting in table_2_settings(row):
-            own, known = (
-                table.get(setting, epsilon),
-                TABLE_2_PUBLISHED[method, setting.q],
-            )
+            own = table.get(setting, epsilon)
+            known = TABLE_2_PUBLISHED[method, setting.q]
             found.append((own, known))
-            d = setting.features or 6
-            stages = AUTHORS.get((method, setting.q), {}).get(
-                "published (M2 laptop)", {}
-            )
-            took = seconds.get(setting)
-            body.append(
-                [
-                    f"{METHODS[method]}, q = {setting.q}, d̄ = {d}, "
-                    f"τ = {setting.trees}, h = {setting.depth}",
-                    f"{sum(stages.values()):.2f}" if stages else "-",
-                    "-" if took is None else f"{took:.4f}",
-                    known.text,
-                    _cell(own),
-                    "-" if own is None else str(own.n_forests),
-                ]
-            )
+            where = f"{METHODS[method]}, q = {setting.q}, d̄ = {setting.features or 6}, "
+            where += f"τ = {setting.trees}, h = {setting.depth}"
+            stages = AUTHORS.get((method, setting.q), {}).get(LAPTOP)
+            theirs = f"{sum(stages.values()):.2f}" if stages else "-"
+            took = f"{seconds[setting]:.4f}" if setting in seconds else "-"
+            body.append([where, theirs, took, known.text, *_counted(own)])
         one, two = found[0][0], found[1][0]
         if one is not None and two is not None:
             means = [statistics.fmean(runs) for runs in two.by_forest]
@@ -722,18 +699,12 @@ def seconds(timed: Sequence[Timed], out: Path) -> list[str]:
             f"{1000 * own['cpu']:.0f} ms of CPU."
         )
     lines.append("")
-    rest = [one for one in timed if one.setting.dataset != "car"]
-    lines += _rows(
-        ["data set", "method", *STAGES, "CPU"],
-        [
-            [
-                one.setting.dataset,
-                METHODS[one.setting.method],
-                *(f"{one.seconds[stage]:.3f}" for stage in (*STAGES, "cpu")),
-            ]
-            for one in rest
-        ],
-    )
+    rest = []
+    for one in timed:
+        if one.setting.dataset != "car":
+            cells = [f"{one.seconds[stage]:.3f}" for stage in (*STAGES, "cpu")]
+            rest.append([one.setting.dataset, METHODS[one.setting.method], *cells])
+    lines += _rows(["data set", "method", *STAGES, "CPU"], rest)
     own = {"car": _seconds_by_trees(timed, "car", OPTIMIZED)}
     _draw_seconds(own, out / "figure-seconds.png")
     return ["![Seconds](figure-seconds.png)", "", *lines]
@@ -780,17 +751,13 @@ def _seconds_by_trees(
 
 
 def _draw_seconds(drawn: dict[str, list[_plots.Line]], path: Path) -> None:
-    axis = "number of trees τ"
-    _plots.draw(
-        path,
-        [
-            (f"{name}, h = {PROBLEMS[name].depth}, ε = 1: fit and predict", axis, lines)
-            for name, lines in drawn.items()
-        ],
-        y_label="seconds (log scale)",
-        known_label="authors' code, two cores",
-        log_y=True,
-    )
+    axis, seconds = "number of trees τ", "seconds (log scale)"
+    known = "authors' code, two cores"
+    panels = [
+        (f"{name}, h = {PROBLEMS[name].depth}, ε = 1: fit and predict", axis, lines)
+        for name, lines in drawn.items()
+    ]
+    _plots.draw(path, panels, y_label=seconds, known_label=known, log_y=True)
 
 
 COLUMNS = ("trees", "optimization", "measurement", "training", "prediction", "total")
@@ -804,23 +771,11 @@ def write_csv(path: Path, table: Table, sections: Iterable[str]) -> None:
     seen: set[tuple[Setting, float]] = set()
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        fields = (
-            "dataset method voting depth trees q features queries split template ties"
-        )
-        writer.writerow(
-            [
-                *fields.split(),
-                "epsilon",
-                "mean",
-                "std",
-                "std_error",
-                "forest_std",
-                "forests",
-                "published_mean",
-                "published_std",
-                "published_runs",
-            ]
-        )
+        fields = "dataset method voting depth trees q features queries split template "
+        fields += "ties"
+        numbers = "epsilon mean std std_error forest_std forests"
+        theirs = "published_mean published_std published_runs"
+        writer.writerow(f"{fields} {numbers} {theirs}".split())
         for name in sections:
             for place in POINTS.get(name, ()):
                 found = table.get(*place)
@@ -828,20 +783,10 @@ def write_csv(path: Path, table: Table, sections: Iterable[str]) -> None:
                     continue
                 setting, epsilon = place
                 seen.add(place)
-                known = published(*place)
-                writer.writerow(
-                    [
-                        *(getattr(setting, field) for field in fields.split()),
-                        epsilon,
-                        f"{found.mean:.4f}",
-                        f"{found.std:.4f}",
-                        f"{math.sqrt(found.squared_error):.4f}",
-                        f"{math.sqrt(found.forest_variance):.4f}",
-                        found.n_forests,
-                        *(
-                            ("", "", "")
-                            if known is None
-                            else (known.mean, known.std, known.runs)
-                        ),
-                    ]
-                )
+                own = [getattr(setting, field) for field in fields.split()]
+                spreads = [found.squared_error, found.forest_variance]
+                measures = (found.mean, found.std, *map(math.sqrt, spreads))
+                cells = [epsilon, *(f"{x:.4f}" for x in measures), found.n_forests]
+                row = published(*place)
+                known = (row.mean, row.std, row.runs) if row else ("", "", "")
+                writer.writerow([*own, *cells, *known])

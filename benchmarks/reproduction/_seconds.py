@@ -37,33 +37,17 @@ def _published(*seconds: float) -> dict[str, float]:
 
 AUTHORS: dict[tuple[str, int], dict[str, dict[str, float]]] = {
     ("non-private", 1): {LAPTOP: _published(17.61, math.nan, 14.97, 2.42)},
-    ("batch-training", 1): {
-        LAPTOP: _published(17.61, 322.2, 15.12, 2.40),
-        RERUN: {
-            "trees": 31.5,
-            "optimization": 10.7,
-            "measurement": 0.7,
-            "training": 22.0,
-            "prediction": 3.5,
-            "total": 68.6,
-        },
-    },
+    ("batch-training", 1): {LAPTOP: _published(17.61, 322.2, 15.12, 2.40),
+     RERUN: {"trees": 31.5, "optimization": 10.7, "measurement": 0.7, "training": 22.0,
+     "prediction": 3.5, "total": 68.6}},
     ("batch-training", 2): {LAPTOP: _published(17.07, 84.97, 14.96, 2.54)},
-    ("batch-prediction", 1): {
-        LAPTOP: _published(17.61, 336.6, 15.20, 2.53),
-        RERUN: {
-            "trees": 31.5,
-            "optimization": 13.4,
-            "measurement": 5.9,
-            "training": 22.0,
-            "prediction": 3.5,
-            "total": 77.0,
-        },
-    },
+    ("batch-prediction", 1): {LAPTOP: _published(17.61, 336.6, 15.20, 2.53),
+     RERUN: {"trees": 31.5, "optimization": 13.4, "measurement": 5.9, "training": 22.0,
+     "prediction": 3.5, "total": 77.0}},
     ("batch-prediction", 2): {LAPTOP: _published(17.07, 19.93, 14.83, 2.63)},
     ("subsample", 1): {LAPTOP: _published(0.71, 0.44, 0.64, 0.34)},
     ("subsample", 2): {LAPTOP: _published(0.84, 0.66, 0.72, 0.50)},
-}
+}  # fmt: skip
 """Car, ε = 1, by method and number of ensembles: Table 2 of the appendix, and their
 code run again on two cores, where 322 s of optimization came to 10.7."""
 
@@ -119,13 +103,8 @@ def measure(path: Path, wanted: Iterable[Setting], *, repeats: int) -> list[Time
 
 def _median(setting: Setting, repeats: int) -> Timed:
     seconds = [_once(setting, forest) for forest in range(repeats + 1)][1:]
-    return Timed(
-        setting,
-        {
-            stage: statistics.median(run[stage] for run in seconds)
-            for stage in seconds[0]
-        },
-    )
+    middle = {n: statistics.median(run[n] for run in seconds) for n in seconds[0]}
+    return Timed(setting, middle)
 
 
 def _once(setting: Setting, forest: int) -> dict[str, float]:

@@ -275,42 +275,26 @@ def _votings(depth: int, trees: int) -> list[Setting]:
 
 PANELS: dict[str, tuple[Panel, ...]] = {
     "2": tuple(_figure_2(dataset) for dataset in PROBLEMS),
-    "3a": (
-        Panel(
-            "Car, h = 4, ε = 1",
-            "number of trees τ",
-            _over("trees", TREES, 1.0, _car(TRAINING, 4, 1)),
-        ),
-    ),
+    "3a": (Panel("Car, h = 4, ε = 1", "number of trees τ",
+        _over("trees", TREES, 1.0, _car(TRAINING, 4, 1))),),
     "3b": tuple(
         _by_queries(split, "weight", PER_QUERY) for split in ("trained", "paper")
     ),
     "4": (_by_budget("car", 3),),
-    "A1": (
-        Panel(
-            "Car, τ = 128, ε = 2",
-            "depth h",
-            _over("depth", DEPTHS, 2.0, _car(TRAINING, 2, 128)),
-        ),
-    ),
+    "A1": (Panel("Car, τ = 128, ε = 2", "depth h",
+        _over("depth", DEPTHS, 2.0, _car(TRAINING, 2, 128))),),
     "A3": (_by_budget("car", 3), _by_budget("iris", 2), _by_budget("balance-scale", 2)),
     "A4": tuple(
         _by_queries(split, "hard", (SUBSAMPLE, "per-query-subsample"))
         for split in ("trained", "paper")
     ),
     "A5": (
-        Panel(
-            "5a: Car, τ = 16, ε = 2",
-            "depth h",
-            _over("depth", DEPTHS, 2.0, _votings(2, 16)),
-        ),
-        Panel(
-            "5b: Car, h = 3, ε = 2",
-            "number of trees τ",
-            _over("trees", TREES, 2.0, _votings(3, 1)),
-        ),
+        Panel("5a: Car, τ = 16, ε = 2", "depth h",
+            _over("depth", DEPTHS, 2.0, _votings(2, 16))),
+        Panel("5b: Car, h = 3, ε = 2", "number of trees τ",
+            _over("trees", TREES, 2.0, _votings(3, 1))),
     ),
-}
+}  # fmt: skip
 """What the pictures show that are of accuracy, by number of the figure."""
 
 GRID = ("car", "iris", "balance-scale")
@@ -460,12 +444,7 @@ def all_tasks(sections: Iterable[str], effort: Effort) -> list[Task]:
             if not isinstance(records_of(setting.dataset), str):
                 wanted.setdefault(setting, set()).add(epsilon)
     return [
-        Task(
-            setting,
-            forest,
-            tuple(sorted(budgets)),
-            effort.draws if budgets != {0.0} else 1,
-        )
-        for setting, budgets in wanted.items()
-        for forest in range(effort.forests_of(setting))
+        Task(own, forest, tuple(sorted(some)), 1 if some == {0.0} else effort.draws)
+        for own, some in wanted.items()
+        for forest in range(effort.forests_of(own))
     ]

@@ -6,7 +6,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from mmech_rf.forest.complete import complete_forest
 from mmech_rf.forest.growth import grow_random_forest
 
-CAR = (4, 4, 4, 3, 3, 3)
+from ._common import CAR
 
 
 def numpy_grow(size, n_attributes, n_trees, depth, rng):
@@ -279,16 +279,3 @@ class LeafMasks:
 
     def time_numpy(self):
         numpy_leaf_masks(self.forest)
-
-
-class ColdStart:
-    """What a new process pays: the import, and the first forest from cached code."""
-
-    def timeraw_import(self):
-        return "from mmech_rf import forest"
-
-    def timeraw_first_forest(self):
-        return """
-        from mmech_rf.forest.growth import grow_random_forest
-        grow_random_forest((4, 4, 4, 3, 3, 3), 128, 4, seed=0)
-        """

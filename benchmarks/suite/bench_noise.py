@@ -2,14 +2,7 @@
 
 import numpy as np
 
-from mmech import (
-    Identity,
-    Kronecker,
-    MatrixMechanism,
-    Prefix,
-    noisy_release,
-    optimize,
-)
+from mmech import Identity, Kronecker, MatrixMechanism, Prefix, noisy_release, optimize
 from mmech.noise import (
     discrete_gaussian,
     discrete_gaussian_variance,

@@ -18,14 +18,7 @@ from mmech import (
 from mmech.operators.partition import RENTED_GRAM
 from mmech_rf import aggregation_workload, grow_random_forest
 
-from ._common import (
-    CAR,
-    check,
-    partition_rows,
-    prefix_rows,
-    range_gram,
-    range_rows,
-)
+from ._common import CAR, check, partition_rows, prefix_rows, range_gram, range_rows
 
 try:
     import pylops
@@ -37,7 +30,34 @@ def vectors(n, k):
     return np.random.default_rng(0).random((n, k))
 
 
-class PrefixProduct:
+class _Product:
+    """The same product with ours, dense or sparse, of which a class may lack one."""
+
+    def time_mmech(self, *_):
+        return self.ours @ self.x
+
+
+class _Dense(_Product):
+    """Beside a dense matrix."""
+
+    def time_dense(self, *_):
+        return self.dense @ self.x
+
+
+class _Sparse(_Product):
+    """Beside a sparse matrix, and the transposed product."""
+
+    def time_sparse(self, *_):
+        return self.sparse @ self.x
+
+    def time_transpose_mmech(self, *_):
+        return self.ours.rmatmat(self.y)
+
+    def time_transpose_sparse(self, *_):
+        return self.sparse.T @ self.y
+
+
+class PrefixProduct(_Dense):
     """Prefix sums of four classes, beside a dense triangle."""
 
     params = ([256, 4096],)
@@ -48,14 +68,8 @@ class PrefixProduct:
         self.x = vectors(n, 4)
         check(self.ours @ self.x, self.dense @ self.x)
 
-    def time_mmech(self, n):
-        self.ours @ self.x
 
-    def time_dense(self, n):
-        self.dense @ self.x
-
-
-class FilterProduct:
+class FilterProduct(_Dense):
     """Decayed sums over a stream of four classes, beside dense and SciPy."""
 
     params = ([256, 4096],)
@@ -63,24 +77,16 @@ class FilterProduct:
 
     def setup(self, n):
         self.decay, self.row = 0.99 ** np.arange(n), np.eye(1, n)[0]
-        self.ours, self.dense = (
-            Toeplitz(self.decay, self.row),
-            toeplitz(self.decay, self.row),
-        )
+        self.ours = Toeplitz(self.decay, self.row)
+        self.dense = toeplitz(self.decay, self.row)
         self.x = vectors(n, 4)
         check(self.ours @ self.x, self.dense @ self.x)
-
-    def time_mmech(self, n):
-        self.ours @ self.x
-
-    def time_dense(self, n):
-        self.dense @ self.x
 
     def time_scipy(self, n):
         matmul_toeplitz((self.decay, self.row), self.x)
 
 
-class AllRangeProduct:
+class AllRangeProduct(_Sparse):
     """All range sums of four classes, and the transposed product."""
 
     params = ([64, 256],)
@@ -98,23 +104,11 @@ class AllRangeProduct:
         sums = np.concatenate([np.zeros((1, 4)), np.cumsum(self.x, axis=0)])
         return sums[self.high + 1] - sums[self.low]
 
-    def time_mmech(self, n):
-        self.ours @ self.x
-
     def time_numpy(self, n):
         self.numpy_ranges()
 
-    def time_sparse(self, n):
-        self.sparse @ self.x
 
-    def time_transpose_mmech(self, n):
-        self.ours.T @ self.y
-
-    def time_transpose_sparse(self, n):
-        self.sparse.T @ self.y
-
-
-class AllRangeGramProduct:
+class AllRangeGramProduct(_Dense):
     """The product that range optimization repeats: WᵀW times 32 vectors."""
 
     params = ([256, 2048],)
@@ -125,14 +119,8 @@ class AllRangeGramProduct:
         self.x = vectors(n, 32)
         check(self.ours @ self.x, self.dense @ self.x)
 
-    def time_mmech(self, n):
-        self.ours @ self.x
 
-    def time_dense(self, n):
-        self.dense @ self.x
-
-
-class KroneckerProduct:
+class KroneckerProduct(_Product):
     """Prefix ⊗ ranges ⊗ dense, beside SciPy's explicit product and einsum."""
 
     params = ([6, 12],)
@@ -154,9 +142,6 @@ class KroneckerProduct:
         out = np.einsum("ai,bj,ck,ijkx->abcx", *self.factors, cube, optimize=True)
         return out.reshape(-1, 4)
 
-    def time_mmech(self, n):
-        self.ours @ self.x
-
     def time_einsum(self, n):
         self.numpy_einsum()
 
@@ -171,7 +156,7 @@ def gemm_and_transpose(factors, x):
     return x.reshape(-1)
 
 
-class KroneckerCube:
+class KroneckerCube(_Product):
     """Dense factors on one vector of about a million cells, and its transpose."""
 
     params = (["64^3", "32^4", "10^6"], ["float64", "float32", "int64"])
@@ -193,9 +178,6 @@ class KroneckerCube:
         rounding = 1e-4 if dtype == "float32" else 1e-9
         check(ours, self.time_numpy(cells, dtype), rtol=rounding)
         assert ours.dtype == dtype
-
-    def time_mmech(self, cells, dtype):
-        return self.ours @ self.x
 
     def time_transpose_mmech(self, cells, dtype):
         return self.ours.rmatvec(self.x)
@@ -233,7 +215,7 @@ class KroneckerLeastSquares:
         self.ours @ self.y
 
 
-class PrefixSquare:
+class PrefixSquare(_Product):
     """Prefix ⊗ Prefix: the table of all sums up to a cell."""
 
     params = ([128, 1024],)
@@ -245,9 +227,6 @@ class PrefixSquare:
         self.x = vectors(n * n, 1)[:, 0]
         check(self.time_mmech(n), self.time_cumsum(n).ravel())
         check(self.time_mmech(n), self.time_dense(n).ravel())
-
-    def time_mmech(self, n):
-        return self.ours @ self.x
 
     def time_cumsum(self, n):
         return self.x.reshape(n, n).cumsum(axis=0).cumsum(axis=1)
@@ -264,7 +243,7 @@ def keep_lists(*operators):
             operator.T @ np.ones(operator.shape[0])
 
 
-class PartitionProduct:
+class PartitionProduct(_Sparse):
     """T of 128 trees of depth 4 over the car domain, beside a CSR matrix."""
 
     params = ([1, 4, 64],)
@@ -282,18 +261,6 @@ class PartitionProduct:
         check(self.gram @ self.x, self.sparse_gram @ self.x)
         keep_lists(self.ours, self.gram)
 
-    def time_mmech(self, k):
-        self.ours @ self.x
-
-    def time_sparse(self, k):
-        self.sparse @ self.x
-
-    def time_transpose_mmech(self, k):
-        self.ours.T @ self.y
-
-    def time_transpose_sparse(self, k):
-        self.sparse.T @ self.y
-
     def time_gram_mmech(self, k):
         self.gram @ self.x
 
@@ -301,7 +268,7 @@ class PartitionProduct:
         self.sparse_gram @ self.x
 
 
-class ConjunctionProduct:
+class ConjunctionProduct(_Sparse):
     """Leaves of 16 trees as boxes, beside the CSR matrix of their cells."""
 
     params = ([(4,) * 6, (4,) * 8], [1, 4])
@@ -317,20 +284,8 @@ class ConjunctionProduct:
         check(self.ours.T @ self.y, self.sparse.T @ self.y)
         keep_lists(self.ours)
 
-    def time_mmech(self, domain_shape, k):
-        self.ours @ self.x
 
-    def time_sparse(self, domain_shape, k):
-        self.sparse @ self.x
-
-    def time_transpose_mmech(self, domain_shape, k):
-        self.ours.T @ self.y
-
-    def time_transpose_sparse(self, domain_shape, k):
-        self.sparse.T @ self.y
-
-
-class SparseProduct:
+class SparseProduct(_Sparse):
     """QTᵀ of a batch of queries: what the wrapper adds to SciPy's product."""
 
     params = ([100, 10_000], [1, 4])
@@ -346,20 +301,8 @@ class SparseProduct:
         check(self.ours @ self.x, self.sparse @ self.x)
         check(self.ours.rmatmat(self.y), self.sparse.T @ self.y)
 
-    def time_mmech(self, b, k):
-        self.ours @ self.x
 
-    def time_scipy(self, b, k):
-        self.sparse @ self.x
-
-    def time_transpose_mmech(self, b, k):
-        self.ours.rmatmat(self.y)
-
-    def time_transpose_scipy(self, b, k):
-        self.sparse.T @ self.y
-
-
-class BesidePylops:
+class BesidePylops(_Product):
     """The operators that pylops has too, on one vector."""
 
     params = (["Prefix", "Kronecker", "Sparse"],)
@@ -384,9 +327,6 @@ class BesidePylops:
     def pair_sparse(self):
         matrix = sp.random_array((4096, 4096), density=0.01, rng=0, format="csr")
         return Sparse(matrix), pylops.MatrixMult(matrix)
-
-    def time_mmech(self, operator):
-        self.ours @ self.x
 
     def time_pylops(self, operator):
         self.pylops @ self.x

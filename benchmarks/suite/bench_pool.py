@@ -47,25 +47,6 @@ class FewAttributes:
         return self.dense[0] @ (self.pinv @ self.values)
 
 
-class Search:
-    """The search for marginals of twelve and of forty attributes; loss in `track_`."""
-
-    params = ([12, 40],)
-    param_names = ("attributes",)
-
-    def setup(self, d):
-        self.workload = all_marginals((2,) * d, 2)
-        self.time_search(d)
-
-    def time_search(self, d):
-        return optimize(self.workload, template="marginals", seed=0)
-
-    def track_loss(self, d):
-        return self.time_search(d).loss
-
-    track_loss.unit = "squared counts"
-
-
 class ManyAttributes:
     """A thousand trees over 120 attributes: no contender holds 2^120 cells."""
 

@@ -1,4 +1,4 @@
-"""Many records: reading, encoding and counting them, the default classifier, tuning.
+"""Many records: reading, encoding and counting them, the default classifier.
 
 Contenders are pandas and NumPy: categories found and numbered by `pandas.Categorical`,
 distinct records by `numpy.unique` over rows and by `DataFrame.value_counts`, and of
@@ -12,14 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mmech import Attribute, Counts, Domain
-from mmech_rf import (
-    PrivateForestClassifier,
-    Schema,
-    datasets,
-    load_model,
-    read,
-    tune,
-)
+from mmech_rf import PrivateForestClassifier, Schema, datasets, load_model, read
 
 from ._common import check
 
@@ -214,20 +207,3 @@ class ReadParquet:
     def time_pyarrow(self):
         table = self.parquet.read_table(self.path)
         return table.group_by(table.column_names).aggregate([([], "count_all")])
-
-
-class Tune:
-    """Trees, depth and ensembles chosen from public facts."""
-
-    params = ([10, 50],)
-    param_names = ("attributes",)
-
-    def setup(self, attributes):
-        columns = [
-            Attribute.categorical(f"a{i}", ["x", "y"]) for i in range(attributes)
-        ]
-        self.schema = Schema(columns, ["no", "yes"])
-        self.time_tune(attributes)
-
-    def time_tune(self, attributes):
-        tune(self.schema, epsilon=1, n_records=10_000)

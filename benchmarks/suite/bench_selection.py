@@ -1,10 +1,9 @@
-"""Choices in many rows, beside the loop over the choice of one, and cut points."""
+"""Choices in many rows, beside the loop over the choice of one."""
 
 from fractions import Fraction
 
 import numpy as np
 
-from mmech import joint_quantiles
 from mmech.noise import FRACTION_BITS, weighted_choice, weighted_choices
 from mmech.privacy.neighbours import Relation
 from mmech.selection import choose_rows
@@ -50,24 +49,3 @@ class Rows:
         sums = np.cumsum(weights, axis=1)
         picks = np.random.default_rng().random((ROWS, 1)) * sums[:, -1:]
         return (sums <= picks).sum(axis=1)
-
-
-class CutPoints:
-    """Seven cut points of a grid."""
-
-    params = ([256, 1024],)
-    param_names = ("cells",)
-
-    def setup(self, cells):
-        self.counts = np.random.default_rng(0).integers(0, 60, cells)
-        parts = np.add.reduceat(self.counts, np.append(0, self.time_joint(cells)))
-        check(parts, np.full(8, self.counts.sum() / 8), rtol=0.2)
-
-    def time_joint(self, cells):
-        return joint_quantiles(
-            self.counts,
-            8,
-            n_records=self.counts.sum(),
-            epsilon=1,
-            released="cut points",
-        )

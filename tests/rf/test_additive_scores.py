@@ -58,9 +58,8 @@ def one_by_one(sums, domain_shape, codes, classes, k):
         start = 1
         for term in sums.terms:
             cell, size = 0, 1
-            for attribute, table in zip(
-                term.view.attributes, term.view.tables, strict=True
-            ):
+            view = term.view
+            for attribute, table in zip(view.attributes, view.tables, strict=True):
                 groups = len(set(table))
                 group = sorted(set(table)).index(table[record[attribute]])
                 cell, size = cell * groups + group, size * groups
@@ -109,15 +108,6 @@ def test_every_record_is_bounded_in_every_group(domain_shape):
         np.testing.assert_array_equal(largest, GRID)  # and not by less than is paid for
 
 
-@by_domain
-def test_records_add_up(domain_shape):
-    codes, classes = draw_records(domain_shape, 20, 2)
-    for sums in sums_from_coarse_to_fine(domain_shape):
-        one = sums.of(codes[:1], classes[:1], 2)
-        rest = sums.of(codes[1:], classes[1:], 2)
-        np.testing.assert_array_equal(sums.of(codes, classes, 2), one + rest)
-
-
 def test_levels_are_finer_and_finer():
     levels = sums_from_coarse_to_fine((2, 7, 30, 1, 100))
     assert len(set(levels)) == len(levels) > 2
@@ -164,27 +154,20 @@ def test_wide_bounds_cost_scores_little():
 
 
 @ACCOUNTINGS
-def test_the_level_follows_public_numbers(accounting, watch_all):
+def test_the_level_follows_public_numbers(accounting, drawn):
     """Finer with less noise or more records, the same for any records."""
     domain_shape, k = (3, 20, 4), 2
     levels = sums_from_coarse_to_fine(domain_shape)
     sizes = [sum(level.sizes) * k for level in levels]
     assert len(set(sizes)) == len(sizes)
-    seen = []
-
-    def note(draw, sample):
-        if "parameters" in draw.public:
-            seen.append(sizes.index(draw.exact.size))
-        return sample()
-
-    watch_all(note)
 
     def level(cost, n_records, size=3):
         paid = paying(accounting, cost)
         codes, classes = draw_records(domain_shape, size, k, size)
         settings = {"n_classes": k, "n_records": n_records}
         release_scores(paid, cost, domain_shape, codes, classes, **settings)
-        return seen[-1]
+        sums = [draw.exact for draw in drawn if "parameters" in draw.public]
+        return sizes.index(sums[-1].size)
 
     for cost in (Fraction(1, 100), Fraction(1), Fraction(100)):
         found = [level(cost, 10**power) for power in np.arange(0, 8, 0.5)]
@@ -199,18 +182,11 @@ def test_the_level_follows_public_numbers(accounting, watch_all):
 
 @pytest.mark.parametrize("n_records", [100, 10_000])
 def test_many_sums_of_few_records_are_left_whatever_the_budget(
-    n_records, watch_all, monkeypatch
+    n_records, drawn, monkeypatch
 ):
     """Chance in the records does not go away with more epsilon."""
-    domain_shape, k, rows = (8,) * 6, 2, []
+    domain_shape, k = (8,) * 6, 2
     codes, classes = draw_records(domain_shape, 50, k)
-
-    def note(draw, sample):
-        if "parameters" in draw.public:
-            rows.append(len(draw.exact))
-        return sample()
-
-    watch_all(note)
     needed = additive.RECORDS_PER_SUM
     for least in (0, needed):
         monkeypatch.setattr(additive, "RECORDS_PER_SUM", least)
@@ -219,6 +195,7 @@ def test_many_sums_of_few_records_are_left_whatever_the_budget(
             paid, Fraction(1000), domain_shape, codes, classes,
             n_classes=k, n_records=n_records,
         )  # fmt: skip
+    rows = [len(draw.exact) for draw in drawn if "parameters" in draw.public]
     most = max(sum(one.sizes) for one in sums_from_coarse_to_fine(domain_shape))
     few = n_records < k * needed * most
     assert rows[0] == most
@@ -269,9 +246,8 @@ def most_even(t, mean):
 
 def naive_bayes(sums, codes, classes, k, queries):
     """Return log-odds from exact tables, of which positions only keep the means."""
-    out = np.tile(
-        np.log(np.bincount(classes, minlength=k) / classes.size), (len(queries), 1)
-    )
+    shares = np.bincount(classes, minlength=k) / classes.size
+    out = np.tile(np.log(shares), (len(queries), 1))
     for term in sums.terms:
         cells, asked = term.view.cells(codes), term.view.cells(queries)
         size, t = term.view.size, positions(term.view.size) / GRID
@@ -307,9 +283,8 @@ def test_with_a_huge_budget_scores_are_naive_bayes(k, level):
     np.testing.assert_allclose(scores.whole(queries) / VOTE_STEPS, expected, atol=0.02)
     best = np.sort(expected, axis=1)
     clear = best[:, -1] - best[:, -2] > 0.05
-    np.testing.assert_array_equal(
-        scores.classes(queries)[clear], expected[clear].argmax(axis=1)
-    )
+    best = expected[clear].argmax(axis=1)
+    np.testing.assert_array_equal(scores.classes(queries)[clear], best)
 
 
 def spread(scores):
@@ -415,9 +390,8 @@ def test_scores_are_whole_numbers_whatever_the_order(level):
     np.testing.assert_array_equal(values, sums.of(codes[order], classes[order], 3))
     scores = additive._scores(sums, released(sums, codes, classes, 3))
     whole = scores.whole(codes)
-    assert {scores.constant.dtype, whole.dtype, *(t.dtype for t in scores.tables)} == {
-        np.dtype(np.int64)
-    }
+    kinds = {scores.constant.dtype, whole.dtype, *(t.dtype for t in scores.tables)}
+    assert kinds == {np.dtype(np.int64)}
     np.testing.assert_array_equal(scores.whole(codes[order]), whole[order])
     alone = np.concatenate([scores.whole(code[None]) for code in codes])
     np.testing.assert_array_equal(alone, whole)
@@ -504,9 +478,8 @@ def test_views_of_scores_are_cut_by_the_score(k):
         np.testing.assert_array_equal(found, by_hand)
         assert found.dtype == np.uint8
         assert len(set(by_hand)) > 1
-    np.testing.assert_array_equal(
-        Views(tuple(views)).cells(codes)[0], views[0].cells(codes)
-    )
+    found = Views(tuple(views)).cells(codes)[0]
+    np.testing.assert_array_equal(found, views[0].cells(codes))
 
 
 def test_scores_that_say_nothing_have_no_views():

@@ -90,11 +90,7 @@ def test_private_forests_are_for_any_size(size):
 
 @pytest.mark.parametrize(
     ("name", "options", "monotone"),
-    [
-        ("private", {}, 1),
-        ("subsample", {}, None),
-        ("prediction", {}, None),
-    ],
+    [("private", {}, 1), ("subsample", {}, None), ("prediction", {}, None)],
     ids=str,
 )
 def test_attributes_of_one_value_are_any_number(name, options, monotone):

@@ -4,21 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from rf_cases import (
-    CELLS,
-    PER_BATCH,
-    PRIVATE,
-    SCHEMA,
-    classifier,
-    records,
-)
+from rf_cases import CELLS, PER_BATCH, PRIVATE, SCHEMA, classifier, records
 from sklearn.exceptions import NotFittedError
 
-from mmech import (
-    BudgetExceededError,
-    DomainTooLargeError,
-    PrivacyLedger,
-)
+from mmech import BudgetExceededError, DomainTooLargeError, PrivacyLedger
 from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
@@ -59,11 +48,8 @@ RAW = CELLS.astype(str)
         ({"max_features": 4}, ValueError, "at most the number of attributes, 3, got 4"),
         ({"max_features": 1.0}, TypeError, "max_features must be an integer >= 1"),
         ({"max_features": "half"}, ValueError, "one of 'partition', got 'half'"),
-        (
-            {"max_features": "partition", "n_ensembles": 4, "n_trees": 4},
-            ValueError,
-            "needs an attribute for each of the n_ensembles = 4 .* there are 3; use",
-        ),
+        ({"max_features": "partition", "n_ensembles": 4, "n_trees": 4}, ValueError,
+         "needs an attribute for each of the n_ensembles = 4 .* there are 3; use"),
         ({"voting": "loud"}, ValueError, "voting must be one of .*, got 'loud'"),
         ({"neighbours": "near"}, ValueError, "neighbours must be one of 'add_remove'"),
         ({"ledger": 1.0}, TypeError, "ledger must be a PrivacyLedger, got float"),
@@ -71,7 +57,7 @@ RAW = CELLS.astype(str)
         ({"handle_unknown": "?"}, ValueError, "handle_unknown must be one of 'error'"),
         ({"handle_missing": "?"}, ValueError, "handle_missing must be one of 'error'"),
     ],
-)
+)  # fmt: skip
 def test_parameters_read_aloud(name, parameters, error, message):
     X, y = records(20)
     with pytest.raises(error, match=message):

@@ -4,9 +4,7 @@ import io
 import json
 
 import pytest
-from cli_cases import assert_refused, fit
-
-TRUTH = ["no"] * 5 + ["yes"] * 5
+from cli_cases import TRUTH, assert_refused, fit
 
 
 def test_csv_files_of_other_kinds(run, files):

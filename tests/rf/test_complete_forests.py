@@ -151,11 +151,9 @@ def test_marginals_of_a_high_order_are_optimized_at_once():
 
 # ---- classifiers -----------------------------------------------------------------
 PRIVATE = [
-    BatchTrainingClassifier,
-    BatchPredictionClassifier,
-    LaplaceForestClassifier,
+    BatchTrainingClassifier, BatchPredictionClassifier, LaplaceForestClassifier,
     SubsampleAggregateClassifier,
-]
+]  # fmt: skip
 SCHEMA = schema_of("c3", "o2", "c2")
 
 

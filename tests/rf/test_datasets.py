@@ -46,29 +46,18 @@ def test_generated_schema_has_the_cells_of_the_file(name, data_dir):
     ("name", "shape", "counts"),
     [
         ("car", (1728, 6), {"unacc": 1210, "acc": 384, "good": 69, "vgood": 65}),
-        (
-            "nursery",
-            (12960, 8),
-            {
-                "not_recom": 4320,
-                "priority": 4266,
-                "spec_prior": 4044,
-                "very_recom": 328,
-                "recommend": 2,
-            },
-        ),
+        ("nursery", (12960, 8),
+         {"not_recom": 4320, "priority": 4266, "spec_prior": 4044, "very_recom": 328,
+         "recommend": 2}),
         ("balance-scale", (625, 4), {"L": 288, "B": 49, "R": 288}),
         ("tic-tac-toe", (958, 9), {"positive": 626, "negative": 332}),
         ("monks-1", (432, 6), {"0": 216, "1": 216}),
         ("monks-2", (432, 6), {"0": 290, "1": 142}),
         ("monks-3", (432, 6), {"0": 204, "1": 228}),
-        (
-            "iris",
-            (150, 4),
-            {"Iris-setosa": 50, "Iris-versicolor": 50, "Iris-virginica": 50},
-        ),
+        ("iris", (150, 4),
+         {"Iris-setosa": 50, "Iris-versicolor": 50, "Iris-virginica": 50}),
     ],
-)
+)  # fmt: skip
 def test_sizes_and_class_counts(name, shape, counts):
     bunch = DATASETS[name]()
     assert bunch.name == bunch.schema.name == name

@@ -67,16 +67,12 @@ def schema_of(**entry):
         ({"lower": 0, "upper": 10, "n_bins": 2}, {"cut_points": [5]}),
         ({"lower": 0, "upper": 10, "cut_points": [1, 7]}, {"cut_points": [1, 7]}),
         ({"cut_points": [1, 7]}, {"cut_points": [1, 7], "lower": None, "upper": None}),
-        (
-            {"lower": 0, "upper": 10, "n_bins": 2, "quantiles": [[0.5, 3]]},
-            {"cut_points": [3]},
-        ),
-        (
-            {"lower": 0, "upper": 10, "n_bins": 2, "other": "?"},
-            {"cut_points": [5], "other": "?"},
-        ),
+        ({"lower": 0, "upper": 10, "n_bins": 2, "quantiles": [[0.5, 3]]},
+         {"cut_points": [3]}),
+        ({"lower": 0, "upper": 10, "n_bins": 2, "other": "?"},
+         {"cut_points": [5], "other": "?"}),
     ],
-)
+)  # fmt: skip
 def test_schema_files_declare_how_numbers_are_cut(entry, expected):
     given = {"lower": 0, "upper": 10} | expected
     assert schema_of(**entry) == Attribute.numeric("income", **given)

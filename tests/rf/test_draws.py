@@ -18,9 +18,7 @@ from mmech import (
     permute_and_flip,
 )
 from mmech.testing import watch_draws
-from mmech_rf import (
-    PrivateForestClassifier,
-)
+from mmech_rf import PrivateForestClassifier
 
 
 @contextmanager
@@ -58,28 +56,18 @@ ZCDP = {"privacy": "zcdp", "delta": 0.4, "epsilon": 1}
     [
         ("laplace", lambda: MatrixMechanism(Identity(2), epsilon=1).measure(COUNTS)),
         ("gaussian", lambda: MatrixMechanism(Identity(2), rho=1).measure(COUNTS)),
-        (
-            "k_norm",
-            lambda: noisy_release(
-                COUNTS, sensitivity=1, groups=[1, 1], epsilon=1, released="sums"
-            ),
-        ),
-        (
-            "exponential",
-            lambda: exponential_mechanism(COUNTS, epsilon=1, released="a word"),
-        ),
-        (
-            "permute_and_flip",
-            lambda: permute_and_flip(COUNTS, epsilon=1, released="a word"),
-        ),
-        (
-            "quantiles",
-            lambda: joint_quantiles(
-                COUNTS, 2, n_records=9, epsilon=1, released="a median"
-            ),
-        ),
+        ("k_norm",
+         lambda: noisy_release(COUNTS, sensitivity=1, groups=[1, 1], epsilon=1,
+         released="sums")),
+        ("exponential",
+         lambda: exponential_mechanism(COUNTS, epsilon=1, released="a word")),
+        ("permute_and_flip",
+         lambda: permute_and_flip(COUNTS, epsilon=1, released="a word")),
+        ("quantiles",
+         lambda: joint_quantiles(COUNTS, 2, n_records=9, epsilon=1,
+         released="a median")),
     ],
-)
+)  # fmt: skip
 def test_a_release_of_the_engine_is_one_draw(kinds, kind, release):
     release()
     assert kinds == [kind]

@@ -67,11 +67,9 @@ def test_paths_in_words(hand):
     names = ["outlook", "windy"]
     categories = [["rain", "sunny", "overcast"], ["false", "true"]]
     expected = [
-        "outlook=rain",
-        "outlook=sunny & windy=false",
-        "outlook=sunny & windy=true",
+        "outlook=rain", "outlook=sunny & windy=false", "outlook=sunny & windy=true",
         "outlook=overcast",
-    ]
+    ]  # fmt: skip
     assert hand.leaf_paths(0, names, categories) == expected
     assert [hand.path(0, leaf, names, categories) for leaf in range(4)] == expected
     assert hand.path(0, 2) == "x0=1 & x1=1"
@@ -389,23 +387,15 @@ def test_a_schema_is_anything_with_a_domain_shape():
         ({"child": [2, 0, 4, 3, 1, 2]}, "node 0 .* depth-first order"),
         ({"child": [1, 0, 4, 1, 2, 3]}, "node 4 .* from the left"),
         ({"domain_shape": (4, 2)}, "node 2 .* depth-first order"),
-        (
-            {"feature": [0, -1, 1, 1, -1, -1], "child": [1, 0, 4, 6, 1, 2]},
-            "node 3 .* more or fewer nodes",
-        ),
-        (
-            {
-                "feature": [0, *[-1] * 6],
-                "child": [1, *range(6)],
-                "node_offsets": [0, 7],
-            },
-            "more or fewer nodes",
-        ),
+        ({"feature": [0, -1, 1, 1, -1, -1], "child": [1, 0, 4, 6, 1, 2]},
+         "node 3 .* more or fewer nodes"),
+        ({"feature": [0, *[-1] * 6], "child": [1, *range(6)], "node_offsets": [0, 7]},
+         "more or fewer nodes"),
         ({"leaf_offsets": [0, 5]}, "more or fewer leaves"),
         ({"child": [[1, 0, 4, 3, 1, 2]]}, "child must have one dimension"),
         ({"child": [1, 0, 4, 3, 1, 2**40]}, "child must fit int32"),
     ],
-)
+)  # fmt: skip
 def test_unsound_arrays_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
         Forest(**{**HAND, **changed})

@@ -9,16 +9,8 @@ import rf_reference
 from hypothesis import example, given
 from schema_cases import schema_of
 
-from mmech import (
-    DomainTooLargeError,
-)
-from mmech_rf import (
-    Attribute,
-    Schema,
-    grow_random_forest,
-    limits,
-    training_workload,
-)
+from mmech import DomainTooLargeError
+from mmech_rf import Attribute, Schema, grow_random_forest, limits, training_workload
 from mmech_rf.forest import growth
 from mmech_rf.forest.forest import Forest
 
@@ -258,12 +250,10 @@ def test_words_of_a_schema():
         ordered=[True, False, True],
     )
     assert forest.leaf_paths(0, schema=schema) == [
-        "price<=(75, 100] & price<=25",
-        "price<=(75, 100] & price>25",
-        "price>(75, 100] & color=green",
-        "price>(75, 100] & color!=green & size<=small",
+        "price<=(75, 100] & price<=25", "price<=(75, 100] & price>25",
+        "price>(75, 100] & color=green", "price>(75, 100] & color!=green & size<=small",
         "price>(75, 100] & color!=green & size>small",
-    ]
+    ]  # fmt: skip
     assert forest.path(0, 2) == "x0>3 & x1=1"
     with pytest.raises(ValueError, match="got feature_names or categories too"):
         forest.path(0, 0, ["a", "b", "c"], schema=schema)
@@ -373,10 +363,8 @@ def test_open_attributes_are_found_when_others_are_used_up():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (
-            {"value": [0, -1]},
-            "value must have one entry for each of the 3 nodes, got 2",
-        ),
+        ({"value": [0, -1]},
+         "value must have one entry for each of the 3 nodes, got 2"),
         ({"ordered": None}, "ordered must say yes or no for each of the 2 attributes"),
         ({"value": None}, "ordered goes with value"),
         ({"value": [2, -1, -1]}, "node 0 .* not every child can pass"),
@@ -388,7 +376,7 @@ def test_open_attributes_are_found_when_others_are_used_up():
         ({"leaf_offsets": [0, 3]}, "more or fewer leaves"),
         ({"domain_shape": (1, 3), "feature": [0, -1, -1]}, "not every child can pass"),
     ],
-)
+)  # fmt: skip
 def test_unsound_tests_are_refused(changed, message):
     sound = {
         "domain_shape": (2, 3),

@@ -7,8 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from model_files import description, find, rewrite, set_class, set_in
-from processes import largest_file
+from model_files import description, find, rewrite, set_in
 
 from mmech import (
     BudgetExceededError,
@@ -57,17 +56,15 @@ def reloaded(model, path):
         (BatchTrainingClassifier, {}),
         (BatchTrainingClassifier, {"voting": "weight", "splits": "binary"}),
         (BatchTrainingClassifier, {"n_trees": math.inf, "depth": 3}),
-        (
-            BatchTrainingClassifier,
-            {"n_ensembles": 3, "max_features": 4, "splits": "threshold"},
-        ),
+        (BatchTrainingClassifier,
+         {"n_ensembles": 3, "max_features": 4, "splits": "threshold"}),
         (BatchTrainingClassifier, {"n_ensembles": 3, "max_features": "partition"}),
         (BatchTrainingClassifier, {"neighbours": "replace", "epsilon": 0.1}),
         (LaplaceForestClassifier, {}),
         (LaplaceForestClassifier, {"data": "disjoint", "n_ensembles": 2}),
         (LaplaceForestClassifier, {"n_trees": math.inf, "n_ensembles": 2}),
     ],
-)
+)  # fmt: skip
 def test_a_model_is_equal_after_reloading(cls, options, path):
     model = fitted(cls, **options)
     copy = reloaded(model, path)
@@ -92,12 +89,10 @@ def test_a_model_is_equal_after_reloading(cls, options, path):
     assert labels.tolist() == model.predict(CAR.data).tolist()
     different = {"schema", "epsilon", "ledger"}
     ours, theirs = copy.get_params(), model.get_params()
-    assert {k: v for k, v in ours.items() if k not in different} == {
-        k: v for k, v in theirs.items() if k not in different
-    }
-    assert float(copy.epsilon) == pytest.approx(
-        float(sum(r.cost for r in copy.releases_))
-    )
+    for name in ours.keys() - different:
+        assert ours[name] == theirs[name]
+    spent = sum(entry.cost for entry in copy.releases_)
+    assert float(copy.epsilon) == pytest.approx(float(spent))
 
 
 def test_ties_are_broken_by_the_key_of_the_saved_model(path):
@@ -157,9 +152,8 @@ def test_a_loaded_model_cannot_be_refitted_on_the_old_budget(path):
 def test_a_loaded_model_can_be_saved_and_pickled_again(path):
     copy = reloaded(fitted(), path)
     first = path.read_bytes()
-    assert reloaded(copy, path).predict(CAR.data).tolist() == (
-        pickle.loads(pickle.dumps(copy)).predict(CAR.data).tolist()
-    )
+    again, other = reloaded(copy, path), pickle.loads(pickle.dumps(copy))
+    assert again.predict(CAR.data).tolist() == other.predict(CAR.data).tolist()
     assert path.read_bytes() == first
 
 
@@ -234,30 +228,11 @@ def test_a_model_must_be_fitted(path):
         BatchTrainingClassifier(CAR.schema, epsilon=1).save(path)
 
 
-def test_a_failed_write_keeps_the_old_file(path):
-    model = fitted()
-    model.save(path)
-    before = path.read_bytes()
-    model = fitted()
-    with largest_file(100), pytest.raises(OSError, match="too large"):
-        model.save(path)
-    assert path.read_bytes() == before
-    assert list(path.parent.iterdir()) == [path]
-
-
 # ---- files that must be refused ------------------------------------------------
 
 
-def test_a_newer_file_and_a_file_of_something_else(path):
+def test_a_file_of_something_else(path):
     fitted().save(path)
-    whole = path.read_bytes()
-    rewrite(path, lambda content: content.update(version=2))
-    with pytest.raises(ValueError, match=r"has version 2 .* reads 1; use the mmech th"):
-        load_model(path)
-    rewrite(path, lambda content: content.update(format="mmech-rf model"))
-    with pytest.raises(ValueError, match="has the format 'mmech-rf model' but this m"):
-        load_model(path)
-    path.write_bytes(whole)
     with pytest.raises(ValueError, match="holds a 'model', not a strategy"):
         load(path)
     save(path, Identity(2))
@@ -274,30 +249,6 @@ def test_a_file_from_before_a_class_had_all_of_its_arguments(path):
     rewrite(path, lambda content: find(content, "ensembles", 0).pop("epsilon"))
     with pytest.raises(ValueError, match=r"Ensemble with other arg.* \(.epsilon.\)"):
         load_model(path)
-
-
-@pytest.mark.parametrize("size", [0, 1, 100, -1, -30])
-def test_a_file_that_was_cut(path, size):
-    fitted().save(path)
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(ValueError, match="is not a model file or is damaged; save"):
-        load_model(path)
-
-
-def test_any_changed_byte_is_noticed_or_harmless(path, rng):
-    model = fitted()
-    model.save(path)
-    whole = path.read_bytes()
-    labels = model.predict(CAR.data).tolist()
-    for place in rng.choice(len(whole), 60, replace=False):
-        broken = bytearray(whole)
-        broken[place] ^= 0xFF
-        path.write_bytes(broken)
-        try:
-            copy = load_model(path)
-        except ValueError:
-            continue
-        assert copy.predict(CAR.data).tolist() == labels
 
 
 @pytest.mark.parametrize(
@@ -364,14 +315,6 @@ def test_arrays_that_do_not_fit(path, index, change):
         load_model(path)
 
 
-@pytest.mark.parametrize("name", ["Popen", "os.system", "BlockForest"])
-def test_classes_that_files_may_not_name(path, name):
-    fitted().save(path)
-    rewrite(path, set_class(name))
-    with pytest.raises(ValueError, match=f"names the class '{name}', which this mmech"):
-        load_model(path)
-
-
 @pytest.mark.parametrize("cost", ["1/25000", "2", "-1", "0"])
 def test_costs_of_a_file_add_up_to_its_total(path, cost):
     fitted().save(path)
@@ -390,16 +333,4 @@ def test_forests_that_would_be_too_large_are_not_made(path, depth):
     rewrite(path, set_in("CompleteForest", "domain_shape", to=[2**20] * 30))
     rewrite(path, set_in("CompleteForest", "depth", to=depth))
     with pytest.raises(ValueError, match=r"is damaged.*\(DomainTooLargeError\)"):
-        load_model(path)
-
-
-def test_pickles_inside_are_refused(path):
-    fitted().save(path)
-    rewrite(path, arrays={6: pickle.dumps(np.zeros(3))})
-    with pytest.raises(ValueError, match="damaged"):
-        load_model(path)
-
-
-def test_there_is_no_such_file(path):
-    with pytest.raises(FileNotFoundError):
         load_model(path)

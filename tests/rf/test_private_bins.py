@@ -165,21 +165,15 @@ def test_missing_values_keep_a_cell_of_their_own(data):
 @pytest.mark.parametrize(
     ("bins", "error", "match"),
     [
-        (
-            "amount",
-            TypeError,
-            "sequence of names of attributes, or 'all', got 'amount'",
-        ),
+        ("amount", TypeError,
+         "sequence of names of attributes, or 'all', got 'amount'"),
         ((1,), TypeError, "sequence of names"),
         (3, TypeError, "sequence of names of attributes, or 'all', got 3"),
-        (
-            ("purpose",),
-            ValueError,
-            "numeric attributes with public bounds, got purpose",
-        ),
+        (("purpose",), ValueError,
+         "numeric attributes with public bounds, got purpose"),
         (("mnths",), ValueError, "of the schema, got .mnths.; did you mean .months"),
     ],
-)
+)  # fmt: skip
 def test_wrong_names_spend_nothing(bins, error, match, data):
     ledger = PrivacyLedger(1)
     with pytest.raises(error, match=match):

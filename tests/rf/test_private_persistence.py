@@ -5,25 +5,11 @@ import zipfile
 
 import numpy as np
 import pytest
-from model_files import (
-    add_to,
-    description,
-    drop_last,
-    find,
-    rewrite,
-    set_class,
-    set_in,
-)
+from model_files import add_to, description, drop_last, find, rewrite, set_class, set_in
 from rf_cases import SCHEMA, records
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
-from mmech_rf import (
-    Attribute,
-    PrivateForestClassifier,
-    Schema,
-    datasets,
-    load_model,
-)
+from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, load_model
 from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import public_views
@@ -249,10 +235,7 @@ def test_descriptions_of_trees_that_do_not_fit(change, path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (
-            set_class("BatchTrainingClassifier"),
-            "has BatchTrainingClassifier with o",
-        ),
+        (set_class("BatchTrainingClassifier"), "has BatchTrainingClassifier with o"),
         (set_in("choice", "surprise", to=1), "has Choice with other .*surprise"),
         (set_in("surprise", to=1), "has PrivateForestClassifier with other .*surprise"),
     ],

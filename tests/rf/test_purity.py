@@ -64,21 +64,16 @@ def data_sets(case):
     return {
         "all": (X, y.astype(str)),
         "nobody": (X[:0], []),
-        "many in a frame": (
-            pd.DataFrame(many, columns=schema.feature_names),
-            pd.Series(np.repeat(y, 9)),
-        ),
+        "many in a frame": (pd.DataFrame(many, columns=schema.feature_names),
+            pd.Series(np.repeat(y, 9))),
         "one cell": (X[[0] * 40], [schema.class_labels[-1]] * 40),
-    }
+    }  # fmt: skip
 
 
 def looked_at(model, X, y, cells):
     """Fit without records, and return all that anybody sees."""
     model = clone(model)
-    with (
-        watched(without_records()),
-        mock.patch.object(time, "perf_counter", no_clock),
-    ):
+    with watched(without_records()), mock.patch.object(time, "perf_counter", no_clock):
         model.fit(X, y)
         seen = [facts(model, cells)]
         if model._holds_counts():
@@ -130,8 +125,7 @@ def test_nothing_public_depends_on_the_type_of_labels(name, schema):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [*(f"{name}, plain" for name in PRIVATE), "pure, a tree"],
+    "name", [*(f"{name}, plain" for name in PRIVATE), "pure, a tree"]
 )
 def test_pages_do_not_depend_on_records(name):
     """Fitted, or fitted and asked, or closed; what a notebook shows says no more."""

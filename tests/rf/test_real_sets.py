@@ -13,17 +13,14 @@ from mmech_rf.datasets import DATASETS, fetch, load_csv
 # name: cells of the domain, records that remain, records per class
 PAPER = {
     "car": (1_728, 1_728, {"unacc": 1_210, "acc": 384, "good": 69, "vgood": 65}),
-    "iris": (
-        360,
-        150,
-        {"Iris-setosa": 50, "Iris-versicolor": 50, "Iris-virginica": 50},
-    ),
+    "iris": (360, 150,
+        {"Iris-setosa": 50, "Iris-versicolor": 50, "Iris-virginica": 50}),
     "balance-scale": (625, 625, {"L": 288, "B": 49, "R": 288}),
     "heart": (1_119_744, 297, {"0": 160, "1": 137}),
     "mushroom": (1_638_333_457_367_040, 8_124, {"e": 4_208, "p": 3_916}),
     "adult": (168_000, 45_222, {"<=50K": 34_014, ">50K": 11_208}),
     "adult-binary": (2**123, 30_956, {"-1": 23_510, "1": 7_446}),
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -98,18 +98,14 @@ def test_records_without_labels_on_the_command_line(files, capsys):
     [
         (lambda text: None, r"there is no file '.*bad\.csv'"),
         (lambda text: text.replace("safety", "airbags"), r"no column named 'safety'"),
-        (
-            lambda text: text.replace("safety", "safety,class", 1).replace(
-                "\n", ",acc\n"
-            ),
-            r"has a column 'class', the class, .* leave the column out",
-        ),
+        (lambda text: text.replace("safety", "safety,class", 1).replace("\n", ",acc\n"),
+         r"has a column 'class', the class, .* leave the column out"),
         (lambda text: text.replace("vhigh", "purple", 1), r"bad\.csv'.* 'buying'"),
         (lambda text: text.splitlines()[0] + "\n", r"bad\.csv': there are no records"),
         (lambda text: "", r"bad\.csv'.* empty"),
     ],
     ids=["missing", "other columns", "labels", "value", "no records", "empty"],
-)
+)  # fmt: skip
 def test_bad_records_without_labels_on_the_command_line(files, capsys, change, words):
     text = change((files / "others.csv").read_text())
     if text is not None:

@@ -74,9 +74,8 @@ def test_shares_of_levels_are_as_published(name, n_levels, published):
 
 def test_shares_of_cuts_are_as_published():
     tests = recipes()["spe"].budget(2, 4).tests
-    assert [round(float(share), 4) for share in tests] == [
-        0.1231, 0.1846, 0.2769, 0.4154,
-    ]  # fmt: skip
+    found = [round(float(share), 4) for share in tests]
+    assert found == [0.1231, 0.1846, 0.2769, 0.4154]
     counts = [2 * share for share in recipes()["guan"].budget(1, 7).counts]
     assert [round(float(counts[i]), 3) for i in (1, 7)] == [0.064, 0.257]
     assert set(recipes()["friedman-schuster"].budget(1, 5).tests) == {Fraction(1, 10)}
@@ -124,15 +123,13 @@ def test_levels_follow_from_public_numbers(name, schema, n_records, levels):
     [
         ("spe", "The attribute of a node is public and random; its cut is drawn by"),
         ("guan", "Attribute and cut are drawn together"),
-        (
-            "patil-singh",
-            "all attributes; splits: threshold. Tests are compared by the Gini",
-        ),
+        ("patil-singh",
+         "all attributes; splits: threshold. Tests are compared by the Gini"),
         ("dprf-thesis", "how many there are at 10 cut points each"),
         ("pte", "label the leaves of a second ensemble, for free"),
         ("fi-2015", "every path as deep as its leaf has signal"),
     ],
-)
+)  # fmt: skip
 def test_descriptions_tell_candidates_splits_and_stops(name, words):
     assert words in recipes()[name].describe()
 
@@ -173,11 +170,7 @@ def test_the_exponential_mechanism_of_table_6():
 def test_what_a_tree_may_cost(name, neighbours, expected):
     recipe = recipes()[name]
     own = tree_epsilon(
-        recipe.records,
-        Fraction(2),
-        recipe.n_trees,
-        recipe.sample,
-        Relation(neighbours),
+        recipe.records, Fraction(2), recipe.n_trees, recipe.sample, Relation(neighbours)
     )
     assert expected * (1 - 1e-9) < own <= Fraction(expected) * (1 + Fraction(1, 2**40))
 
@@ -217,9 +210,8 @@ def test_counts_that_are_too_large_keep_the_window():
         score = score_for(name, 2, 10**6)
         for n in (0, MOST - 1, MOST, 2**30):
             left, right = np.array([[n, 3]]), np.array([[2, n]])
-            change = score.two_way(left + np.array([0, 1]), right) - score.two_way(
-                left, right
-            )
+            more = score.two_way(left + np.array([0, 1]), right)
+            change = more - score.two_way(left, right)
             assert abs(int(change[0])) <= score.window
 
 
@@ -317,9 +309,8 @@ def test_every_preset_fits_predicts_and_explains(name):
     shares = model.predict_proba(CAR.data[:9])
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     assert recipe.paper in model.describe()
-    assert (recipe.guarantee == "labels") == (
-        "attributes are public" in model.privacy_statement_
-    )
+    of_labels = "attributes are public" in model.privacy_statement_
+    assert (recipe.guarantee == "labels") == of_labels
 
 
 @pytest.mark.parametrize(
@@ -365,6 +356,9 @@ def test_what_is_not_private_is_refused_with_what_is(name):
     assert not ledger.entries
 
 
+NO_CUTS = Schema([Attribute.numeric("x", lower=0, upper=1, n_bins=1)], ["no", "yes"])
+
+
 @pytest.mark.parametrize("name", ["top", "ssrdt"])
 def test_names_without_an_algorithm_are_refused(name):
     with pytest.raises(ParameterError, match="the sources say no more of it than"):
@@ -376,37 +370,22 @@ def test_names_without_an_algorithm_are_refused(name):
     [
         ({"recipe": "sppe"}, "must be the name of a recipe, got sppe; did you mean"),
         ({"recipe": "pte"}, "protects labels only: .* neighbours='labels'"),
-        (
-            {"recipe": "sspe-2", "neighbours": "labels"},
-            "needs X_unlabelled, records without labels .*; give X_unlabelled to",
-        ),
-        ({"schema": "no cuts"}, "'x' of the schema has no cut points"),
+        ({"recipe": "sspe-2", "neighbours": "labels"},
+         "needs X_unlabelled, records without labels .*; give X_unlabelled to"),
+        ({"schema": NO_CUTS}, "'x' of the schema has no cut points"),
         ({"epsilon": 1e-9}, "leaves .* for the least share, too little to draw with"),
         ({"recipe": "max-tree", "epsilon": 1e-9}, "50 trees of 5 levels"),
-        (
-            {"recipe": "sspe-2", "neighbours": "labels", "handle_unknown": "drop"},
-            "^handle_unknown and handle_missing cannot be 'drop' for neighbours=",
-        ),
+        ({"recipe": "sspe-2", "neighbours": "labels", "handle_unknown": "drop"},
+         "^handle_unknown and handle_missing cannot be 'drop' for neighbours="),
     ],
-)
+)  # fmt: skip
 def test_bad_input_costs_nothing(settings, words):
     ledger = PrivacyLedger(1, neighbours=settings.get("neighbours", "add_remove"))
-    schemas = {
-        "deep": Schema(
-            [Attribute.categorical(f"x{i}", list("abcdef")) for i in range(22)],
-            ["no", "yes"],
-        ),
-        "no cuts": Schema(
-            [Attribute.numeric("x", lower=0, upper=1, n_bins=1)], ["no", "yes"]
-        ),
-    }
-    schema = schemas.get(settings.pop("schema", None), CAR.schema)
-    settings = {"epsilon": 1} | settings
+    settings, rows, labels = {"epsilon": 1} | settings, CAR.data[:2], CAR.target[:2]
+    schema = settings.pop("schema", CAR.schema)
+    if schema is not CAR.schema:
+        rows, labels = [[0.5], [0.6]], ["no", "yes"]
     model = RecipeForestClassifier(schema, ledger=ledger, **settings)
-    rows = [["a"] * 22, ["b"] * 22] if schema.n_features == 22 else CAR.data[:2]
-    if schema.n_features == 1:
-        rows = [[0.5], [0.6]]
-    labels = CAR.target[:2] if schema is CAR.schema else ["no", "yes"]
     with pytest.raises(ParameterError, match=words):
         model.fit(rows, labels)
     assert not ledger.entries

@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-import warnings
 from collections import Counter
 from functools import cache
 from importlib import resources
@@ -16,6 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from schema_cases import TOY, one
 
 from mmech.exceptions import PrivacyLeakWarning
@@ -143,13 +143,11 @@ def test_json_keeps_types_and_letters():
 
 FEATURES = {
     "name": "toy",
-    "features": [
-        {"name": "a", "type": "categorical", "categories": ["x", "y"]},
+    "features": [{"name": "a", "type": "categorical", "categories": ["x", "y"]},
         {"name": "b", "type": "categorical", "categories": ["1"], "ordered": True},
-        {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "integer": True},
-    ],
+        {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "integer": True}],
     "target": {"name": "label", "categories": ["0", "1"]},
-}
+}  # fmt: skip
 MRF = {
     "attributes": [
         {"name": "n", "type": "numeric", "cutoffs": [1], "categories": ["lo", "hi"]},
@@ -210,8 +208,7 @@ def test_files_say_the_type_of_the_labels(labels, kind, expected):
 )
 def test_labels_that_are_not_of_their_type(labels, kind, message):
     target = {"name": "c", "categories": labels, "type": kind}
-    with pytest.raises(ValueError, match=message):
-        Schema.from_json(FEATURES | {"target": target})
+    refused(lambda: Schema.from_json(FEATURES | {"target": target}), message)
 
 
 def test_files_of_the_paper():
@@ -229,42 +226,26 @@ def test_files_of_the_paper():
         (io.StringIO("[]"), ValueError, "must be a JSON object, got list"),
         (3, TypeError, "from a path, an open file, a JSON text or a dict, got int"),
         ({}, ValueError, "of no known kind: it needs 'features'"),
-        (
-            {"format": "mmech-schema", "version": 2},
-            ValueError,
-            "must have format 'mmech-schema' version 1, got 'mmech-schema' version 2",
-        ),
+        ({"format": "mmech-schema", "version": 2}, ValueError,
+         "must have format 'mmech-schema' version 1, got 'mmech-schema' version 2"),
         ({"format": "mmech-schema"}, ValueError, "malformed near 'version'"),
         ({"features": []}, ValueError, "malformed near 'target'"),
         (FEATURES | {"features": []}, ValueError, "at least one attribute"),
-        (
-            FEATURES | {"features": [{"name": "a"}]},
-            ValueError,
-            "of features needs 'type'",
-        ),
+        (FEATURES | {"features": [{"name": "a"}]}, ValueError,
+         "of features needs 'type'"),
         (FEATURES | {"features": 3}, ValueError, "malformed"),
         (FEATURES | {"target": "class"}, ValueError, "malformed"),
-        (
-            FEATURES | {"target": {"name": "c", "categories": []}},
-            ValueError,
-            "class_labels",
-        ),
+        (FEATURES | {"target": {"name": "c", "categories": []}}, ValueError,
+         "class_labels"),
         (MRF | {"target": "income"}, ValueError, "target 'income' but has no attribu"),
-        (
-            {
-                "format": "mmech-schema",
-                "version": 1,
-                "target": {"name": "c", "labels": [0, 1]},
-                "attributes": [{"name": "a", "kind": "ordinal", "size": 3}],
-            },
-            ValueError,
-            "unknown key 'size' of attribute",
-        ),
+        ({"format": "mmech-schema", "version": 1,
+         "target": {"name": "c", "labels": [0, 1]},
+         "attributes": [{"name": "a", "kind": "ordinal", "size": 3}]}, ValueError,
+         "unknown key 'size' of attribute"),
     ],
-)
+)  # fmt: skip
 def test_from_json_errors(source, error, message):
-    with pytest.raises(error, match=message):
-        Schema.from_json(source)
+    refused(lambda: Schema.from_json(source), message, error)
 
 
 def test_missing_files_are_reported_as_such(tmp_path):
@@ -285,13 +266,8 @@ def test_published_schemas_load_and_encode_their_data(file):
     if "n_rows" in document:
         assert len(X) == document["n_rows"]
     if "shape" in document:
-        sizes = dict(
-            zip(
-                (entry["name"] for entry in document["attributes"]),
-                document["shape"],
-                strict=True,
-            )
-        )
+        names = [entry["name"] for entry in document["attributes"]]
+        sizes = dict(zip(names, document["shape"], strict=True))
         assert schema.domain_shape == tuple(sizes[n] for n in schema.feature_names)
         assert schema.n_classes == sizes["class"]
     complete = not (X[[*schema.feature_names, *schema.required]] == "").any(axis=None)
@@ -467,12 +443,6 @@ def test_infer_errors(X, y, error, message):
         infer(X, y)
 
 
-def test_nothing_else_warns():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        TOY.encode([["red", "big", 30]], ["no"])
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -510,15 +480,6 @@ def test_keys_are_checked_everywhere(where, key, meant):
         place = place[step]
     place[key] = []
     with pytest.raises(ValueError, match=f"{key!r}.*did you mean {meant!r}"):
-        Schema.from_json(document)
-
-
-def test_keys_of_a_written_schema_are_checked():
-    document = json.loads(
-        Schema([Attribute.categorical("x", [0, 1])], ["no", "yes"]).to_json()
-    )
-    document["features"][0]["grups"] = []
-    with pytest.raises(ValueError, match=r"'grups'.*did you mean 'groups'"):
         Schema.from_json(document)
 
 

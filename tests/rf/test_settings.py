@@ -9,11 +9,7 @@ from rf_cases import CELLS, SCHEMA, records
 from sklearn.base import clone
 
 from mmech import PrivacyLedger
-from mmech_rf import (
-    DrawnSettings,
-    PrivateForestClassifier,
-    load_model,
-)
+from mmech_rf import DrawnSettings, PrivateForestClassifier, load_model
 from mmech_rf.drawn.draw import Fork, _roots, _third_level
 from mmech_rf.drawn.plan import Plan, concentrated_plan, number_of_votes
 from mmech_rf.drawn.scores import sums_from_coarse_to_fine

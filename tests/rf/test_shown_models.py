@@ -179,9 +179,8 @@ def test_every_released_forest_describes_itself(cls, options, tmp_path):
     model = fitted(cls, **options)
     text = model.describe()
     assert all(name in text for name in VALUES if name in ("colour", "on"))
-    assert "further trees" in fitted(BatchTrainingClassifier, n_trees=3).describe(
-        n_trees=2
-    )
+    several = fitted(BatchTrainingClassifier, n_trees=3)
+    assert "further trees" in several.describe(n_trees=2)
     model.save(tmp_path / "model.npz")
     loaded = load_model(tmp_path / "model.npz")
     assert loaded.describe() == text
@@ -331,13 +330,11 @@ def test_a_card_of_a_batch_counts_what_was_answered():
 
 def test_schemas_that_differ_have_other_hashes():
     other = Schema(SCHEMA.attributes, ["no", "yes", "perhaps"], target="sold")
-    first, again, second = (
-        PrivateForestClassifier(schema, epsilon=1)
-        .fit(CELLS, ["no"] * len(CELLS))
-        .card()["schema_hash"]
-        for schema in (SCHEMA, Schema.from_json(SCHEMA.to_json()), other)
-    )
-    assert first == again != second
+    found = []
+    for schema in (SCHEMA, Schema.from_json(SCHEMA.to_json()), other):
+        model = PrivateForestClassifier(schema, epsilon=1).fit(CELLS, ["no"] * 18)
+        found.append(model.card()["schema_hash"])
+    assert found[0] == found[1] != found[2]
 
 
 # ---- the command -----------------------------------------------------------------
@@ -374,20 +371,6 @@ def test_show_writes_files(form, start, saved, tmp_path, capsys):
     assert path.read_bytes().startswith(start)
     assert main(["show", str(saved), f"--{form}", str(path)]) == 2
     assert "exists already" in capsys.readouterr().err
-
-
-def test_show_never_writes_over_the_model(saved, capsys):
-    before = saved.read_bytes()
-    assert main(["show", str(saved), "--html", str(saved), "--force"]) == 2
-    assert "this command reads it" in capsys.readouterr().err
-    assert saved.read_bytes() == before
-
-
-def test_show_refuses_what_is_no_model(tmp_path, capsys):
-    path = tmp_path / "no.npz"
-    path.write_text("no")
-    assert main(["show", str(path)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(("cls", "options"), MODELS)

@@ -36,7 +36,7 @@ PER_BATCH = {
 }
 TIES = {
     "check_classifiers_train": "votes tie, and the label of a tie is drawn by a key, "
-    "not the first of the largest shares",
+    "not the first of the largest shares"
 }
 
 

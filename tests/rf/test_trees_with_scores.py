@@ -50,12 +50,10 @@ def some_trees(scores, n_trees=3, seed=0):
         branches = (fork, *rng.choice(offered, root.size - 1))
         sizes = [1 if branch is None else branch.size for branch in branches]
         labels = np.resize(rng.permutation(k + 1), sum(sizes))
-        trees.append(
-            SelectedTree(root, branches, tuple(np.split(labels, np.cumsum(sizes)[:-1])))
-        )
-        votes.append(
-            np.where(labels[:, None] == k, 0, rng.normal(size=(labels.size, k)))
-        )
+        parts = tuple(np.split(labels, np.cumsum(sizes)[:-1]))
+        trees.append(SelectedTree(root, branches, parts))
+        own = rng.normal(size=(labels.size, k))
+        votes.append(np.where(labels[:, None] == k, 0, own))
     return tuple(trees), tuple(votes)
 
 
@@ -175,13 +173,8 @@ def test_settings_for_ranking_rank_better(n_records, monkeypatch):
     for settings in (DrawnSettings(), DrawnSettings.for_ranking()):
         found = areas.setdefault(settings, [])
         for seed in range(5):
-            model = PrivateForestClassifier(
-                GRADED,
-                epsilon=1,
-                n_records=n_records,
-                settings=settings,
-                insecure_rng=seed,
-            )
+            terms = {"epsilon": 1, "n_records": n_records, "insecure_rng": seed}
+            model = PrivateForestClassifier(GRADED, settings=settings, **terms)
             with pytest.warns(UserWarning, match="insecure_rng"):
                 model.fit(*graded(n_records, rng))
             found.append(roc_auc_score(truth, model.predict_proba(test)[:, 1]))
@@ -198,9 +191,8 @@ def test_corrections_take_back_what_two_attributes_say_twice():
     gaps = []
     for corrections in (0, 1, 3):
         settings = replace(DrawnSettings.for_ranking(), corrections=corrections)
-        grower = Grower(
-            (2,) * 8, X, y, 2, 20_000, paying("pure", Fraction(1000)), settings
-        )
+        paid = paying("pure", Fraction(1000))
+        grower = Grower((2,) * 8, X, y, 2, 20_000, paid, settings)
         scores = grower._released_scores(Fraction(1000), corrections)
         odds = np.diff(scores.whole(X) / VOTE_STEPS)[:, 0]
         found = 1 / (1 + np.exp(-odds))
@@ -258,9 +250,8 @@ def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
     watch_all(lambda draw, sample: next(trees) if draw.kind == "tree" else sample())
     X, y = SCHEMA.encode(*records(200))
     plan = Plan(Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), 2)
-    forest = Grower(SHAPE, X, y, 3, 200, paying("pure", Fraction(1))).grow(
-        Fraction(1), plan
-    )
+    grower = Grower(SHAPE, X, y, 3, 200, paying("pure", Fraction(1)))
+    forest = grower.grow(Fraction(1), plan)
     stands = np.concatenate(first.labels) == 3
     assert 0 < stands.sum() < stands.size
     assert not forest.scores[0][stands].any()
@@ -377,8 +368,7 @@ def test_damaged_files_are_refused(change, tmp_path):
 
 @pytest.mark.parametrize("name", ["constant", "tables"])
 @pytest.mark.parametrize(
-    "change",
-    [lambda a: a.astype(float), lambda a: a[:-1], lambda a: a[None]],
+    "change", [lambda a: a.astype(float), lambda a: a[:-1], lambda a: a[None]]
 )
 def test_damaged_arrays_are_refused(name, change, tmp_path):
     path = tmp_path / "model.npz"

@@ -1,19 +1,19 @@
 """What Python says to wrong input: one sentence of ours, and nothing is spent.
 
 Every row of a table is a call that cannot work, and words of what is said. Parameters
-of the classifiers are in `test_classifiers`, those of the command line in
-`test_wrong_commands`.
+of the classifiers are in `test_classifier_errors`, of operators in `test_errors`, of
+attributes in `test_schema`, and those of the command line in `test_wrong_commands`.
 """
 
 import math
 import pathlib
-import re
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from refusals import refused
 
 import mmech
 import mmech_rf
@@ -22,12 +22,10 @@ from mmech import (
     Dense,
     Domain,
     Identity,
-    Kronecker,
     Marginal,
     MatrixMechanism,
     Prefix,
     PrivacyLedger,
-    VStack,
     noisy_release,
     optimize,
 )
@@ -73,45 +71,13 @@ def file(text, name="a.csv"):
     return path
 
 
-ATTRIBUTES = [
-    (lambda: Attribute.categorical("a", []), "must list at least"),
-    (lambda: Attribute.categorical("a", "ab"), "'ab'|list"),
-    (lambda: Attribute.categorical("a", ["x", "x"]), "'a'"),
-    (lambda: Attribute.categorical("", ["x"]), "name"),
-    (lambda: Attribute.categorical(3, ["x"]), "must be a string, got int"),
-    (lambda: Attribute.categorical("a", ["x"], other="y"), "other"),
-    (lambda: Attribute.categorical("a", [["x"]]), "'a'"),
-    (lambda: Attribute.categorical("a", ["x", math.nan]), "'a'"),
-    (lambda: Attribute.numeric("a", lower=0), "upper"),
-    (lambda: Attribute.numeric("a", lower=2, upper=1), "'a'"),
-    (lambda: Attribute.numeric("a", lower=1, upper=1), "'a'"),
-    (lambda: Attribute.numeric("a", lower=0, upper=math.inf), "'a'"),
-    (lambda: Attribute.numeric("a", lower="ten", upper=99), "'a'"),
-    (lambda: Attribute.numeric("a", lower=0, upper=1, n_bins=0), "'a'|n_bins"),
-    (lambda: Attribute.numeric("a", lower=0, upper=1, n_bins=2.5), "n_bins"),
-    (lambda: Attribute.numeric("a", cut_points=[2, 1]), "increas"),
-    (lambda: Attribute.numeric("a", cut_points=[]), "'a'"),
-    (lambda: Domain([]), "at least one attribute"),
-    (lambda: Domain(COLOUR), "attributes"),
-    (lambda: Domain(["colour"]), "Attribute"),
-    (lambda: Domain([COLOUR, COLOUR]), "'colour'"),
-    (lambda: Schema([COLOUR], ["yes"]), "at least 2"),
-    (lambda: Schema([COLOUR], "ny"), "class_labels"),
-    (lambda: Schema([COLOUR], ["no", "no"]), "class_labels"),
-    (lambda: Schema([COLOUR], ["no", "yes"], target="colour"), "'colour'"),
-    (lambda: Schema([COLOUR], ["no", "yes"], label_type="int"), "'no' cannot be wr"),
-    (lambda: Schema([COLOUR], [0, 1], label_type="float"), "one of 'int', 'bool'"),
-    (lambda: Schema.from_json(3), "a path, an open file, a JSON text or a dict"),
+SCHEMAS = [
     (lambda: Schema.from_json("none.json"), "none.json"),
-    (lambda: Schema.from_json("{"), "not valid JSON"),
-    (lambda: Schema.from_json({}), "of no known kind"),
-    (lambda: Schema.from_json({**SCHEMA._document, "feature": []}), "'features'?"),
-    (lambda: Schema.from_json({"format": "mmech-schema", "version": 9}), "version 1"),
     (
-        lambda: Domain.from_json({**SCHEMA._document, "goal": "sold"}),
-        "unknown key 'goal' of the domain",
+        lambda: Domain.from_json({**SCHEMA._document, "goal": 1}),
+        "unknown key 'goal' of",
     ),
-]  # fmt: skip
+]
 
 RECORDS = [
     (lambda: DOMAIN.encode("red"), "X must be a frame, an array or a list of rows"),
@@ -161,30 +127,17 @@ RECORDS = [
 ]  # fmt: skip
 
 ENGINE = [
-    (lambda: Identity(0), "n must be an integer >= 1|>= 1"),
-    (lambda: Identity(2.5), "must be an integer"),
-    (lambda: Prefix("4"), "must be an integer"),
-    (lambda: Dense([1, 2, 3]), "2 dimensions"),
     (lambda: Dense([["a"]]), "real numbers"),
-    (lambda: Dense([[math.nan]]), "finite"),
-    (lambda: Kronecker([]), "at least one"),
-    (lambda: VStack([Identity(2), Identity(3)]), "2.*3"),
     (lambda: Marginal((2, 3), (5,)), "5"),
     (lambda: Identity(3) @ np.ones(4), "4"),
-    (lambda: optimize("prefix"), "workload must be a query matrix"),
     (lambda: optimize(Prefix(4), template="best"), "template must be one of"),
     (lambda: optimize(Prefix(4), norm="L3"), "norm|L3"),
-    (lambda: mmech.expected_error(Prefix(4), Identity(5), epsilon=1), "4.*5|5.*4"),
-    (lambda: mmech.rmse(Prefix(4), Identity(4), epsilon=0), "epsilon must be a fini"),
     (lambda: mmech.report(Prefix(4), Identity(4), epsilon="1/0"), "epsilon must be"),
     (lambda: MatrixMechanism(Prefix(4), Identity(4), epsilon=-1), "got -1"),
     (lambda: MatrixMechanism(Prefix(4), Identity(5), epsilon=1), "4.*5|5.*4"),
-    (lambda: PrivacyLedger(0), "finite number > 0"),
-    (lambda: PrivacyLedger(1, neighbours="near"), "neighbours must be one of"),
     (lambda: PrivacyLedger(1, currency="euro"), "currency must be one of"),
     (lambda: mmech.load(file("x", "s.npz")), "s.npz"),
     (lambda: mmech.Merged(Prefix(3), RAGGED), "groups must have rows of equal length"),
-    (lambda: mmech.Partition(RAGGED), "labels must have rows of equal length"),
     (lambda: mmech.Permuted(Identity(3), RAGGED), "permutation must have rows"),
     (lambda: mmech.Ranges((5,), RAGGED, [[1]]), "lower must have rows of equal len"),
     (lambda: mmech.Conjunctions(None), "masks must be a sequence of arrays"),
@@ -246,39 +199,15 @@ SPENDING = [
 ]  # fmt: skip
 
 
-def said(call):
-    """Return what a wrong call says; it is one sentence of ours that shows no value."""
-    expected = (ValueError, TypeError, RuntimeError, OSError)
-    with pytest.raises(expected) as caught:
-        call()
-    message = str(caught.value)
-    home = pathlib.Path(mmech.__file__).parents[1]
-    raised = pathlib.Path(caught.traceback[-1].path)
-    is_open = isinstance(caught.value, FileNotFoundError)
-    assert (
-        is_open
-        or raised.is_relative_to(home / "mmech")
-        or raised.is_relative_to(home / "mmech_rf")
-    ), f"raised in {raised}: {message}"
-    assert "\n" not in message
-    assert ". " not in message
-    assert 10 < len(message) < 400
-    assert "SECRET" not in message
-    assert " object at 0x" not in message
-    return message
-
-
-@pytest.mark.parametrize(("call", "words"), [*ATTRIBUTES, *RECORDS, *ENGINE])
+@pytest.mark.parametrize(("call", "words"), [*SCHEMAS, *RECORDS, *ENGINE])
 def test_calls(call, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    message = said(call)
-    assert re.search(words, message), message
+    refused(call, words)
 
 
 @pytest.mark.filterwarnings("ignore:schema=None reads")
 @pytest.mark.parametrize(("call", "words"), SPENDING)
 def test_calls_that_would_spend(call, words):
     ledger = PrivacyLedger(2)
-    message = said(lambda: call(ledger))
-    assert re.search(words, message), message
+    refused(lambda: call(ledger), words)
     assert (ledger.spent, ledger.entries) == (0, ())

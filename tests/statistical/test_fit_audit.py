@@ -142,8 +142,7 @@ def boosted_bound(place):
 
 
 @pytest.mark.parametrize(
-    "place",
-    [1, 2, *(pytest.param(place, marks=pytest.mark.slow) for place in (0, 3))],
+    "place", [1, 2, *(pytest.param(place, marks=pytest.mark.slow) for place in (0, 3))]
 )
 def test_boosted_trees(place):
     assert sum(CLAIMED) == COST

@@ -40,14 +40,12 @@ CASES = {
     "negative": (Prefix(4), -2 * Identity(4)),
     "pidentity": (AllRange(4), PIdentity([[1.0, 2.0, 0.5, 0.0]])),
     "optimized": (Prefix(16), optimize(Prefix(16), seed=0).strategy),
-    "kronecker": (
-        Kronecker([Prefix(3), Total(2)]),
-        Kronecker([Prefix(3), PIdentity([[1.0, 1.0]])]),
-    ),
+    "kronecker": (Kronecker([Prefix(3), Total(2)]),
+        Kronecker([Prefix(3), PIdentity([[1.0, 1.0]])])),
     "vstack": (Prefix(4), VStack([Total(4), 0.5 * Prefix(4)])),
     "forest": (FOREST, FOREST),
     "rank-deficient": (Total(4), VStack([Total(4), Total(4)])),
-}
+}  # fmt: skip
 every_case = pytest.mark.parametrize("name", CASES)
 
 

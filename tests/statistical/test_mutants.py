@@ -79,12 +79,7 @@ def audited(mechanism, first=None, second=None):
         return mechanism.measure(table).values.T
 
     return epsilon_lower_bound(
-        release,
-        first,
-        second,
-        runs=RUNS,
-        confidence=CONFIDENCE,
-        statistic=statistic,
+        release, first, second, runs=RUNS, confidence=CONFIDENCE, statistic=statistic
     ).epsilon
 
 

@@ -105,10 +105,7 @@ def test_one_group_is_discrete_laplace_noise(size):
         shares = np.linspace(0, 1, 30)[1:-1]
         edges = np.unique(np.quantile(statistic(other), shares, method="lower"))
         tables = [
-            np.bincount(
-                np.searchsorted(edges, statistic(z)),
-                minlength=edges.size + 1,
-            )
+            np.bincount(np.searchsorted(edges, statistic(z)), minlength=edges.size + 1)
             for z in (noise, other, wrong)
         ]
         assert stats.chi2_contingency(tables[:2]).pvalue > FALSE_ALARM

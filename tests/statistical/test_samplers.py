@@ -94,21 +94,13 @@ def softmax(logarithms):
 
 
 CASES = {
-    "Laplace": Case(
-        lambda: cut_off(discrete_laplace(Fraction(7, 2), (400_000,)), 30),
+    "Laplace": Case(lambda: cut_off(discrete_laplace(Fraction(7, 2), (400_000,)), 30),
         on_integers(lambda x: -np.abs(x) / 3.5, 30),
-        on_integers(lambda x: -np.abs(x) / 3.2, 30),
-    ),
-    "Gaussian": Case(
-        lambda: cut_off(discrete_gaussian(Fraction(9, 2), (400_000,)), 9),
-        on_integers(lambda x: -(x**2) / 9, 9),
-        on_integers(lambda x: -(x**2) / 8, 9),
-    ),
-    "norm": Case(
-        lambda: norm_cells(norm_noise(Fraction(4, 5), (1, 2), 100_000)),
-        norm_law(0.8),
-        norm_law(0.75),
-    ),
+        on_integers(lambda x: -np.abs(x) / 3.2, 30)),
+    "Gaussian": Case(lambda: cut_off(discrete_gaussian(Fraction(9, 2), (400_000,)), 9),
+        on_integers(lambda x: -(x**2) / 9, 9), on_integers(lambda x: -(x**2) / 8, 9)),
+    "norm": Case(lambda: norm_cells(norm_noise(Fraction(4, 5), (1, 2), 100_000)),
+        norm_law(0.8), norm_law(0.75)),
     "weighted choice": Case(
         lambda: np.array(
             [
@@ -131,7 +123,7 @@ CASES = {
         np.full(7, 1 / 7),
         np.array([2, 1, 1, 1, 1, 1, 1]) / 8,  # three random bits modulo seven
     ),
-}
+}  # fmt: skip
 
 
 def chi_square(counts, law):

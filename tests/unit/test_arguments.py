@@ -87,7 +87,7 @@ STRUCTURED = {
     "MarginalEstimate": (
         lambda a: MarginalEstimate(a, [1, 2, 3, 4]).marginal([0]),
         "must be Marginals, got Dense",
-    ),
+    )
 }
 """Public functions of strategies of one kind, and how others are refused."""
 
@@ -199,6 +199,7 @@ FUNCTIONS = {
     "save": lambda a: save("never written", a),
     "VStack": lambda a: VStack([a]),
     "Scaled": lambda a: Scaled(2, a),
+    "Merged": lambda a: Merged(a, [0, 1]),
 }
 
 
@@ -251,20 +252,14 @@ def test_the_bound_of_a_report_is_one_on_the_expected_error():
 WRONG_ARGUMENTS = {
     "a seed in words": (lambda: optimize(QUERIES, seed="x"), "seed must be an integer"),
     "a negative seed": (lambda: optimize(QUERIES, seed=-1), "seed must be an integer"),
-    "a number to call": (
-        lambda: optimize(QUERIES, callback=5),
-        "callback must be a function of a StrategyResult, got 5",
-    ),
-    "one factor": (
-        lambda: Kronecker(Prefix(2)),
-        r"takes a list of operators, got Pref",
-    ),
+    "a number to call": (lambda: optimize(QUERIES, callback=5),
+        "callback must be a function of a StrategyResult, got 5"),
+    "one factor": (lambda: Kronecker(Prefix(2)),
+        r"takes a list of operators, got Pref"),
     "no stack": (lambda: VStack(3), "takes a list of operators, got 3; pass a list"),
-    "tables without weights": (
-        lambda: Marginals((2, 2), [(0,)]),
-        "weights must be a dict of attributes to weights, .* got list",
-    ),
-}
+    "tables without weights": (lambda: Marginals((2, 2), [(0,)]),
+        "weights must be a dict of attributes to weights, .* got list"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG_ARGUMENTS)

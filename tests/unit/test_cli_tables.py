@@ -189,10 +189,8 @@ def test_a_dry_run_needs_no_records_and_writes_nothing(folder, capsys):
     rows = out.splitlines()
     assert rows[0].startswith("table       cells  std. error  90 % within")
     assert [row.split("  ")[0] for row in rows[1:4]] == [
-        "sex x size",
-        "sex x age",
-        "size x age",
-    ]
+        "sex x size", "sex x age", "size x age",
+    ]  # fmt: skip
     errors = [float(number) for number in rows[1].split()[-3:]]
     assert 0 < errors[0] < errors[1] < errors[2]
     assert "nothing was spent" in " ".join(out.split())
@@ -205,23 +203,16 @@ def test_a_dry_run_needs_no_records_and_writes_nothing(folder, capsys):
 LOUD = "--domain d.json --epsilon 1e6 --out made"
 """So little noise that released counts are those of the file."""
 WRITTEN = {
-    "separators, encoding and decimals": (
-        "in.csv",
+    "separators, encoding and decimals": ("in.csv",
         "sex;größe;age\nf;s;30,5\nm;l;1.060,0\nm;l;NA\n".encode("latin-1"),
-        r"--sep ';' --encoding latin-1 --decimal , --thousands . --na NA",
-    ),
-    "line breaks in quotes": (
-        "in.csv",
+        r"--sep ';' --encoding latin-1 --decimal , --thousands . --na NA"),
+    "line breaks in quotes": ("in.csv",
         'sex,größe,age,note\nf,s,30.5,"a\nb"\nm,l,1060,\nm,l,,\n'.encode(),
-        "--multiline --memory 1G",
-    ),
+        "--multiline --memory 1G"),
     "a folder": ("parts/sex=m/in.csv", "größe,age\nl,1060\nl,\n".encode(), ""),
-    "the standard input": (
-        "-",
-        "sex,größe,age\nf,s,30.5\nm,l,1060\nm,l,\n".encode(),
-        "",
-    ),
-}
+    "the standard input": ("-", "sex,größe,age\nf,s,30.5\nm,l,1060\nm,l,\n".encode(),
+        ""),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRITTEN)
@@ -327,10 +318,8 @@ def test_values_are_read_from_dates_and_parquet_files(folder, capsys):
         assert (age["type"], age["lower"], age["upper"]) == ("numeric", 0, 39)
     code, out, _ = run("schema suggest dates.parquet", capsys)
     assert [entry["type"] for entry in json.loads(out)["features"]] == [
-        "date",
-        "numeric",
-        "numeric",
-    ]
+        "date", "numeric", "numeric",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
@@ -350,10 +339,8 @@ WRONG = {
     "no command of this name": ("table", "invalid choice: 'table'"),
     "no domain": ("tables in.csv --ways 2 --epsilon 1 --out made", "--domain"),
     "no file of a domain": (USUAL.replace("d.json", "x.json"), "'x.json'"),
-    "a domain that is no JSON": (
-        USUAL.replace("d.json", "no.json"),
-        "cannot use the domain 'no.json': the domain is not valid JSON",
-    ),
+    "a domain that is no JSON": (USUAL.replace("d.json", "no.json"),
+        "cannot use the domain 'no.json': the domain is not valid JSON"),
     "a domain that is a table": (USUAL.replace("d.json", "in.csv"), "not valid JSON"),
     "no file of records": (USUAL.replace("in.csv", "x.csv"), "'x.csv'"),
     "a folder of records": (USUAL.replace("in.csv", "full"), "'full'"),
@@ -380,10 +367,8 @@ WRONG = {
     "persons without records": (f"{USUAL} --records-per-person 0", "from 1 to"),
     "an unknown policy": (f"{USUAL} --handle-missing fill", "'fill'"),
     "an exponent beyond all": (USUAL.replace("1 ", "1e999999999 ", 1), "of a double"),
-    "a policy that nobody can follow": (
-        f"{USUAL} --handle-missing category",
-        "--handle-missing category",
-    ),
+    "a policy that nobody can follow": (f"{USUAL} --handle-missing category",
+        "--handle-missing category"),
     "an unknown option": (f"{USUAL} --speed", "--speed"),
     "a mistyped option": (f"{USUAL} --epsilonn 1", "did you mean '--epsilon'?"),
     "a mistyped attribute": (USUAL.replace("ways 2", "table sexx"), "mean 'sex'?"),
@@ -403,13 +388,11 @@ WRONG = {
         "of the domain, or choose --handle-unknown",
     ),
     "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
-    "a column that is missing": (
-        USUAL.replace("in.csv", "other.csv"),
+    "a column that is missing": (USUAL.replace("in.csv", "other.csv"),
         "cannot use the data 'other.csv': the header of the file has no column named "
-        "'age', but exactly one is needed",
-    ),
+        "'age', but exactly one is needed"),
     "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "'sex'"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -196,11 +196,7 @@ def test_every_pair_of_bytes_for_the_two_sides_of_one_digit():
         _, out, events = run_kernel(table, padded(head), 1)
         assert not events
         counts[int(out[0])] += 1
-    assert counts == {
-        1: 90 * 166,
-        -1: 166 * 90,
-        0: 90 * 90 + 166 * 166,
-    }
+    assert counts == {1: 90 * 166, -1: 166 * 90, 0: 90 * 90 + 166 * 166}
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 33])

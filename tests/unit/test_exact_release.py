@@ -249,16 +249,10 @@ def test_sensitivities_are_finite_and_positive(name, wrong):
         ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0, got 0"),
         ({"rho": -1}, ValueError, "rho must be a finite number > 0, got -1"),
         ({"epsilon": True}, TypeError, "epsilon must be a finite number > 0, got True"),
-        (
-            {"epsilon": 1, "sensitivity": None, "squared_sensitivity": 4},
-            TypeError,
-            "squared_sensitivity= is for Gaussian noise, paid with rho=; pass sens",
-        ),
-        (
-            {"rho": 1, "groups": [1, 1]},
-            TypeError,
-            "groups= is for noise that is paid with epsilon=; under rho=, pass squ",
-        ),
+        ({"epsilon": 1, "sensitivity": None, "squared_sensitivity": 4}, TypeError,
+         "squared_sensitivity= is for Gaussian noise, paid with rho=; pass sens"),
+        ({"rho": 1, "groups": [1, 1]}, TypeError,
+         "groups= is for noise that is paid with epsilon=; under rho=, pass squ"),
         ({"epsilon": 1, "groups": [1]}, ValueError, "one row per coordinate, 1 in all"),
         ({"epsilon": 1, "records_per_person": 0}, ValueError, "records_per_person"),
         ({"epsilon": 1, "records_per_person": 2}, ValueError, "with up to 2 records"),
@@ -266,7 +260,7 @@ def test_sensitivities_are_finite_and_positive(name, wrong):
         ({"epsilon": 1, "neighbours": "both"}, ValueError, "neighbours must be one of"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_wrong_settings_of_a_release_spend_nothing(settings, kind, message, watch_all):
     def fail(draw, sample):
         raise AssertionError("noise was drawn")
@@ -285,12 +279,10 @@ MASKED = np.ma.array([3, 0, 900], mask=[False, False, True])
 @pytest.mark.parametrize(
     "take",
     [
-        lambda ledger: MatrixMechanism(Identity(3), epsilon=1, ledger=ledger).measure(
-            MASKED
-        ),
-        lambda ledger: noisy_release(
-            MASKED, sensitivity=1, epsilon=1, released="x", ledger=ledger
-        ),
+        lambda ledger: MatrixMechanism(Identity(3), epsilon=1,
+            ledger=ledger).measure(MASKED),
+        lambda ledger: noisy_release(MASKED, sensitivity=1, epsilon=1, released="x",
+            ledger=ledger),
         lambda ledger: Counts(MASKED[:, None], (1000,)),
         lambda ledger: Records(MASKED[:, None], (1000,)),
         lambda ledger: Records([[0]] * 3, (1,), columns=MASKED, n_columns=1000),
@@ -298,7 +290,7 @@ MASKED = np.ma.array([3, 0, 900], mask=[False, False, True])
         lambda ledger: Records([[0]] * 3, (1,), signs=MASKED),
         lambda ledger: MatrixMechanism(np.ma.array([[1, 2]]), epsilon=1),
     ],
-)
+)  # fmt: skip
 def test_a_mask_is_not_dropped(take):
     ledger = PrivacyLedger(1)
     with pytest.raises(TypeError, match="must not be masked, got a masked array; fill"):

@@ -119,17 +119,15 @@ EXPLICIT = {
     "gain of the cells": lambda a: loss(a, Identity(6)),
     "gain of its rows": lambda a: expected_error(Prefix(6), a, epsilon=1),
     "error of every query": lambda a: per_query_error(Prefix(6), a, rho=1),
-    "gain of products": lambda a: loss(
-        Kronecker([a, Identity(2)]), Kronecker([a, Prefix(2)])
-    ),
+    "gain of products": lambda a: loss(Kronecker([a, Identity(2)]),
+        Kronecker([a, Prefix(2)])),
     "support": lambda a: (supports(Prefix(6), a), supports(a, Prefix(6))),
     "a report": lambda a: report(Prefix(6), a, epsilon=1).rmse,
-    "answers from records": lambda a: exact_answers(
-        a, Records([[0, 1], [1, 2], [1, 2]], SHAPE)
-    ),
+    "answers from records": lambda a: exact_answers(a,
+        Records([[0, 1], [1, 2], [1, 2]], SHAPE)),
     "estimates": lambda a: least_squares(a, np.arange(6.0)),
     "a stack": lambda a: loss(VStack([a, 2 * a]), VStack([a, Identity(6)])),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("ask", NOT_KNOWN.values(), ids=NOT_KNOWN)

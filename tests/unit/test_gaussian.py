@@ -292,14 +292,12 @@ CASES = {
     "identity": (Prefix(6), Identity(6)),
     "dense": (AllRange(5), None),
     "residuals": (all_marginals((2, 3, 2), 2), None),
-    "marginals": (
-        all_marginals((2, 3), 1),
-        Marginals((2, 3), {(0,): 1, (1,): 2, (0, 1): 0.5}),
-    ),
+    "marginals": (all_marginals((2, 3), 1),
+        Marginals((2, 3), {(0,): 1, (1,): 2, (0, 1): 0.5})),
     "kronecker": (Kronecker([Prefix(3), AllRange(2)]), None),
     "few queries": (Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), None),
     "merged": (PartitionStack([[0, 0, 1, 1, 0], [0, 0, 0, 1, 0]], [2, 2]), None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.statistical

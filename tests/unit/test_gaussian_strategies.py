@@ -327,47 +327,24 @@ def test_a_short_run_says_so():
     [
         (Prefix(4), {"template": "union"}, ValueError, "template must be one of"),
         (Prefix(4), {"q": 3}, TypeError, "template 'auto' has no option 'q' under"),
-        (
-            Prefix(4),
-            {"template": "identity", "max_iter": 3},
-            TypeError,
-            "its options are: none",
-        ),
-        (
-            Prefix(4),
-            {"template": "residuals"},
-            UnsupportedWorkloadError,
-            "needs the attribute sizes of",
-        ),
-        (
-            Dense(np.eye(6)),
-            {"template": "residuals", "domain_shape": (2, 3)},
-            UnsupportedWorkloadError,
-            "no projection of",
-        ),
-        (
-            Kronecker([Prefix(2), Prefix(3)]),
-            {"template": "marginals", "domain_shape": (2, 2)},
-            ValueError,
-            "has 4 cells but the workload has 6 columns",
-        ),
-        (
-            VStack([Prefix(4), Prefix(4)]),
-            {"template": "kronecker"},
-            UnsupportedWorkloadError,
-            "needs a Kronecker, a VStack of Kroneckers",
-        ),
-        (
-            AllRange(3500),
-            {"template": "dense"},
-            DomainTooLargeError,
-            "needs eigendecompositions of size 3500",
-        ),
+        (Prefix(4), {"template": "identity", "max_iter": 3}, TypeError,
+         "its options are: none"),
+        (Prefix(4), {"template": "residuals"}, UnsupportedWorkloadError,
+         "needs the attribute sizes of"),
+        (Dense(np.eye(6)), {"template": "residuals", "domain_shape": (2, 3)},
+         UnsupportedWorkloadError, "no projection of"),
+        (Kronecker([Prefix(2), Prefix(3)]),
+         {"template": "marginals", "domain_shape": (2, 2)}, ValueError,
+         "has 4 cells but the workload has 6 columns"),
+        (VStack([Prefix(4), Prefix(4)]), {"template": "kronecker"},
+         UnsupportedWorkloadError, "needs a Kronecker, a VStack of Kroneckers"),
+        (AllRange(3500), {"template": "dense"}, DomainTooLargeError,
+         "needs eigendecompositions of size 3500"),
         (Prefix(4), {"tolerance": -1}, ValueError, "tolerance must be a number"),
         (Prefix(4), {"max_iter": 0}, ValueError, "max_iter must be an integer >= 1"),
         ([[1]], {}, TypeError, "workload must be a query matrix"),
     ],
-)
+)  # fmt: skip
 def test_optimize_refuses_under_zcdp(workload, options, error, message):
     with pytest.raises(error, match=message):
         optimize(workload, **options, privacy="zcdp")

@@ -111,9 +111,7 @@ def test_partitions(t, n, largest, k, dtype, rng):
     assert_twins("partition_rmatmat", [labels, offsets, y], np.zeros((n, k), dtype))
     garbage = np.full((groups.max(), k), 7, dtype)
     assert_twins(
-        "partition_gram_matmat",
-        [labels, offsets, x, garbage],
-        np.zeros((n, k), dtype),
+        "partition_gram_matmat", [labels, offsets, x, garbage], np.zeros((n, k), dtype)
     )
 
 
@@ -163,8 +161,7 @@ def test_nothing_is_compiled_anew_for_a_copy_of_an_operator():
 
 @pytest.mark.parametrize("d", [0, 1, 2, 5])
 @pytest.mark.parametrize(
-    "name",
-    ["superset_sums", "superset_differences", "subset_differences"],
+    "name", ["superset_sums", "superset_differences", "subset_differences"]
 )
 def test_lattice_transforms(name, d, rng):
     assert_twins(name, [], rng.standard_normal(2**d))

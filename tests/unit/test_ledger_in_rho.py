@@ -31,36 +31,18 @@ def spend(ledger, cost, **settings):
 
 SIZE_ONE = {"sensitivity": 1, "released": "x"}
 PRICES = {
-    "laplace": (
-        lambda **s: noisy_release([3, 4], **SIZE_ONE, **s),
-        {"epsilon": "2/3"},
-        Fraction(2, 9),
-    ),
-    "k_norm": (
-        lambda **s: noisy_release([3, 4], groups=[1, 1], **SIZE_ONE, **s),
-        {"epsilon": "2/3"},
-        Fraction(2, 9),
-    ),
-    "permute_and_flip": (
-        lambda **s: permute_and_flip([3, 4], released="x", **s),
-        {"epsilon": "2/3"},
-        Fraction(2, 9),
-    ),
-    "exponential": (
-        lambda **s: exponential_mechanism([3, 4], released="x", **s),
-        {"epsilon": "2/3"},
-        Fraction(1, 18),
-    ),
-    "exponential, rho": (
-        lambda **s: exponential_mechanism([3, 4], released="x", **s),
-        {"rho": "1/18"},
-        Fraction(1, 18),
-    ),
-    "gaussian": (
-        lambda **s: noisy_release([3, 4], **SIZE_ONE, **s),
-        {"rho": "2/9"},
-        Fraction(2, 9),
-    ),
+    "laplace": (lambda **s: noisy_release([3, 4], **SIZE_ONE, **s), {"epsilon": "2/3"},
+        Fraction(2, 9)),
+    "k_norm": (lambda **s: noisy_release([3, 4], groups=[1, 1], **SIZE_ONE, **s),
+        {"epsilon": "2/3"}, Fraction(2, 9)),
+    "permute_and_flip": (lambda **s: permute_and_flip([3, 4], released="x", **s),
+        {"epsilon": "2/3"}, Fraction(2, 9)),
+    "exponential": (lambda **s: exponential_mechanism([3, 4], released="x", **s),
+        {"epsilon": "2/3"}, Fraction(1, 18)),
+    "exponential, rho": (lambda **s: exponential_mechanism([3, 4], released="x", **s),
+        {"rho": "1/18"}, Fraction(1, 18)),
+    "gaussian": (lambda **s: noisy_release([3, 4], **SIZE_ONE, **s), {"rho": "2/9"},
+        Fraction(2, 9)),
     "laplace, mechanism": (
         lambda **s: MatrixMechanism(Identity(2), **s).measure([3, 4]),
         {"epsilon": "2/3"},
@@ -71,7 +53,7 @@ PRICES = {
         {"rho": "2/9"},
         Fraction(2, 9),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PRICES)

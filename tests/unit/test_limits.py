@@ -81,10 +81,7 @@ def test_limits_are_heeded():
         pytest.raises(DomainTooLargeError, match="at most 99"),
     ):
         exact_answers(Marginal((10, 10), (0, 1)), records)
-    with (
-        mmech_rf.limits.changed(forest_nodes=3),
-        pytest.raises(DomainTooLargeError),
-    ):
+    with mmech_rf.limits.changed(forest_nodes=3), pytest.raises(DomainTooLargeError):
         grow_random_forest((3, 3), 4, depth=2, seed=0)
 
 

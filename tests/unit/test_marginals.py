@@ -121,18 +121,11 @@ def workloads(draw):
     kind = draw(
         st.sampled_from(
             [
-                "ranges",
-                "products",
-                "signed",
-                "boxes",
-                "listed",
-                "trees",
-                "partitions",
-                "marginals",
-                "union",
+                "ranges", "products", "signed", "boxes", "listed", "trees",
+                "partitions", "marginals", "union",
             ]
         )
-    )
+    )  # fmt: skip
     if kind == "ranges":
         factors = [(AllRange(size), ref.all_range(size)) for size in sizes]
     elif kind == "products":
@@ -140,15 +133,11 @@ def workloads(draw):
             lambda size: (Prefix(size), ref.prefix(size)),
             lambda size: (Total(size), ref.ones(1, size)),
             lambda size: (Identity(size), ref.identity(size)),
-            lambda size: (
-                Permuted(Prefix(size), np.arange(size)[::-1]),
-                ref.prefix(size)[:, ::-1],
-            ),
-            lambda size: (
-                WidthRange(size, 1 + size // 2),
-                ref.width_range(size, 1 + size // 2),
-            ),
-        ]
+            lambda size: (Permuted(Prefix(size), np.arange(size)[::-1]),
+                ref.prefix(size)[:, ::-1]),
+            lambda size: (WidthRange(size, 1 + size // 2),
+                ref.width_range(size, 1 + size // 2)),
+        ]  # fmt: skip
         factors = [draw(st.sampled_from(leaves))(size) for size in sizes]
     elif kind == "signed":
         arrays = [
@@ -506,98 +495,44 @@ def test_deep_trees_are_not_worse_than_the_identity(depth):
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (
-            lambda: Marginals((2, 3), {(2,): 1}),
-            ValueError,
-            r"a marginal over attribute 2 is not defined: .* attributes 0\.\.1",
-        ),
-        (
-            lambda: Marginal((2, 3), [0, 5]),
-            ValueError,
-            r"a marginal over attribute 5 is not defined",
-        ),
-        (
-            lambda: Marginal((2, 3), [-1]),
-            ValueError,
-            "an attribute must be an integer >= 0, got -1",
-        ),
-        (
-            lambda: Marginal((2, 3), [0, 0]),
-            ValueError,
-            r"names each attribute once, got \(0, 0\)",
-        ),
-        (
-            lambda: Marginals((2, 3), {(0,): 0, (1,): 0.0}),
-            ValueError,
-            "the weights are all zero; at least one marginal needs a weight",
-        ),
-        (
-            lambda: Marginals((2, 3), {}),
-            ValueError,
-            "weights must name at least one marginal, got none",
-        ),
-        (
-            lambda: Marginals((2, 3), {(0, 1): 1, (1, 0): 2}),
-            ValueError,
-            r"the marginal over \(0, 1\) is given twice",
-        ),
-        (
-            lambda: Marginals((2, 3), {(0,): np.nan}),
-            ValueError,
-            "weight must be finite, got nan",
-        ),
-        (
-            lambda: Marginals((2, 3), {(0,): "1"}),
-            TypeError,
-            "weight must be a real number, got str",
-        ),
-        (
-            lambda: Marginals((2, 0), {(0,): 1}),
-            ValueError,
-            "an attribute size must be an integer >= 1, got 0",
-        ),
-        (
-            lambda: Marginals((), {(): 1}),
-            ValueError,
-            "at least one attribute, got none",
-        ),
-        (
-            lambda: all_marginals((2, 3), 3),
-            ValueError,
-            "order must be at most the number of attributes, 2, got 3",
-        ),
-        (
-            lambda: search(Prefix(6)),
-            UnsupportedWorkloadError,
-            r"needs the attribute sizes of Prefix\(6\).*; pass domain_shape=",
-        ),
-        (
-            lambda: search(Prefix(6), domain_shape=(2, 2)),
-            ValueError,
-            r"domain_shape \(2, 2\) has 4 cells but the workload has 6 columns",
-        ),
-        (
-            lambda: search(all_marginals((2, 3), 1), domain_shape=(3, 3)),
-            ValueError,
-            r"domain_shape \(3, 3\) has 9 cells but the workload has 6 columns",
-        ),
-        (
-            lambda: search(Prefix(6), domain_shape=(2, 3)),
-            UnsupportedWorkloadError,
-            r"no projection of Prefix\(6\).*; use template 'pidentity'",
-        ),
-        (
-            lambda: search(Identity(6), domain_shape=6),
-            TypeError,
-            "domain_shape must be a sequence of attribute sizes, got int",
-        ),
-        (
-            lambda: search(all_marginals((2, 3), 1), max_evaluations=0),
-            ValueError,
-            "max_evaluations must be an integer >= 1, got 0",
-        ),
+        (lambda: Marginals((2, 3), {(2,): 1}), ValueError,
+         r"a marginal over attribute 2 is not defined: .* attributes 0\.\.1"),
+        (lambda: Marginal((2, 3), [0, 5]), ValueError,
+         r"a marginal over attribute 5 is not defined"),
+        (lambda: Marginal((2, 3), [-1]), ValueError,
+         "an attribute must be an integer >= 0, got -1"),
+        (lambda: Marginal((2, 3), [0, 0]), ValueError,
+         r"names each attribute once, got \(0, 0\)"),
+        (lambda: Marginals((2, 3), {(0,): 0, (1,): 0.0}), ValueError,
+         "the weights are all zero; at least one marginal needs a weight"),
+        (lambda: Marginals((2, 3), {}), ValueError,
+         "weights must name at least one marginal, got none"),
+        (lambda: Marginals((2, 3), {(0, 1): 1, (1, 0): 2}), ValueError,
+         r"the marginal over \(0, 1\) is given twice"),
+        (lambda: Marginals((2, 3), {(0,): np.nan}), ValueError,
+         "weight must be finite, got nan"),
+        (lambda: Marginals((2, 3), {(0,): "1"}), TypeError,
+         "weight must be a real number, got str"),
+        (lambda: Marginals((2, 0), {(0,): 1}), ValueError,
+         "an attribute size must be an integer >= 1, got 0"),
+        (lambda: Marginals((), {(): 1}), ValueError,
+         "at least one attribute, got none"),
+        (lambda: all_marginals((2, 3), 3), ValueError,
+         "order must be at most the number of attributes, 2, got 3"),
+        (lambda: search(Prefix(6)), UnsupportedWorkloadError,
+         r"needs the attribute sizes of Prefix\(6\).*; pass domain_shape="),
+        (lambda: search(Prefix(6), domain_shape=(2, 2)), ValueError,
+         r"domain_shape \(2, 2\) has 4 cells but the workload has 6 columns"),
+        (lambda: search(all_marginals((2, 3), 1), domain_shape=(3, 3)), ValueError,
+         r"domain_shape \(3, 3\) has 9 cells but the workload has 6 columns"),
+        (lambda: search(Prefix(6), domain_shape=(2, 3)), UnsupportedWorkloadError,
+         r"no projection of Prefix\(6\).*; use template 'pidentity'"),
+        (lambda: search(Identity(6), domain_shape=6), TypeError,
+         "domain_shape must be a sequence of attribute sizes, got int"),
+        (lambda: search(all_marginals((2, 3), 1), max_evaluations=0), ValueError,
+         "max_evaluations must be an integer >= 1, got 0"),
     ],
-)
+)  # fmt: skip
 def test_errors(make, kind, message):
     with pytest.raises(kind, match=message):
         make()

@@ -145,11 +145,7 @@ def test_argmax_without_ties():
 
 def test_argmax_picks_the_tied_column_that_was_drawn():
     tied = np.array([[1, 7, 0, 7, 7], [3, 3, 1, 1, 1]])
-    for words, expected in [
-        ([0, 0], [1, 0]),
-        ([1, 1], [3, 1]),
-        ([2, 2], [4, 0]),
-    ]:
+    for words, expected in [([0, 0], [1, 0]), ([1, 1], [3, 1]), ([2, 2], [4, 0])]:
         assert random_argmax(tied, insecure_rng=Script(*words)).tolist() == expected
 
 

@@ -18,37 +18,21 @@ def options(name, value):
 @pytest.mark.parametrize(
     ("error", "python", "worded"),
     [
-        (
-            ParameterError("depth", "must be at most 3", 9),
-            "depth must be at most 3, got 9",
-            "--depth must be at most 3, got 9",
-        ),
-        (
-            ParameterError("n_trees", "{n_trees=inf} needs {splits='multiway'}"),
-            "n_trees=inf needs splits='multiway'",
-            "--n-trees inf needs splits='multiway'",
-        ),
-        (
-            ParameterError(
-                "depth", "is bad", None, ("choose {depth=}", "fix {other=}")
-            ),
-            "depth is bad; choose depth=, or fix other=",
-            "--depth is bad; choose --depth",
-        ),
-        (
-            ParameterError(
-                "X", "row 0 of {X} is bad", None, ("mend it", "use {a='b'}")
-            ),
-            "row 0 of X is bad; mend it, or use a='b'",
-            "row 0 of X is bad; mend it",
-        ),
-        (
-            ParameterError("depth", "is bad", None, ("a", "b", "c {depth='auto'}")),
-            "depth is bad; a, b, or c depth='auto'",
-            "--depth is bad; a, b, or c --depth auto",
-        ),
+        (ParameterError("depth", "must be at most 3", 9),
+         "depth must be at most 3, got 9", "--depth must be at most 3, got 9"),
+        (ParameterError("n_trees", "{n_trees=inf} needs {splits='multiway'}"),
+         "n_trees=inf needs splits='multiway'",
+         "--n-trees inf needs splits='multiway'"),
+        (ParameterError("depth", "is bad", None, ("choose {depth=}", "fix {other=}")),
+         "depth is bad; choose depth=, or fix other=",
+         "--depth is bad; choose --depth"),
+        (ParameterError("X", "row 0 of {X} is bad", None, ("mend it", "use {a='b'}")),
+         "row 0 of X is bad; mend it, or use a='b'", "row 0 of X is bad; mend it"),
+        (ParameterError("depth", "is bad", None, ("a", "b", "c {depth='auto'}")),
+         "depth is bad; a, b, or c depth='auto'",
+         "--depth is bad; a, b, or c --depth auto"),
     ],
-)
+)  # fmt: skip
 def test_one_error_in_the_words_of_two(error, python, worded):
     """A remedy for which there is no option is left out."""
     assert str(error) == python

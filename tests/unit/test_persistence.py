@@ -307,11 +307,6 @@ def test_arrays_that_no_file_holds(array, path):
     assert not path.exists()
 
 
-def test_wrong_kinds(path):
-    with pytest.raises(TypeError, match="strategy must be a query matrix"):
-        save(path, [[1]])
-
-
 def test_a_failed_write_keeps_the_old_file(path):
     save(path, Identity(3))
     with largest_file(100), pytest.raises(OSError, match="too large"):

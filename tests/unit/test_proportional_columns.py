@@ -30,11 +30,7 @@ from mmech import (
 )
 from mmech.reduction.columns import merge_rows
 from mmech.structure.shape import kronecker_terms
-from mmech_rf import (
-    datasets,
-    grow_random_forest,
-    prediction_workload,
-)
+from mmech_rf import datasets, grow_random_forest, prediction_workload
 
 # ------------------------------------------------------------------ proportional
 

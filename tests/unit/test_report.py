@@ -104,14 +104,12 @@ PAIRS = [
     (AllRange(6), 2 * PIdentity(THETA)),
     (-3 * Prefix(6), PIdentity(THETA)),
     (VStack([Prefix(6), 2 * Total(6)]), PIdentity(THETA)),
-    (
-        Kronecker([Prefix(3), AllRange(2)]),
-        Kronecker([PIdentity(THETA[:, :3]), Identity(2)]),
-    ),
+    (Kronecker([Prefix(3), AllRange(2)]),
+     Kronecker([PIdentity(THETA[:, :3]), Identity(2)])),
     (Dense(np.eye(6)[[0, 0, 1, 2, 2]] * 3.0), Identity(6)),
     (Merged(Prefix(2), [0, 1, 1]), Merged(Identity(2), [0, 1, 1])),
     (Dense(np.zeros((2, 3))), Identity(3)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("workload", "strategy"), PAIRS, ids=str)
@@ -142,19 +140,10 @@ def test_text_and_html_have_the_same_content():
         assert candidate.template in markup
     names = [name for name, _ in table.rows]
     assert names == [
-        "workload",
-        "strategy",
-        "template",
-        "epsilon",
-        "sensitivity",
-        "loss",
-        "expected error",
-        "rmse",
-        "lower bound",
-        "ratio to the bound",
-        "tie with Gaussian",
-        "standard errors",
-    ]
+        "workload", "strategy", "template", "epsilon", "sensitivity", "loss",
+        "expected error", "rmse", "lower bound", "ratio to the bound",
+        "tie with Gaussian", "standard errors",
+    ]  # fmt: skip
     assert max(map(len, text.splitlines())) < 120
 
 

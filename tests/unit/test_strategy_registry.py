@@ -29,13 +29,7 @@ from mmech import (
     terminal,
 )
 from mmech.strategies import StrategyResult, deadline
-from mmech.strategies.registry import (
-    PRIVACY,
-    Template,
-    register,
-    templates,
-    unregister,
-)
+from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 
 NORMS = ("L1", "L2")
 each_norm = pytest.mark.parametrize("norm", NORMS)

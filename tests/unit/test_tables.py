@@ -180,13 +180,8 @@ def test_rows_of_ranges_count_all_between_two_values(released):
 
 def test_a_total_of_nothing_is_published_as_nothing(rounding, noise_rng):
     for _ in range(5):  # the noise of some totals is below zero
-        released = release_tables(
-            np.zeros((0, 4)),
-            DOMAIN,
-            ways=WAYS[rounding],
-            epsilon=0.1,
-            insecure_rng=noise_rng,
-        )
+        options = {"ways": WAYS[rounding], "epsilon": 0.1, "insecure_rng": noise_rng}
+        released = release_tables(np.zeros((0, 4)), DOMAIN, **options)
         assert (count(released, released.tables[0]) >= 0).all()
         assert len(released.sample(10, frame="dict")["sex"]) == 10
 
@@ -194,15 +189,10 @@ def test_a_total_of_nothing_is_published_as_nothing(rounding, noise_rng):
 @pytest.mark.parametrize("epsilon", [1e-4, 1e-8, 1e-12])
 def test_a_total_that_is_all_noise_is_published_too(rounding, epsilon, noise_rng):
     """Its tables are consistent, though so many records are not made one by one."""
+    options = {"ways": WAYS[rounding], "epsilon": epsilon, "insecure_rng": noise_rng}
     for _ in range(4):
         with limits.changed(table_entries=2**16):
-            released = release_tables(
-                frame_of(people(50)),
-                DOMAIN,
-                ways=WAYS[rounding],
-                epsilon=epsilon,
-                insecure_rng=noise_rng,
-            )
+            released = release_tables(frame_of(people(50)), DOMAIN, **options)
         tables = [count(released, names) for names in released.tables]
         assert all((table >= 0).all() for table in tables)
         assert {int(table.sum()) for table in tables} == {released.total}
@@ -275,12 +265,8 @@ def test_the_law_of_errors_is_that_of_simulated_noise(cost, noise_rng):
     no_records = np.zeros((24, 4000), np.int64)
     # A table of 4000 columns is measured with independent noise.
     errors = noise.estimate(mechanism.measure(no_records).values)
-    for subset, together in [
-        ((0, 1), (1, 1)),
-        ((0, 1), (2, 3)),
-        ((2,), (1,)),
-        ((), ()),
-    ]:
+    cases = ((0, 1), (1, 1)), ((0, 1), (2, 3)), ((2,), (1,)), ((), ())
+    for subset, together in cases:
         law = noise.law(subset, together)
         shape = [sizes[i] for i in subset]
         table = errors.marginal(subset).reshape(*shape, -1)
@@ -306,14 +292,8 @@ class Untouchable:
 
 def test_a_dry_run_reads_nothing_and_spends_nothing():
     ledger = PrivacyLedger(1)
-    plan = release_tables(
-        object.__new__(Untouchable),
-        DOMAIN,
-        ways=2,
-        epsilon=1,
-        ledger=ledger,
-        dry_run=True,
-    )
+    options = {"ways": 2, "epsilon": 1, "ledger": ledger, "dry_run": True}
+    plan = release_tables(object.__new__(Untouchable), DOMAIN, **options)
     assert isinstance(plan, TablePlan)
     assert len(plan.errors(frame="dict")["table"]) == 6
     assert ledger.spent == 0
@@ -358,14 +338,9 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
 
     def run(own, ledger):
         told = []
+        options = {"neighbours": neighbours, "callback": told.append, **cost}
         released = release_tables(
-            own.X,
-            DOMAIN,
-            ways=WAYS[rounding],
-            neighbours=neighbours,
-            ledger=ledger,
-            callback=told.append,
-            **cost,
+            own.X, DOMAIN, ways=WAYS[rounding], ledger=ledger, **options
         )
         return seen(released), told
 
@@ -400,15 +375,8 @@ def test_who_is_left_out_is_paid_for_as_who_is_counted(
     currency = next(iter(cost))
 
     def run(own, ledger):
-        released = release_tables(
-            own.X,
-            DOMAIN,
-            ways=WAYS[rounding],
-            handle_unknown="drop",
-            ledger=ledger,
-            **terms,
-            **cost,
-        )
+        options = {"ways": WAYS[rounding], "handle_unknown": "drop", **terms, **cost}
+        released = release_tables(own.X, DOMAIN, ledger=ledger, **options)
         return seen(released), released.left_out.values.tolist()
 
     codes = people(8)
@@ -429,14 +397,10 @@ def test_who_is_left_out_is_paid_for_as_who_is_counted(
     tape = play(run, before, PrivacyLedger(1, currency=currency, **terms))
     assert len(tape.entries) == 1
     assert tape.entries[0].released.endswith("and how many records they leave out")
-    losses = [
-        check_pair(
-            tape,
-            play(run, other, PrivacyLedger(1, currency=currency, **terms), tape),
-            **cost,
-        )
-        for other in changed(before, persons)
-    ]
+    losses = []
+    for other in changed(before, persons):
+        ledger = PrivacyLedger(1, currency=currency, **terms)
+        losses.append(check_pair(tape, play(run, other, ledger, tape), **cost))
     assert max(losses) > 0
 
 
@@ -652,11 +616,8 @@ def test_frames_come_back_as_they_went_in():
     )
     for library, kind in (("polars", "DataFrame"), ("pyarrow", "Table")):
         module = pytest.importorskip(library)
-        own = (
-            module.from_pandas(frame)
-            if library == "polars"
-            else module.Table.from_pandas(frame)
-        )
+        make = module if library == "polars" else module.Table
+        own = make.from_pandas(frame)
         table = release_tables(own, DOMAIN, **options).table("sex")
         assert type(table) is getattr(module, kind)
 
@@ -669,10 +630,8 @@ def test_rows_arrays_and_csv_files_are_read(tmp_path):
     rows = frame[list(DOMAIN.names)].to_numpy(object)
     for data in (file, str(file), rows, rows.tolist(), frame.to_dict("records")):
         released = release_tables(data, DOMAIN, ways=2, epsilon=10_000)
-        assert (
-            count(released, ("sex", "town")).tolist()
-            == exact(codes, ["sex", "town"]).tolist()
-        )
+        found = count(released, ("sex", "town")).tolist()
+        assert found == exact(codes, ["sex", "town"]).tolist()
 
 
 def test_arrays_hold_all_attributes_whichever_tables_are_asked_for(tmp_path):
