@@ -35,6 +35,8 @@ THRESHOLDS = "tests/unit/test_discrete_noise.py"
 FIRST = f"{BUDGET}::test_nothing_is_drawn_before_it_is_paid_for"
 RHO = "tests/unit/test_ledger_in_rho.py"
 PRICES = f"{RHO}::test_every_kind_of_release_has_its_price"
+PRICE = "tests/unit/test_price_in_rho.py"
+SMALL_TABLES = f"{PRICE}::test_all_neighbours_of_small_tables_cost_no_more"
 
 DATASETS = "tests/rf/test_datasets.py"
 AUDIT = "tests/statistical/test_fit_audit.py"
@@ -52,7 +54,7 @@ ZCDP = "tests/rf/test_private_zcdp.py"
 
 SELECTION_PAYS = "    entry = charge(ledger, entry, relation, noise)\n"
 FLIP_PAYS = '    charge(ledger, LedgerEntry(price, released, "permute_and_flip"), '
-NOISE_PAYS = "    entry = charge(\n        ledger,\n"
+NOISE_PAYS = "    entry = charge(ledger, entry, relation, noise)\n"
 """How selections and noise pay, in the source."""
 
 CALIBRATION = (
@@ -333,23 +335,79 @@ CHARGES = (
     Mutant(
         "noise taken for a draw of bounded range",
         "mmech/privacy/ledger.py",
-        "bounded_range=kind in BOUNDED_RANGE",
+        "bounded_range=self.kind in BOUNDED_RANGE",
         "bounded_range=True",
         (PRICES,),
     ),
     Mutant(
         "a draw of bounded range at half its price",
         "mmech/privacy/cost.py",
-        "(8 if bounded_range else 2)",
-        "(16 if bounded_range else 2)",
+        "return epsilon**2 / 8",
+        "return epsilon**2 / 16",
         (PRICES,),
     ),
     Mutant(
         "pure epsilon at half its price in rho",
         "mmech/privacy/cost.py",
-        "(8 if bounded_range else 2)",
-        "(8 if bounded_range else 4)",
-        (PRICES,),
+        "return laplace_rho(1, 1 / epsilon)",
+        "return laplace_rho(1, 1 / epsilon) / 2",
+        (f"{PRICE}::test_no_pure_mechanism_costs_more_than_randomised_response",),
+    ),
+    Mutant(
+        "Laplace noise at its price without the tail beyond the neighbour",
+        "mmech/privacy/cost.py",
+        "2 * ratio * (1 - power)",
+        "2 * ratio",
+        (f"{PRICE}::test_the_divergence_per_order_is_largest_at_order_one",),
+    ),
+    Mutant(
+        "several records at the price of one",
+        "mmech/integer_strategy.py",
+        "laplace_rho(moves * largest, scale)",
+        "laplace_rho(largest, scale)",
+        (f"{SMALL_TABLES}[cells-add_remove-2]",),
+    ),
+    Mutant(
+        "replacement at the price of an addition",
+        "mmech/mechanism.py",
+        "return sides * self",
+        "return self",
+        (f"{SMALL_TABLES}[cells-replace-1]",),
+    ),
+    Mutant(
+        "replaced records that make up for each other in rows of both signs",
+        "mmech/mechanism.py",
+        "if one_way and self.released.is_nonnegative:",
+        "if one_way:",
+        (f"{SMALL_TABLES}[signs-replace-1]",),
+    ),
+    Mutant(
+        "replaced records that make up for each other in counts of both signs",
+        "mmech/mechanism.py",
+        "self.contribution == 1 and not self.signed",
+        "self.contribution == 1",
+        (f"{PRICE}::test_signs_and_contributions_are_changes_of_any_cells",),
+    ),
+    Mutant(
+        "weights of rows rounded down in their price",
+        "mmech/integer_strategy.py",
+        "-(-weight >> shift) << shift",
+        "(weight >> shift) << shift",
+        (f"{PRICE}::test_rows_with_weights_of_their_own",),
+    ),
+    Mutant(
+        "a stated sensitivity rounded down in its price",
+        "mmech/release.py",
+        "laplace_rho(math.ceil(size)",
+        "laplace_rho(math.floor(size)",
+        (f"{PRICE}::test_what_a_caller_states_is_taken_for_a_change_of_one_number",),
+    ),
+    Mutant(
+        "the number of records that tables leave out at the price of tables",
+        "mmech/tables/release.py",
+        "None if plan.drops else mechanism._rho",
+        "mechanism._rho",
+        (f"{PRICE}::test_records_that_tables_leave_out_have_their_price",),
     ),
     Mutant(
         "a ledger that went over to rho and pays on",

@@ -16,7 +16,13 @@ from typing import Any
 
 from mmech.checks import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError, ParameterError
-from mmech.privacy.cost import in_rho, rho_from_epsilon_delta, warn_if_weak
+from mmech.privacy.cost import (
+    RESOLUTION,
+    bounded_range_epsilon,
+    in_rho,
+    rho_from_epsilon_delta,
+    warn_if_weak,
+)
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger_file import NO_LEDGER, LedgerFile, chain, dated
 from mmech.privacy.neighbours import Relation, exact_size
@@ -65,12 +71,14 @@ class LedgerEntry:
         Sensitivity that the noise, or the draw, was calibrated to, neighbour relation
         included: L1, L2 for Gaussian noise, of a score for a draw.
     currency : {"epsilon", "rho"}
-        Pure epsilon, or rho of zCDP.
+        Pure epsilon, or rho of zCDP, as the ledger counts.
     insecure : bool
         Whether the noise was predictable (``insecure_rng``), which voids the guarantee.
     partition, part : str or None
         The partition of the records and the part of it that was measured, if the
         release was paid for through `PrivacyLedger.part`.
+    other_cost : Fraction or None
+        Cost in the other currency, where it is known closer than from the kind.
 
     Examples
     --------
@@ -78,6 +86,8 @@ class LedgerEntry:
     >>> entry = PrivacyLedger("1/2").spend("1/8", "a histogram", sensitivity=1)
     >>> entry.cost, entry.released, entry.sensitivity
     (Fraction(1, 8), 'a histogram', 1.0)
+    >>> entry.epsilon, float(entry.rho)
+    (Fraction(1, 8), 0.007802343344)
     """
 
     cost: Fraction
@@ -88,6 +98,7 @@ class LedgerEntry:
     insecure: bool = False
     partition: str | None = None
     part: str | None = None
+    other_cost: Fraction | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.released, str) or not self.released:
@@ -95,6 +106,23 @@ class LedgerEntry:
                 "released must say in words what is released, for the ledger, got "
                 f"{self.released!r}"
             )
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        """The pure epsilon of the release; ``None`` if it has none."""
+        if self.currency == "epsilon":
+            return self.cost
+        if self.other_cost is None and self.kind in BOUNDED_RANGE:
+            return bounded_range_epsilon(self.cost) + Fraction(1, RESOLUTION)
+        return self.other_cost
+
+    @property
+    def rho(self) -> Fraction:
+        """The rho of zCDP that the release costs at most."""
+        if self.currency == "rho":
+            return self.cost
+        most = in_rho(self.cost, bounded_range=self.kind in BOUNDED_RANGE)
+        return most if self.other_cost is None else min(most, self.other_cost)
 
     @property
     def how(self) -> str:
@@ -124,9 +152,10 @@ class PrivacyLedger(Settled):
         Budget; ``math.inf`` records releases without limiting them.
     currency : {"epsilon", "rho"}, default="epsilon"
         Pure epsilon, or rho of zero-concentrated differential privacy (zCDP). A ledger
-        of rho takes releases of pure epsilon too, for epsilon² / 2 [1]_, and draws of
-        the exponential mechanism for epsilon² / 8 [2]_; a ledger of epsilon takes
-        nothing else.
+        of rho takes releases of pure epsilon too, at their price: Laplace noise on
+        many rows costs next to nothing, other noise at most epsilon tanh(epsilon / 2)
+        [1]_, draws of the exponential mechanism epsilon² / 8 [2]_. A ledger of epsilon
+        takes nothing else.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation that the budget refers to.
     records_per_person : int, default=1
@@ -140,12 +169,13 @@ class PrivacyLedger(Settled):
 
     Notes
     -----
-    Proof: ``notebooks/proofs/composition.md``.
+    Proof: ``notebooks/proofs/composition.md`` and, for prices in rho,
+    ``notebooks/proofs/price_in_rho.md``.
 
     References
     ----------
-    .. [1] Bun, Steinke, "Concentrated differential privacy: simplifications,
-       extensions, and lower bounds", TCC 2016, Proposition 1.4.
+    .. [1] Harrison, Manurangsi, "Exact zCDP characterizations for fundamental
+       differentially private mechanisms", FORC 2026.
     .. [2] Cesar, Rogers, "Bounding, concentrating, and truncating: unifying privacy
        loss composition for data analytics", ALT 2021, Lemma 3.2.
 
@@ -397,18 +427,25 @@ class PrivacyLedger(Settled):
         TypeError
             If the cost is in rho and the ledger in pure epsilon.
         """
-        check_process(self._process, "a PrivacyLedger")
-        if not isinstance(kind, str) or not kind:
-            raise TypeError(f"kind must be a name, got {kind!r}")
         exact = check_epsilon(cost, check_choice(currency, "currency", CURRENCIES))
-        if currency != self.currency:
+        kind = _checked_kind(kind)
+        return self._fitting(LedgerEntry(exact, "x", kind, currency=currency)).cost
+
+    def _fitting(self, entry: LedgerEntry) -> LedgerEntry:
+        """Return an entry in the currency of this ledger, or raise if it does not fit.
+
+        As it is, but for its currency and cost.
+        """
+        check_process(self._process, "a PrivacyLedger")
+        if entry.currency != self.currency:
             if self.currency == "epsilon":
                 raise TypeError(
                     "a ledger of pure epsilon cannot pay for Gaussian noise of "
-                    f"rho = {float(exact):g}, which no finite epsilon covers; use "
+                    f"rho = {float(entry.cost):g}, which no finite epsilon covers; use "
                     'PrivacyLedger(total, currency="rho"), or Laplace noise'
                 )
-            exact = in_rho(exact, bounded_range=kind in BOUNDED_RANGE)
+            entry = _entry_in_rho(entry)
+        exact = entry.cost
         self._refuse_if_succeeded()
         left = self.remaining
         own = _holder()
@@ -421,7 +458,7 @@ class PrivacyLedger(Settled):
                 f"{kept}; "
                 "nothing was released: use a larger ledger or reuse what was released"
             )
-        return exact
+        return entry
 
     def hold(self, cost: Any, *, currency: str = "epsilon") -> None:
         """Keep what this thread will spend from other threads and processes, or raise.
@@ -474,6 +511,7 @@ class PrivacyLedger(Settled):
         currency: str = "epsilon",
         kind: str = "other",
         insecure: bool = False,
+        other_cost: Fraction | None = None,
     ) -> LedgerEntry:
         """Pay for a release, before anything is drawn.
 
@@ -492,6 +530,10 @@ class PrivacyLedger(Settled):
             of noise.
         insecure : bool, default=False
             Whether the noise is predictable.
+        other_cost : Fraction, default=None
+            The cost in the other currency, where it is known: the rho of a release of
+            pure epsilon, or the pure epsilon of one in rho. ``None`` takes what follows
+            from the kind.
 
         Returns
         -------
@@ -505,13 +547,20 @@ class PrivacyLedger(Settled):
             If the cost is in rho and the ledger in pure epsilon; nothing is spent.
         """
         with self._settling():
-            exact = self.check(cost, currency=currency, kind=kind)
             size = float(exact_size(sensitivity))
-            if isinstance(self.total, float) and _holder() not in self._held:
-                warn_if_weak(exact, self.currency)
-            return self._record(
-                LedgerEntry(exact, released, kind, size, self.currency, insecure)
+            entry = LedgerEntry(
+                check_epsilon(cost, check_choice(currency, "currency", CURRENCIES)),
+                released,
+                _checked_kind(kind),
+                size,
+                currency,
+                insecure,
+                other_cost=other_cost and check_epsilon(other_cost, "other_cost"),
             )
+            entry = self._fitting(entry)
+            if isinstance(self.total, float) and _holder() not in self._held:
+                warn_if_weak(entry.cost, self.currency)
+            return self._record(entry)
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
         own, held = _holder(), dict(self._held)
@@ -634,7 +683,7 @@ class PrivacyLedger(Settled):
         >>> entry = ledger.spend("0.1", "number of records", sensitivity=1)
         >>> concentrated = ledger.concentrate(1e-6)
         >>> concentrated.currency, concentrated.spent
-        ('rho', Fraction(1, 200))
+        ('rho', Fraction(624479687, 125000000000))
         """
         check_process(self._process, "a PrivacyLedger")
         with self._lock:
@@ -760,11 +809,9 @@ class _LedgerPart(PrivacyLedger):
         others = [e for e in self._now() if e.partition != self._partition]
         return self.total - composed(others) - self.spent
 
-    def check(
-        self, cost: Any, *, currency: str = "epsilon", kind: str = "other"
-    ) -> Fraction:
+    def _fitting(self, entry: LedgerEntry) -> LedgerEntry:
         self._succeeded = self._ledger._succeeded
-        return super().check(cost, currency=currency, kind=kind)
+        return super()._fitting(entry)
 
     @property
     def whole(self) -> PrivacyLedger:
@@ -804,6 +851,8 @@ def _as_json(order: int, entry: LedgerEntry) -> dict[str, Any]:
         "sensitivity": entry.sensitivity,
         "insecure": entry.insecure,
     }
+    if entry.other_cost is not None:
+        release[_other(entry.currency)] = str(entry.other_cost)
     if entry.partition is not None:
         release |= {"partition": entry.partition, "part": entry.part}
     return release
@@ -811,6 +860,7 @@ def _as_json(order: int, entry: LedgerEntry) -> dict[str, Any]:
 
 def _entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
     """Return the entry of JSON values."""
+    other = release.get(_other(currency))
     return LedgerEntry(
         check_epsilon(exact_number(release[currency])),
         release["released"],
@@ -820,7 +870,20 @@ def _entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
         bool(release["insecure"]),
         release.get("partition"),
         release.get("part"),
+        None if other is None else check_epsilon(exact_number(other)),
     )
+
+
+def _other(currency: str) -> str:
+    """Return the other one of the two currencies."""
+    return CURRENCIES[currency == CURRENCIES[0]]
+
+
+def _checked_kind(kind: Any) -> str:
+    """Return the kind of a release, or raise if it is no name."""
+    if not isinstance(kind, str) or not kind:
+        raise TypeError(f"kind must be a name, got {kind!r}")
+    return kind
 
 
 def _holder() -> str:
@@ -836,8 +899,7 @@ def _lives(holder: str) -> bool:
 
 def _entry_in_rho(entry: LedgerEntry) -> LedgerEntry:
     """Return an entry of pure epsilon at its price in rho."""
-    cost = in_rho(entry.cost, bounded_range=entry.kind in BOUNDED_RANGE)
-    return replace(entry, cost=cost, currency="rho")
+    return replace(entry, cost=entry.rho, currency="rho", other_cost=entry.epsilon)
 
 
 def composed(entries: Iterable[LedgerEntry]) -> Fraction:
