@@ -156,7 +156,7 @@ def laplace_rho(distance: int, scale: Fraction) -> Fraction:
     >>> float(laplace_rho(1, Fraction(1))), float(laplace_rho(100, Fraction(100)))
     (0.4621171573, 0.3678899764)
     """
-    # About b^3 times the error of q is that of the price, as a share of it.
+    # The price has about b^3 times the error of q, as a share of it.
     digits = 2 * PRICE_DIGITS + 3 * len(str(math.ceil(scale)))
     with localcontext(prec=digits, rounding=ROUND_FLOOR) as context:
         down = context.divide(-scale.denominator, scale.numerator)

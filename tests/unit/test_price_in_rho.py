@@ -287,13 +287,13 @@ def test_groups_cost_as_much_as_any_pure_release():
 
 def test_records_that_tables_leave_out_have_their_price():
     """How many there are has Laplace noise of all of epsilon, on one number."""
-    domain = Domain([Attribute.categorical(name, ["x", "y"]) for name in "abcd"])
+    domain = Domain([Attribute.categorical(name, list("xyzuv")) for name in "abcdef"])
     prices = []
     for policy in ("error", "drop"):
         # Unlimited: a ledger of rho takes the pure release at its price.
         ledger = PrivacyLedger(math.inf, currency="rho")
         release_tables(
-            [["x", "y", "x", "x"]] * 9, domain, ways=2, epsilon=1, ledger=ledger,
+            [list("xyzuvx")] * 9, domain, ways=2, epsilon=1, ledger=ledger,
             handle_unknown=policy,
         )  # fmt: skip
         prices.append(ledger.spent)
