@@ -291,8 +291,10 @@ def check_pair(before, after, *, epsilon=None, rho=None):
         zip(before.played, after.played, strict=True), 1
     ):
         words = f"draw {number}, {one.draw.kind},"
-        cost, in_rho = loss(one.draw, other.draw), loss_in_rho(one.draw, other.draw)
         price, currency = _price(one.draw)
+        cost = loss(one.draw, other.draw)
+        counted = currency == "rho" or rho is not None
+        in_rho = loss_in_rho(one.draw, other.draw) if counted else cost
         spent = in_rho if currency == "rho" else cost
         assert spent <= price, f"{words} costs {float(spent)} but is to cost {price}"
         _check_scores(words, one.draw, other.draw)

@@ -34,6 +34,7 @@ STRATEGY = "tests/unit/test_integer_strategy.py"
 THRESHOLDS = "tests/unit/test_discrete_noise.py"
 FIRST = f"{BUDGET}::test_nothing_is_drawn_before_it_is_paid_for"
 RHO = "tests/unit/test_ledger_in_rho.py"
+ANSWERS = "tests/unit/test_ledger_answers.py"
 PRICES = f"{RHO}::test_every_kind_of_release_has_its_price"
 PRICE = "tests/unit/test_price_in_rho.py"
 SMALL_TABLES = f"{PRICE}::test_all_neighbours_of_small_tables_cost_no_more"
@@ -412,9 +413,23 @@ CHARGES = (
     Mutant(
         "a ledger that went over to rho and pays on",
         "mmech/privacy/ledger.py",
-        "            self._succeeded = True\n",
-        "            pass\n",
+        'self._closed = (\n                "this ledger went',
+        '_ = (\n                "this ledger went',
         (f"{RHO}::test_the_old_ledger_is_closed",),
+    ),
+    Mutant(
+        "releases without a pure epsilon left out of the sum in epsilon",
+        "mmech/privacy/ledger.py",
+        "if any(entry.epsilon is None for entry in entries):",
+        "if all(entry.epsilon is None for entry in entries):",
+        (f"{ANSWERS}::test_one_ledger_answers_in_both_currencies",),
+    ),
+    Mutant(
+        "pure releases left out of both sums where a ledger counts in both ways",
+        "mmech/privacy/ledger.py",
+        "*pure[split:], *others",
+        "*pure[split + 1 :], *others",
+        (f"{ANSWERS}::test_some_releases_in_epsilon_and_others_in_rho",),
     ),
     Mutant(
         "releases before a ledger went over to rho forgotten",

@@ -14,12 +14,14 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from mmech.checks import check_choice, check_epsilon
+from mmech.checks import check_choice, check_delta, check_epsilon
 from mmech.exceptions import BudgetExceededError, ParameterError
 from mmech.privacy.cost import (
     RESOLUTION,
     bounded_range_epsilon,
+    epsilon_from_rho,
     in_rho,
+    one_cost,
     rho_from_epsilon_delta,
     warn_if_weak,
 )
@@ -29,7 +31,10 @@ from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import exact_number, storable
 from mmech.writing import check_writable, runs
 
-__all__ = ["KINDS", "LedgerEntry", "PrivacyLedger", "as_ledger", "composed"]
+__all__ = [
+    *("KINDS", "LedgerEntry", "PrivacyLedger", "as_ledger", "at_deltas", "composed"),
+    "epsilon_delta",
+]
 
 CURRENCIES = ("epsilon", "rho")
 
@@ -49,6 +54,12 @@ KINDS: Mapping[str, str] = MappingProxyType(
 )
 """Kind of release to how it was made private, given its sensitivity. A law of noise
 that is not among them goes by its name."""
+
+DELTAS = (1e-5, 1e-7, 1e-9)
+"""Where statements say what a rho promises."""
+
+MOST_SPLITS = 50
+"""How many ways to account for releases in epsilon and in rho are tried."""
 
 BOUNDED_RANGE = frozenset({"exponential"})
 """Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
@@ -211,7 +222,7 @@ class PrivacyLedger(Settled):
         self._lock = threading.RLock()
         self._held: dict[str, Fraction] = {}  # by thread: what it is about to spend
         self._process = os.getpid()
-        self._succeeded = False
+        self._closed = ""  # why it pays for nothing more
         self._file: LedgerFile | None = None
         self._releases: list[dict[str, Any]] = []  # entries as in the file
         self._state: Any = None  # of the file, when it was read
@@ -345,6 +356,105 @@ class PrivacyLedger(Settled):
             return math.inf
         return self.total - self.spent
 
+    def epsilon(self) -> Fraction | float:
+        """Return the pure epsilon of all releases so far, whatever the currency.
+
+        Returns
+        -------
+        Fraction or ``math.inf``
+            Infinite if a release, such as Gaussian noise, has no pure epsilon.
+
+        Notes
+        -----
+        This and the next two say what was spent. Where costs were chosen by what had
+        been released, it is the total of the ledger that is promised.
+        """
+        entries = self.entries
+        if any(entry.epsilon is None for entry in entries):
+            return math.inf
+        return composed(entries, "epsilon")
+
+    def rho(self) -> Fraction:
+        """Return the rho of zCDP of all releases so far, whatever the currency.
+
+        Examples
+        --------
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger(1)
+        >>> entry = ledger.spend("1/10", "a histogram", sensitivity=1)
+        >>> ledger.epsilon(), float(ledger.rho())
+        (Fraction(1, 10), 0.004995837496)
+        """
+        return composed(self.entries, "rho")
+
+    def epsilon_delta(self, delta: Any) -> float:
+        """Return the least epsilon that all releases so far are known to have at delta.
+
+        Each of them counts in pure epsilon or in rho, which is converted, whichever is
+        less together.
+
+        Parameters
+        ----------
+        delta : float
+            Probability in (0, 1), well below one over the number of records.
+
+        Returns
+        -------
+        float
+            In nats.
+
+        Examples
+        --------
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger(10)
+        >>> for _ in range(100):
+        ...     entry = ledger.spend("1/10", "a histogram", sensitivity=1)
+        >>> float(ledger.epsilon()), round(ledger.epsilon_delta(1e-6), 2)
+        (10.0, 5.22)
+        """
+        return epsilon_delta(self.entries, delta)
+
+    def what_if(self, planned: Iterable[Any]) -> PrivacyLedger:
+        """Return what this ledger would say after planned releases; nothing is spent.
+
+        Parameters
+        ----------
+        planned : sequence of MatrixMechanism, LedgerEntry or dict
+            Mechanisms that will measure once; entries; or costs, such as
+            ``{"epsilon": 0.5}`` or ``{"rho": "1/50", "kind": "exponential"}``.
+
+        Returns
+        -------
+        PrivacyLedger
+            Without a limit, in memory, with what was and what would be released. It
+            pays for nothing.
+
+        Raises
+        ------
+        TypeError
+            If a release is none of these, or costs rho and the ledger is of epsilon.
+
+        Examples
+        --------
+        >>> from mmech import MatrixMechanism, Marginals, PrivacyLedger
+        >>> ledger = PrivacyLedger("1/10", currency="rho")
+        >>> tables = Marginals((3, 4, 5), {(0, 1): 1, (0, 2): 1, (1, 2): 1})
+        >>> mechanism = MatrixMechanism(tables, tables, epsilon="1/2")
+        >>> after = ledger.what_if([mechanism, {"epsilon": "1/10"}])
+        >>> round(float(after.spent), 4), float(after.epsilon()), ledger.spent
+        (0.0466, 0.6, Fraction(0, 1))
+        """
+        other = object.__new__(PrivacyLedger)
+        other._begin(math.inf, self.currency, self.relation)
+        for release in planned:
+            other._entries.append(other._fitting(_planned(release)))
+        other._entries[:0] = self.entries
+        other._closed = (
+            "this ledger shows planned releases and pays for nothing; nothing was "
+            "released: use the ledger that what_if() was asked of"
+        )
+        return other
+
     # ---- the file of a ledger on disk --------------------------------------
 
     def _now(self) -> list[LedgerEntry]:
@@ -446,7 +556,7 @@ class PrivacyLedger(Settled):
                 )
             entry = _entry_in_rho(entry)
         exact = entry.cost
-        self._refuse_if_succeeded()
+        self._refuse_if_closed()
         left = self.remaining
         own = _holder()
         held = sum(cost for thread, cost in self._held.items() if thread != own)
@@ -495,12 +605,9 @@ class PrivacyLedger(Settled):
                 self._held.pop(_holder(), None)
                 self._keep(self._entries, self._releases, self._held)
 
-    def _refuse_if_succeeded(self) -> None:
-        if self._succeeded:
-            raise BudgetExceededError(
-                "this ledger went over into one of rho and pays for nothing more; "
-                "nothing was released: use the ledger that concentrate() returned"
-            )
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise BudgetExceededError(self._closed)
 
     def spend(
         self,
@@ -688,7 +795,7 @@ class PrivacyLedger(Settled):
         check_process(self._process, "a PrivacyLedger")
         with self._lock:
             left = self.remaining_rho(delta)
-            self._refuse_if_succeeded()
+            self._refuse_if_closed()
             if left < 0:
                 raise BudgetExceededError(
                     "what was released costs more in rho than epsilon and delta imply; "
@@ -698,7 +805,10 @@ class PrivacyLedger(Settled):
             other = object.__new__(PrivacyLedger)  # was warned about
             other._begin(left + composed(entries), "rho", self.relation)
             other._entries = entries
-            self._succeeded = True
+            self._closed = (
+                "this ledger went over into one of rho and pays for nothing more; "
+                "nothing was released: use the ledger that concentrate() returned"
+            )
         return other
 
     # ---- showing and copying -----------------------------------------------
@@ -810,7 +920,7 @@ class _LedgerPart(PrivacyLedger):
         return self.total - composed(others) - self.spent
 
     def _fitting(self, entry: LedgerEntry) -> LedgerEntry:
-        self._succeeded = self._ledger._succeeded
+        self._closed = self._ledger._closed
         return super()._fitting(entry)
 
     @property
@@ -874,6 +984,21 @@ def _entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
     )
 
 
+def _planned(release: Any) -> LedgerEntry:
+    """Return the entry of a planned release."""
+    entry = getattr(release, "planned", release)
+    if isinstance(entry, Mapping):
+        cost, currency = one_cost(entry.get("epsilon"), entry.get("rho"))
+        kind = _checked_kind(entry.get("kind", "other"))
+        return LedgerEntry(cost, "a planned release", kind, currency=currency)
+    if not isinstance(entry, LedgerEntry):
+        raise TypeError(
+            "a planned release must be a mechanism, a LedgerEntry or a dict of its "
+            f'cost, such as {{"epsilon": 0.5}}, got {type(release).__name__}'
+        )
+    return entry
+
+
 def _other(currency: str) -> str:
     """Return the other one of the two currencies."""
     return CURRENCIES[currency == CURRENCIES[0]]
@@ -902,14 +1027,45 @@ def _entry_in_rho(entry: LedgerEntry) -> LedgerEntry:
     return replace(entry, cost=entry.rho, currency="rho", other_cost=entry.epsilon)
 
 
-def composed(entries: Iterable[LedgerEntry]) -> Fraction:
-    """Return what entries cost together: of each partition only the dearest part."""
+def composed(entries: Iterable[LedgerEntry], cost: str = "cost") -> Fraction:
+    """Return what entries cost together: of each partition only the dearest part.
+
+    In the currency of the ledger, or in the one that `cost` names.
+    """
     total = Fraction(0)
     parts: dict[str, dict[str | None, Fraction]] = {}
     for entry in entries:
+        own = getattr(entry, cost)
         if entry.partition is None:
-            total += entry.cost
+            total += own
         else:
             costs = parts.setdefault(entry.partition, {})
-            costs[entry.part] = costs.get(entry.part, Fraction(0)) + entry.cost
+            costs[entry.part] = costs.get(entry.part, Fraction(0)) + own
     return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))
+
+
+def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
+    """Return the least epsilon that entries are known to have together at a delta.
+
+    Some count in pure epsilon, whose privacy loss is bounded, and the others in rho:
+    those first for which rho is large beside epsilon.
+    """
+    check_delta(delta)
+    prices = [(e.rho / e.epsilon, e) for e in entries if e.epsilon is not None]
+    prices.sort(key=lambda price: price[0], reverse=True)
+    shares, pure = [share for share, _ in prices], [entry for _, entry in prices]
+    others = [entry for entry in entries if entry.epsilon is None]
+    # Releases of one kind count alike: less than all of them in epsilon is no better.
+    steps = [i for i in range(1, len(pure)) if shares[i] != shares[i - 1]]
+    found = []
+    for split in {0, *steps[:: 1 + len(steps) // MOST_SPLITS], len(pure)}:
+        rho = composed([*pure[split:], *others], "rho")
+        extra = epsilon_from_rho(rho, delta) if rho else 0.0
+        found.append(float(composed(pure[:split], "epsilon")) + extra)
+    return min(found)
+
+
+def at_deltas(entries: Sequence[LedgerEntry]) -> str:
+    """Return the epsilons of entries together at three deltas, in words."""
+    each = [f"{epsilon_delta(entries, d):.3g} at delta = {d:g}" for d in DELTAS]
+    return f"epsilon = {each[0]}, {each[1]} and {each[2]}"
