@@ -337,7 +337,7 @@ def _columns_in_rho(
 @_columns_in_rho.register(VStack)
 def _(matrix: VStack, weight: int | Integers, scale: Fraction, moves: int) -> Floats:
     ends = np.cumsum([block.shape[0] for block in matrix.blocks])[:-1]
-    weights = (
+    weights: Sequence[int | Integers] = (
         [weight] * len(matrix.blocks)
         if isinstance(weight, int)
         else np.split(weight, ends)

@@ -65,7 +65,7 @@ BOUNDED_RANGE = frozenset({"exponential"})
 """Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
 
 
-@storable("LedgerEntry")
+@storable("LedgerEntry", added=("other_cost",))
 @dataclass(frozen=True)
 class LedgerEntry:
     """One release that was paid for.
