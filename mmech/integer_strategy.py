@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, singledispatch
 from itertools import pairwise
 
@@ -46,7 +47,14 @@ from mmech.operators.residuals import Residuals
 from mmech.operators.row_scaling import scale_rows
 from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
-from mmech.structure.exact import as_integer_matrix, column_sums, is_known, total_sums
+from mmech.privacy.cost import laplace_rho, rounded_up
+from mmech.structure.exact import (
+    as_integer_matrix,
+    column_sums,
+    is_known,
+    largest_entry,
+    total_sums,
+)
 from mmech.structure.shape import kronecker_terms
 
 __all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy", "on_smaller_grids"]
@@ -75,6 +83,15 @@ COARSER_SCALES = 2
 
 WEIGHT_TOTAL = 2**20
 """Sum of the whole weights that stand for real ones."""
+
+PRICE_MARGIN = 2.0**-20
+"""What prices are rounded up by: more than the errors of sums of 2^32 doubles >= 0."""
+
+PRICE_BITS = 30
+"""Bits of prices of rows that are added up as whole numbers."""
+
+WEIGHT_BITS = 8
+"""Bits of a weight that its price is found for, the rest being rounded up."""
 
 WEIGHT_TOLERANCE = 1e-9
 """Relative distance at which real weights count as multiples of the smallest."""
@@ -169,6 +186,31 @@ class IntegerStrategy:
             )
         return largest
 
+    @property
+    def is_nonnegative(self) -> bool:
+        """Whether no entry is known to be below zero."""
+        return all(block.matrix.is_nonnegative for block in self.blocks)
+
+    def laplace_rho(self, scale: Fraction, moves: int) -> Fraction:
+        r"""Return the rho of Laplace noise on the rows, rounded up.
+
+        .. math:: \max_j \sum_i \kappa(m |A'_{ij}|, b / k_i)
+
+        with :math:`\kappa` of `laplace_rho`, which is convex: where entries differ,
+        it is bounded by its chord from zero to the largest entry, and by its parabola.
+        Cost: two sums over columns by structure, as for `sensitivity`.
+
+        Parameters
+        ----------
+        scale : Fraction
+            Scale b of the noise on rows of weight one.
+        moves : int
+            Number m of unit changes of the counts between neighbours.
+        """
+        parts = [_columns_in_rho(b.matrix, b.weight, scale, moves) for b in self.blocks]
+        total = sum(parts, np.zeros(1))
+        return rounded_up(Fraction(float(total.max()) * (1 + PRICE_MARGIN)))
+
     def row_weights(self) -> list[tuple[int, int, int]]:
         """Return runs of rows of equal weight, as (start, stop, weight)."""
         runs: list[tuple[int, int, int]] = []
@@ -262,6 +304,51 @@ def _is_judged_fast(factor: QueryMatrix) -> bool:
 
 
 _is_judged_fast.register(PIdentity, lambda factor: True)
+
+
+# ---- what columns cost in rho -------------------------------------------------------
+
+
+@singledispatch
+def _columns_in_rho(
+    matrix: QueryMatrix, weight: int | Integers, scale: Fraction, moves: int
+) -> Floats:
+    """Return what a unit change of every cell costs, shape (n,) or (1,) for the most.
+
+    In doubles, with the errors that `PRICE_MARGIN` covers.
+    """
+    largest = max(largest_entry(matrix), 1)
+    _, columns = matrix._norm_bounds or (2**62, 2**62)
+    if not isinstance(weight, int):
+        shift = np.maximum(np.frexp(weight)[1] - WEIGHT_BITS, 0)
+        kept, places = np.unique(-(-weight >> shift) << shift, return_inverse=True)
+        chords = np.array([_chord(largest, scale / int(k), moves) for k in kept])
+        unit = chords.max() / 2.0 ** max(min(PRICE_BITS, 60 - columns.bit_length()), 0)
+        units = np.ceil(chords / unit).astype(np.int64)
+        return np.atleast_1d(column_sums(matrix, 1, units[places])) * float(unit)
+    t = scale / weight
+    prices = np.atleast_1d(column_sums(matrix)) * _chord(largest, t, moves)
+    if 1 < largest * columns < 2**62:
+        squares = np.atleast_1d(column_sums(matrix, 2))
+        prices = np.minimum(prices, squares * float((moves / t) ** 2 / 2))
+    return np.asarray(prices, np.float64)
+
+
+@_columns_in_rho.register(VStack)
+def _(matrix: VStack, weight: int | Integers, scale: Fraction, moves: int) -> Floats:
+    ends = np.cumsum([block.shape[0] for block in matrix.blocks])[:-1]
+    weights: Sequence[int | Integers] = (
+        [weight] * len(matrix.blocks)
+        if isinstance(weight, int)
+        else np.split(weight, ends)
+    )
+    parts = zip(matrix.blocks, weights, strict=True)
+    return sum((_columns_in_rho(b, w, scale, moves) for b, w in parts), np.zeros(1))
+
+
+def _chord(largest: int, scale: Fraction, moves: int) -> float:
+    """Return what a unit of an entry costs at most, of entries up to the largest."""
+    return float(laplace_rho(moves * largest, scale) / largest)
 
 
 # ---- one rule per kind of strategy ---------------------------------------------

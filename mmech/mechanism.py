@@ -23,15 +23,15 @@ from mmech.exceptions import UnsupportedWorkloadError, keeping
 from mmech.integer_strategy import IntegerStrategy, integer_strategy, on_smaller_grids
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records, exact_answers
-from mmech.noise import LAWS, Law, check_insecure_rng, law_and_cost
+from mmech.noise import LAPLACE, LAWS, Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.operators.subsets import Subset
 from mmech.privacy.guards import Settled
-from mmech.privacy.ledger import PrivacyLedger, as_ledger
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
-from mmech.release import Measurement, Run, measure, whole_numbers
+from mmech.release import Measurement, Run, measure, planned, whole_numbers
 from mmech.strategies import StrategyResult, optimize
 from mmech.threads import one_blas_thread
 
@@ -84,7 +84,8 @@ class MatrixMechanism(Settled):
         cause: 1 for a table of records, the number of trees for the leaf counts of
         a forest. Multiplies the sensitivity.
     signed : bool, default=False
-        Accept negative counts (differences of counts).
+        Accept negative counts (differences of counts). Otherwise a record adds to
+        counts and takes away from none.
     ledger : PrivacyLedger, default=None
         Budget to charge for every measurement; ``None`` keeps a record in
         `ledger` without a limit.
@@ -221,18 +222,53 @@ class MatrixMechanism(Settled):
         BudgetExceededError
             If the ledger does not cover the cost; nothing is spent.
         """
+        return self._measured(counts, released or self._words, self._rho)
+
+    def _measured(
+        self, counts: ArrayLike | Records | Counts, released: str, rho: Fraction | None
+    ) -> Measurement:
         answers, bound = self._strategy_answers(counts)
         return measure(
             answers,
             self._runs(),
             self.law,
             self.cost,
-            released=released or f"counts measured by {self.strategy._label()}",
+            released=released,
             relation=self.relation,
             ledger=self.ledger,
             noise=self._noise,
             check=partial(self._check_sums, bound),
+            rho=rho,
         )
+
+    @property
+    def _words(self) -> str:
+        return f"counts measured by {self.strategy._label()}"
+
+    @property
+    def planned(self) -> LedgerEntry:
+        """What a measurement will be charged as, for `PrivacyLedger.what_if`."""
+        *_, entry = planned(
+            self._runs(), self.law, self.cost, self._words, self.relation, self._rho
+        )
+        return entry
+
+    @cached_property
+    def _rho(self) -> Fraction | None:
+        """What a measurement with Laplace noise costs in rho; ``None`` of other noise.
+
+        Records of a table add to counts, so that in a row of entries >= 0 those that
+        are replaced make up for each other: each side is priced by itself.
+        """
+        if self.law is not LAPLACE:
+            return None
+        moves, sides = self.relation.factor * self.contribution, 1
+        scale = moves * self.released.sensitivity / self.cost
+        one_way = self.contribution == 1 and not self.signed
+        if one_way and self.released.is_nonnegative:
+            moves, sides = self.relation.records_per_person, moves
+            sides //= moves
+        return sides * self.released.laplace_rho(scale, moves)
 
     def _strategy_answers(
         self, counts: ArrayLike | Records | Counts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, plain_array
-from mmech.noise.laws import Law, k_norm, law_and_cost
+from mmech.noise.laws import LAPLACE, Law, k_norm, law_and_cost
 from mmech.noise.norm import Blocks, Groups
 from mmech.noise.seam import drawn
 from mmech.noise.system import Rng, check_insecure_rng
-from mmech.privacy.cost import warn_if_weak
+from mmech.privacy.cost import laplace_rho, warn_if_weak
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import storable
@@ -272,6 +272,7 @@ def measure(
     ledger: PrivacyLedger | None,
     noise: Rng,
     check: Callable[[], None] | None = None,
+    rho: Fraction | None = None,
 ) -> Measurement:
     """Charge for noise on rows, then draw it; the only way from exact to noisy numbers.
 
@@ -290,21 +291,12 @@ def measure(
         Predictable source for tests; ``None`` is the operating system's entropy.
     check : callable, optional
         Called after the charge; raises where the values cannot be right.
+    rho : Fraction, optional
+        What noise of pure epsilon costs in rho, where it is known closer than from
+        epsilon.
     """
-    factor = relation.factor**law.power
-    sizes = [factor * own for _, _, own in runs]
-    laws = [law.of_rows(start, stop) for start, stop, _ in runs]
-    parameters = [
-        own.parameter(size, cost) for own, size in zip(laws, sizes, strict=True)
-    ]
-    size = min(sizes)
-    sensitivity = math.sqrt(size) if law.power == 2 else float(size)
-    entry = charge(
-        ledger,
-        LedgerEntry(cost, released, law.name, sensitivity, law.currency),
-        relation,
-        noise,
-    )
+    laws, parameters, entry = planned(runs, law, cost, released, relation, rho)
+    entry = charge(ledger, entry, relation, noise)
     if check is not None:
         check()
     exact = in_64_bits(values)
@@ -337,6 +329,32 @@ def measure(
     )
 
 
+def planned(
+    runs: Sequence[Run],
+    law: Law,
+    cost: Fraction,
+    released: str,
+    relation: Relation,
+    rho: Fraction | None = None,
+) -> tuple[list[Law], list[Fraction], LedgerEntry]:
+    """Return laws and exact parameters of noise, one per run, and what to charge."""
+    factor = relation.factor**law.power
+    sizes = [factor * own for _, _, own in runs]
+    laws = [law.of_rows(start, stop) for start, stop, _ in runs]
+    parameters = [
+        own.parameter(size, cost) for own, size in zip(laws, sizes, strict=True)
+    ]
+    size = min(sizes)
+    sensitivity = math.sqrt(size) if law.power == 2 else float(size)
+    if rho is None and law is LAPLACE and len(runs) == 1:
+        # The price is convex: the whole change in one number costs most.
+        rho = laplace_rho(math.ceil(size), parameters[0])
+    entry = LedgerEntry(cost, released, law.name, sensitivity, law.currency)
+    if rho is not None and rho < entry.rho:
+        entry = replace(entry, other_cost=rho)
+    return laws, parameters, entry
+
+
 def charge(
     ledger: PrivacyLedger | None, entry: LedgerEntry, relation: Relation, noise: Rng
 ) -> LedgerEntry:
@@ -360,6 +378,7 @@ def charge(
         currency=entry.currency,
         kind=entry.kind,
         insecure=insecure,
+        other_cost=entry.other_cost,
     )
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 from scipy import stats
+from scipy.special import logsumexp
 
 # ------------------------------------------------------------ explicit matrices
 
@@ -481,6 +482,26 @@ def cost(released, change):
     rows, weights = integer_rows(released)
     moved = abs(rows @ np.asarray(change).astype(int).astype(object))
     return int((weights @ moved).sum())
+
+
+def laplace_rho(distance, scale):
+    """Return D_1 of discrete Laplace noise around whole numbers at a distance.
+
+    E(|x - j| - |x - j + 1|) = 1 - 2 P(X >= j), added up over j = 1..distance.
+    """
+    b = float(scale)
+    first = math.log(2 / (1 + math.exp(-1 / b)))
+    return float(-np.expm1(first - np.arange(1.0, int(distance) + 1) / b).sum() / b)
+
+
+def laplace_divergences(distance, scale, orders):
+    """Return D_a of the same for orders a > 1, of all outputs with a probability."""
+    reach = math.ceil(800 * float(scale)) + int(distance)
+    x = np.arange(-reach, reach + int(distance) + 1.0)
+    centres = np.array([0, int(distance)])[:, None]
+    rate = 1 / float(scale)
+    before, after = np.log(np.tanh(rate / 2)) - rate * np.abs(x - centres)
+    return np.array([logsumexp(a * before + (1 - a) * after) / (a - 1) for a in orders])
 
 
 def discrete_laplace_variance(scale):

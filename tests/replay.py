@@ -23,6 +23,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import reference as ref
 from entropy import system_entropy
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
@@ -290,12 +291,14 @@ def check_pair(before, after, *, epsilon=None, rho=None):
         zip(before.played, after.played, strict=True), 1
     ):
         words = f"draw {number}, {one.draw.kind},"
-        cost = loss(one.draw, other.draw)
         price, currency = _price(one.draw)
-        spent = in_rho(one.draw.kind, cost) if currency == "rho" else cost
+        cost = loss(one.draw, other.draw)
+        counted = currency == "rho" or rho is not None
+        in_rho = loss_in_rho(one.draw, other.draw) if counted else cost
+        spent = in_rho if currency == "rho" else cost
         assert spent <= price, f"{words} costs {float(spent)} but is to cost {price}"
         _check_scores(words, one.draw, other.draw)
-        losses.append(cost if rho is None else in_rho(one.draw.kind, cost))
+        losses.append(cost if rho is None else in_rho)
     for entry in range(0 if before.entries is None else len(before.entries) + 1):
         # Draws on disjoint parts of the records share an entry.
         cost = sum(
@@ -384,15 +387,35 @@ def _widths(public, change):
     return above - below
 
 
-def in_rho(kind, cost):
-    """Return what a loss costs in zCDP.
+def loss_in_rho(before, after):
+    """Return what a pair costs in zCDP.
 
-    Half of its square; of draws by the exponential mechanism, whose log ratios lie in
-    a window of that width, an eighth.
+    The Kullback-Leibler divergence of Laplace noise. An eighth of the square of the
+    loss of draws by the exponential mechanism, whose log ratios lie in a window of that
+    width. For all other draws, what randomised response costs for the same loss.
     """
-    if kind == "gaussian":
+    kind, cost = before.kind, loss(before, after)
+    if kind == "gaussian" or not cost:
         return cost
-    return cost**2 / (8 if kind in ("exponential", "quantiles", "tree") else 2)
+    if kind in ("exponential", "quantiles", "tree"):
+        return cost**2 / 8
+    if kind != "laplace":
+        return _below(ref.laplace_rho(1, 1 / cost))
+    change = np.abs(np.asarray(after.exact) - np.asarray(before.exact)).astype(object)
+    change = change.reshape(len(change) if change.ndim else 1, -1)
+    return _below(
+        sum(
+            ref.laplace_rho(moved, scale)
+            for (start, stop, _), scale in _runs(before.public)
+            for moved in change[start:stop].ravel()
+            if moved
+        )
+    )
+
+
+def _below(price):
+    """Return a float as a fraction that is below what it was rounded from."""
+    return Fraction(price * (1 - 1e-12))
 
 
 def _runs(public):

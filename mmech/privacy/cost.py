@@ -13,7 +13,9 @@ that each of many releases has less noise than its share of a pure epsilon would
 budgets per release fall with the root of their number.
 
 **Pure epsilon in rho.** A release of pure :math:`\epsilon_0` costs at most
-:math:`\epsilon_0^2 / 2` ([1]_, Proposition 1.4).
+:math:`\epsilon_0 \tanh(\epsilon_0 / 2) \le \epsilon_0^2 / 2`, which is the price of
+randomised response: all others are post-processing of it. Laplace noise on many rows
+costs less, see `laplace_rho`. Proof: ``notebooks/proofs/price_in_rho.md``.
 
 **Bounded range.** An exponential mechanism of pure epsilon :math:`\epsilon_0` costs no
 more than :math:`\epsilon_0^2 / 8`, a quarter of what pure epsilon alone implies,
@@ -56,7 +58,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from decimal import ROUND_FLOOR, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -70,9 +72,11 @@ __all__ = [
     "delta_from_rho",
     "epsilon_from_rho",
     "in_rho",
+    "laplace_rho",
     "one_cost",
     "poisson_bag_epsilon",
     "rho_from_epsilon_delta",
+    "rounded_up",
     "warn_if_delta_is_large",
     "warn_if_weak",
 ]
@@ -89,20 +93,89 @@ WEAK_EPSILON, WEAK_DELTA = 20, 1e-5
 RESOLUTION = 2**80
 """Square roots of costs are rounded down to multiples of one over this."""
 
+PRICE_DIGITS = 10
+"""Digits of a price in rho, which is rounded up."""
+
 
 def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
-    """Return the rho that a release of pure epsilon costs at most, exactly.
+    r"""Return the rho that a release of pure epsilon costs at most.
 
-    Less for a draw of the exponential mechanism, which has a bounded range.
+    :math:`\epsilon \tanh(\epsilon / 2)`, rounded up; exactly :math:`\epsilon^2 / 8` for
+    a draw of the exponential mechanism, which has a bounded range.
 
     Examples
     --------
     >>> from fractions import Fraction
     >>> from mmech.privacy.cost import in_rho
-    >>> in_rho(Fraction(1)), in_rho(Fraction(1), bounded_range=True)
-    (Fraction(1, 2), Fraction(1, 8))
+    >>> float(in_rho(Fraction(1))), in_rho(Fraction(1), bounded_range=True)
+    (0.4621171573, Fraction(1, 8))
     """
-    return epsilon**2 / (8 if bounded_range else 2)
+    if bounded_range:
+        return epsilon**2 / 8
+    return laplace_rho(1, 1 / epsilon)
+
+
+@lru_cache(maxsize=4096)
+def laplace_rho(distance: int, scale: Fraction) -> Fraction:
+    r"""Return the rho of discrete Laplace noise on one whole number, rounded up.
+
+    For :math:`P(x) \propto q^{|x|}`, :math:`q = e^{-1/b}`, and neighbours a distance m
+    apart:
+
+    .. math:: \kappa(m, b) = \frac{E(|X - m| - |X|)}{b}
+              = \frac{1}{b} \left(m - \frac{2 q (1 - q^m)}{1 - q^2}\right),
+
+    the Kullback-Leibler divergence. It is convex in m, zero at m = 0, grows as b falls,
+    and is at most :math:`m^2 / 2 b^2`.
+
+    Parameters
+    ----------
+    distance : int
+        The distance m >= 1 of the exact numbers, in counts.
+    scale : Fraction
+        Scale b of the noise, in counts.
+
+    Returns
+    -------
+    Fraction
+        Above the price by less than one in 10^9 of it.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/price_in_rho.md``.
+
+    References
+    ----------
+    .. [1] Harrison, Manurangsi, "Exact zCDP characterizations for fundamental
+       differentially private mechanisms", FORC 2026.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.privacy.cost import laplace_rho
+    >>> float(laplace_rho(1, Fraction(1))), float(laplace_rho(100, Fraction(100)))
+    (0.4621171573, 0.3678899764)
+    """
+    # The price has about b^3 times the error of q, as a share of it.
+    digits = 2 * PRICE_DIGITS + 3 * len(str(math.ceil(scale)))
+    with localcontext(prec=digits, rounding=ROUND_FLOOR) as context:
+        down = context.divide(-scale.denominator, scale.numerator)
+        up = context.divide(-distance * scale.denominator, scale.numerator).next_plus()
+        # Decimal exponentials are correctly rounded: off by less than a unit. Those
+        # that would be long as fractions are replaced by a bound.
+        tiny = Decimal(1).scaleb(-2 * digits)
+        below, above = down.exp().next_minus(), up.exp().next_plus()
+        ratio = Fraction(below) if below > tiny else Fraction(0)
+        power = Fraction(max(above, tiny))
+    # What is subtracted grows with the ratio, and falls with its power.
+    price = (distance - 2 * ratio * (1 - power) / (1 - ratio**2)) / scale
+    return min(rounded_up(price), (distance / scale) ** 2 / 2)
+
+
+def rounded_up(price: Fraction) -> Fraction:
+    """Return a price in `PRICE_DIGITS` digits that is not below it."""
+    with localcontext(prec=PRICE_DIGITS, rounding=ROUND_CEILING) as context:
+        return Fraction(context.divide(price.numerator, price.denominator))
 
 
 def one_cost(epsilon: Any, rho: Any) -> tuple[Fraction, str]:

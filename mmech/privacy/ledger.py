@@ -14,16 +14,27 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from mmech.checks import check_choice, check_epsilon
+from mmech.checks import check_choice, check_delta, check_epsilon
 from mmech.exceptions import BudgetExceededError, ParameterError
-from mmech.privacy.cost import in_rho, rho_from_epsilon_delta, warn_if_weak
+from mmech.privacy.cost import (
+    RESOLUTION,
+    bounded_range_epsilon,
+    epsilon_from_rho,
+    in_rho,
+    one_cost,
+    rho_from_epsilon_delta,
+    warn_if_weak,
+)
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger_file import NO_LEDGER, LedgerFile, chain, dated
 from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import exact_number, storable
 from mmech.writing import check_writable, runs
 
-__all__ = ["KINDS", "LedgerEntry", "PrivacyLedger", "as_ledger", "composed"]
+__all__ = [
+    *("KINDS", "LedgerEntry", "PrivacyLedger", "as_ledger", "at_deltas", "composed"),
+    "epsilon_delta",
+]
 
 CURRENCIES = ("epsilon", "rho")
 
@@ -44,11 +55,17 @@ KINDS: Mapping[str, str] = MappingProxyType(
 """Kind of release to how it was made private, given its sensitivity. A law of noise
 that is not among them goes by its name."""
 
+DELTAS = (1e-5, 1e-7, 1e-9)
+"""Where statements say what a rho promises."""
+
+MOST_SPLITS = 50
+"""How many ways to account for releases in epsilon and in rho are tried."""
+
 BOUNDED_RANGE = frozenset({"exponential"})
 """Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
 
 
-@storable("LedgerEntry")
+@storable("LedgerEntry", added=("other_cost",))
 @dataclass(frozen=True)
 class LedgerEntry:
     """One release that was paid for.
@@ -65,12 +82,14 @@ class LedgerEntry:
         Sensitivity that the noise, or the draw, was calibrated to, neighbour relation
         included: L1, L2 for Gaussian noise, of a score for a draw.
     currency : {"epsilon", "rho"}
-        Pure epsilon, or rho of zCDP.
+        Pure epsilon, or rho of zCDP, as the ledger counts.
     insecure : bool
         Whether the noise was predictable (``insecure_rng``), which voids the guarantee.
     partition, part : str or None
         The partition of the records and the part of it that was measured, if the
         release was paid for through `PrivacyLedger.part`.
+    other_cost : Fraction or None
+        Cost in the other currency, where it is known closer than from the kind.
 
     Examples
     --------
@@ -78,6 +97,8 @@ class LedgerEntry:
     >>> entry = PrivacyLedger("1/2").spend("1/8", "a histogram", sensitivity=1)
     >>> entry.cost, entry.released, entry.sensitivity
     (Fraction(1, 8), 'a histogram', 1.0)
+    >>> entry.epsilon, float(entry.rho)
+    (Fraction(1, 8), 0.007802343344)
     """
 
     cost: Fraction
@@ -88,6 +109,7 @@ class LedgerEntry:
     insecure: bool = False
     partition: str | None = None
     part: str | None = None
+    other_cost: Fraction | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.released, str) or not self.released:
@@ -95,6 +117,23 @@ class LedgerEntry:
                 "released must say in words what is released, for the ledger, got "
                 f"{self.released!r}"
             )
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        """The pure epsilon of the release; ``None`` if it has none."""
+        if self.currency == "epsilon":
+            return self.cost
+        if self.other_cost is None and self.kind in BOUNDED_RANGE:
+            return bounded_range_epsilon(self.cost) + Fraction(1, RESOLUTION)
+        return self.other_cost
+
+    @property
+    def rho(self) -> Fraction:
+        """The rho of zCDP that the release costs at most."""
+        if self.currency == "rho":
+            return self.cost
+        most = in_rho(self.cost, bounded_range=self.kind in BOUNDED_RANGE)
+        return most if self.other_cost is None else min(most, self.other_cost)
 
     @property
     def how(self) -> str:
@@ -124,9 +163,10 @@ class PrivacyLedger(Settled):
         Budget; ``math.inf`` records releases without limiting them.
     currency : {"epsilon", "rho"}, default="epsilon"
         Pure epsilon, or rho of zero-concentrated differential privacy (zCDP). A ledger
-        of rho takes releases of pure epsilon too, for epsilon² / 2 [1]_, and draws of
-        the exponential mechanism for epsilon² / 8 [2]_; a ledger of epsilon takes
-        nothing else.
+        of rho takes releases of pure epsilon too, at their price: Laplace noise on
+        many rows costs next to nothing, other noise at most epsilon tanh(epsilon / 2)
+        [1]_, draws of the exponential mechanism epsilon² / 8 [2]_. A ledger of epsilon
+        takes nothing else.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation that the budget refers to.
     records_per_person : int, default=1
@@ -140,12 +180,13 @@ class PrivacyLedger(Settled):
 
     Notes
     -----
-    Proof: ``notebooks/proofs/composition.md``.
+    Proof: ``notebooks/proofs/composition.md`` and, for prices in rho,
+    ``notebooks/proofs/price_in_rho.md``.
 
     References
     ----------
-    .. [1] Bun, Steinke, "Concentrated differential privacy: simplifications,
-       extensions, and lower bounds", TCC 2016, Proposition 1.4.
+    .. [1] Harrison, Manurangsi, "Exact zCDP characterizations for fundamental
+       differentially private mechanisms", FORC 2026.
     .. [2] Cesar, Rogers, "Bounding, concentrating, and truncating: unifying privacy
        loss composition for data analytics", ALT 2021, Lemma 3.2.
 
@@ -181,7 +222,7 @@ class PrivacyLedger(Settled):
         self._lock = threading.RLock()
         self._held: dict[str, Fraction] = {}  # by thread: what it is about to spend
         self._process = os.getpid()
-        self._succeeded = False
+        self._closed = ""  # why it pays for nothing more
         self._file: LedgerFile | None = None
         self._releases: list[dict[str, Any]] = []  # entries as in the file
         self._state: Any = None  # of the file, when it was read
@@ -315,6 +356,105 @@ class PrivacyLedger(Settled):
             return math.inf
         return self.total - self.spent
 
+    def epsilon(self) -> Fraction | float:
+        """Return the pure epsilon of all releases so far, whatever the currency.
+
+        Returns
+        -------
+        Fraction or ``math.inf``
+            Infinite if a release, such as Gaussian noise, has no pure epsilon.
+
+        Notes
+        -----
+        This and the next two say what was spent. Where costs were chosen by what had
+        been released, it is the total of the ledger that is promised.
+        """
+        entries = self.entries
+        if any(entry.epsilon is None for entry in entries):
+            return math.inf
+        return composed(entries, "epsilon")
+
+    def rho(self) -> Fraction:
+        """Return the rho of zCDP of all releases so far, whatever the currency.
+
+        Examples
+        --------
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger(1)
+        >>> entry = ledger.spend("1/10", "a histogram", sensitivity=1)
+        >>> ledger.epsilon(), float(ledger.rho())
+        (Fraction(1, 10), 0.004995837496)
+        """
+        return composed(self.entries, "rho")
+
+    def epsilon_delta(self, delta: Any) -> float:
+        """Return the least epsilon that all releases so far are known to have at delta.
+
+        Each of them counts in pure epsilon or in rho, which is converted, whichever is
+        less together.
+
+        Parameters
+        ----------
+        delta : float
+            Probability in (0, 1), well below one over the number of records.
+
+        Returns
+        -------
+        float
+            In nats.
+
+        Examples
+        --------
+        >>> from mmech import PrivacyLedger
+        >>> ledger = PrivacyLedger(10)
+        >>> for _ in range(100):
+        ...     entry = ledger.spend("1/10", "a histogram", sensitivity=1)
+        >>> float(ledger.epsilon()), round(ledger.epsilon_delta(1e-6), 2)
+        (10.0, 5.22)
+        """
+        return epsilon_delta(self.entries, delta)
+
+    def what_if(self, planned: Iterable[Any]) -> PrivacyLedger:
+        """Return what this ledger would say after planned releases; nothing is spent.
+
+        Parameters
+        ----------
+        planned : sequence of MatrixMechanism, LedgerEntry or dict
+            Mechanisms that will measure once; entries; or costs, such as
+            ``{"epsilon": 0.5}`` or ``{"rho": "1/50", "kind": "exponential"}``.
+
+        Returns
+        -------
+        PrivacyLedger
+            Without a limit, in memory, with what was and what would be released. It
+            pays for nothing.
+
+        Raises
+        ------
+        TypeError
+            If a release is none of these, or costs rho and the ledger is of epsilon.
+
+        Examples
+        --------
+        >>> from mmech import MatrixMechanism, Marginals, PrivacyLedger
+        >>> ledger = PrivacyLedger("1/10", currency="rho")
+        >>> tables = Marginals((3, 4, 5), {(0, 1): 1, (0, 2): 1, (1, 2): 1})
+        >>> mechanism = MatrixMechanism(tables, tables, epsilon="1/2")
+        >>> after = ledger.what_if([mechanism, {"epsilon": "1/10"}])
+        >>> round(float(after.spent), 4), float(after.epsilon()), ledger.spent
+        (0.0466, 0.6, Fraction(0, 1))
+        """
+        other = object.__new__(PrivacyLedger)
+        other._begin(math.inf, self.currency, self.relation)
+        for release in planned:
+            other._entries.append(other._fitting(_planned(release)))
+        other._entries[:0] = self.entries
+        other._closed = (
+            "this ledger shows planned releases and pays for nothing; nothing was "
+            "released: use the ledger that what_if() was asked of"
+        )
+        return other
+
     # ---- the file of a ledger on disk --------------------------------------
 
     def _now(self) -> list[LedgerEntry]:
@@ -397,19 +537,26 @@ class PrivacyLedger(Settled):
         TypeError
             If the cost is in rho and the ledger in pure epsilon.
         """
-        check_process(self._process, "a PrivacyLedger")
-        if not isinstance(kind, str) or not kind:
-            raise TypeError(f"kind must be a name, got {kind!r}")
         exact = check_epsilon(cost, check_choice(currency, "currency", CURRENCIES))
-        if currency != self.currency:
+        kind = _checked_kind(kind)
+        return self._fitting(LedgerEntry(exact, "x", kind, currency=currency)).cost
+
+    def _fitting(self, entry: LedgerEntry) -> LedgerEntry:
+        """Return an entry in the currency of this ledger, or raise if it does not fit.
+
+        As it is, but for its currency and cost.
+        """
+        check_process(self._process, "a PrivacyLedger")
+        if entry.currency != self.currency:
             if self.currency == "epsilon":
                 raise TypeError(
                     "a ledger of pure epsilon cannot pay for Gaussian noise of "
-                    f"rho = {float(exact):g}, which no finite epsilon covers; use "
+                    f"rho = {float(entry.cost):g}, which no finite epsilon covers; use "
                     'PrivacyLedger(total, currency="rho"), or Laplace noise'
                 )
-            exact = in_rho(exact, bounded_range=kind in BOUNDED_RANGE)
-        self._refuse_if_succeeded()
+            entry = _entry_in_rho(entry)
+        exact = entry.cost
+        self._refuse_if_closed()
         left = self.remaining
         own = _holder()
         held = sum(cost for thread, cost in self._held.items() if thread != own)
@@ -421,7 +568,7 @@ class PrivacyLedger(Settled):
                 f"{kept}; "
                 "nothing was released: use a larger ledger or reuse what was released"
             )
-        return exact
+        return entry
 
     def hold(self, cost: Any, *, currency: str = "epsilon") -> None:
         """Keep what this thread will spend from other threads and processes, or raise.
@@ -458,12 +605,9 @@ class PrivacyLedger(Settled):
                 self._held.pop(_holder(), None)
                 self._keep(self._entries, self._releases, self._held)
 
-    def _refuse_if_succeeded(self) -> None:
-        if self._succeeded:
-            raise BudgetExceededError(
-                "this ledger went over into one of rho and pays for nothing more; "
-                "nothing was released: use the ledger that concentrate() returned"
-            )
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise BudgetExceededError(self._closed)
 
     def spend(
         self,
@@ -474,6 +618,7 @@ class PrivacyLedger(Settled):
         currency: str = "epsilon",
         kind: str = "other",
         insecure: bool = False,
+        other_cost: Fraction | None = None,
     ) -> LedgerEntry:
         """Pay for a release, before anything is drawn.
 
@@ -492,6 +637,10 @@ class PrivacyLedger(Settled):
             of noise.
         insecure : bool, default=False
             Whether the noise is predictable.
+        other_cost : Fraction, default=None
+            The cost in the other currency, where it is known: the rho of a release of
+            pure epsilon, or the pure epsilon of one in rho. ``None`` takes what follows
+            from the kind.
 
         Returns
         -------
@@ -505,13 +654,20 @@ class PrivacyLedger(Settled):
             If the cost is in rho and the ledger in pure epsilon; nothing is spent.
         """
         with self._settling():
-            exact = self.check(cost, currency=currency, kind=kind)
             size = float(exact_size(sensitivity))
-            if isinstance(self.total, float) and _holder() not in self._held:
-                warn_if_weak(exact, self.currency)
-            return self._record(
-                LedgerEntry(exact, released, kind, size, self.currency, insecure)
+            entry = LedgerEntry(
+                check_epsilon(cost, check_choice(currency, "currency", CURRENCIES)),
+                released,
+                _checked_kind(kind),
+                size,
+                currency,
+                insecure,
+                other_cost=other_cost and check_epsilon(other_cost, "other_cost"),
             )
+            entry = self._fitting(entry)
+            if isinstance(self.total, float) and _holder() not in self._held:
+                warn_if_weak(entry.cost, self.currency)
+            return self._record(entry)
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
         own, held = _holder(), dict(self._held)
@@ -634,12 +790,12 @@ class PrivacyLedger(Settled):
         >>> entry = ledger.spend("0.1", "number of records", sensitivity=1)
         >>> concentrated = ledger.concentrate(1e-6)
         >>> concentrated.currency, concentrated.spent
-        ('rho', Fraction(1, 200))
+        ('rho', Fraction(624479687, 125000000000))
         """
         check_process(self._process, "a PrivacyLedger")
         with self._lock:
             left = self.remaining_rho(delta)
-            self._refuse_if_succeeded()
+            self._refuse_if_closed()
             if left < 0:
                 raise BudgetExceededError(
                     "what was released costs more in rho than epsilon and delta imply; "
@@ -649,7 +805,10 @@ class PrivacyLedger(Settled):
             other = object.__new__(PrivacyLedger)  # was warned about
             other._begin(left + composed(entries), "rho", self.relation)
             other._entries = entries
-            self._succeeded = True
+            self._closed = (
+                "this ledger went over into one of rho and pays for nothing more; "
+                "nothing was released: use the ledger that concentrate() returned"
+            )
         return other
 
     # ---- showing and copying -----------------------------------------------
@@ -760,11 +919,9 @@ class _LedgerPart(PrivacyLedger):
         others = [e for e in self._now() if e.partition != self._partition]
         return self.total - composed(others) - self.spent
 
-    def check(
-        self, cost: Any, *, currency: str = "epsilon", kind: str = "other"
-    ) -> Fraction:
-        self._succeeded = self._ledger._succeeded
-        return super().check(cost, currency=currency, kind=kind)
+    def _fitting(self, entry: LedgerEntry) -> LedgerEntry:
+        self._closed = self._ledger._closed
+        return super()._fitting(entry)
 
     @property
     def whole(self) -> PrivacyLedger:
@@ -804,6 +961,8 @@ def _as_json(order: int, entry: LedgerEntry) -> dict[str, Any]:
         "sensitivity": entry.sensitivity,
         "insecure": entry.insecure,
     }
+    if entry.other_cost is not None:
+        release[_other(entry.currency)] = str(entry.other_cost)
     if entry.partition is not None:
         release |= {"partition": entry.partition, "part": entry.part}
     return release
@@ -811,6 +970,7 @@ def _as_json(order: int, entry: LedgerEntry) -> dict[str, Any]:
 
 def _entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
     """Return the entry of JSON values."""
+    other = release.get(_other(currency))
     return LedgerEntry(
         check_epsilon(exact_number(release[currency])),
         release["released"],
@@ -820,7 +980,35 @@ def _entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
         bool(release["insecure"]),
         release.get("partition"),
         release.get("part"),
+        None if other is None else check_epsilon(exact_number(other)),
     )
+
+
+def _planned(release: Any) -> LedgerEntry:
+    """Return the entry of a planned release."""
+    entry = getattr(release, "planned", release)
+    if isinstance(entry, Mapping):
+        cost, currency = one_cost(entry.get("epsilon"), entry.get("rho"))
+        kind = _checked_kind(entry.get("kind", "other"))
+        return LedgerEntry(cost, "a planned release", kind, currency=currency)
+    if not isinstance(entry, LedgerEntry):
+        raise TypeError(
+            "a planned release must be a mechanism, a LedgerEntry or a dict of its "
+            f'cost, such as {{"epsilon": 0.5}}, got {type(release).__name__}'
+        )
+    return entry
+
+
+def _other(currency: str) -> str:
+    """Return the other one of the two currencies."""
+    return CURRENCIES[currency == CURRENCIES[0]]
+
+
+def _checked_kind(kind: Any) -> str:
+    """Return the kind of a release, or raise if it is no name."""
+    if not isinstance(kind, str) or not kind:
+        raise TypeError(f"kind must be a name, got {kind!r}")
+    return kind
 
 
 def _holder() -> str:
@@ -836,18 +1024,48 @@ def _lives(holder: str) -> bool:
 
 def _entry_in_rho(entry: LedgerEntry) -> LedgerEntry:
     """Return an entry of pure epsilon at its price in rho."""
-    cost = in_rho(entry.cost, bounded_range=entry.kind in BOUNDED_RANGE)
-    return replace(entry, cost=cost, currency="rho")
+    return replace(entry, cost=entry.rho, currency="rho", other_cost=entry.epsilon)
 
 
-def composed(entries: Iterable[LedgerEntry]) -> Fraction:
-    """Return what entries cost together: of each partition only the dearest part."""
+def composed(entries: Iterable[LedgerEntry], cost: str = "cost") -> Fraction:
+    """Return what entries cost together: of each partition only the dearest part.
+
+    In the currency of the ledger, or in the one that `cost` names.
+    """
     total = Fraction(0)
     parts: dict[str, dict[str | None, Fraction]] = {}
     for entry in entries:
+        own = getattr(entry, cost)
         if entry.partition is None:
-            total += entry.cost
+            total += own
         else:
             costs = parts.setdefault(entry.partition, {})
-            costs[entry.part] = costs.get(entry.part, Fraction(0)) + entry.cost
+            costs[entry.part] = costs.get(entry.part, Fraction(0)) + own
     return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))
+
+
+def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
+    """Return the least epsilon that entries are known to have together at a delta.
+
+    Some count in pure epsilon, whose privacy loss is bounded, and the others in rho:
+    those first for which rho is large beside epsilon.
+    """
+    check_delta(delta)
+    prices = [(e.rho / e.epsilon, e) for e in entries if e.epsilon is not None]
+    prices.sort(key=lambda price: price[0], reverse=True)
+    shares, pure = [share for share, _ in prices], [entry for _, entry in prices]
+    others = [entry for entry in entries if entry.epsilon is None]
+    # Releases of one kind count alike: less than all of them in epsilon is no better.
+    steps = [i for i in range(1, len(pure)) if shares[i] != shares[i - 1]]
+    found = []
+    for split in {0, *steps[:: 1 + len(steps) // MOST_SPLITS], len(pure)}:
+        rho = composed([*pure[split:], *others], "rho")
+        extra = epsilon_from_rho(rho, delta) if rho else 0.0
+        found.append(float(composed(pure[:split], "epsilon")) + extra)
+    return min(found)
+
+
+def at_deltas(entries: Sequence[LedgerEntry]) -> str:
+    """Return the epsilons of entries together at three deltas, in words."""
+    each = [f"{epsilon_delta(entries, d):.3g} at delta = {d:g}" for d in DELTAS]
+    return f"epsilon = {each[0]}, {each[1]} and {each[2]}"

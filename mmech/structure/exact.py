@@ -8,6 +8,7 @@ any size, before 64-bit integers are used:
   Additions and multiplications modulo 2^64 are exact for every result that the bounds
   keep below 2^63, whatever happens in between.
 * `column_sums` adds up the entries of every column, exactly.
+* `largest_entry` bounds the magnitude of every entry.
 * `as_integer_matrix` replaces an operator of an unknown class by the matrix of its
   columns, which is then what is measured: the class is not taken at its word.
 
@@ -54,7 +55,10 @@ from mmech.operators.partition import (
 from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
 from mmech.operators.stack import HStack, VStack
 
-__all__ = ["as_integer_matrix", "column_sums", "is_known", "norm_bounds", "total_sums"]
+__all__ = [
+    *("as_integer_matrix", "column_sums", "is_known", "largest_entry"),
+    *("norm_bounds", "total_sums"),
+]
 
 Bounds = tuple[int, int]
 """Upper bounds on the largest L1 norm of a row, and of a column."""
@@ -131,6 +135,24 @@ def _levels(operator: Hierarchy) -> Bounds:
 
 def _merged_bounds(operator: Merged, rows: Parts, columns: Parts) -> Bounds:
     return rows[0] * int(operator.sizes.max(initial=1)), columns[0]
+
+
+def largest_entry(operator: QueryMatrix) -> int:
+    """Return an upper bound on the magnitudes of all entries, exact for explicit ones.
+
+    Examples
+    --------
+    >>> from mmech import Dense, Kronecker, Prefix
+    >>> from mmech.structure.exact import largest_entry
+    >>> largest_entry(Kronecker([Prefix(8), Dense([[2, -3]])]))
+    3
+    """
+    kind = type(operator)
+    if kind in LARGEST:
+        return LARGEST[kind](operator)
+    if kind in _PARTS and kind in _ENTRYWISE:
+        return _ENTRYWISE[kind](map(largest_entry, _PARTS[kind](operator)))
+    return min(operator._norm_bounds or (FITS,))
 
 
 # ---- sums over columns -----------------------------------------------------------
@@ -518,6 +540,21 @@ _ZEROS_AND_ONES = (
     PartitionStack,
     Marginal,
 )
+
+LARGEST: dict[type, Callable[[Any], int]] = {
+    **dict.fromkeys(_ZEROS_AND_ONES, lambda a: 1),
+    Dense: lambda a: _largest(np.abs(a._array)),
+    Sparse: lambda a: _largest(np.abs(a.matrix.data)),
+    Diagonal: lambda a: _diagonal(a)[0],
+    Scaled: lambda a: abs(int(a.weight)) * largest_entry(a.operator),
+}
+"""Class to the rule for `largest_entry`; without one, a norm bounds the entries."""
+
+_ENTRYWISE: dict[type, Callable[[Iterable[int]], int]] = {
+    **dict.fromkeys((VStack, HStack, Permuted, Merged, Transpose), max),
+    Kronecker: math.prod,
+}
+"""Class to the largest entry, by those of the operators that one is made of."""
 
 SUMS: dict[type, Callable[..., Sums | None]] = {
     **dict.fromkeys(_ZEROS_AND_ONES, _zeros_and_ones),

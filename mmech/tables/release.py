@@ -252,8 +252,9 @@ class MeasuredTables:
 
     def __post_init__(self) -> None:
         datetime.date.fromisoformat(self.date)
-        entry = self.measurement.entry
-        if (entry.cost, entry.currency) != (self.plan.cost, self.plan.currency):
+        entry = self.measurement.entry  # a ledger of rho also pays for pure epsilon
+        paid = entry.epsilon if self.plan.currency == "epsilon" else entry.rho
+        if paid != self.plan.cost:
             raise ValueError("the measurement is of another plan")
 
     @one_blas_thread()
@@ -334,9 +335,11 @@ def release(
     say("measuring")
     n, d = len(plan.subsets), len(plan.domain.names)
     words = f"{n} tables of counts over {d} attributes"
-    measurement = mechanism.measure(
+    measurement = mechanism._measured(
         Records(codes, plan.domain.shape),
-        released=f"{words}, and how many records they leave out" * plan.drops or words,
+        f"{words}, and how many records they leave out" * plan.drops or words,
+        # The number that is left out may cost as much as any release of this epsilon.
+        None if plan.drops else mechanism._rho,
     )
     dropped = None
     if plan.drops:

@@ -20,6 +20,7 @@ from mmech.domain.attribute import Attribute
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.noise import LAWS
+from mmech.privacy.ledger import at_deltas
 from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
@@ -354,13 +355,15 @@ class Tables:
 
     def _statement(self, level: float) -> str:
         """Return the statement, for intervals of a level."""
-        facts = self.facts
+        facts, entry = self.facts, self.measurement.entry
         kind = "pure" if self.plan.currency == "epsilon" else "zero-concentrated"
         lines = [
             f"{len(self.tables)} tables of counts over {len(facts['attributes'])} "
             f"attributes: {', '.join(facts['attributes'])}.",
             f"Privacy: {self.plan.currency} = {self.plan.cost} ({kind} differential "
-            f"privacy), for data sets that differ {self.plan.relation.words}.",
+            f"privacy), for data sets that differ {self.plan.relation.words}."
+            + f" That is {at_deltas([entry])}."
+            * (entry.currency == "rho"),
             f"Measured: {facts['measured']}, once, with exact discrete "
             f"{LAWS[facts['noise']].words} from the operating system's entropy. All "
             "else follows from these noisy numbers and from public facts: the total, "

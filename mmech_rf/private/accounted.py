@@ -215,8 +215,8 @@ class AccountedForest(ShownForest):
     def _count_epsilon(self, epsilon: Fraction) -> Fraction:
         """Return what the number of records costs: its share of the budget.
 
-        In a shared ledger of rho it costs epsilon² / 2, which for a large epsilon would
-        be more than all of this fit's rho; there the share is one of rho as well.
+        In a shared ledger of rho it costs up to epsilon² / 2, which for a large epsilon
+        would be more than all of this fit's rho; there the share is one of rho as well.
         """
         share = self._settings.count_share
         cost = epsilon * share

@@ -539,7 +539,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         dict
             What JSON can hold: ``model``; ``mechanism``, the kinds of noise and draws;
             ``epsilon`` and ``delta`` of all releases together, None where only ``rho``
-            is promised; ``relation``, ``records_per_person`` and ``unit``, which say
+            is promised; ``epsilon_at`` three deltas, by delta, where rho is;
+            ``relation``, ``records_per_person`` and ``unit``, which say
             what is protected; ``private``, false if the schema was read from records
             or the noise was predictable; ``date`` and ``version`` of the first
             `save`, None before; ``schema_name``, ``schema_hash``, ``target``,

@@ -12,7 +12,13 @@ from typing import Any
 
 from mmech import PrivacyLedger, __version__
 from mmech.checks import check_choice, check_delta, check_epsilon
-from mmech.privacy.ledger import LedgerEntry, composed
+from mmech.privacy.ledger import (
+    DELTAS,
+    LedgerEntry,
+    at_deltas,
+    composed,
+    epsilon_delta,
+)
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech_rf.private.votes import check_that
@@ -133,6 +139,11 @@ def statement(
         if entries
         else "Nothing has been released yet.",
         *(f"  {e.released}: {cost_in_words([e])}, {e.how}{_part(e)}." for e in entries),
+        *(
+            [f"Together the releases have {at_deltas(entries)}."]
+            if {entry.currency for entry in entries} == {"rho"}
+            else []
+        ),
         *remarks,
         afterwards,
         NOT_COVERED if terms.inferred else public,
@@ -196,6 +207,9 @@ def model_card(
         "epsilon": promised[0],
         "delta": promised[1],
         "rho": float(costs["rho"]) if "rho" in costs else None,
+        "epsilon_at": {f"{d:g}": epsilon_delta(entries, d) for d in DELTAS}
+        if set(costs) == {"rho"}
+        else None,
         "relation": terms.neighbours,
         "records_per_person": persons,
         "unit": f"one person with at most {persons} record{'s' * (persons > 1)}",

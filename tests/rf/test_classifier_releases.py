@@ -26,6 +26,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech.privacy.cost import in_rho
 from mmech_rf import NonPrivateForestClassifier, load_model
 from mmech_rf.private import classifier as _classifier
 
@@ -198,15 +199,19 @@ def test_estimators_share_a_ledger():
 
 @ALL
 def test_a_ledger_of_rho_pays_for_pure_epsilon(name):
-    """For every ensemble half the square of its share, not half that of the sum."""
+    """For every ensemble the price of its share, not that of the sum."""
     X, y = records(30)
     ledger = PrivacyLedger("1/4", currency="rho")
     model = release(classifier(name, n_ensembles=2, ledger=ledger), X, y)
-    assert [entry.cost for entry in ledger.entries] == [Fraction(1, 8)] * 2
-    assert model.privacy_statement_.startswith("Released by this fit: rho = 0.25 for")
+    assert [entry.epsilon for entry in ledger.entries] == [Fraction(1, 2)] * 2
+    assert all(entry.cost <= in_rho(Fraction(1, 2)) for entry in ledger.entries)
+    spent = sum(entry.cost for entry in ledger.entries)
+    words = f"Released by this fit: rho = {float(spent):g} for"
+    assert model.privacy_statement_.startswith(words)
+    assert "Together the releases have epsilon = 1 at delta" in model.privacy_statement_
     with pytest.raises(BudgetExceededError):
         release(classifier(name, n_ensembles=2, ledger=ledger), X, y)
-    assert ledger.remaining == 0
+    assert ledger.spent == spent
 
 
 @pytest.mark.parametrize("name", RELEASED)

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import reference as ref
 from model_files import rewrite, set_in
 from rf_cases import SCHEMA, records
 from scipy.stats import chi2
@@ -228,7 +229,10 @@ def test_price(case, neighbours):
     if model.n_records is None:
         number = model.releases_[0]
         assert number.released.startswith("number of records")
-        assert number.cost == (Fraction(3, 100) * model.epsilon) ** 2 / 2
+        epsilon = 0.03 * model.epsilon
+        sides = 2 if neighbours == "replace" else 1
+        price = sides * ref.laplace_rho(1, sides / epsilon)
+        assert float(number.cost) == pytest.approx(price, rel=1e-5)
 
 
 def test_weighted_counts_have_the_sensitivity_of_the_largest_weight():

@@ -341,6 +341,16 @@ def test_other_arguments_are_those_of_another_version(path, change):
         load(path)
 
 
+def test_entries_of_ledgers_in_older_files_are_read(path):
+    """They have one cost; everything else they must have."""
+    _codec.write(path, "a measurement", Measurement(np.arange(2), 1.0, 2.0, PAID))
+    rewrite(path, lambda d: d["entries"][0]["arguments"].pop("other_cost"))
+    assert _codec.read(path, "a measurement", Measurement).entry == PAID
+    rewrite(path, lambda d: d["entries"][0]["arguments"].pop("insecure"))
+    with pytest.raises(ValueError, match="LedgerEntry with other arguments"):
+        _codec.read(path, "a measurement", Measurement)
+
+
 @pytest.mark.parametrize("name", ["Hadamard", "eval", "QueryMatrix", "__import__"])
 def test_unknown_classes(path, name):
     save(path, Identity(2))

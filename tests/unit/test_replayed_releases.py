@@ -21,6 +21,7 @@ from mmech import (
     permute_and_flip,
 )
 from mmech.noise.seam import Draw
+from mmech.privacy.cost import in_rho
 from mmech.privacy.neighbours import Relation
 
 RELATIONS = pytest.mark.parametrize("relation", ["add_remove", "replace"])
@@ -274,7 +275,7 @@ def test_pure_releases_cost_what_a_ledger_of_rho_pays(release, parts):
         return release(values, epsilon=PRICE, released="one", ledger=ledger)
 
     values = np.array([5, 3, 4])
-    price = PRICE**2 / parts
+    price = in_rho(PRICE, bounded_range=parts == 8)
     changes = [[1, 0, 0], [0, -1, 0]]
     if parts == 8 or release is permute_and_flip:
         changes += [[1, -1, 0], [1, 0, 1]]
