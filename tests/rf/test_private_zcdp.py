@@ -231,7 +231,7 @@ def test_price(case, neighbours):
         assert number.released.startswith("number of records")
         epsilon = 0.03 * model.epsilon
         sides = 2 if neighbours == "replace" else 1
-        price = sides * ref.laplace_rho(1, sides / epsilon)
+        price = ref.laplace_rho(sides, sides / epsilon)
         assert float(number.cost) == pytest.approx(price, rel=1e-5)
 
 
