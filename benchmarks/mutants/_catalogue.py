@@ -705,13 +705,13 @@ SELECTING = (
     Mutant(
         "shared data with the noise of disjoint data",
         "mmech_rf/paper/laplace_forest.py",
-        'ensemble.forest.n_trees if self.data == "shared" else 1',
+        "forest.n_trees if shared else 1",
         "1",
         (f"{PRIVACY}::test_scale_of_the_noise",),
     ),
     Mutant(
         "records assigned by their position",
-        "mmech_rf/paper/laplace_forest.py",
+        "mmech_rf/paper/grown.py",
         "trees = assign_records(len(codes), ensemble.forest.n_trees)",
         "trees = (0 * codes[:, 0] + 1).cumsum() % ensemble.forest.n_trees",
         (

@@ -32,6 +32,7 @@ from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, WEIGHED_SUMS, score_views
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import ScoreView, public_views
+from mmech_rf.private.records import EncodedRecords
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -198,9 +199,8 @@ def test_corrections_take_back_what_two_attributes_say_twice():
     gaps = []
     for corrections in (0, 1, 3):
         settings = replace(DrawnSettings.for_ranking(), corrections=corrections)
-        grower = Grower(
-            (2,) * 8, X, y, 2, 20_000, paying("pure", Fraction(1000)), settings
-        )
+        seen, session = EncodedRecords.once(X, y), paying("pure", Fraction(1000))
+        grower = Grower((2,) * 8, seen, 2, 20_000, session, settings)
         scores = grower._released_scores(Fraction(1000), corrections)
         odds = np.diff(scores.whole(X) / VOTE_STEPS)[:, 0]
         found = 1 / (1 + np.exp(-odds))
@@ -256,9 +256,9 @@ def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
     second = replace(second, labels=labels)
     trees = iter((first, second, second))
     watch_all(lambda draw, sample: next(trees) if draw.kind == "tree" else sample())
-    X, y = SCHEMA.encode(*records(200))
+    seen = EncodedRecords.once(*SCHEMA.encode(*records(200)))
     plan = Plan(Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), 2)
-    forest = Grower(SHAPE, X, y, 3, 200, paying("pure", Fraction(1))).grow(
+    forest = Grower(SHAPE, seen, 3, 200, paying("pure", Fraction(1))).grow(
         Fraction(1), plan
     )
     stands = np.concatenate(first.labels) == 3
