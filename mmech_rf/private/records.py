@@ -254,7 +254,9 @@ class RecordParts:
         with self._lock:
             self.check(self.schema, chunk_id)
             if isinstance(found, Counts):
-                self._counts = self._counts + found._named(None)
+                found = found._named(None)
+                known = len(self._counts._codes) > 0
+                self._counts = self._counts + found if known else found
             else:
                 self._rows += found
             if chunk_id is not None:
