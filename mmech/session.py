@@ -192,19 +192,15 @@ class Session:
         n_bins: int,
         n_records: float,
         cost: Fraction,
-        currency: str,
         what: str,
     ) -> Integers:
-        """Release edges that cut the cells of a grid into bins of about equal parts.
-
-        A pure epsilon is also paid from a ledger of rho.
-        """
+        """Release edges that cut the cells of a grid into bins of about equal parts."""
         cuts, entry = select_quantiles(
             counts,
             n_bins,
             n_records,
             cost,
-            currency,
+            self.currency,
             released=what,
             relation=self.relation,
             ledger=self.ledger,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import textwrap
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mmech.checks import read_float
@@ -30,6 +31,7 @@ __all__ = [
     "listed_methods",
     "methods_of",
     "read_depth",
+    "read_features",
     "read_probability",
     "read_settings",
 ]
@@ -245,25 +247,25 @@ def add_forest(command: argparse.ArgumentParser, *, depth: str) -> None:
     add(command, "--splits", choices=SPLITS, default="multiway")
 
 
-def read_trees(text: str) -> float:
-    if text == "inf":
-        return math.inf
-    try:
-        return whole(1, MAX_TREES)(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; or inf") from None
+def whole_or(
+    word: str, value: Any, minimum: int, maximum: int = 10**9
+) -> Callable[[str], Any]:
+    """Return a reader of whole numbers within limits, or of a word that has a value."""
+
+    def read(text: str) -> Any:
+        if text == word:
+            return value
+        try:
+            return whole(minimum, maximum)(text)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"{error}; or {word}") from None
+
+    return read
 
 
-def read_depth(text: str) -> int | str:
-    """Read a depth, or "auto"."""
-    if text == "auto":
-        return text
-    try:
-        return whole(0)(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(
-            f"it must be a whole number >= 0 or auto, got {text!r}"
-        ) from None
+read_trees = whole_or("inf", math.inf, 1, MAX_TREES)
+read_depth = whole_or("auto", "auto", 0)
+read_features = whole_or("partition", "partition", 1)
 
 
 def read_settings(text: str) -> DrawnSettings:

@@ -32,6 +32,7 @@ from mmech_rf.cli.common import (
     as_option,
     listed_methods,
     methods_of,
+    read_features,
     read_probability,
     read_settings,
 )
@@ -219,21 +220,12 @@ def _add_budget(command: argparse.ArgumentParser) -> None:
 
 def _add_ensembles(command: argparse.ArgumentParser) -> None:
     add(command, "--n-ensembles", type=whole(1), default=1, metavar="Q")
-    add(command, "--max-features", type=_read_features, metavar="D")
+    add(command, "--max-features", type=read_features, metavar="D")
     add(command, "--template", choices=TEMPLATES, default="auto", metavar="NAME")
 
 
 def _read_names(text: str) -> str | tuple[str, ...]:
     return text if text == "all" else tuple(text.split(","))
-
-
-def _read_features(text: str) -> int | str:
-    if text == "partition":
-        return text
-    try:
-        return whole(1)(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}; or partition") from None
 
 
 def _add_records(command: argparse.ArgumentParser) -> None:

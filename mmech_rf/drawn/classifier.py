@@ -133,13 +133,11 @@ class PrivateForestClassifier(AccountedForest):
             self._session.concentrate(self.delta)
         grower = Grower(
             domain_shape,
-            records.codes,
-            records.class_codes,
+            records,
             n_classes=k,
             n_records=n_records,
             session=self._session,
             settings=settings,
-            multiplicities=records.multiplicities,
         )
         with self._timed("measurement"):
             experts = grower.grow(cost, plan)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
@@ -24,9 +24,10 @@ from mmech_rf.drawn.counts import labelled_votes, leaf_votes
 from mmech_rf.drawn.draw import SelectedTree, select_tree
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
-from mmech_rf.drawn.settings import DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
 from mmech_rf.drawn.views import ScoreView, Views, public_views
+from mmech_rf.private.records import EncodedRecords
 
 __all__ = ["Grower", "ViewedRecords"]
 
@@ -45,14 +46,11 @@ class Grower:
     """Growth of a forest: releases its trees, for shares of a total cost."""
 
     domain_shape: tuple[int, ...]
-    # Shape (M, d); sensitive, as are classes and multiplicities.
-    codes: Integers
-    class_codes: Integers  # shape (M,)
+    records: EncodedRecords  # sensitive
     n_classes: int
     n_records: float  # public, roughly
     session: Session
-    settings: DrawnSettings = field(default_factory=DrawnSettings)
-    multiplicities: Integers | None = None  # shape (M,); once by default
+    settings: DrawnSettings = DEFAULTS
 
     def grow(self, cost: Fraction, plan: Plan) -> SelectedTrees:
         """Release a forest."""
@@ -80,14 +78,14 @@ class Grower:
         their records are counted together, by the class that scores say.
         """
         share, counted = cost / n_trees, self.settings.calibration_share
-        predicted = None if additive is None else additive.classes(self.codes)
+        predicted = None if additive is None else additive.classes(self.records.codes)
         classes = np.arange(self.n_classes if additive is not None else 0)
         forest = self._forest(additive)
         for number in range(n_trees):
             budget = share * (1 - counted)
             tree = self._draw_tree(budget, number, seen, predicted=predicted)
             labels = np.concatenate(tree.labels)
-            places = tree.leaves(self.codes)
+            places = tree.leaves(self.records.codes)
             if predicted is not None:
                 deferred = labels[places] == self.n_classes
                 places = np.where(deferred, tree.n_leaves + predicted, places)
@@ -123,11 +121,12 @@ class Grower:
         ----------
         .. [1] Domingo, Watanabe, "MadaBoost: a modification of AdaBoost", COLT 2000.
         """
+        codes = self.records.codes
         if not plan.first:
             assert additive is not None
             forest = replace(self._forest(additive), score_weight=1.0)
-            return self._further(cost, plan, seen, forest, additive.whole(self.codes))
-        predicted = None if additive is None else additive.classes(self.codes)
+            return self._further(cost, plan, seen, forest, additive.whole(codes))
+        predicted = None if additive is None else additive.classes(codes)
         budget = cost * plan.first
         tree = self._draw_tree(
             budget * plan.first_selection, 0, seen, predicted=predicted
@@ -138,7 +137,7 @@ class Grower:
         scores, errors = (np.where(deferred[:, None], 0.0, own) for own in found)
         forest = self._forest(additive)
         forest = _with_tree(forest, tree, scores, errors)
-        return self._further(cost, plan, seen, forest, forest.whole_votes(self.codes))
+        return self._further(cost, plan, seen, forest, forest.whole_votes(codes))
 
     def _further(
         self,
@@ -151,7 +150,7 @@ class Grower:
         """Release further boosted trees, from the votes of what was before on."""
         budget, before = cost * plan.further, len(forest.trees)
         for number in range(before, before + plan.rounds):
-            weights = boosting_weights(votes, self.class_codes)
+            weights = boosting_weights(votes, self.records.class_codes)
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
             )
@@ -160,7 +159,7 @@ class Grower:
             )
             one = SelectedTrees((tree,), (scores,))
             forest = _with_tree(forest, tree, scores, errors)
-            votes += one.whole_votes(self.codes)
+            votes += one.whole_votes(self.records.codes)
         return forest
 
     def _released_scores(self, cost: Fraction, corrections: int) -> AdditiveScores:
@@ -174,21 +173,23 @@ class Grower:
         ----------
         .. [1] Elkan, "Boosting and naive Bayesian learning", 1997.
         """
+        records = self.records
         release = partial(
             release_scores,
             self.session,
             cost / (1 + corrections),
             self.domain_shape,
-            self.codes,
-            self.class_codes,
+            records.codes,
+            records.class_codes,
             n_classes=self.n_classes,
             n_records=self.n_records,
             settings=self.settings,
         )
-        additive = release(multiplicities=self.multiplicities)
+        additive = release(multiplicities=records.multiplicities)
         for _ in range(corrections):
-            weights = boosting_weights(additive.whole(self.codes), self.class_codes)
-            more = release(multiplicities=self._numbers * weights, unit=UNIT)
+            votes = additive.whole(records.codes)
+            weights = boosting_weights(votes, records.class_codes)
+            more = release(multiplicities=records.multiplicities * weights, unit=UNIT)
             additive = additive.plus(more, self.settings.learning_rate)
         return additive
 
@@ -198,18 +199,11 @@ class Grower:
         weight = 0.0 if additive is None else self.settings.score_weight
         return SelectedTrees((), (), additive, ranking=ranking, score_weight=weight)
 
-    @property
-    def _numbers(self) -> Integers:
-        """How often each record is there, shape (M,)."""
-        if self.multiplicities is None:
-            return np.ones(self.class_codes.size, np.int64)
-        return self.multiplicities
-
     def _viewed(self, further: Sequence[ScoreView]) -> ViewedRecords:
         """Return the records in public views and further ones."""
         views = Views((*public_views(self.domain_shape).items, *further))
-        cells = views.cells(self.codes)
-        maps = BitMaps.of(views, cells, self.class_codes, self.n_classes)
+        cells = views.cells(self.records.codes)
+        maps = BitMaps.of(views, cells, self.records.class_codes, self.n_classes)
         return ViewedRecords(views, cells, maps)
 
     def _draw_tree(
@@ -224,11 +218,11 @@ class Grower:
         return select_tree(
             seen.views,
             seen.cells,
-            self.class_codes,
+            self.records.class_codes,
             n_classes=self.n_classes,
             n_records=self.n_records,
             n_rows=min(self.n_records, math.prod(self.domain_shape) * self.n_classes),
-            multiplicities=self.multiplicities,
+            multiplicities=self.records.multiplicities,
             weights=weights,
             unit=1 if weights is None else UNIT,
             predicted=predicted,
@@ -246,7 +240,7 @@ class Grower:
     ) -> tuple[Floats, Floats]:
         """Release the class counts of leaves; return votes and standard errors."""
         measured = self._count(
-            tree.leaves(self.codes), tree.n_leaves, cost, number, weights
+            tree.leaves(self.records.codes), tree.n_leaves, cost, number, weights
         )
         first = weights is None
         votes, errors = leaf_votes(measured, 1 if first else UNIT, even=not first)
@@ -281,8 +275,8 @@ class Grower:
     ) -> Measurement:
         """Release the class counts of the records, by their place in a tree."""
         counts = np.zeros((n_places, self.n_classes), np.int64)
-        amount = self._numbers * (1 if weights is None else weights)
-        np.add.at(counts, (places, self.class_codes), amount)
+        amount = self.records.multiplicities * (1 if weights is None else weights)
+        np.add.at(counts, (places, self.records.class_codes), amount)
         what = f"class counts in the leaves of tree {number + 1}"
         unit = 1 if weights is None else UNIT
         return self.session.add_noise(counts, cost, what, unit)

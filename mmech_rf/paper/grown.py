@@ -221,7 +221,7 @@ class CountedForest(ShownForest, GrownForest):
         """Let the trees vote by their labelled or counted leaves, shape (b, k)."""
         tables: list[NDArray[Any]] = self.leaf_counts_
         if self.voting == "hard":
-            own = np.eye(self.schema_.n_classes, dtype=np.int8)
+            own = np.eye(self.schema_.n_classes)
             tables = [own[labels] for labels in self.leaf_labels_]
         votes = [
             weight_votes(ensemble.forest, table, ensemble.select(codes))

@@ -181,7 +181,7 @@ class AccountedForest(ShownForest):
     ) -> tuple[EncodedRecords, Fraction]:
         """Cut attributes; return the records in the new bins, and the epsilon spent."""
         share = self._settings.bin_share
-        shared = self.delta is not None and self.ledger_.currency == "rho"
+        shared = self.ledger_.currency == "rho"
         cost = (self._remaining_rho() if shared else epsilon) * share
         with self._timed("measurement"):
             self.schema_, records = release_bins(
@@ -190,7 +190,6 @@ class AccountedForest(ShownForest):
                 records,
                 places,
                 cost / len(places),
-                "rho" if shared else "epsilon",
                 n_records=n_records,
                 most_bins=self._settings.most_bins,
             )
@@ -206,9 +205,8 @@ class AccountedForest(ShownForest):
 
     def _reserve(self) -> None:
         """Raise before anything is drawn unless all of this fit's budget is left."""
-        epsilon = check_epsilon(self.epsilon)
-        if self.delta is None or self.ledger_.currency == "epsilon":
-            self.ledger_.hold(epsilon)
+        if self.ledger_.currency == "epsilon":
+            self.ledger_.hold(check_epsilon(self.epsilon))
         else:
             self.ledger_.hold(self._own_rho(), currency="rho")
 
@@ -220,7 +218,7 @@ class AccountedForest(ShownForest):
         """
         share = self._settings.count_share
         cost = epsilon * share
-        if self.delta is not None and self.ledger_.currency == "rho":
+        if self.ledger_.currency == "rho":
             # A draw costs epsilon² / 8, so that a quarter of rho pays for epsilon² / 2.
             cost = min(cost, bounded_range_epsilon(self._own_rho() * share / 4))
         return cost

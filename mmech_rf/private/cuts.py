@@ -110,7 +110,6 @@ def release_bins(
     records: EncodedRecords,
     places: Sequence[int],
     cost: Fraction,
-    currency: str,
     *,
     n_records: float,
     most_bins: int,
@@ -121,21 +120,16 @@ def release_bins(
     the new schema.
     """
     attributes = list(schema.attributes)
-    n_bins = number_of_bins(n_records, epsilon_of_draw(cost, currency), most_bins)
+    epsilon = epsilon_of_draw(cost, session.currency)
+    n_bins = number_of_bins(n_records, epsilon, most_bins)
     for place in places:
         fine = attributes[place]
         grid = np.array(fine.cut_points)
         counts = np.bincount(
             records.codes[:, place], records.multiplicities, minlength=fine.size
         ).astype(np.int64)[: len(grid) + 1]
-        cuts = session.cut(
-            counts,
-            n_bins,
-            n_records,
-            cost,
-            currency,
-            f"cut points of attribute {fine.name!r}",
-        )
+        what = f"cut points of attribute {fine.name!r}"
+        cuts = session.cut(counts, n_bins, n_records, cost, what)
         attributes[place] = _with_cuts(fine, grid[cuts - 1].tolist())
     bins = replace(schema, attributes=tuple(attributes))
     return bins, in_bins(records, schema, bins)

@@ -73,6 +73,11 @@ class EncodedRecords:
         return int(self.multiplicities.sum())
 
     @classmethod
+    def once(cls, codes: Integers, class_codes: Integers) -> EncodedRecords:
+        """Return records each of which is there once."""
+        return cls(codes, class_codes, np.ones(len(codes), np.int64))
+
+    @classmethod
     def of_rows(cls, rows: NDArray[Any], numbers: Integers) -> EncodedRecords:
         """Return records from rows with their classes last."""
         codes = np.array(rows[:, :-1], np.int64, order="C")
@@ -97,10 +102,7 @@ class EncodedRecords:
         """Return all records but one in `n_parts`, and these, drawn independently."""
         codes, class_codes = self.one_by_one()
         out = assign_records(self.number, n_parts, insecure_rng=noise) == 0
-        kept, held_out = (
-            EncodedRecords(codes[rows], class_codes[rows], np.ones(rows.sum(), int))
-            for rows in (~out, out)
-        )
+        kept, held_out = (self.once(codes[i], class_codes[i]) for i in (~out, out))
         return kept, held_out
 
 
@@ -252,7 +254,9 @@ class RecordParts:
         with self._lock:
             self.check(self.schema, chunk_id)
             if isinstance(found, Counts):
-                self._counts = self._counts + found._named(None)
+                found = found._named(None)
+                known = len(self._counts._codes) > 0
+                self._counts = self._counts + found if known else found
             else:
                 self._rows += found
             if chunk_id is not None:

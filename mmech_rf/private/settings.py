@@ -68,14 +68,7 @@ def _within(found: Any, name: str, own: Any) -> Any:
 class CountSettings(Settings):
     """Settings of the forests that first ask for the number of records.
 
-    Attributes
-    ----------
-    count_share : Fraction
-        Budget split: share of epsilon that a noisy number of records costs.
-    bin_share : Fraction
-        Budget split: share of epsilon that private bins cost together.
-    most_bins : int
-        Bin resolution: largest number of private bins of an attribute.
+    `mmech_rf.DrawnSettings` says what they are.
     """
 
     count_share: Fraction = setting(Fraction(3, 100), most=0.5)

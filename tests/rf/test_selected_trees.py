@@ -26,6 +26,7 @@ from mmech_rf.drawn.scores import VOTE_STEPS
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import UNIT, boosting_weights
 from mmech_rf.drawn.views import GRID
+from mmech_rf.private.records import EncodedRecords
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -172,7 +173,8 @@ class Watched:
         """Return the releases and the draws of trees."""
         self.released, self.draws, self.seen = [], [], 0
         paid = paying(accounting, Fraction(1))
-        grower = Grower(SCHEMA.domain_shape, codes, classes, n_classes, 10**6, paid)
+        seen = EncodedRecords.once(codes, classes)
+        grower = Grower(SCHEMA.domain_shape, seen, n_classes, 10**6, paid)
         grower.grow(Fraction(1), plan)
         return self.released, self.draws
 

@@ -32,6 +32,7 @@ from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, WEIGHED_SUMS, score_views
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import ScoreView, public_views
+from mmech_rf.private.records import EncodedRecords
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
@@ -191,8 +192,8 @@ def test_corrections_take_back_what_two_attributes_say_twice():
     gaps = []
     for corrections in (0, 1, 3):
         settings = replace(DrawnSettings.for_ranking(), corrections=corrections)
-        paid = paying("pure", Fraction(1000))
-        grower = Grower((2,) * 8, X, y, 2, 20_000, paid, settings)
+        seen, session = EncodedRecords.once(X, y), paying("pure", Fraction(1000))
+        grower = Grower((2,) * 8, seen, 2, 20_000, session, settings)
         scores = grower._released_scores(Fraction(1000), corrections)
         odds = np.diff(scores.whole(X) / VOTE_STEPS)[:, 0]
         found = 1 / (1 + np.exp(-odds))
@@ -248,10 +249,11 @@ def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
     second = replace(second, labels=labels)
     trees = iter((first, second, second))
     watch_all(lambda draw, sample: next(trees) if draw.kind == "tree" else sample())
-    X, y = SCHEMA.encode(*records(200))
+    seen = EncodedRecords.once(*SCHEMA.encode(*records(200)))
     plan = Plan(Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), 2)
-    grower = Grower(SHAPE, X, y, 3, 200, paying("pure", Fraction(1)))
-    forest = grower.grow(Fraction(1), plan)
+    forest = Grower(SHAPE, seen, 3, 200, paying("pure", Fraction(1))).grow(
+        Fraction(1), plan
+    )
     stands = np.concatenate(first.labels) == 3
     assert 0 < stands.sum() < stands.size
     assert not forest.scores[0][stands].any()

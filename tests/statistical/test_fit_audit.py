@@ -25,6 +25,7 @@ from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.views import public_views
+from mmech_rf.private.records import EncodedRecords
 
 pytestmark = pytest.mark.statistical
 
@@ -116,8 +117,9 @@ def boosted(place):
     def release(classes, runs):
         grower = Grower(
             domain_shape=(2, 2),  # two attributes: trees may have a third level
-            codes=np.zeros((len(classes), 2), np.int64),
-            class_codes=np.array(classes, np.int64),
+            records=EncodedRecords.once(
+                np.zeros((len(classes), 2), np.int64), np.array(classes, np.int64)
+            ),
             n_classes=2,
             n_records=10.0,
             session=paying("pure", COST),
