@@ -2,8 +2,13 @@
 
 import itertools
 
+import hypothesis.strategies as st
 import numpy as np
+from schema_cases import schema_of
 
+from mmech_rf import grow_random_forest
+
+SPLITS = ("multiway", "binary", "threshold")
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -25,7 +30,7 @@ def draw_below(bound, state):
 
 
 def grow(domain_shape, seeds, depth):
-    """Trees as nested tuples (attribute, [children]), a leaf being None."""
+    """Multiway trees as nested tuples (attribute, -1, [children]), leaves as None."""
     splittable = [i for i, size in enumerate(domain_shape) if size > 1]
     depth = min(depth, len(splittable))
 
@@ -40,83 +45,89 @@ def grow(domain_shape, seeds, depth):
         for branch in range(domain_shape[attribute]):
             child_state = mix((state + (branch + 1) * GOLDEN) & MASK)
             children.append(subtree(available, level + 1, child_state))
-        return attribute, children
+        return attribute, -1, children
 
     return [subtree(splittable, 0, int(seed)) for seed in seeds]
 
 
-def as_nested(forest):
-    """The trees of a `Forest` as nested tuples, read from its flat arrays."""
+@st.composite
+def schemas(draw, most=5):
+    """Attributes of up to so many values, of all kinds."""
+    texts = st.tuples(st.sampled_from("con"), st.integers(1, most))
+    drawn = draw(st.lists(texts, min_size=1, max_size=4))
+    return schema_of(*(f"{kind}{size}" for kind, size in drawn))
+
+
+@st.composite
+def forests(draw, most=5):
+    """Small forests, grown with every kind of split."""
+    return grow_random_forest(
+        draw(schemas(most)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(0, 6)),
+        splits=draw(st.sampled_from(SPLITS)),
+        seed=draw(st.integers(0, 2**40)),
+    )
+
+
+def nested(forest):
+    """The trees as nested tuples (attribute, value, [children]), a leaf being None."""
 
     def subtree(node):
         attribute = int(forest.feature[node])
         if attribute < 0:
             return None
+        value = -1 if forest.value is None else int(forest.value[node])
+        width = forest.domain_shape[attribute] if value < 0 else 2
         first = int(forest.child[node])
-        size = forest.domain_shape[attribute]
-        return attribute, [subtree(first + value) for value in range(size)]
+        return attribute, value, [subtree(first + i) for i in range(width)]
 
     return [subtree(int(root)) for root in forest.node_offsets[:-1]]
 
 
-def leaves_of(tree, tests=()):
-    """Path of every leaf, left to right, as a dict attribute -> value."""
-    if tree is None:
-        return [dict(tests)]
-    attribute, children = tree
-    return [
-        leaf
-        for value, child in enumerate(children)
-        for leaf in leaves_of(child, (*tests, (attribute, value)))
-    ]
+def boxes(forest):
+    """Which values of every attribute each leaf allows, as masks."""
+
+    def walk(node, allowed):
+        if node is None:
+            yield allowed
+            return
+        attribute, value, children = node
+        codes = np.arange(forest.domain_shape[attribute])
+        if value < 0:
+            parts = codes == codes[:, None]
+        elif forest.ordered[attribute]:
+            parts = codes <= value, codes > value
+        else:
+            parts = codes == value, codes != value
+        for part, child in zip(parts, children, strict=True):
+            narrowed = list(allowed)
+            narrowed[attribute] = allowed[attribute] & part
+            yield from walk(child, narrowed)
+
+    everything = [np.ones(size, bool) for size in forest.domain_shape]
+    return [box for tree in nested(forest) for box in walk(tree, everything)]
+
+
+def inside(forest, codes):
+    """Whether a leaf holds a record, shape (leaves, records)."""
+    columns = np.asarray(codes).T
+    return np.array(
+        [
+            np.logical_and.reduce([m[c] for m, c in zip(box, columns, strict=True)])
+            for box in boxes(forest)
+        ]
+    )
 
 
 def apply(forest, codes):
-    """The one leaf of each tree whose tests a record passes."""
-    paths = [leaves_of(tree) for tree in as_nested(forest)]
-    answer = np.empty((len(codes), len(paths)), dtype=np.int32)
-    for row, record in enumerate(codes):
-        for tree, leaves in enumerate(paths):
-            (answer[row, tree],) = (
-                leaf
-                for leaf, tests in enumerate(leaves)
-                if all(record[i] == value for i, value in tests.items())
-            )
-    return answer
+    """The one leaf of each tree whose box holds a record."""
+    trees = np.split(inside(forest, codes), forest.leaf_offsets[1:-1])
+    assert all((own.sum(axis=0) == 1).all() for own in trees)
+    return np.column_stack([own.argmax(axis=0) for own in trees])
 
 
 def cells(domain_shape):
     """Codes of all cells, first attribute most significant."""
     ranges = [range(size) for size in domain_shape]
     return np.array(list(itertools.product(*ranges)), dtype=np.int64)
-
-
-def apply_domain(forest):
-    """Leaf of every cell, from the table of cells."""
-    return apply(forest, cells(forest.domain_shape)).T
-
-
-def count_leaves(forest, codes, classes, n_classes):
-    """Count record by record and tree by tree."""
-    counts = np.zeros((forest.n_leaves, n_classes), dtype=np.int64)
-    for leaves, label in zip(apply(forest, codes), classes, strict=True):
-        for tree, leaf in enumerate(leaves):
-            counts[forest.leaf_offsets[tree] + leaf, label] += 1
-    return counts
-
-
-def count_assigned_leaves(forest, codes, classes, n_classes, trees):
-    """Count record by record, in one tree each."""
-    counts = np.zeros((forest.n_leaves, n_classes), dtype=np.int64)
-    for leaves, label, tree in zip(apply(forest, codes), classes, trees, strict=True):
-        counts[forest.leaf_offsets[tree] + leaves[tree], label] += 1
-    return counts
-
-
-def leaf_masks(forest):
-    """Values each leaf's path allows, one array per attribute."""
-    leaves = [leaf for tree in as_nested(forest) for leaf in leaves_of(tree)]
-    return [
-        np.array([[leaf.get(i, v) == v for v in range(size)] for leaf in leaves])
-        for i, size in enumerate(forest.domain_shape)
-    ]

@@ -4,11 +4,9 @@ import math
 import pickle
 from types import SimpleNamespace
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
 import rf_reference
-from hypothesis import given
 
 from mmech.exceptions import DomainTooLargeError
 from mmech_rf import _kernels, limits
@@ -29,25 +27,6 @@ HAND = {
 @pytest.fixture
 def hand():
     return Forest(**HAND)
-
-
-@st.composite
-def forests(draw):
-    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    n_trees = draw(st.integers(1, 4))
-    depth = draw(st.integers(0, 5))
-    return grow_random_forest(shape, n_trees, depth, seed=draw(st.integers(0, 2**40)))
-
-
-@st.composite
-def forests_with_records(draw):
-    forest = draw(forests())
-    n_records = draw(st.integers(0, 8))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    codes = rng.integers(0, forest.domain_shape, (n_records, forest.n_features))
-    classes = rng.integers(0, 3, n_records)
-    trees = rng.integers(0, forest.n_trees, n_records)
-    return forest, codes, classes, trees
 
 
 # ------------------------------------------------------------- worked by hand
@@ -132,80 +111,6 @@ def test_more_attributes_than_bits_in_a_word():
     assert forest.n_cells == 2**130
 
 
-# ---------------------------------------------------------- against the twins
-@given(forests_with_records())
-def test_routing_and_counting_equal_the_twins(drawn):
-    forest, codes, classes, trees = drawn
-    leaves = forest.apply(codes)
-    assert leaves.dtype == np.int32
-    assert np.array_equal(leaves, rf_reference.apply(forest, codes))
-    counts = forest.count_leaves(codes, classes, 3)
-    assert np.array_equal(counts, rf_reference.count_leaves(forest, codes, classes, 3))
-    assert counts.sum() == forest.n_trees * len(codes)
-    assigned = forest.count_assigned_leaves(codes, classes, 3, trees)
-    twin = rf_reference.count_assigned_leaves(forest, codes, classes, 3, trees)
-    assert np.array_equal(assigned, twin)
-    assert assigned.sum() == len(codes)
-
-
-@given(forests())
-def test_labels_and_masks_equal_the_twins(forest):
-    labels = forest.apply_domain()
-    assert labels.dtype == np.int32
-    assert np.array_equal(labels, rf_reference.apply_domain(forest))
-    masks = forest.leaf_masks()
-    for mask, twin in zip(masks, rf_reference.leaf_masks(forest), strict=True):
-        assert np.array_equal(mask, twin)
-
-
-@given(forests())
-def test_leaves_of_a_tree_partition_the_domain(forest):
-    cells = rf_reference.cells(forest.domain_shape)
-    inside = np.ones((forest.n_leaves, forest.n_cells), dtype=bool)
-    for attribute, mask in enumerate(forest.leaf_masks()):
-        inside &= mask[:, cells[:, attribute]]
-    for start, stop in zip(
-        forest.leaf_offsets[:-1], forest.leaf_offsets[1:], strict=True
-    ):
-        assert (inside[start:stop].sum(axis=0) == 1).all()
-        assert (inside[start:stop].sum(axis=1) >= 1).all()
-
-
-@given(forests())
-def test_no_attribute_is_tested_twice_on_a_path(forest):
-    def walk(tree, used):
-        if tree is not None:
-            attribute, children = tree
-            assert attribute not in used
-            for child in children:
-                walk(child, used | {attribute})
-
-    for tree in rf_reference.as_nested(forest):
-        walk(tree, frozenset())
-
-
-@given(
-    st.lists(st.integers(1, 4), min_size=1, max_size=4),
-    st.integers(0, 5),
-    st.integers(0, 2**40),
-)
-def test_growth_equals_the_twin(shape, depth, seed):
-    forest = grow_random_forest(shape, 3, depth, seed=seed)
-    seeds = np.random.SeedSequence(seed).generate_state(3, np.uint64)
-    assert rf_reference.as_nested(forest) == rf_reference.grow(shape, seeds, depth)
-
-
-@given(forests())
-def test_paths_equal_the_twin(forest):
-    for tree, nested in enumerate(rf_reference.as_nested(forest)):
-        expected = [
-            " & ".join(f"x{i}={value}" for i, value in leaf.items()) or "any record"
-            for leaf in rf_reference.leaves_of(nested)
-        ]
-        assert forest.leaf_paths(tree) == expected
-        assert [forest.path(tree, leaf) for leaf in range(len(expected))] == expected
-
-
 def test_records_past_one_block_and_one_chunk():
     forest = grow_random_forest(CAR, n_trees=5, depth=3, seed=1)
     rng = np.random.default_rng(0)
@@ -271,27 +176,6 @@ def test_generators_are_advanced(make):
 
 def test_no_seed_draws_a_new_forest():
     assert not same(grow_random_forest(CAR, 50, 3), grow_random_forest(CAR, 50, 3))
-
-
-@pytest.mark.parametrize("depth", [0, 1, 3, 6])
-def test_fewer_trees_are_a_prefix(depth):
-    ten = grow_random_forest(CAR, n_trees=10, depth=depth, seed=5)
-    twenty = grow_random_forest(CAR, n_trees=20, depth=depth, seed=5)
-    for name in ("feature", "child", "node_offsets", "leaf_offsets"):
-        short = getattr(ten, name)
-        assert np.array_equal(short, getattr(twenty, name)[: short.size])
-
-
-def test_shallow_trees_are_deep_trees_cut_off():
-    def cut(tree, depth):
-        if tree is None or depth == 0:
-            return None
-        return tree[0], [cut(child, depth - 1) for child in tree[1]]
-
-    shallow = grow_random_forest(CAR, n_trees=4, depth=2, seed=5)
-    deep = grow_random_forest(CAR, n_trees=4, depth=4, seed=5)
-    expected = [cut(tree, 2) for tree in rf_reference.as_nested(deep)]
-    assert rf_reference.as_nested(shallow) == expected
 
 
 def test_draws_reject_the_words_that_would_bias():

@@ -1,94 +1,23 @@
-"""Two-way tests, complete forests and depths, against slow Python and by hand."""
+"""All kinds of tests, complete forests and depths, against slow Python."""
 
 import pickle
+import re
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import rf_reference
 from hypothesis import example, given
+from rf_reference import SPLITS, boxes, forests, nested, schemas
 from schema_cases import schema_of
 
 from mmech import DomainTooLargeError
-from mmech_rf import Attribute, Schema, grow_random_forest, limits, training_workload
+from mmech_rf import Attribute, Schema, grow_random_forest, limits
 from mmech_rf.forest import growth
 from mmech_rf.forest.forest import Forest
 
-TWO_WAY = ("binary", "threshold")
-
-
-@st.composite
-def schemas(draw):
-    texts = st.tuples(st.sampled_from("con"), st.integers(1, 5))
-    drawn = draw(st.lists(texts, min_size=1, max_size=4))
-    return schema_of(*(f"{kind}{size}" for kind, size in drawn))
-
-
-@st.composite
-def forests(draw):
-    schema = draw(schemas())
-    return schema, grow_random_forest(
-        schema,
-        draw(st.integers(1, 3)),
-        draw(st.integers(0, 6)),
-        splits=draw(st.sampled_from(TWO_WAY)),
-        seed=draw(st.integers(0, 2**40)),
-    )
-
 
 # ---- slow Python ---------------------------------------------------------------
-def nested(forest):
-    """The trees as nested tuples (attribute, value, [children]), a leaf being None."""
-
-    def subtree(node):
-        attribute = int(forest.feature[node])
-        if attribute < 0:
-            return None
-        value = -1 if forest.value is None else int(forest.value[node])
-        width = forest.domain_shape[attribute] if value < 0 else 2
-        first = int(forest.child[node])
-        return attribute, value, [subtree(first + i) for i in range(width)]
-
-    return [subtree(int(root)) for root in forest.node_offsets[:-1]]
-
-
-def boxes(forest, tree):
-    """Sets of allowed codes per attribute, of every leaf of a nested tree."""
-
-    def walk(node, allowed):
-        if node is None:
-            yield allowed
-            return
-        attribute, value, children = node
-        codes = range(forest.domain_shape[attribute])
-        if value < 0:
-            parts = [{code} for code in codes]
-        elif forest.ordered[attribute]:
-            parts = [{c for c in codes if c <= value}, {c for c in codes if c > value}]
-        else:
-            parts = [{value}, set(codes) - {value}]
-        for part, child in zip(parts, children, strict=True):
-            narrowed = list(allowed)
-            narrowed[attribute] = allowed[attribute] & part
-            yield from walk(child, narrowed)
-
-    return list(walk(tree, [set(range(size)) for size in forest.domain_shape]))
-
-
-def slow_apply(forest, codes):
-    """The leaf of every record, by walking from the root."""
-    answer = np.empty((len(codes), forest.n_trees), np.int32)
-    for t, tree in enumerate(nested(forest)):
-        leaves = boxes(forest, tree)
-        for row, record in enumerate(codes):
-            (answer[row, t],) = (
-                leaf
-                for leaf, box in enumerate(leaves)
-                if all(code in part for code, part in zip(record, box, strict=True))
-            )
-    return answer
-
-
 def slow_grow(schema, splits, seeds, depth):
     """The same draws as the kernel, by recursion on copies.
 
@@ -97,14 +26,14 @@ def slow_grow(schema, splits, seeds, depth):
 
     def kind(attribute):
         ordered = attribute.kind != "categorical"
-        if splits == "threshold" and not ordered:
+        if splits == "multiway" or (splits == "threshold" and not ordered):
             return "multiway"
         return "threshold" if ordered else "equality"
 
     kinds = [kind(attribute) for attribute in schema.attributes]
     sizes = schema.domain_shape
     if {"multiway"} >= {k for k, n in zip(kinds, sizes, strict=True) if n > 1}:
-        return as_tests(rf_reference.grow(sizes, seeds, depth))
+        return rf_reference.grow(sizes, seeds, depth)
     weights = []
     for attribute in schema.attributes:
         cuts = [1] * (attribute.size - 1)
@@ -147,17 +76,12 @@ def slow_grow(schema, splits, seeds, depth):
     return [subtree(everything, 0, int(seed)) for seed in seeds]
 
 
-def as_tests(trees):
-    """Multiway trees as tests, whose value is -1."""
-    return [t and (t[0], -1, as_tests(t[1])) for t in trees]
-
-
 def child_state(state, branch):
     return rf_reference.mix((state + (branch + 1) * rf_reference.GOLDEN) % 2**64)
 
 
-# ---- two-way tests -------------------------------------------------------------
-@given(schemas(), st.sampled_from(TWO_WAY), st.integers(0, 5), st.integers(0, 2**40))
+# ---- all kinds of tests --------------------------------------------------------
+@given(schemas(), st.sampled_from(SPLITS), st.integers(0, 5), st.integers(0, 2**40))
 @example(schema_of("c2", "c3", "c2"), "threshold", 3, 0)
 @example(schema_of("c2", "n1", "c3", "c2"), "threshold", 3, 0)
 def test_growth_equals_the_recursion(schema, splits, depth, seed):
@@ -167,29 +91,23 @@ def test_growth_equals_the_recursion(schema, splits, depth, seed):
 
 
 @given(forests())
-def test_leaves_partition_the_domain_into_boxes(case):
-    _, forest = case
+def test_leaves_partition_the_domain_into_boxes(forest):
     cells = rf_reference.cells(forest.domain_shape)
     labels = forest.apply_domain()
-    assert np.array_equal(labels, slow_apply(forest, cells).T)
+    assert np.array_equal(labels, rf_reference.apply(forest, cells).T)
     assert np.array_equal(labels.T, forest.apply(cells))
-    inside = np.ones((forest.n_leaves, forest.n_cells), bool)
+    assert labels.dtype == forest.apply(cells).dtype == np.int32
     for attribute, mask in enumerate(forest.leaf_masks()):
-        inside &= mask[:, cells[:, attribute]]
-    for tree, start in enumerate(forest.leaf_offsets[:-1]):
-        stop = forest.leaf_offsets[tree + 1]
-        own = labels[tree] == np.arange(stop - start)[:, None]
-        assert np.array_equal(inside[start:stop], own)
-        assert own.any(axis=1).all()
+        assert np.array_equal(mask, [box[attribute] for box in boxes(forest)])
+        assert mask.any(axis=1).all()
 
 
 @given(forests(), st.integers(0, 2**32))
-def test_counting_equals_counting_by_leaf(case, seed):
-    _, forest = case
+def test_counting_equals_counting_by_leaf(forest, seed):
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, forest.domain_shape, (20, forest.n_features))
     classes, trees = rng.integers(0, 3, 20), rng.integers(0, forest.n_trees, 20)
-    rows = slow_apply(forest, codes) + forest.leaf_offsets[:-1]
+    rows = rf_reference.apply(forest, codes) + forest.leaf_offsets[:-1]
     expected = np.zeros((2, forest.n_leaves, 3), np.int64)
     np.add.at(expected[0], (rows, classes[:, None]), 1)
     np.add.at(expected[1], (rows[np.arange(20), trees], classes), 1)
@@ -199,36 +117,17 @@ def test_counting_equals_counting_by_leaf(case, seed):
 
 
 @given(forests())
-def test_workloads_in_both_forms_are_the_boxes(case):
-    _, forest = case
+def test_paths_hold_for_the_records_of_their_leaf(forest):
     cells = rf_reference.cells(forest.domain_shape)
-    dense = [
-        [all(c in part for c, part in zip(cell, box, strict=True)) for cell in cells]
-        for tree in nested(forest)
-        for box in boxes(forest, tree)
-    ]
-    for limit in (2**20, 0):
-        with limits.changed(stored_labels=limit):
-            T = training_workload(forest)
-        assert np.array_equal(T.to_dense(), dense)
-        assert T.sensitivity() == forest.n_trees
-
-
-@given(forests())
-def test_paths_hold_for_the_records_of_their_leaf(case):
-    _, forest = case
-    cells = rf_reference.cells(forest.domain_shape)
+    columns = {f"x{i}": codes for i, codes in enumerate(cells.T)}
     for tree, leaves in enumerate(forest.apply_domain()):
         paths = forest.leaf_paths(tree)
         n_leaves = forest.leaf_offsets[tree + 1] - forest.leaf_offsets[tree]
         assert paths == [forest.path(tree, leaf) for leaf in range(n_leaves)]
-        for cell, leaf in zip(cells, leaves, strict=True):
-            for other, path in enumerate(paths):
-                text = path.replace("<=", "≤").replace("!=", "≠").replace("=", "==")
-                text = text.replace("≤", "<=").replace("≠", "!=").replace("&", "and")
-                names = {f"x{i}": code for i, code in enumerate(cell)}
-                holds = path == "any record" or eval(text, {}, names)
-                assert holds == (other == leaf)
+        for leaf, path in enumerate(paths):
+            text = re.sub("(?<![<!])=", "==", path).replace(" & ", ") & (")
+            held = path == "any record" or eval(f"({text})", {}, columns)
+            assert ((leaves == leaf) == held).all()
 
 
 def test_words_of_a_schema():
@@ -265,13 +164,14 @@ def test_words_of_a_schema():
 
 def test_seeds_prefixes_and_pickles():
     schema = schema_of("c4", "o5", "n6", "c3")
-    for splits in TWO_WAY:
+    for splits in SPLITS:
         grow = dict(splits=splits, seed=5)
         ten = grow_random_forest(schema, 10, 4, **grow)
         twenty = grow_random_forest(schema, 20, 4, **grow)
         assert nested(twenty)[:10] == nested(ten)
         assert nested(ten) == nested(pickle.loads(pickle.dumps(ten)))
-        assert not pickle.loads(pickle.dumps(ten)).value.flags.writeable
+        if ten.value is not None:
+            assert not pickle.loads(pickle.dumps(ten)).value.flags.writeable
         assert nested(ten) != nested(grow_random_forest(schema, 10, 4, splits=splits))
 
         def cut(tree, depth):
@@ -354,9 +254,7 @@ def test_open_attributes_are_found_when_others_are_used_up():
     # x0 has two values: on every path it is tested at most once
     schema = schema_of("c2", "o6", "c5")
     forest = grow_random_forest(schema, 300, 5, splits="binary", seed=7)
-    for tree in nested(forest):
-        for box in boxes(forest, tree):
-            assert all(box)
+    assert all(mask.any() for box in boxes(forest) for mask in box)
     assert {0, 1, 2} <= set(forest.feature.tolist())
 
 

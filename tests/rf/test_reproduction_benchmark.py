@@ -63,9 +63,8 @@ def test_a_run_is_resumed_and_half_written_tasks_are_run_again(tmp_path):
     before, after = ([f.accuracy for f in r[tasks[0].key]] for r in (first, second))
     assert after == pytest.approx(before, abs=1e-6)
     again = _trials.run_all([], path)
-    assert {key: len(rows) for key, rows in again.items()} == {
-        task.key: 4 for task in tasks
-    }
+    sizes = {key: len(rows) for key, rows in again.items()}
+    assert sizes == {task.key: 4 for task in tasks}
     with path.open(encoding="utf-8", newline="") as stream:
         assert len(list(csv.DictReader(stream))) == 4 + 3 + 4 + 4
 
@@ -73,9 +72,8 @@ def test_a_run_is_resumed_and_half_written_tasks_are_run_again(tmp_path):
 def test_the_readme_repeats_what_the_report_found():
     root = Path(__file__).parents[2]
     report = (root / "benchmarks/reproduction/REPORT.md").read_text(encoding="utf-8")
-    (line,) = re.findall(
-        r"^\*\*\d+ of \d+\*\* published .*? reached: \d+\.", report, re.M
-    )
+    said = r"^\*\*\d+ of \d+\*\* published .*? reached: \d+\."
+    (line,) = re.findall(said, report, re.M)
     readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
     assert line.replace("*", "").removesuffix(".") in readme
 
@@ -90,10 +88,9 @@ def test_seconds_are_measured_once(tmp_path):
 
 
 def test_nothing_is_run_without_jobs(tmp_path):
-    assert (
-        _trials.run_all([Task(SMALL, 0, (1.0,), 1)], tmp_path / "t.csv", jobs=0) == {}
-    )
-    assert not (tmp_path / "t.csv").exists()
+    path = tmp_path / "t.csv"
+    assert _trials.run_all([Task(SMALL, 0, (1.0,), 1)], path, jobs=0) == {}
+    assert not path.exists()
 
 
 def test_spread_is_split_into_forests_and_noise():
@@ -111,15 +108,16 @@ def test_spread_is_split_into_forests_and_noise():
 )
 def test_verdict_of_the_gate(accuracy, verdict):
     setting = gate_setting(GATE[1])
-    noise = (-0.02, 0.02)
-    results = results_of(
-        setting, {forest: [accuracy + one for one in noise] for forest in range(20)}
-    )
+    results = results_of(setting, dict.fromkeys(range(20), twice(accuracy, 0.02)))
     text = "\n".join(_report.gate(_report.Table(results)))
     (line,) = [line for line in text.splitlines() if line.startswith("| car")]
     assert f"| {verdict} |" in line
     reached = int(verdict == "reached")
     assert text.startswith(f"**{reached} of 1** published accuracies are reached; ")
+
+
+def twice(accuracy, noise):
+    return [accuracy - noise, accuracy + noise]
 
 
 def results_of(setting, accuracies, epsilon=1.0, tied=math.nan):
@@ -148,17 +146,14 @@ def test_a_verdict_that_other_forests_might_change_is_open():
 
 def test_both_rules_for_ties_are_shown_and_the_published_one_counts():
     adult = gate_setting(("adult", "batch-training", "hard", 0.1, 0.768))
-    noise = (-0.001, 0.001)
-    drawn = {forest: [0.76 + one for one in noise] for forest in range(20)}
-    first = {forest: [0.769 + one for one in noise] for forest in range(20)}
+    drawn = dict.fromkeys(range(20), twice(0.76, 0.001))
+    first = dict.fromkeys(range(20), twice(0.769, 0.001))
     results = results_of(adult, drawn, 0.1, 0.04)
     results |= results_of(replace(adult, ties="first"), first, 0.1, 0.04)
     text = "\n".join(_report.gate(_report.Table(results)))
     assert "**1 of 1** published" in text
-    assert (
-        "ε = 0.1: 4.0% of the hard votes tie. Ties drawn: 0.7600 ± 0.0000, below"
-        in text
-    )
+    before = "ε = 0.1: 4.0% of the hard votes tie. Ties drawn: 0.7600 ± 0.0000, below"
+    assert before in text
     assert "first class: 0.7690 ± 0.0000, reached; published 0.768." in text
 
 
@@ -176,10 +171,8 @@ def test_published_rows_of_the_appendix():
         name: [[one and round(one.mean, 3) for one in line] for line in lines]
         for name, lines in known.items()
     }
-    assert means["A1"][:2] == [
-        [0.717, 0.759, 0.831, 0.702],
-        [0.717, 0.766, 0.837, 0.733],
-    ]
+    first, second = [0.717, 0.759, 0.831, 0.702], [0.717, 0.766, 0.837, 0.733]
+    assert means["A1"][:2] == [first, second]
     assert means["A1"][2] == pytest.approx([0.72, 0.719, 0.462, 0.311], abs=6e-4)
     iris, balance = means["A3"][4], means["A3"][8]
     assert [iris[i] for i in (0, 3, 4)] == [0.63, 0.81, 0.923]
@@ -225,10 +218,8 @@ def test_published_rows():
     row = published(car, 1.0)
     assert (row.mean, row.runs) == (0.7549, 5)
     assert published(Setting("car", "batch-training", "hard", 4, math.inf), 1.0) is None
-    batch = Setting(
-        "car", "batch-prediction", "weight", 4, 16, queries=50, split="trained"
-    )
     whole = Setting("car", "batch-prediction", "weight", 4, 16)
+    batch = replace(whole, queries=50, split="trained")
     assert published(batch, 2.0).mean != published(whole, 2.0).mean
     assert best_of_grid("balance-scale", "laplace-shared", 1.0) is None
     mean, _ = best_of_grid("car", "laplace-shared", 1.0)
@@ -242,11 +233,8 @@ def test_rows_that_the_algorithm_does_not_explain():
     assert published(hard, 1.0).reason is None
     reasons = [_rows.unexplained(row) for row in _rows.rows()]
     counts = {reason: reasons.count(reason) for reason in set(reasons)}
-    assert counts == {
-        None: 2908,
-        "noise lacks a factor τ": 151,
-        "noise lacks a factor 2": 140,
-    }
+    lacking = {"noise lacks a factor τ": 151, "noise lacks a factor 2": 140}
+    assert counts == {None: 2908} | lacking
 
 
 def test_residuals_of_every_row(tmp_path):
@@ -284,14 +272,11 @@ def test_adult_is_in_the_order_of_the_authors_file(data_dir, monkeypatch):
     assert records.X[_settings.TEST_RECORDS_OF_ADULT, 0] == "39"  # adult.data
 
 
-@pytest.mark.parametrize(
-    ("method", "voting", "moved"),
-    [
-        ("per-query", "weight", 16),
-        ("per-query-subsample", "weight", 1),
-        ("per-query-subsample", "hard", 2),
-    ],
-)
+PER_QUERY = [("per-query", "weight", 16)]
+PER_QUERY += [("per-query-subsample", *own) for own in (("weight", 1), ("hard", 2))]
+
+
+@pytest.mark.parametrize(("method", "voting", "moved"), PER_QUERY)
 def test_noise_of_the_query_by_query_baseline(method, voting, moved):
     """Every one of b queries has ε / b, and a record moves τ trees' votes of each."""
     setting = Setting("iris", method, voting, 1, 16)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -35,12 +36,9 @@ def schema_of(shape, n_classes=N_CLASSES):
 def single(shape, **setting):
     """The one setting of a search with a single candidate."""
     grid = {"n_ensembles": 1, "max_features": None, "template": "identity"} | setting
-    found = tune(
-        schema_of(shape),
-        epsilon=EPSILON,
-        n_records=N_RECORDS,
-        candidates={name: [value] for name, value in grid.items()},
-    )
+    grid = {name: [value] for name, value in grid.items()}
+    public = {"epsilon": EPSILON, "n_records": N_RECORDS}
+    found = tune(schema_of(shape), **public, candidates=grid)
     assert len(found.settings) == 1
     return found.best
 
@@ -86,12 +84,8 @@ def correlation(F_list, noises, shape):
     S, n = covariance(shape), math.prod(shape)
     u = N_RECORDS / (n * N_CLASSES)
     shared = np.mean([np.trace(F @ S) for F in F_list])
-    spread = np.mean(
-        [
-            np.trace(F @ (S + u * np.eye(n)) @ F.T) + noise
-            for F, noise in zip(F_list, noises, strict=True)
-        ]
-    )
+    signals = [np.trace(F @ (S + u * np.eye(n)) @ F.T) for F in F_list]
+    spread = np.mean(np.add(signals, noises))
     return shared / math.sqrt(np.trace(S) * spread)
 
 
@@ -107,9 +101,8 @@ def test_infinite_forest_on_the_cells(shape, depth):
     expected = correlation([F], [noise], shape)
     assert setting.correlation == pytest.approx(expected, rel=1e-10)
     forest = complete_forest(shape, depth)
-    error = expected_error(
-        training_workload(forest), Identity(math.prod(shape)), epsilon=EPSILON
-    )
+    cells = Identity(math.prod(shape))
+    error = expected_error(training_workload(forest), cells, epsilon=EPSILON)
     assert setting.expected_error == pytest.approx(N_CLASSES * error)
 
 
@@ -147,23 +140,12 @@ def test_error_of_a_vote_is_that_of_the_prediction_workload():
 
 def test_two_ensembles_add_their_noises():
     """Each measures the cells of its attributes with half of the budget."""
-    found = tune(
-        schema_of(SHAPE),
-        epsilon=EPSILON,
-        n_records=N_RECORDS,
-        random_state=3,
-        candidates={
-            "n_trees": [math.inf],
-            "depth": [1],
-            "n_ensembles": [2],
-            "max_features": [2],
-            "mode": ["training"],
-            "template": ["identity"],
-        },
-    )
-    model = found.classifier().fit(
-        [[str(v) for v in cell] for cell in np.ndindex(*SHAPE)], ["c0", "c1"] * 12
-    )
+    grid = {"n_trees": [math.inf], "depth": [1], "mode": ["training"]}
+    grid |= {"n_ensembles": [2], "max_features": [2], "template": ["identity"]}
+    public = {"epsilon": EPSILON, "n_records": N_RECORDS, "random_state": 3}
+    found = tune(schema_of(SHAPE), **public, candidates=grid)
+    records = [[str(v) for v in cell] for cell in np.ndindex(*SHAPE)]
+    model = found.classifier().fit(records, ["c0", "c1"] * 12)
     F, noise = 0, 0.0
     for ensemble in model.ensembles_:
         features = ensemble.features.tolist()
@@ -197,27 +179,20 @@ def test_subsample_counts_leaves_of_shares_of_the_records(depth):
 @pytest.mark.parametrize("template", ["marginals", "workload"])
 def test_other_strategies_by_their_least_squares(template):
     shape, depth = (3, 3, 3, 3, 3), 2
-    n = math.prod(shape)
     forest = complete_forest(shape, depth)
-    workload = training_workload(forest)
-    if template == "workload":
-        strategy = workload
-    else:
-        strategy = optimize(
-            workload, template="marginals", seed=0, max_evaluations=400
-        ).strategy
-    setting = single(
-        shape, n_trees=math.inf, depth=depth, mode="training", template=template
-    )
+    strategy = workload = training_workload(forest)
+    if template == "marginals":
+        options = {"seed": 0, "max_evaluations": 400}
+        strategy = optimize(workload, template=template, **options).strategy
+    own = {"n_trees": math.inf, "depth": depth, "mode": "training"}
+    setting = single(shape, **own, template=template)
     error = expected_error(workload, strategy, epsilon=EPSILON)
     assert setting.expected_error == pytest.approx(N_CLASSES * error, rel=1e-9)
     F = forest_matrix(shape, forest.subsets)
     A = strategy.to_dense().astype(float)
     gain = np.square(F @ ref.pinv(A)).sum() * strategy.sensitivity() ** 2
-    assert setting.correlation == pytest.approx(
-        correlation([F], [VARIANCE * gain], shape), rel=1e-9
-    )
-    assert n == 243
+    wanted = correlation([F], [VARIANCE * gain], shape)
+    assert setting.correlation == pytest.approx(wanted, rel=1e-9)
 
 
 def test_prior_has_the_stated_energy():
@@ -232,30 +207,24 @@ def test_prior_has_the_stated_energy():
 
 CAR = datasets.load_car().schema
 ONE = {"n_ensembles": [1], "max_features": [None]}
+tune_car = partial(tune, CAR, epsilon=1, n_records=1400)
 
 
 def test_little_budget_wants_shallow_trees():
-    depths = [
-        tune(CAR, epsilon=epsilon, n_records=1400, candidates=ONE).best.depth
-        for epsilon in ("0.05", 1, 20)
-    ]
+    budgets = ("0.05", 1, 20)
+    depths = [tune_car(epsilon=each, candidates=ONE).best.depth for each in budgets]
     assert depths == sorted(depths)
     assert depths[0] < depths[-1]
 
 
 def test_more_trees_are_never_worse_when_cells_are_measured():
-    found = tune(
-        CAR,
-        epsilon=1,
-        n_records=1400,
-        candidates=ONE | {"depth": [3], "mode": ["training"]},
-    )
+    found = tune_car(candidates=ONE | {"depth": [3], "mode": ["training"]})
     trees = [setting.n_trees for setting in found.settings]
     assert trees == sorted(trees, reverse=True)
 
 
 def test_result_is_the_same_every_time_and_says_why():
-    first, second = (tune(CAR, epsilon=1, n_records=1400) for _ in range(2))
+    first, second = (tune_car() for _ in range(2))
     assert first.settings == second.settings
     assert str(first) == str(second)
     text = str(first)
@@ -270,15 +239,13 @@ def test_result_is_the_same_every_time_and_says_why():
 
 def test_expected_error_orders_one_mode_and_admits_what_it_cannot_see():
     grid = ONE | {"n_trees": [16], "depth": [3, 4, 5], "mode": ["training"]}
-    found = tune(
-        CAR, epsilon=1, n_records=1400, candidates=grid, criterion="expected_error"
-    )
+    found = tune_car(candidates=grid, criterion="expected_error")
     assert len({setting.expected_error for setting in found.settings}) <= 3
     assert found.settings[0].expected_error == pytest.approx(2 * 16 * 1728 * 4)
     assert found.best.depth == 3
     assert any("depths 3, 4, 5 all have" in reason for reason in found.reasons)
     with pytest.raises(ValueError, match="settings of one mode only"):
-        tune(CAR, epsilon=1, n_records=1400, criterion="expected_error")
+        tune_car(criterion="expected_error")
 
 
 @pytest.mark.parametrize("mode", ["training", "prediction", "subsample"])
@@ -296,28 +263,19 @@ def test_classifier_of_the_best_setting_fits(mode):
 
 def test_large_domains_are_left_to_subsampling_or_left_out():
     wide = schema_of((10,) * 12, n_classes=2)
-    found = tune(
-        wide,
-        epsilon=1,
-        n_records=10_000,
-        candidates={"max_features": [12, 3], "n_ensembles": [1], "depth": [1, 2]},
-    )
+    grid = {"max_features": [12, 3], "n_ensembles": [1], "depth": [1, 2]}
+    found = tune(wide, epsilon=1, n_records=10_000, candidates=grid)
     modes = {s.mode for s in found.settings if s.max_features == 12}
     assert modes == {"subsample"}
     assert any("tables too large" in reason for reason in found.reasons)
     assert "accuracy" in str(found)
     with pytest.raises(ValueError, match=r"no setting is .* too many to list"):
-        tune(
-            schema_of((2,) * 20),
-            epsilon=1,
-            n_records=100,
-            candidates={"max_features": [None], "n_ensembles": [1]},
-        )
+        tune(schema_of((2,) * 20), epsilon=1, n_records=100, candidates=ONE)
 
 
 def test_nothing_but_the_feature_draw_depends_on_the_seed():
     grid = {"n_ensembles": [2], "max_features": [3], "depth": [2]}
-    found = tune(CAR, epsilon=1, n_records=1400, candidates=grid, random_state=5)
+    found = tune_car(candidates=grid, random_state=5)
     model = found.classifier()
     assert isinstance(model, BatchTrainingClassifier)
     assert model.random_state == 5
@@ -342,9 +300,8 @@ def test_nothing_but_the_feature_draw_depends_on_the_seed():
     ],
 )
 def test_error_messages(given, error, message):
-    arguments = {"schema": CAR, "epsilon": 1, "n_records": 100} | given
     with pytest.raises(error, match=message):
-        tune(arguments.pop("schema"), **arguments)
+        tune(**{"schema": CAR, "epsilon": 1, "n_records": 100} | given)
 
 
 @pytest.mark.parametrize("d", [500, 1000, 1200])

@@ -264,17 +264,6 @@ def test_values_are_the_exact_counts_plus_the_noise(name, injected, rng):
             assert not np.delete(change, label, axis=1).any()
 
 
-def test_the_order_of_the_records_does_not_matter(injected, rng):
-    records = rng.integers(0, 8, 500)
-    mechanism = MatrixMechanism(Prefix(8), STRATEGIES["p-identity"], epsilon=1)
-    values = []
-    for order in (records, records[::-1], rng.permutation(records)):
-        injected.clear()
-        values.append(mechanism.measure(np.bincount(order, minlength=8)).values)
-    assert (values[0] == values[1]).all()
-    assert (values[0] == values[2]).all()
-
-
 def test_without_entropy_nothing_returns_and_the_budget_is_spent():
     def urandom(size):
         raise OSError("no entropy")

@@ -1,6 +1,5 @@
 """Ranges, suffixes, relabelled domains and operators side by side."""
 
-import itertools
 import math
 
 import hypothesis.strategies as st
@@ -15,7 +14,6 @@ from mmech import (
     DomainTooLargeError,
     HStack,
     Identity,
-    Kronecker,
     Permuted,
     Prefix,
     Ranges,
@@ -51,27 +49,6 @@ def test_listed_ranges(problem):
 )
 def test_ranges_of_every_width(n, width):
     assert_query_matrix(WidthRange(n, width), ref.width_range(n, width))
-
-
-def test_all_widths_together_are_all_ranges():
-    rows = [tuple(row) for w in range(1, 6) for row in WidthRange(5, w).to_dense()]
-    assert sorted(rows) == sorted(tuple(row) for row in AllRange(5).to_dense())
-
-
-def test_listed_ranges_equal_products_of_ranges(rng):
-    listed = [
-        (*low, *high)
-        for (low, high) in itertools.product(
-            itertools.product(range(3), range(4)), repeat=2
-        )
-        if low[0] <= high[0] and low[1] <= high[1]
-    ]
-    boxes = np.array(sorted(listed, key=lambda box: (box[0], box[2], box[1], box[3])))
-    ranges = Ranges((3, 4), boxes[:, :2], boxes[:, 2:])
-    product = Kronecker([AllRange(3), AllRange(4)])
-    counts = rng.integers(0, 1000, 12)
-    assert np.array_equal(ranges @ counts, product @ counts)
-    assert ranges.sensitivity() == product.sensitivity()
 
 
 def test_counts_of_a_large_window_stay_exact():
