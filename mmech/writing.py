@@ -50,7 +50,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def unfinished_folder(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
-    """Give a hidden folder beside `target` for what is not whole yet; it goes afterwards.
+    """Give a hidden folder beside `target` for what is not whole; it goes afterwards.
 
     What processes of this machine left behind that were killed goes, too. An `OSError`
     names `path`.

@@ -208,7 +208,7 @@ def read_header(args: argparse.Namespace, path: str) -> list[str]:
 
 
 def kept_elsewhere(name: str, write: Callable[[str], Any]) -> str | None:
-    """Write what is paid for to a temporary folder; return its path, if there is room."""
+    """Write what is paid for to a temporary folder; return its path, or no path."""
     try:
         path = os.path.join(tempfile.mkdtemp(prefix="mmech-"), name)
         write(path)
