@@ -27,8 +27,8 @@ SUMS_OF_POSITIONS = (
 
 
 SCORES = (
-    "The score of a class is the sum of what the tables called 'score of' say about the "
-    "record. A leaf may leave the decision to the class with the highest score."
+    "The score of a class is the sum of what the tables called 'score of' say about "
+    "the record. A leaf may leave the decision to the class with the highest score."
 )
 
 SCORES_VOTE = "Scores of attributes, times {:g}, are added for every record."

@@ -235,7 +235,7 @@ def test_files_of_the_paper():
             "must have format 'mmech-schema' version 1, got 'mmech-schema' version 2",
         ),
         ({"format": "mmech-schema"}, ValueError, "malformed near 'version'"),
-        ({"features": []}, ValueError, "no 'target', which .*; add it, or use .* `mmech`"),
+        ({"features": []}, ValueError, "no 'target', .*; add it, or use .* `mmech`"),
         (FEATURES | {"features": []}, ValueError, "at least one attribute"),
         (
             FEATURES | {"features": [{"name": "a"}]},
