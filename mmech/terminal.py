@@ -311,7 +311,8 @@ def run_command(
         return 1
     except OSError as error:  # a full disk; files are named where they are written
         _drop_output()
-        return _fail(prog, f"cannot write the output: {error.strerror or error}")
+        why = f"{error.strerror or error}{_noted(error)}"
+        return _fail(prog, f"cannot write the output: {why}")
     return code
 
 

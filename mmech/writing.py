@@ -49,18 +49,24 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def unfinished_folder(parent: Path) -> Iterator[Path]:
-    """Give a new hidden folder for files that are not whole yet; it goes afterwards.
+def unfinished_folder(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
+    """Give a hidden folder beside `target` for what is not whole; it goes afterwards.
 
-    What processes of this machine left behind that were killed goes, too.
+    What processes of this machine left behind that were killed goes, too. An `OSError`
+    names `path`.
     """
+    parent = target.parent
     mark = f".writing-{platform.node() or 'here'}-"
     for left in parent.glob(f"{mark}*"):
         if not runs(left.name.removeprefix(mark).partition("-")[0]):
             shutil.rmtree(left, ignore_errors=True)
     own = f"{mark}{os.getpid()}-"
-    with tempfile.TemporaryDirectory(dir=parent, prefix=own) as at:
-        yield Path(at)
+    try:
+        with tempfile.TemporaryDirectory(dir=parent, prefix=own) as at:
+            yield Path(at)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise type(error)(f"cannot write {os.fspath(path)!r}: {reason}") from error
 
 
 def runs(process: str) -> bool:
@@ -86,13 +92,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     `path`.
     """
     target = check_writable(path)
-    try:
-        with unfinished_folder(target.parent) as at:
-            unfinished = at / "file"
-            yield unfinished
-            if target.exists():
-                shutil.copymode(target, unfinished)
-            unfinished.replace(target)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise type(error)(f"cannot write {os.fspath(path)!r}: {reason}") from error
+    with unfinished_folder(path, target) as at:
+        unfinished = at / "file"
+        yield unfinished
+        if target.exists():
+            shutil.copymode(target, unfinished)
+        unfinished.replace(target)

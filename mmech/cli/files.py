@@ -7,8 +7,9 @@ import gzip
 import io
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -31,6 +32,7 @@ __all__ = [
     "check_output",
     "check_readable",
     "csv_format",
+    "kept_elsewhere",
     "opened",
     "parts_of",
     "progress_words",
@@ -203,6 +205,16 @@ def read_header(args: argparse.Namespace, path: str) -> list[str]:
             f"the data {path!r} are empty; the first line must name the columns"
         )
     return header
+
+
+def kept_elsewhere(name: str, write: Callable[[str], Any]) -> str | None:
+    """Write what is paid for to a temporary folder; return its path, or no path."""
+    try:
+        path = os.path.join(tempfile.mkdtemp(prefix="mmech-"), name)
+        write(path)
+    except OSError:
+        return None
+    return path
 
 
 # ---- parts -----------------------------------------------------------------

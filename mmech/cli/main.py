@@ -17,6 +17,7 @@ from mmech.cli.files import (
     add_memory,
     check_memory,
     check_readable,
+    kept_elsewhere,
     parts_of,
 )
 from mmech.cli.schemas import Described, add_schema
@@ -322,7 +323,9 @@ def _tables(args: argparse.Namespace) -> None:
             f"`{PROG} resume`, or remove it"
         )
     said = ["starting"]
-    with showing(lambda: said[-1]), _keeping(kept):
+    currency = "epsilon" if args.rho is None else "rho"
+    spent = f"{currency} = {getattr(args, currency)}"
+    with showing(lambda: said[-1]), _keeping(kept, spent):
         from mmech.tables import release_tables
         from mmech.tables.plan import read_domain
         from mmech.tables.result import check_new_folder
@@ -378,19 +381,28 @@ def _records(
 
 
 @contextmanager
-def _keeping(kept: str | None) -> Iterator[None]:
-    """Remove what was measured once tables are made of it, or say what is left."""
+def _keeping(kept: str | None, spent: str) -> Iterator[None]:
+    """Remove what was measured once tables are made of it, or say what is left.
+
+    Where the disk is full, what was measured is kept in another place.
+    """
     try:
         yield
     except BaseException as stop:
-        if kept is not None and os.path.exists(kept):
+        if kept is None:
+            raise
+        measured = getattr(stop, "measured", None)
+        at: str | None = kept
+        if not os.path.exists(kept):
+            if measured is None:
+                raise
+            at = kept_elsewhere(os.path.basename(kept), measured.save)
+        stop.__notes__ = [f"{spent} is spent, and not kept"]
+        if at is not None:
             stop.__notes__ = [
-                f"what was measured is paid for and kept in {kept!r}; "
-                f"`{PROG} resume {kept} --out FOLDER` makes the tables at no more cost"
+                f"{spent} is spent; what was measured is kept in {at!r}; "
+                f"`{PROG} resume {at} --out FOLDER` makes the tables at no more cost"
             ]
-        elif hasattr(stop, "measured"):
-            plan = stop.measured.plan
-            stop.__notes__ = [f"{plan.currency} = {plan.cost} is spent, and not kept"]
         raise
     if kept is not None:
         os.unlink(kept)

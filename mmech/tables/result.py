@@ -448,7 +448,7 @@ class Tables:
             The folder: a csv file per table, ``statement.txt`` and ``release.json``.
         """
         target = check_new_folder(folder)
-        with unfinished_folder(target.parent) as at:
+        with unfinished_folder(folder, target) as at:
             made = at / "tables"
             made.mkdir()
             files = self._write_tables(made, level)

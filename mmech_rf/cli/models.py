@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
-from mmech.cli.files import add_memory, check_output
+from mmech.cli.files import add_memory, check_output, kept_elsewhere
 from mmech.limits import LIMITS
 from mmech.privacy.neighbours import NEIGHBOURS
 from mmech.terminal import (
@@ -277,12 +276,9 @@ def _keep(
         write(out)
     except OSError as error:
         name = f"{what}.csv" if out is None else os.path.basename(out)
-        other = os.path.join(tempfile.mkdtemp(prefix=PROG), name)
-        try:
-            write(other)
-            error.add_note(f"{cost} is spent; {what} kept in {other!r}")
-        except OSError:
-            error.add_note(f"{cost} is spent; {what} lost")
+        at = kept_elsewhere(name, write)
+        place = "lost" if at is None else f"kept in {at!r}"
+        error.add_note(f"{cost} is spent; {what} {place}")
         raise
 
 

@@ -26,6 +26,11 @@ SUMS_OF_POSITIONS = (
 )
 
 
+SCORES = (
+    "The score of a class is the sum of what the tables called 'score of' say about "
+    "the record. A leaf may leave the decision to the class with the highest score."
+)
+
 SCORES_VOTE = "Scores of attributes, times {:g}, are added for every record."
 
 HIGHEST_SCORE = "the class with the highest score"
@@ -55,7 +60,7 @@ def notes_on(experts: SelectedTrees) -> list[str]:
     views = [view for tree in experts.trees for view in tree.views]
     sums = any(view.family == "sum" for view in views)
     weight = experts.score_weight
-    found = [SUMS_OF_POSITIONS] * sums
+    found = [SUMS_OF_POSITIONS] * sums + [SCORES] * (experts.additive is not None)
     found += [VOTES] * (len(experts.trees) > 1 or weight > 0)
     return found + [SCORES_VOTE.format(weight)] * (weight > 0)
 

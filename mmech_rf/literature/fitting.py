@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from mmech import PrivacyLedger, optimize
+from mmech import ConvergenceWarning, PrivacyLedger, optimize
 from mmech.noise import LAPLACE
+from mmech.operators.base import QueryMatrix
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.release import measure
@@ -217,13 +219,31 @@ class Fitting:
         table = np.bincount(cells * k + self.class_codes, minlength=n_cells * k)
         workload = training_workload(forest)
         mechanism = self.session.mechanism(
-            workload, optimize(workload).strategy, epsilon=cost, ledger=self.ledger
+            workload, self._strategy(workload), epsilon=cost, ledger=self.ledger
         )
         measured = mechanism.measure(
             table.reshape(n_cells, k), released="class counts of leaves"
         )
         self.session.note(measured.entry)
         return np.asarray(mechanism.answer_from(measured), np.float64)
+
+    def _strategy(self, workload: QueryMatrix) -> QueryMatrix:
+        """Return what is measured of leaves.
+
+        Trees that were paid for are not lost where the search for a strategy fails.
+        """
+        try:
+            return optimize(workload).strategy
+        except Exception as failure:
+            if not self.session.entries:
+                raise
+            warnings.warn(
+                "leaves are measured by themselves, because the search for a strategy "
+                f"failed after releases were paid for ({type(failure).__name__})",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+            return optimize(workload, template="workload").strategy
 
     def selected(
         self, forest: Forest, counts: Floats, epsilon: Fraction

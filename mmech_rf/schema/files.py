@@ -19,6 +19,11 @@ def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
         entries = files.written_attributes(document, noun, more)
         target, labels = document["target"], "labels"
     elif "features" in document:
+        if "target" not in document:  # a domain has all but the class
+            raise ValueError(
+                f"the {noun} has no 'target', which names the class and its "
+                "categories; add it, or use the file as a domain, with `mmech`"
+            )
         entries = files.described_attributes(
             document, noun, n_bins, ("target", "required", files.READ)
         )

@@ -13,6 +13,7 @@ from mmech import (
     AllRange,
     BudgetExceededError,
     Conjunctions,
+    ConvergenceWarning,
     Dense,
     Identity,
     Marginals,
@@ -23,6 +24,7 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     all_marginals,
+    optimize,
     rho_from_epsilon_delta,
 )
 from mmech.release import noisy_release
@@ -39,6 +41,8 @@ from mmech_rf import (
     SubsampleAggregateClassifier,
     recipes,
 )
+from mmech_rf.forest import ensembles
+from mmech_rf.literature import fitting
 
 FORESTS = [
     BatchTrainingClassifier, BatchPredictionClassifier, SubsampleAggregateClassifier,
@@ -371,6 +375,53 @@ def test_fits_in_threads_succeed_or_spend_nothing(name):
     refused = [reason for reason in found if reason is not None]
     assert [type(reason) for reason in refused] == [BudgetExceededError] * 4
     assert 1.99 < ledger.spent <= 2
+
+
+def no_strategy(workload, template="auto", **options):
+    if template == "auto":
+        raise MemoryError("no room for a strategy")
+    return optimize(workload, template=template, **options)
+
+
+@pytest.mark.parametrize("kind", FORESTS[:3])
+@pytest.mark.parametrize("options", [{}, {"n_ensembles": 2}, {"neighbours": "replace"}])
+def test_a_search_that_fails_costs_nothing(kind, options, monkeypatch):
+    """Whatever a search fails for: forests look for strategies before they pay."""
+    monkeypatch.setattr(ensembles, "optimize", no_strategy)  # no input makes it fail
+    ledger = PrivacyLedger(1, neighbours=options.get("neighbours", "add_remove"))
+    schema = schema_of([3, 4])
+    model = kind(schema, epsilon=1, ledger=ledger, n_jobs=1, **options)
+    X, y = records_of(schema, 30, np.random.default_rng(0))
+    with pytest.raises(MemoryError):
+        model.fit(X, y).predict(X[:3])
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("structure", ["drawn", "random"])
+@pytest.mark.parametrize("n_records", [None, 30])
+def test_a_search_that_fails_does_not_lose_trees(structure, n_records, monkeypatch):
+    """The search needs the trees: what paid for them measures their leaves instead."""
+    monkeypatch.setattr(fitting, "optimize", no_strategy)  # no input makes it fail
+    ledger = PrivacyLedger(1)
+    schema = schema_of([3, 4])
+    splits = "multiway" if structure == "random" else "binary"
+    recipe = Recipe(
+        structure, n_trees=2, depth=2, splits=splits, records="all", leaves="matrix",
+        stopping="size",
+    )  # fmt: skip
+    model = RecipeForestClassifier(
+        schema, epsilon=1, recipe=recipe, n_records=n_records, ledger=ledger
+    )
+    X, y = records_of(schema, 30, np.random.default_rng(0))
+    if structure == "random" and n_records:
+        with pytest.raises(MemoryError):
+            model.fit(X, y)
+        assert ledger.spent == 0
+        return
+    with pytest.warns(ConvergenceWarning, match="leaves are measured by themselves"):
+        model.fit(X, y)
+    assert ledger.spent == 1
+    assert len(model.predict(X[:3])) == 3
 
 
 @pytest.mark.parametrize("pressed", [1, 2])

@@ -224,7 +224,7 @@ def test_labels_that_cannot_be_written_are_kept_elsewhere(
     monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
     outcome = run(*batch(files, "--out", "labels.csv", epsilon=1))
     assert_refused(outcome, "no space left", "epsilon = 1 is spent; labels kept in")
-    (kept,) = tmp_path.glob("mmech-rf*/labels.csv")
+    (kept,) = tmp_path.glob("mmech-*/labels.csv")
     assert len(kept.read_text().splitlines()) > 1
 
 

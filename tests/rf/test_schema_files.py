@@ -229,7 +229,7 @@ def test_files_of_the_paper():
         ({"format": "mmech-schema", "version": 2}, ValueError,
          "must have format 'mmech-schema' version 1, got 'mmech-schema' version 2"),
         ({"format": "mmech-schema"}, ValueError, "malformed near 'version'"),
-        ({"features": []}, ValueError, "malformed near 'target'"),
+        ({"features": []}, ValueError, "no 'target', .*; add it, or use .* `mmech`"),
         (FEATURES | {"features": []}, ValueError, "at least one attribute"),
         (FEATURES | {"features": [{"name": "a"}]}, ValueError,
          "of features needs 'type'"),

@@ -390,6 +390,7 @@ def test_descriptions_begin_with_the_trees_and_have_the_scores():
     assert first.startswith("tree")
     assert text.index("score of x0:") < text.index("score of x2:")
     assert "the class with the highest score" in text
+    assert "The score of a class is the sum of what the tables called" in text
     assert all(label in text for label in CLASSES)
     assert "score of" not in fitted(n_records=1).describe()
     assert SUMS in fitted().privacy_statement_

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from inspect import signature
 from pathlib import Path
@@ -139,7 +140,8 @@ def test_what_was_paid_for_is_finished_after_an_interruption(
         patch.setattr(*where, Mock(side_effect=stop))
         code, out, err = run(f"{line} --out made", capsys)
     assert (code, out) == (130 if stop is KeyboardInterrupt else 2, "")
-    assert "paid for and kept in 'made.measured'; `mmech resume made.measured" in err
+    assert "epsilon = 1/2 is spent; what was measured is kept in 'made.measured'" in err
+    assert "`mmech resume made.measured --out FOLDER` makes the tables" in err
     assert not Path("made").exists()
     code, out, err = run(f"{line} --out made", capsys)
     assert code == 2
@@ -158,6 +160,43 @@ def test_nothing_is_left_of_what_was_finished(folder, capsys):
     line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
     assert run(line, capsys)[0] == 0
     assert not Path("made.measured").exists()
+
+
+def full_disk(*arguments, **options):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_leaves_what_was_measured(folder, capsys, monkeypatch):
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full_disk)
+        code, _, err = run(line, capsys)
+    assert code == 2
+    assert "cannot write 'made': No space left on device; " in err
+    assert "epsilon = 1 is spent; what was measured is kept in 'made.measured'" in err
+    assert run("resume made.measured --out made", capsys)[0] == 0
+
+
+def test_a_full_disk_of_the_folder_keeps_what_was_measured_elsewhere(
+    folder, capsys, monkeypatch
+):
+    save = release_module.MeasuredTables.save
+
+    def elsewhere(measured, path):
+        if str(path) == "made.measured":
+            raise OSError("cannot write 'made.measured': No space left on device")
+        save(measured, path)
+
+    monkeypatch.setattr(release_module.MeasuredTables, "save", elsewhere)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
+    code, _, err = run(line, capsys)
+    assert code == 2
+    assert "No space left on device" in err
+    (kept,) = re.findall("epsilon = 1 is spent; .* kept in '(.*?)'", err)
+    assert kept.startswith(str(folder))
+    assert run(f"resume {kept} --out made", capsys)[0] == 0
 
 
 def test_what_could_not_be_kept_is_said_to_be_spent(folder, capsys, monkeypatch):
