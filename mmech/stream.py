@@ -120,7 +120,7 @@ class Stream(Settled):
     >>> from mmech import Stream
     >>> stream = Stream(horizon=12, rho=0.1)
     >>> [round(stream.standard_error(time), 1) for time in (0, 5, 11)]
-    [3.0, 3.8, 4.8]
+    [3.3, 3.6, 3.9]
     >>> for count in (120, 95, 143):
     ...     total = stream.push(count)
     >>> stream.time, stream.ledger.spent
@@ -301,7 +301,9 @@ class Stream(Settled):
 
     @property
     def _words(self) -> str:
-        return f"stream of {self.workload._label()}{f', {self._name}' * bool(self._name)}"
+        return (
+            f"stream of {self.workload._label()}{f', {self._name}' * bool(self._name)}"
+        )
 
     def _pay(self) -> None:
         """Charge for all times, unless the ledger has the entry of this very stream."""
