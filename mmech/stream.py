@@ -35,6 +35,7 @@ MOST_TIMES = 2**20
 VARIANCE_FLOOR = 1e-24
 """Least variance of noise, over the square of its scale, that estimates weigh by."""
 
+CHANGED = "is not a stream, or was changed"
 FORMAT = {"format": "mmech stream", "version": 1}
 
 
@@ -334,12 +335,16 @@ class Stream(Settled):
 
     def _catch_up(self) -> None:
         """Take in what is new in the file."""
-        for line in () if self._file is None else self._file.news():
+        if self._file is None:
+            return
+        for line in self._file.news():
             if isinstance(line, dict):
                 self._name = line["name"]
                 self._rows = self._rows_of(*line["rows"])
             else:
                 time, count, noisy, answer = line
+                if time != self._time:
+                    raise self._file.refusal(CHANGED)
                 self._rows.take(time, count, noisy)
                 self._go_on(time, count, answer)
 
@@ -424,13 +429,14 @@ class _StreamFile:
         self._end = 0  # of what was read
 
     def locked(self) -> AbstractContextManager[None]:
+        """Keep other programs from pushing."""
         return locked(self._path)
 
     def news(self) -> Iterator[Any]:
         """Yield the lines that were not read yet, the first as a dict."""
         size = os.path.getsize(self._path) if os.path.exists(self._path) else 0
         if size < self._end:
-            raise self._refusal("is older than what this program wrote")
+            raise self.refusal("is older than what this program wrote")
         if size == 0:
             return
         with open(self._path, "rb") as stream:
@@ -440,7 +446,7 @@ class _StreamFile:
                     yield self._read(line)
                     self._end += len(line)
         if not self._end:
-            raise self._refusal("is not a stream")
+            raise self.refusal(CHANGED)
 
     def _read(self, line: bytes) -> Any:
         try:
@@ -450,12 +456,12 @@ class _StreamFile:
                 return int(time), int(count), np.array(noisy, np.int64), float(answer)
             known, promised = found["stream"], found["promised"]
         except (ValueError, TypeError, LookupError, RecursionError):
-            raise self._refusal("is not a stream, or was changed") from None
+            raise self.refusal(CHANGED) from None
         if known != FORMAT:
-            raise self._refusal("is of another version")
+            raise self.refusal("is of another version")
         for name, own in self._promised.items():
             if promised.get(name) != own:
-                raise self._refusal(f"is of a stream with another {name}")
+                raise self.refusal(f"is of a stream with another {name}")
         return found
 
     def begin(self, name: str, settings: Any) -> None:
@@ -473,7 +479,8 @@ class _StreamFile:
             stream.flush()
             os.fsync(stream.fileno())
 
-    def _refusal(self, why: str) -> ValueError:
+    def refusal(self, why: str) -> ValueError:
+        """Return the error of a file that cannot be used."""
         return ValueError(
             f"{self._path!r} {why}; nothing was drawn: pass the arguments that it was "
             "made with, or another path"
