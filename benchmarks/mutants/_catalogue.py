@@ -30,6 +30,7 @@ OVERFLOW = "tests/unit/test_exact_release.py"
 QUANTILES = "tests/unit/test_quantiles.py"
 SAMPLERS = "tests/statistical/test_samplers.py"
 SELECTION = "tests/unit/test_selection.py"
+STREAM = "tests/unit/test_stream.py"
 STRATEGY = "tests/unit/test_integer_strategy.py"
 THRESHOLDS = "tests/unit/test_discrete_noise.py"
 FIRST = f"{BUDGET}::test_nothing_is_drawn_before_it_is_paid_for"
@@ -875,6 +876,70 @@ FILES = (
     ),
 )
 
+PAIRS = f"{STREAM}::test_neighbours_cost_what_is_paid"
+KILLS = f"{STREAM}::test_a_killed_stream_is_paid_for_and_draws_nothing_twice[rho]"
+
+STREAMS = (
+    Mutant(
+        "scales of columns left out of the sensitivity of a stream",
+        "mmech/strategies/streams.py",
+        "gains = np.square(self.scales).astype(object) * squares",
+        "gains = self.scales[0] ** 2 * squares",
+        (f"{PAIRS}[prefix-4-1-add_remove]",),
+    ),
+    Mutant(
+        "sensitivity of a stream from its first column",
+        "mmech/strategies/streams.py",
+        "self.sensitivity = int(gains.max())",
+        "self.sensitivity = int(gains[0])",
+        (f"{PAIRS}[prefix-9-1-add_remove]",),
+    ),
+    Mutant(
+        "a level of the tree that is not paid for",
+        "mmech/strategies/streams.py",
+        "self.sensitivity = levels",
+        "self.sensitivity = levels - (levels > 2)",
+        (f"{STREAM}::test_a_node_of_every_level_is_paid_for",),
+    ),
+    Mutant(
+        "a stream that is charged after its first noise",
+        "mmech/stream.py",
+        "            self._pay()\n            noisy = measure(",
+        "            self._noise or random_key()\n            self._pay()\n"
+        "            noisy = measure(",
+        (f"{STREAM}::test_all_answers_are_charged_once_and_before",),
+    ),
+    Mutant(
+        "a stored time that is drawn again",
+        "mmech/stream.py",
+        "            if asked == now - 1:\n",
+        "            if asked == now - 1:\n                self._time = now = asked\n"
+        "            elif asked == now - 1:\n",
+        (f"{STREAM}::test_what_cannot_be_pushed_spends_nothing_and_draws_nothing",),
+    ),
+    Mutant(
+        "an answer of a stream before it is on the disk",
+        "mmech/stream.py",
+        '            stream.write(json.dumps(line).encode() + b"\\n")\n',
+        '            stream.write(b"")\n',
+        (f"{STREAM}::test_a_stream_goes_on_where_its_file_ends",),
+    ),
+    Mutant(
+        "a stream without a name before it is paid for",
+        "mmech/stream.py",
+        "if not self._name or self._words not in known:",
+        "if not self._time:",
+        (KILLS,),
+    ),
+    Mutant(
+        "a stream whose file others read",
+        "mmech/stream.py",
+        "0o600)",
+        "0o644)",
+        (f"{STREAM}::test_a_stream_goes_on_where_its_file_ends",),
+    ),
+)
+
 RECIPES = (
     Mutant(
         "labels as if one count changed",
@@ -1067,6 +1132,7 @@ MUTANTS = (
     *SELECTING,
     *LEAKS,
     *FILES,
+    *STREAMS,
     *RECIPES,
     *DRAWN,
 )

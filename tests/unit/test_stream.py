@@ -115,6 +115,18 @@ def test_neighbours_cost_what_is_paid(workload, horizon, currency, relation, rec
         assert max(costs) == PRICE
 
 
+def test_a_node_of_every_level_is_paid_for():
+    """Somebody's record is in one node of each: the first one, once all are whole."""
+    made = stream("epsilon", "prefix", 27)
+    made._rows = type(made._rows)(np.ones(27), made._variance, 3, 3)
+    moved = 0
+    for time in range(27):
+        rows = made._rows.sums(time, int(time == 0))
+        made._rows.take(time, int(time == 0), rows)
+        moved += rows.sum()
+    assert moved == made._rows.sensitivity == 3
+
+
 @ALL
 def test_answers_without_noise_are_exact(workload, horizon, currency):
     counts = np.random.default_rng(horizon).integers(0, 50, horizon)
