@@ -30,12 +30,13 @@ from mmech.writing import check_writable, locked, write_through
 __all__ = ["Stream"]
 
 MOST_TIMES = 2**20
-"""Longest horizon: a push takes a millisecond there."""
+"""Longest horizon: a push takes some milliseconds there."""
 
 VARIANCE_FLOOR = 1e-24
 """Least variance of noise, over the square of its scale, that estimates weigh by."""
 
 CHANGED = "is not a stream, or was changed"
+START = 40
 FORMAT = {"format": "mmech stream", "version": 1}
 
 
@@ -182,8 +183,7 @@ class Stream(Settled):
         with self._settling():
             if self._rows is None:
                 self._rows = kind.best(weights, self._variance)
-        for time in (0, self.horizon - 1):  # raises where the noise does not fit
-            self._parameter(self._rows.runs(time)[0][2])
+        self._parameter(self._rows.largest)  # raises where the noise does not fit
 
     def __repr__(self) -> str:
         return (
@@ -426,7 +426,7 @@ class _StreamFile:
 
     def __init__(self, path: str | os.PathLike[str], promised: dict[str, Any]) -> None:
         self._path, self._promised = str(check_writable(path)), promised
-        self._end = 0  # of what was read
+        self._end, self._start = 0, b""  # of what was read
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other programs from pushing."""
@@ -434,12 +434,14 @@ class _StreamFile:
 
     def news(self) -> Iterator[Any]:
         """Yield the lines that were not read yet, the first as a dict."""
-        size = os.path.getsize(self._path) if os.path.exists(self._path) else 0
-        if size < self._end:
-            raise self.refusal("is older than what this program wrote")
-        if size == 0:
+        if not self._end and not os.path.exists(self._path):
             return
         with open(self._path, "rb") as stream:
+            start = stream.read(START)  # with the name
+            size = os.fstat(stream.fileno()).st_size
+            if self._end and (start != self._start or size < self._end):
+                raise self.refusal("is not what this program wrote, or older")
+            self._start = start
             stream.seek(self._end)
             for line in stream:
                 if line.endswith(b"\n"):
@@ -454,7 +456,8 @@ class _StreamFile:
             if self._end:
                 time, count, noisy, answer = found
                 return int(time), int(count), np.array(noisy, np.int64), float(answer)
-            known, promised = found["stream"], found["promised"]
+            known, promised = found["stream"], dict(found["promised"])
+            found = {"name": str(found["name"]), "rows": list(found["rows"])}
         except (ValueError, TypeError, LookupError, RecursionError):
             raise self.refusal(CHANGED) from None
         if known != FORMAT:
@@ -467,7 +470,7 @@ class _StreamFile:
     def begin(self, name: str, settings: Any) -> None:
         """Write the first line, of a stream with a new name."""
         rows = [np.asarray(numbers).tolist() for numbers in settings]
-        head = {"stream": FORMAT, "name": name, "promised": self._promised}
+        head = {"name": name, "stream": FORMAT, "promised": self._promised}
         write_through(self._path, json.dumps({**head, "rows": rows}) + "\n", 0o600)
 
     def add(self, line: list[Any]) -> None:

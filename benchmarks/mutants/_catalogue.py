@@ -897,8 +897,9 @@ STREAMS = (
     Mutant(
         "a level of the tree that is not paid for",
         "mmech/strategies/streams.py",
-        "self.sensitivity = levels",
-        "self.sensitivity = levels - (levels > 2)",
+        "self.sensitivity, self.largest = levels, Fraction(levels)",
+        "self.sensitivity = levels - (levels > 2)\n"
+        "        self.largest = Fraction(levels)",
         (f"{STREAM}::test_a_node_of_every_level_is_paid_for",),
     ),
     Mutant(

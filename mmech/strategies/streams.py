@@ -133,6 +133,7 @@ class TriangularRows:
         squares = _convolved(np.square(self.symbol), self.heights[::-1])[::-1]
         gains = np.square(self.scales).astype(object) * squares
         self.sensitivity = int(gains.max())
+        self.largest = Fraction(self.sensitivity, int(self.heights.min()))
         largest = int(_convolved(np.abs(self.symbol), self.scales).max())
         self.largest_count = MOST_SUMS // largest
         # From the last to the first, for products with what is in order.
@@ -304,7 +305,7 @@ class TreeRows:
     ) -> None:
         self.horizon = horizon = weights.size
         self.branching, self.settings = branching, [branching, levels]
-        self.sensitivity = levels
+        self.sensitivity, self.largest = levels, Fraction(levels)
         self.largest_count = MOST_SUMS // horizon
         self.sizes = [branching**level for level in range(levels)]
         noise = variance(Fraction(levels))

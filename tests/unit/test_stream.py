@@ -471,10 +471,9 @@ def test_files_of_others_are_refused_and_left(path):
     assert path.read_bytes() == before
     for text in (b"", b"an essay", b"an essay\n", b"[1, 2]\n", b'{"stream": 1}\n'):
         path.write_bytes(text)
-        if text:
-            with pytest.raises(ValueError, match=r"is not a stream|another version"):
-                stream("rho", path=path)
-            assert path.read_bytes() == text
+        with pytest.raises(ValueError, match=r"is not a stream|another version"):
+            stream("rho", path=path)
+        assert path.read_bytes() == text
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         stream("rho", path=path / "none" / "file")
 
@@ -492,7 +491,15 @@ def test_lines_that_are_not_whole_go_and_others_are_not_trusted(path):
     with pytest.raises(ValueError, match="is not a stream, or was changed"):
         stream("rho", path=path)
     path.write_bytes(whole)
-    with pytest.raises(ValueError, match="is older than what this program wrote"):
+    with pytest.raises(ValueError, match="is not what this program wrote, or older"):
+        later.push(4)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        later.push(4)
+    stream("rho", path=path).push(1)
+    for count in (2, 3, 4):
+        stream("rho", path=path).push(count)
+    with pytest.raises(ValueError, match="is not what this program wrote, or older"):
         later.push(4)
 
 
