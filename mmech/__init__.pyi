@@ -75,6 +75,7 @@ from mmech.release import Measurement as Measurement
 from mmech.release import noisy_release as noisy_release
 from mmech.selection import exponential_mechanism as exponential_mechanism
 from mmech.selection import permute_and_flip as permute_and_flip
+from mmech.stream import Stream as Stream
 
 # tables
 from mmech.tables import MeasuredTables as MeasuredTables

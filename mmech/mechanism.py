@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -28,10 +27,17 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.operators.subsets import Subset
 from mmech.privacy.guards import Settled
-from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
-from mmech.release import Measurement, Run, measure, planned, whole_numbers
+from mmech.release import (
+    Measurement,
+    Run,
+    ledger_or_own,
+    measure,
+    planned,
+    whole_numbers,
+)
 from mmech.strategies import StrategyResult, optimize
 from mmech.threads import one_blas_thread
 
@@ -166,7 +172,7 @@ class MatrixMechanism(Settled):
         self.relation = Relation(neighbours, records_per_person)
         self.contribution = check_integer(contribution, "contribution")
         self.signed = signed
-        self.ledger = _checked_ledger(ledger, law, self.relation)
+        self.ledger = ledger_or_own(ledger, law, self.relation)
         with one_blas_thread():
             self.workload, self.strategy, law = _checked_pair(
                 workload, strategy, law, noise
@@ -494,18 +500,6 @@ class MatrixMechanism(Settled):
         if isinstance(estimate, MarginalEstimate):
             return estimate.answer(self.workload)
         return np.asarray(self.workload @ estimate)
-
-
-def _checked_ledger(ledger: Any, law: Law, relation: Relation) -> PrivacyLedger:
-    """Return the ledger of a mechanism, made for it if there is none."""
-    if ledger is None:
-        return PrivacyLedger(
-            math.inf,
-            currency=law.currency,
-            neighbours=relation.neighbours,
-            records_per_person=relation.records_per_person,
-        )
-    return as_ledger(ledger)
 
 
 def _checked_pair(

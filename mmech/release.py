@@ -355,6 +355,18 @@ def planned(
     return laws, parameters, entry
 
 
+def ledger_or_own(ledger: Any, law: Law, relation: Relation) -> PrivacyLedger:
+    """Return a ledger that was given, or one without a limit for a law."""
+    if ledger is None:
+        return PrivacyLedger(
+            math.inf,
+            currency=law.currency,
+            neighbours=relation.neighbours,
+            records_per_person=relation.records_per_person,
+        )
+    return as_ledger(ledger)
+
+
 def charge(
     ledger: PrivacyLedger | None, entry: LedgerEntry, relation: Relation, noise: Rng
 ) -> LedgerEntry:

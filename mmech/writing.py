@@ -5,12 +5,25 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["check_writable", "replacing", "runs", "unfinished_folder"]
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+__all__ = [
+    "check_writable",
+    "locked",
+    "replacing",
+    "runs",
+    "unfinished_folder",
+    "write_through",
+]
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -98,3 +111,40 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         if target.exists():
             shutil.copymode(target, unfinished)
         unfinished.replace(target)
+
+
+def write_through(
+    path: str | os.PathLike[str], text: str, mode: int | None = None
+) -> None:
+    """Replace a file; what is returned from is on the disk.
+
+    With a `mode`, a file that is new is never open to others.
+    """
+    with replacing(path) as unfinished:
+        new = os.O_WRONLY | os.O_CREAT
+        own = os.open(unfinished, new, 0o666 if mode is None else mode)
+        with open(own, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+    if sys.platform != "win32":  # the new name, too
+        folder = os.open(os.path.dirname(os.path.realpath(path)), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep all other processes, and threads, that lock a path from going on.
+
+    An empty file ``.lock`` beside it is locked, and stays.
+    """
+    with open(f"{os.fspath(path)}.lock", "a", encoding="utf-8") as stream:
+        if sys.platform == "win32":
+            stream.seek(0)
+            msvcrt.locking(stream.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield  # closing the file unlocks it

@@ -5,20 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from mmech.limits import LIMITS
-from mmech.writing import replacing
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+from mmech.writing import locked, write_through
 
 __all__ = ["NO_LEDGER", "LedgerFile", "chain", "dated"]
 
@@ -43,16 +37,9 @@ class LedgerFile:
 
     path: str
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep all other processes, and threads, from spending."""
-        with open(f"{self.path}.lock", "a", encoding="utf-8") as stream:
-            if sys.platform == "win32":
-                stream.seek(0)
-                msvcrt.locking(stream.fileno(), msvcrt.LK_LOCK, 1)
-            else:
-                fcntl.flock(stream, fcntl.LOCK_EX)
-            yield  # closing the file unlocks it
+        return locked(self.path)
 
     @property
     def state(self) -> tuple[int, int, int]:
@@ -79,19 +66,7 @@ class LedgerFile:
 
     def write(self, content: Mapping[str, Any]) -> None:
         """Replace the file; what is returned from is on the disk."""
-        with (
-            replacing(self.path) as unfinished,
-            open(unfinished, "w", encoding="utf-8") as stream,
-        ):
-            json.dump(content, stream, indent=2)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if sys.platform != "win32":  # the new name, too
-            folder = os.open(os.path.dirname(self.path), os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        write_through(self.path, json.dumps(content, indent=2))
 
     def refusal(self, why: str) -> ValueError:
         """Return the error of a file that cannot be trusted."""

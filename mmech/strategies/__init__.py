@@ -19,6 +19,7 @@ ordered           workloads whose cells have an order
 reweight          better weights for the rows of any strategy
 dual              the optimum under L2 sensitivity
 joint             the loss of stacked products, and its gradient
+streams           rows that are whole when they are drawn, with their errors
 starts            where descents start
 descent           projected L-BFGS in a box
 deadline          a time limit that keeps what was found

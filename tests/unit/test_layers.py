@@ -24,7 +24,7 @@ LAYERS = [
     {"marginals"},
     {"strategies", "error", "reduction", "integer_strategy"},
     {"release", "selection", "quantiles"},
-    {"reconstruction", "mechanism", "session", "export", "testing"},
+    {"reconstruction", "mechanism", "stream", "session", "export", "testing"},
     {"tables"},
     {"audit", "cli", "__main__"},
 ]

@@ -1,0 +1,490 @@
+"""Counts that arrive one after the other, answered at once and charged once."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.checks import check_integer
+from mmech.error.report import confidence_interval
+from mmech.noise import check_insecure_rng, law_and_cost, random_key
+from mmech.operators.basic import Prefix
+from mmech.privacy.guards import Settled, check_process
+from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
+from mmech.privacy.neighbours import Relation
+from mmech.release import charge, ledger_or_own, measure
+from mmech.strategies.streams import TreeRows, TriangularRows, weights_of
+from mmech.threads import one_blas_thread
+from mmech.writing import check_writable, locked, write_through
+
+__all__ = ["Stream"]
+
+MOST_TIMES = 2**20
+"""Longest horizon: a push takes some milliseconds there."""
+
+VARIANCE_FLOOR = 1e-24
+"""Least variance of noise, over the square of its scale, that estimates weigh by."""
+
+CHANGED = "is not a stream, or was changed"
+START = 40
+FORMAT = {"format": "mmech stream", "version": 1}
+
+
+class Stream(Settled):
+    r"""Answer a workload over time, each answer when its count has come.
+
+    The counts :math:`x_0, x_1, \ldots` come one by one, and every `push` returns the
+    answer for its time: the sum so far (``"prefix"``), of the last counts
+    (`WidthRange`), or a weighted sum (`Toeplitz`). All answers together cost `rho`, or
+    `epsilon`, however late counts depend on early answers. It is charged once, at the
+    first push.
+
+    Under `rho` a row of a lower triangular matrix of integers is measured at every
+    time, with Gaussian noise; under `epsilon` the nodes of a tree, with Laplace noise,
+    each when its last count has come. Memory is O(T), a push takes O(T) operations.
+
+    Parameters
+    ----------
+    workload : "prefix", Prefix, WidthRange or Toeplitz, default="prefix"
+        What is answered. A `WidthRange` answers early times by the sum of all counts so
+        far. A `Toeplitz` is lower triangular. Under `epsilon`, prefix sums only.
+    horizon : int
+        Number of times T, at most 2^20; public.
+    epsilon, rho : float, str or Fraction
+        Cost of all T answers together, in nats; exactly one of the two.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Whether neighbouring streams differ by a record that is added or removed at some
+        time, or by one that is replaced by a record of any time.
+    records_per_person : int, default=1
+        Largest number of records of one person over the whole stream, public: the cost
+        is per person. Who may have one record at every time has T of them.
+    ledger : PrivacyLedger, default=None
+        Budget to charge; ``None`` keeps a record in `ledger` without a limit.
+    path : path, default=None
+        File that keeps the stream, with mode 0600: **never publish it, it holds the
+        exact counts**. What a push returns is on the disk before. A stream that is made
+        with the same arguments continues where the file ends, in any process.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns.
+
+    Attributes
+    ----------
+    law : Law
+        Law of the noise.
+    cost : Fraction
+        Cost of all answers, in the currency of the law.
+    horizon : int
+        Number of times.
+    ledger : PrivacyLedger
+        What was spent.
+
+    Raises
+    ------
+    UnsupportedWorkloadError
+        If the workload is another one, or no tree answers it.
+    TypeError
+        If not exactly one of `epsilon` and `rho` is given.
+    ValueError
+        If the horizon is too long, or the file is of another stream.
+
+    See Also
+    --------
+    MatrixMechanism : for counts that are there all at once.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/streams.md``.
+
+    An older copy of the file is not told apart: whoever puts it back lets noise be
+    drawn again for times that were answered. The same holds for copies of an object in
+    memory, which are refused.
+
+    References
+    ----------
+    .. [1] Denisov, McMahan, Rush, Smith, Guha Thakurta, "Improved differential privacy
+       for SGD via optimal private linear operators on adaptive streams", NeurIPS 2022,
+       Theorem 2.1.
+    .. [2] Dwork, Naor, Pitassi, Rothblum, "Differential privacy under continual
+       observation", STOC 2010.
+
+    Examples
+    --------
+    >>> from mmech import Stream
+    >>> stream = Stream(horizon=12, rho=0.1)
+    >>> [round(stream.standard_error(time), 1) for time in (0, 5, 11)]
+    [3.3, 3.6, 3.9]
+    >>> for count in (120, 95, 143):
+    ...     total = stream.push(count)
+    >>> stream.time, stream.ledger.spent
+    (3, Fraction(1, 10))
+    >>> stream.push(143, time=2) == total
+    True
+    """
+
+    _kind = "stream"
+
+    @one_blas_thread()
+    def __init__(
+        self,
+        workload: Any = "prefix",
+        *,
+        horizon: int,
+        epsilon: Any = None,
+        rho: Any = None,
+        neighbours: str = "add_remove",
+        records_per_person: int = 1,
+        ledger: PrivacyLedger | None = None,
+        path: str | os.PathLike[str] | None = None,
+        insecure_rng: Any = None,
+    ) -> None:
+        self.law, self.cost = law_and_cost(epsilon, rho)
+        self.horizon = check_integer(horizon, "horizon")
+        if self.horizon > MOST_TIMES:
+            raise ValueError(
+                f"horizon must be at most {MOST_TIMES} times, got {horizon}; count "
+                "longer periods, or begin another stream after it"
+            )
+        self.relation = Relation(neighbours, records_per_person)
+        self.ledger = ledger_or_own(ledger, self.law, self.relation)
+        self._noise = check_insecure_rng(insecure_rng)
+        if isinstance(workload, str) and workload == "prefix":
+            workload = Prefix(self.horizon)
+        weights = weights_of(workload)
+        if weights.size != self.horizon:
+            raise ValueError(
+                f"workload has {weights.size} columns but horizon={horizon}; both are "
+                "the number of times"
+            )
+        self.workload = workload
+        promised = {
+            "workload": repr(workload),
+            "weights": np.trim_zeros(weights, "b").tolist(),
+            "horizon": self.horizon,
+            self.law.currency: str(self.cost),
+            **vars(self.relation),
+        }
+        self._process, self._lock = os.getpid(), threading.RLock()
+        self._time, self._last, self._is_paid, self._name = 0, -1, False, ""
+        self._answers = np.zeros(self.horizon)
+        self._file = None if path is None else _StreamFile(path, promised)
+        kind = TriangularRows if self.law.norm == "L2" else TreeRows
+        self._rows_of = partial(kind, weights, self._variance)
+        self._rows: Any = None
+        with self._settling():
+            if self._rows is None:
+                self._rows = kind.best(weights, self._variance)
+        self._parameter(self._rows.largest)  # raises where the noise does not fit
+
+    def __repr__(self) -> str:
+        return (
+            f"Stream({self.workload._label()}, horizon={self.horizon}, "
+            f"{self.law.currency}={float(self.cost):g}, time={self._time})"
+        )
+
+    def _itself(self, *_: Any) -> Stream:
+        """Return the stream itself: a copy would answer the same times again."""
+        return self
+
+    __copy__ = __deepcopy__ = _itself
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Stream cannot be pickled, because a copy would draw noise again for the "
+            "same times; give it a path, and make it with the same arguments elsewhere"
+        )
+
+    # ---- what was answered -------------------------------------------------------
+
+    @property
+    def time(self) -> int:
+        """Time of the next count, from 0; after the last one the horizon."""
+        return self._time
+
+    @property
+    def answers(self) -> NDArray[np.float64]:
+        """Answers so far, shape (time,); may be published."""
+        return self._answers[: self._time].copy()
+
+    @one_blas_thread()
+    def push(self, count: int, time: int | None = None) -> float:
+        """Take the count of a time, and return the answer for it.
+
+        The first push spends the cost of all.
+
+        Parameters
+        ----------
+        count : int
+            Number of records at this time. Sensitive.
+        time : int, default=None
+            Time of the count, from 0: the next one, which ``None`` stands for, or the
+            last one again, with the same count, whose stored answer is returned: for
+            programs that do not know whether their last push was kept.
+
+        Returns
+        -------
+        float
+            In counts.
+
+        Raises
+        ------
+        ValueError
+            If the horizon is used up, or the time is another one; if the count is
+            negative, too large for exact sums, or not the one that was stored. Nothing
+            is spent, and the guarantee does not cover these three refusals.
+        TypeError
+            If the count is no integer.
+        BudgetExceededError
+            If the ledger does not cover the cost, or the stream is a copy in a forked
+            process; nothing is spent.
+        """
+        with self._settling():
+            now = self._time
+            asked = now if time is None else check_integer(time, "time", minimum=0)
+            whole = check_integer(count, "count", minimum=0)
+            if asked == now - 1:
+                if whole != self._last:
+                    raise ValueError(
+                        f"time {asked} was answered for another count, which stands; "
+                        f"push the same count, or time {now}"
+                    )
+                return float(self._answers[asked])
+            if asked >= self.horizon:
+                raise ValueError(
+                    f"time must be below the horizon of {self.horizon}, got {asked}; "
+                    "begin another stream for what comes after"
+                )
+            if asked != now:
+                raise ValueError(
+                    f"time must be {now}, the next one, got {asked}; answers has what "
+                    "was released, and a time without records has the count 0"
+                )
+            if whole > self._rows.largest_count:
+                raise ValueError(
+                    f"count must be at most {self._rows.largest_count} at a horizon of "
+                    f"{self.horizon} for exact sums; count in larger units"
+                )
+            self._pay()
+            noisy = measure(
+                self._rows.sums(now, whole),
+                self._rows.runs(now),
+                self.law,
+                self.cost,
+                released=self._words,
+                relation=self.relation,
+                ledger=None,  # paid for all times at once
+                noise=self._noise,
+            ).values
+            self._rows.take(now, whole, noisy)
+            answer = self._rows.answer(now)
+            if self._file is None:
+                self._go_on(now, whole, answer)
+            else:
+                self._file.add([now, whole, noisy.tolist(), answer])
+                self._catch_up()
+            return float(self._answers[now])
+
+    def _go_on(self, time: int, count: int, answer: float) -> None:
+        """Keep an answer, whose row is taken in."""
+        self._answers[time], self._last = answer, count
+        self._time = time + 1
+
+    # ---- paying ------------------------------------------------------------------
+
+    @property
+    def _words(self) -> str:
+        return (
+            f"stream of {self.workload._label()}{f', {self._name}' * bool(self._name)}"
+        )
+
+    def _pay(self) -> None:
+        """Charge for all times, unless the ledger has the entry of this very stream."""
+        if self._is_paid:
+            return
+        if self._file is not None and not self._name:
+            # Known before it is paid for, so that a program that is killed in between
+            # finds what it paid.
+            self._file.begin(f"{random_key():016x}", self._rows.settings)
+            self._catch_up()
+        known = [entry.released for entry in self.ledger.entries]
+        if not self._name or self._words not in known:
+            size = self.relation.factor**self.law.power * self._rows.sensitivity
+            sensitivity = math.sqrt(size) if self.law.power == 2 else float(size)
+            entry = LedgerEntry(
+                self.cost, self._words, self.law.name, sensitivity, self.law.currency
+            )
+            charge(self.ledger, entry, self.relation, self._noise)
+        self._is_paid = True
+
+    @contextmanager
+    def _settling(self) -> Iterator[None]:
+        """Keep other threads and processes out, and know what they pushed."""
+        check_process(self._process, "a Stream")
+        with self._lock, nullcontext() if self._file is None else self._file.locked():
+            self._catch_up()
+            yield
+
+    def _catch_up(self) -> None:
+        """Take in what is new in the file."""
+        if self._file is None:
+            return
+        for line in self._file.news():
+            if isinstance(line, dict):
+                self._name = line["name"]
+                self._rows = self._rows_of(*line["rows"])
+            else:
+                time, count, noisy, answer = line
+                if time != self._time:
+                    raise self._file.refusal(CHANGED)
+                self._rows.take(time, count, noisy)
+                self._go_on(time, count, answer)
+
+    # ---- errors ------------------------------------------------------------------
+
+    def _parameter(self, own: Fraction) -> Fraction:
+        return self.law.parameter(self.relation.factor**self.law.power * own, self.cost)
+
+    def _variance(self, own: Fraction) -> float:
+        least = VARIANCE_FLOOR * float(own) ** (2 / self.law.power)
+        return max(float(self.law.variance(self._parameter(own))), least)
+
+    @one_blas_thread()
+    def expected_error(self) -> float:
+        """Return the expected total squared error of all answers, before paying.
+
+        Returns
+        -------
+        float
+            In squared counts. Exact for the integers that are measured and the noise
+            that is drawn; takes seconds at a horizon of 65,536.
+        """
+        return float(self._rows.squared_errors.sum())
+
+    @one_blas_thread()
+    def standard_error(self, time: int) -> float:
+        """Return the standard error of the answer for a time, before paying.
+
+        Parameters
+        ----------
+        time : int
+            From 0.
+
+        Returns
+        -------
+        float
+            In counts.
+        """
+        if check_integer(time, "time", minimum=0) >= self.horizon:
+            raise ValueError(
+                f"time must be below the horizon of {self.horizon}, got {time}"
+            )
+        return math.sqrt(self._rows.squared_error(time))
+
+    def confidence_interval(
+        self, time: int, level: float = 0.95
+    ) -> tuple[float, float]:
+        """Return an interval that holds the exact answer with a stated probability.
+
+        Parameters
+        ----------
+        time : int
+            A time that was answered.
+        level : float, default=0.95
+            Probability for this one answer, not for all together. Under `epsilon` it
+            is a lower bound; under `rho` sums of noise are taken as normal.
+
+        Returns
+        -------
+        lower, upper : float
+        """
+        error = self.standard_error(time)
+        if time >= self._time:
+            raise ValueError(
+                f"time must be below {self._time}, the next one, got {time}; "
+                "standard_error tells the errors of answers to come"
+            )
+        method = "normal" if self.law.norm == "L2" else "bound"
+        ends = confidence_interval(self._answers[time], error, level, method=method)
+        return float(ends[0]), float(ends[1])
+
+
+class _StreamFile:
+    """What a stream keeps on disk: a line of what it is, then one for every time.
+
+    Lines are added, and synced, under a lock. A last line without an end is of a write
+    that was interrupted; nothing that depends on it was returned, and it goes.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], promised: dict[str, Any]) -> None:
+        self._path, self._promised = str(check_writable(path)), promised
+        self._end, self._start = 0, b""  # of what was read
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other programs from pushing."""
+        return locked(self._path)
+
+    def news(self) -> Iterator[Any]:
+        """Yield the lines that were not read yet, the first as a dict."""
+        if not self._end and not os.path.exists(self._path):
+            return
+        with open(self._path, "rb") as stream:
+            start = stream.read(START)  # with the name
+            size = os.fstat(stream.fileno()).st_size
+            if self._end and (start != self._start or size < self._end):
+                raise self.refusal("is not what this program wrote, or older")
+            self._start = start
+            stream.seek(self._end)
+            for line in stream:
+                if line.endswith(b"\n"):
+                    yield self._read(line)
+                    self._end += len(line)
+        if not self._end:
+            raise self.refusal(CHANGED)
+
+    def _read(self, line: bytes) -> Any:
+        try:
+            found = json.loads(line)
+            if self._end:
+                time, count, noisy, answer = found
+                return int(time), int(count), np.array(noisy, np.int64), float(answer)
+            known, promised = found["stream"], dict(found["promised"])
+            found = {"name": str(found["name"]), "rows": list(found["rows"])}
+        except (ValueError, TypeError, LookupError, RecursionError):
+            raise self.refusal(CHANGED) from None
+        if known != FORMAT:
+            raise self.refusal("is of another version")
+        for name, own in self._promised.items():
+            if promised.get(name) != own:
+                raise self.refusal(f"is of a stream with another {name}")
+        return found
+
+    def begin(self, name: str, settings: Any) -> None:
+        """Write the first line, of a stream with a new name."""
+        rows = [np.asarray(numbers).tolist() for numbers in settings]
+        head = {"name": name, "stream": FORMAT, "promised": self._promised}
+        write_through(self._path, json.dumps({**head, "rows": rows}) + "\n", 0o600)
+
+    def add(self, line: list[Any]) -> None:
+        """Write a line behind those that were read."""
+        with open(self._path, "r+b") as stream:
+            stream.truncate(self._end)
+            stream.seek(self._end)
+            stream.write(json.dumps(line).encode() + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def refusal(self, why: str) -> ValueError:
+        """Return the error of a file that cannot be used."""
+        return ValueError(
+            f"{self._path!r} {why}; nothing was drawn: pass the arguments that it was "
+            "made with, or another path"
+        )

@@ -1,0 +1,578 @@
+"""Streams: exact sensitivities, reported errors, one charge, a file that survives."""
+
+import copy
+import itertools
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from entropy import system_entropy
+from processes import in_a_fork, largest_file
+from reference import margin, pinv
+from replay import check_pair, entropy, play, watched, with_noise
+
+from mmech import (
+    BudgetExceededError,
+    Prefix,
+    PrivacyLedger,
+    Stream,
+    Suffix,
+    Toeplitz,
+    UnsupportedWorkloadError,
+    WidthRange,
+    optimize,
+)
+
+FORK = multiprocessing.get_context("fork")
+CURRENCIES = pytest.mark.parametrize("currency", ["epsilon", "rho"])
+PRICE = Fraction(3, 7)
+
+DECAY = Toeplitz([4, 2, 1, 0.5], [4, 0, 0, 0])
+LATE = Toeplitz([0, 1, 1, 2], [0, 0, 0, 0])
+STEEP = Toeplitz([1, 3, 0, 0], [1, 0, 0, 0])
+CASES = [
+    *((f"prefix-{T}", "prefix", T, "rho") for T in (1, 2, 3, 4, 9)),
+    *((f"tree-{T}", "prefix", T, "epsilon") for T in (1, 2, 3, 4, 9)),
+    ("window", WidthRange(4, 2), 4, "rho"),
+    ("window of one", WidthRange(3, 1), 3, "rho"),
+    ("decay", DECAY, 4, "rho"),
+    ("late", LATE, 4, "rho"),
+    ("steep", STEEP, 4, "rho"),
+]
+ALL = pytest.mark.parametrize(
+    ("workload", "horizon", "currency"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+
+
+def stream(currency, workload="prefix", horizon=4, **settings):
+    return Stream(workload, horizon=horizon, **{currency: PRICE, **settings})
+
+
+def asked(workload, horizon):
+    """Return the explicit weights of all answers."""
+    if isinstance(workload, Toeplitz):
+        return workload.to_dense()
+    width = getattr(workload, "width", horizon)
+    return np.tri(horizon) - np.tri(horizon, k=-width)
+
+
+def without_noise(draw, sample):
+    return draw.exact
+
+
+# ---- what is measured, and for whom --------------------------------------------------
+
+
+def all_streams(horizon, most):
+    return itertools.product(range(most + 1), repeat=horizon)
+
+
+def neighbours(counts, relation, records):
+    """Yield streams that one person's records are added to, moved or replaced in."""
+    n = len(counts)
+    for times in itertools.combinations_with_replacement(range(n), records):
+        added = np.add(counts, np.bincount(times, minlength=n))
+        yield added
+        if relation == "replace":
+            for others in itertools.combinations_with_replacement(range(n), records):
+                yield np.subtract(added, np.bincount(others, minlength=n))
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("records", [1, 2])
+@ALL
+def test_neighbours_cost_what_is_paid(workload, horizon, currency, relation, records):
+    """Exhaustive up to a horizon of 4; rows are linear, so that any start will do."""
+    own = {"neighbours": relation, "records_per_person": records}
+
+    def run(counts, ledger):
+        made = stream(currency, workload, horizon, ledger=ledger, **own)
+        return [made.push(count) for count in counts.tolist()], repr(made)
+
+    def ledger():
+        return PrivacyLedger(PRICE, currency=currency, **own)
+
+    counts = np.full(horizon, 2)
+    with entropy(0):
+        tape = play(run, counts, ledger())
+    others = list(neighbours(counts, relation, records)) if horizon <= 4 else [
+        counts + time for time in np.eye(horizon, dtype=int) * records
+    ]  # fmt: skip
+    others = [other for other in others if (other >= 0).all()]
+    costs = [
+        check_pair(tape, play(run, other, ledger(), tape), **{currency: PRICE})
+        for other in others
+    ]
+    # Not a record more than it must: someone costs it all.
+    if relation == "add_remove":
+        assert max(costs) == PRICE
+
+
+def test_a_node_of_every_level_is_paid_for():
+    """Somebody's record is in one node of each: the first one, once all are whole."""
+    made = stream("epsilon", "prefix", 27)
+    made._rows = type(made._rows)(np.ones(27), made._variance, 3, 3)
+    moved = 0
+    for time in range(27):
+        rows = made._rows.sums(time, int(time == 0))
+        made._rows.take(time, int(time == 0), rows)
+        moved += rows.sum()
+    assert moved == made._rows.sensitivity == 3
+
+
+@ALL
+def test_answers_without_noise_are_exact(workload, horizon, currency):
+    counts = np.random.default_rng(horizon).integers(0, 50, horizon)
+    made = stream(currency, workload, horizon)
+    with watched(without_noise):
+        answers = [made.push(int(count)) for count in counts]
+    np.testing.assert_allclose(
+        answers, asked(workload, horizon) @ counts, rtol=1e-9, atol=1e-9
+    )
+    np.testing.assert_array_equal(made.answers, answers)
+
+
+def response(currency, workload, horizon):
+    """Return how every row of noise moves the answers, and the variances of rows."""
+    made = stream(currency, workload, horizon)
+    number = sum(made._rows.runs(t)[0][1] for t in range(horizon))
+    columns, variances = [], []
+    unit = 2**30
+
+    for own in range(number):
+        seen = 0
+
+        def pushed(draw, sample, own=own):
+            nonlocal seen
+            noisy = draw.exact.copy()
+            if seen <= own < seen + len(noisy):
+                noisy[own - seen] += unit
+                variances.append(made.law.variance(draw.public["parameters"][0]))
+            seen += len(noisy)
+            return noisy
+
+        with watched(pushed):
+            one = stream(currency, workload, horizon)
+            columns.append([one.push(0) / unit for _ in range(horizon)])
+    return np.array(columns).T, np.array(variances)
+
+
+@ALL
+def test_reported_errors_are_those_of_the_noise(workload, horizon, currency):
+    made = stream(currency, workload, horizon)
+    gains, variances = response(currency, workload, horizon)
+    errors = np.square(gains) @ variances
+    own = [made.standard_error(time) ** 2 for time in range(horizon)]
+    np.testing.assert_allclose(own, errors, rtol=1e-6)
+    assert made.expected_error() == pytest.approx(errors.sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("horizon", [27, 20])
+def test_answers_of_a_tree_are_the_best_at_their_time(horizon):
+    """By least squares on all rows that are there, in dense matrices."""
+    made = stream("epsilon", "prefix", horizon)
+    made._rows = type(made._rows)(np.ones(horizon), made._variance, 3, 3)
+    rows = []
+    for time in range(horizon):
+        for level in (1, 3, 9):
+            if (time + 1) % level == 0:
+                rows.append(np.arange(horizon) // level == time // level)
+        A = np.array(rows, float)
+        x = (np.arange(horizon) <= time) @ pinv(A)
+        variance = made._variance(Fraction(3))
+        assert made.standard_error(time) ** 2 == pytest.approx(variance * x @ x)
+
+
+@pytest.mark.statistical
+@CURRENCIES
+def test_errors_are_as_reported(currency):
+    """False alarms: 2e-6 in all, by Student's t."""
+    horizon = 7
+    found = []
+    for _ in range(200):
+        made = stream(currency, "prefix", horizon)
+        answers = [made.push(3) for _ in range(horizon)]
+        found.append(np.square(answers - 3 * np.arange(1, horizon + 1)).sum())
+    assert abs(np.mean(found) - made.expected_error()) < margin(found)
+
+
+@pytest.mark.statistical
+@CURRENCIES
+def test_intervals_hold(currency):
+    """False alarms: 1e-6 each, by the exact law of the number of misses."""
+    from scipy import stats
+
+    missed, trials = 0, 400
+    for _ in range(trials):
+        made = stream(currency, "prefix", 2)
+        made.push(5)
+        made.push(8)
+        lower, upper = made.confidence_interval(1, 0.8)
+        missed += not lower <= 13 <= upper
+    assert missed <= stats.binom.isf(1e-6, trials, 0.2)
+    if currency == "rho":
+        assert missed >= stats.binom.ppf(1e-6, trials, 0.2)
+
+
+# ---- how good it is ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("horizon", [16, 256])
+def test_prefix_sums_are_near_the_optimum(horizon):
+    made = Stream(horizon=horizon, rho=0.5)
+    best = optimize(Prefix(horizon), privacy="zcdp", template="dense").loss
+    assert made.expected_error() < 1.01 * best
+    if horizon == 256:
+        root = np.cumprod([1, *(1 - 1 / (2 * np.arange(1, horizon)))])
+        squares = np.cumsum(np.square(root))
+        assert made.expected_error() < 0.99 * squares.sum() * squares[-1]
+
+
+def test_windows_and_decays_are_near_their_bound():
+    for workload, most in (
+        (WidthRange(128, 8), 1.02),
+        (WidthRange(128, 60), 1.10),
+        (Toeplitz(0.9 ** np.arange(128), np.eye(1, 128)[0]), 1.01),
+    ):
+        singular = np.linalg.svd(asked(workload, 128), compute_uv=False)
+        made = Stream(workload, horizon=128, rho=0.5)
+        assert made.expected_error() < most * singular.sum() ** 2 / 128
+
+
+def test_trees_are_better_than_binary_ones():
+    made = Stream(horizon=256, epsilon=1)
+    rows = type(made._rows)(np.ones(256), made._variance, 2, 9)
+    assert made.expected_error() < 0.7 * rows.squared_errors.sum()
+
+
+def test_a_long_stream_needs_little():
+    made = Stream(horizon=20_000, rho=1)
+    held = [own.nbytes for own in vars(made._rows).values() if hasattr(own, "nbytes")]
+    assert sum(held) < 200 * 20_000
+    assert made._rows.largest_count > 10**8
+    assert made.standard_error(19_999) > made.standard_error(0) > 0
+    tree = Stream(horizon=20_000, epsilon=1)
+    assert tree.standard_error(19_998) > tree.standard_error(0)
+
+
+def test_the_largest_counts_do_not_overflow():
+    for currency in ("rho", "epsilon"):
+        made = stream(currency, "prefix", 64)
+        most = made._rows.largest_count
+        with watched(without_noise):
+            answers = [made.push(most) for _ in range(64)]
+        np.testing.assert_allclose(answers, most * np.arange(1.0, 65), rtol=1e-9)
+
+
+# ---- paying --------------------------------------------------------------------------
+
+
+@CURRENCIES
+def test_all_answers_are_charged_once_and_before(currency):
+    ledger = PrivacyLedger(PRICE, currency=currency)
+    made = stream(currency, ledger=ledger)
+    made.expected_error()
+    assert ledger.entries == ()
+    paid = []
+
+    def bytes_of(size):
+        paid.append(ledger.spent)
+        return os.urandom(size)
+
+    with system_entropy(bytes_of):
+        for count in (3, 1, 4, 1):
+            made.push(count)
+    assert set(paid) == {PRICE}
+    (entry,) = ledger.entries
+    assert (entry.cost, entry.kind) == (PRICE, made.law.name)
+    assert entry.released == "stream of Prefix(4)"
+    with pytest.raises(BudgetExceededError, match="only 0 of"):
+        stream(currency, ledger=ledger).push(1)
+
+
+def test_records_of_a_person_and_replacement_are_paid_for():
+    plain, many = (
+        stream("rho", ledger=PrivacyLedger(1, currency="rho", **own), **own)
+        for own in ({}, {"records_per_person": 3, "neighbours": "replace"})
+    )
+    assert many.standard_error(2) == pytest.approx(6 * plain.standard_error(2))
+    many.push(1)
+    with pytest.raises(ValueError, match="the ledger accounts for data sets that"):
+        stream("rho", ledger=many.ledger).push(1)
+    assert len(many.ledger.entries) == 1
+
+
+def test_rho_is_not_paid_from_a_ledger_of_epsilon():
+    ledger = PrivacyLedger(1)
+    with pytest.raises(TypeError, match="cannot pay for Gaussian noise"):
+        stream("rho", ledger=ledger).push(1)
+    assert ledger.entries == ()
+
+
+# ---- refusals ------------------------------------------------------------------------
+
+
+@CURRENCIES
+def test_what_cannot_be_pushed_spends_nothing_and_draws_nothing(currency):
+    made = stream(currency)
+    for wrong, error, words in (
+        ((-1,), ValueError, "count must be an integer >= 0"),
+        ((1.0,), TypeError, "count must be an integer >= 0"),
+        ((True,), TypeError, "count must be an integer >= 0"),
+        ((2**62,), ValueError, "count must be at most .* for exact sums"),
+        ((1, 1), ValueError, "time must be 0, the next one, got 1"),
+        ((1, -1), ValueError, "time must be an integer >= 0"),
+        ((1, 4), ValueError, "below the horizon of 4"),
+    ):
+        with pytest.raises(error, match=words):
+            made.push(*wrong)
+    assert made.ledger.entries == ()
+    assert made.time == 0
+    answers = [made.push(count) for count in (5, 0, 2)]
+    with system_entropy(None):  # nothing may be drawn
+        assert made.push(2, 2) == made.push(2, time=2) == answers[2]
+        with pytest.raises(ValueError, match="time 2 was answered for another count"):
+            made.push(3, 2)
+        with pytest.raises(ValueError, match="time must be 3, the next one, got 1"):
+            made.push(0, 1)
+    last = made.push(7)
+    with system_entropy(None):
+        assert made.push(7, 3) == last
+        with pytest.raises(ValueError, match="below the horizon of 4, got 4; begin"):
+            made.push(0)
+    assert made.answers.tolist() == [*answers, last]
+    assert len(made.ledger.entries) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"horizon": 0, "rho": 1}, ValueError, "horizon must be an integer >= 1"),
+        ({"horizon": 2**21, "rho": 1}, ValueError, "horizon must be at most 1048576"),
+        ({"horizon": 4}, TypeError, "pass either epsilon=.* or rho="),
+        ({"horizon": 4, "rho": 1, "epsilon": 1}, TypeError, "pass either"),
+        ({"horizon": 4, "rho": -1}, ValueError, "rho must be a finite number > 0"),
+        ({"horizon": 4, "rho": 1e-40}, ValueError, "does not fit into"),
+        ({"horizon": 4, "rho": 1, "ledger": 3}, TypeError, "must be a PrivacyLedger"),
+        ({"horizon": 3, "rho": 1, "workload": Prefix(4)}, ValueError, "has 4 columns"),
+    ],
+)
+def test_what_cannot_be_made(settings, error, words):
+    with pytest.raises(error, match=words):
+        Stream(**settings)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        *("suffix", 3, None, Suffix(4), Prefix(4).T @ Prefix(4)),
+        *(Toeplitz([1, 2, 3, 4]), Toeplitz([1, 2], [1, 0, 0, 0])),
+        Toeplitz([0, 0, 0, 0]),
+    ],
+)
+def test_other_workloads_are_refused(workload):
+    with pytest.raises(UnsupportedWorkloadError, match=r"a (?:Toeplitz )?.*stream"):
+        Stream(workload, horizon=4, rho=1)
+
+
+def test_trees_answer_prefix_sums_only():
+    for workload in (WidthRange(4, 2), DECAY):
+        with pytest.raises(UnsupportedWorkloadError, match="prefix sums only"):
+            Stream(workload, horizon=4, epsilon=1)
+
+
+def test_errors_and_intervals_of_other_times_are_refused():
+    made = stream("rho")
+    with pytest.raises(ValueError, match="time must be below the horizon of 4"):
+        made.standard_error(4)
+    with pytest.raises(ValueError, match="standard_error tells the errors"):
+        made.confidence_interval(0)
+
+
+def test_a_stream_is_not_copied():
+    made = stream("rho")
+    assert copy.copy(made) is copy.deepcopy(made) is made
+    with pytest.raises(TypeError, match="a Stream cannot be pickled"):
+        pickle.dumps(made)
+    with pytest.raises(AttributeError, match="was settled"):
+        made.cost = 0
+
+    def attempt():
+        try:
+            made.push(1)
+        except BudgetExceededError as error:
+            return str(error)
+
+    assert "a Stream belongs to the process that made it" in in_a_fork(attempt)
+
+
+# ---- on disk -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "months.stream"
+
+
+@CURRENCIES
+def test_a_stream_goes_on_where_its_file_ends(currency, path):
+    ledger = PrivacyLedger.open(path.parent / "l.json", total=1, currency=currency)
+    first = stream(currency, path=path, ledger=ledger)
+    assert not path.exists()
+    answers = [first.push(count) for count in (5, 6)]
+    assert path.stat().st_mode & 0o777 == 0o600
+    second = stream(currency, path=path, ledger=PrivacyLedger.open(ledger._file.path))
+    assert second.time == 2
+    assert second.push(6, time=1) == answers[1]
+    answers.append(second.push(7))
+    # Both know what the other one pushed.
+    answers.append(first.push(8))
+    third = stream(currency, path=path)
+    assert third.answers.tolist() == answers
+    assert second.push(8, 3) == answers[3]
+    assert len(ledger.entries) == 1
+    assert ledger.entries[0].released.startswith("stream of Prefix(4), ")
+
+
+def test_answers_after_a_restart_are_those_without_one(path):
+    """The noise being the same; a stream in memory is the reference."""
+    counts = [3, 1, 4, 1, 5, 9]
+    for currency in ("rho", "epsilon"):
+        with entropy(1), watched(with_noise(lambda t, shape: np.full(shape, 10**6))):
+            whole = stream(currency, horizon=6)
+            expected = [whole.push(count) for count in counts]
+            found = []
+            for count in counts:
+                own = path.with_suffix(f".{currency}")
+                found.append(stream(currency, horizon=6, path=own).push(count))
+        assert found == expected
+
+
+def test_files_of_others_are_refused_and_left(path):
+    stream("rho", path=path).push(1)
+    before = path.read_bytes()
+    for wrong, name in (
+        ({"horizon": 5}, "workload"),
+        ({"rho": 1}, "rho"),
+        ({"records_per_person": 2}, "records_per_person"),
+        ({"workload": WidthRange(4, 2)}, "workload"),
+    ):
+        with pytest.raises(ValueError, match=f"is of a stream with another {name}"):
+            stream(**{"currency": "rho", "path": path, **wrong})
+    with pytest.raises(ValueError, match="is of a stream with another epsilon"):
+        stream("epsilon", path=path)
+    assert path.read_bytes() == before
+    for text in (b"", b"an essay", b"an essay\n", b"[1, 2]\n", b'{"stream": 1}\n'):
+        path.write_bytes(text)
+        with pytest.raises(ValueError, match=r"is not a stream|another version"):
+            stream("rho", path=path)
+        assert path.read_bytes() == text
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        stream("rho", path=path / "none" / "file")
+
+
+def test_lines_that_are_not_whole_go_and_others_are_not_trusted(path):
+    made = stream("rho", path=path)
+    answers = [made.push(1), made.push(2)]
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"[2, 5, [1")
+    later = stream("rho", path=path)
+    assert later.answers.tolist() == answers
+    later.push(3)
+    assert len(path.read_bytes().splitlines()) == 4
+    path.write_bytes(whole + b"[1, 5, [1], 2.0]\n")
+    with pytest.raises(ValueError, match="is not a stream, or was changed"):
+        stream("rho", path=path)
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match="is not what this program wrote, or older"):
+        later.push(4)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        later.push(4)
+    stream("rho", path=path).push(1)
+    for count in (2, 3, 4):
+        stream("rho", path=path).push(count)
+    with pytest.raises(ValueError, match="is not what this program wrote, or older"):
+        later.push(4)
+
+
+def test_a_full_disk_draws_nothing_twice(path):
+    made = stream("rho", path=path)
+    made.push(1)
+    size = path.stat().st_size
+    with largest_file(size + 5), pytest.raises(OSError, match="large"):
+        made.push(2)
+    assert made.time == 1
+    assert made.push(2) == stream("rho", path=path).push(2, time=1)
+
+
+def push_until_killed(path, ledger, currency, moment, answers):
+    """Push; end at once at the moment-th time before or after a call to the system."""
+    passed = 0
+
+    def check():
+        nonlocal passed
+        passed += 1
+        if passed == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(function):
+        def call(*arguments, **named):
+            check()
+            result = function(*arguments, **named)
+            check()
+            return result
+
+        return call
+
+    os.fsync, os.urandom = counted(os.fsync), counted(os.urandom)
+    os.replace, os.open = counted(os.replace), counted(os.open)
+    made = open_stream(path, ledger, currency)
+    for time in range(made.time, 40):
+        answer = made.push(time + 3, time)
+        os.write(answers, json.dumps([time, answer]).encode() + b"\n")
+
+
+def open_stream(path, ledger, currency):
+    return stream(currency, horizon=40, path=path, ledger=PrivacyLedger.open(ledger))
+
+
+@CURRENCIES
+def test_a_killed_stream_is_paid_for_and_draws_nothing_twice(currency, path):
+    """Forty processes, each killed at another one of its calls to the system."""
+    ledger = path.parent / "ledger.json"
+    killed = 0
+    for moment in range(1, 41):
+        if moment % 4 == 1:  # begin another stream
+            PrivacyLedger.open(ledger, total=100, currency=currency)
+            paid = len(PrivacyLedger.open(ledger).entries)
+            path.unlink(missing_ok=True)
+            returned = {}
+        read, write = os.pipe()
+        arguments = (path, ledger, currency, moment, write)
+        process = FORK.Process(target=push_until_killed, args=arguments)
+        process.start()
+        process.join()
+        killed += process.exitcode == -signal.SIGKILL
+        os.close(write)
+        with open(read) as lines:
+            for time, answer in map(json.loads, lines):
+                assert returned.setdefault(time, answer) == answer
+        again = open_stream(path, ledger, currency)
+        charges = len(PrivacyLedger.open(ledger).entries) - paid
+        assert bool(returned) <= charges <= 1
+        assert again.time >= len(returned)
+        for time, answer in returned.items():
+            assert again.answers[time] == answer
+        if again.time:  # what was on the disk is what a second attempt returns
+            assert again.push(again.time + 2, again.time - 1) == again.answers[-1]
+    assert killed == 40
+    left = {name.name for name in path.parent.iterdir()}
+    assert left == {"ledger.json", "ledger.json.lock", path.name, f"{path.name}.lock"}
