@@ -377,12 +377,7 @@ def charge(
     insecure = noise is not None
     if ledger is None:
         return LedgerEntry(**{**vars(entry), "insecure": insecure})
-    if as_ledger(ledger).relation != relation:
-        raise ValueError(
-            f"the ledger accounts for data sets that differ {ledger.relation.words} "
-            f"but the release is for ones that differ {relation.words}; use the same "
-            "neighbours= and records_per_person= for both"
-        )
+    as_ledger(ledger).check_relation(relation)
     return ledger.spend(
         entry.cost,
         entry.released,

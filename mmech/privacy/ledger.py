@@ -117,6 +117,8 @@ class LedgerEntry:
                 "released must say in words what is released, for the ledger, got "
                 f"{self.released!r}"
             )
+        if self.other_cost is not None and self.other_cost <= 0:
+            raise ValueError(f"other_cost must be > 0, got {self.other_cost}")
 
     @property
     def epsilon(self) -> Fraction | None:
@@ -334,6 +336,16 @@ class PrivacyLedger(Settled):
         """Name of the neighbour relation."""
         return self.relation.neighbours
 
+    def check_relation(self, relation: Relation) -> None:
+        """Raise if a release is for another neighbour relation than this ledger."""
+        if self.relation != relation:
+            raise ValueError(
+                "the ledger accounts for data sets that differ "
+                f"{self.relation.words} but the release is for ones that differ "
+                f"{relation.words}; use the same neighbours= and records_per_person= "
+                "for both"
+            )
+
     # ---- what was spent ----------------------------------------------------
 
     @property
@@ -433,6 +445,8 @@ class PrivacyLedger(Settled):
         ------
         TypeError
             If a release is none of these, or costs rho and the ledger is of epsilon.
+        ValueError
+            If a mechanism is for another neighbour relation.
 
         Examples
         --------
@@ -447,6 +461,7 @@ class PrivacyLedger(Settled):
         other = object.__new__(PrivacyLedger)
         other._begin(math.inf, self.currency, self.relation)
         for release in planned:
+            self.check_relation(getattr(release, "relation", self.relation))
             other._entries.append(other._fitting(_planned(release)))
         other._entries[:0] = self.entries
         other._closed = (
@@ -662,7 +677,9 @@ class PrivacyLedger(Settled):
                 size,
                 currency,
                 insecure,
-                other_cost=other_cost and check_epsilon(other_cost, "other_cost"),
+                other_cost=None
+                if other_cost is None
+                else check_epsilon(other_cost, "other_cost"),
             )
             entry = self._fitting(entry)
             if isinstance(self.total, float) and _holder() not in self._held:

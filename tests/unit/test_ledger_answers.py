@@ -153,3 +153,14 @@ def test_wrong_plans(planned, message):
     ledger = PrivacyLedger(1)
     with pytest.raises(TypeError, match=message):
         ledger.what_if([planned])
+
+
+def test_plans_and_prices_that_do_not_fit():
+    ledger = PrivacyLedger(1, neighbours="replace")
+    with pytest.raises(ValueError, match="use the same neighbours="):
+        ledger.what_if([MatrixMechanism(TREE, TREE, epsilon=1)])
+    with pytest.raises(ValueError, match="other_cost must be a finite number > 0"):
+        ledger.spend("1/2", "one", sensitivity=1, other_cost=0)
+    with pytest.raises(ValueError, match="other_cost must be > 0, got 0"):
+        LedgerEntry(Fraction(1), "one", other_cost=Fraction(0))
+    assert ledger.spent == 0
