@@ -34,6 +34,7 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Ones
+from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
@@ -390,6 +391,17 @@ def _tau(strategy: Tau, norm: str, bits: int) -> IntegerStrategy | None:
         strategy.free_end,
         np.rint(scales * (2**fine / largest[1])).astype(np.int64),
     )
+    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+
+
+@_by_structure.register(Toeplitz)
+def _section(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
+    """Round the column of a circulant matrix, all of whose columns then stay alike."""
+    column, n = strategy._column, strategy.shape[1]
+    if strategy.whole is None or strategy.dtype == np.int64:
+        return None
+    whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
+    matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
