@@ -68,6 +68,9 @@ MOST_BITS = 20
 PRODUCT_BITS = {"L1": 31, "L2": 28}
 """Bits that the factors of a Kronecker product share."""
 
+SCALE_BITS = 8
+"""Bits more that they share where some have scales, which have a grid of their own."""
+
 FEWEST_BITS = 6
 """Bits of the smallest grid that the factors of a product are tried on."""
 
@@ -414,8 +417,18 @@ def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | N
 
 def _shared_bits(strategy: Kronecker, norm: str) -> int:
     """Return the most bits of every factor that has to be rounded."""
-    real = sum(factor.dtype != np.int64 for factor in strategy.factors)
-    return PRODUCT_BITS[norm] // max(1, real)
+    real = [_shares(f) for f in strategy.factors if f.dtype != np.int64]
+    scaled = SCALE_BITS if 2 in real else 0
+    return (PRODUCT_BITS[norm] + scaled) // max(1, sum(real))
+
+
+@singledispatch
+def _shares(factor: QueryMatrix) -> int:
+    """Return how many numbers that are rounded make one entry."""
+    return 1
+
+
+_shares.register(Tau, lambda factor: 2)
 
 
 def _product_on_grid(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.error.section_gains import section_gains
+from mmech.error.section_gains import section_gain, section_gains
 from mmech.error.tau_gains import range_gain, running_gains
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
@@ -491,8 +491,9 @@ class _TauRule(PairRule):
 @register(Toeplitz)
 class _SectionRule(PairRule):
     def gain(self, workload: QueryMatrix, strategy: Toeplitz) -> float | None:
-        gains = self.rows(workload, strategy)
-        return None if gains is None else float(gains.sum())
+        if strategy.is_inverted or strategy.whole is None:
+            return None
+        return section_gain(workload, strategy)
 
     def rows(self, workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
         if strategy.is_inverted or strategy.whole is None:

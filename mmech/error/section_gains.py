@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import Identity, Prefix, Suffix
+from mmech.operators.basic import AllRange, Identity, Prefix, Suffix
 from mmech.operators.circulant import SectionPinv, Toeplitz
 from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import through_wrappers
 
-__all__ = ["section_gains"]
+__all__ = ["section_gain", "section_gains"]
 
 Floats = NDArray[np.float64]
 
@@ -69,3 +69,25 @@ def _(workload: Prefix | Suffix, strategy: Toeplitz) -> Floats:
     first, second, x0 = _sums(strategy)
     gains = np.cumsum(np.square(first[1:]) - np.square(second[1:])) / x0
     return gains[::-1].copy() if workload.backward else gains
+
+
+@singledispatch
+def section_gain(workload: QueryMatrix, strategy: Toeplitz) -> float | None:
+    """Return ‖W A⁺‖_F², the sum of the squared row norms."""
+    gains = section_gains(workload, strategy)
+    return None if gains is None else float(gains.sum())
+
+
+through_wrappers(section_gain, scaled=lambda gain, c: float(c) ** 2 * gain, stacked=sum)
+
+
+@section_gain.register(AllRange)
+def _(workload: AllRange, strategy: Toeplitz) -> float:
+    """Sum (X_u - X_r)² over all r < u, for every column of sums X_0..X_n."""
+    *both, x0 = _sums(strategy)
+    n = workload.n
+    first, second = (
+        (n + 1) * np.cumsum(np.square(sums)) - np.square(np.cumsum(sums))
+        for sums in both
+    )
+    return float((first - second).sum() / x0)

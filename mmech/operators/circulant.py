@@ -419,8 +419,8 @@ def without_others(inverse_gram: Circulant, values: Array, n: int) -> Array:
     """Return estimates z₁ - H₁₂ H₂₂⁻¹ z₂, shape (n, k), of z (m, k).
 
     H is a circulant covariance, and all cells but the first n are known to be zero. The
-    first column of H becomes that of the inverse of the first n rows and columns of
-    H⁻¹.
+    first column of H turns into the first column of the inverse of the first n rows and
+    columns of H⁻¹.
     """
     others = _at_others(inverse_gram, values, n)
     return (values - inverse_gram._matmat(others))[:n]

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from mmech import (
     AllRange,
     Dense,
+    DomainTooLargeError,
     Identity,
     Kronecker,
     MatrixMechanism,
     Prefix,
+    Ranges,
     Suffix,
     Toeplitz,
     Total,
@@ -265,8 +267,59 @@ def check_exact_integers(workload, rng):
     assert rounded == pytest.approx(result.loss, rel=2e-3)
 
 
+UNIONS = [
+    VStack([Prefix(200), 5 * Identity(200)]),
+    VStack([Prefix(200), Suffix(200)]),
+    VStack([5 * Prefix(200), AllRange(200), Total(200)]),
+    VStack([WidthRange(200, 5), 2 * WidthRange(200, 20), WidthRange(200, 70)]),
+    VStack([AllRange(200), WidthRange(200, 20), Identity(200)]),
+]
+
+
+@pytest.mark.parametrize("workload", UNIONS, ids=str)
+def test_unions_on_one_axis_are_near_the_optimum(workload):
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    dense = Dense(result.strategy.to_dense())
+    assert result.loss == pytest.approx(loss(workload, dense, privacy="zcdp"))
+    least = dual_bound(workload, rho=0.5).bound
+    assert least * (1 - 1e-9) <= result.loss <= 1.08 * least
+
+
+@pytest.mark.parametrize(("m", "n"), [(5, 7), (60, 40), (60, 5000)])
+def test_listed_ranges_are_near_the_optimum(m, n, rng):
+    ends = np.sort(rng.integers(0, n, (m, 2)), axis=1)
+    workload = Ranges((n,), ends[:, :1], ends[:, 1:])
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    dense = Dense(result.strategy.to_dense())
+    assert result.loss == pytest.approx(loss(workload, dense, privacy="zcdp"))
+    assert result.loss <= 1.4 * dual_bound(workload, rho=0.5).bound
+    exact = integer_strategy(result.strategy, norm="L2")
+    rounded = loss(workload, exact.form, privacy="zcdp")
+    assert rounded == pytest.approx(result.loss, rel=2e-3)
+    with (
+        limits.changed(summed_entries=1),
+        pytest.raises(DomainTooLargeError, match="use fewer ranges"),
+    ):
+        optimize(workload, template="spectral", privacy="zcdp")
+
+
+def test_unions_of_products_take_waves_along_long_attributes(rng):
+    n = 1100
+    workload = VStack(
+        [Kronecker([Prefix(n), Identity(3)]), Kronecker([Identity(n), Prefix(3)])]
+    )
+    result = optimize(workload, template="kronecker", privacy="zcdp")
+    assert "Tau" in repr(result.strategy)
+    assert result.loss <= 1.3 * result.loss / result.bound_ratio
+    mechanism = MatrixMechanism(workload, result, rho=0.5)
+    assert mechanism.expected_error() == pytest.approx(result.loss, rel=0.02)
+    counts = rng.integers(0, 9, 3 * n)
+    errors = np.square(mechanism.answer(counts) - workload @ counts)
+    assert errors.sum() == pytest.approx(result.loss, rel=0.9)
+
+
 def test_other_workloads_have_no_waves():
-    with pytest.raises(UnsupportedWorkloadError, match="'spectral' needs an AllRange"):
+    with pytest.raises(UnsupportedWorkloadError, match="'spectral' needs ranges"):
         optimize(Total(4), template="spectral", privacy="zcdp")
     with pytest.raises(ValueError, match="template must be one of"):
         optimize(Prefix(4), template="spectral")
