@@ -174,7 +174,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class PerformanceWarning(UserWarning):
-    """An operation materialises something large that could stay implicit."""
+    """Something large is made explicit, or a strategy is far from what may be known."""
 
 
 class PrivacyLeakWarning(UserWarning):

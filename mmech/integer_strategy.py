@@ -35,6 +35,7 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Ones
+from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
@@ -74,6 +75,9 @@ MOST_BITS = 20
 
 PRODUCT_BITS = {"L1": 31, "L2": 28}
 """Bits that the factors of a Kronecker product share."""
+
+SCALE_BITS = 8
+"""Bits more that they share where some have scales, which have a grid of their own."""
 
 FEWEST_BITS = 6
 """Bits of the smallest grid that the factors of a product are tried on."""
@@ -480,6 +484,17 @@ def _tau(strategy: Tau, norm: str, bits: int) -> IntegerStrategy | None:
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
+@_by_structure.register(Toeplitz)
+def _section(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
+    """Round the column of a circulant matrix, all of whose columns then stay alike."""
+    column, n = strategy._column, strategy.shape[1]
+    if strategy.whole is None or strategy.dtype == np.int64:
+        return None
+    whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
+    matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
+    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+
+
 @_by_structure.register(Kronecker)
 def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | None:
     if strategy.dtype == np.int64 and is_known(strategy):
@@ -489,8 +504,18 @@ def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | N
 
 def _shared_bits(strategy: Kronecker, norm: str) -> int:
     """Return the most bits of every factor that has to be rounded."""
-    real = sum(factor.dtype != np.int64 for factor in strategy.factors)
-    return PRODUCT_BITS[norm] // max(1, real)
+    real = [_shares(f) for f in strategy.factors if f.dtype != np.int64]
+    scaled = SCALE_BITS if 2 in real else 0
+    return (PRODUCT_BITS[norm] + scaled) // max(1, sum(real))
+
+
+@singledispatch
+def _shares(factor: QueryMatrix) -> int:
+    """Return how many numbers that are rounded make one entry."""
+    return 1
+
+
+_shares.register(Tau, lambda factor: 2)
 
 
 def _product_on_grid(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy:

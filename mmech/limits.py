@@ -164,6 +164,8 @@ class Limits(ChangeableLimits):
     reweighted_rank, reweighted_entries : int
         Largest rank and most entries of a strategy whose rows are reweighted. More is
         refused.
+    summed_entries : int
+        Most entries of listed ranges whose errors under waves are added up one by one.
     reported_queries, reported_entries : int
         Most queries, and entries of a workload without structure, whose errors a report
         lists one by one.
@@ -221,6 +223,7 @@ class Limits(ChangeableLimits):
     quick_singular_values: int = limit(64, least=1)
     reweighted_rank: int = 1024
     reweighted_entries: int = 2**24
+    summed_entries: int = 2**28
     reported_queries: int = 2**22
     reported_entries: int = 2**27
     reported_kinds: int = 2**16

@@ -161,6 +161,14 @@ CATALOGUE = {
     "toeplitz-upper": (Toeplitz([2, 0, 0], [2, 1, -1]), TRIANGLE),
     "toeplitz-inverse": (Toeplitz([2, 0, 0], [2, 1, -1]).pinv(),
         np.linalg.inv(TRIANGLE)),
+    "toeplitz-section": (
+        Toeplitz([4, 1, 0, 0, 2], [4, 2, 0]),
+        ref.toeplitz([4, 1, 0, 0, 2], [4, 2, 0]),
+    ),
+    "toeplitz-section-pinv": (
+        Toeplitz([4, 1, 0, 0, 2], [4, 2, 0]).pinv(),
+        ref.pinv(ref.toeplitz([4, 1, 0, 0, 2], [4, 2, 0])),
+    ),
     "toeplitz-zero": (Toeplitz([0, 0], [0, 0, 0]), np.zeros((2, 3))),
     # sine waves
     "tau-1": (Tau([3, 1, 1]), [[2]]),

@@ -9,6 +9,7 @@ closed_bounds   bounds from singular values in closed form
 partial_bounds  bounds from some singular values and their moments
 dual_iteration  bounds from the best probabilities of the cells
 tau_gains       errors of ranges under strategies of sine waves
+section_gains   errors of windows under columns of a circulant matrix
 report          tables of errors, and confidence intervals
 ==============  ====================================================
 """

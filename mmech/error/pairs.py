@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.error.section_gains import section_gain, section_gains
 from mmech.error.tau_gains import range_gain, running_gains
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity
+from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
@@ -484,6 +486,19 @@ class _TauRule(PairRule):
 
     def rows(self, workload: QueryMatrix, strategy: Tau) -> Floats | None:
         return running_gains(workload, strategy) if strategy.is_regular else None
+
+
+@register(Toeplitz)
+class _SectionRule(PairRule):
+    def gain(self, workload: QueryMatrix, strategy: Toeplitz) -> float | None:
+        if strategy.is_inverted or strategy.whole is None:
+            return None
+        return section_gain(workload, strategy)
+
+    def rows(self, workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
+        if strategy.is_inverted or strategy.whole is None:
+            return None
+        return section_gains(workload, strategy)
 
 
 # ---- without a rule --------------------------------------------------------------

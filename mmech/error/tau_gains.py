@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
+from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Scaled
+from mmech.operators.ranges import Ranges
 from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 
@@ -62,6 +64,37 @@ def _(workload: VStack, strategy: Tau) -> float | None:
     parts = [range_gain(block, strategy) for block in workload.blocks]
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
+
+
+@range_gain.register(Ranges)
+def _(workload: Ranges, strategy: Tau) -> float | None:
+    """Add up quadratic forms of ranges, by one transform each."""
+    m, n = workload.shape
+    few = m * n <= LIMITS.summed_entries and len(workload.domain_shape) == 1
+    if not few or strategy.free_end == "first":
+        return None
+    inverse, length = _forward(strategy), next_fast_len(2 * n + 1, real=True)
+    entries = inverse.between(0, 2 * n + 1)
+    toeplitz, hankel = np.zeros((2, length))
+    toeplitz[:n], toeplitz[length - n + 1 :] = entries[:n], entries[n - 1 : 0 : -1]
+    hankel[: 2 * n - 1] = entries[2:]
+    both = rfft(toeplitz).real, rfft(hankel).conj()
+    twice = np.full(both[0].size, 2.0)
+    twice[0] = 1.0
+    twice[-1] -= length % 2 == 0
+    places, own = np.arange(n), 1.0 / strategy._scales.astype(np.float64)
+    total, height = 0.0, max(1, LIMITS.block_entries // length)
+    for start in range(0, m, height):
+        lower, upper = (
+            ends[start : start + height] for ends in (workload._lower, workload._upper)
+        )
+        rows = np.where((lower <= places) & (places <= upper), own, 0.0)
+        waves = rfft(rows, length, axis=1)
+        squares = np.square(waves.real) + np.square(waves.imag)
+        pairs = (squares @ (twice * both[0])).sum()
+        crossed = np.square(waves, out=waves) @ (twice * both[1])
+        total += float(pairs - crossed.real.sum()) / length
+    return total
 
 
 @singledispatch

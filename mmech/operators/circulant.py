@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.fft import fft, irfft, next_fast_len, rfft
 
 from mmech.checks import check_finite_array
 from mmech.operators.base import (
@@ -18,8 +19,9 @@ from mmech.operators.base import (
     query_matrix,
     read_only,
 )
+from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
 
-__all__ = ["Circulant", "Toeplitz"]
+__all__ = ["Circulant", "SectionPinv", "Toeplitz", "without_others"]
 
 ZERO_EIGENVALUE = 1e-12
 """Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
@@ -27,6 +29,13 @@ ZERO_EIGENVALUE = 1e-12
 
 LARGEST_CONDITION = 1e8
 """Up to this condition number an inverse by its power series is used."""
+
+SMALLEST_EIGENVALUE = 1e-5
+"""Magnitude of an eigenvalue, relative to the largest, above which a circulant matrix
+is inverted where some of its columns are left out."""
+
+SHIFTS = 64
+"""Up to so many entries of a column integers are multiplied shift by shift."""
 
 
 def _vector(values: ArrayLike, name: str) -> Array:
@@ -88,22 +97,34 @@ class Circulant(Stored):
     @cached_property
     def eigenvalues(self) -> NDArray[np.complex128]:
         """The discrete Fourier transform of the column, half of it: n // 2 + 1."""
-        return read_only(np.fft.rfft(self._column.astype(np.float64)))
+        return read_only(rfft(self._column.astype(np.float64)))
 
     @cached_property
     def rank(self) -> int:
         """Number of eigenvalues that are not zero."""
-        sizes = np.abs(np.fft.fft(self._column.astype(np.float64)))
+        sizes = np.abs(fft(self._column.astype(np.float64)))
         return int((sizes > ZERO_EIGENVALUE * sizes.max()).sum())
 
     def _matmat(self, x: Array, /) -> Array:
         if x.dtype != np.int64:
-            spectrum = np.fft.rfft(x, axis=0) * self.eigenvalues[:, None]
-            return np.fft.irfft(spectrum, self.n, axis=0).astype(x.dtype, copy=False)
+            spectrum = rfft(x, axis=0) * self.eigenvalues[:, None]
+            return irfft(spectrum, self.n, axis=0).astype(x.dtype, copy=False)
+        if self._filter is not None and x.size:
+            columns = [self._filter(np.ascontiguousarray(c)) for c in x.T]
+            return np.stack(columns, axis=1)
         out = np.zeros_like(x)
         for shift in np.flatnonzero(self._column).tolist():
             out += self._column[shift] * np.roll(x, shift, axis=0)
         return out
+
+    @cached_property
+    def _filter(self) -> IntegerFilter | None:
+        """What multiplies integers where many entries would be many shifts."""
+        if self.n & (self.n - 1) or self.n > MOST_CELLS:
+            return None
+        few = np.count_nonzero(self._column) <= SHIFTS
+        large = np.abs(self._column.astype(np.float64)).sum() >= LARGEST_NORM
+        return None if few or large else IntegerFilter(self._column)
 
     def _rmatmat(self, y: Array, /) -> Array:
         return self.T._matmat(y)
@@ -124,13 +145,13 @@ class Circulant(Stored):
                 return super().gram()
         return Circulant(self._rmatmat(self._column[:, None])[:, 0])
 
-    def pinv(self) -> QueryMatrix:
+    def pinv(self) -> Circulant:
         """Return the circulant matrix of the inverse eigenvalues, zeros left out."""
         sizes = np.abs(self.eigenvalues)
         kept = sizes > ZERO_EIGENVALUE * sizes.max()
         inverse = np.zeros_like(self.eigenvalues)
         np.divide(1.0, self.eigenvalues, out=inverse, where=kept)
-        return Circulant(np.fft.irfft(inverse, self.n))
+        return Circulant(irfft(inverse, self.n))
 
     def abs(self) -> Circulant:
         return self if self.is_nonnegative else Circulant(np.abs(self._column))
@@ -219,10 +240,11 @@ class Toeplitz(Stored):
     @cached_property
     def _circle(self) -> Circulant:
         """A circulant matrix whose upper left corner this matrix is."""
-        from scipy.fft import next_fast_len
-
         m, n = self.shape
-        gap = next_fast_len(m + n - 1, real=True) - (m + n - 1)
+        length = next_fast_len(m + n - 1, real=True)
+        if self.dtype == np.int64 and np.count_nonzero(self._diagonals) > SHIFTS:
+            length = 1 << (m + n - 2).bit_length()
+        gap = length - (m + n - 1)
         zeros = np.zeros(gap, self.dtype)
         return Circulant(np.concatenate([self._column, zeros, self._row[:0:-1]]))
 
@@ -266,14 +288,30 @@ class Toeplitz(Stored):
         """Whether the inverse has a closed form here."""
         return self._inverse is not None or self.T._inverse is not None
 
+    @cached_property
+    def whole(self) -> Circulant | None:
+        """The regular circulant matrix whose first columns these are, if there is one.
+
+        With m queries it has m cells, of which the n first are kept.
+        """
+        m, n = self.shape
+        if m < n or not np.array_equal(self._row[1:], self._column[::-1][: n - 1]):
+            return None
+        circle = Circulant(self._column)
+        sizes = np.abs(circle.eigenvalues)
+        return circle if sizes.min() > SMALLEST_EIGENVALUE * sizes.max() else None
+
     def pinv(self) -> QueryMatrix:
-        """Return the inverse of a triangular matrix as one, else the general form."""
+        """Return the inverse of a triangular matrix as one, else the general form.
+
+        Columns of a regular circulant matrix have a closed form too.
+        """
         for side, transposed in ((self, False), (self.T, True)):
             column = side._inverse
             if column is not None:
                 inverse = Toeplitz(column, column[0] * np.eye(1, column.size)[0])
                 return inverse.T if transposed else inverse
-        return super().pinv()
+        return super().pinv() if self.whole is None else SectionPinv(self)
 
     def abs(self) -> Toeplitz:
         if self.is_nonnegative:
@@ -317,3 +355,83 @@ class Toeplitz(Stored):
                 dtype=self.dtype,
             )
         )
+
+
+@query_matrix("SectionPinv")
+class SectionPinv(QueryMatrix):
+    """The pseudoinverse of the first columns of a regular circulant matrix C.
+
+    Least squares over all cells of the circle, then under the condition that those left
+    out are zero. With :math:`H = (C^T C)^{-1}`, in blocks of kept and other cells,
+    z = C⁻¹ y becomes :math:`z_1 - H_{12} H_{22}^{-1} z_2`. H is circulant, so a product
+    costs O(N log N) for N cells of the circle, and O(r²) for r cells left out.
+
+    Parameters
+    ----------
+    operator : Toeplitz, shape (m, n)
+        The columns, of which `Toeplitz.whole` is not ``None``.
+    """
+
+    operator: Toeplitz
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        m, n = self.operator.shape
+        return (n, m)
+
+    def _arguments(self) -> str:
+        return self.operator._label()
+
+    @cached_property
+    def _inverse(self) -> Circulant:
+        assert self.operator.whole is not None
+        return self.operator.whole.pinv()
+
+    @cached_property
+    def _inverse_gram(self) -> Circulant:
+        sizes = np.square(np.abs(self._inverse.eigenvalues))
+        return Circulant(irfft(sizes, self._inverse.n))
+
+    def _without_others(self, values: Array) -> Array:
+        """Return z₁ - H₁₂ H₂₂⁻¹ z₂, shape (n, k), of values z (m, k)."""
+        return without_others(self._inverse_gram, values, self.shape[0])
+
+    def first_column(self) -> NDArray[np.float64]:
+        """Return the first column of (AᵀA)⁻¹, shape (n,), which determines it all."""
+        return self._without_others(self._inverse_gram._column[:, None])[:, 0]
+
+    def _matmat(self, y: Array, /) -> Array:
+        out = self._without_others(self._inverse._matmat(y.astype(np.float64)))
+        return np.ascontiguousarray(out).astype(y.dtype, copy=False)
+
+    def _rmatmat(self, x: Array, /) -> Array:
+        n, m = self.shape
+        padded = np.zeros((m, x.shape[1]))
+        padded[:n] = x
+        padded -= _at_others(self._inverse_gram, self._inverse_gram._matmat(padded), n)
+        return self._inverse._rmatmat(padded).astype(x.dtype, copy=False)
+
+    def pinv(self) -> QueryMatrix:
+        return self.operator
+
+
+def without_others(inverse_gram: Circulant, values: Array, n: int) -> Array:
+    """Return estimates z₁ - H₁₂ H₂₂⁻¹ z₂, shape (n, k), of z (m, k).
+
+    H is a circulant covariance, and all cells but the first n are known to be zero. The
+    first column of H turns into the first column of the inverse of the first n rows and
+    columns of H⁻¹.
+    """
+    others = _at_others(inverse_gram, values, n)
+    return (values - inverse_gram._matmat(others))[:n]
+
+
+def _at_others(inverse_gram: Circulant, values: Array, n: int) -> Array:
+    """Return H₂₂⁻¹ z₂ at all cells but the first n, shape (m, k), and zeros there."""
+    from scipy.linalg import solve_toeplitz
+
+    out = np.zeros_like(values)
+    if values[n:].size:
+        column = inverse_gram._column[: len(values) - n]
+        out[n:] = solve_toeplitz(column, values[n:])
+    return out

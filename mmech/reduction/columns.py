@@ -301,6 +301,10 @@ def _restrict_ranges(
     behind = np.searchsorted(columns, upper, side="right")
     if (np.diff(columns) <= 0).any() or (first == behind).any():
         return _restrict_any(workload, columns)
+    widths = behind - first
+    alike = (np.diff(first) == 1).all() and (widths == widths[0]).all()
+    if alike and first[0] == 0 and behind[-1] == columns.size:
+        return WidthRange(columns.size, int(widths[0]))
     return Ranges((columns.size,), first[:, None], behind[:, None] - 1)
 
 

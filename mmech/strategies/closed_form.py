@@ -21,7 +21,7 @@ from mmech.strategies.marginals import (
     is_beyond_lattices,
     marginals_strategy,
 )
-from mmech.strategies.registry import PRIVACY, TIE, Request, Skip, Template
+from mmech.strategies.registry import PRIVACY, TIE, TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import domain_shape_of, marginals_of
 from mmech.structure.shape import (
@@ -80,10 +80,10 @@ def look_at_identity(
     if found.norm == "L2":
         sizes = domain_shape_of(workload) or ()
         if large and len(sizes) > LIMITS.lattice_attributes:
-            return Skip("more cells than fit in memory")
+            return Skip(f"{TOO_LARGE}more cells than fit in memory")
         return None
     if large and is_beyond_lattices(workload):
-        return Skip("more cells than fit in memory")
+        return Skip(f"{TOO_LARGE}more cells than fit in memory")
     work = _glance_beside_cells(workload)
     if work:
         cells = identity_strategy(workload)
@@ -143,12 +143,12 @@ def look_at_workload(
     if products is not None and len(products) == 1:
         return None
     if max(m, n) > LARGE_RANK:
-        return Skip("the rank of so large a workload is out of reach")
+        return Skip(f"{TOO_LARGE}the rank is out of reach")
     lower = measured_loss_bound(workload)
     if lower >= found.best_loss:
         return Skip("pruned: the loss is a lower bound above the best", lower)
     if min(m, n) > LIMITS.dense_cells or m * n > DENSE_ENTRIES:
-        return Skip("the rank of so large a workload is out of reach", lower)
+        return Skip(f"{TOO_LARGE}the rank is out of reach", lower)
     return None
 
 

@@ -27,7 +27,7 @@ from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.shape import kronecker_terms
 
@@ -54,7 +54,7 @@ def look_at_dense(workload: QueryMatrix, found: Request) -> Skip | None:
     if products is not None and len(products) == 1 and len(products[0][1]) > 1:
         return Skip("the factors of a product are optimized one by one")
     if not _is_in_reach(reduce_domain(workload)[0]):
-        return Skip("eigendecompositions of its size are out of reach")
+        return Skip(f"{TOO_LARGE}eigendecompositions of its size are out of reach")
     return None
 
 

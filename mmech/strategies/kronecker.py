@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_integer
 from mmech.error import expected as error
+from mmech.error.bounds import cheap_loss_bound
+from mmech.error.pairs import gain
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
@@ -25,6 +27,7 @@ from mmech.operators.explicit import Dense
 from mmech.operators.joint import distinct_grams
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
+from mmech.operators.stack import VStack
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.marginals import is_beyond_lattices
@@ -38,6 +41,7 @@ from mmech.strategies.pidentity import (
 )
 from mmech.strategies.registry import Request, Skip, Template, try_all
 from mmech.strategies.result import Callback, StrategyResult
+from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
 from mmech.structure.boxes import box_terms
 from mmech.structure.shape import frobenius_squared, kronecker_terms
@@ -60,6 +64,16 @@ UNION_STARTS = 4
 """Default number of starts for a union of products."""
 
 MAX_SWEEPS = 50
+
+LONG_AXIS = 1024
+"""Above this factor size attributes of unions take waves under L2, where they suit."""
+
+LONGEST_AXIS = 4096
+"""Up to this size of all factors descents are tried too, where waves are far off."""
+
+AXIS_SWEEPS = 4
+AXIS_TOLERANCE = 1e-3
+"""Limits of the sweeps there; every one of them is near the optimum of an attribute."""
 
 
 def kronecker_strategy(
@@ -305,7 +319,9 @@ def kronecker_l2_strategy(
 
     Bounds and losses of a product under L2 are the products of those of its factors,
     and so are optima. A union of products has no closed form: the factors descend in
-    turn on their surrogates. Never worse than the identity.
+    turn on their surrogates. Where attributes of more than 1,024 ordered values suit
+    waves, every attribute in turn takes the best strategy for its own queries, weighed
+    by the errors along the others. Never worse than the identity.
 
     Parameters
     ----------
@@ -322,6 +338,13 @@ def kronecker_l2_strategy(
     terms = _terms(workload, "template='pidentity' or 'dense'")
     if len(terms) == 1:
         result = _product_of_optima(terms[0], max_iter, tolerance, seed)
+    elif _has_long_axes(terms):
+        result = _alternate_waves(workload, terms, seed)
+        bound, _ = cheap_loss_bound(workload)
+        largest = max(factor.shape[1] for factor in terms[0][1])
+        if result.loss > 2.0 * bound and largest <= LONGEST_AXIS:
+            other = _alternate_l2(workload, terms, max_iter, tolerance, seed)
+            result = min(result, other, key=lambda found: found.loss)
     else:
         result = _alternate_l2(workload, terms, max_iter, tolerance, seed)
     if callback is not None:
@@ -374,6 +397,56 @@ def _alternate_l2(
         success=success,
         history=tuple(history),
         ended=f"{len(history)} sweeps over {len(sizes)} factors",
+    )
+
+
+def _has_long_axes(terms: list[tuple[float, tuple[QueryMatrix, ...]]]) -> bool:
+    """Whether there are large attributes, and all of them suit waves."""
+    axes = zip(*(factors for _, factors in terms), strict=True)
+    long = [axis for axis in axes if axis[0].shape[1] > LONG_AXIS]
+    return bool(long) and all(suits_waves(VStack(axis)) for axis in long)
+
+
+def _alternate_waves(
+    workload: QueryMatrix, terms: list[tuple[float, tuple[QueryMatrix, ...]]], seed: Any
+) -> StrategyResult:
+    """Optimize every attribute for its queries, weighed by the errors of the others."""
+    squares = np.square([weight for weight, _ in terms])
+    gains = np.array(
+        [[frobenius_squared(factor) for factor in factors] for _, factors in terms]
+    )
+    strategies: list[QueryMatrix] = [Identity(f.shape[1]) for f in terms[0][1]]
+    history: list[float] = []
+    for _ in range(AXIS_SWEEPS):
+        for i in range(len(strategies)):
+            asked = squares * np.delete(gains, i, axis=1).prod(axis=1)
+            weights = np.sqrt(asked / asked.max())
+            union = VStack(
+                [
+                    float(weight) * factors[i]
+                    for weight, (_, factors) in zip(weights, terms, strict=True)
+                ]
+            )
+            if union.shape[1] > LONG_AXIS:
+                found = spectral_strategy(union)
+            else:
+                found = try_all(union, Request("L2", seed=seed))
+            strategies[i] = found.strategy
+            size = found.strategy.l2_sensitivity() ** 2
+            gains[:, i] = [
+                size * gain(factors[i], found.strategy) for _, factors in terms
+            ]
+        history.append(float(squares @ gains.prod(axis=1)))
+        if len(history) > 1 and history[-1] > (1 - AXIS_TOLERANCE) * history[-2]:
+            break
+    return better_than_cells(
+        workload,
+        Kronecker(strategies),
+        "kronecker",
+        n_iter=len(history),
+        success=True,
+        history=tuple(history),
+        ended=f"{len(history)} sweeps over {len(strategies)} factors",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from mmech.checks import check_choice, check_seed
 from mmech.error.expected import NORMS
+from mmech.exceptions import PerformanceWarning
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
@@ -25,6 +27,7 @@ from mmech.strategies.marginal_weights import MARGINALS_L2
 from mmech.strategies.marginals import MARGINALS, forest_work
 from mmech.strategies.pidentity import PIDENTITY, PIDENTITY_L2
 from mmech.strategies.registry import (
+    TOO_LARGE,
     Request,
     Skip,
     check_options,
@@ -40,6 +43,12 @@ from mmech.structure.shape import unscaled
 from mmech.threads import one_blas_thread
 
 __all__ = ["optimize"]
+
+UNSEARCHED = ("identity", "workload")
+"""Templates that are what is given."""
+
+FAR = 2.0
+"""Loss over its bound above which an answer of "auto" warns."""
 
 for _template in (
     IDENTITY,
@@ -102,8 +111,9 @@ def optimize(
         Under "zcdp", where optima come with a proof:
 
         * "identity", "workload": as above.
-        * "spectral": sine waves for ranges and prefix sums, in closed form, within 4 %
-          of the optimum at any size.
+        * "spectral": waves for ranges, prefix sums and windows of one width, in closed
+          form, within 4 % of the optimum at any size; within 12 % for windows of up to
+          a quarter of the cells, and 30 % for wider ones.
         * "dense": an explicit matrix, optimal among all, by the dual iteration; the
           smaller side of the workload is at most 3000.
         * "kronecker": the product of optimal factors, optimal for a product. For a
@@ -153,6 +163,13 @@ def optimize(
         If the workload is too large for the template.
     TypeError
         If the workload is not a matrix, or an option is not one of the template.
+
+    Warns
+    -----
+    PerformanceWarning
+        If the answer of "auto" under "zcdp" has more than twice the loss of a lower
+        bound. Under "pure", where bounds are loose, if it is the cells or the queries
+        themselves, and a search was left out for the size of the workload.
 
     See Also
     --------
@@ -219,7 +236,41 @@ def optimize(
         if time_is_up():
             note = f"stopped after {budget_seconds} s; "
             result = replace(result, success=False, message=note + result.message)
-    return told(result)
+            return told(result)
+    result = told(result)
+    if template == "auto":
+        _warn_if_far(result)
+    return result
+
+
+def _warn_if_far(result: StrategyResult) -> None:
+    """Warn of an answer that may be far from the best one, and say what to do.
+
+    Bounds are loose under pure epsilon: what counts there is a search that was left out
+    for the size of the workload, where nothing that was searched for is better than the
+    cells or the queries.
+    """
+    large = [
+        candidate
+        for candidate in result.candidates
+        if candidate.note.startswith(TOO_LARGE) and candidate.template not in UNSEARCHED
+    ]
+    unsearched = result.template in UNSEARCHED and large
+    if result.template == "dense" or (result.norm == "L1" and not unsearched):
+        return
+    ratio = result.bound_ratio
+    if ratio <= FAR:
+        return
+    left = "".join(
+        f"; template {c.template!r} was left out as too large" for c in large[:1]
+    )
+    warnings.warn(
+        f"the strategy {result.template!r} for {result.workload!r} has a loss "
+        f"{ratio:.1f} times a lower bound{left}; ask for fewer "
+        "cells or queries, a product of attributes, or another template by its name",
+        PerformanceWarning,
+        stacklevel=4,
+    )
 
 
 def _check_p(p: Any, n_cells: int) -> None:

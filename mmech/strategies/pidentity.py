@@ -30,7 +30,7 @@ from mmech.strategies.closed_form import optimum_under_l2
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.descent import minimize_in_box
 from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refined
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.attributes import marginals_of
@@ -486,7 +486,12 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     ordered = n > LARGE_DOMAIN and find_order(workload.gram()) is not None
     most = LARGE_ORDERED_DOMAIN if ordered else LARGE_DOMAIN
     if n > most:
-        return Skip(f"more than {most} cells; ask for it by name")
+        products = kronecker_terms(workload)
+        if products is not None and len(products[0][1]) > 1:
+            return Skip("a product structure is optimized by 'kronecker'")
+        if comes_from_partitions(workload):
+            return Skip("descent on partitions falls back to the identity")
+        return Skip(f"{TOO_LARGE}more than {most} cells; ask for it by name")
     if n <= SMALL_DOMAIN:
         return None
     if kronecker_terms(workload) is not None:
@@ -531,7 +536,7 @@ def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
 def look_at_pidentity_l2(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what has an optimum of another kind, products and large domains."""
     if found.has("spectral"):
-        return Skip("'spectral' is within a few percent of the optimum")
+        return Skip("'spectral' is close to the optimum")
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)
@@ -539,7 +544,7 @@ def look_at_pidentity_l2(workload: QueryMatrix, found: Request) -> Skip | None:
     if products is not None and len(products[0][1]) > 1:
         return Skip("a product structure is optimized by 'kronecker'")
     if workload.shape[1] > MAX_CELLS_L2:
-        return Skip(f"more than {MAX_CELLS_L2} cells; ask for it by name")
+        return Skip(f"{TOO_LARGE}more than {MAX_CELLS_L2} cells; ask for it by name")
     return None
 
 

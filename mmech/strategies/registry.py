@@ -24,6 +24,7 @@ from mmech.strategies.result import Callback, Candidate, StrategyResult
 
 __all__ = [
     "PRIVACY",
+    "TOO_LARGE",
     "Request",
     "Skip",
     "Template",
@@ -43,6 +44,10 @@ TIE = 1e-9
 
 NOT_OPTIONS = ("workload", "norm", "seed", "callback")
 """Parameters of a search that `optimize` names itself."""
+
+
+TOO_LARGE = "too large: "
+"""How the note on a template begins that was left out for the size of a workload."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +272,8 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
                     run = settled = seen
             except (DomainTooLargeError, UnsupportedWorkloadError) as reason:
                 failures.append(reason)
-                note = f"failed: {reason}"
+                large = isinstance(reason, DomainTooLargeError)
+                note = f"{TOO_LARGE if large else 'failed: '}{reason}"
         if run is not None:
             found = replace(found, runs=(*found.runs, run))
             bound = run.loss

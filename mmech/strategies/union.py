@@ -34,7 +34,7 @@ from mmech.operators.stack import VStack
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.joint import JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import marginals_of
 from mmech.structure.boxes import box_terms
@@ -344,9 +344,10 @@ def look_at_union(workload: QueryMatrix, found: Request) -> Skip | None:
     products = kronecker_terms(workload)
     if products is None or not 2 <= len(products) <= MAX_TERMS:
         return Skip("not a union of a few products")
-    large = workload.shape[1] > LIMITS.union_cells or len(products[0][1]) < 2
-    if large or marginals_of(workload) is not None:
-        return Skip("marginals and large domains are not optimized as unions")
+    if len(products[0][1]) < 2 or marginals_of(workload) is not None:
+        return Skip("marginals and single attributes are not optimized as unions")
+    if workload.shape[1] > LIMITS.union_cells:
+        return Skip(f"{TOO_LARGE}more than {LIMITS.union_cells} cells")
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import fft
 
 from mmech.operators.circulant import Circulant, Toeplitz
 from mmech.operators.tau import Tau
@@ -21,14 +22,16 @@ __all__: list[str] = []
 
 
 has_full_column_rank.register(Circulant, lambda strategy: strategy.rank == strategy.n)
-has_full_column_rank.register(Toeplitz, lambda strategy: strategy.is_inverted)
+has_full_column_rank.register(
+    Toeplitz, lambda strategy: strategy.is_inverted or strategy.whole is not None
+)
 has_full_column_rank.register(Tau, lambda strategy: strategy.is_regular)
 known_rank.register(Circulant, lambda workload: workload.rank)
 
 
 @closed_singular_values.register(Circulant)
 def _(workload: Circulant) -> NDArray[np.float64] | None:
-    values = np.abs(np.fft.fft(workload._column.astype(np.float64)))
+    values = np.abs(fft(workload._column.astype(np.float64)))
     # The error of a transform is relative to its norm: about log2(n) steps of it.
     steps = 4.0 * max(math.log2(workload.n), 1.0)
     noise = steps * np.finfo(float).eps * float(np.linalg.norm(values))
@@ -47,6 +50,8 @@ def _circulant_sums(operator: Circulant, power: int, weights: Any) -> Sums | Non
 
 def _toeplitz_sums(operator: Toeplitz, power: int, weights: Any) -> Sums | None:
     if isinstance(weights, int):
+        if operator.whole is not None:  # every column holds the same entries
+            return weights * _power_sum(operator._column, power)
         sums = operator._power_sums(power, 0)
         return times(sums, weights) if sums.dtype == np.int64 else None
     return transposed_sums(operator, power, weights)

@@ -26,6 +26,9 @@ from mmech.operators.table_tree import attributes_of
 
 __all__ = ["anova_energies"]
 
+MANY_QUERIES = 64
+"""Queries per cell above which sums of their answers go by the gram."""
+
 Sizes = tuple[int, ...]
 Floats = NDArray[np.float64]
 
@@ -107,8 +110,12 @@ def _kronecker_energies(
         return None
     inside, outside = [], []
     for factor in workload.factors:
-        mean = float(np.square(factor.matvec(np.ones(factor.shape[1]))).sum())
-        mean /= factor.shape[1]
+        m, n = factor.shape
+        ones = np.ones(n)
+        if m > MANY_QUERIES * n:
+            mean = float(ones @ factor.gram().matvec(ones)) / n
+        else:
+            mean = float(np.square(factor.matvec(ones)).sum()) / n
         outside.append(mean)
         total = float(factor.column_square_sums().sum())
         rounding = 1e-13 * total  # of equal entries that are no integers, say

@@ -20,17 +20,19 @@ from mmech import (
     Ones,
     Partition,
     PartitionStack,
+    PerformanceWarning,
     Prefix,
+    Ranges,
     Residuals,
     Scaled,
     Sparse,
     Total,
     UnsupportedWorkloadError,
     VStack,
-    WidthRange,
     all_marginals,
     dual_bound,
     expected_error,
+    limits,
     loss,
     optimize,
     per_query_error,
@@ -350,8 +352,14 @@ def test_optimize_refuses_under_zcdp(workload, options, error, message):
         optimize(workload, **options, privacy="zcdp")
 
 
-def test_large_unstructured_workloads_get_the_identity():
-    result = optimize(VStack([Prefix(20_000), WidthRange(20_000, 30)]), privacy="zcdp")
+def test_large_unstructured_workloads_get_the_identity_and_a_warning(rng):
+    ends = np.sort(rng.integers(0, 20_000, (500, 2)), axis=1)
+    workload = Ranges((20_000,), ends[:, :1], ends[:, 1:])
+    with (
+        limits.changed(summed_entries=0, dual_cells=100),
+        pytest.warns(PerformanceWarning, match="'identity' .* was left out"),
+    ):
+        result = optimize(workload, privacy="zcdp")
     assert result.template == "identity"
 
 

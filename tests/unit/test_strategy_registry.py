@@ -5,9 +5,11 @@ it register it and take it out again.
 """
 
 import functools
+import importlib
 import io
 import re
 import time
+import warnings
 from contextlib import redirect_stderr
 
 import numpy as np
@@ -19,11 +21,14 @@ from mmech import (
     Dense,
     Identity,
     Kronecker,
+    PerformanceWarning,
     Prefix,
     Total,
     UnsupportedWorkloadError,
     VStack,
+    WidthRange,
     all_marginals,
+    limits,
     loss,
     optimize,
     terminal,
@@ -212,6 +217,31 @@ def test_a_time_limit_cuts_searches_short_under_zcdp(template, workload):
     whole = optimize(workload, **options)
     assert whole.n_iter > 1
     assert whole.loss < short.loss
+
+
+@pytest.mark.parametrize("far", [1.0, 2.0])
+def test_an_answer_far_from_its_bound_warns_of_what_was_left_out(far, monkeypatch):
+    module = importlib.import_module("mmech.strategies.optimize")
+    monkeypatch.setattr(module, "FAR", far)
+    with limits.changed(dual_cells=8), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        result = optimize(Prefix(64), privacy="zcdp")
+    assert notes(result)["dense"].startswith("too large: ")
+    assert bool(seen) == (far == 1.0)
+    for warning in seen:
+        words = (
+            r"'spectral' for Prefix\(64\).* a loss 1\.1 times .* 'dense' was left out"
+        )
+        assert re.search(words, str(warning.message))
+        assert warning.category is PerformanceWarning
+        assert warning.filename == __file__
+
+
+def test_cells_under_pure_epsilon_warn_where_a_search_was_left_out():
+    with pytest.warns(PerformanceWarning, match="'identity'.* 'pidentity' was left"):
+        result = optimize(WidthRange(32_768, 64))
+    assert result.template == "identity"
+    optimize(Prefix(32_768))  # five times the bound, by a search
 
 
 class Screen(io.StringIO):

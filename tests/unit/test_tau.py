@@ -1,4 +1,4 @@
-"""Sine waves: exact convolutions, operators, errors, and strategies made of them."""
+"""Waves: exact convolutions, operators, errors, bounds, and strategies made of them."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,14 @@ from hypothesis import strategies as st
 from mmech import (
     AllRange,
     Dense,
+    DomainTooLargeError,
     Identity,
     Kronecker,
     MatrixMechanism,
     Prefix,
+    Ranges,
     Suffix,
+    Toeplitz,
     Total,
     UnsupportedWorkloadError,
     VStack,
@@ -24,8 +27,8 @@ from mmech import (
     loss,
     optimize,
     per_query_error,
-    svd_bound,
 )
+from mmech.error.closed_bounds import known_loss_bound
 from mmech.integer_strategy import integer_strategy
 from mmech.operators.convolution import MOST_CELLS, PRIMES, IntegerFilter
 from mmech.operators.tau import Tau
@@ -157,6 +160,45 @@ def test_errors_equal_dense_algebra(end, n, rng):
         )
 
 
+@pytest.mark.parametrize(("n", "left_out"), [(1, 0), (2, 3), (20, 0), (33, 7)])
+def test_errors_under_columns_of_a_circle_equal_dense_algebra(n, left_out, rng):
+    column = rng.uniform(-1, 1, n + left_out)
+    column[0] += 3 * np.abs(column).sum()
+    A = Toeplitz(column, [column[0], *column[::-1][: n - 1]])
+    inverse = ref.pinv(A.to_dense())
+    assert has_full_column_rank(A)
+    parts = [WidthRange(n, 1 + n // 2), 3 * Prefix(n), Suffix(n), Identity(n)]
+    for workload in [*parts, VStack(parts), AllRange(n)]:
+        squares = np.square(workload.to_dense() @ inverse).sum(axis=1)
+        size = np.square(column).sum()
+        np.testing.assert_allclose(
+            per_query_error(workload, A, rho=0.5), size * squares, rtol=1e-8
+        )
+        assert expected_error(workload, A, rho=0.5) == pytest.approx(
+            size * squares.sum()
+        )
+
+
+# ---- bounds ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [40, 300])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.6, 0.9])
+@pytest.mark.parametrize("widest", [0, 4096])
+def test_bounds_of_windows_are_below_their_singular_values(
+    n, share, widest, monkeypatch
+):
+    workload = WidthRange(n, max(round(share * n), 1))
+    least = dual_bound(workload, rho=0.5).bound
+    singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
+    monkeypatch.setattr("mmech.error.closed_bounds.WIDEST", widest)
+    with limits.changed(quick_dual_cells=0):
+        bound = known_loss_bound(2 * workload)
+    assert 0.6 * singular.sum() ** 2 / n <= bound / 4 <= least * (1 + 1e-4)
+    if widest and share <= 0.5:
+        assert bound / 4 == pytest.approx(singular.sum() ** 2 / n, rel=3e-3)
+
+
 # ---- strategies ------------------------------------------------------------------
 
 
@@ -180,14 +222,20 @@ def test_spectral_strategies_are_near_the_optimum(end, n):
         (Prefix(1024), 1.036),
         (Prefix(65_536), 1.019),
         (Kronecker([Prefix(32_768), Identity(4)]), 1.021),
+        (WidthRange(2048, 64), 1.022),
+        (WidthRange(32_768, 64), 1.003),
+        (WidthRange(32_768, 1000), 1.022),
+        (WidthRange(4000, 1000), 1.12),
+        (WidthRange(9000, 6000), 1.21),
+        (Kronecker([WidthRange(4096, 7), Identity(2)]), 1.01),
     ],
     ids=str,
 )
 def test_what_is_measured_is_near_the_bound_at_any_size(workload, ratio):
     with limits.changed(dual_cells=32):
         result = optimize(workload, privacy="zcdp")
+        bound = dual_bound(workload, rho=0.5).bound
     mechanism = MatrixMechanism(workload, result, rho=0.5)
-    bound = svd_bound(workload, epsilon=1) / 2
     assert bound <= mechanism.expected_error() <= ratio * bound
 
 
@@ -195,7 +243,20 @@ def test_what_is_measured_is_near_the_bound_at_any_size(workload, ratio):
 @pytest.mark.parametrize("n", [1, 3, 40])
 def test_rounded_strategies_measure_exact_integers(end, n, rng):
     workload = WORKLOADS[end](n)
+    check_exact_integers(workload, rng)
+
+
+@pytest.mark.parametrize(("n", "width"), [(1, 1), (5, 5), (200, 7), (300, 120)])
+def test_windows_are_measured_by_exact_integers(n, width, rng):
+    check_exact_integers(WidthRange(n, width), rng)
+
+
+def check_exact_integers(workload, rng):
+    n = workload.shape[1]
     result = optimize(workload, template="spectral", privacy="zcdp")
+    assert result.loss == pytest.approx(
+        loss(workload, Dense(result.strategy.to_dense()), privacy="zcdp")
+    )
     exact = integer_strategy(result.strategy, norm="L2")
     entries = exact.form.to_dense()
     assert entries.dtype == np.int64
@@ -206,15 +267,66 @@ def test_rounded_strategies_measure_exact_integers(end, n, rng):
     assert rounded == pytest.approx(result.loss, rel=2e-3)
 
 
+UNIONS = [
+    VStack([Prefix(200), 5 * Identity(200)]),
+    VStack([Prefix(200), Suffix(200)]),
+    VStack([5 * Prefix(200), AllRange(200), Total(200)]),
+    VStack([WidthRange(200, 5), 2 * WidthRange(200, 20), WidthRange(200, 70)]),
+    VStack([AllRange(200), WidthRange(200, 20), Identity(200)]),
+]
+
+
+@pytest.mark.parametrize("workload", UNIONS, ids=str)
+def test_unions_on_one_axis_are_near_the_optimum(workload):
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    dense = Dense(result.strategy.to_dense())
+    assert result.loss == pytest.approx(loss(workload, dense, privacy="zcdp"))
+    least = dual_bound(workload, rho=0.5).bound
+    assert least * (1 - 1e-9) <= result.loss <= 1.08 * least
+
+
+@pytest.mark.parametrize(("m", "n"), [(5, 7), (60, 40), (60, 5000)])
+def test_listed_ranges_are_near_the_optimum(m, n, rng):
+    ends = np.sort(rng.integers(0, n, (m, 2)), axis=1)
+    workload = Ranges((n,), ends[:, :1], ends[:, 1:])
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    dense = Dense(result.strategy.to_dense())
+    assert result.loss == pytest.approx(loss(workload, dense, privacy="zcdp"))
+    assert result.loss <= 1.4 * dual_bound(workload, rho=0.5).bound
+    exact = integer_strategy(result.strategy, norm="L2")
+    rounded = loss(workload, exact.form, privacy="zcdp")
+    assert rounded == pytest.approx(result.loss, rel=2e-3)
+    with (
+        limits.changed(summed_entries=1),
+        pytest.raises(DomainTooLargeError, match="use fewer ranges"),
+    ):
+        optimize(workload, template="spectral", privacy="zcdp")
+
+
+def test_unions_of_products_take_waves_along_long_attributes(rng):
+    n = 1100
+    workload = VStack(
+        [Kronecker([Prefix(n), Identity(3)]), Kronecker([Identity(n), Prefix(3)])]
+    )
+    result = optimize(workload, template="kronecker", privacy="zcdp")
+    assert "Tau" in repr(result.strategy)
+    assert result.loss <= 1.3 * result.loss / result.bound_ratio
+    mechanism = MatrixMechanism(workload, result, rho=0.5)
+    assert mechanism.expected_error() == pytest.approx(result.loss, rel=0.02)
+    counts = rng.integers(0, 9, 3 * n)
+    errors = np.square(mechanism.answer(counts) - workload @ counts)
+    assert errors.sum() == pytest.approx(result.loss, rel=0.9)
+
+
 def test_other_workloads_have_no_waves():
-    with pytest.raises(UnsupportedWorkloadError, match="'spectral' needs an AllRange"):
+    with pytest.raises(UnsupportedWorkloadError, match="'spectral' needs ranges"):
         optimize(Total(4), template="spectral", privacy="zcdp")
     with pytest.raises(ValueError, match="template must be one of"):
         optimize(Prefix(4), template="spectral")
 
 
-def test_answers_are_unbiased_and_have_the_reported_errors(rng, noise_rng):
-    workload = Prefix(300)
+@pytest.mark.parametrize("workload", [Prefix(300), WidthRange(300, 23)], ids=str)
+def test_answers_are_unbiased_and_have_the_reported_errors(workload, rng, noise_rng):
     result = optimize(workload, template="spectral", privacy="zcdp")
     counts = rng.integers(0, 9, (300, 400))
     mechanism = MatrixMechanism(workload, result, rho=0.5, insecure_rng=noise_rng)

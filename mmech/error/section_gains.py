@@ -1,0 +1,93 @@
+r"""Errors of sliding windows under columns of a circulant matrix, at any size.
+
+The gram of the strategy is a symmetric Toeplitz matrix, and its inverse is
+:math:`(L_x L_x^T - L_y L_y^T) / x_0` with its first column x and lower triangular
+Toeplitz matrices of x and of :math:`y = (0, x_{n-1}, \dots, x_1)` [1]_. Sums of rows of
+these over windows are Toeplitz matrices too, whose rows have norms by running sums.
+
+References
+----------
+.. [1] Gohberg, Semencul, "On the inversion of finite Toeplitz matrices and their
+   continuous analogs", Mat. Issled. 2, 1972.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import AllRange, Identity, Prefix, Suffix
+from mmech.operators.circulant import SectionPinv, Toeplitz
+from mmech.operators.ranges import WidthRange
+from mmech.operators.stack import through_wrappers
+
+__all__ = ["section_gain", "section_gains"]
+
+Floats = NDArray[np.float64]
+
+
+@singledispatch
+def section_gains(workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
+    """Return the squared row norms of W A⁺, ``None`` where no rule knows W."""
+    return None
+
+
+through_wrappers(
+    section_gains,
+    scaled=lambda gains, c: float(c) ** 2 * gains,
+    stacked=np.concatenate,
+)
+
+
+def _sums(strategy: Toeplitz) -> tuple[Floats, Floats, float]:
+    """Return sums of the first 0..n entries of x and of y, and x_0."""
+    x = SectionPinv(strategy).first_column()
+    y = np.concatenate([[0.0], x[:0:-1]])
+    first, second = (np.concatenate([[0.0], np.cumsum(v)]) for v in (x, y))
+    return first, second, float(x[0])
+
+
+@section_gains.register(WidthRange | Identity)
+def _(workload: WidthRange | Identity, strategy: Toeplitz) -> Floats:
+    m, n = workload.shape
+    width = n - m + 1
+    *both, x0 = _sums(strategy)
+    total = np.zeros(m + n - 1)
+    for sign, sums in zip((1.0, -1.0), both, strict=True):
+        # From the window that ends at the first entry to the one at the last.
+        padded = np.pad(sums, (n - 1, 0))
+        total += sign * np.square(padded[width:] - padded[: m + n - 1])
+    running = np.concatenate([[0.0], np.cumsum(total)])
+    return (running[n:] - running[:m]) / x0
+
+
+@section_gains.register(Prefix | Suffix)
+def _(workload: Prefix | Suffix, strategy: Toeplitz) -> Floats:
+    first, second, x0 = _sums(strategy)
+    gains = np.cumsum(np.square(first[1:]) - np.square(second[1:])) / x0
+    return gains[::-1].copy() if workload.backward else gains
+
+
+@singledispatch
+def section_gain(workload: QueryMatrix, strategy: Toeplitz) -> float | None:
+    """Return ‖W A⁺‖_F², the sum of the squared row norms."""
+    gains = section_gains(workload, strategy)
+    return None if gains is None else float(gains.sum())
+
+
+through_wrappers(section_gain, scaled=lambda gain, c: float(c) ** 2 * gain, stacked=sum)
+
+
+@section_gain.register(AllRange)
+def _(workload: AllRange, strategy: Toeplitz) -> float:
+    """Sum (X_u - X_r)² over all r < u, for every column of sums X_0..X_n."""
+    *both, x0 = _sums(strategy)
+    n = workload.n
+    first, second = (
+        (n + 1) * np.cumsum(np.square(sums)) - np.square(np.cumsum(sums))
+        for sums in both
+    )
+    return float((first - second).sum() / x0)
