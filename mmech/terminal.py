@@ -52,10 +52,17 @@ class Parser(argparse.ArgumentParser):
         """Raise for an option that is not there, and name the nearest that is."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            hints = (nearest(text, self._option_string_actions, "") for text in unknown)
+            hints = map(self._hint, unknown)
             hint = next((f" ({hint})" for hint in hints if hint), "")
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return found, unknown
+
+    def _hint(self, text: str) -> str:
+        """Return what may have been meant by an unknown option."""
+        alone = (each.dest for each in self._actions if not each.option_strings)
+        if text.startswith("--") and text[2:] in alone:
+            return f"{text[2:].upper()} is given without its name"
+        return nearest(text, self._option_string_actions, "")
 
     def error(self, message: str) -> NoReturn:
         """Raise, to be reported in one sentence."""

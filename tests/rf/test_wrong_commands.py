@@ -101,6 +101,10 @@ OPTIONS = [
     ("demo --trees 0", f"{WHOLE} 1"),
     ("demo --trees 2000000", "from 1 to 1,000,000"),
     ("demo --depth deep", "got 'deep'; or auto"),
+    (
+        "schema check mine.csv --schema mine.json",
+        "unrecognized arguments: --schema (SCHEMA is given without its name)",
+    ),
     ("demo --colour", "unrecognized arguments: --colour; see mmech-rf demo --help"),
     ("demo --epsilonn 1", "--epsilonn 1 (did you mean '--epsilon'?); see mmech-rf d"),
     (f"{PRIVATE} --privatebins weight", "did you mean '--private-bins'?"),

@@ -564,3 +564,13 @@ def test_a_replaced_label_is_a_record_that_leaves_and_one_that_comes():
     assert noisy.scale == 2
     with pytest.raises(ValueError, match="replacing the label of one record"):
         exponential_mechanism([1, 2], epsilon=1, released="one", ledger=ledger)
+
+
+@pytest.mark.parametrize("draw", [exponential_mechanism, permute_and_flip])
+def test_public_draws_take_fresh_entropy_and_say_so(draw):
+    """False alarms: nine of 64 equal candidates are the same, 4e-15."""
+    ledger = PrivacyLedger(9)
+    options = {"epsilon": 1, "released": "a candidate", "ledger": ledger}
+    drawn = {draw(np.zeros(64, int), **options) for _ in range(9)}
+    assert len(drawn) > 1
+    assert not any(entry.insecure for entry in ledger.entries)
