@@ -329,8 +329,8 @@ CHARGES = (
     Mutant(
         "releases that do not add up",
         "mmech/privacy/ledger.py",
-        "total += entry.cost",
-        "total = entry.cost",
+        "total += own",
+        "total = own",
         (f"{BUDGET}::test_three_tenths_hold_three_times_a_tenth",),
     ),
     Mutant(
