@@ -37,6 +37,7 @@ from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Ones
 from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Product, Scaled
+from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
@@ -475,6 +476,7 @@ def _tau(strategy: Tau, norm: str, bits: int) -> IntegerStrategy | None:
     largest = np.abs(symbol).max(), np.abs(scales).max()
     if norm == "L1" or strategy.dtype == np.int64 or min(largest) == 0:
         return None
+    _check_filter(strategy, 3 * strategy.n, MOST_CELLS // 3)
     fine = max(bits - COARSER_SCALES, FEWEST_BITS)
     matrix = Tau(
         np.rint(symbol * (2**bits / largest[0])).astype(np.int64),
@@ -484,12 +486,25 @@ def _tau(strategy: Tau, norm: str, bits: int) -> IntegerStrategy | None:
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
+def _check_filter(strategy: QueryMatrix, length: int, most: int) -> None:
+    """Refuse more cells than integers are convolved exactly, before anything is spent.
+
+    `most` cells always fit.
+    """
+    if length > MOST_CELLS:
+        raise DomainTooLargeError(
+            f"{strategy!r} needs exact sums over {strategy.shape[1]} cells, above what "
+            f"64-bit integers are convolved for; use at most {most} cells"
+        )
+
+
 @_by_structure.register(Toeplitz)
 def _section(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
     """Round the column of a circulant matrix, all of whose columns then stay alike."""
     column, n = strategy._column, strategy.shape[1]
     if strategy.whole is None or strategy.dtype == np.int64:
         return None
+    _check_filter(strategy, sum(strategy.shape), MOST_CELLS // 2 - MOST_CELLS // 16)
     whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
     matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)

@@ -14,6 +14,7 @@ from mmech import (
     Kronecker,
     MatrixMechanism,
     Prefix,
+    PrivacyLedger,
     Ranges,
     Suffix,
     Toeplitz,
@@ -244,6 +245,20 @@ def test_what_is_measured_is_near_the_bound_at_any_size(workload, ratio):
 def test_rounded_strategies_measure_exact_integers(end, n, rng):
     workload = WORKLOADS[end](n)
     check_exact_integers(workload, rng)
+
+
+@pytest.mark.parametrize("workload", [Prefix(90), AllRange(90), WidthRange(140, 9)])
+def test_more_cells_than_are_summed_exactly_are_refused(workload, monkeypatch):
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    ledger = PrivacyLedger(1.0, currency="rho")
+    monkeypatch.setattr("mmech.integer_strategy.MOST_CELLS", 256)
+    with pytest.raises(DomainTooLargeError, match=r"use at most (85|112) cells"):
+        MatrixMechanism(workload, result, rho=0.5, ledger=ledger)
+    assert ledger.spent == 0
+    smaller = type(workload)(85, *([9] if "Width" in repr(workload) else []))
+    result = optimize(smaller, template="spectral", privacy="zcdp")
+    MatrixMechanism(smaller, result, rho=0.5, ledger=ledger).measure(np.ones(85, int))
+    assert ledger.spent == 0.5
 
 
 @pytest.mark.parametrize(("n", "width"), [(1, 1), (5, 5), (200, 7), (300, 120)])
