@@ -198,5 +198,6 @@ class PerBatchClassifier(OptimizedForest):
         votes = np.sum(answers, axis=0)
         classes = self._random_argmax(votes)
         self.strategies_, self.expected_error_ = strategies, expected_error
+        votes = np.asarray(votes, np.float64)
         self._answered.append((codes.copy(), classes, votes))
         return classes, votes
