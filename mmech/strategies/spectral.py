@@ -67,8 +67,10 @@ def suits_waves(workload: QueryMatrix) -> bool:
     """Whether a workload is made of ranges and sums of one ordered attribute."""
     if domain_shape_of(workload) not in (None, (workload.shape[1],)):
         return False
-    kinds = {waves_of(block) for weight, block in weighted_blocks(workload) if weight}
-    return None not in kinds and bool(kinds - {"any"})
+    parts = list(weighted_blocks(workload))
+    kinds = {waves_of(block) for _, block in parts}
+    asked = any(weight != 0 for weight, _ in parts)
+    return None not in kinds and bool(kinds - {"any"}) and asked
 
 
 @singledispatch

@@ -288,6 +288,7 @@ UNIONS = [
     VStack([5 * Prefix(200), AllRange(200), Total(200)]),
     VStack([WidthRange(200, 5), 2 * WidthRange(200, 20), WidthRange(200, 70)]),
     VStack([AllRange(200), WidthRange(200, 20), Identity(200)]),
+    VStack([Prefix(200), 0 * Suffix(200)]),
 ]
 
 
@@ -334,8 +335,9 @@ def test_unions_of_products_take_waves_along_long_attributes(rng):
 
 
 def test_other_workloads_have_no_waves():
-    with pytest.raises(UnsupportedWorkloadError, match="'spectral' needs ranges"):
-        optimize(Total(4), template="spectral", privacy="zcdp")
+    for workload in (Total(4), 0 * Prefix(4), VStack([Prefix(2), Dense(np.eye(2))])):
+        with pytest.raises(UnsupportedWorkloadError, match="'spectral' needs ranges"):
+            optimize(workload, template="spectral", privacy="zcdp")
     with pytest.raises(ValueError, match="template must be one of"):
         optimize(Prefix(4), template="spectral")
 
