@@ -188,15 +188,15 @@ def _print_ratios() -> None:
 SIZES = tuple(2**exponent for exponent in range(10, 21, 2))
 
 
-def toeplitz_root(n: int) -> float:
-    """Return the loss of the square root of `Prefix`, which users of DP-FTRL measure.
+def toeplitz_root(n: int) -> tuple[float, float]:
+    """Return the mean and the largest error of the square root of `Prefix`, per query.
 
-    It is the Toeplitz matrix of binom(2k, k) / 4^k (Fichtenberger, Henzinger and
-    Upadhyay 2023).
+    Users of DP-FTRL measure it: the Toeplitz matrix of binom(2k, k) / 4^k
+    (Fichtenberger, Henzinger and Upadhyay 2023).
     """
     k = np.arange(1, n, dtype=np.float64)
     squares = np.square(np.concatenate([[1.0], np.cumprod(1 - 0.5 / k)]))
-    return float(np.cumsum(squares).sum() * squares.sum())
+    return float(np.cumsum(squares).mean() * squares.sum()), float(squares.sum() ** 2)
 
 
 def haar(workload: QueryMatrix) -> float:
@@ -224,23 +224,23 @@ def tree(workload: QueryMatrix, privacy: str) -> float:
 
 
 def elders(n: int) -> float:
-    """Return the loss of k-ary trees with subtraction, at the best odd k.
+    """Return the error per query of k-ary trees with subtraction, at the best odd k.
 
     The mean squared error of Andersson, Pagh and Torkamani, "Count on Your Elders"
     (2024), is h³ (k - 1 / k) / (2 ε²) for k^h cells.
     """
     heights = {k: math.ceil(math.log(n, k) - 1e-9) for k in range(3, 101, 2)}
-    return n * min(h**3 * (k - 1 / k) / 4 for k, h in heights.items())
+    return min(h**3 * (k - 1 / k) / 4 for k, h in heights.items())
 
 
 OTHERS: dict[str, dict[str, Callable[[QueryMatrix], float]]] = {
     "zcdp": {
-        "Toeplitz root": lambda workload: toeplitz_root(workload.shape[1]),
+        "Toeplitz root": lambda w: toeplitz_root(w.shape[1])[0] * w.shape[0],
         "Haar wavelets": haar,
         "trees": lambda workload: tree(workload, "zcdp"),
     },
     "pure": {
-        "k-ary, subtraction": lambda workload: elders(workload.shape[1]),
+        "k-ary, subtraction": lambda w: elders(w.shape[1]) * w.shape[0],
         "trees": lambda workload: tree(workload, "pure"),
     },
 }

@@ -17,7 +17,8 @@ from contextlib import suppress
 
 import numpy as np
 
-from mmech import Stream
+from benchmarks.strategy_table import elders, toeplitz_root
+from mmech import Prefix, Stream, svd_bound
 
 PEER = """
 import sys, jax
@@ -31,30 +32,6 @@ print(float(errors.mean()), float(errors.max()))
 """
 LIMIT = 900
 """Seconds that a peer has for one horizon."""
-
-
-def bound(n: int) -> float:
-    """Return the bound of singular values on the mean squared error."""
-    waves = np.sin((2 * np.arange(1, n + 1) - 1) * np.pi / (4 * n + 2))
-    return float(np.square((0.5 / waves).sum()) / n**2)
-
-
-def root(n: int) -> tuple[float, float]:
-    """Return the errors of the square root of Prefix, which DP-FTRL users run."""
-    symbol = np.cumprod([1, *(1 - 1 / (2 * np.arange(1, n)))])
-    squares = np.cumsum(np.square(symbol))
-    return float(squares.mean() * squares[-1]), float(squares[-1] ** 2)
-
-
-def elders(n: int) -> float:
-    """Return the least variance of k-ary trees by subtraction, at epsilon = 1.
-
-    Andersson, Pagh, Steiner, Torkamani, "Count on your elders: Laplace vs Gaussian
-    noise", 2024; for odd k.
-    """
-    return min(
-        math.ceil(math.log(n, k)) ** 3 * (k - 1 / k) / 2 for k in range(3, 100, 2)
-    )
 
 
 def binary(n: int) -> float:
@@ -94,9 +71,10 @@ def main() -> None:
             stream.push(1)
         each = 1e3 * (time.perf_counter() - start) / (n - 1)
         ours = pair((errors.mean(), errors.max()))
-        line = f"{bound(n):.2f} | {pair(root(n))} | {theirs} | {ours} | {each:.1f}"
-        print(f"| {n:,} | {line} |", flush=True)
-        trees.append((n, binary(n), elders(n), tree.expected_error() / n))
+        bound = svd_bound(Prefix(n), rho="1/2") / n
+        cells = f"{bound:.2f}", pair(toeplitz_root(n)), theirs, ours, f"{each:.1f}"
+        print(f"| {n:,} | {' | '.join(cells)} |", flush=True)
+        trees.append((n, binary(n), 2 * elders(n), tree.expected_error() / n))
     print("\n| T | binary tree | count on your elders | mmech, epsilon |")
     print("|---|---|---|---|")
     for n, *others in trees:
