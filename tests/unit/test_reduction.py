@@ -506,4 +506,6 @@ def test_ranges_stay_ranges_over_the_cells_that_are_left():
     assert type(reduced) is Ranges
     assert reduced.to_dense().tolist() == [[1, 1], [0, 1]]
     assert groups.tolist() == [-1, 0, 0, 0, 1, 0, 0, 0, -1]
-    assert type(reduce_domain(WidthRange(9, 6))[0]) is Ranges
+    windows, _ = reduce_domain(WidthRange(9, 6))
+    assert type(windows) is WidthRange
+    assert windows.shape == (4, 7)
