@@ -491,12 +491,12 @@ class _TauRule(PairRule):
 @register(Toeplitz)
 class _SectionRule(PairRule):
     def gain(self, workload: QueryMatrix, strategy: Toeplitz) -> float | None:
-        if strategy.is_inverted or strategy.whole is None:
+        if strategy.whole is None:
             return None
         return section_gain(workload, strategy)
 
     def rows(self, workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
-        if strategy.is_inverted or strategy.whole is None:
+        if strategy.whole is None:
             return None
         return section_gains(workload, strategy)
 

@@ -27,6 +27,7 @@ from mmech.noise import (
     k_norm,
     law_and_cost,
 )
+from mmech.privacy.cost import in_rho
 
 
 def blurred(scale, shape, *, insecure_rng=None):
@@ -137,7 +138,7 @@ def test_a_foreign_law_is_paid_from_a_ledger_of_rho_as_pure_epsilon(foreign):
     ledger = PrivacyLedger("1/2", currency="rho")
     settings = {"epsilon": 1, "noise": "blurred", "ledger": ledger}
     MatrixMechanism(Total(3), Total(3), **settings).measure([1, 2, 3])
-    assert ledger.remaining == 0
+    assert ledger.spent == in_rho(Fraction(1))
 
 
 def bound():
