@@ -133,6 +133,13 @@ class Tau(QueryMatrix):
         made._set(eigenvalues=read_only(own))
         return made
 
+    def with_scales(self, scales: ArrayLike) -> Self:
+        """Return the matrix with other factors of columns, at no transform."""
+        made = type(self)(self._symbol, self.free_end, scales)
+        if "eigenvalues" in vars(self):
+            made._set(eigenvalues=self.eigenvalues)
+        return made
+
     @property
     def _symbol(self) -> Array:
         return self.symbol  # type: ignore[return-value]

@@ -222,7 +222,7 @@ def _on_a_line(squares: Floats, end: str) -> QueryMatrix:
     roots = np.sqrt(squares)
     waves = Tau.of_eigenvalues(np.sqrt(roots), end)
     scales = 1.0 / np.sqrt(waves.diagonal_of(roots))
-    return Tau.of_eigenvalues(waves.eigenvalues, end, scales)
+    return waves.with_scales(scales)
 
 
 def _on_a_circle(roots: Floats, size: int, n: int) -> QueryMatrix:
