@@ -432,6 +432,7 @@ def _at_others(inverse_gram: Circulant, values: Array, n: int) -> Array:
 
     out = np.zeros_like(values)
     if values[n:].size:
-        column = inverse_gram._column[: len(values) - n]
-        out[n:] = solve_toeplitz(column, values[n:])
+        # Copies: before SciPy 1.13 it refuses arrays that are read-only.
+        column = inverse_gram._column[: len(values) - n].copy()
+        out[n:] = solve_toeplitz(column, values[n:].copy())
     return out
