@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROG",
-    "TEMPLATES",
     "add",
     "add_forest",
     "among",
@@ -108,12 +107,6 @@ def listed_methods(command: str | None = None) -> str:
 
 
 # ---- options ---------------------------------------------------------------
-
-TEMPLATES = (
-    *("auto", "identity", "workload", "marginals", "hierarchy"),
-    *("pidentity", "kronecker", "union", "low_rank"),
-)
-"""Those of `mmech.strategies`, which takes too long to import for --help."""
 
 HELP = {
     # records, queries, models
@@ -202,8 +195,8 @@ HELP = {
     "its own random subset of the attributes",
     "--max-features": "number of attributes of an ensemble, drawn anew for each; or "
     "partition: share out all of them, each to one ensemble (default: all)",
-    "--template": f"kind of strategy to measure: {', '.join(TEMPLATES)} (default: "
-    "auto, the best of those that fit)",
+    "--template": "kind of strategy to measure, such as identity or pidentity; an "
+    "unknown name lists all (default: auto, the best of those that fit)",
     "--repeats": "number of random 80/20 splits, each with its own forest",
     "--seed": "fixes the forests, never the noise",
     "demo --seed": "fixes the splits and forests, never the noise",

@@ -24,7 +24,6 @@ from mmech.terminal import (
 )
 from mmech_rf.cli.common import (
     PROG,
-    TEMPLATES,
     add,
     add_forest,
     among,
@@ -220,7 +219,7 @@ def _add_budget(command: argparse.ArgumentParser) -> None:
 def _add_ensembles(command: argparse.ArgumentParser) -> None:
     add(command, "--n-ensembles", type=whole(1), default=1, metavar="Q")
     add(command, "--max-features", type=read_features, metavar="D")
-    add(command, "--template", choices=TEMPLATES, default="auto", metavar="NAME")
+    add(command, "--template", default="auto", metavar="NAME")
 
 
 def _read_names(text: str) -> str | tuple[str, ...]:

@@ -56,14 +56,6 @@ def test_help_explains_and_shows_examples(run, args):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_template_names_are_those_of_the_library():
-    from mmech.strategies.registry import templates
-
-    names = {template.name for template in templates("L1")}
-    names.remove("equal_totals")  # forests are measured with Laplace noise
-    assert set(_models.TEMPLATES) == {"auto", *names}
-
-
 # ---- fit and predict -------------------------------------------------------------
 
 
@@ -93,6 +85,11 @@ def test_a_fitted_model_predicts(run, files, args, cls):
         "name are not read: 'note'\n"
     )
     assert out.split() == ["sold", *TRUTH]
+
+
+def test_an_unknown_template_is_told_all_names(run, files):
+    outcome = run(*fit(files, "--trees", 6, "--depth", 1, "--template", "levels"))
+    assert_refused(outcome, "template must be one of 'auto', 'identity'", "'levels'")
 
 
 def test_options_reach_the_model(run, files):
