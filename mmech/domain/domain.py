@@ -454,11 +454,11 @@ class Domain:
 
     @classmethod
     def from_json(cls, source: Any, *, n_bins: int = 10) -> Self:
-        """Read a domain from a file in one of two formats.
+        """Read a domain from a file, such as `to_json` writes.
 
-        It reads what `to_json` writes, and files with ``features``: categories, or
-        for a number bounds and ``n_bins``, ``quantiles`` or ``cut_points``, as in
-        `Attribute`. Where a file has classes, a ``target``, it is the last attribute.
+        Its ``features`` have categories, or for a number bounds and ``n_bins``,
+        ``quantiles`` or ``cut_points``, as in `Attribute`. Where a file has classes, a
+        ``target``, it is the last attribute.
 
         Parameters
         ----------
@@ -501,16 +501,13 @@ class Domain:
         cls, document: dict[str, Any], n_bins: int
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the arguments of the attributes, and the others of this class."""
-        if "format" in document:
-            entries = files.written_attributes(document, cls._noun)
-        elif "features" in document:
-            entries = files.described_attributes(
-                document, cls._noun, n_bins, ("target", files.READ)
-            )
-            if "target" in document:  # a schema: the class is one more attribute
-                entries.append(files.described_target(document["target"]))
-        else:
+        if "features" not in document:
             raise files.unknown_kind(cls._noun, "'features'", document)
+        entries = files.described_attributes(
+            document, cls._noun, n_bins, ("target", files.READ)
+        )
+        if "target" in document:  # a schema: the class is one more attribute
+            entries.append(files.described_target(document["target"]))
         marks = files.marked(document)
         return entries, {"name": document.get("name"), **marks}
 
