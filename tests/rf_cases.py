@@ -5,28 +5,21 @@ from types import SimpleNamespace
 import numpy as np
 from sklearn.base import clone
 
+import mmech_rf as rf
 from mmech import PrivacyLedger, Records
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import discrete_laplace
 from mmech.noise.system import PredictableGenerator
 from mmech.session import Session
-from mmech_rf import (
-    Attribute,
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    Schema,
-    SubsampleAggregateClassifier,
-)
 from mmech_rf.drawn.scores import AdditiveScores
 from mmech_rf.drawn.views import single_view
 from mmech_rf.paper.grown import OptimizedForest
 
 SHAPE = (3, 2, 2)
 CLASSES = ("no", "maybe", "yes")
-SCHEMA = Schema(
+SCHEMA = rf.Schema(
     tuple(
-        Attribute.categorical(f"x{i}", [str(value) for value in range(size)])
+        rf.Attribute.categorical(f"x{i}", [str(value) for value in range(size)])
         for i, size in enumerate(SHAPE)
     ),
     CLASSES,
@@ -38,12 +31,12 @@ IDENTITY = {"template": "identity"}
 """Quick; tests that need another strategy say so."""
 
 PRIVATE = {
-    "batch training": (BatchTrainingClassifier, IDENTITY),
-    "batch prediction": (BatchPredictionClassifier, IDENTITY),
-    "subsample weight": (SubsampleAggregateClassifier, IDENTITY),
-    "subsample hard": (SubsampleAggregateClassifier, {"voting": "hard"} | IDENTITY),
-    "laplace shared": (LaplaceForestClassifier, {"data": "shared"}),
-    "laplace disjoint": (LaplaceForestClassifier, {"data": "disjoint"}),
+    "batch training": (rf.BatchTrainingClassifier, IDENTITY),
+    "batch prediction": (rf.BatchPredictionClassifier, IDENTITY),
+    "subsample weight": (rf.SubsampleAggregateClassifier, IDENTITY),
+    "subsample hard": (rf.SubsampleAggregateClassifier, {"voting": "hard"} | IDENTITY),
+    "laplace shared": (rf.LaplaceForestClassifier, {"data": "shared"}),
+    "laplace disjoint": (rf.LaplaceForestClassifier, {"data": "disjoint"}),
 }
 RELEASED = ("batch training", "laplace shared", "laplace disjoint")
 """Classifiers that release a model."""

@@ -7,27 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmech import (
-    AllRange,
-    Attribute,
-    Domain,
-    PrivacyLedger,
-    optimize,
-    release_tables,
-    save,
-)
-from mmech_rf import (
-    BatchTrainingClassifier,
-    PrivateForestClassifier,
-    RecipeForestClassifier,
-    Schema,
-)
+import mmech as mm
+import mmech_rf as rf
 
-SCHEMA = Schema(
+SCHEMA = rf.Schema(
     (
-        Attribute.categorical("a", ["x", "y", "z"]),
-        Attribute.numeric("b", lower=0, upper=8, n_bins=4, unit="m"),
-        Attribute.ordinal("c", ["s", "m", "l"]),
+        mm.Attribute.categorical("a", ["x", "y", "z"]),
+        mm.Attribute.numeric("b", lower=0, upper=8, n_bins=4, unit="m"),
+        mm.Attribute.ordinal("c", ["s", "m", "l"]),
     ),
     ("no", "yes"),
     target="t",
@@ -41,22 +28,22 @@ def write_files(folder):
     X = [["xyz"[a], 2.0 * b + 1, "sml"[c]] for a, b, c in codes]
     y = np.where(codes[:, 0] + codes[:, 1] > 2, "yes", "no")
     models = {
-        "tree": PrivateForestClassifier(SCHEMA, epsilon=1, estimate_accuracy=True),
-        "boosted": PrivateForestClassifier(SCHEMA, epsilon=1, n_records=30_000),
-        "batch": BatchTrainingClassifier(SCHEMA, epsilon=1, n_trees=3, depth=2),
-        "recipe": RecipeForestClassifier(
+        "tree": rf.PrivateForestClassifier(SCHEMA, epsilon=1, estimate_accuracy=True),
+        "boosted": rf.PrivateForestClassifier(SCHEMA, epsilon=1, n_records=30_000),
+        "batch": rf.BatchTrainingClassifier(SCHEMA, epsilon=1, n_trees=3, depth=2),
+        "recipe": rf.RecipeForestClassifier(
             SCHEMA, epsilon=1, recipe="spe", n_records=300
         ),
     }
     for name, model in models.items():
         model.fit(X, y).save(folder / f"model-{name}.npz")
-    save(folder / "strategy.npz", optimize(AllRange(16), seed=0))
+    mm.save(folder / "strategy.npz", mm.optimize(mm.AllRange(16), seed=0))
     SCHEMA.to_json(folder / "schema.json")
-    begun = Attribute.date("begun", "2025-01-01", "2026-12-31", "week", other="none")
-    Domain([*SCHEMA.attributes, begun]).to_json(folder / "domain.json")
-    domain, path = Domain(SCHEMA.attributes), folder / "tables.measured"
-    release_tables(X, domain, ways=1, epsilon=1, keep=path, handle_unknown="drop")
-    ledger = PrivacyLedger.open(folder / "ledger.json", total=1)
+    begun = mm.Attribute.date("begun", "2025-01-01", "2026-12-31", "week", other="none")
+    mm.Domain([*SCHEMA.attributes, begun]).to_json(folder / "domain.json")
+    domain, path = mm.Domain(SCHEMA.attributes), folder / "tables.measured"
+    mm.release_tables(X, domain, ways=1, epsilon=1, keep=path, handle_unknown="drop")
+    ledger = mm.PrivacyLedger.open(folder / "ledger.json", total=1)
     for part in ("north", "south"):
         ledger.part("region", part).spend("1/4", "counts", sensitivity=1)
     ledger.hold("1/8")

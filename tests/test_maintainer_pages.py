@@ -7,16 +7,7 @@ import pytest
 import reference as ref
 from maintainer_pages import code_of
 
-from mmech import (
-    Identity,
-    Kronecker,
-    Marginals,
-    MatrixMechanism,
-    PrivacyLedger,
-    Total,
-    loss,
-    optimize,
-)
+import mmech as mm
 from mmech.audit import epsilon_lower_bound
 from mmech.integer_strategy import integer_strategy
 from mmech.noise import LAWS
@@ -49,17 +40,19 @@ def test_the_operator_is_measured_and_optimized(band):
     released = integer_strategy(workload)
     assert released.form is workload  # its rules are trusted: no matrix is listed
     assert released.sensitivity == 6
-    assert loss(workload, workload) == pytest.approx(36 * 6)
-    both = Kronecker([workload, Total(2)])
-    assert loss(both, both) == pytest.approx(ref.loss(both.to_dense(), both.to_dense()))
+    assert mm.loss(workload, workload) == pytest.approx(36 * 6)
+    both = mm.Kronecker([workload, mm.Total(2)])
+    assert mm.loss(both, both) == pytest.approx(
+        ref.loss(both.to_dense(), both.to_dense())
+    )
     long = band(40, np.ones(20, int))
-    found = optimize(long, seed=0)
-    assert found.loss < 0.9 * loss(long, Identity(40))
+    found = mm.optimize(long, seed=0)
+    assert found.loss < 0.9 * mm.loss(long, mm.Identity(40))
     assert found.loss == pytest.approx(
         ref.loss(long.to_dense(), found.strategy.to_dense())
     )
     counts = [4, 0, 9, 1, 2, 7]
-    answers = MatrixMechanism(workload, workload, epsilon=1e6).answer(counts)
+    answers = mm.MatrixMechanism(workload, workload, epsilon=1e6).answer(counts)
     np.testing.assert_allclose(answers, dense @ counts, atol=0.01)
 
 
@@ -82,8 +75,8 @@ def test_the_law_is_drawn_and_audited(two_servers):
     squares = np.square(noise)
     expected = two_servers.variance(parameter)
     assert abs(squares.mean() - expected) < ref.margin(squares)
-    mechanism = MatrixMechanism(
-        Total(2), Identity(2), epsilon=1, noise=two_servers.name
+    mechanism = mm.MatrixMechanism(
+        mm.Total(2), mm.Identity(2), epsilon=1, noise=two_servers.name
     )
     assert mechanism.expected_error() == pytest.approx(2 * two_servers.variance(1))
 
@@ -102,8 +95,8 @@ def test_the_law_is_drawn_and_audited(two_servers):
 def test_tables_under_the_law_have_right_intervals(two_servers, epsilon):
     """By 10,000 releases: within six standard errors of the level, 1e-9 below."""
     sizes, runs = (3, 4), 10_000
-    workload = Marginals(sizes, {(0,): 1, (1,): 2, (0, 1): 1})
-    mechanism = MatrixMechanism(
+    workload = mm.Marginals(sizes, {(0,): 1, (1,): 2, (0, 1): 1})
+    mechanism = mm.MatrixMechanism(
         workload, workload, epsilon=epsilon, noise=two_servers.name
     )
     known = Noise(mechanism)
@@ -139,7 +132,7 @@ def frequent(monkeypatch):
 
 def test_the_classifier_is_private_and_travels(frequent, tmp_path):
     car = load_car()
-    ledger = PrivacyLedger(2)
+    ledger = mm.PrivacyLedger(2)
     model = frequent(car.schema, epsilon=1, ledger=ledger).fit(car.data, car.target)
     assert ledger.spent == 1
     assert [entry.released.split(" measured")[0] for entry in model.releases_] == [

@@ -11,27 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mmech import (
-    AllRange,
-    Conjunctions,
-    Dense,
-    Diagonal,
-    Identity,
-    Kronecker,
-    Ones,
-    Partition,
-    PartitionStack,
-    PIdentity,
-    Prefix,
-    Product,
-    Scaled,
-    Sparse,
-    Sum,
-    Total,
-    VStack,
-    loss,
-    supports,
-)
+import mmech as mm
 from mmech.testing import assert_query_matrix
 
 MAX_SIZE = 6
@@ -65,29 +45,29 @@ def leaves(draw, m, n, integer):
     kind = draw(st.sampled_from(kinds))
     if kind == "dense":
         array = draw(integer_arrays(m, n))
-        return Dense(array), array
+        return mm.Dense(array), array
     if kind == "dense-float":
         array = draw(hnp.arrays(np.float64, (m, n), elements=small_floats))
-        return Dense(array), array
+        return mm.Dense(array), array
     if kind == "sparse":
         array = draw(integer_arrays(m, n))
         form = draw(st.sampled_from([sp.csr_array, sp.csc_array, sp.coo_array]))
-        return Sparse(form(array)), array
+        return mm.Sparse(form(array)), array
     if kind == "ones":
-        operator = Total(n) if m == 1 and draw(st.booleans()) else Ones(m, n)
+        operator = mm.Total(n) if m == 1 and draw(st.booleans()) else mm.Ones(m, n)
         return operator, np.ones((m, n), np.int64)
     if kind == "identity":
-        return Identity(n), ref.identity(n)
+        return mm.Identity(n), ref.identity(n)
     if kind == "prefix":
-        return Prefix(n), ref.prefix(n)
+        return mm.Prefix(n), ref.prefix(n)
     if kind == "diagonal":
         values = draw(integer_arrays(n))
-        return Diagonal(values), np.diag(values)
+        return mm.Diagonal(values), np.diag(values)
     if kind == "all-range":
-        return AllRange(n), ref.all_range(n)
+        return mm.AllRange(n), ref.all_range(n)
     if kind == "partition":
         labels = draw(hnp.arrays(np.int64, n, elements=st.integers(0, m - 1)))
-        return Partition(labels, m), ref.partition(labels, m)
+        return mm.Partition(labels, m), ref.partition(labels, m)
     if kind == "stack-of-partitions":
         first = draw(st.integers(1, m - 1))
         groups = [first, m - first]
@@ -97,14 +77,14 @@ def leaves(draw, m, n, integer):
                 for g in groups
             ]
         )
-        return PartitionStack(labels, groups), ref.partition_stack(labels, groups)
+        return mm.PartitionStack(labels, groups), ref.partition_stack(labels, groups)
     if kind == "boxes":
         first = draw(divisors(n))
         masks = [draw(hnp.arrays(np.bool_, (m, size))) for size in (first, n // first)]
-        return Conjunctions(masks), ref.conjunctions(masks)
+        return mm.Conjunctions(masks), ref.conjunctions(masks)
     theta = np.abs(draw(hnp.arrays(np.float64, (m - n, n), elements=small_floats)))
     rows = np.concatenate([np.eye(n), theta])
-    return PIdentity(theta), rows / rows.sum(axis=0)
+    return mm.PIdentity(theta), rows / rows.sum(axis=0)
 
 
 # ------------------------------------------------------------------ compositions
@@ -130,16 +110,16 @@ def operators(draw, m=None, n=None, depth=MAX_DEPTH, integer=False):
         operator, dense = part(m, n)
         sugar = draw(st.booleans())
         return (
-            weight * operator if sugar else Scaled(weight, operator)
+            weight * operator if sugar else mm.Scaled(weight, operator)
         ), weight * dense
     if kind == "product":
         inner = draw(st.integers(1, 4))
         (left, a), (right, b) = part(m, inner), part(inner, n)
         sugar = draw(st.booleans())
-        return (left @ right if sugar else Product(left, right)), a @ b
+        return (left @ right if sugar else mm.Product(left, right)), a @ b
     if kind == "sum":
         (left, a), (right, b) = part(m, n), part(m, n)
-        return Sum([left, right]), a + b
+        return mm.Sum([left, right]), a + b
     if kind == "minus":
         (left, a), (right, b) = part(m, n), part(m, n)
         return left - right, a - b
@@ -149,11 +129,11 @@ def operators(draw, m=None, n=None, depth=MAX_DEPTH, integer=False):
     if kind == "kronecker":
         rows, columns = draw(divisors(m)), draw(divisors(n))
         (left, a), (right, b) = part(rows, columns), part(m // rows, n // columns)
-        return Kronecker([left, right]), np.kron(a, b)
+        return mm.Kronecker([left, right]), np.kron(a, b)
     if kind == "vstack":
         top = draw(st.integers(1, m - 1))
         (upper, a), (lower, b) = part(top, n), part(m - top, n)
-        return VStack([upper, lower]), np.concatenate([a, b])
+        return mm.VStack([upper, lower]), np.concatenate([a, b])
     if kind == "gram":
         operator, dense = part(draw(st.integers(1, 4)), n)
         return operator.gram(), dense.T @ dense
@@ -207,9 +187,9 @@ def test_losses_equal_the_dense_formula(pair, data):
     strategy, measured = data.draw(operators(n=n, depth=2))
     if not (has_clear_rank(measured) and has_clear_rank(dense)):
         return
-    assert supports(workload, strategy) == ref.supported(dense, measured)
+    assert mm.supports(workload, strategy) == ref.supported(dense, measured)
     if ref.supported(dense, measured):
         wanted = ref.loss(dense, measured)
         np.testing.assert_allclose(
-            loss(workload, strategy), wanted, rtol=1e-6, atol=1e-9
+            mm.loss(workload, strategy), wanted, rtol=1e-6, atol=1e-9
         )

@@ -13,14 +13,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
 
-from mmech_rf import (
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    NonPrivateForestClassifier,
-    SubsampleAggregateClassifier,
-    datasets,
-)
+import mmech_rf as rf
 
 RUNS = {1: 10, 2: 50}  # by epsilon: our means are nearer to the limit at 2
 
@@ -30,7 +23,7 @@ def slow(*values):
 
 
 def mean_accuracy(cls, n_runs=20, **parameters):
-    car = datasets.load_car()
+    car = rf.datasets.load_car()
     settings = {"n_trees": 128, "depth": 4} | parameters
     scores = []
     for run in range(n_runs):
@@ -46,7 +39,7 @@ def mean_accuracy(cls, n_runs=20, **parameters):
 @pytest.mark.parametrize(("epsilon", "published"), [(1, 0.755), slow(2, 0.831)])
 def test_batch_training(epsilon, published):
     """Figure 2, "DP batch training", hard voting; better is welcome."""
-    accuracy = mean_accuracy(BatchTrainingClassifier, RUNS[epsilon], epsilon=epsilon)
+    accuracy = mean_accuracy(rf.BatchTrainingClassifier, RUNS[epsilon], epsilon=epsilon)
     assert accuracy > published - 0.03
 
 
@@ -54,7 +47,9 @@ def test_batch_training(epsilon, published):
 @pytest.mark.parametrize(("epsilon", "published"), [(1, 0.749), slow(2, 0.837)])
 def test_batch_prediction(epsilon, published):
     """Figure 2, "DP batch prediction", weight voting; better is welcome."""
-    accuracy = mean_accuracy(BatchPredictionClassifier, RUNS[epsilon], epsilon=epsilon)
+    accuracy = mean_accuracy(
+        rf.BatchPredictionClassifier, RUNS[epsilon], epsilon=epsilon
+    )
     assert accuracy > published - 0.03
 
 
@@ -63,7 +58,7 @@ def test_batch_prediction(epsilon, published):
 @pytest.mark.parametrize(("epsilon", "published"), [(1, 0.34), slow(2, 0.44)])
 def test_laplace_baselines(epsilon, published, data):
     """Figure 2, training with Lap(128 / ε) on all data, Lap(1 / ε) on disjoint."""
-    accuracy = mean_accuracy(LaplaceForestClassifier, epsilon=epsilon, data=data)
+    accuracy = mean_accuracy(rf.LaplaceForestClassifier, epsilon=epsilon, data=data)
     assert accuracy == pytest.approx(published, abs=0.06)
 
 
@@ -74,7 +69,7 @@ def test_subsample_and_aggregate():
     With the leaves themselves as the strategy, as in the published code.
     """
     accuracy = mean_accuracy(
-        SubsampleAggregateClassifier,
+        rf.SubsampleAggregateClassifier,
         epsilon=1,
         n_trees=16,
         depth=3,
@@ -87,12 +82,12 @@ def test_subsample_and_aggregate():
 def test_subsample_and_aggregate_with_an_optimized_strategy():
     """The same with a strategy for the leaves that are asked for: not worse."""
     accuracy = mean_accuracy(
-        SubsampleAggregateClassifier, n_runs=10, epsilon=1, n_trees=16, depth=3
+        rf.SubsampleAggregateClassifier, n_runs=10, epsilon=1, n_trees=16, depth=3
     )
     assert accuracy > 0.72
 
 
 def test_without_noise():
     """Appendix, Table 2: .789 for the forest without privacy, one split."""
-    accuracy = mean_accuracy(NonPrivateForestClassifier)
+    accuracy = mean_accuracy(rf.NonPrivateForestClassifier)
     assert accuracy > 0.789 - 0.03

@@ -7,26 +7,16 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+import mmech_rf as rf
 from mmech import Conjunctions, DomainTooLargeError, PrivacyLedger, limits, optimize
-from mmech_rf import (
-    Attribute,
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    PrivateForestClassifier,
-    Schema,
-    SubsampleAggregateClassifier,
-    grow_random_forest,
-    prediction_workload,
-)
 from mmech_rf.cli import main
 
 METHODS = {
-    "training": (BatchTrainingClassifier, {}),
-    "prediction": (BatchPredictionClassifier, {}),
-    "subsample": (SubsampleAggregateClassifier, {}),
-    "laplace": (LaplaceForestClassifier, {}),
-    "private": (PrivateForestClassifier, {}),
+    "training": (rf.BatchTrainingClassifier, {}),
+    "prediction": (rf.BatchPredictionClassifier, {}),
+    "subsample": (rf.SubsampleAggregateClassifier, {}),
+    "laplace": (rf.LaplaceForestClassifier, {}),
+    "private": (rf.PrivateForestClassifier, {}),
 }
 SIZES = [(d, n) for d in (2, 5, 8, 12, 16, 21, 30, 40) for n in (2, 3, 7, 20, 50)]
 CHEAP = [(2, 50), (40, 2), (16, 3), (40, 50)]
@@ -50,8 +40,8 @@ def not_for_ever():
 
 
 def schema_of(d, n):
-    attributes = [Attribute.categorical(f"a{i}", list(range(n))) for i in range(d)]
-    return Schema(attributes, class_labels=["no", "yes"])
+    attributes = [rf.Attribute.categorical(f"a{i}", list(range(n))) for i in range(d)]
+    return rf.Schema(attributes, class_labels=["no", "yes"])
 
 
 def fitted(name, d, n, **settings):
@@ -96,13 +86,13 @@ def test_private_forests_are_for_any_size(size):
 def test_attributes_of_one_value_are_any_number(name, options, monotone):
     """NumPy has 64 axes at most."""
     attributes = [
-        Attribute.ordinal(str(i), ["a", "b"][: 1 + (i < 2)], monotone=monotone)
+        rf.Attribute.ordinal(str(i), ["a", "b"][: 1 + (i < 2)], monotone=monotone)
         for i in range(70)
     ]
     X = np.full((4, 70), "a", object)
     X[:2, 0] = X[::2, 1] = "b"
     public = {} if name in ("subsample", "prediction") else {"n_records": 4}
-    schema = Schema(attributes, ["no", "yes"])
+    schema = rf.Schema(attributes, ["no", "yes"])
     model = METHODS[name][0](schema, epsilon=1e4, **options, **public)
     model.fit(X, np.where(X[:, 0] == "b", "yes", "no"))
     assert model.predict(X).shape == (4,)
@@ -133,15 +123,15 @@ def test_the_whole_grid_ends_or_names_what_works(name, size):
 
 def test_auto_lists_no_cells_of_boxes():
     """There are 2^40 cells, and more sets of boxes than are looked at."""
-    forest = grow_random_forest((2,) * 40, n_trees=2, depth=2, seed=0)
+    forest = rf.grow_random_forest((2,) * 40, n_trees=2, depth=2, seed=0)
     with limits.changed(box_sets=1):
         assert optimize(Conjunctions(forest.leaf_masks()), seed=0).success
 
 
 def test_sums_of_boxes_are_projected_on_few_subsets():
     """A batch on trees of ten levels restricts hundreds of thousands of them."""
-    forest = grow_random_forest((2,) * 16, n_trees=2, depth=6, seed=0)
-    batch = prediction_workload(forest, np.zeros((2, 16), int))
+    forest = rf.grow_random_forest((2,) * 16, n_trees=2, depth=6, seed=0)
+    batch = rf.prediction_workload(forest, np.zeros((2, 16), int))
     with limits.changed(summed_subsets=100, lattice_attributes=15, visited_cells=1000):
         assert optimize(batch, seed=0).success
         with pytest.raises(DomainTooLargeError, match="more than 100 subsets"):
@@ -168,9 +158,9 @@ def test_commands_end_at_their_defaults_or_name_what_works(
     table, schema = tmp_path / "votes.csv", tmp_path / "schema.json"
     table.write_text("\n".join([names, *rows]) + "\n")
     attributes = [
-        Attribute.categorical(f"a{i}", [*map(str, range(n))]) for i in range(d)
+        rf.Attribute.categorical(f"a{i}", [*map(str, range(n))]) for i in range(d)
     ]
-    Schema(attributes, class_labels=["no", "yes"]).to_json(schema)
+    rf.Schema(attributes, class_labels=["no", "yes"]).to_json(schema)
     arguments = ["--schema", str(schema), "--epsilon", "1"]
     if command == "fit":
         arguments = ["fit", str(table), *arguments, "--out", str(tmp_path / "v.npz")]

@@ -28,13 +28,8 @@ from sklearn.utils.estimator_checks import (
     check_methods_subset_invariance,
 )
 
+import mmech_rf as rf
 from mmech import PrivacyLeakWarning, PrivacyLedger
-from mmech_rf import (
-    LaplaceForestClassifier,
-    NonPrivateForestClassifier,
-    Schema,
-    datasets,
-)
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 MODELS = pytest.mark.parametrize("name", RELEASED)
@@ -45,12 +40,12 @@ RAW = CELLS.astype(str)
 @pytest.mark.parametrize(
     "load",
     [
-        datasets.load_car,
-        datasets.load_nursery,
-        datasets.load_balance_scale,
-        datasets.load_tic_tac_toe,
-        partial(datasets.load_monks, 3),
-        datasets.load_iris,
+        rf.datasets.load_car,
+        rf.datasets.load_nursery,
+        rf.datasets.load_balance_scale,
+        rf.datasets.load_tic_tac_toe,
+        partial(rf.datasets.load_monks, 3),
+        rf.datasets.load_iris,
     ],
     ids=["car", "nursery", "balance scale", "tic-tac-toe", "monks", "iris"],
 )
@@ -86,7 +81,7 @@ LABELS = {
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 @ALL
 def test_labels_of_any_type_come_back(name, labels, noiseless):
-    schema = Schema(SCHEMA.attributes, labels)
+    schema = rf.Schema(SCHEMA.attributes, labels)
     codes = rule(CELLS)
     target = [labels[code] for code in codes]
     model = classifier(name, schema=schema, n_trees=1, depth=3)
@@ -119,7 +114,7 @@ def test_labels_of_any_type_come_back(name, labels, noiseless):
 @ALL
 def test_labels_come_back_in_the_type_of_the_schema(name, labels, wrap, noiseless):
     """Whatever type `y` has: one record can change that, and not the schema."""
-    schema = Schema.from_json(Schema(SCHEMA.attributes, labels).to_json())
+    schema = rf.Schema.from_json(rf.Schema(SCHEMA.attributes, labels).to_json())
     codes = rule(CELLS)
     target = wrap((codes - 1).tolist())
     model = classifier(name, schema=schema, n_trees=1, depth=3).fit(RAW, target)
@@ -134,7 +129,7 @@ def test_labels_come_back_in_the_type_of_the_schema(name, labels, wrap, noiseles
 @ALL
 def test_one_record_does_not_change_the_type_of_the_labels(name, labels):
     """A frame holds integers as floats where one label is missing, and as objects."""
-    schema = Schema(SCHEMA.attributes, labels)
+    schema = rf.Schema(SCHEMA.attributes, labels)
     settings = {"schema": schema, "handle_missing": "drop"}
     tables = [pd.Series([0, 1, 1]), pd.Series([0, 1, None]), pd.Series([0, 1, ""]), []]
     models = [classifier(name, **settings).fit(RAW[: len(y)], y) for y in tables]
@@ -144,7 +139,7 @@ def test_one_record_does_not_change_the_type_of_the_labels(name, labels):
 
 
 def test_scores_weigh_records_and_name_labels_that_do_not_fit(noiseless):
-    schema = Schema(SCHEMA.attributes, ["-1", "0", "1"])
+    schema = rf.Schema(SCHEMA.attributes, ["-1", "0", "1"])
     target = (rule(CELLS) - 1).tolist()
     model = classifier("batch training", schema=schema, n_trees=1, depth=3)
     model.fit(RAW, target)
@@ -165,7 +160,7 @@ def test_the_order_of_the_classes_does_not_matter(name, monkeypatch):
     target = np.where(np.arange(60) < 45, "no", "yes")
 
     def mean_and_error(order):
-        schema = Schema(SCHEMA.attributes, order)
+        schema = rf.Schema(SCHEMA.attributes, order)
         model = classifier(name, schema=schema, n_trees=2, depth=1, epsilon=0.01)
         scores = [clone(model).fit(X, target).score(X, target) for _ in range(60)]
         return np.mean(scores), np.std(scores) / math.sqrt(len(scores))
@@ -343,15 +338,15 @@ def test_automatic_depth_is_half_the_attributes_in_sight(max_features, depth):
     X, y = records(20)
     model = classifier("batch training", depth="auto", max_features=max_features)
     assert {e.forest.depth for e in model.fit(X, y).ensembles_} == {depth}
-    car = datasets.load_car()
-    model = LaplaceForestClassifier(car.schema, epsilon=1, n_trees=2)
+    car = rf.datasets.load_car()
+    model = rf.LaplaceForestClassifier(car.schema, epsilon=1, n_trees=2)
     assert model.fit(car.data, car.target).ensembles_[0].forest.depth == 3
 
 
 # ----------------------------------------------------------------- no privacy at all
 def test_the_reference_without_noise_is_reproducible_and_exact():
     X, y = records(60)
-    model = NonPrivateForestClassifier(SCHEMA, n_trees=4, depth=2, random_state=0)
+    model = rf.NonPrivateForestClassifier(SCHEMA, n_trees=4, depth=2, random_state=0)
     first, second = clone(model).fit(X, y), clone(model).fit(X, y)
     np.testing.assert_array_equal(first.predict(RAW), second.predict(RAW))
     forest = first.ensembles_[0].forest

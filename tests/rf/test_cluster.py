@@ -12,23 +12,15 @@ import pytest
 from replay import entropy
 from sklearn.base import clone
 
+import mmech_rf as rf
 from mmech import PrivacyLedger
-from mmech_rf import (
-    Attribute,
-    BatchTrainingClassifier,
-    PrivateForestClassifier,
-    Schema,
-    SubsampleAggregateClassifier,
-    datasets,
-    tune,
-)
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.accuracy import _methods, _trials
 
 dask = pytest.importorskip("dask")
-CAR = datasets.load_car()
+CAR = rf.datasets.load_car()
 EVERY = np.arange(len(CAR.target))
 
 
@@ -62,8 +54,8 @@ def as_parts(n_parts):
 
 SOURCES = pytest.mark.parametrize("source", [as_frames, as_arrays, as_parts])
 MODELS = {
-    "private": PrivateForestClassifier(CAR.schema, epsilon=2, n_records=1728),
-    "training": BatchTrainingClassifier(
+    "private": rf.PrivateForestClassifier(CAR.schema, epsilon=2, n_records=1728),
+    "training": rf.BatchTrainingClassifier(
         CAR.schema, epsilon=2, n_trees=8, depth=2, template="identity", random_state=0
     ),
 }
@@ -110,19 +102,19 @@ def test_parts_of_a_fit_may_be_lazy(source):
 @SOURCES
 def test_records_are_assigned_to_trees_after_the_sum(source):
     """Every record trains one tree, also where equal ones arrive as one count."""
-    model = SubsampleAggregateClassifier(CAR.schema, epsilon=1, n_trees=4, depth=2)
+    model = rf.SubsampleAggregateClassifier(CAR.schema, epsilon=1, n_trees=4, depth=2)
     model.fit(*source(5))
     (counts,) = model._counts
     assert counts.sum() == len(EVERY)
 
 
-SCHEMA = Schema([Attribute.categorical("a", ["x", "y"])], ["0", "1"])
+SCHEMA = rf.Schema([rf.Attribute.categorical("a", ["x", "y"])], ["0", "1"])
 
 
 def test_what_does_not_fit_is_named_and_not_logged(caplog):
     distributed = pytest.importorskip("distributed")
     ledger = PrivacyLedger(1)
-    model = PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger)
+    model = rf.PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger)
     X = [dask.delayed([["x"], [value]]) for value in ("y", "secret", "x")]
     y = [dask.delayed(labels) for labels in (["0", "1"], ["1", "0"], ["1", "1"])]
     with (
@@ -137,7 +129,7 @@ def test_what_does_not_fit_is_named_and_not_logged(caplog):
 
 
 def test_partitions_that_do_not_match_are_refused():
-    model = PrivateForestClassifier(SCHEMA, epsilon=1)
+    model = rf.PrivateForestClassifier(SCHEMA, epsilon=1)
     X, y = ([dask.delayed([[text]]) for text in texts] for texts in ("xy", "010"))
     for records, labels, error, message in [
         (X, y, ValueError, "X has 2 partitions but y has 3"),
@@ -149,7 +141,7 @@ def test_partitions_that_do_not_match_are_refused():
         with pytest.raises(error, match=message):
             model.fit(records, labels)
     with pytest.raises(ValueError, match="schema must be given"):
-        PrivateForestClassifier(epsilon=1).fit(X, y[:2])
+        rf.PrivateForestClassifier(epsilon=1).fit(X, y[:2])
 
 
 WRITTEN = {
@@ -180,14 +172,14 @@ def unlike(change):
     """A model, and three parts of its records, the second of which is changed."""
     pandas = pytest.importorskip("pandas")
     columns = [
-        Attribute.categorical("a", ["x", "y"]),
-        Attribute.numeric("b", lower=0, upper=9),
+        rf.Attribute.categorical("a", ["x", "y"]),
+        rf.Attribute.numeric("b", lower=0, upper=9),
     ]
-    schema = Schema(columns, [0, 1], target="c")
+    schema = rf.Schema(columns, [0, 1], target="c")
     rows = {"a": ["x", "y", "y"] * 4, "b": [*range(10), 3, 7], "c": [0, 1, 1] * 4}
     table = pandas.DataFrame(rows)
     parts = [table[:4], change(table[4:8]), table[8:]]
-    return PrivateForestClassifier(schema, epsilon=3), parts, table
+    return rf.PrivateForestClassifier(schema, epsilon=3), parts, table
 
 
 def fit_parts(model, parts, lazily):
@@ -281,14 +273,14 @@ def workers(request):
 
 def test_public_work_is_shared_out_by_joblib(workers):
     """Settings are judged and strategies found by workers, to the same results."""
-    model = BatchTrainingClassifier(
+    model = rf.BatchTrainingClassifier(
         CAR.schema, epsilon=2, n_trees=6, depth=2, n_ensembles=3, max_features=4,
         random_state=0,
     )  # fmt: skip
     grid = {"n_trees": [16], "depth": [2, 3], "n_ensembles": [1, 2]}
 
     def found():
-        tuned = tune(CAR.schema, epsilon=1, n_records=1400, candidates=grid)
+        tuned = rf.tune(CAR.schema, epsilon=1, n_records=1400, candidates=grid)
         return tuned.settings, tuned.reasons, *released(model, CAR.data, CAR.target)
 
     expected = found()
@@ -300,8 +292,8 @@ def test_public_work_is_shared_out_by_joblib(workers):
 @pytest.mark.parametrize("workers", ["processes"], indirect=True)
 def test_what_spends_a_budget_does_not_leave_the_process(workers):
     ledger = PrivacyLedger(2)
-    shared = BatchTrainingClassifier(CAR.schema, epsilon=1, depth=2, ledger=ledger)
-    counted = BatchTrainingClassifier(CAR.schema, epsilon=1, depth=2)
+    shared = rf.BatchTrainingClassifier(CAR.schema, epsilon=1, depth=2, ledger=ledger)
+    counted = rf.BatchTrainingClassifier(CAR.schema, epsilon=1, depth=2)
     counted.count(CAR.data, CAR.target)
     client = pytest.importorskip("distributed").get_client()
     for task in (shared.fit, counted.release):

@@ -11,23 +11,16 @@ import pytest
 from rf_cases import SCHEMA, records, rule
 from rf_cases import classifier as toy
 
+import mmech_rf as rf
 from mmech import BudgetExceededError, ParameterError, PrivacyLedger
 from mmech.privacy.ledger import LedgerEntry
 from mmech.testing import watch_draws
-from mmech_rf import (
-    Attribute,
-    BatchPredictionClassifier,
-    PrivateForestClassifier,
-    RecipeForestClassifier,
-    Schema,
-    load_model,
-)
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise from insecure_rng")
 
 
-def forest(cls=PrivateForestClassifier, **parameters):
+def forest(cls=rf.PrivateForestClassifier, **parameters):
     given = {"epsilon": 1, "estimate_accuracy": True, "insecure_rng": 0}
     return cls(SCHEMA, **(given | parameters))
 
@@ -69,11 +62,11 @@ def test_what_is_trained_with_is_not_what_is_counted():
 
 
 def test_held_out_records_are_in_the_bins_that_training_ones_drew(rng):
-    age = Attribute.numeric("age", lower=0, upper=100)
-    schema = Schema([age], ["young", "old"])
+    age = rf.Attribute.numeric("age", lower=0, upper=100)
+    schema = rf.Schema([age], ["young", "old"])
     X = rng.uniform(0, 100, (400, 1))
     y = np.where(X[:, 0] > 30, "old", "young")
-    model = PrivateForestClassifier(
+    model = rf.PrivateForestClassifier(
         schema, epsilon=100, estimate_accuracy=True, private_bins="all"
     )
     seen = measured(model, X, y)
@@ -96,10 +89,10 @@ def test_about_one_in_five_is_held_out():
 @pytest.mark.parametrize(
     ("cls", "given"),
     [
-        (PrivateForestClassifier, {}),
-        (PrivateForestClassifier, {"n_records": 300}),
-        (RecipeForestClassifier, {"recipe": "jpw", "n_records": 300}),
-        (RecipeForestClassifier, {"recipe": "spe", "n_records": 300}),
+        (rf.PrivateForestClassifier, {}),
+        (rf.PrivateForestClassifier, {"n_records": 300}),
+        (rf.RecipeForestClassifier, {"recipe": "jpw", "n_records": 300}),
+        (rf.RecipeForestClassifier, {"recipe": "spe", "n_records": 300}),
     ],
 )
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
@@ -155,7 +148,7 @@ def test_statement_card_and_file_have_it(tmp_path):
     assert f"Accuracy on new records: {found}" in model.privacy_statement_
     assert "(part: held out)" in model.privacy_statement_
     model.save(tmp_path / "model")
-    again = load_model(tmp_path / "model")
+    again = rf.load_model(tmp_path / "model")
     assert again.accuracy_ == found
     assert again.card()["accuracy"] == model.card()["accuracy"]
     assert f"estimate {found.estimate:.4g}" in again.to_html()
@@ -212,13 +205,13 @@ def test_it_is_asked_for_by_true(given):
 def test_methods_that_answer_a_batch_do_not_have_it():
     """Held-out records would be queries, which are not protected."""
     with pytest.raises(TypeError, match="estimate_accuracy"):
-        BatchPredictionClassifier(SCHEMA, epsilon=1, estimate_accuracy=True)
+        rf.BatchPredictionClassifier(SCHEMA, epsilon=1, estimate_accuracy=True)
 
 
 def test_a_recipe_for_two_sorts_of_persons_is_refused():
     X, y = of_a_rule(20)
     ledger = PrivacyLedger(1)
-    model = forest(RecipeForestClassifier, recipe="sspe-1", ledger=ledger)
+    model = forest(rf.RecipeForestClassifier, recipe="sspe-1", ledger=ledger)
     with pytest.raises(ValueError, match="sspe-1"):
         model.fit(X, y, X)
     assert not ledger.entries

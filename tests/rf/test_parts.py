@@ -16,19 +16,12 @@ from processes import in_a_fork
 from replay import entropy, watched
 from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 
+import mmech_rf as rf
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.exceptions import BudgetExceededError
-from mmech_rf import (
-    Attribute,
-    LaplaceForestClassifier,
-    PrivateForestClassifier,
-    Schema,
-    datasets,
-    limits,
-)
 from mmech_rf.private.records import RecordParts
 
-CAR = datasets.load_car()
+CAR = rf.datasets.load_car()
 X, Y = np.asarray(CAR.data)[::9], np.asarray(CAR.target)[::9]
 
 
@@ -38,24 +31,24 @@ def on_random_forest(name, **settings):
 
 
 def private_forest(**settings):
-    model = PrivateForestClassifier(CAR.schema, epsilon=2, **settings)
+    model = rf.PrivateForestClassifier(CAR.schema, epsilon=2, **settings)
     return model, X.repeat(2, axis=0), Y.repeat(2), X
 
 
 def disjoint_forest():
     settings = {"data": "disjoint", "n_trees": 3, "depth": 2, "random_state": 0}
-    return LaplaceForestClassifier(CAR.schema, epsilon=2, **settings)
+    return rf.LaplaceForestClassifier(CAR.schema, epsilon=2, **settings)
 
 
 def two_classes(**settings):
-    schema = Schema(
-        [*CAR.schema.attributes[:2], Attribute.numeric("wear", lower=0, upper=9)],
+    schema = rf.Schema(
+        [*CAR.schema.attributes[:2], rf.Attribute.numeric("wear", lower=0, upper=9)],
         [False, True],
     )
     rows = X[:, :3].copy()
     rows[:, 2] = np.arange(len(rows)) % 9
     labels = Y != "unacc"
-    model = PrivateForestClassifier(schema, epsilon=2, **settings)
+    model = rf.PrivateForestClassifier(schema, epsilon=2, **settings)
     return model, rows.repeat(2, axis=0), labels.repeat(2), rows
 
 
@@ -272,9 +265,9 @@ def test_a_budget_that_is_short_leaves_the_parts():
 def test_parts_agree_on_a_schema():
     model, rows, labels, _ = CASES["default"]()
     with pytest.raises(ValueError, match="schema must be given"):
-        PrivateForestClassifier(epsilon=1).count(rows, labels)
+        rf.PrivateForestClassifier(epsilon=1).count(rows, labels)
     model.count(rows, labels)
-    other = Schema(CAR.schema.attributes, [*CAR.schema.class_labels, "none"])
+    other = rf.Schema(CAR.schema.attributes, [*CAR.schema.class_labels, "none"])
     model.set_params(schema=other)
     for method in (lambda: model.count(rows, labels), model.release):
         with pytest.raises(ValueError, match="schema must be the one"):
@@ -343,14 +336,14 @@ def test_long_tables_are_counted_a_block_at_a_time(name, table):
         labels = pd.Series(labels, index=rows.index[::-1])
     sizes = []
 
-    class Noting(Schema):
+    class Noting(rf.Schema):
         def encode(self, X, *args, **kwargs):
             sizes.append(len(X))
             return super().encode(X, *args, **kwargs)
 
-    own = {one.name: getattr(model.schema, one.name) for one in fields(Schema)}
+    own = {one.name: getattr(model.schema, one.name) for one in fields(rf.Schema)}
     model.set_params(schema=Noting(**own))
-    with limits.changed(counted_records=16), entropy(3):
+    with rf.limits.changed(counted_records=16), entropy(3):
         found = seen(model.fit(rows, labels), queries)
     assert max(sizes[: -(-len(rows) // 16)]) == 16
     np.testing.assert_array_equal(found[0], expected[0])

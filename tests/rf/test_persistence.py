@@ -9,28 +9,11 @@ import numpy as np
 import pytest
 from model_files import description, find, rewrite, set_in
 
-from mmech import (
-    BudgetExceededError,
-    Identity,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-    load,
-    save,
-)
+import mmech as mm
+import mmech_rf as rf
 from mmech.storage import codec as _codec
-from mmech_rf import (
-    Attribute,
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    NonPrivateForestClassifier,
-    Schema,
-    SubsampleAggregateClassifier,
-    datasets,
-    load_model,
-)
 
-CAR = datasets.load_car()
+CAR = rf.datasets.load_car()
 SMALL = {"epsilon": "1/3", "n_trees": 7, "depth": 2, "random_state": 3}
 
 
@@ -39,30 +22,30 @@ def path(tmp_path):
     return tmp_path / "model.npz"
 
 
-def fitted(cls=BatchTrainingClassifier, schema=CAR.schema, **options):
-    if cls is not LaplaceForestClassifier:
+def fitted(cls=rf.BatchTrainingClassifier, schema=CAR.schema, **options):
+    if cls is not rf.LaplaceForestClassifier:
         options = {"template": "identity"} | options
     return cls(schema, **(SMALL | options)).fit(CAR.data, CAR.target)
 
 
 def reloaded(model, path):
     model.save(path)
-    return load_model(path)
+    return rf.load_model(path)
 
 
 @pytest.mark.parametrize(
     ("cls", "options"),
     [
-        (BatchTrainingClassifier, {}),
-        (BatchTrainingClassifier, {"voting": "weight", "splits": "binary"}),
-        (BatchTrainingClassifier, {"n_trees": math.inf, "depth": 3}),
-        (BatchTrainingClassifier,
+        (rf.BatchTrainingClassifier, {}),
+        (rf.BatchTrainingClassifier, {"voting": "weight", "splits": "binary"}),
+        (rf.BatchTrainingClassifier, {"n_trees": math.inf, "depth": 3}),
+        (rf.BatchTrainingClassifier,
          {"n_ensembles": 3, "max_features": 4, "splits": "threshold"}),
-        (BatchTrainingClassifier, {"n_ensembles": 3, "max_features": "partition"}),
-        (BatchTrainingClassifier, {"neighbours": "replace", "epsilon": 0.1}),
-        (LaplaceForestClassifier, {}),
-        (LaplaceForestClassifier, {"data": "disjoint", "n_ensembles": 2}),
-        (LaplaceForestClassifier, {"n_trees": math.inf, "n_ensembles": 2}),
+        (rf.BatchTrainingClassifier, {"n_ensembles": 3, "max_features": "partition"}),
+        (rf.BatchTrainingClassifier, {"neighbours": "replace", "epsilon": 0.1}),
+        (rf.LaplaceForestClassifier, {}),
+        (rf.LaplaceForestClassifier, {"data": "disjoint", "n_ensembles": 2}),
+        (rf.LaplaceForestClassifier, {"n_trees": math.inf, "n_ensembles": 2}),
     ],
 )  # fmt: skip
 def test_a_model_is_equal_after_reloading(cls, options, path):
@@ -110,8 +93,8 @@ def test_ties_are_broken_by_the_key_of_the_saved_model(path):
 
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.5, 1.5], ["no", "yes"]])
 def test_labels_keep_their_type(labels, path):
-    schema = Schema([Attribute.ordinal("a", ["x", "y"])], labels)
-    model = BatchTrainingClassifier(schema, epsilon=50, n_trees=2)
+    schema = rf.Schema([rf.Attribute.ordinal("a", ["x", "y"])], labels)
+    model = rf.BatchTrainingClassifier(schema, epsilon=50, n_trees=2)
     model.fit([["x"], ["y"]] * 20, [str(v) for v in labels * 20])
     copy = reloaded(model, path)
     assert copy.predict([["x"], ["y"]]).tolist() == labels
@@ -119,11 +102,11 @@ def test_labels_keep_their_type(labels, path):
 
 
 def test_files_do_not_tell_the_type_of_the_target(path):
-    schema = Schema([Attribute.ordinal("a", ["x", "y"])], [0, 1])
+    schema = rf.Schema([rf.Attribute.ordinal("a", ["x", "y"])], [0, 1])
     described = []
     for target in ([0, 1], [0.0, 1.0], ["0", "1"], ["0", 1]):
-        model = BatchTrainingClassifier(schema, epsilon=1, n_trees=2, insecure_rng=0)
-        with pytest.warns(PrivacyLeakWarning):
+        model = rf.BatchTrainingClassifier(schema, epsilon=1, n_trees=2, insecure_rng=0)
+        with pytest.warns(mm.PrivacyLeakWarning):
             model.fit([["x"], ["y"]], target).save(path)
         described.append(description(path))
     assert described[1:] == described[:-1]
@@ -131,8 +114,8 @@ def test_files_do_not_tell_the_type_of_the_target(path):
 
 def test_a_schema_read_from_records_stays_a_confession(path, rng):
     X, y = rng.normal(size=(30, 2)), np.repeat([1, 2, 3], 10)
-    with pytest.warns(PrivacyLeakWarning):
-        model = BatchTrainingClassifier(epsilon=1, n_trees=2).fit(X, y)
+    with pytest.warns(mm.PrivacyLeakWarning):
+        model = rf.BatchTrainingClassifier(epsilon=1, n_trees=2).fit(X, y)
     copy = reloaded(model, path)
     assert "NOT COVERED" in copy.privacy_statement_
     beyond = 9 * rng.normal(size=(30, 2))
@@ -140,10 +123,10 @@ def test_a_schema_read_from_records_stays_a_confession(path, rng):
 
 
 def test_a_loaded_model_cannot_be_refitted_on_the_old_budget(path):
-    for ledger in (None, PrivacyLedger(100)):
+    for ledger in (None, mm.PrivacyLedger(100)):
         copy = reloaded(fitted(ledger=ledger), path)
         before = copy.predict(CAR.data).tolist()
-        with pytest.raises(BudgetExceededError):
+        with pytest.raises(mm.BudgetExceededError):
             copy.fit(CAR.data, CAR.target)
         assert copy.predict(CAR.data).tolist() == before
     copy.set_params(ledger=None).fit(CAR.data, CAR.target)  # a budget of its own
@@ -177,7 +160,7 @@ def test_the_file_holds_released_numbers_only(path):
 
 
 def test_the_file_says_that_predictable_noise_is_void(path):
-    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+    with pytest.warns(mm.PrivacyLeakWarning, match="insecure_rng"):
         model = fitted(insecure_rng=0)
     assert all(entry.insecure for entry in model.ledger_.entries)
     copy = reloaded(model, path)
@@ -192,13 +175,13 @@ def test_the_file_says_that_predictable_noise_is_void(path):
 @pytest.mark.parametrize(
     ("cls", "reason"),
     [
-        (BatchPredictionClassifier, "holds exact counts of the records"),
-        (SubsampleAggregateClassifier, "save the labels it predicted"),
-        (NonPrivateForestClassifier, "only models made of released numbers"),
+        (rf.BatchPredictionClassifier, "holds exact counts of the records"),
+        (rf.SubsampleAggregateClassifier, "save the labels it predicted"),
+        (rf.NonPrivateForestClassifier, "only models made of released numbers"),
     ],
 )
 def test_what_holds_exact_counts_is_not_saved(cls, reason, path):
-    options = {} if cls is NonPrivateForestClassifier else {"epsilon": 1}
+    options = {} if cls is rf.NonPrivateForestClassifier else {"epsilon": 1}
     model = cls(CAR.schema, n_trees=2, depth=4, **options).fit(CAR.data, CAR.target)
     with pytest.raises(TypeError, match=reason):
         model.save(path)
@@ -211,12 +194,12 @@ def test_what_holds_exact_counts_is_not_saved(cls, reason, path):
 
 def test_no_class_that_holds_exact_counts_is_storable():
     models = [k.cls for k in _codec._KINDS.values() if hasattr(k.cls, "_holds_secrets")]
-    assert BatchTrainingClassifier in models
+    assert rf.BatchTrainingClassifier in models
     assert not any(cls._holds_secrets for cls in models)
 
 
 def test_classes_from_elsewhere_are_not_saved(path):
-    class Mine(BatchTrainingClassifier):
+    class Mine(rf.BatchTrainingClassifier):
         pass
 
     with pytest.raises(TypeError, match="class Mine, which is not storable"):
@@ -225,7 +208,7 @@ def test_classes_from_elsewhere_are_not_saved(path):
 
 def test_a_model_must_be_fitted(path):
     with pytest.raises(ValueError, match="not fitted yet"):
-        BatchTrainingClassifier(CAR.schema, epsilon=1).save(path)
+        rf.BatchTrainingClassifier(CAR.schema, epsilon=1).save(path)
 
 
 # ---- files that must be refused ------------------------------------------------
@@ -234,13 +217,13 @@ def test_a_model_must_be_fitted(path):
 def test_a_file_of_something_else(path):
     fitted().save(path)
     with pytest.raises(ValueError, match="holds a 'model', not a strategy"):
-        load(path)
-    save(path, Identity(2))
+        mm.load(path)
+    mm.save(path, mm.Identity(2))
     with pytest.raises(ValueError, match="holds a 'strategy', not a model"):
-        load_model(path)
+        rf.load_model(path)
     rewrite(path, lambda content: content.update(holds="model"))
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
-        load_model(path)
+        rf.load_model(path)
 
 
 def test_a_file_from_before_a_class_had_all_of_its_arguments(path):
@@ -248,7 +231,7 @@ def test_a_file_from_before_a_class_had_all_of_its_arguments(path):
     fitted().save(path)
     rewrite(path, lambda content: find(content, "ensembles", 0).pop("epsilon"))
     with pytest.raises(ValueError, match=r"Ensemble with other arg.* \(.epsilon.\)"):
-        load_model(path)
+        rf.load_model(path)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +269,7 @@ def test_a_description_that_does_not_fit(path, change):
     fitted().save(path)
     rewrite(path, change)
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
-        load_model(path)
+        rf.load_model(path)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +295,7 @@ def test_arrays_that_do_not_fit(path, index, change):
         changed = change(arrays[f"array_{index}"])
     rewrite(path, arrays={index: changed})
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
-        load_model(path)
+        rf.load_model(path)
 
 
 @pytest.mark.parametrize("cost", ["1/25000", "2", "-1", "0"])
@@ -320,11 +303,11 @@ def test_costs_of_a_file_add_up_to_its_total(path, cost):
     fitted().save(path)
     rewrite(path, set_in("LedgerEntry", "cost", to={"fraction": cost}))
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
-        load_model(path)
+        rf.load_model(path)
     rewrite(path, set_in("total", to={"fraction": cost}))
     if cost != "1/25000":  # more than epsilon, or nothing at all
         with pytest.raises(ValueError, match="is not a model file or is damaged"):
-            load_model(path)
+            rf.load_model(path)
 
 
 @pytest.mark.parametrize("depth", [1, 20])
@@ -333,4 +316,4 @@ def test_forests_that_would_be_too_large_are_not_made(path, depth):
     rewrite(path, set_in("CompleteForest", "domain_shape", to=[2**20] * 30))
     rewrite(path, set_in("CompleteForest", "depth", to=depth))
     with pytest.raises(ValueError, match=r"is damaged.*\(DomainTooLargeError\)"):
-        load_model(path)
+        rf.load_model(path)

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 from entropy import system_entropy
 
+import mmech_rf as rf
 from mmech import PrivacyLedger
-from mmech_rf import (
-    Attribute,
-    DrawnSettings,
-    PrivateForestClassifier,
-    Schema,
-    load_model,
-)
 from mmech_rf.private.cuts import number_of_bins
 
 N_RECORDS = 4000
@@ -37,17 +31,17 @@ def credits(rng, number=N_RECORDS):
 
 
 def schema(factor=1, **options):
-    return Schema(
+    return rf.Schema(
         [
-            Attribute.numeric("amount", lower=0, upper=UPPER * factor, **options),
-            Attribute.numeric("months", lower=0, upper=MONTHS * factor),
-            Attribute.categorical("purpose", ["car", "house", "other"]),
+            rf.Attribute.numeric("amount", lower=0, upper=UPPER * factor, **options),
+            rf.Attribute.numeric("months", lower=0, upper=MONTHS * factor),
+            rf.Attribute.categorical("purpose", ["car", "house", "other"]),
         ],
         ["paid", "late"],
     )
 
 
-def fitted(data, cls=PrivateForestClassifier, factor=1, seed=0, **settings):
+def fitted(data, cls=rf.PrivateForestClassifier, factor=1, seed=0, **settings):
     settings = {"n_records": N_RECORDS, "epsilon": 1, "private_bins": "all"} | settings
     with system_entropy(np.random.default_rng(seed).bytes):
         return cls(settings.pop("schema", schema(factor)), **settings).fit(*data)
@@ -81,7 +75,7 @@ def test_held_out_records_are_looked_at_in_the_same_bins(rng, data):
 
 
 def test_bins_hold_about_equal_parts(data):
-    model = fitted(data, epsilon=20, settings=DrawnSettings(most_bins=4))
+    model = fitted(data, epsilon=20, settings=rf.DrawnSettings(most_bins=4))
     months = model.schema_.encode(data[0])[:, 1]
     assert abs(np.bincount(months, minlength=4) / N_RECORDS - 0.25).max() < 0.05
 
@@ -107,8 +101,8 @@ def test_cut_points_are_released_and_paid_for(data):
         "cut points of attribute 'amount'",
         "cut points of attribute 'months'",
     ]
-    left = 1 - DrawnSettings().count_share
-    assert sum(e.cost for e in entries) == left * DrawnSettings().bin_share
+    left = 1 - rf.DrawnSettings().count_share
+    assert sum(e.cost for e in entries) == left * rf.DrawnSettings().bin_share
     assert "cut points of attribute 'amount'" in model.privacy_statement_
     assert "but for the cut points named above" in model.privacy_statement_
     for own, given in zip(model.schema_.attributes, schema().attributes, strict=True):
@@ -129,14 +123,14 @@ def test_only_attributes_that_are_named(data):
 def test_a_saved_model_keeps_its_bins(data, tmp_path):
     model = fitted(data)
     model.save(tmp_path / "model")
-    again = load_model(tmp_path / "model")
+    again = rf.load_model(tmp_path / "model")
     assert again.schema_ == model.schema_
     np.testing.assert_array_equal(again.predict(data[0]), model.predict(data[0]))
 
 
 def test_parts_are_cut_as_a_whole(data):
     X, y = data
-    model = PrivateForestClassifier(
+    model = rf.PrivateForestClassifier(
         schema(), epsilon=1, n_records=N_RECORDS, private_bins="all"
     )
     with system_entropy(np.random.default_rng(0).bytes):

@@ -15,14 +15,8 @@ from rf_cases import SCHEMA, records
 from scipy.stats import chi2
 from tree_draws import DATA, SMALL, choosing, conditionals, largest_log_ratio
 
+import mmech as mm
 import mmech.selection
-from mmech import (
-    BudgetExceededError,
-    PrivacyLedger,
-    delta_from_rho,
-    exponential_mechanism,
-    rho_from_epsilon_delta,
-)
 from mmech.exceptions import PrivacyLeakWarning
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.cost import bounded_range_epsilon
@@ -62,7 +56,7 @@ def fitted(case, **parameters):
 
 
 def session_of(rho, neighbours="add_remove", rng=None):
-    return Session(PrivacyLedger(rho, currency="rho", neighbours=neighbours), rng)
+    return Session(mm.PrivacyLedger(rho, currency="rho", neighbours=neighbours), rng)
 
 
 # ------------------------------------------------------- a draw has a bounded range
@@ -149,7 +143,7 @@ def test_both_calibrations_have_the_range_of_their_epsilon(monotone, neighbours)
     changes = {tuple(np.subtract(*pair)) for pair in itertools.product(one, lost)}
     for change in [(0, 0, 0), *changes]:
         with choosing(note, mmech.selection):
-            exponential_mechanism(scores + change, released="a choice", **settings)
+            mm.exponential_mechanism(scores + change, released="a choice", **settings)
     ranges = [np.ptp(after - seen[0]) for after in seen]
     assert max(ranges) <= epsilon
     assert max(ranges) > 0.999 * epsilon
@@ -176,7 +170,7 @@ def test_nothing_is_released_beyond_the_total(noise_rng):
         np.zeros((2, 2), np.int64), [1, 1], Fraction(1, 4), "sums", 64
     )
     session.add_noise(np.zeros(2, np.int64), Fraction(1, 4), "counts")
-    refused = pytest.raises(BudgetExceededError, match=r"needs rho = 0\.001 but")
+    refused = pytest.raises(mm.BudgetExceededError, match=r"needs rho = 0\.001 but")
     with refused:
         session.add_noise(np.zeros(2, np.int64), Fraction(1, 1000), "more counts")
     with refused:
@@ -223,8 +217,8 @@ def test_price(case, neighbours):
     assert {entry.currency for entry in model.releases_} == {"rho"}
     assert model.ledger_.entries == model.releases_
     spent = model.ledger_.spent
-    assert spent == Fraction(rho_from_epsilon_delta(model.epsilon, model.delta))
-    assert delta_from_rho(spent, model.epsilon) <= model.delta
+    assert spent == Fraction(mm.rho_from_epsilon_delta(model.epsilon, model.delta))
+    assert mm.delta_from_rho(spent, model.epsilon) <= model.delta
     assert model.ledger_.remaining == 0
     if model.n_records is None:
         number = model.releases_[0]
@@ -252,7 +246,7 @@ def test_weighted_counts_have_the_sensitivity_of_the_largest_weight():
 @pytest.mark.parametrize("n_records", [20_000, 60_000, 10**8])
 def test_plans(n_records, epsilon, n_classes):
     epsilon, d = Fraction(epsilon), 5
-    rho = Fraction(rho_from_epsilon_delta(epsilon, DELTA))
+    rho = Fraction(mm.rho_from_epsilon_delta(epsilon, DELTA))
     other = Plan.of(n_records, epsilon, d, n_classes)
     plan = concentrated_plan(other, n_records, epsilon, rho, d)
     assert plan.scores + plan.first + plan.rounds * plan.further == 1
@@ -277,11 +271,11 @@ def test_plans(n_records, epsilon, n_classes):
 def test_sums_have_the_noise_of_pure_epsilon():
     """As far as shares, which are rounded down to thousandths, allow."""
     epsilon, d, n_records = Fraction(1), 400, 10**8
-    rho = Fraction(rho_from_epsilon_delta(epsilon, DELTA))
+    rho = Fraction(mm.rho_from_epsilon_delta(epsilon, DELTA))
     other = replace(Plan.of(n_records, epsilon, d, 2), scores=Fraction(1, 2))
     scores = concentrated_plan(other, n_records, epsilon, rho, d).scores
     groups, session = [1] * (d + 1), session_of(rho)
-    pure = Session(PrivacyLedger(1))
+    pure = Session(mm.PrivacyLedger(1))
     needed = pure.deviation(groups, epsilon * other.scores)
     assert 0.98 * needed < session.deviation(groups, rho * scores)
     assert session.deviation(groups, rho * (scores + Fraction(1, 1000))) < 1.02 * needed
@@ -294,7 +288,7 @@ def test_sums_have_the_noise_of_pure_epsilon():
 )
 def test_pure_epsilon_is_kept_where_it_does_better(n_records, epsilon, delta):
     epsilon = Fraction(epsilon)
-    rho = Fraction(rho_from_epsilon_delta(epsilon, delta))
+    rho = Fraction(mm.rho_from_epsilon_delta(epsilon, delta))
     plan = Plan.of(n_records, epsilon, 5, 2)
     assert concentrated_plan(plan, n_records, epsilon, rho, 5) is None
     assert concentrated_plan(plan, n_records, epsilon, -rho, 5) is None
@@ -349,7 +343,7 @@ def test_wrong_parameters(parameters, error, message):
 
 @EVERY
 def test_a_ledger_of_epsilon_is_refused_before_anything_is_spent(case):
-    ledger = PrivacyLedger(1000)
+    ledger = mm.PrivacyLedger(1000)
     model = make(case, ledger=ledger)
     with pytest.raises(ValueError, match="takes a ledger of rho, but this one counts"):
         model.fit(*records(20))
@@ -363,8 +357,8 @@ def test_a_ledger_of_epsilon_is_refused_before_anything_is_spent(case):
 def test_a_shared_ledger_of_rho_pays_for_every_fit(case, neighbours):
     """What (epsilon, delta) implies, each time; and nothing once that is not left."""
     model = make(case, neighbours=neighbours)
-    rho = Fraction(rho_from_epsilon_delta(model.epsilon, model.delta))
-    ledger = PrivacyLedger(5 * rho / 2, currency="rho", neighbours=neighbours)
+    rho = Fraction(mm.rho_from_epsilon_delta(model.epsilon, model.delta))
+    ledger = mm.PrivacyLedger(5 * rho / 2, currency="rho", neighbours=neighbours)
     model.set_params(ledger=ledger)
     for number in (1, 2):
         model.fit(*records(300))
@@ -374,7 +368,7 @@ def test_a_shared_ledger_of_rho_pays_for_every_fit(case, neighbours):
         assert ledger.entries[-len(model.releases_) :] == model.releases_
         assert f"delta = {model.delta:g}, from zCDP with" in model.privacy_statement_
     before = model.predict_proba(records(20)[0])
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(mm.BudgetExceededError):
         model.fit(*records(300))
     assert len(ledger.entries) == 2 * len(model.releases_)
     np.testing.assert_array_equal(model.predict_proba(records(20)[0]), before)
@@ -384,15 +378,15 @@ def test_a_shared_ledger_of_rho_pays_for_every_fit(case, neighbours):
 @pytest.mark.parametrize("epsilon", [1, "1/3", "0.7", 2, 5])
 def test_a_ledger_made_for_one_fit_pays_for_it(epsilon, exactly):
     """Whether its total is read as a float or as a fraction, to the last bit."""
-    rho = rho_from_epsilon_delta(Fraction(epsilon), DELTA)
-    ledger = PrivacyLedger(exactly(rho), currency="rho")
+    rho = mm.rho_from_epsilon_delta(Fraction(epsilon), DELTA)
+    ledger = mm.PrivacyLedger(exactly(rho), currency="rho")
     model = make(epsilon=epsilon, n_records=100, ledger=ledger)
     model.fit(*records(20))
     assert 0 <= ledger.remaining < Fraction(1, 2**50)
 
 
 def test_pure_epsilon_is_not_paid_from_a_ledger_of_rho():
-    ledger = PrivacyLedger(1000, currency="rho")
+    ledger = mm.PrivacyLedger(1000, currency="rho")
     with pytest.raises(ValueError, match="takes a ledger of epsilon, but this one cou"):
         PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(*records(20))
     assert ledger.spent == 0
@@ -440,7 +434,7 @@ def test_copies_and_files(case, tmp_path):
         assert (copy.privacy, copy.delta) == ("zcdp", model.delta)
         assert copy.choice_.accounting == model.choice_.accounting
         assert copy.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
-        with pytest.raises(BudgetExceededError, match="set ledger=None to spend"):
+        with pytest.raises(mm.BudgetExceededError, match="set ledger=None to spend"):
             copy.fit(X, y)
         assert copy.releases_ == model.releases_
         copy.set_params(ledger=None).fit(X, y)

@@ -33,20 +33,7 @@ from replay_cases import RECIPES, cases, recipe_cases, runner
 from rf_cases import PRIVATE, SCHEMA, SHAPE, classifier
 from sklearn.base import clone
 
-from mmech import (
-    Attribute,
-    Domain,
-    Marginals,
-    MatrixMechanism,
-    PIdentity,
-    Prefix,
-    PrivacyLedger,
-    exponential_mechanism,
-    joint_quantiles,
-    noisy_release,
-    permute_and_flip,
-    release_tables,
-)
+import mmech as mm
 from mmech_rf import PrivateForestClassifier, Schema
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -157,12 +144,12 @@ def _page(model):
 
 
 # ------------------------------------------------------------- pairs of unrelated sets
-DOMAIN = Domain(
+DOMAIN = mm.Domain(
     [
-        Attribute.categorical("sex", ["f", "m"]),
-        Attribute.ordinal("size", ["s", "m", "l"]),
-        Attribute.numeric("age", lower=0, upper=3, n_bins=4),
-        Attribute.categorical("town", ["north", "south", "?"]),
+        mm.Attribute.categorical("sex", ["f", "m"]),
+        mm.Attribute.ordinal("size", ["s", "m", "l"]),
+        mm.Attribute.numeric("age", lower=0, upper=3, n_bins=4),
+        mm.Attribute.categorical("town", ["north", "south", "?"]),
     ]
 )
 VALUES = [["f", "m"], ["s", "m", "l"], [0.5, 1.0, 2.0, 7.0], ["north", "south", ""]]
@@ -180,16 +167,16 @@ TABLES = {
     "a tiny epsilon": {"ways": 2, "cost": "1/1000"} | CATEGORY,
     "a huge epsilon": {"ways": (1, 3), "cost": 1000} | CATEGORY,
 }
-MARGINALS = Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 2})
+MARGINALS = mm.Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 2})
 STRATEGIES = {
-    "prefix": (Prefix(12), Prefix(12)),
-    "p-Identity": (Prefix(12), PIdentity(np.eye(12)[::3] + 0.5)),
+    "prefix": (mm.Prefix(12), mm.Prefix(12)),
+    "p-Identity": (mm.Prefix(12), mm.PIdentity(np.eye(12)[::3] + 0.5)),
     "marginals": (MARGINALS, MARGINALS),
 }
 SELECTIONS = {
-    "exponential": exponential_mechanism,
-    "permute and flip": permute_and_flip,
-    "quantiles": joint_quantiles,
+    "exponential": mm.exponential_mechanism,
+    "permute and flip": mm.permute_and_flip,
+    "quantiles": mm.joint_quantiles,
 }
 
 
@@ -214,7 +201,7 @@ def tables_of(options, relation):
         cells = np.array(people.X, int).reshape(-1, 4).T
         columns = zip(DOMAIN.names, VALUES, cells, strict=True)
         data = {name: np.array(values, object)[own] for name, values, own in columns}
-        released = release_tables(
+        released = mm.release_tables(
             pd.DataFrame(data), DOMAIN, neighbours=relation, ledger=ledger,
             **{currency: cost}, **options,
         )  # fmt: skip
@@ -237,7 +224,7 @@ def tables_of(options, relation):
         "neighbours": relation,
         "records_per_person": options.get("records_per_person", 1),
     }
-    return Setting(run, lambda: PrivacyLedger(cost, **settings), DOMAIN)
+    return Setting(run, lambda: mm.PrivacyLedger(cost, **settings), DOMAIN)
 
 
 def of_counts(release, relation, currency="epsilon"):
@@ -250,7 +237,7 @@ def of_counts(release, relation, currency="epsilon"):
         return release(counts, neighbours=relation, ledger=ledger, **{currency: 1})
 
     def ledger():
-        return PrivacyLedger(1, currency=currency, neighbours=relation)
+        return mm.PrivacyLedger(1, currency=currency, neighbours=relation)
 
     return Setting(run, ledger, Schema(SCHEMA.attributes, (0, 1)))
 
@@ -259,7 +246,7 @@ def measured(name):
     """Return a release by the matrix mechanism."""
 
     def release(counts, **given):
-        mechanism = MatrixMechanism(*STRATEGIES[name], **given)
+        mechanism = mm.MatrixMechanism(*STRATEGIES[name], **given)
         noisy = mechanism.measure(counts)
         answers = mechanism.answer_from(noisy)
         return noisy, repr(mechanism), np.asarray(answers), mechanism.expected_error()
@@ -280,7 +267,7 @@ def selected(name):
 def summed(counts, **given):
     """Release sums whose noise is shaped for a norm, or scaled to one cell."""
     groups = {"groups": [6, 6]} if "epsilon" in given else {}
-    return noisy_release(counts, sensitivity=1, released="sums", **given, **groups)
+    return mm.noisy_release(counts, sensitivity=1, released="sums", **given, **groups)
 
 
 def settings():

@@ -27,22 +27,7 @@ from catalogue import CATALOGUE
 from entropy import system_entropy
 from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 
-from mmech import (
-    AllRange,
-    Identity,
-    Kronecker,
-    MatrixMechanism,
-    Prefix,
-    PrivacyLeakWarning,
-    Records,
-    Total,
-    VStack,
-    all_marginals,
-    exponential_mechanism,
-    noisy_release,
-    optimize,
-    permute_and_flip,
-)
+import mmech as mm
 from mmech.testing import watch_draws
 from mmech_rf import (
     PrivateForestClassifier,
@@ -70,18 +55,18 @@ def noise_on_values():
         common = {"neighbours": relation, "released": "counts"}
         for epsilon in ("1/3", "2"):
             for sensitivity in (1, 7):
-                noisy_release(
+                mm.noisy_release(
                     COUNTS, sensitivity=sensitivity, epsilon=epsilon, **common
                 )
         for rho in ("1/8", "3"):
-            noisy_release(COUNTS, sensitivity=2, rho=rho, **common)
+            mm.noisy_release(COUNTS, sensitivity=2, rho=rho, **common)
         for groups in ([24], [1] * 24, [1, 2, 3, 18]):
-            noisy = noisy_release(
+            noisy = mm.noisy_release(
                 COUNTS, sensitivity=1, groups=groups, epsilon="1/2", **common
             )
             found[f"variance {relation} {groups[:3]}"] = noisy.variance
     table = COUNTS.reshape(4, 6)
-    noisy_release(
+    mm.noisy_release(
         table, groups=[2, 2], sensitivity=64, epsilon=1, released="sums of columns"
     )
     return found
@@ -90,7 +75,7 @@ def noise_on_values():
 def selections():
     """Both mechanisms of selection, in every setting."""
     for relation, monotone, epsilon in product(RELATIONS, (True, False), ("1/4", "2")):
-        for choose in (exponential_mechanism, permute_and_flip):
+        for choose in (mm.exponential_mechanism, mm.permute_and_flip):
             for _ in range(10):
                 choose(
                     COUNTS[:9],
@@ -124,7 +109,7 @@ def strategies(parameter):
         counts = np.stack([COUNTS[:n], COUNTS[::-1][:n]], axis=1)
         rows = []
         for relation, cost in product(RELATIONS, ("1/2", "3")):
-            noisy = MatrixMechanism(
+            noisy = mm.MatrixMechanism(
                 operator, operator, neighbours=relation, **{parameter: cost}
             )
             measurement = noisy.measure(counts)
@@ -141,18 +126,22 @@ def marginals_of_records():
     """Marginals over many attributes, measured from records."""
     sizes = (3, 2, 4, 2)
     codes = np.stack([COUNTS % size for size in sizes], axis=1)
-    signed = Records(codes, sizes, signs=1 - 2 * (COUNTS % 2))
-    workload = all_marginals(sizes, 2)
+    signed = mm.Records(codes, sizes, signs=1 - 2 * (COUNTS % 2))
+    workload = mm.all_marginals(sizes, 2)
     found = {}
     for name, parameter in (("laplace", "epsilon"), ("gaussian", "rho")):
-        noisy = MatrixMechanism(workload, workload, signed=True, **{parameter: "1/2"})
+        noisy = mm.MatrixMechanism(
+            workload, workload, signed=True, **{parameter: "1/2"}
+        )
         found[name] = noisy.answer(signed)
     return found
 
 
 def insecure_noise():
     """Noise of a seed, from mechanism and classifiers."""
-    mechanism = MatrixMechanism(Prefix(24), Identity(24), epsilon=1, insecure_rng=3)
+    mechanism = mm.MatrixMechanism(
+        mm.Prefix(24), mm.Identity(24), epsilon=1, insecure_rng=3
+    )
     X, y = records(60)
     return {
         "mechanism": mechanism.measure(COUNTS).values,
@@ -231,28 +220,28 @@ def many_records():
 
 def losses():
     """What every template of the optimizer reaches."""
-    square = Kronecker([Prefix(6), Identity(6)])
-    other = Kronecker([Identity(6), Prefix(6)])
+    square = mm.Kronecker([mm.Prefix(6), mm.Identity(6)])
+    other = mm.Kronecker([mm.Identity(6), mm.Prefix(6)])
     workloads = {
-        "identity": (Prefix(16), {}),
-        "workload": (Prefix(16), {}),
-        "pidentity": (AllRange(32), {"p": 3}),
-        "kronecker": (Kronecker([Prefix(8), AllRange(6)]), {"p": [2, 2]}),
-        "union": (VStack([square, other]), {}),
-        "marginals": (all_marginals((3, 3, 2, 2), 2), {}),
-        "hierarchy": (AllRange(64), {}),
-        "low_rank": (VStack([Total(12), Prefix(12)]), {}),
-        "auto": (Prefix(24), {}),
+        "identity": (mm.Prefix(16), {}),
+        "workload": (mm.Prefix(16), {}),
+        "pidentity": (mm.AllRange(32), {"p": 3}),
+        "kronecker": (mm.Kronecker([mm.Prefix(8), mm.AllRange(6)]), {"p": [2, 2]}),
+        "union": (mm.VStack([square, other]), {}),
+        "marginals": (mm.all_marginals((3, 3, 2, 2), 2), {}),
+        "hierarchy": (mm.AllRange(64), {}),
+        "low_rank": (mm.VStack([mm.Total(12), mm.Prefix(12)]), {}),
+        "auto": (mm.Prefix(24), {}),
     }
     found = {}
     for template, (workload, options) in workloads.items():
-        result = optimize(workload, template=template, seed=0, **options)
+        result = mm.optimize(workload, template=template, seed=0, **options)
         found[template] = result.loss
     for name, workload in {
-        "prefix": Prefix(24),
-        "union": VStack([square, other]),
+        "prefix": mm.Prefix(24),
+        "union": mm.VStack([square, other]),
     }.items():
-        found[f"gaussian {name}"] = optimize(workload, privacy="zcdp", seed=0).loss
+        found[f"gaussian {name}"] = mm.optimize(workload, privacy="zcdp", seed=0).loss
     return found
 
 
@@ -321,7 +310,7 @@ def play(case):
         return outcome
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        warnings.simplefilter("ignore", mm.PrivacyLeakWarning)
         with system_entropy(Stream()), watch_draws(note):
             results = CASES[case]()
     outcomes = {kind: np.concatenate(parts) for kind, parts in sorted(draws.items())}

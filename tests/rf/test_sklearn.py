@@ -9,15 +9,7 @@ there is one, the checks get a single tree.
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mmech_rf import (
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    DrawnSettings,
-    LaplaceForestClassifier,
-    NonPrivateForestClassifier,
-    PrivateForestClassifier,
-    SubsampleAggregateClassifier,
-)
+import mmech_rf as rf
 
 pytestmark = [
     # schema=None and insecure_rng warn at every fit, as they should
@@ -28,7 +20,7 @@ pytestmark = [
 
 CHECKED = {"epsilon": 1e6, "insecure_rng": 0, "depth": 2}
 MATRIX = CHECKED | {"template": "identity"}
-FEW_TREES = DrawnSettings(most_rounds=1, third_level=0.0)
+FEW_TREES = rf.DrawnSettings(most_rounds=1, third_level=0.0)
 HOLDS_COUNTS = "holds exact counts, which must not reach a file"
 PER_BATCH = {
     "check_estimators_pickle": HOLDS_COUNTS,
@@ -41,7 +33,7 @@ TIES = {
 
 
 def expected_failures(estimator):
-    per_batch = (BatchPredictionClassifier, SubsampleAggregateClassifier)
+    per_batch = (rf.BatchPredictionClassifier, rf.SubsampleAggregateClassifier)
     if not isinstance(estimator, per_batch):
         return {}
     return PER_BATCH | ({} if estimator.voting == "hard" else TIES)
@@ -49,16 +41,16 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(
     [
-        BatchTrainingClassifier(n_trees=4, **MATRIX),
-        LaplaceForestClassifier(n_trees=4, **CHECKED),
-        LaplaceForestClassifier(n_trees=1, data="disjoint", **CHECKED),
-        BatchPredictionClassifier(n_trees=4, **MATRIX),
-        SubsampleAggregateClassifier(n_trees=1, **MATRIX),
-        SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
-        NonPrivateForestClassifier(n_trees=4, depth=2),
+        rf.BatchTrainingClassifier(n_trees=4, **MATRIX),
+        rf.LaplaceForestClassifier(n_trees=4, **CHECKED),
+        rf.LaplaceForestClassifier(n_trees=1, data="disjoint", **CHECKED),
+        rf.BatchPredictionClassifier(n_trees=4, **MATRIX),
+        rf.SubsampleAggregateClassifier(n_trees=1, **MATRIX),
+        rf.SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
+        rf.NonPrivateForestClassifier(n_trees=4, depth=2),
         # one tree, whose number of records is measured; two that are boosted
-        PrivateForestClassifier(epsilon=3, insecure_rng=0, settings=FEW_TREES),
-        PrivateForestClassifier(
+        rf.PrivateForestClassifier(epsilon=3, insecure_rng=0, settings=FEW_TREES),
+        rf.PrivateForestClassifier(
             epsilon=300, insecure_rng=0, n_records=100, settings=FEW_TREES
         ),
     ],

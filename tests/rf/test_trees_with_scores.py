@@ -18,14 +18,8 @@ from rf_cases import (
 )
 from sklearn.metrics import roc_auc_score
 
+import mmech_rf as rf
 from benchmarks.accuracy.ranking import calibration_error
-from mmech_rf import (
-    Attribute,
-    DrawnSettings,
-    PrivateForestClassifier,
-    Schema,
-    load_model,
-)
 from mmech_rf.drawn.draw import Fork, SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import Plan
@@ -159,8 +153,8 @@ def graded(n_records, rng):
     return np.tile(codes, (1, 2)), classes
 
 
-EIGHT = tuple(Attribute.categorical(f"x{i}", (0, 1)) for i in range(8))
-GRADED = Schema(EIGHT, (0, 1))
+EIGHT = tuple(rf.Attribute.categorical(f"x{i}", (0, 1)) for i in range(8))
+GRADED = rf.Schema(EIGHT, (0, 1))
 
 
 @pytest.mark.parametrize("n_records", [300, 8000])
@@ -171,11 +165,11 @@ def test_settings_for_ranking_rank_better(n_records, monkeypatch):
     for most in ("MOST_PAIRS", "MOST_SUMS"):
         monkeypatch.setattr(f"mmech_rf.drawn.views.{most}", 50)
     test, truth = graded(4000, rng)
-    for settings in (DrawnSettings(), DrawnSettings.for_ranking()):
+    for settings in (rf.DrawnSettings(), rf.DrawnSettings.for_ranking()):
         found = areas.setdefault(settings, [])
         for seed in range(5):
             terms = {"epsilon": 1, "n_records": n_records, "insecure_rng": seed}
-            model = PrivateForestClassifier(GRADED, settings=settings, **terms)
+            model = rf.PrivateForestClassifier(GRADED, settings=settings, **terms)
             with pytest.warns(UserWarning, match="insecure_rng"):
                 model.fit(*graded(n_records, rng))
             found.append(roc_auc_score(truth, model.predict_proba(test)[:, 1]))
@@ -191,7 +185,7 @@ def test_corrections_take_back_what_two_attributes_say_twice():
     X, y = graded(20_000, rng)
     gaps = []
     for corrections in (0, 1, 3):
-        settings = replace(DrawnSettings.for_ranking(), corrections=corrections)
+        settings = replace(rf.DrawnSettings.for_ranking(), corrections=corrections)
         seen, session = EncodedRecords.once(X, y), paying("pure", Fraction(1000))
         grower = Grower((2,) * 8, seen, 2, 20_000, session, settings)
         scores = grower._released_scores(Fraction(1000), corrections)
@@ -204,14 +198,14 @@ def test_corrections_take_back_what_two_attributes_say_twice():
 
 @pytest.mark.parametrize("n_records", [200, 10**5])
 def test_models_for_ranking_are_saved_and_shown(n_records, tmp_path):
-    settings = DrawnSettings.for_ranking()
-    model = PrivateForestClassifier(
+    settings = rf.DrawnSettings.for_ranking()
+    model = rf.PrivateForestClassifier(
         SCHEMA, epsilon=1, n_records=n_records, settings=settings
     )
     model.fit(*records(200))
     assert "are added for every record" in model.describe()
     model.save(tmp_path / "m.npz")
-    again = load_model(tmp_path / "m.npz")
+    again = rf.load_model(tmp_path / "m.npz")
     np.testing.assert_array_equal(
         again.predict_proba(CELLS.astype(str)), model.predict_proba(CELLS.astype(str))
     )
@@ -224,7 +218,7 @@ STRONG = {"n_records": 2000, "epsilon": 1}
 
 
 def fitted(**settings):
-    model = PrivateForestClassifier(SCHEMA, **(STRONG | settings))
+    model = rf.PrivateForestClassifier(SCHEMA, **(STRONG | settings))
     return model.fit(*records(200))
 
 
@@ -234,7 +228,7 @@ def test_what_labels_and_scores_get_right_is_counted_together(watch_all):
     for seed in range(5):
         X, y = records(500, seed)
         y = np.where(X[:, 0] == "0", "no", y)
-        model = PrivateForestClassifier(SCHEMA, **STRONG).fit(X, y)
+        model = rf.PrivateForestClassifier(SCHEMA, **STRONG).fit(X, y)
         assert Plan.of(2000, Fraction(1), 3, 3).votes == model.choice_.n_trees == 1
         right = (model.predict(X) == y).mean()
         expected = model.predict_proba(X).max(axis=1).mean()
@@ -287,7 +281,7 @@ def test_files_keep_all_of_it(answers, tmp_path):
     model = with_trees_of_scores(answers)
     path = tmp_path / "model.npz"
     model.save(path)
-    copy = load_model(path)
+    copy = rf.load_model(path)
     ours, theirs = copy._experts, model._experts
     assert (ours.answers is None) == (answers is None)
     assert ours.additive.views == theirs.additive.views
@@ -305,7 +299,7 @@ def test_files_keep_all_of_it(answers, tmp_path):
         assert one.tobytes() == other.tobytes()
     assert copy.describe() == model.describe()
     copy.save(path)
-    again = load_model(path)
+    again = rf.load_model(path)
     assert again.describe() == model.describe()
 
 
@@ -362,10 +356,10 @@ def test_damaged_files_are_refused(change, tmp_path):
     path = tmp_path / "model.npz"
     with_trees_of_scores(ANSWERS).save(path)
     rewrite(path)
-    load_model(path)
+    rf.load_model(path)
     rewrite(path, change)
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
-        load_model(path)
+        rf.load_model(path)
 
 
 @pytest.mark.parametrize("name", ["constant", "tables"])
@@ -381,7 +375,7 @@ def test_damaged_arrays_are_refused(name, change, tmp_path):
         changed = change(arrays[f"array_{index}"])
     rewrite(path, arrays={index: changed})
     with pytest.raises(ValueError, match="is not a model file or is damaged"):
-        load_model(path)
+        rf.load_model(path)
 
 
 def test_descriptions_begin_with_the_trees_and_have_the_scores():

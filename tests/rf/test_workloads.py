@@ -6,15 +6,9 @@ import pytest
 import rf_reference
 from hypothesis import given, settings
 
+import mmech_rf as rf
 from mmech import Conjunctions, PartitionStack
 from mmech.testing import assert_query_matrix
-from mmech_rf import (
-    aggregation_workload,
-    grow_random_forest,
-    limits,
-    prediction_workload,
-    training_workload,
-)
 from mmech_rf.limits import LIMITS
 
 FORMS = pytest.mark.parametrize(
@@ -40,9 +34,9 @@ def dense_aggregation(forest, queries):
 
 def compiled(form, limit, build, *arguments):
     """Build a workload with T in one of its two forms."""
-    with limits.changed(stored_labels=limit):
+    with rf.limits.changed(stored_labels=limit):
         workload = build(*arguments)
-    leaves = workload if build is training_workload else workload.factors[-1]
+    leaves = workload if build is rf.training_workload else workload.factors[-1]
     assert isinstance(leaves, form)
     return workload
 
@@ -56,14 +50,14 @@ FEWER = settings(max_examples=settings.default.max_examples // 3)
 @given(case=forests_with_queries())
 def test_training_workload_is_the_table_of_paths(form, limit, case):
     forest, _ = case
-    T = compiled(form, limit, training_workload, forest)
+    T = compiled(form, limit, rf.training_workload, forest)
     assert_query_matrix(T, dense_training(forest))
     assert T.sensitivity() == forest.n_trees
 
 
 @given(case=forests_with_queries())
 def test_aggregation_workload_is_the_table_of_visits(case):
-    assert_query_matrix(aggregation_workload(*case), dense_aggregation(*case))
+    assert_query_matrix(rf.aggregation_workload(*case), dense_aggregation(*case))
 
 
 @FORMS
@@ -71,10 +65,10 @@ def test_aggregation_workload_is_the_table_of_visits(case):
 @given(case=forests_with_queries())
 def test_prediction_workload_counts_shared_leaves(form, limit, case):
     forest, queries = case
-    workload = compiled(form, limit, prediction_workload, forest, queries)
+    workload = compiled(form, limit, rf.prediction_workload, forest, queries)
     shared = dense_aggregation(forest, queries) @ dense_training(forest)
     assert_query_matrix(workload, shared)
-    product = aggregation_workload(forest, queries) @ training_workload(forest)
+    product = rf.aggregation_workload(forest, queries) @ rf.training_workload(forest)
     np.testing.assert_array_equal(workload.to_dense(), product.to_dense())
 
 
@@ -89,27 +83,29 @@ def test_counts_of_cells_agree_with_counts_of_leaves(form, limit, case, seed):
     for record, label in zip(codes, classes, strict=True):
         table[np.ravel_multi_index(record, forest.domain_shape), label] += 1
     leaf_counts = forest.count_leaves(codes, classes, 3)
-    T = compiled(form, limit, training_workload, forest)
+    T = compiled(form, limit, rf.training_workload, forest)
     np.testing.assert_array_equal(T @ table, leaf_counts)
-    votes = aggregation_workload(forest, queries) @ leaf_counts
-    workload = compiled(form, limit, prediction_workload, forest, queries)
+    votes = rf.aggregation_workload(forest, queries) @ leaf_counts
+    workload = compiled(form, limit, rf.prediction_workload, forest, queries)
     np.testing.assert_array_equal(workload @ table, votes)
     assert votes.dtype == (workload @ table).dtype == np.int64
 
 
 def test_repeated_queries_stay_apart():
-    forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
-    once = aggregation_workload(forest, [[0, 1]]).to_dense()
-    twice = aggregation_workload(forest, [[0, 1], [0, 1]]).to_dense()
+    forest = rf.grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
+    once = rf.aggregation_workload(forest, [[0, 1]]).to_dense()
+    twice = rf.aggregation_workload(forest, [[0, 1], [0, 1]]).to_dense()
     np.testing.assert_array_equal(twice, np.vstack([once, once]))
 
 
-BOTH = pytest.mark.parametrize("build", [aggregation_workload, prediction_workload])
+BOTH = pytest.mark.parametrize(
+    "build", [rf.aggregation_workload, rf.prediction_workload]
+)
 
 
 @BOTH
 def test_no_queries_are_an_error(build):
-    forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
+    forest = rf.grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
     with pytest.raises(
         ValueError, match="queries must hold at least one row, got none"
     ):
@@ -129,7 +125,7 @@ def test_no_queries_are_an_error(build):
     ],
 )
 def test_queries_outside_the_domain_are_an_error(build, queries, error, message):
-    forest = grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
+    forest = rf.grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
     with pytest.raises(error, match=message):
         build(forest, queries)
 
@@ -137,9 +133,9 @@ def test_queries_outside_the_domain_are_an_error(build, queries, error, message)
 @pytest.mark.parametrize(
     "build",
     [
-        training_workload,
-        lambda forest: aggregation_workload(forest, [[0, 1]]),
-        lambda forest: prediction_workload(forest, [[0, 1]]),
+        rf.training_workload,
+        lambda forest: rf.aggregation_workload(forest, [[0, 1]]),
+        lambda forest: rf.prediction_workload(forest, [[0, 1]]),
     ],
 )
 def test_what_is_no_forest_is_refused_in_words(build):

@@ -10,18 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from mmech import (
-    AllRange,
-    Identity,
-    Kronecker,
-    MatrixMechanism,
-    PartitionStack,
-    PIdentity,
-    Prefix,
-    Total,
-    VStack,
-    optimize,
-)
+import mmech as mm
 
 pytestmark = pytest.mark.statistical
 
@@ -29,18 +18,18 @@ RUNS = 40_000
 SIGMAS = 6.0
 """Two-sided normal tail of 2e-9; the slack covers the skewness of squared errors."""
 
-FOREST = PartitionStack([[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]], [3, 2])
+FOREST = mm.PartitionStack([[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]], [3, 2])
 CASES = {
-    "identity": (Prefix(6), Identity(6)),
-    "workload": (Prefix(5), Prefix(5)),
-    "negative": (Prefix(4), -2 * Identity(4)),
-    "pidentity": (AllRange(4), PIdentity([[1.0, 2.0, 0.5, 0.0]])),
-    "optimized": (Prefix(16), optimize(Prefix(16), seed=0).strategy),
-    "kronecker": (Kronecker([Prefix(3), Total(2)]),
-        Kronecker([Prefix(3), PIdentity([[1.0, 1.0]])])),
-    "vstack": (Prefix(4), VStack([Total(4), 0.5 * Prefix(4)])),
+    "identity": (mm.Prefix(6), mm.Identity(6)),
+    "workload": (mm.Prefix(5), mm.Prefix(5)),
+    "negative": (mm.Prefix(4), -2 * mm.Identity(4)),
+    "pidentity": (mm.AllRange(4), mm.PIdentity([[1.0, 2.0, 0.5, 0.0]])),
+    "optimized": (mm.Prefix(16), mm.optimize(mm.Prefix(16), seed=0).strategy),
+    "kronecker": (mm.Kronecker([mm.Prefix(3), mm.Total(2)]),
+        mm.Kronecker([mm.Prefix(3), mm.PIdentity([[1.0, 1.0]])])),
+    "vstack": (mm.Prefix(4), mm.VStack([mm.Total(4), 0.5 * mm.Prefix(4)])),
     "forest": (FOREST, FOREST),
-    "rank-deficient": (Total(4), VStack([Total(4), Total(4)])),
+    "rank-deficient": (mm.Total(4), mm.VStack([mm.Total(4), mm.Total(4)])),
 }  # fmt: skip
 every_case = pytest.mark.parametrize("name", CASES)
 
@@ -58,7 +47,9 @@ def test_squared_error_is_as_predicted(name, neighbours):
     """The mean of 40 000 runs within 6 standard errors: false alarm 2e-9 each."""
     workload, strategy = CASES[name]
     counts = np.arange(workload.shape[1]) % 5
-    mechanism = MatrixMechanism(workload, strategy, epsilon=0.7, neighbours=neighbours)
+    mechanism = mm.MatrixMechanism(
+        workload, strategy, epsilon=0.7, neighbours=neighbours
+    )
     errors = run(mechanism, counts) - (workload @ counts)[:, None]
     totals = np.square(errors).sum(axis=0)
     standard_error = totals.std() / math.sqrt(RUNS)
@@ -74,7 +65,7 @@ def test_every_query_has_its_predicted_error_and_no_bias(name):
     """Per query, 6 standard errors: false alarm 2e-9 per query, 2e-7 in all."""
     workload, strategy = CASES[name]
     counts = 3 + np.arange(workload.shape[1]) % 4
-    mechanism = MatrixMechanism(workload, strategy, epsilon=2)
+    mechanism = mm.MatrixMechanism(workload, strategy, epsilon=2)
     errors = run(mechanism, counts) - (workload @ counts)[:, None]
     bound = SIGMAS * errors.std(axis=1) / math.sqrt(RUNS)
     assert (abs(errors.mean(axis=1)) < bound).all()

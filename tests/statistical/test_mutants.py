@@ -13,20 +13,7 @@ import numpy as np
 import pytest
 from replay import row_parameters, with_noise
 
-from mmech import (
-    AllRange,
-    Dense,
-    Identity,
-    Kronecker,
-    Marginals,
-    MatrixMechanism,
-    Merged,
-    PartitionStack,
-    PIdentity,
-    Prefix,
-    Total,
-    VStack,
-)
+import mmech as mm
 from mmech.audit import epsilon_lower_bound
 from mmech.noise import discrete_laplace
 
@@ -36,17 +23,17 @@ RUNS = 100_000
 CONFIDENCE = 1 - 1e-6
 
 STRATEGIES = {
-    "identity": Identity(4),
-    "workload": Prefix(4),
-    "negative": -2 * Identity(4),
-    "signs": VStack([Total(4), -1 * Identity(4)]),
-    "forest": PartitionStack([[0, 0, 1, 2], [0, 1, 0, 1]], [3, 2]),
-    "p-Identity": PIdentity([[1.0, 0.5, 0.0, 2.0]]),
-    "kronecker": Kronecker([PIdentity([[1.0, 2.0]]), Prefix(2)]),
-    "marginals": Marginals((2, 2), {(0,): 0.3, (1,): 0.3, (0, 1): 0.4}),
-    "union": VStack([0.25 * Prefix(4), 0.75 * Identity(4)]),
-    "merged": Merged(Prefix(3), [0, 1, 2, 1]),
-    "real": Dense(
+    "identity": mm.Identity(4),
+    "workload": mm.Prefix(4),
+    "negative": -2 * mm.Identity(4),
+    "signs": mm.VStack([mm.Total(4), -1 * mm.Identity(4)]),
+    "forest": mm.PartitionStack([[0, 0, 1, 2], [0, 1, 0, 1]], [3, 2]),
+    "p-Identity": mm.PIdentity([[1.0, 0.5, 0.0, 2.0]]),
+    "kronecker": mm.Kronecker([mm.PIdentity([[1.0, 2.0]]), mm.Prefix(2)]),
+    "marginals": mm.Marginals((2, 2), {(0,): 0.3, (1,): 0.3, (0, 1): 0.4}),
+    "union": mm.VStack([0.25 * mm.Prefix(4), 0.75 * mm.Identity(4)]),
+    "merged": mm.Merged(mm.Prefix(3), [0, 1, 2, 1]),
+    "real": mm.Dense(
         [[1.0, -0.3, 0.2, 0], [0, 0.7, 0.1, 0], [0, 0, 0.5, 0], [0, 0, 0, 1]]
     ),
 }
@@ -108,9 +95,9 @@ def noise_times(factor):
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_mechanism_passes(name, neighbours):
-    total = Merged(Total(3), [0, 1, 2, 1]) if name == "merged" else Total(4)
+    total = mm.Merged(mm.Total(3), [0, 1, 2, 1]) if name == "merged" else mm.Total(4)
     settings = {"epsilon": 1, "neighbours": neighbours}
-    found = audited(MatrixMechanism(total, STRATEGIES[name], **settings))
+    found = audited(mm.MatrixMechanism(total, STRATEGIES[name], **settings))
     assert found <= 1
     # Columns overlap, so that moving a record may cost less; the bound is not vacuous.
     assert found > (0.5 if neighbours == "add_remove" else 0.15)
@@ -118,7 +105,7 @@ def test_the_mechanism_passes(name, neighbours):
 
 @pytest.mark.parametrize("epsilon", ["1/4", 1, 3])
 def test_the_mechanism_passes_at_other_epsilons(epsilon):
-    mechanism = MatrixMechanism(Prefix(4), Prefix(4), epsilon=epsilon)
+    mechanism = mm.MatrixMechanism(mm.Prefix(4), mm.Prefix(4), epsilon=epsilon)
     assert audited(mechanism) <= float(Fraction(epsilon))
 
 
@@ -127,25 +114,31 @@ def test_the_mechanism_passes_at_other_epsilons(epsilon):
 
 def test_ten_percent_too_little_noise(watch_all):
     watch_all(noise_times("9/10"))
-    assert audited(MatrixMechanism(Identity(4), Identity(4), epsilon=1)) > 1
+    assert audited(mm.MatrixMechanism(mm.Identity(4), mm.Identity(4), epsilon=1)) > 1
 
 
 def test_the_sensitivity_of_the_workload_instead_of_the_strategy(watch_all):
     """‖Total‖₁ = 1 < ‖Prefix‖₁ = 4."""
     watch_all(noise_times("1/4"))
-    assert audited(MatrixMechanism(Total(4), Prefix(4), epsilon=1)) > 1.5
+    assert audited(mm.MatrixMechanism(mm.Total(4), mm.Prefix(4), epsilon=1)) > 1.5
 
 
 def test_the_largest_entry_instead_of_the_largest_column(watch_all):
-    mechanism = MatrixMechanism(Total(3), VStack([Total(3), Identity(3)]), epsilon=1)
+    mechanism = mm.MatrixMechanism(
+        mm.Total(3), mm.VStack([mm.Total(3), mm.Identity(3)]), epsilon=1
+    )
     watch_all(noise_times(Fraction(1, mechanism.released.sensitivity)))
     assert audited(mechanism) > 1.3
 
 
 def test_a_budget_per_class_under_replace():
     """A record that changes its class touches two columns: noise for one is half."""
-    mutant = MatrixMechanism(Identity(2), Identity(2), epsilon=1)  # for add_remove
-    correct = MatrixMechanism(Identity(2), Identity(2), epsilon=1, neighbours="replace")
+    mutant = mm.MatrixMechanism(
+        mm.Identity(2), mm.Identity(2), epsilon=1
+    )  # for add_remove
+    correct = mm.MatrixMechanism(
+        mm.Identity(2), mm.Identity(2), epsilon=1, neighbours="replace"
+    )
 
     def bound(mechanism):
         def release(column, runs):
@@ -162,7 +155,7 @@ def test_a_budget_per_class_under_replace():
 
 def test_epsilon_squared(watch_all):
     watch_all(noise_times("1/2"))  # 1 / 4 instead of 1 / 2
-    assert audited(MatrixMechanism(Identity(2), Identity(2), epsilon=2)) > 2
+    assert audited(mm.MatrixMechanism(mm.Identity(2), mm.Identity(2), epsilon=2)) > 2
 
 
 @pytest.mark.parametrize("q", [2, 5])
@@ -170,7 +163,7 @@ def test_ensembles_that_do_not_share_epsilon(q):
     """q releases at epsilon each instead of epsilon / q."""
 
     def bound(epsilon):
-        mechanism = MatrixMechanism(Identity(1), Identity(1), epsilon=epsilon)
+        mechanism = mm.MatrixMechanism(mm.Identity(1), mm.Identity(1), epsilon=epsilon)
 
         def release(count, runs):
             values = mechanism.measure(np.full((1, q * runs), count)).values
@@ -187,7 +180,7 @@ def test_noise_shared_by_the_classes(watch_all):
     """The difference of two classes then shows the counts without noise."""
 
     def bound():
-        mechanism = MatrixMechanism(Identity(1), Identity(1), epsilon=1)
+        mechanism = mm.MatrixMechanism(mm.Identity(1), mm.Identity(1), epsilon=1)
 
         def release(counts, runs):
             rows = [mechanism.measure([counts]).values[0] for _ in range(runs)]
@@ -209,8 +202,8 @@ def test_noise_shared_by_the_classes(watch_all):
 
 def test_rows_of_small_weight_with_the_noise_of_the_others(watch_all):
     """All rows at the smallest scale: light rows are then too loud."""
-    strategy = VStack([0.1 * Prefix(4), 0.9 * Identity(4)])
-    mechanism = MatrixMechanism(Total(4), strategy, epsilon=1)
+    strategy = mm.VStack([0.1 * mm.Prefix(4), 0.9 * mm.Identity(4)])
+    mechanism = mm.MatrixMechanism(mm.Total(4), strategy, epsilon=1)
     smallest = min(row_parameters(mechanism))
     watch_all(with_noise(lambda scale, shape: discrete_laplace(smallest, shape)))
     assert audited(mechanism) > 1.3
@@ -222,7 +215,7 @@ def test_too_much_noise_is_wrong_as_well(factor, watch_all):
 
     X² / variance has variance about 5: the standard error of 200 000 draws is 0.005.
     """
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon="1/4")
+    mechanism = mm.MatrixMechanism(mm.Identity(2), mm.Identity(2), epsilon="1/4")
 
     def ratio():
         values = mechanism.measure(np.zeros((2, RUNS), int)).values.astype(float)
@@ -236,7 +229,7 @@ def test_too_much_noise_is_wrong_as_well(factor, watch_all):
 
 def test_a_seventh_seven_times_is_one():
     """What is charged is what was asked, in fractions."""
-    mechanism = MatrixMechanism(AllRange(3), Identity(3), epsilon="1/7")
+    mechanism = mm.MatrixMechanism(mm.AllRange(3), mm.Identity(3), epsilon="1/7")
     for _ in range(7):
         mechanism.measure([1, 2, 3])
     assert mechanism.ledger.spent == 1

@@ -12,18 +12,7 @@ standard errors wide: a false alarm in any of the 400 comparisons has probabilit
 import numpy as np
 import pytest
 
-from mmech import (
-    AllRange,
-    Dense,
-    Identity,
-    Kronecker,
-    MatrixMechanism,
-    Prefix,
-    Total,
-    VStack,
-    all_marginals,
-    optimize,
-)
+import mmech as mm
 
 pytestmark = pytest.mark.statistical
 
@@ -35,18 +24,21 @@ def random_workload(rng):
     kind = rng.integers(6)
     n = int(rng.integers(2, 9))
     if kind == 0:
-        return Dense(rng.integers(-2, 3, (int(rng.integers(1, 7)), n)))
+        return mm.Dense(rng.integers(-2, 3, (int(rng.integers(1, 7)), n)))
     if kind == 1:
-        return Dense(rng.standard_normal((int(rng.integers(1, 7)), n)))
+        return mm.Dense(rng.standard_normal((int(rng.integers(1, 7)), n)))
     if kind == 2:
-        return [AllRange, Prefix][int(rng.integers(2))](n)
+        return [mm.AllRange, mm.Prefix][int(rng.integers(2))](n)
     if kind == 3:
-        return Kronecker([Prefix(int(rng.integers(1, 4))), Identity(3)])
+        return mm.Kronecker([mm.Prefix(int(rng.integers(1, 4))), mm.Identity(3)])
     if kind == 4:
         sizes = tuple(int(size) for size in rng.integers(1, 4, 3))
-        return all_marginals(sizes, int(rng.integers(0, 4)))
-    return VStack(
-        [Kronecker([Prefix(3), Total(2)]), Kronecker([Total(3), Identity(2)])]
+        return mm.all_marginals(sizes, int(rng.integers(0, 4)))
+    return mm.VStack(
+        [
+            mm.Kronecker([mm.Prefix(3), mm.Total(2)]),
+            mm.Kronecker([mm.Total(3), mm.Identity(2)]),
+        ]
     )
 
 
@@ -61,9 +53,9 @@ def test_promised_and_observed_error_agree(seed):
     rng = np.random.default_rng(seed)
     workload = random_workload(rng)
     options = {"n_starts": 2, "max_evaluations": 2000}
-    result = optimize(workload, seed=seed, **options)
+    result = mm.optimize(workload, seed=seed, **options)
     counts = rng.integers(0, 20, workload.shape[1])
-    mechanism = MatrixMechanism(workload, result, epsilon=1.0)
+    mechanism = mm.MatrixMechanism(workload, result, epsilon=1.0)
     answers = mechanism.answer(np.repeat(counts[:, None], RUNS, axis=1))
     noise = answers - (workload @ counts)[:, None]
     squared = np.square(noise).sum(axis=0)

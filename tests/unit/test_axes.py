@@ -3,49 +3,43 @@
 import numpy as np
 import pytest
 
-from mmech import (
-    AllRange,
-    Dense,
-    Identity,
-    Kronecker,
-    Ones,
-    Partition,
-    PIdentity,
-    Prefix,
-    Suffix,
-    Total,
-    WidthRange,
-)
+import mmech as mm
 from mmech.operators.axes import apply_along
 from mmech.operators.basic import KERNEL_ENTRIES
 
 SIGNED = [[1, -2, 0], [0, 3, 1]]
-COIN = Dense([[1, 1], [1, -1]])
+COIN = mm.Dense([[1, 1], [1, -1]])
 
-LARGE = PIdentity(np.abs(np.sin(np.arange(140.0))).reshape(2, 70)).pinv()
+LARGE = mm.PIdentity(np.abs(np.sin(np.arange(140.0))).reshape(2, 70)).pinv()
 
 PRODUCTS = {
     # explicit and small factors only: the axes rotate
-    "square": [COIN, AllRange(2), Dense(SIGNED).T @ Dense(SIGNED), COIN],
-    "tall": [Dense(SIGNED).T, AllRange(3), COIN],
-    "wide": [Dense(SIGNED), COIN, Dense(SIGNED)],
-    "fractions": [PIdentity(np.eye(3)[:2] + 0.25), Dense([[0.5, 0.25]])],
+    "square": [COIN, mm.AllRange(2), mm.Dense(SIGNED).T @ mm.Dense(SIGNED), COIN],
+    "tall": [mm.Dense(SIGNED).T, mm.AllRange(3), COIN],
+    "wide": [mm.Dense(SIGNED), COIN, mm.Dense(SIGNED)],
+    "fractions": [mm.PIdentity(np.eye(3)[:2] + 0.25), mm.Dense([[0.5, 0.25]])],
     # wide before tall: rotation would cost more than shrinking first
-    "shrink first": [Dense(np.ones((1, 6), int)), Dense(np.arange(12)[:, None])],
+    "shrink first": [mm.Dense(np.ones((1, 6), int)), mm.Dense(np.arange(12)[:, None])],
     # scans and totals, in every position
-    "scans": [Prefix(3), Suffix(4), Prefix(2)],
-    "totals": [Total(3), Ones(2, 3), Prefix(4)],
-    "mixed": [Prefix(3), COIN, Identity(2), Total(2), Dense(SIGNED)],
-    "identities": [Identity(3), COIN, Identity(20), Dense(SIGNED), Identity(2)],
+    "scans": [mm.Prefix(3), mm.Suffix(4), mm.Prefix(2)],
+    "totals": [mm.Total(3), mm.Ones(2, 3), mm.Prefix(4)],
+    "mixed": [mm.Prefix(3), COIN, mm.Identity(2), mm.Total(2), mm.Dense(SIGNED)],
+    "identities": [
+        mm.Identity(3),
+        COIN,
+        mm.Identity(20),
+        mm.Dense(SIGNED),
+        mm.Identity(2),
+    ],
     # operators too large to be multiplied as matrices
-    "others": [COIN, WidthRange(70, 3), Prefix(2)],
+    "others": [COIN, mm.WidthRange(70, 3), mm.Prefix(2)],
     # pseudoinverses of p-Identities: strip by strip, or as matrices where p is large
-    "few extra": [LARGE, PIdentity([[0.5, 0.25]]).pinv(), Dense(np.ones((3, 4)))],
-    "few extra last": [Dense(np.ones((9, 4))), LARGE],
-    "few extra between": [COIN, LARGE, COIN, AllRange(2)],
-    "many extra": [PIdentity(np.eye(60)[:20] + 0.1).pinv(), Prefix(3)],
-    "other first": [WidthRange(70, 3), COIN],
-    "other last": [Identity(2), COIN, Partition(np.arange(70) % 5)],
+    "few extra": [LARGE, mm.PIdentity([[0.5, 0.25]]).pinv(), mm.Dense(np.ones((3, 4)))],
+    "few extra last": [mm.Dense(np.ones((9, 4))), LARGE],
+    "few extra between": [COIN, LARGE, COIN, mm.AllRange(2)],
+    "many extra": [mm.PIdentity(np.eye(60)[:20] + 0.1).pinv(), mm.Prefix(3)],
+    "other first": [mm.WidthRange(70, 3), COIN],
+    "other last": [mm.Identity(2), COIN, mm.Partition(np.arange(70) % 5)],
 }
 
 
@@ -66,7 +60,7 @@ def values(rng, shape, dtype):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize("k", [1, 9])
 def test_products_along_axes(name, dtype, k, rng):
-    operator, explicit = Kronecker(PRODUCTS[name]), dense(PRODUCTS[name])
+    operator, explicit = mm.Kronecker(PRODUCTS[name]), dense(PRODUCTS[name])
     if dtype is np.int64 and operator.dtype != np.int64:
         dtype = np.float64
     x = values(rng, (operator.shape[1], k), dtype)
@@ -109,8 +103,8 @@ def test_every_way_along_an_axis_agrees(name, left, right, transpose, with_matri
 @pytest.mark.parametrize("transpose", [False, True])
 def test_integers_beyond_exact_floats(transpose, rng):
     """2**53 + 1 is no float64: neither entries nor sums may go through one."""
-    factors = [COIN, Dense(SIGNED), Prefix(2)]
-    operator, explicit = Kronecker(factors), dense(factors)
+    factors = [COIN, mm.Dense(SIGNED), mm.Prefix(2)]
+    operator, explicit = mm.Kronecker(factors), dense(factors)
     if transpose:
         operator, explicit = operator.T, explicit.T
     for largest in (2**49, 2**53 + 1, 2**55 + 1):
@@ -121,31 +115,31 @@ def test_integers_beyond_exact_floats(transpose, rng):
 
 def test_the_smallest_integer_has_no_absolute_value():
     x = np.array([np.iinfo(np.int64).min, 0])
-    operator = Kronecker([Dense([[1, 0], [0, 1]])])
+    operator = mm.Kronecker([mm.Dense([[1, 0], [0, 1]])])
     assert np.array_equal(operator._matmat(x[:, None])[:, 0], x)
     with pytest.raises(ValueError, match="does not fit into 64-bit integers"):
         operator @ x
 
 
-@pytest.mark.parametrize("operator", [Prefix, Suffix])
+@pytest.mark.parametrize("operator", [mm.Prefix, mm.Suffix])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 def test_large_scans_are_bitwise_those_of_numpy(operator, dtype, rng):
     n = KERNEL_ENTRIES // 4 + 3
     x = values(rng, (n, 5), dtype)
     forward = np.cumsum(x, axis=0)
     backward = np.cumsum(x[::-1], axis=0)[::-1]
-    if operator is Suffix:
+    if operator is mm.Suffix:
         forward, backward = backward, forward
     assert np.array_equal(operator(n) @ x, forward)
     assert np.array_equal(operator(n).T @ x, backward)
     long = values(rng, 5 * KERNEL_ENTRIES, dtype)
-    by_axis = Kronecker([Identity(5), operator(KERNEL_ENTRIES)]) @ long
+    by_axis = mm.Kronecker([mm.Identity(5), operator(KERNEL_ENTRIES)]) @ long
     for part, row in zip(by_axis.reshape(5, -1), long.reshape(5, -1), strict=True):
         assert np.array_equal(part, operator(KERNEL_ENTRIES) @ row)
 
 
 def test_a_product_with_identities_is_a_copy(rng):
     x = rng.standard_normal(6)
-    found = Kronecker([Identity(2), Identity(3)]) @ x
+    found = mm.Kronecker([mm.Identity(2), mm.Identity(3)]) @ x
     assert np.array_equal(found, x)
     assert not np.shares_memory(found, x)

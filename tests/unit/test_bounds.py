@@ -7,34 +7,7 @@ import pytest
 import scipy.sparse
 from catalogue import CATALOGUE, of_all
 
-from mmech import (
-    AllRange,
-    Circulant,
-    Dense,
-    Diagonal,
-    DomainTooLargeError,
-    Identity,
-    Kronecker,
-    Marginal,
-    Marginals,
-    Merged,
-    Ones,
-    Permuted,
-    PIdentity,
-    Prefix,
-    Ranges,
-    Scaled,
-    Sparse,
-    Suffix,
-    Total,
-    VStack,
-    all_marginals,
-    dual_bound,
-    limits,
-    loss,
-    optimize,
-    svd_bound,
-)
+import mmech as mm
 from mmech.error import dual_iteration
 from mmech.error.bounds import cheap_loss_bound, dual_loss_bound, svd_loss_bound
 from mmech.error.closed_bounds import commuting_loss_bound
@@ -43,16 +16,16 @@ from mmech.error.partial_bounds import partial_loss_bound, weighted_loss_bound
 from mmech.structure.shape import known_singular_values
 
 GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity
-    (Prefix(64), 2.09986),
-    (AllRange(64), 2.30221),
-    (Prefix(256), 2.52441),
-    (AllRange(256), 2.90144),
+    (mm.Prefix(64), 2.09986),
+    (mm.AllRange(64), 2.30221),
+    (mm.Prefix(256), 2.52441),
+    (mm.AllRange(256), 2.90144),
 ]
 
 
 @pytest.mark.parametrize(("workload", "wanted"), GAUSSIAN_OPTIMA, ids=str)
 def test_known_optima(workload, wanted):
-    result = dual_bound(workload, epsilon=math.sqrt(2))
+    result = mm.dual_bound(workload, epsilon=math.sqrt(2))
     assert math.sqrt(result.bound / workload.shape[0]) == pytest.approx(
         wanted, abs=1e-4
     )
@@ -62,31 +35,31 @@ def test_known_optima(workload, wanted):
 
 def test_by_hand():
     # The total costs one, and n cells cost n, whatever the strategy.
-    assert dual_loss_bound(Total(7)).bound == 1
-    assert dual_loss_bound(Identity(7)).bound == 7
-    assert dual_bound(3 * Total(7), epsilon=0.5).bound == 2 * 9 / 0.25
+    assert dual_loss_bound(mm.Total(7)).bound == 1
+    assert dual_loss_bound(mm.Identity(7)).bound == 7
+    assert mm.dual_bound(3 * mm.Total(7), epsilon=0.5).bound == 2 * 9 / 0.25
     # Orthogonal columns of norms 3 and 4: (Σ 3 √p₁ + 4 √p₂)² is at most 25.
-    result = dual_loss_bound(Diagonal([3, 4]), tolerance=1e-12)
+    result = dual_loss_bound(mm.Diagonal([3, 4]), tolerance=1e-12)
     assert result.bound == pytest.approx(25)
     np.testing.assert_allclose(result.distribution, [9 / 25, 16 / 25], rtol=1e-5)
     # One query: the largest entry is the error.
-    result = dual_loss_bound(Dense([[1.0, 5.0, -2.0]]), tolerance=1e-12)
+    result = dual_loss_bound(mm.Dense([[1.0, 5.0, -2.0]]), tolerance=1e-12)
     assert result.bound == pytest.approx(25)
     assert result.bound <= 25
 
 
 def test_every_iterate_is_valid_and_the_certificate_holds():
-    exact = dual_loss_bound(Prefix(20), tolerance=1e-9)
+    exact = dual_loss_bound(mm.Prefix(20), tolerance=1e-9)
     assert exact.gap <= 1e-9
     last = 0.0
     for max_iter in range(1, 12):
-        result = dual_loss_bound(Prefix(20), max_iter=max_iter, tolerance=1e-12)
+        result = dual_loss_bound(mm.Prefix(20), max_iter=max_iter, tolerance=1e-12)
         assert last <= result.bound <= exact.bound * (1 + exact.gap)
         assert result.bound * (1 + result.gap) >= exact.bound
         assert result.n_iter == max_iter
         last = result.bound
-    first = dual_loss_bound(Prefix(20), max_iter=1)
-    assert first.bound == pytest.approx(svd_loss_bound(Prefix(20)))
+    first = dual_loss_bound(mm.Prefix(20), max_iter=1)
+    assert first.bound == pytest.approx(svd_loss_bound(mm.Prefix(20)))
     # The distribution attains the bound.
     singular = np.linalg.svd(
         np.tril(np.ones((20, 20))) * np.sqrt(exact.distribution), compute_uv=False
@@ -97,7 +70,7 @@ def test_every_iterate_is_valid_and_the_certificate_holds():
 @of_all(CATALOGUE)
 def test_svd_dual_and_forms_agree(name):
     operator, dense = CATALOGUE[name]
-    explicit = Dense(dense)
+    explicit = mm.Dense(dense)
     m, n = dense.shape
     svd = np.linalg.svd(dense.astype(float), compute_uv=False).sum() ** 2 / n
     assert svd_loss_bound(operator) <= svd * (1 + 1e-12)
@@ -127,21 +100,21 @@ def test_below_the_loss_of_every_strategy(seed, seed_offset):
     array = rng.normal(size=(rows, rank)) @ rng.normal(size=(rank, n))
     if seed_offset % 2:
         array = np.rint(array)
-    workload = Dense(array)
+    workload = mm.Dense(array)
     strategies = [
-        Identity(n),
+        mm.Identity(n),
         workload,
-        Prefix(n),
-        AllRange(n),
-        PIdentity(rng.exponential(size=(2, n))),
-        Dense(rng.normal(size=(n + 2, n))),
-        VStack([workload, 0.3 * Identity(n)]),
-        optimize(workload, seed=0).strategy,
+        mm.Prefix(n),
+        mm.AllRange(n),
+        mm.PIdentity(rng.exponential(size=(2, n))),
+        mm.Dense(rng.normal(size=(n + 2, n))),
+        mm.VStack([workload, 0.3 * mm.Identity(n)]),
+        mm.optimize(workload, seed=0).strategy,
     ]
     dual = dual_loss_bound(workload).bound
     assert svd_loss_bound(workload) <= dual * (1 + 1e-9)
     for strategy in strategies:
-        actual = loss(workload, strategy)
+        actual = mm.loss(workload, strategy)
         assert dual <= actual * (1 + 1e-9), strategy
         assert cheap_loss_bound(workload)[0] <= actual * (1 + 1e-9), strategy
 
@@ -150,23 +123,25 @@ def test_rounding_noise_is_not_summed(rng):
     # One hundred and ninety-nine singular values that are zero but for rounding.
     array = np.outer(rng.random(200), rng.random(200))
     exact = np.square(array).sum() / 200
-    bound = svd_loss_bound(Dense(array))
+    bound = svd_loss_bound(mm.Dense(array))
     assert exact * (1 - 1e-9) <= bound <= exact
-    dual = dual_loss_bound(Dense(array))
+    dual = dual_loss_bound(mm.Dense(array))
     largest = np.square(array).sum(axis=0).max()  # attained by one query
     assert largest * (1 - 1e-3) <= dual.bound <= largest * (1 + 1e-12)
 
 
 SYMMETRIC = [
-    all_marginals((2, 3, 4), 2),
-    all_marginals((3, 3, 3), 1, lower_orders=True),
-    Marginals((2, 3, 2), {(0,): 2, (1, 2): -0.5, (): 1}),
-    Marginals((2, 1, 3), {(0, 1): 1, (2,): 3}),
-    Marginal((2, 3), [1]),
-    -2 * Marginal((2, 3), []),
-    VStack([Identity(6), 3 * Marginal((2, 3), [1]), Total(6)]),
-    VStack([Kronecker([Identity(2), Ones(2, 3)]), Marginal((2, 3), [1])]),
-    VStack([Total(4), Identity(4)]),
+    mm.all_marginals((2, 3, 4), 2),
+    mm.all_marginals((3, 3, 3), 1, lower_orders=True),
+    mm.Marginals((2, 3, 2), {(0,): 2, (1, 2): -0.5, (): 1}),
+    mm.Marginals((2, 1, 3), {(0, 1): 1, (2,): 3}),
+    mm.Marginal((2, 3), [1]),
+    -2 * mm.Marginal((2, 3), []),
+    mm.VStack([mm.Identity(6), 3 * mm.Marginal((2, 3), [1]), mm.Total(6)]),
+    mm.VStack(
+        [mm.Kronecker([mm.Identity(2), mm.Ones(2, 3)]), mm.Marginal((2, 3), [1])]
+    ),
+    mm.VStack([mm.Total(4), mm.Identity(4)]),
 ]
 
 
@@ -185,24 +160,24 @@ def test_symmetric_workloads_in_closed_form(workload):
 
 
 def test_products_of_attributes():
-    workload = Kronecker([Prefix(4), AllRange(3), Total(2)])
+    workload = mm.Kronecker([mm.Prefix(4), mm.AllRange(3), mm.Total(2)])
     result = dual_loss_bound(workload, tolerance=1e-7)
-    explicit = dual_loss_bound(Dense(workload.to_dense()), tolerance=1e-7)
+    explicit = dual_loss_bound(mm.Dense(workload.to_dense()), tolerance=1e-7)
     assert result.bound == pytest.approx(explicit.bound, rel=1e-6)
     assert result.gap <= 1e-6
     np.testing.assert_allclose(result.distribution.sum(), 1)
-    large = dual_bound(Kronecker([Prefix(64)] * 8), epsilon=1)
-    single = dual_bound(Prefix(64), epsilon=1)
+    large = mm.dual_bound(mm.Kronecker([mm.Prefix(64)] * 8), epsilon=1)
+    single = mm.dual_bound(mm.Prefix(64), epsilon=1)
     assert large.bound / 2 == pytest.approx((single.bound / 2) ** 8)
     assert large.distribution is None
-    many = Marginals((10,) * 18, {(0, 1): 1, (2,): 1})
+    many = mm.Marginals((10,) * 18, {(0, 1): 1, (2,): 1})
     assert dual_loss_bound(many).distribution is None
 
 
 def test_merged_cells():
-    workload = Merged(Prefix(3), [0, 0, 1, -1, 2, 2])
+    workload = mm.Merged(mm.Prefix(3), [0, 0, 1, -1, 2, 2])
     result = dual_loss_bound(workload, tolerance=1e-9)
-    inner = dual_loss_bound(Prefix(3), tolerance=1e-9)
+    inner = dual_loss_bound(mm.Prefix(3), tolerance=1e-9)
     assert result.bound == pytest.approx(inner.bound)
     p, q = result.distribution, inner.distribution
     np.testing.assert_allclose(
@@ -211,96 +186,100 @@ def test_merged_cells():
 
 
 def test_cheap_bounds_of_large_workloads():
-    left, right = [Prefix(64), AllRange(64)], [AllRange(64), Prefix(64)]
-    blocks = [Kronecker(left), Kronecker(right)]
-    union = VStack(blocks)
+    left, right = [mm.Prefix(64), mm.AllRange(64)], [mm.AllRange(64), mm.Prefix(64)]
+    blocks = [mm.Kronecker(left), mm.Kronecker(right)]
+    union = mm.VStack(blocks)
     bound, name = cheap_loss_bound(union)
     assert name == "sum over the blocks"
-    single = dual_loss_bound(Kronecker(left)).bound
+    single = dual_loss_bound(mm.Kronecker(left)).bound
     assert bound == pytest.approx(2 * single, rel=2e-3)
-    huge, name = cheap_loss_bound(Marginals((10,) * 30, {(0, 1): 1, (2,): 2}))
+    huge, name = cheap_loss_bound(mm.Marginals((10,) * 30, {(0, 1): 1, (2,): 2}))
     # Σ_s m_s √(τ_s / n_s) by hand: the total, (0,) and (1,), (0, 1), (2,)
     roots = 0.41**0.5 + 2 * 9 * 0.01**0.5 + 81 * 0.01**0.5 + 9 * 0.4**0.5
     assert (huge, name) == (pytest.approx(roots**2), "closed form")
-    assert svd_bound(Marginals((10,) * 18, {(0, 1): 1}), epsilon=1) == pytest.approx(
-        200
-    )
+    assert mm.svd_bound(
+        mm.Marginals((10,) * 18, {(0, 1): 1}), epsilon=1
+    ) == pytest.approx(200)
 
 
 def test_unions_of_products_with_commuting_grams():
     def union(n):
-        first = Kronecker([Prefix(n), Identity(n), Identity(2)])
-        return VStack([first, -2 * Kronecker([Identity(n), Prefix(n), Identity(2)])])
+        first = mm.Kronecker([mm.Prefix(n), mm.Identity(n), mm.Identity(2)])
+        return mm.VStack(
+            [first, -2 * mm.Kronecker([mm.Identity(n), mm.Prefix(n), mm.Identity(2)])]
+        )
 
     small = union(5)
     singular = np.linalg.svd(small.to_dense().astype(float), compute_uv=False)
     wanted = singular.sum() ** 2 / 50
-    with limits.changed(dense_cells=0):
+    with mm.limits.changed(dense_cells=0):
         actual = svd_loss_bound(small)
     assert wanted * (1 - 1e-9) <= actual <= wanted * (1 + 1e-13)
     bound, name = cheap_loss_bound(union(64))
     assert name == "singular values"
     parts = svd_loss_bound(union(64).blocks[0]) * 5
     assert bound > 1.2 * parts
-    for other in (Prefix(5), AllRange(5)):  # no common basis
-        stack = VStack([Kronecker([Total(5), other]), Kronecker([Prefix(5), other])])
+    for other in (mm.Prefix(5), mm.AllRange(5)):  # no common basis
+        stack = mm.VStack(
+            [mm.Kronecker([mm.Total(5), other]), mm.Kronecker([mm.Prefix(5), other])]
+        )
         assert commuting_loss_bound(stack) is None
 
 
 def test_bound_ratio():
-    result = optimize(Prefix(64), seed=0)
+    result = mm.optimize(mm.Prefix(64), seed=0)
     assert "bound_ratio" not in vars(result)  # nothing is computed in advance
     assert result.bound_ratio == pytest.approx(result.loss / 282.2, rel=1e-3)
     assert result.workload is not None
-    named = optimize(Prefix(8), template="identity")
+    named = mm.optimize(mm.Prefix(8), template="identity")
     assert 1 <= named.bound_ratio < 3
-    assert optimize(Identity(9)).bound_ratio == pytest.approx(1)
+    assert mm.optimize(mm.Identity(9)).bound_ratio == pytest.approx(1)
     from dataclasses import replace
 
     with pytest.raises(ValueError, match="does not hold its workload"):
         _ = replace(result, workload=None).bound_ratio
-    zero = replace(result, workload=Dense(np.zeros((1, 64))), loss=0.0)
+    zero = replace(result, workload=mm.Dense(np.zeros((1, 64))), loss=0.0)
     assert zero.bound_ratio == 1
     assert replace(zero, loss=2.0).bound_ratio == math.inf
 
 
 def test_input_errors():
     with pytest.raises(TypeError, match="workload must be a query matrix"):
-        dual_bound([[1]], epsilon=1)
+        mm.dual_bound([[1]], epsilon=1)
     with pytest.raises(ValueError, match="epsilon must be a finite number > 0"):
-        dual_bound(Identity(2), epsilon=0)
+        mm.dual_bound(mm.Identity(2), epsilon=0)
     with pytest.raises(ValueError, match="max_iter must be an integer >= 1"):
-        dual_bound(Prefix(2), epsilon=1, max_iter=0)
+        mm.dual_bound(mm.Prefix(2), epsilon=1, max_iter=0)
     with pytest.raises(ValueError, match="tolerance must be a finite number > 0"):
-        dual_bound(Prefix(2), epsilon=1, tolerance=0)
-    with pytest.raises(DomainTooLargeError, match="at most 3000 queries or cells"):
-        dual_bound(VStack([Prefix(3001), Identity(3001)]), epsilon=1)
+        mm.dual_bound(mm.Prefix(2), epsilon=1, tolerance=0)
+    with pytest.raises(mm.DomainTooLargeError, match="at most 3000 queries or cells"):
+        mm.dual_bound(mm.VStack([mm.Prefix(3001), mm.Identity(3001)]), epsilon=1)
 
 
 def test_above_the_limit_the_dual_bound_is_that_of_singular_values():
-    large = dual_bound(Prefix(3001), epsilon=1)
-    assert large.bound == svd_bound(Prefix(3001), epsilon=1)
+    large = mm.dual_bound(mm.Prefix(3001), epsilon=1)
+    assert large.bound == mm.svd_bound(mm.Prefix(3001), epsilon=1)
     assert large.gap == math.inf
     assert large.distribution.sum() == pytest.approx(1)
 
 
 def test_scaling():
-    inner = dual_loss_bound(Prefix(6))
-    scaled = dual_loss_bound(Scaled(-0.5, Prefix(6)))
+    inner = dual_loss_bound(mm.Prefix(6))
+    scaled = dual_loss_bound(mm.Scaled(-0.5, mm.Prefix(6)))
     assert scaled.bound == pytest.approx(inner.bound / 4)
-    assert dual_loss_bound(0 * Prefix(6)).bound == 0
-    assert dual_loss_bound(Dense(np.zeros((2, 3)))).bound == 0
+    assert dual_loss_bound(0 * mm.Prefix(6)).bound == 0
+    assert dual_loss_bound(mm.Dense(np.zeros((2, 3)))).bound == 0
 
 
 CLOSED = [
-    AllRange(1),
-    AllRange(40),
-    Prefix(33),
-    Suffix(17),
-    -0.5 * Permuted(AllRange(9), np.arange(9)[::-1]),
-    Diagonal([3, -4, 0]),
-    Circulant([3, -1, 0, 2, 5]),
-    Kronecker([AllRange(5), Circulant([1, 2, 0]), Ones(2, 3)]),
+    mm.AllRange(1),
+    mm.AllRange(40),
+    mm.Prefix(33),
+    mm.Suffix(17),
+    -0.5 * mm.Permuted(mm.AllRange(9), np.arange(9)[::-1]),
+    mm.Diagonal([3, -4, 0]),
+    mm.Circulant([3, -1, 0, 2, 5]),
+    mm.Kronecker([mm.AllRange(5), mm.Circulant([1, 2, 0]), mm.Ones(2, 3)]),
 ]
 
 
@@ -318,14 +297,14 @@ def test_closed_forms_of_singular_values(workload):
 def test_closed_forms_hold_at_any_size():
     # The smallest singular value of a million prefixes is 1/2, far below rounding of
     # the largest; the sum is about n (log n + ...) / π.
-    for workload in (Prefix(10**6), AllRange(10**6)):
+    for workload in (mm.Prefix(10**6), mm.AllRange(10**6)):
         bound, name = cheap_loss_bound(workload)
         assert name == "singular values"
         assert bound > 100 * workload.shape[1] ** 0.5
-        tree = optimize(workload, template="hierarchy")
+        tree = mm.optimize(workload, template="hierarchy")
         assert 1 < tree.loss / bound < 20
-    with limits.changed(spectrum_cells=10):
-        assert known_singular_values(Prefix(11)) is None
+    with mm.limits.changed(spectrum_cells=10):
+        assert known_singular_values(mm.Prefix(11)) is None
 
 
 def sparse_array(shape, density, rng):
@@ -336,14 +315,14 @@ def sparse_array(shape, density, rng):
 def _random_workload(rng, kind):
     m, n = (int(size) for size in rng.integers(2, 40, 2))
     if kind == "sparse":
-        return Sparse(sparse_array((m, n), 0.2, rng))
+        return mm.Sparse(sparse_array((m, n), 0.2, rng))
     if kind == "ranges":
         ends = np.sort(rng.integers(0, n, (m, 2)), axis=1)
-        return Ranges((n,), ends[:, :1], ends[:, 1:])
+        return mm.Ranges((n,), ends[:, :1], ends[:, 1:])
     if kind == "low rank":
-        return Dense(rng.normal(size=(m, 2)) @ rng.normal(size=(2, n)))
+        return mm.Dense(rng.normal(size=(m, 2)) @ rng.normal(size=(2, n)))
     scales = np.exp(rng.normal(scale=4, size=n))
-    return Dense(rng.normal(size=(m, n)) * scales)
+    return mm.Dense(rng.normal(size=(m, n)) * scales)
 
 
 @pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled"])
@@ -360,7 +339,7 @@ def test_partial_spectra_stay_below_the_truth(seed, kind, seed_offset, entries):
     last = 0.0
     for count in (1, 3, 64):
         changed = {"quick_singular_values": count, "certificate_entries": entries}
-        with limits.changed(**changed):
+        with mm.limits.changed(**changed):
             bound = partial_loss_bound(workload, p, trace)
             directions = partial_loss_bound(workload, p, None)
         assert 0 <= directions <= bound <= exact.sum() ** 2 * (1 + 1e-12)
@@ -378,17 +357,17 @@ def test_every_cheap_bound_is_below_every_loss(seed, kind):
     workload = _random_workload(rng, kind)
     n = workload.shape[1]
     best = min(
-        loss(workload, strategy)
+        mm.loss(workload, strategy)
         for strategy in (
-            Identity(n),
-            VStack([workload, Identity(n)]),
-            PIdentity(rng.exponential(size=(2, n))),
-            optimize(workload, seed=0).strategy,
+            mm.Identity(n),
+            mm.VStack([workload, mm.Identity(n)]),
+            mm.PIdentity(rng.exponential(size=(2, n))),
+            mm.optimize(workload, seed=0).strategy,
         )
     )
     ratios = []
     for dual, spectrum in ((1024, 2048), (0, 2048), (0, 0)):
-        with limits.changed(quick_dual_cells=dual, quick_spectrum_cells=spectrum):
+        with mm.limits.changed(quick_dual_cells=dual, quick_spectrum_cells=spectrum):
             bound, _ = cheap_loss_bound(workload)
         assert 0 < bound <= best * (1 + 1e-9)
         ratios.append(best / bound)
@@ -399,8 +378,8 @@ def test_every_cheap_bound_is_below_every_loss(seed, kind):
 def test_the_bound_of_a_large_sparse_workload_is_no_single_column(seed):
     rng = np.random.default_rng(seed)
     array = sparse_array((2500, 5000), 0.002, rng)
-    workload = Sparse(array.astype(bool).astype(np.int64))
+    workload = mm.Sparse(array.astype(bool).astype(np.int64))
     bound, name = cheap_loss_bound(workload)
     assert name == "partial singular values"
-    identity = loss(workload, Identity(5000))
+    identity = mm.loss(workload, mm.Identity(5000))
     assert 1 < identity / bound < 3

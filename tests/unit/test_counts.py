@@ -8,18 +8,7 @@ from operator import add
 import numpy as np
 import pytest
 
-from mmech import (
-    Counts,
-    Dense,
-    Identity,
-    Kronecker,
-    Marginals,
-    MatrixMechanism,
-    Partition,
-    Prefix,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-)
+import mmech as mm
 from mmech.marginals.counts import occupied_cells
 from mmech.operators.merged import Merged
 
@@ -53,14 +42,14 @@ def test_every_distinct_row_is_there_as_often_as_it_was(shape, n_records, rng):
 @pytest.mark.parametrize("shape", [(2, 3), (200,) * 9], ids=["small", "large"])
 def test_the_type_of_the_codes_does_not_matter(kind, shape, rng):
     codes = rng.integers(0, shape, (50, len(shape)))
-    assert Counts(codes.astype(kind), shape) == Counts(codes, shape)
+    assert mm.Counts(codes.astype(kind), shape) == mm.Counts(codes, shape)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{len(shape)} attributes")
 def test_parts_add_up_to_the_whole_in_any_order(shape, rng):
     codes = rng.integers(0, shape, (90, len(shape)))
-    whole = Counts(codes, shape)
-    parts = [Counts(part, shape) for part in np.split(codes, [0, 20, 21, 70])]
+    whole = mm.Counts(codes, shape)
+    parts = [mm.Counts(part, shape) for part in np.split(codes, [0, 20, 21, 70])]
     assert reduce(add, parts) == whole
     assert reduce(add, parts[::-1]) == whole
     first, second, third, *_ = parts[1:]
@@ -68,19 +57,21 @@ def test_parts_add_up_to_the_whole_in_any_order(shape, rng):
 
 
 def test_a_part_counts_once():
-    one = Counts([[0]], (2,), chunk_id=("a.csv", 0, 100))
-    same = Counts([[1]], (2,), chunk_id=("a.csv", 0, 100))
-    other = Counts([[0]], (2,), chunk_id=("a.csv", 100, 200))
+    one = mm.Counts([[0]], (2,), chunk_id=("a.csv", 0, 100))
+    same = mm.Counts([[1]], (2,), chunk_id=("a.csv", 0, 100))
+    other = mm.Counts([[0]], (2,), chunk_id=("a.csv", 100, 200))
     both = one + other
     for again in (one, same, both):
         with pytest.raises(ValueError, match=r"chunk_id.*'a.csv'.*twice"):
             both + again
     # Equal contents are other records, unless they have one name.
-    assert Counts([[0]], (2,)) + Counts([[0]], (2,)) == Counts([[0], [0]], (2,))
+    assert mm.Counts([[0]], (2,)) + mm.Counts([[0]], (2,)) == mm.Counts(
+        [[0], [0]], (2,)
+    )
 
 
 def test_too_many_records_are_refused():
-    counts = Counts([[0]], (2,))
+    counts = mm.Counts([[0]], (2,))
     for _ in range(62):
         counts = counts + counts
     with pytest.raises(OverflowError, match=r"2\^62"):
@@ -88,12 +79,12 @@ def test_too_many_records_are_refused():
 
 
 def test_text_shows_nothing_of_the_records():
-    texts = {repr(Counts(np.zeros((n, 2), int), (2, 3))) for n in (0, 1, 1000)}
+    texts = {repr(mm.Counts(np.zeros((n, 2), int), (2, 3))) for n in (0, 1, 1000)}
     assert len(texts) == 1
 
 
 def test_workers_may_send_them():
-    counts = Counts([[0, 1], [1, 2]], (2, 3), chunk_id=3)
+    counts = mm.Counts([[0, 1], [1, 2]], (2, 3), chunk_id=3)
     sent = pickle.loads(pickle.dumps(counts))
     assert sent == counts
     with pytest.raises(ValueError, match="3 twice"):
@@ -102,9 +93,9 @@ def test_workers_may_send_them():
 
 def test_what_does_not_add():
     with pytest.raises(ValueError, match="same domain"):
-        Counts([[0]], (2,)) + Counts([[0]], (3,))
+        mm.Counts([[0]], (2,)) + mm.Counts([[0]], (3,))
     with pytest.raises(TypeError):
-        Counts([[0]], (2,)) + 1
+        mm.Counts([[0]], (2,)) + 1
 
 
 @pytest.mark.parametrize(
@@ -118,24 +109,24 @@ def test_what_does_not_add():
 )
 def test_codes_outside_the_domain_are_refused(codes, error):
     with pytest.raises(error, match="codes"):
-        Counts(codes, (2,))
+        mm.Counts(codes, (2,))
 
 
 # ---- measured in place of a table of all cells ------------------------------------
 
 SIZES = (3, 4, 2)
 STRATEGIES = {
-    "identity": Identity(24),
-    "marginals": Marginals(SIZES, {(0, 1): 2, (2,): 1}),
-    "kronecker": Kronecker([Prefix(3), Identity(4), Prefix(2)]),
-    "partition": Partition(np.arange(24) // 5, 5),
-    "merged": Merged(Identity(5), np.arange(24) % 6 - 1),
+    "identity": mm.Identity(24),
+    "marginals": mm.Marginals(SIZES, {(0, 1): 2, (2,): 1}),
+    "kronecker": mm.Kronecker([mm.Prefix(3), mm.Identity(4), mm.Prefix(2)]),
+    "partition": mm.Partition(np.arange(24) // 5, 5),
+    "merged": Merged(mm.Identity(5), np.arange(24) % 6 - 1),
 }
 
 
 def measured(strategy, counts, **settings):
-    with pytest.warns(PrivacyLeakWarning):
-        mechanism = MatrixMechanism(
+    with pytest.warns(mm.PrivacyLeakWarning):
+        mechanism = mm.MatrixMechanism(
             strategy, strategy, epsilon=1, insecure_rng=4, **settings
         )
     return mechanism.measure(counts).values
@@ -147,8 +138,8 @@ def test_a_mechanism_measures_them_as_the_table_of_all_cells(strategy, rng):
     classes = rng.integers(0, 3, 500)
     table = np.zeros((24, 3), np.int64)
     np.add.at(table, (np.ravel_multi_index(codes.T, SIZES), classes), 1)
-    with_class = Counts(np.column_stack([codes, classes]), (*SIZES, 3))
-    parts = Counts(codes[:200], SIZES) + Counts(codes[200:], SIZES)
+    with_class = mm.Counts(np.column_stack([codes, classes]), (*SIZES, 3))
+    parts = mm.Counts(codes[:200], SIZES) + mm.Counts(codes[200:], SIZES)
     np.testing.assert_array_equal(
         measured(strategy, parts), measured(strategy, table.sum(axis=1))
     )
@@ -158,17 +149,17 @@ def test_a_mechanism_measures_them_as_the_table_of_all_cells(strategy, rng):
 
 
 def test_large_multiplicities_are_measured_exactly_or_refused():
-    doubled = Counts([[0], [1]], (2,))
+    doubled = mm.Counts([[0], [1]], (2,))
     for _ in range(60):
         doubled = doubled + doubled
-    values = measured(Identity(2), doubled)
-    np.testing.assert_array_equal(values, measured(Identity(2), [2**60, 2**60]))
-    ledger = PrivacyLedger(1)
+    values = measured(mm.Identity(2), doubled)
+    np.testing.assert_array_equal(values, measured(mm.Identity(2), [2**60, 2**60]))
+    ledger = mm.PrivacyLedger(1)
     with pytest.raises(ValueError, match="overflow 64-bit integers"):
-        measured(Dense([[4, 4]]), doubled, ledger=ledger)
+        measured(mm.Dense([[4, 4]]), doubled, ledger=ledger)
     assert ledger.spent == 1
 
 
 def test_the_domain_of_the_counts_is_that_of_the_strategy():
     with pytest.raises(ValueError, match="both must be the same domain"):
-        measured(Identity(24), Counts([[0, 0]], (5, 5)))
+        measured(mm.Identity(24), mm.Counts([[0, 0]], (5, 5)))

@@ -9,29 +9,7 @@ import reference as ref
 from reference import norm_law
 from replay import entropy, watched
 
-from mmech import (
-    AllRange,
-    Attribute,
-    Domain,
-    Identity,
-    Kronecker,
-    Marginals,
-    MatrixMechanism,
-    Prefix,
-    StrategyResult,
-    Total,
-    UnsupportedWorkloadError,
-    VStack,
-    all_marginals,
-    expected_error,
-    load,
-    loss,
-    optimize,
-    per_query_error,
-    release_tables,
-    report,
-    save,
-)
+import mmech as mm
 from mmech.error.shared_totals import as_sets, of_residuals
 from mmech.limits import LIMITS
 from mmech.noise.norm import norm_noise_components
@@ -47,9 +25,9 @@ SETS = {
 
 
 def mechanism(weights, workload=None, epsilon=1, **settings):
-    strategy = Marginals(SHAPE, weights)
+    strategy = mm.Marginals(SHAPE, weights)
     workload = strategy if workload is None else workload
-    return MatrixMechanism(
+    return mm.MatrixMechanism(
         workload, strategy, epsilon=epsilon, noise="k_norm", **settings
     )
 
@@ -130,24 +108,24 @@ def test_exact_answers_come_back_exactly(rng):
 
 @pytest.mark.parametrize("name", SETS)
 def test_small_epsilon_has_the_errors_of_continuous_noise(name):
-    strategy = Marginals(SHAPE, SETS[name])
-    result = StrategyResult(strategy, "by hand", math.nan, noise="k_norm")
+    strategy = mm.Marginals(SHAPE, SETS[name])
+    result = mm.StrategyResult(strategy, "by hand", math.nan, noise="k_norm")
     wanted = mechanism(SETS[name], epsilon=Fraction(1, 1000)).expected_error() / 1e6
-    assert expected_error(strategy, result, epsilon=1) == pytest.approx(wanted, 1e-4)
-    assert loss(strategy, result) == pytest.approx(wanted / 2, 1e-4)
-    rows = per_query_error(strategy, result, epsilon=2)
+    assert mm.expected_error(strategy, result, epsilon=1) == pytest.approx(wanted, 1e-4)
+    assert mm.loss(strategy, result) == pytest.approx(wanted / 2, 1e-4)
+    rows = mm.per_query_error(strategy, result, epsilon=2)
     assert rows.sum() == pytest.approx(wanted / 4, 1e-4)
 
 
 def test_two_tables_of_two_values_are_worked_out_by_hand():
     """The ball is a cube: the total and two differences of cells are at most 1."""
-    strategy = Marginals((2, 2), {(0,): 1, (1,): 1})
+    strategy = mm.Marginals((2, 2), {(0,): 1, (1,): 1})
     found = of_residuals(strategy).weights
     total, contrast = 2 / np.square([found[()], found[0,]])
     # The squared radius has mean (D + 1) (D + 2) = 20, a side of the cube 1/3.
     assert (total, contrast) == pytest.approx((20 / 3, 20 / 6))
-    result = StrategyResult(strategy, "by hand", math.nan, noise="k_norm")
-    assert loss(strategy, result) == pytest.approx((2 * contrast + total) / 2)
+    result = mm.StrategyResult(strategy, "by hand", math.nan, noise="k_norm")
+    assert mm.loss(strategy, result) == pytest.approx((2 * contrast + total) / 2)
 
 
 # ---- the choice of a strategy --------------------------------------------------
@@ -155,31 +133,33 @@ def test_two_tables_of_two_values_are_worked_out_by_hand():
 
 @pytest.mark.parametrize("shape", [(3, 3), (2,) * 4, (4, 3, 4, 3)], ids=str)
 def test_tables_of_single_attributes_are_measured_together(shape):
-    workload = all_marginals(shape, 1)
-    weighted = optimize(workload, template="marginals", seed=0)
-    found = optimize(workload, template="equal_totals")
-    assert found.loss == loss(workload, found) < 0.7 * weighted.loss
+    workload = mm.all_marginals(shape, 1)
+    weighted = mm.optimize(workload, template="marginals", seed=0)
+    found = mm.optimize(workload, template="equal_totals")
+    assert found.loss == mm.loss(workload, found) < 0.7 * weighted.loss
     assert as_sets(found.strategy) == [[(i,) for i in np.argsort(shape, kind="stable")]]
     assert found.bound_ratio >= 1
 
 
 def test_a_mechanism_draws_the_noise_of_a_result():
-    workload = all_marginals((3, 3), 1)
-    found = optimize(workload, template="equal_totals")
-    assert MatrixMechanism(found, epsilon=1).law.name == "k_norm"
-    assert MatrixMechanism(workload, found, epsilon=1).law.groups == ((3, 3),)
-    assert MatrixMechanism(workload, epsilon=1, noise="k_norm").law.groups == ((3, 3),)
+    workload = mm.all_marginals((3, 3), 1)
+    found = mm.optimize(workload, template="equal_totals")
+    assert mm.MatrixMechanism(found, epsilon=1).law.name == "k_norm"
+    assert mm.MatrixMechanism(workload, found, epsilon=1).law.groups == ((3, 3),)
+    assert mm.MatrixMechanism(workload, epsilon=1, noise="k_norm").law.groups == (
+        (3, 3),
+    )
     named = {"noise": "laplace"}
     for strategy, settings in ((None, {}), (found, named), (found.strategy, {})):
-        measuring = MatrixMechanism(workload, strategy, epsilon=1, **settings)
+        measuring = mm.MatrixMechanism(workload, strategy, epsilon=1, **settings)
         assert measuring.law.name == "laplace"
         assert measuring.equal_totals is None
     with pytest.raises(ValueError, match="for L1 sensitivity but this noise"):
-        MatrixMechanism(workload, found, rho=1)
+        mm.MatrixMechanism(workload, found, rho=1)
 
 
 def test_auto_has_the_loss_of_laplace_noise():
-    found = optimize(all_marginals((3, 3), 1), seed=0)
+    found = mm.optimize(mm.all_marginals((3, 3), 1), seed=0)
     assert found.noise is None
     (left,) = [c for c in found.candidates if c.template == "equal_totals"]
     assert left.loss == math.inf
@@ -188,20 +168,20 @@ def test_auto_has_the_loss_of_laplace_noise():
 def test_attributes_of_other_sizes_are_sets_of_their_own():
     """Small tables beside large ones would have most of the noise."""
     shape = (2, 5, 40, 5, 2)
-    workload = all_marginals(shape, 1)
-    found = optimize(workload, template="equal_totals")
+    workload = mm.all_marginals(shape, 1)
+    found = mm.optimize(workload, template="equal_totals")
     assert as_sets(found.strategy) == [[(0,), (4,), (1,), (3,)], [(2,)]]
-    together = Marginals(shape, dict.fromkeys(found.strategy.weights, 1))
-    alone = StrategyResult(together, "by hand", math.nan, noise="k_norm")
-    assert found.loss < 0.8 * loss(workload, alone)
-    assert found.loss < 0.8 * optimize(workload, template="marginals", seed=0).loss
+    together = mm.Marginals(shape, dict.fromkeys(found.strategy.weights, 1))
+    alone = mm.StrategyResult(together, "by hand", math.nan, noise="k_norm")
+    assert found.loss < 0.8 * mm.loss(workload, alone)
+    assert found.loss < 0.8 * mm.optimize(workload, template="marginals", seed=0).loss
 
 
 def test_the_budget_of_sets_is_at_an_optimum():
     """No other share of a set is better by more than what its total is worth."""
     shape = (2, 2, 2, 12, 12, 90)
-    workload = all_marginals(shape, 1)
-    found = optimize(workload, template="equal_totals")
+    workload = mm.all_marginals(shape, 1)
+    found = mm.optimize(workload, template="equal_totals")
     sets = as_sets(found.strategy)
     assert len(sets) == 3
     for own in sets:
@@ -210,26 +190,26 @@ def test_the_budget_of_sets_is_at_an_optimum():
                 a: w * (factor if a in own else 1)
                 for a, w in found.strategy.weights.items()
             }
-            changed = Marginals(shape, weights)
-            result = StrategyResult(changed, "by hand", math.nan, noise="k_norm")
-            assert loss(workload, result) > found.loss
+            changed = mm.Marginals(shape, weights)
+            result = mm.StrategyResult(changed, "by hand", math.nan, noise="k_norm")
+            assert mm.loss(workload, result) > found.loss
 
 
 def test_weights_of_tables_move_attributes_to_other_sets():
     """A table that counts much has a set, and more of the budget, of its own."""
-    workload = Marginals((4, 4, 4), {(0,): 1, (1,): 1, (2,): 20})
-    found = optimize(workload, template="equal_totals")
+    workload = mm.Marginals((4, 4, 4), {(0,): 1, (1,): 1, (2,): 20})
+    found = mm.optimize(workload, template="equal_totals")
     assert as_sets(found.strategy) == [[(0,), (1,)], [(2,)]]
     assert found.strategy.weights[2,] > 2 * found.strategy.weights[0,]
-    equal = optimize(all_marginals((4, 4, 4), 1), template="equal_totals")
-    assert found.loss < loss(workload, equal)
+    equal = mm.optimize(mm.all_marginals((4, 4, 4), 1), template="equal_totals")
+    assert found.loss < mm.loss(workload, equal)
 
 
 def test_many_attributes_are_cut_into_sets_that_can_be_drawn():
-    workload = all_marginals((2,) * 60, 1)
-    whole = optimize(workload, template="equal_totals")
+    workload = mm.all_marginals((2,) * 60, 1)
+    whole = mm.optimize(workload, template="equal_totals")
     with LIMITS.changed(norm_dimensions=20):
-        found = optimize(workload, template="equal_totals")
+        found = mm.optimize(workload, template="equal_totals")
     assert max(map(len, as_sets(found.strategy))) == 19
     # So many tables of two values have less noise with a total of its own.
     assert list(map(len, as_sets(whole.strategy))) == [1, 60]
@@ -239,39 +219,44 @@ def test_many_attributes_are_cut_into_sets_that_can_be_drawn():
 @pytest.mark.parametrize(
     "workload",
     [
-        all_marginals((3, 3, 3), 2),
-        Kronecker([Prefix(3), Prefix(3)]),
-        Marginals((3, 4), {(0,): 1}),
-        Prefix(9),
+        mm.all_marginals((3, 3, 3), 2),
+        mm.Kronecker([mm.Prefix(3), mm.Prefix(3)]),
+        mm.Marginals((3, 4), {(0,): 1}),
+        mm.Prefix(9),
     ],
     ids=repr,
 )
 def test_other_workloads_are_left_to_other_templates(workload):
-    with pytest.raises(UnsupportedWorkloadError, match="template 'equal_totals'"):
-        optimize(workload, template="equal_totals")
+    with pytest.raises(mm.UnsupportedWorkloadError, match="template 'equal_totals'"):
+        mm.optimize(workload, template="equal_totals")
 
 
 def test_ranges_of_single_attributes_may_be_measured_as_tables():
-    workload = VStack(
-        [Kronecker([AllRange(3), Total(3)]), Kronecker([Total(3), AllRange(3)])]
+    workload = mm.VStack(
+        [
+            mm.Kronecker([mm.AllRange(3), mm.Total(3)]),
+            mm.Kronecker([mm.Total(3), mm.AllRange(3)]),
+        ]
     )
-    found = optimize(workload, template="equal_totals")
-    mechanism = MatrixMechanism(workload, found, epsilon="1/1000")
+    found = mm.optimize(workload, template="equal_totals")
+    mechanism = mm.MatrixMechanism(workload, found, epsilon="1/1000")
     assert mechanism.expected_error() == pytest.approx(2e6 * found.loss, 1e-4)
     assert mechanism.per_query_error().sum() == pytest.approx(2e6 * found.loss, 1e-4)
 
 
 def test_only_marginals_have_equal_totals():
-    with pytest.raises(UnsupportedWorkloadError, match="strategies of marginals, got"):
-        MatrixMechanism(Prefix(4), Identity(4), epsilon=1, noise="k_norm")
+    with pytest.raises(
+        mm.UnsupportedWorkloadError, match="strategies of marginals, got"
+    ):
+        mm.MatrixMechanism(mm.Prefix(4), mm.Identity(4), epsilon=1, noise="k_norm")
 
 
 def test_results_are_saved_and_reported_with_their_noise(tmp_path):
-    found = optimize(all_marginals((3, 3), 1), template="equal_totals")
-    save(tmp_path / "strategy.npz", found)
-    loaded = load(tmp_path / "strategy.npz")
+    found = mm.optimize(mm.all_marginals((3, 3), 1), template="equal_totals")
+    mm.save(tmp_path / "strategy.npz", found)
+    loaded = mm.load(tmp_path / "strategy.npz")
     assert (loaded.noise, loaded.loss) == ("k_norm", found.loss)
-    said = report(found, found, epsilon=1)
+    said = mm.report(found, found, epsilon=1)
     assert said.loss == pytest.approx(found.loss)
     assert "K-norm, of equal totals" in str(said)
     assert said.bound_ratio >= 1
@@ -282,9 +267,9 @@ def test_results_are_saved_and_reported_with_their_noise(tmp_path):
 
 
 def domain_of(shape):
-    return Domain(
+    return mm.Domain(
         [
-            Attribute.ordinal(f"x{i}", list(map(str, range(n))))
+            mm.Attribute.ordinal(f"x{i}", list(map(str, range(n))))
             for i, n in enumerate(shape)
         ]
     )
@@ -299,16 +284,16 @@ def records_of(shape, n=2000):
 def test_released_tables_of_single_attributes_are_less_noisy():
     shape = (2, 3, 4, 30)
     names = [f"x{i}" for i in range(4)]
-    plan = release_tables(None, domain_of(shape), ways=1, epsilon=1, dry_run=True)
+    plan = mm.release_tables(None, domain_of(shape), ways=1, epsilon=1, dry_run=True)
     assert plan.strategy.noise == "k_norm"
     errors = plan.errors(frame="dict")["standard_error"]
-    mechanism = MatrixMechanism(
+    mechanism = mm.MatrixMechanism(
         plan.strategy.workload, plan.strategy.workload, epsilon=1
     )
     total = np.square(errors) @ shape
     assert total == pytest.approx(plan.mechanism().expected_error())
     assert total < 0.7 * mechanism.expected_error()
-    released = release_tables(records_of(shape), domain_of(shape), ways=1, epsilon=1)
+    released = mm.release_tables(records_of(shape), domain_of(shape), ways=1, epsilon=1)
     assert "K-norm noise, with equal totals in tables that are" in released.statement
     assert released.facts["noise"] == released.measurement.entry.kind == "k_norm"
     counts = [released.table(name, frame="dict")["count"] for name in names]
@@ -321,7 +306,7 @@ def test_noise_that_is_next_to_none_leaves_exact_tables():
     """At an epsilon whose exponential is no double, where a set is one table."""
     shape = (3, 30, 3, 2)
     records = records_of(shape, 50)
-    released = release_tables(records, domain_of(shape), ways=1, epsilon=5000)
+    released = mm.release_tables(records, domain_of(shape), ways=1, epsilon=5000)
     assert released.facts["noise"] == "k_norm"
     for i, size in enumerate(shape):
         found = released.table(f"x{i}", frame="dict")
@@ -332,7 +317,7 @@ def test_noise_that_is_next_to_none_leaves_exact_tables():
 
 def test_the_table_of_one_value_is_the_total():
     shape = (3, 1, 30, 2)
-    released = release_tables(records_of(shape), domain_of(shape), ways=1, epsilon=1)
+    released = mm.release_tables(records_of(shape), domain_of(shape), ways=1, epsilon=1)
     assert released.facts["noise"] == "k_norm"
     table = released.table("x1", frame="dict")
     assert table["count"].tolist() == [released.total]
@@ -346,15 +331,15 @@ def test_the_table_of_one_value_is_the_total():
 )
 def test_other_plans_stay_as_they_were(shape, tables):
     wanted = {"ways": 1} if tables is None else {"tables": tables}
-    plan = release_tables(None, domain_of(shape), **wanted, epsilon=1, dry_run=True)
+    plan = mm.release_tables(None, domain_of(shape), **wanted, epsilon=1, dry_run=True)
     assert plan.strategy.noise is None
     assert plan.mechanism().law.name == "laplace"
 
 
 def noise_of(shape, epsilon, n):
-    workload = all_marginals(shape, 1)
-    strategy = optimize(workload, template="equal_totals")
-    measuring = MatrixMechanism(workload, strategy, epsilon=epsilon)
+    workload = mm.all_marginals(shape, 1)
+    strategy = mm.optimize(workload, template="equal_totals")
+    measuring = mm.MatrixMechanism(workload, strategy, epsilon=epsilon)
     law = SharedNoise(measuring)
     with entropy(3):
         columns = measuring.measure(np.zeros((math.prod(shape), n), np.int64))
@@ -402,6 +387,6 @@ def test_every_row_of_a_table_has_the_error_of_the_mechanism():
     starts = np.cumsum([0, 2, 3])
     found = [law.law((i,)).standard_error ** 2 for i in range(3)]
     assert found == pytest.approx(rows[starts])
-    both = Marginals((2, 3, 12), {(): 1})
-    wanted = MatrixMechanism(both, measuring.strategy, epsilon=1, noise="k_norm")
+    both = mm.Marginals((2, 3, 12), {(): 1})
+    wanted = mm.MatrixMechanism(both, measuring.strategy, epsilon=1, noise="k_norm")
     assert law.law(()).standard_error ** 2 == pytest.approx(wanted.expected_error())

@@ -8,29 +8,13 @@ import pytest
 import scipy.sparse as sp
 from replay import with_noise
 
-from mmech import (
-    Counts,
-    Dense,
-    DomainTooLargeError,
-    Identity,
-    Kronecker,
-    MatrixMechanism,
-    Prefix,
-    PrivacyLedger,
-    Product,
-    QueryMatrix,
-    Records,
-    Sparse,
-    VStack,
-    limits,
-    noisy_release,
-)
+import mmech as mm
 from mmech.integer_strategy import IntegerBlock, integer_strategy
 from mmech.release import in_64_bits
 from mmech.structure.exact import column_sums
 
 
-class Times(QueryMatrix):
+class Times(mm.QueryMatrix):
     """A square operator that multiplies by a number, and says nothing of its dtype."""
 
     def __init__(self, factor, n=3):
@@ -58,7 +42,7 @@ class Truncating(Whole):
     _rmatmat = _matmat
 
 
-class Subclass(Identity):
+class Subclass(mm.Identity):
     """An operator of mmech with products of its own."""
 
     def _matmat(self, x):
@@ -79,7 +63,7 @@ def test_entries_are_real_unless_the_class_says_otherwise():
 
 @pytest.mark.parametrize(("budget", "power"), [({"epsilon": 1}, 1), ({"rho": 1}, 2)])
 def test_fractional_entries_are_rounded_before_they_are_measured(budget, power):
-    released = MatrixMechanism(Identity(3), Times(1.9), **budget)
+    released = mm.MatrixMechanism(mm.Identity(3), Times(1.9), **budget)
     values = released.measure([3, 0, 5]).values
     assert values.dtype == np.int64
     (block,) = released.released.blocks
@@ -92,11 +76,11 @@ def test_fractional_entries_are_rounded_before_they_are_measured(budget, power):
     "compose",
     [
         lambda a: a,
-        lambda a: VStack([a, Identity(3)]),
-        lambda a: Kronecker([a, Identity(1)]),
+        lambda a: mm.VStack([a, mm.Identity(3)]),
+        lambda a: mm.Kronecker([a, mm.Identity(1)]),
         lambda a: 3 * a,
-        lambda a: Product(Prefix(3), a),
-        lambda a: a + Identity(3),
+        lambda a: mm.Product(mm.Prefix(3), a),
+        lambda a: a + mm.Identity(3),
     ],
     ids=["itself", "stack", "kronecker", "multiple", "product", "sum"],
 )
@@ -106,12 +90,12 @@ def test_fractional_entries_that_claim_to_be_integers_are_refused(kind, compose)
         with pytest.raises(ValueError, match="has dtype int64 but its entries are not"):
             integer_strategy(strategy, norm=norm)
     with pytest.raises(ValueError, match=r"entries are not|some query is not a comb"):
-        MatrixMechanism(Identity(3), strategy, epsilon=1)
+        mm.MatrixMechanism(mm.Identity(3), strategy, epsilon=1)
 
 
 @pytest.mark.parametrize("factor", [7, 7.0])
 def test_integer_operators_of_users_are_measured_by_their_entries(factor):
-    for strategy in (Whole(factor), Kronecker([Whole(factor), Identity(1)])):
+    for strategy in (Whole(factor), mm.Kronecker([Whole(factor), mm.Identity(1)])):
         released = integer_strategy(strategy)
         assert released.sensitivity == 7
         (block,) = released.blocks
@@ -120,11 +104,13 @@ def test_integer_operators_of_users_are_measured_by_their_entries(factor):
 
 def test_products_of_a_derived_class_are_not_taken_for_those_of_its_base():
     assert integer_strategy(Subclass(3)).sensitivity == 7
-    assert integer_strategy(Product(Prefix(3), Subclass(3))).sensitivity == 21
+    assert integer_strategy(mm.Product(mm.Prefix(3), Subclass(3))).sensitivity == 21
 
 
 def test_integer_operators_too_large_to_list_are_refused():
-    with pytest.raises(DomainTooLargeError, match="too many to check that all are int"):
+    with pytest.raises(
+        mm.DomainTooLargeError, match="too many to check that all are int"
+    ):
         integer_strategy(Whole(2, n=2**14))
     with pytest.raises(TypeError, match="must be an integer matrix of mmech"):
         IntegerBlock(Whole(2))
@@ -138,15 +124,15 @@ def test_integer_operators_too_large_to_list_are_refused():
 def test_column_sums_that_are_too_large_and_too_many():
     diagonal = sp.diags_array(np.full(4, 2**40), dtype=np.int64)
     refused = pytest.raises(ValueError, match="do not fit into 64-bit integers; scale")
-    with limits.changed(wide_sums=3), refused:
-        column_sums(Sparse(diagonal), 2)
+    with mm.limits.changed(wide_sums=3), refused:
+        column_sums(mm.Sparse(diagonal), 2)
 
 
 def test_column_sums_beyond_64_bits_stay_exact():
     for rows in ([[2**61]] * 4, [[2**61]] * 8, [[-(2**61)]] * 5):
-        released = integer_strategy(Dense(rows))
+        released = integer_strategy(mm.Dense(rows))
         assert released.sensitivity == len(rows) * 2**61
-    squares = integer_strategy(Dense([[2**32]] * 3), norm="L2")
+    squares = integer_strategy(mm.Dense([[2**32]] * 3), norm="L2")
     assert squares.sensitivity == 3 * 2**64
 
 
@@ -154,13 +140,13 @@ def test_column_sums_beyond_64_bits_stay_exact():
 @pytest.mark.parametrize("kind", ["counts", "records"])
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 def test_exact_answers_that_overflow_are_paid_for(entry, kind, currency):
-    strategy = Dense([[entry, 0], [0, 1]])
-    ledger = PrivacyLedger(1, currency=currency)
+    strategy = mm.Dense([[entry, 0], [0, 1]])
+    ledger = mm.PrivacyLedger(1, currency=currency)
     price = {currency: 1}
-    mechanism = MatrixMechanism(strategy, strategy, ledger=ledger, **price)
+    mechanism = mm.MatrixMechanism(strategy, strategy, ledger=ledger, **price)
     counts = [2**22, 0]
     if kind == "records":
-        counts = Records(np.zeros((2**22, 1), np.int8), (2,))
+        counts = mm.Records(np.zeros((2**22, 1), np.int8), (2,))
     with pytest.raises(ValueError, match="sums of so many records overflow 64-bit"):
         mechanism.measure(counts)
     # The refusal tells about the counts: for free, it could be asked for again.
@@ -174,15 +160,15 @@ def test_values_too_large_are_refused_on_both_sides(value):
 
 
 def test_large_answers_that_fit_are_exact():
-    strategy = Dense([[2**40, 0], [0, 1]])
-    mechanism = MatrixMechanism(strategy, strategy, epsilon=2**30)
+    strategy = mm.Dense([[2**40, 0], [0, 1]])
+    mechanism = mm.MatrixMechanism(strategy, strategy, epsilon=2**30)
     answer = int(mechanism.measure([2**21 + 1, 0]).values[0])
     assert abs(answer - 2**61 - 2**40) < 2**20
 
 
 @pytest.mark.parametrize("product", ["matvec", "rmatvec", "matmat", "rmatmat"])
 def test_public_products_do_not_wrap_around(product):
-    operator = Prefix(4)
+    operator = mm.Prefix(4)
     large = np.full((4, 1), 2**62)
     large = large[:, 0] if product.endswith("vec") else large
     with pytest.raises(ValueError, match="does not fit into 64-bit integers; pass fl"):
@@ -190,9 +176,9 @@ def test_public_products_do_not_wrap_around(product):
     close = getattr(operator, product)(large.astype(float))
     assert close.max() == 2.0**64
     with pytest.raises(ValueError, match=r"integers must be below 2\*\*63, got 1844"):
-        Identity(1) @ np.array([2**64 - 1], np.uint64)
+        mm.Identity(1) @ np.array([2**64 - 1], np.uint64)
     # Bounds that are far off refuse nothing that fits.
-    difference = Product(Dense([[2**40, -(2**40)]]), Dense([[2**20], [2**20]]))
+    difference = mm.Product(mm.Dense([[2**40, -(2**40)]]), mm.Dense([[2**20], [2**20]]))
     assert (difference @ [2**10]).tolist() == [0]
 
 
@@ -216,10 +202,10 @@ def test_the_variance_is_the_exact_square(variances, neighbours):
     doubled = 4 if neighbours == "replace" else 1
     settings = {"rho": "1/2", "released": "x", "neighbours": neighbours}
     for squared in (3, Fraction(1, 3), 0.1, 4176 * 2**12, 10**20):
-        noisy_release([1], squared_sensitivity=squared, **settings)
+        mm.noisy_release([1], squared_sensitivity=squared, **settings)
         assert variances.pop() == doubled * Fraction(squared)
     for norm in (3, Fraction(1, 3), 0.1, math.sqrt(4176), math.sqrt(3), 1e-9):
-        noisy_release([1], sensitivity=norm, **settings)
+        mm.noisy_release([1], sensitivity=norm, **settings)
         assert variances.pop() == doubled * Fraction(norm) ** 2
 
 
@@ -227,17 +213,17 @@ def test_the_variance_is_the_exact_square(variances, neighbours):
 @pytest.mark.parametrize("budget", [{"epsilon": 1}, {"rho": 1}])
 def test_one_of_two_sensitivities_is_given(given, budget):
     with pytest.raises(TypeError, match="either sensitivity= or squared_sensitivity="):
-        noisy_release([1], released="x", **budget, **given)
+        mm.noisy_release([1], released="x", **budget, **given)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "many", None])
 @pytest.mark.parametrize("name", ["sensitivity", "squared_sensitivity"])
 def test_sensitivities_are_finite_and_positive(name, wrong):
-    ledger = PrivacyLedger(1, currency="rho")
+    ledger = mm.PrivacyLedger(1, currency="rho")
     settings = {"rho": 1, "released": "x", "ledger": ledger, name: wrong}
     kind = TypeError if wrong is None else ValueError
     with pytest.raises(kind, match=r"must be a finite number > 0|either sensitivity="):
-        noisy_release([1], **settings)
+        mm.noisy_release([1], **settings)
     assert ledger.spent == 0
 
 
@@ -262,10 +248,10 @@ def test_sensitivities_are_finite_and_positive(name, wrong):
     ids=str,
 )  # fmt: skip
 def test_wrong_settings_of_a_release_spend_nothing(settings, kind, message, drawn):
-    ledger = PrivacyLedger(9, currency="rho")
+    ledger = mm.PrivacyLedger(9, currency="rho")
     settings = {"sensitivity": 1, "released": "x", "ledger": ledger} | settings
     with pytest.raises(kind, match=message):
-        noisy_release([1, 2], **settings)
+        mm.noisy_release([1, 2], **settings)
     assert ledger.spent == 0
     assert not drawn
 
@@ -276,20 +262,20 @@ MASKED = np.ma.array([3, 0, 900], mask=[False, False, True])
 @pytest.mark.parametrize(
     "take",
     [
-        lambda ledger: MatrixMechanism(Identity(3), epsilon=1,
+        lambda ledger: mm.MatrixMechanism(mm.Identity(3), epsilon=1,
             ledger=ledger).measure(MASKED),
-        lambda ledger: noisy_release(MASKED, sensitivity=1, epsilon=1, released="x",
+        lambda ledger: mm.noisy_release(MASKED, sensitivity=1, epsilon=1, released="x",
             ledger=ledger),
-        lambda ledger: Counts(MASKED[:, None], (1000,)),
-        lambda ledger: Records(MASKED[:, None], (1000,)),
-        lambda ledger: Records([[0]] * 3, (1,), columns=MASKED, n_columns=1000),
-        lambda ledger: Records([[0]] * 3, (1,), multiplicities=MASKED),
-        lambda ledger: Records([[0]] * 3, (1,), signs=MASKED),
-        lambda ledger: MatrixMechanism(np.ma.array([[1, 2]]), epsilon=1),
+        lambda ledger: mm.Counts(MASKED[:, None], (1000,)),
+        lambda ledger: mm.Records(MASKED[:, None], (1000,)),
+        lambda ledger: mm.Records([[0]] * 3, (1,), columns=MASKED, n_columns=1000),
+        lambda ledger: mm.Records([[0]] * 3, (1,), multiplicities=MASKED),
+        lambda ledger: mm.Records([[0]] * 3, (1,), signs=MASKED),
+        lambda ledger: mm.MatrixMechanism(np.ma.array([[1, 2]]), epsilon=1),
     ],
 )  # fmt: skip
 def test_a_mask_is_not_dropped(take):
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     with pytest.raises(TypeError, match="must not be masked, got a masked array; fill"):
         take(ledger)
     assert ledger.spent == 0
@@ -297,9 +283,9 @@ def test_a_mask_is_not_dropped(take):
 
 def test_a_table_without_columns_has_no_counts():
     with pytest.raises(ValueError, match=r"shape \(3,\) or \(3, k\), .* got \(3, 0\)"):
-        MatrixMechanism(Identity(3), epsilon=1).measure(np.zeros((3, 0), int))
+        mm.MatrixMechanism(mm.Identity(3), epsilon=1).measure(np.zeros((3, 0), int))
 
 
 def test_what_is_released_is_said():
     with pytest.raises(TypeError, match="released"):
-        noisy_release([1], sensitivity=1, epsilon=1)
+        mm.noisy_release([1], sensitivity=1, epsilon=1)

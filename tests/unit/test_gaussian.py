@@ -9,26 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from mmech import (
-    AllRange,
-    Dense,
-    Identity,
-    Kronecker,
-    Marginals,
-    MatrixMechanism,
-    Measurement,
-    PartitionStack,
-    Prefix,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-    Total,
-    all_marginals,
-    delta_from_rho,
-    epsilon_from_rho,
-    noisy_release,
-    optimize,
-    rho_from_epsilon_delta,
-)
+import mmech as mm
 from mmech.noise import discrete_gaussian, discrete_gaussian_variance
 
 PAIRS = [(1e-8, 1e-3), (1e-3, 0.1), (0.05, 1.0), (0.5, 1.0), (2.56, 17.0), (3.0, 0.5)]
@@ -48,7 +29,7 @@ def worst_delta(rho, epsilon):
 @pytest.mark.parametrize(("rho", "epsilon"), PAIRS)
 def test_delta_is_the_minimum_over_all_orders(rho, epsilon):
     worst = pytest.approx(worst_delta(rho, epsilon), rel=1e-6, abs=1e-300)
-    assert delta_from_rho(rho, epsilon) == worst
+    assert mm.delta_from_rho(rho, epsilon) == worst
 
 
 @pytest.mark.parametrize(("rho", "epsilon"), PAIRS[1:])
@@ -63,63 +44,69 @@ def test_delta_covers_the_gaussian_mechanism(rho, epsilon):
 
     settings = {"epsabs": 0, "epsrel": 1e-8, "limit": 200}
     exact, _ = integrate.quad(excess, edge - 12 * sigma, edge, **settings)
-    assert 0 < exact <= delta_from_rho(rho, epsilon)
+    assert 0 < exact <= mm.delta_from_rho(rho, epsilon)
 
 
 @pytest.mark.parametrize("rho", [1e-6, 0.01, 0.5, 20.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
 def test_epsilon_is_tight_and_below_the_textbook(rho, delta):
-    epsilon = epsilon_from_rho(rho, delta)
+    epsilon = mm.epsilon_from_rho(rho, delta)
     # Bun, Steinke, TCC 2016, Proposition 1.3.
     assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    assert delta_from_rho(rho, max(epsilon, 1e-12)) <= delta
+    assert mm.delta_from_rho(rho, max(epsilon, 1e-12)) <= delta
     if epsilon > 0:
-        assert delta_from_rho(rho, epsilon * (1 - 1e-6)) > delta
+        assert mm.delta_from_rho(rho, epsilon * (1 - 1e-6)) > delta
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2, 0.9])
 def test_rho_is_the_largest_that_fits(epsilon, delta):
-    rho = rho_from_epsilon_delta(epsilon, delta)
-    assert delta_from_rho(rho, epsilon) <= delta
-    assert delta_from_rho(rho * (1 + 1e-6), epsilon) > delta
-    assert epsilon_from_rho(rho, delta) == pytest.approx(epsilon, rel=1e-6)
+    rho = mm.rho_from_epsilon_delta(epsilon, delta)
+    assert mm.delta_from_rho(rho, epsilon) <= delta
+    assert mm.delta_from_rho(rho * (1 + 1e-6), epsilon) > delta
+    assert mm.epsilon_from_rho(rho, delta) == pytest.approx(epsilon, rel=1e-6)
 
 
 def test_conversions_of_the_2020_census():
     """Persons: rho 2.56 was announced as about epsilon 17.1 at delta 1e-10."""
-    assert epsilon_from_rho("2.56", 1e-10) == pytest.approx(17.1, abs=0.1)
+    assert mm.epsilon_from_rho("2.56", 1e-10) == pytest.approx(17.1, abs=0.1)
 
 
 def test_conversions_are_monotone():
     rhos = np.logspace(-6, 2, 30)
     for epsilon in (0.01, 1.0, 30.0):
-        deltas = [delta_from_rho(rho, epsilon) for rho in rhos]
+        deltas = [mm.delta_from_rho(rho, epsilon) for rho in rhos]
         assert (np.diff(deltas) >= 0).all()
         assert deltas[-1] <= 1
-    assert (np.diff([delta_from_rho(0.1, e) for e in rhos]) <= 0).all()
-    assert (np.diff([epsilon_from_rho(rho, 1e-6) for rho in rhos]) > 0).all()
-    assert (np.diff([epsilon_from_rho(1, d) for d in (1e-9, 1e-6, 1e-3)]) < 0).all()
-    assert (np.diff([rho_from_epsilon_delta(e, 1e-6) for e in rhos]) > 0).all()
+    assert (np.diff([mm.delta_from_rho(0.1, e) for e in rhos]) <= 0).all()
+    assert (np.diff([mm.epsilon_from_rho(rho, 1e-6) for rho in rhos]) > 0).all()
+    assert (np.diff([mm.epsilon_from_rho(1, d) for d in (1e-9, 1e-6, 1e-3)]) < 0).all()
+    assert (np.diff([mm.rho_from_epsilon_delta(e, 1e-6) for e in rhos]) > 0).all()
 
 
 def test_conversions_at_the_ends():
-    assert delta_from_rho(1e-300, 1) == 0
-    assert delta_from_rho(1e4, 1e-3) == pytest.approx(1)
-    assert epsilon_from_rho(1e-9, 0.5) == 0.0
-    assert rho_from_epsilon_delta(1e-3, 0.999999) > 10
-    assert delta_from_rho("1/20", Fraction(1)) == delta_from_rho(0.05, 1)
+    assert mm.delta_from_rho(1e-300, 1) == 0
+    assert mm.delta_from_rho(1e4, 1e-3) == pytest.approx(1)
+    assert mm.epsilon_from_rho(1e-9, 0.5) == 0.0
+    assert mm.rho_from_epsilon_delta(1e-3, 0.999999) > 10
+    assert mm.delta_from_rho("1/20", Fraction(1)) == mm.delta_from_rho(0.05, 1)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: delta_from_rho(0, 1), "rho must be a finite number > 0, got 0"),
-        (lambda: delta_from_rho(1, -1), "epsilon must be a finite number > 0, got -1"),
-        (lambda: epsilon_from_rho(1, 0), "delta must be a probability between 0 and 1"),
-        (lambda: epsilon_from_rho(1, 1.0), "both excluded, got 1.0"),
-        (lambda: epsilon_from_rho(math.inf, 0.1), "rho must be a finite number"),
-        (lambda: rho_from_epsilon_delta(1, math.nan), "both excluded, got nan"),
+        (lambda: mm.delta_from_rho(0, 1), "rho must be a finite number > 0, got 0"),
+        (
+            lambda: mm.delta_from_rho(1, -1),
+            "epsilon must be a finite number > 0, got -1",
+        ),
+        (
+            lambda: mm.epsilon_from_rho(1, 0),
+            "delta must be a probability between 0 and 1",
+        ),
+        (lambda: mm.epsilon_from_rho(1, 1.0), "both excluded, got 1.0"),
+        (lambda: mm.epsilon_from_rho(math.inf, 0.1), "rho must be a finite number"),
+        (lambda: mm.rho_from_epsilon_delta(1, math.nan), "both excluded, got nan"),
     ],
 )
 def test_conversions_refuse_wrong_values(call, message):
@@ -130,14 +117,14 @@ def test_conversions_refuse_wrong_values(call, message):
 @pytest.mark.parametrize("delta", ["1e-6", None, True])
 def test_delta_is_a_number(delta):
     with pytest.raises(TypeError, match="delta must be a probability"):
-        epsilon_from_rho(1, delta)
+        mm.epsilon_from_rho(1, delta)
 
 
 # ------------------------------------------------------------------ mechanism
 
 
 def test_measurement_and_records():
-    mechanism = MatrixMechanism(Prefix(4), 2 * Identity(4), rho="1/8")
+    mechanism = mm.MatrixMechanism(mm.Prefix(4), 2 * mm.Identity(4), rho="1/8")
     measurement = mechanism.measure([1, 2, 3, 4])
     # The factor 2 is left out of what is counted.
     assert measurement.scale == 2.0
@@ -155,91 +142,99 @@ def test_measurement_and_records():
 
 
 def test_neighbours_and_contribution_scale_the_noise():
-    plain = MatrixMechanism(Prefix(3), Identity(3), rho=0.5)
+    plain = mm.MatrixMechanism(mm.Prefix(3), mm.Identity(3), rho=0.5)
     # The discrete noise is a little less than σ² = 1.
     assert plain.expected_error() == pytest.approx(6 * discrete_gaussian_variance(1))
     assert plain.expected_error() == pytest.approx(6.0, rel=1e-6)
-    replace = MatrixMechanism(Prefix(3), Identity(3), rho=0.5, neighbours="replace")
+    replace = mm.MatrixMechanism(
+        mm.Prefix(3), mm.Identity(3), rho=0.5, neighbours="replace"
+    )
     assert replace.measure([1, 1, 1]).scale == 2.0
     assert replace.expected_error() == 24.0
-    many = MatrixMechanism(Prefix(3), Identity(3), rho=0.5, contribution=3)
+    many = mm.MatrixMechanism(mm.Prefix(3), mm.Identity(3), rho=0.5, contribution=3)
     assert many.measure([1, 1, 1]).scale == 3.0
     assert many.expected_error() == 54.0
     several = {"neighbours": "replace", "records_per_person": 3}
-    person = MatrixMechanism(Prefix(3), Identity(3), rho=0.5, **several)
+    person = mm.MatrixMechanism(mm.Prefix(3), mm.Identity(3), rho=0.5, **several)
     assert person.measure([1, 1, 1]).scale == 6.0
     assert person.expected_error() == 6 * 36.0
 
 
 def test_default_strategy_is_the_gaussian_optimum():
-    mechanism = MatrixMechanism(Prefix(16), rho=0.5)
-    best = optimize(Prefix(16), privacy="zcdp").loss
+    mechanism = mm.MatrixMechanism(mm.Prefix(16), rho=0.5)
+    best = mm.optimize(mm.Prefix(16), privacy="zcdp").loss
     assert mechanism.expected_error() == pytest.approx(best, rel=1e-4)
     assert "rho=0.5" in repr(mechanism)
 
 
 def test_results_of_the_other_norm_are_refused():
     with pytest.raises(ValueError, match="for L1 sensitivity but this noise"):
-        MatrixMechanism(Prefix(8), optimize(Prefix(8), seed=0), rho=1)
+        mm.MatrixMechanism(mm.Prefix(8), mm.optimize(mm.Prefix(8), seed=0), rho=1)
     with pytest.raises(ValueError, match="for L2 sensitivity but this noise"):
-        MatrixMechanism(Prefix(8), optimize(Prefix(8), privacy="zcdp"), epsilon=1)
+        mm.MatrixMechanism(
+            mm.Prefix(8), mm.optimize(mm.Prefix(8), privacy="zcdp"), epsilon=1
+        )
     # Measuring it all the same is safe: the noise is calibrated to the operator.
-    strategy = optimize(Prefix(8), privacy="zcdp").strategy
-    assert MatrixMechanism(Prefix(8), strategy, epsilon=1).expected_error() > 0
+    strategy = mm.optimize(mm.Prefix(8), privacy="zcdp").strategy
+    assert mm.MatrixMechanism(mm.Prefix(8), strategy, epsilon=1).expected_error() > 0
 
 
 @pytest.mark.parametrize("budgets", [{}, {"epsilon": 1, "rho": 1}, {"rho": None}])
 def test_budgets_cannot_be_confused(budgets):
     with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho=, for zCDP"):
-        MatrixMechanism(Prefix(4), **budgets)
+        mm.MatrixMechanism(mm.Prefix(4), **budgets)
 
 
 def test_a_budget_of_rho_has_a_name():
     with pytest.raises(TypeError, match="positional"):
-        MatrixMechanism(Prefix(4), Identity(4), 1.0)
+        mm.MatrixMechanism(mm.Prefix(4), mm.Identity(4), 1.0)
 
 
 def test_a_pure_ledger_does_not_pay_for_gaussian_noise():
-    ledger = PrivacyLedger(math.inf)
-    mechanism = MatrixMechanism(Prefix(4), rho=0.1, ledger=ledger)
+    ledger = mm.PrivacyLedger(math.inf)
+    mechanism = mm.MatrixMechanism(mm.Prefix(4), rho=0.1, ledger=ledger)
     for release in (
         lambda: mechanism.measure([1, 2, 3, 4]),
-        lambda: noisy_release([1], sensitivity=1, rho=0.1, released="x", ledger=ledger),
+        lambda: mm.noisy_release(
+            [1], sensitivity=1, rho=0.1, released="x", ledger=ledger
+        ),
     ):
         with pytest.raises(TypeError, match="of pure epsilon cannot pay for Gaussian"):
             release()
     with pytest.raises(TypeError, match="ledger must be a PrivacyLedger, got int"):
-        MatrixMechanism(Prefix(4), rho=0.1, ledger=3)
+        mm.MatrixMechanism(mm.Prefix(4), rho=0.1, ledger=3)
     assert ledger.spent == 0
 
 
 def test_measurements_of_the_other_mechanism_are_refused():
-    pure = MatrixMechanism(Identity(3), Identity(3), epsilon=1)
-    zcdp = MatrixMechanism(Identity(3), Identity(3), rho=1)
+    pure = mm.MatrixMechanism(mm.Identity(3), mm.Identity(3), epsilon=1)
+    zcdp = mm.MatrixMechanism(mm.Identity(3), mm.Identity(3), rho=1)
     with pytest.raises(TypeError, match="has gaussian noise but this mechanism measur"):
         pure.reconstruct(zcdp.measure([1, 2, 3]))
     with pytest.raises(TypeError, match=r"has laplace noise .* with gaussian noise"):
         zcdp.reconstruct(pure.measure([1, 2, 3]))
     cube = {"sensitivity": 1, "groups": [1, 1, 1]}
-    grouped = noisy_release([1, 2, 3], **cube, epsilon=1, released="x")
+    grouped = mm.noisy_release([1, 2, 3], **cube, epsilon=1, released="x")
     with pytest.raises(TypeError, match="has k_norm noise"):
         pure.reconstruct(grouped)
 
 
 def test_noiseless_measurements_do_not_exist():
-    entry = noisy_release([1], sensitivity=1, rho=1, released="x").entry
+    entry = mm.noisy_release([1], sensitivity=1, rho=1, released="x").entry
     with pytest.raises(ValueError, match="a measurement needs a noise scale > 0"):
-        Measurement(np.zeros(2), 0.0, 1.0, entry)
+        mm.Measurement(np.zeros(2), 0.0, 1.0, entry)
     with pytest.raises(ValueError, match="fit into 64-bit integers; choose a larger r"):
-        noisy_release([1], sensitivity=1e100, rho=1e-100, released="x")
+        mm.noisy_release([1], sensitivity=1e100, rho=1e-100, released="x")
     with pytest.raises(ValueError, match="optimize for the same noise"):
-        MatrixMechanism(Total(2), optimize(Total(2)), rho=1)
+        mm.MatrixMechanism(mm.Total(2), mm.optimize(mm.Total(2)), rho=1)
 
 
 def test_predictable_noise_warns_and_repeats():
     def answer():
-        with pytest.warns(PrivacyLeakWarning, match="insecure_rng") as caught:
-            mechanism = MatrixMechanism(Prefix(3), Identity(3), rho=1, insecure_rng=7)
+        with pytest.warns(mm.PrivacyLeakWarning, match="insecure_rng") as caught:
+            mechanism = mm.MatrixMechanism(
+                mm.Prefix(3), mm.Identity(3), rho=1, insecure_rng=7
+            )
         assert caught[0].filename == __file__
         return mechanism.answer([3, 1, 4])
 
@@ -247,7 +242,7 @@ def test_predictable_noise_warns_and_repeats():
 
 
 def test_copies_keep_what_was_spent():
-    mechanism = MatrixMechanism(Prefix(3), Identity(3), rho=1)
+    mechanism = mm.MatrixMechanism(mm.Prefix(3), mm.Identity(3), rho=1)
     mechanism.measure([1, 2, 3])
     assert copy.deepcopy(mechanism).ledger is mechanism.ledger
     with pytest.raises(TypeError, match="a PrivacyLedger cannot be pickled"):
@@ -268,14 +263,14 @@ def test_discrete_gaussian_shapes_and_variances(shape):
 
 
 CASES = {
-    "identity": (Prefix(6), Identity(6)),
-    "dense": (AllRange(5), None),
-    "residuals": (all_marginals((2, 3, 2), 2), None),
-    "marginals": (all_marginals((2, 3), 1),
-        Marginals((2, 3), {(0,): 1, (1,): 2, (0, 1): 0.5})),
-    "kronecker": (Kronecker([Prefix(3), AllRange(2)]), None),
-    "few queries": (Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), None),
-    "merged": (PartitionStack([[0, 0, 1, 1, 0], [0, 0, 0, 1, 0]], [2, 2]), None),
+    "identity": (mm.Prefix(6), mm.Identity(6)),
+    "dense": (mm.AllRange(5), None),
+    "residuals": (mm.all_marginals((2, 3, 2), 2), None),
+    "marginals": (mm.all_marginals((2, 3), 1),
+        mm.Marginals((2, 3), {(0,): 1, (1,): 2, (0, 1): 0.5})),
+    "kronecker": (mm.Kronecker([mm.Prefix(3), mm.AllRange(2)]), None),
+    "few queries": (mm.Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), None),
+    "merged": (mm.PartitionStack([[0, 0, 1, 1, 0], [0, 0, 0, 1, 0]], [2, 2]), None),
 }  # fmt: skip
 
 
@@ -287,7 +282,7 @@ def test_squared_error_is_as_predicted(name, neighbours):
     runs = 20_000
     workload, strategy = CASES[name]
     counts = np.arange(workload.shape[1]) % 5
-    mechanism = MatrixMechanism(workload, strategy, rho=0.3, neighbours=neighbours)
+    mechanism = mm.MatrixMechanism(workload, strategy, rho=0.3, neighbours=neighbours)
     answers = mechanism.answer(np.tile(counts[:, None], (1, runs)))
     errors = answers - (workload @ counts)[:, None]
     totals = np.square(errors).sum(axis=0)
@@ -308,7 +303,7 @@ def test_neighbours_are_within_delta():
     expectation by 6 standard errors with probability 1e-9.
     """
     rho, epsilon, runs = 0.5, 0.5, 200_000
-    mechanism = MatrixMechanism(Prefix(4), rho=rho)
+    mechanism = mm.MatrixMechanism(mm.Prefix(4), rho=rho)
     exact = mechanism.released.form @ np.array([[3, 3], [1, 2], [0, 0], [5, 5]])
     step = exact[:, 1] - exact[:, 0]
 
@@ -320,7 +315,7 @@ def test_neighbours_are_within_delta():
     cut = 0.5 * step @ step + epsilon * mechanism.measure([0] * 4).scale ** 2
     hits, others = (scores(1) > cut).mean(), (scores(0) > cut).mean()
     slack = 6 * math.sqrt((hits + math.exp(2 * epsilon) * others + 1e-4) / runs)
-    delta = delta_from_rho(rho, epsilon)
+    delta = mm.delta_from_rho(rho, epsilon)
     assert hits - math.exp(epsilon) * others <= delta + slack
     # The event is nearly the worst: half the delta would be noticed.
     assert hits - math.exp(epsilon) * others > 0.3 * delta

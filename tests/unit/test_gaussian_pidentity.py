@@ -4,41 +4,26 @@ import numpy as np
 import pytest
 import reference as ref
 
-from mmech import (
-    AllRange,
-    Dense,
-    Identity,
-    Kronecker,
-    MatrixMechanism,
-    PIdentity,
-    Prefix,
-    Scaled,
-    Total,
-    VStack,
-    dual_bound,
-    limits,
-    loss,
-    optimize,
-)
+import mmech as mm
 from mmech.strategies.pidentity import PIdentityObjective
 
 
 def union_of_ranges():
-    return VStack(
+    return mm.VStack(
         [
-            Kronecker([Prefix(8), Identity(6)]),
-            2 * Kronecker([Identity(8), AllRange(6)]),
-            Kronecker([Total(8), Prefix(6)]),
+            mm.Kronecker([mm.Prefix(8), mm.Identity(6)]),
+            2 * mm.Kronecker([mm.Identity(8), mm.AllRange(6)]),
+            mm.Kronecker([mm.Total(8), mm.Prefix(6)]),
         ]
     )
 
 
 def least_loss(workload):
-    return dual_bound(workload, epsilon=1, tolerance=1e-5).bound / 2
+    return mm.dual_bound(workload, epsilon=1, tolerance=1e-5).bound / 2
 
 
 def test_columns_have_unit_length(rng):
-    strategy = PIdentity(rng.standard_normal((3, 7)), norm="L2")
+    strategy = mm.PIdentity(rng.standard_normal((3, 7)), norm="L2")
     dense = strategy.to_dense()
     np.testing.assert_allclose(np.square(dense).sum(axis=0), 1)
     assert strategy.l2_sensitivity() == 1
@@ -49,14 +34,14 @@ def test_columns_have_unit_length(rng):
 
 def test_norm_is_one_of_two():
     with pytest.raises(ValueError, match="norm must be one of 'L1', 'L2', got 'L3'"):
-        PIdentity([[1.0]], norm="L3")
+        mm.PIdentity([[1.0]], norm="L3")
     with pytest.raises(ValueError, match="theta must be non-negative"):
-        PIdentity([[-1.0]])
+        mm.PIdentity([[-1.0]])
 
 
 @pytest.mark.parametrize("size", [0.1, 1.0, 300.0])
 def test_loss_equals_the_dense_formula(size, rng):
-    workload = Dense(rng.standard_normal((9, 6)))
+    workload = mm.Dense(rng.standard_normal((9, 6)))
     columns = size * rng.standard_normal((6, 3))
     gram = workload.gram()
     value, _ = PIdentityObjective(gram, gram.diag(), "L2")(columns)
@@ -64,12 +49,14 @@ def test_loss_equals_the_dense_formula(size, rng):
     dense /= np.sqrt(np.square(dense).sum(axis=0))
     expected = np.square(workload.to_dense() @ ref.pinv(dense)).sum()
     assert value == pytest.approx(expected, rel=1e-8)
-    strategy = PIdentity(columns.T, norm="L2")
-    assert loss(workload, strategy, privacy="zcdp") == pytest.approx(expected, rel=1e-8)
+    strategy = mm.PIdentity(columns.T, norm="L2")
+    assert mm.loss(workload, strategy, privacy="zcdp") == pytest.approx(
+        expected, rel=1e-8
+    )
 
 
 def test_gradient_equals_finite_differences(rng):
-    gram = Dense(rng.standard_normal((9, 6))).gram()
+    gram = mm.Dense(rng.standard_normal((9, 6))).gram()
     objective = PIdentityObjective(gram, gram.diag(), "L2")
     columns = rng.standard_normal((6, 3))
     _, gradient = objective(columns)
@@ -81,19 +68,21 @@ def test_gradient_equals_finite_differences(rng):
         assert gradient[place] == pytest.approx(rise / (2 * step), rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("workload", [Prefix(256), AllRange(256)], ids=str)
+@pytest.mark.parametrize("workload", [mm.Prefix(256), mm.AllRange(256)], ids=str)
 def test_descent_comes_close_to_the_optimum(workload):
-    result = optimize(workload, template="pidentity", privacy="zcdp", seed=0)
+    result = mm.optimize(workload, template="pidentity", privacy="zcdp", seed=0)
     least = least_loss(workload)
     assert least <= result.loss <= 1.03 * least
     assert result.norm == "L2"
-    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
+    assert result.loss == pytest.approx(
+        mm.loss(workload, result.strategy, privacy="zcdp")
+    )
     assert "times the least loss (dual bound)" in result.message
 
 
 def test_as_many_rows_as_cells_reach_every_strategy():
-    workload = Dense(np.cos(np.arange(120.0) ** 2).reshape(8, 15))
-    result = optimize(
+    workload = mm.Dense(np.cos(np.arange(120.0) ** 2).reshape(8, 15))
+    result = mm.optimize(
         workload,
         template="pidentity",
         p=15,
@@ -107,24 +96,24 @@ def test_as_many_rows_as_cells_reach_every_strategy():
 
 
 def test_never_worse_than_the_identity():
-    result = optimize(Identity(30), template="pidentity", privacy="zcdp", seed=0)
+    result = mm.optimize(mm.Identity(30), template="pidentity", privacy="zcdp", seed=0)
     assert result.loss == 30
     assert "no better than the identity" in result.message
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 5.0)])
 def test_unions_descend_attribute_by_attribute(weights):
-    workload = VStack(
+    workload = mm.VStack(
         [
-            Scaled(weight, Kronecker(factors))
+            mm.Scaled(weight, mm.Kronecker(factors))
             for weight, factors in zip(
                 weights,
-                ([Prefix(12), Identity(10)], [Identity(12), Prefix(10)]),
+                ([mm.Prefix(12), mm.Identity(10)], [mm.Identity(12), mm.Prefix(10)]),
                 strict=True,
             )
         ]
     )
-    result = optimize(workload, template="kronecker", privacy="zcdp", seed=0)
+    result = mm.optimize(workload, template="kronecker", privacy="zcdp", seed=0)
     A = result.strategy.to_dense()
     np.testing.assert_allclose(np.square(A).sum(axis=0), 1)
     expected = np.square(workload.to_dense() @ ref.pinv(A)).sum()
@@ -135,20 +124,20 @@ def test_unions_descend_attribute_by_attribute(weights):
 
 
 def test_auto_descends_where_the_dual_is_too_large(rng):
-    with limits.changed(dual_cells=32):
-        sums = Prefix(64).to_dense()[:, rng.permutation(64)]
-        result = optimize(sums, privacy="zcdp", seed=0)
-        union = optimize(union_of_ranges(), privacy="zcdp", seed=0)
+    with mm.limits.changed(dual_cells=32):
+        sums = mm.Prefix(64).to_dense()[:, rng.permutation(64)]
+        result = mm.optimize(sums, privacy="zcdp", seed=0)
+        union = mm.optimize(union_of_ranges(), privacy="zcdp", seed=0)
     assert result.template == "pidentity"
     tried = [run.template for run in result.candidates if not run.note]
     assert tried == ["pidentity", "identity"]
     assert union.template == "kronecker"
-    assert union.loss < loss(union_of_ranges(), Identity(48), privacy="zcdp")
+    assert union.loss < mm.loss(union_of_ranges(), mm.Identity(48), privacy="zcdp")
 
 
 def test_a_mechanism_runs_on_the_strategy(rng):
-    workload = Prefix(40)
-    result = optimize(workload, template="pidentity", p=4, privacy="zcdp", seed=0)
+    workload = mm.Prefix(40)
+    result = mm.optimize(workload, template="pidentity", p=4, privacy="zcdp", seed=0)
     counts = rng.integers(0, 50, 40)
-    answers = MatrixMechanism(workload, result, rho=1e16).answer(counts)
+    answers = mm.MatrixMechanism(workload, result, rho=1e16).answer(counts)
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-4)

@@ -8,23 +8,7 @@ import pytest
 import reference as ref
 import scipy.optimize
 
-from mmech import (
-    AllRange,
-    Dense,
-    Hierarchy,
-    Identity,
-    Kronecker,
-    MatrixMechanism,
-    Partition,
-    Prefix,
-    Suffix,
-    Total,
-    UnsupportedWorkloadError,
-    VStack,
-    loss,
-    optimize,
-    supports,
-)
+import mmech as mm
 from mmech.integer_strategy import integer_strategy
 from mmech.strategies.hierarchy import (
     _descend,
@@ -36,13 +20,13 @@ from mmech.structure.blocks import block_energies
 from mmech.testing import assert_query_matrix
 
 WORKLOADS = [
-    AllRange(12),
-    Prefix(12),
-    Suffix(12),
-    Total(12),
-    -3 * Prefix(12),
-    VStack([Prefix(12), 2 * Identity(12), Total(12)]),
-    Dense(np.random.default_rng(0).standard_normal((5, 12))),
+    mm.AllRange(12),
+    mm.Prefix(12),
+    mm.Suffix(12),
+    mm.Total(12),
+    -3 * mm.Prefix(12),
+    mm.VStack([mm.Prefix(12), 2 * mm.Identity(12), mm.Total(12)]),
+    mm.Dense(np.random.default_rng(0).standard_normal((5, 12))),
 ]
 
 
@@ -67,7 +51,7 @@ CUT = [
 @pytest.mark.parametrize("n", [1, 2, 11, 12, 13])
 @pytest.mark.parametrize("weights", [*DIVIDING, *CUT], ids=str)
 def test_rows_are_sums_over_blocks(n, weights):
-    strategy = Hierarchy(n, weights)
+    strategy = mm.Hierarchy(n, weights)
     assert np.array_equal(strategy.to_dense(), tree(n, weights))
     np.testing.assert_allclose(
         strategy.pinv().to_dense(), ref.pinv(tree(n, weights)), atol=1e-12
@@ -76,7 +60,7 @@ def test_rows_are_sums_over_blocks(n, weights):
 
 
 def test_a_block_beyond_the_end_takes_no_memory():
-    strategy = Hierarchy(3, {1: 1, 2**50: 1})
+    strategy = mm.Hierarchy(3, {1: 1, 2**50: 1})
     assert np.array_equal(strategy.to_dense(), tree(3, {1: 1, 3: 1}))
     np.testing.assert_allclose(
         strategy.pinv().to_dense(), ref.pinv(tree(3, {1: 1, 3: 1})), atol=1e-12
@@ -88,19 +72,21 @@ def test_a_block_beyond_the_end_takes_no_memory():
     "weights", [{1: 0.5, 3: 0.2, 6: 0.3}, {1: 1, 2: -2, 12: 1}, *CUT], ids=str
 )
 def test_loss_is_the_dense_one(workload, weights):
-    strategy = Hierarchy(12, weights)
+    strategy = mm.Hierarchy(12, weights)
     wanted = ref.loss(workload.to_dense().astype(float), tree(12, weights))
-    assert loss(workload, strategy) == pytest.approx(wanted, rel=1e-10)
+    assert mm.loss(workload, strategy) == pytest.approx(wanted, rel=1e-10)
 
 
-@pytest.mark.parametrize("kind", [AllRange, Prefix, Suffix, Identity, Total])
+@pytest.mark.parametrize(
+    "kind", [mm.AllRange, mm.Prefix, mm.Suffix, mm.Identity, mm.Total]
+)
 @pytest.mark.parametrize("n", [1, 2, 7, 23, 24, 25, 31])
 @pytest.mark.parametrize(
     "weights", [{1: 1, 2: 1, 4: 2, 8: 1, 16: 3}, {1: 1e-3, 5: 1, 10: 1, 20: 1}], ids=str
 )
 def test_loss_where_the_end_cuts_blocks(kind, n, weights):
     wanted = ref.loss(kind(n).to_dense().astype(float), tree(n, weights))
-    found = loss(kind(n), Hierarchy(n, weights))
+    found = mm.loss(kind(n), mm.Hierarchy(n, weights))
     assert found == pytest.approx(wanted, rel=1e-9)
 
 
@@ -121,23 +107,23 @@ def test_energies_of_blocks_and_segments(workload):
 
 
 def test_what_a_tree_without_cells_can_answer():
-    strategy = Hierarchy(12, {3: 1, 6: 2})
-    thirds = Partition(np.repeat([0, 1, 2, 3], 3), 4)
-    assert supports(thirds, strategy)
-    assert loss(thirds, strategy) == pytest.approx(
+    strategy = mm.Hierarchy(12, {3: 1, 6: 2})
+    thirds = mm.Partition(np.repeat([0, 1, 2, 3], 3), 4)
+    assert mm.supports(thirds, strategy)
+    assert mm.loss(thirds, strategy) == pytest.approx(
         ref.loss(thirds.to_dense().astype(float), tree(12, {3: 1, 6: 2}))
     )
-    with pytest.raises(UnsupportedWorkloadError):
-        loss(Prefix(12), strategy)
+    with pytest.raises(mm.UnsupportedWorkloadError):
+        mm.loss(mm.Prefix(12), strategy)
 
 
 def test_a_cut_tree_without_cells():
     weights = {3: 1, 6: 2}
-    groups = Partition(np.arange(11) // 3, 4)
+    groups = mm.Partition(np.arange(11) // 3, 4)
     wanted = ref.loss(groups.to_dense().astype(float), tree(11, weights))
-    assert loss(groups, Hierarchy(11, weights)) == pytest.approx(wanted)
-    with pytest.raises(UnsupportedWorkloadError):
-        loss(Prefix(11), Hierarchy(11, weights))
+    assert mm.loss(groups, mm.Hierarchy(11, weights)) == pytest.approx(wanted)
+    with pytest.raises(mm.UnsupportedWorkloadError):
+        mm.loss(mm.Prefix(11), mm.Hierarchy(11, weights))
 
 
 def every_tree(n, size=1):
@@ -150,20 +136,20 @@ def every_tree(n, size=1):
 
 
 @pytest.mark.parametrize("n", [16, 29])
-@pytest.mark.parametrize("kind", [AllRange, Prefix])
+@pytest.mark.parametrize("kind", [mm.AllRange, mm.Prefix])
 def test_levels_are_the_best_of_all_sets(kind, n):
     workload = kind(n)
     search = _Search(n, block_energies(workload))
-    trees = [Hierarchy(n, weights) for weights in search._weights([*every_tree(n)])]
-    least = min(loss(workload, strategy) for strategy in trees)
+    trees = [mm.Hierarchy(n, weights) for weights in search._weights([*every_tree(n)])]
+    least = min(mm.loss(workload, strategy) for strategy in trees)
     result = hierarchy_strategy(workload)
     assert result.loss == pytest.approx(least, rel=1e-5)
-    assert result.loss == pytest.approx(loss(workload, result.strategy))
+    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
 
 
 def test_weights_are_optimal_for_their_levels():
     """Against a general-purpose optimizer from many starts, on the dense formula."""
-    workload = Prefix(16)
+    workload = mm.Prefix(16)
     energies = block_energies(workload)
     totals = [energies.of_blocks(0, m, 16 // m) / m for m in (1, 4, 8)]
     (found,), _ = _descend(np.array([[1.0, 4, 8]]), np.array([totals]), 300)
@@ -177,7 +163,7 @@ def test_weights_are_optimal_for_their_levels():
 
 
 @pytest.mark.parametrize("n", [1000, 1009, 4096, 12345])
-@pytest.mark.parametrize("kind", [AllRange, Prefix, Suffix])
+@pytest.mark.parametrize("kind", [mm.AllRange, mm.Prefix, mm.Suffix])
 def test_no_padded_regular_tree_is_better(kind, n):
     """Trees of one branching on the next power, the cells beyond the end empty."""
     energies = block_energies(kind(n))
@@ -199,13 +185,13 @@ def test_no_padded_regular_tree_is_better(kind, n):
 
 
 def test_branchings_that_differ_by_level_are_better():
-    workload = AllRange(12345)
+    workload = mm.AllRange(12345)
     simple = _Search(12345, block_energies(workload))
     simple.settle(_simple_trees(12345))
     assert hierarchy_strategy(workload).loss < 0.999 * simple.result().loss
 
 
-@pytest.mark.parametrize("workload", [AllRange(256), Prefix(256)], ids=str)
+@pytest.mark.parametrize("workload", [mm.AllRange(256), mm.Prefix(256)], ids=str)
 def test_no_regular_tree_is_better(workload):
     result = hierarchy_strategy(workload)
     for branching in (2, 4, 16, 256):
@@ -214,13 +200,19 @@ def test_no_regular_tree_is_better(workload):
             sizes.append(sizes[-1] * branching)
         for base in (1.0, 2.0 ** (1 / 3), 0.8):
             regular = {m: base**level for level, m in enumerate(sizes)}
-            assert result.loss <= loss(workload, Hierarchy(256, regular)) * (1 + 1e-9)
-    assert result.loss < loss(workload, Identity(256))
+            assert result.loss <= mm.loss(workload, mm.Hierarchy(256, regular)) * (
+                1 + 1e-9
+            )
+    assert result.loss < mm.loss(workload, mm.Identity(256))
 
 
 @pytest.mark.parametrize(
     ("workload", "least"),
-    [(Total(12), 1.0), (Partition(np.arange(12) // 3, 4), 4.0), (0 * Prefix(12), 0.0)],
+    [
+        (mm.Total(12), 1.0),
+        (mm.Partition(np.arange(12) // 3, 4), 4.0),
+        (0 * mm.Prefix(12), 0.0),
+    ],
     ids=str,
 )
 def test_workloads_that_need_no_cells(workload, least):
@@ -231,12 +223,12 @@ def test_workloads_that_need_no_cells(workload, least):
 
 
 def test_large_ordered_domains_are_measured_by_a_tree():
-    workload = Prefix(2**14)
-    result = optimize(workload, seed=0)
+    workload = mm.Prefix(2**14)
+    result = mm.optimize(workload, seed=0)
     assert result.template == "hierarchy"
-    assert result.loss < loss(workload, Identity(2**14)) / 20
+    assert result.loss < mm.loss(workload, mm.Identity(2**14)) / 20
     counts = np.random.default_rng(0).integers(0, 9, (2**14, 60))
-    mechanism = MatrixMechanism(workload, result, epsilon=1)
+    mechanism = mm.MatrixMechanism(workload, result, epsilon=1)
     errors = mechanism.answer(counts) - np.cumsum(counts, axis=0)
     ratios = np.square(errors).sum(axis=0) / mechanism.expected_error()
     assert abs(ratios.mean() - 1) < ref.margin(ratios) < 1
@@ -244,15 +236,15 @@ def test_large_ordered_domains_are_measured_by_a_tree():
 
 @pytest.mark.slow
 def test_errors_of_single_queries_of_a_large_ordered_domain():
-    workload = Prefix(2**14)
-    mechanism = MatrixMechanism(workload, optimize(workload, seed=0), epsilon=1)
+    workload = mm.Prefix(2**14)
+    mechanism = mm.MatrixMechanism(workload, mm.optimize(workload, seed=0), epsilon=1)
     errors = mechanism.per_query_error()
     assert errors.shape == (2**14,)
     assert errors.sum() == pytest.approx(mechanism.expected_error())
 
 
 def test_released_as_counts_with_whole_weights():
-    exact = integer_strategy(Hierarchy(8, {1: 0.5, 2: 0.0, 4: 0.25}))
+    exact = integer_strategy(mm.Hierarchy(8, {1: 0.5, 2: 0.0, 4: 0.25}))
     assert [block.weight for block in exact.blocks] == [2, 1]
     assert exact.sensitivity == 3
     rows = np.concatenate([block.matrix.to_dense() for block in exact.blocks])
@@ -266,7 +258,7 @@ def test_released_as_counts_with_whole_weights():
 
 @pytest.mark.parametrize("norm", ["L1", "L2"])
 def test_cut_blocks_are_released_as_counts(norm):
-    exact = integer_strategy(Hierarchy(7, {1: 2.0, 3: 1.0, 6: 1.0}), norm=norm)
+    exact = integer_strategy(mm.Hierarchy(7, {1: 2.0, 3: 1.0, 6: 1.0}), norm=norm)
     rows = np.concatenate([block.matrix.to_dense() for block in exact.blocks])
     assert np.array_equal(rows, tree(7, {1: 1, 3: 1, 6: 1}))
     assert exact.sensitivity == (4 if norm == "L1" else 6)
@@ -274,31 +266,35 @@ def test_cut_blocks_are_released_as_counts(norm):
     np.testing.assert_array_equal(
         exact.scaled(factors).to_dense(), factors[:, None] * rows
     )
-    product = Kronecker([Hierarchy(7, {1: 2, 3: 1}), Identity(2)])
+    product = mm.Kronecker([mm.Hierarchy(7, {1: 2, 3: 1}), mm.Identity(2)])
     assert integer_strategy(product, norm=norm).sensitivity == (
         3 if norm == "L1" else 5
     )
-    mechanism = MatrixMechanism(Prefix(7), Hierarchy(7, {1: 2, 3: 1, 6: 1}), epsilon=1)
+    mechanism = mm.MatrixMechanism(
+        mm.Prefix(7), mm.Hierarchy(7, {1: 2, 3: 1, 6: 1}), epsilon=1
+    )
     assert mechanism.expected_error() > 0
     assert mechanism.answer(np.arange(7)).shape == (7,)
 
 
 def test_errors_read_aloud():
     with pytest.raises(ValueError, match=r"must divide each other, got \[1, 4, 6\]"):
-        Hierarchy(12, {1: 1, 4: 1, 6: 1})
+        mm.Hierarchy(12, {1: 1, 4: 1, 6: 1})
     with pytest.raises(ValueError, match="at least one level needs one"):
-        Hierarchy(4, {1: 0})
-    with pytest.raises(UnsupportedWorkloadError, match="use template 'pidentity'"):
-        hierarchy_strategy(Kronecker([Prefix(100), Prefix(100)]))
+        mm.Hierarchy(4, {1: 0})
+    with pytest.raises(mm.UnsupportedWorkloadError, match="use template 'pidentity'"):
+        hierarchy_strategy(mm.Kronecker([mm.Prefix(100), mm.Prefix(100)]))
 
 
 def test_sparse_forms_cost_their_nonzeros():
-    large = Hierarchy(2**18, {1: 2, 64: 1, 2**18: 3}).to_sparse()
+    large = mm.Hierarchy(2**18, {1: 2, 64: 1, 2**18: 3}).to_sparse()
     assert large.nnz == 3 * 2**18
     assert large[[0, 2**18, -1]].sum(axis=1).tolist() == [2, 64, 3 * 2**18]
 
 
 @pytest.mark.parametrize("n", [4097, 8193])
 def test_auto_is_no_worse_than_a_tree_on_either_side_of_a_size(n):
-    tree = hierarchy_strategy(Prefix(n)).loss
-    assert optimize(Prefix(n), seed=0, max_iter=20).loss <= tree  # and more with time
+    tree = hierarchy_strategy(mm.Prefix(n)).loss
+    assert (
+        mm.optimize(mm.Prefix(n), seed=0, max_iter=20).loss <= tree
+    )  # and more with time

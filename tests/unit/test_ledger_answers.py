@@ -6,55 +6,44 @@ from fractions import Fraction
 
 import pytest
 
-from mmech import (
-    BudgetExceededError,
-    Dense,
-    Identity,
-    LedgerEntry,
-    MatrixMechanism,
-    PrivacyLedger,
-    VStack,
-    epsilon_from_rho,
-    exponential_mechanism,
-    noisy_release,
-)
+import mmech as mm
 from mmech.privacy.cost import in_rho
 
 DELTA = 1e-6
-TREE = VStack([Identity(4), Dense([[1, 1, 1, 1]])])
+TREE = mm.VStack([mm.Identity(4), mm.Dense([[1, 1, 1, 1]])])
 CHOICE = {"released": "a choice", "monotone": True}
 
 
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 def test_one_ledger_answers_in_both_currencies(currency):
-    ledger = PrivacyLedger(9, currency=currency)
-    tree = MatrixMechanism(TREE, TREE, epsilon=1, ledger=ledger)
+    ledger = mm.PrivacyLedger(9, currency=currency)
+    tree = mm.MatrixMechanism(TREE, TREE, epsilon=1, ledger=ledger)
     tree.measure([1, 2, 3, 4])
-    exponential_mechanism([3, 1], epsilon="1/2", ledger=ledger, **CHOICE)
+    mm.exponential_mechanism([3, 1], epsilon="1/2", ledger=ledger, **CHOICE)
     ledger.spend("1/4", "something", sensitivity=1)
     assert ledger.epsilon() == Fraction(7, 4)
     price = tree.planned.rho + Fraction(1, 32) + in_rho(Fraction(1, 4))
     assert ledger.rho() == price
     assert ledger.spent == (Fraction(7, 4) if currency == "epsilon" else price)
     if currency == "rho":
-        noisy_release([1], sensitivity=1, rho="1/50", released="one", ledger=ledger)
+        mm.noisy_release([1], sensitivity=1, rho="1/50", released="one", ledger=ledger)
         assert (ledger.epsilon(), ledger.rho()) == (math.inf, price + Fraction(1, 50))
 
 
 def test_a_draw_that_rho_paid_for_has_a_pure_epsilon():
-    ledger = PrivacyLedger(1, currency="rho")
-    exponential_mechanism([3, 1], rho="1/32", ledger=ledger, **CHOICE)
-    exponential_mechanism([3, 1], rho="1/20", ledger=ledger, **CHOICE)
+    ledger = mm.PrivacyLedger(1, currency="rho")
+    mm.exponential_mechanism([3, 1], rho="1/32", ledger=ledger, **CHOICE)
+    mm.exponential_mechanism([3, 1], rho="1/20", ledger=ledger, **CHOICE)
     exact = 0.5 + math.sqrt(8 / 20)
     assert float(ledger.epsilon()) == pytest.approx(exact, rel=1e-12)
     assert (ledger.epsilon() - Fraction(1, 2)) ** 2 >= Fraction(8, 20)
 
 
 def test_disjoint_parts_count_once_in_all_currencies():
-    ledger = PrivacyLedger(9)
+    ledger = mm.PrivacyLedger(9)
     north, south = (ledger.part("region", name) for name in ("north", "south"))
     # One release of the south costs more epsilon, nine of the north cost more rho.
-    MatrixMechanism(TREE, TREE, epsilon=1, ledger=south).measure([1, 2, 3, 4])
+    mm.MatrixMechanism(TREE, TREE, epsilon=1, ledger=south).measure([1, 2, 3, 4])
     north.spend("9/10", "sums", sensitivity=1)
     assert (ledger.epsilon(), south.epsilon()) == (1, 1)
     assert ledger.rho() == north.rho() == in_rho(Fraction(9, 10)) > south.rho()
@@ -63,7 +52,7 @@ def test_disjoint_parts_count_once_in_all_currencies():
 
 def test_some_releases_in_epsilon_and_others_in_rho():
     """A large release counts in epsilon, many small ones in rho."""
-    ledger = PrivacyLedger(math.inf)
+    ledger = mm.PrivacyLedger(math.inf)
     assert ledger.epsilon_delta(DELTA) == 0
     ledger.spend(4, "large", sensitivity=1)
     assert ledger.epsilon_delta(DELTA) == 4
@@ -71,18 +60,20 @@ def test_some_releases_in_epsilon_and_others_in_rho():
         ledger.spend("1/20", "small", sensitivity=1)
     found = ledger.epsilon_delta(DELTA)
     small = 200 * in_rho(Fraction(1, 20))
-    assert found == 4 + epsilon_from_rho(small, DELTA)
-    assert found < min(float(ledger.epsilon()), epsilon_from_rho(ledger.rho(), DELTA))
+    assert found == 4 + mm.epsilon_from_rho(small, DELTA)
+    assert found < min(
+        float(ledger.epsilon()), mm.epsilon_from_rho(ledger.rho(), DELTA)
+    )
     with pytest.raises(ValueError, match="delta must be a probability"):
         ledger.epsilon_delta(0)
 
 
 def test_delta_of_gaussian_noise_is_that_of_its_rho():
-    ledger = PrivacyLedger(1, currency="rho")
-    noisy_release([1], sensitivity=1, rho="1/50", released="one", ledger=ledger)
-    assert ledger.epsilon_delta(DELTA) == epsilon_from_rho(Fraction(1, 50), DELTA)
+    ledger = mm.PrivacyLedger(1, currency="rho")
+    mm.noisy_release([1], sensitivity=1, rho="1/50", released="one", ledger=ledger)
+    assert ledger.epsilon_delta(DELTA) == mm.epsilon_from_rho(Fraction(1, 50), DELTA)
     ledger.spend("1/1000", "small", sensitivity=1)
-    assert ledger.epsilon_delta(DELTA) <= epsilon_from_rho(ledger.rho(), DELTA)
+    assert ledger.epsilon_delta(DELTA) <= mm.epsilon_from_rho(ledger.rho(), DELTA)
 
 
 # ------------------------------------------------------------------ on disk
@@ -91,27 +82,27 @@ def test_delta_of_gaussian_noise_is_that_of_its_rho():
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 def test_a_ledger_on_disk_keeps_both_costs(tmp_path, currency):
     path = tmp_path / "budget.json"
-    ledger = PrivacyLedger.open(path, total=9, currency=currency)
-    MatrixMechanism(TREE, TREE, epsilon=1, ledger=ledger).measure([1, 2, 3, 4])
+    ledger = mm.PrivacyLedger.open(path, total=9, currency=currency)
+    mm.MatrixMechanism(TREE, TREE, epsilon=1, ledger=ledger).measure([1, 2, 3, 4])
     ledger.spend(1, "something", sensitivity=1)
-    again = PrivacyLedger.open(path)
+    again = mm.PrivacyLedger.open(path)
     assert again.entries == ledger.entries
     assert (again.epsilon(), again.rho()) == (2, ledger.rho())
     text = path.read_text(encoding="utf-8")
     changed = text.replace(str(ledger.entries[0].rho), "1/9")
     path.write_text(changed, encoding="utf-8")
     with pytest.raises(ValueError, match="was changed"):
-        PrivacyLedger.open(path)
+        mm.PrivacyLedger.open(path)
 
 
 def test_entries_of_older_files_are_read(tmp_path):
     """They have one cost, of a release that may be priced by its kind."""
     path = tmp_path / "budget.json"
-    ledger = PrivacyLedger.open(path, total=9, currency="rho")
+    ledger = mm.PrivacyLedger.open(path, total=9, currency="rho")
     ledger.spend("1/2", "a sum", sensitivity=1, kind="gaussian", currency="rho")
     (release,) = json.loads(path.read_text(encoding="utf-8"))["releases"]
     assert "epsilon" not in release
-    again = PrivacyLedger.open(path)
+    again = mm.PrivacyLedger.open(path)
     assert (again.epsilon(), again.rho()) == (math.inf, Fraction(1, 2))
 
 
@@ -119,21 +110,21 @@ def test_entries_of_older_files_are_read(tmp_path):
 
 
 def test_planned_releases_are_priced_and_not_charged():
-    ledger = PrivacyLedger(1, currency="rho")
+    ledger = mm.PrivacyLedger(1, currency="rho")
     ledger.spend("1/10", "one", sensitivity=1, currency="rho", kind="gaussian")
-    tree = MatrixMechanism(TREE, TREE, epsilon=1)
+    tree = mm.MatrixMechanism(TREE, TREE, epsilon=1)
     planned = [
         tree,
         {"epsilon": "1/2", "kind": "exponential"},
         {"rho": "1/50"},
-        LedgerEntry(Fraction(1, 4), "sums"),
+        mm.LedgerEntry(Fraction(1, 4), "sums"),
     ]
     after = ledger.what_if(planned)
     price = tree.planned.rho + Fraction(1, 32) + Fraction(1, 50)
     assert after.spent == Fraction(1, 10) + price + in_rho(Fraction(1, 4))
     assert after.epsilon_delta(DELTA) > ledger.epsilon_delta(DELTA)
     assert (ledger.spent, len(ledger.entries)) == (Fraction(1, 10), 1)
-    with pytest.raises(BudgetExceededError, match="shows planned releases"):
+    with pytest.raises(mm.BudgetExceededError, match="shows planned releases"):
         after.spend("1/100", "one", sensitivity=1)
     tree.measure([1, 2, 3, 4])
     assert tree.ledger.entries == (tree.planned,)
@@ -150,17 +141,17 @@ def test_planned_releases_are_priced_and_not_charged():
     ],
 )
 def test_wrong_plans(planned, message):
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     with pytest.raises(TypeError, match=message):
         ledger.what_if([planned])
 
 
 def test_plans_and_prices_that_do_not_fit():
-    ledger = PrivacyLedger(1, neighbours="replace")
+    ledger = mm.PrivacyLedger(1, neighbours="replace")
     with pytest.raises(ValueError, match="use the same neighbours="):
-        ledger.what_if([MatrixMechanism(TREE, TREE, epsilon=1)])
+        ledger.what_if([mm.MatrixMechanism(TREE, TREE, epsilon=1)])
     with pytest.raises(ValueError, match="other_cost must be a finite number > 0"):
         ledger.spend("1/2", "one", sensitivity=1, other_cost=0)
     with pytest.raises(ValueError, match="other_cost must be > 0, got 0"):
-        LedgerEntry(Fraction(1), "one", other_cost=Fraction(0))
+        mm.LedgerEntry(Fraction(1), "one", other_cost=Fraction(0))
     assert ledger.spent == 0

@@ -12,32 +12,7 @@ import scipy.sparse as sp
 from catalogue import CATALOGUE, LABELS, SIGNED, THETA, of_all
 
 import mmech
-from mmech import (
-    AllRange,
-    Conjunctions,
-    Dense,
-    Diagonal,
-    DomainTooLargeError,
-    Identity,
-    Kronecker,
-    Marginal,
-    Marginals,
-    Ones,
-    Partition,
-    PartitionStack,
-    PerformanceWarning,
-    PIdentity,
-    Prefix,
-    Product,
-    QueryMatrix,
-    Scaled,
-    Sparse,
-    Suffix,
-    Sum,
-    Total,
-    VStack,
-    limits,
-)
+import mmech as mm
 from mmech.operators import AllRangeGram, Gram, Pinv, Transpose
 from mmech.testing import assert_query_matrix
 
@@ -58,7 +33,7 @@ def test_the_catalogue_covers_every_public_operator():
         yield type(operator)
         for value in vars(operator).values():
             for part in value if isinstance(value, tuple) else (value,):
-                if isinstance(part, QueryMatrix):
+                if isinstance(part, mm.QueryMatrix):
                     yield from kinds(part)
 
     present = {kind for operator, _ in CATALOGUE.values() for kind in kinds(operator)}
@@ -66,16 +41,16 @@ def test_the_catalogue_covers_every_public_operator():
         kind
         for module in (mmech, mmech.operators)
         for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, QueryMatrix)
+        if isinstance(kind, type) and issubclass(kind, mm.QueryMatrix)
     }
-    assert public - present == {QueryMatrix}
+    assert public - present == {mm.QueryMatrix}
 
 
 @every_operator
 def test_conformance_in_blocks(name):
     # The block-wise fallbacks of a large domain, forced on a small one.
     operator, dense = CATALOGUE[name]
-    with limits.changed(block_entries=10):
+    with mm.limits.changed(block_entries=10):
         assert_query_matrix(operator, dense, check_pinv=False)
 
 
@@ -84,7 +59,7 @@ def test_generic_fallbacks(name):
     # What the base class derives from products alone, without the shortcuts.
     operator, dense = CATALOGUE[name]
 
-    class Bare(QueryMatrix):
+    class Bare(mm.QueryMatrix):
         shape = property(lambda self: operator.shape)
         dtype = property(lambda self: operator.dtype)
         _matmat = staticmethod(operator._matmat)
@@ -112,7 +87,7 @@ def test_pseudoinverse_by_lsmr(name):
         return  # LSMR needs more iterations than the limit at this condition
     inverse = ref.pinv(dense)
     scale = max(1.0, np.abs(inverse).max())
-    with limits.changed(direct_size=0):
+    with mm.limits.changed(direct_size=0):
         iterative = Pinv(operator)
         found, transposed = iterative.to_dense(), iterative.T.to_dense()
     np.testing.assert_allclose(found, inverse, atol=1e-7 * scale)
@@ -136,15 +111,15 @@ def test_products_with_no_columns_and_copies(name):
 
 
 def test_an_operator_without_rows_measures_nothing():
-    nothing = Dense(np.zeros((0, 3)))
+    nothing = mm.Dense(np.zeros((0, 3)))
     assert nothing.sensitivity() == 0
     assert (nothing @ [1.0, 2.0, 3.0]).shape == (0,)
-    assert VStack([nothing, Identity(3)]).sensitivity() == 1
+    assert mm.VStack([nothing, mm.Identity(3)]).sensitivity() == 1
 
 
 @pytest.mark.parametrize("width", [1, 2])
 def test_kronecker_with_a_factor_without_rows(width):
-    nothing = Kronecker([Dense(np.zeros((0, 3))), Prefix(2)])
+    nothing = mm.Kronecker([mm.Dense(np.zeros((0, 3))), mm.Prefix(2)])
     assert (nothing @ np.zeros((6, width))).shape == (0, width)
     assert nothing.rmatmat(np.zeros((0, width))).shape == (6, width)
     assert nothing.sensitivity() == 0
@@ -155,34 +130,37 @@ def test_kronecker_with_a_factor_without_rows(width):
 
 def test_rows_in_the_documented_order():
     ranges = [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
-    assert AllRange(3).to_dense().tolist() == ranges
-    assert PIdentity([[1.0, 1.0]]).to_dense().tolist() == [
+    assert mm.AllRange(3).to_dense().tolist() == ranges
+    assert mm.PIdentity([[1.0, 1.0]]).to_dense().tolist() == [
         [0.5, 0],
         [0, 0.5],
         [0.5] * 2,
     ]
     # First factor slowest: cells are (a0,b0), (a0,b1), (a1,b0), (a1,b1).
-    rows = Kronecker([Total(2), Identity(2)]).to_dense().tolist()
+    rows = mm.Kronecker([mm.Total(2), mm.Identity(2)]).to_dense().tolist()
     assert rows == [[1, 0, 1, 0], [0, 1, 0, 1]]
-    boxes = Conjunctions([[[False, True]], [[True, False]]])
+    boxes = mm.Conjunctions([[[False, True]], [[True, False]]])
     assert boxes.to_dense().tolist() == [[0, 0, 1, 0]]
-    stack = PartitionStack([[0, 0], [1, 0]], [1, 2])
+    stack = mm.PartitionStack([[0, 0], [1, 0]], [1, 2])
     assert stack.to_dense().tolist() == [[1, 1], [0, 1], [1, 0]]
 
 
 @pytest.mark.parametrize(
     ("operator", "expected"),
     [
-        (-1 * Identity(3), 1),
-        (VStack([Identity(3), -1 * Identity(3)]), 2),
-        (Kronecker([-2 * Identity(2), Prefix(3)]), 6),
-        (VStack([Kronecker([Prefix(2), Total(2)]), Identity(4)]), 3),
-        (VStack([Prefix(3), Prefix(3).T]), 4),  # not the sum of the two maxima, 6
-        (Dense([[1, -1], [-1, 1]]) @ Dense([[1, 1], [1, 1]]), 0),
-        (Scaled(0, Prefix(5)), 0),
-        (PartitionStack(LABELS, [3, 2, 1]), 3),
-        (Sum([Identity(2), -1 * Identity(2)]), 0),
-        (PIdentity(THETA), 1),
+        (-1 * mm.Identity(3), 1),
+        (mm.VStack([mm.Identity(3), -1 * mm.Identity(3)]), 2),
+        (mm.Kronecker([-2 * mm.Identity(2), mm.Prefix(3)]), 6),
+        (mm.VStack([mm.Kronecker([mm.Prefix(2), mm.Total(2)]), mm.Identity(4)]), 3),
+        (
+            mm.VStack([mm.Prefix(3), mm.Prefix(3).T]),
+            4,
+        ),  # not the sum of the two maxima, 6
+        (mm.Dense([[1, -1], [-1, 1]]) @ mm.Dense([[1, 1], [1, 1]]), 0),
+        (mm.Scaled(0, mm.Prefix(5)), 0),
+        (mm.PartitionStack(LABELS, [3, 2, 1]), 3),
+        (mm.Sum([mm.Identity(2), -1 * mm.Identity(2)]), 0),
+        (mm.PIdentity(THETA), 1),
     ],
     ids=str,
 )
@@ -195,11 +173,11 @@ def test_sensitivity_is_never_rounded_down_by_integer_overflow():
     # 2**62 + 2**62 does not fit int64; a sensitivity of 0 would remove the noise.
     large = 2**62
     for operator in (
-        Dense([[large], [large]]),
-        VStack([Scaled(large, Identity(2)), Scaled(large, Identity(2))]),
-        Scaled(2**40, Scaled(2**40, Identity(2))),
-        VStack([Kronecker([Ones(2**22, 1)] * 3), Identity(1)]),
-        Product(Scaled(2**40, Identity(2)), Scaled(2**40, Identity(2))),
+        mm.Dense([[large], [large]]),
+        mm.VStack([mm.Scaled(large, mm.Identity(2)), mm.Scaled(large, mm.Identity(2))]),
+        mm.Scaled(2**40, mm.Scaled(2**40, mm.Identity(2))),
+        mm.VStack([mm.Kronecker([mm.Ones(2**22, 1)] * 3), mm.Identity(1)]),
+        mm.Product(mm.Scaled(2**40, mm.Identity(2)), mm.Scaled(2**40, mm.Identity(2))),
     ):
         try:
             sensitivity = operator.sensitivity()
@@ -210,7 +188,11 @@ def test_sensitivity_is_never_rounded_down_by_integer_overflow():
 
 def test_entries_beyond_int64_are_refused_or_kept():
     array = np.array([[2**63 + 2**60]], dtype=np.uint64)
-    for wrap in (Dense, lambda a: Sparse(sp.csr_array(a)), lambda a: Diagonal(a[0])):
+    for wrap in (
+        mm.Dense,
+        lambda a: mm.Sparse(sp.csr_array(a)),
+        lambda a: mm.Diagonal(a[0]),
+    ):
         try:
             operator = wrap(array)
         except ValueError:
@@ -220,7 +202,7 @@ def test_entries_beyond_int64_are_refused_or_kept():
 
 def test_trace_of_a_rectangle_is_refused():
     with pytest.raises(ValueError, match=r"trace needs a square operator, got shape"):
-        Total(3).trace()
+        mm.Total(3).trace()
 
 
 # ------------------------------------------------------------------ repr and sugar
@@ -229,30 +211,30 @@ def test_trace_of_a_rectangle_is_refused():
 @pytest.mark.parametrize(
     ("operator", "expected"),
     [
-        (Identity(4), "Identity(4) shape=(4, 4)"),
-        (Total(4), "Total(4) shape=(1, 4)"),
-        (Ones(2, 4), "Ones(2, 4) shape=(2, 4)"),
-        (AllRange(3), "AllRange(3) shape=(6, 3)"),
-        (Dense(SIGNED), "Dense(2 x 3) shape=(2, 3)"),
-        (Sparse(sp.csr_array(SIGNED)), "Sparse(2 x 3, nnz=4) shape=(2, 3)"),
-        (Diagonal([1, 2]), "Diagonal(n=2) shape=(2, 2)"),
-        (Partition([0, 1, 1]), "Partition(2 groups) shape=(2, 3)"),
-        (PartitionStack(LABELS, [3, 2, 1]),
+        (mm.Identity(4), "Identity(4) shape=(4, 4)"),
+        (mm.Total(4), "Total(4) shape=(1, 4)"),
+        (mm.Ones(2, 4), "Ones(2, 4) shape=(2, 4)"),
+        (mm.AllRange(3), "AllRange(3) shape=(6, 3)"),
+        (mm.Dense(SIGNED), "Dense(2 x 3) shape=(2, 3)"),
+        (mm.Sparse(sp.csr_array(SIGNED)), "Sparse(2 x 3, nnz=4) shape=(2, 3)"),
+        (mm.Diagonal([1, 2]), "Diagonal(n=2) shape=(2, 2)"),
+        (mm.Partition([0, 1, 1]), "Partition(2 groups) shape=(2, 3)"),
+        (mm.PartitionStack(LABELS, [3, 2, 1]),
          "PartitionStack(3 partitions) shape=(6, 6)"),
-        (Conjunctions([np.ones((4, 2), bool), np.ones((4, 3), bool)]),
+        (mm.Conjunctions([np.ones((4, 2), bool), np.ones((4, 3), bool)]),
          "Conjunctions(4 boxes over 2x3) shape=(4, 6)"),
-        (PIdentity(THETA), "PIdentity(p=2, n=4) shape=(6, 4)"),
-        (Kronecker([Prefix(256), Identity(4)]),
+        (mm.PIdentity(THETA), "PIdentity(p=2, n=4) shape=(6, 4)"),
+        (mm.Kronecker([mm.Prefix(256), mm.Identity(4)]),
          "Kronecker(Prefix(256), Identity(4)) shape=(1024, 1024)"),
-        (VStack([Total(3), -0.5 * Identity(3)]),
+        (mm.VStack([mm.Total(3), -0.5 * mm.Identity(3)]),
          "VStack(Total(3), Scaled(-0.5, Identity(3))) shape=(4, 3)"),
-        (Kronecker([Identity(2)] * 6),
+        (mm.Kronecker([mm.Identity(2)] * 6),
          "Kronecker(Identity(2), Identity(2), ... 3 more ..., Identity(2)) "
          "shape=(64, 64)"),
-        (VStack([Total(2)] * 5),
+        (mm.VStack([mm.Total(2)] * 5),
          "VStack(Total(2), Total(2), ... 2 more ..., Total(2)) shape=(5, 2)"),
-        (AllRange(3).T, "Transpose(AllRange(3)) shape=(3, 6)"),
-        (AllRange(3).pinv(), "Pinv(AllRange(3)) shape=(3, 6)"),
+        (mm.AllRange(3).T, "Transpose(AllRange(3)) shape=(3, 6)"),
+        (mm.AllRange(3).pinv(), "Pinv(AllRange(3)) shape=(3, 6)"),
     ],
     ids=str,
 )  # fmt: skip
@@ -263,25 +245,25 @@ def test_repr(operator, expected):
 def test_scalars_from_both_sides():
     dense = ref.prefix(3)
     for weight in (2, -2, 0.5, np.int32(3), np.float32(0.5), np.float64(-1.5)):
-        for scaled in (weight * Prefix(3), Prefix(3) * weight):
-            assert isinstance(scaled, QueryMatrix)
+        for scaled in (weight * mm.Prefix(3), mm.Prefix(3) * weight):
+            assert isinstance(scaled, mm.QueryMatrix)
             np.testing.assert_allclose(scaled.to_dense(), weight * dense)
-    assert (np.int64(2) * Prefix(3)).dtype == np.int64
-    assert (2.0 * Prefix(3)).dtype == np.float64
-    assert (1 * Prefix(3)).shape == (3, 3)
+    assert (np.int64(2) * mm.Prefix(3)).dtype == np.int64
+    assert (2.0 * mm.Prefix(3)).dtype == np.float64
+    assert (1 * mm.Prefix(3)).shape == (3, 3)
 
 
 def test_small_numpy_integers_do_not_overflow_in_nested_weights():
     # 4 * 100 does not fit int8: weights must be widened before they multiply.
-    assert (Identity(2) * 4 * np.int8(100)).sensitivity() == 400
-    assert (np.int32(2**30) * (4 * Identity(2))).sensitivity() == 2.0**32
+    assert (mm.Identity(2) * 4 * np.int8(100)).sensitivity() == 400
+    assert (np.int32(2**30) * (4 * mm.Identity(2))).sensitivity() == 2.0**32
 
 
 @pytest.mark.parametrize("weight", [10**30, -(10**30), 2**63, 1e300])
 def test_weights_beyond_int64(weight):
     # Refused in words or exact, never a wrong number or a NumPy internal.
     try:
-        scaled = Identity(2) * weight
+        scaled = mm.Identity(2) * weight
     except ValueError as error:
         assert "weight" in str(error)  # noqa: PT017
         return
@@ -291,10 +273,10 @@ def test_weights_beyond_int64(weight):
 
 def test_arrays_from_the_left(rng):
     array = rng.standard_normal((2, 3))
-    np.testing.assert_allclose(array @ Prefix(3), array @ ref.prefix(3))
-    np.testing.assert_allclose(array[0] @ Prefix(3), array[0] @ ref.prefix(3))
-    np.testing.assert_allclose([1, 2, 3] @ Prefix(3), [6, 5, 3])
-    assert ([1, 2, 3] @ Prefix(3)).dtype == np.int64
+    np.testing.assert_allclose(array @ mm.Prefix(3), array @ ref.prefix(3))
+    np.testing.assert_allclose(array[0] @ mm.Prefix(3), array[0] @ ref.prefix(3))
+    np.testing.assert_allclose([1, 2, 3] @ mm.Prefix(3), [6, 5, 3])
+    assert ([1, 2, 3] @ mm.Prefix(3)).dtype == np.int64
 
 
 def test_numpy_never_swallows_an_operator():
@@ -308,10 +290,10 @@ def test_numpy_never_swallows_an_operator():
 
 
 def test_length_is_the_number_of_queries():
-    assert len(AllRange(4)) == 10
-    assert len(Total(4)) == 1
+    assert len(mm.AllRange(4)) == 10
+    assert len(mm.Total(4)) == 1
     # `if operator:` and `operator or default` must not depend on the size.
-    assert Kronecker([Identity(100)] * 20)
+    assert mm.Kronecker([mm.Identity(100)] * 20)
 
 
 # ------------------------------------------------------------------ dtypes
@@ -319,22 +301,27 @@ def test_length_is_the_number_of_queries():
 
 def test_integers_stay_exact_and_floats_stay_floats():
     large = np.array([2**55 + 1, 1, 3])  # not a float64
-    assert (Prefix(3) @ large).tolist() == [2**55 + 1, 2**55 + 2, 2**55 + 5]
-    assert (Kronecker([Total(3)]) @ large).tolist() == [2**55 + 5]
-    assert (Prefix(3) @ np.float32([1, 2, 3])).dtype == np.float32
-    assert (Prefix(3) @ np.float16([1, 2, 3])).dtype == np.float64
-    assert (PIdentity([[1, 1, 1]]) @ large).dtype == np.float64
-    assert Dense([[1, 2]]).dtype == np.int64
-    assert Dense([[1.0, 2.0]]).dtype == np.float64
-    assert Dense([[True, False]]).dtype == np.int64
-    assert VStack([Total(2), 0.5 * Total(2)]).dtype == np.float64
+    assert (mm.Prefix(3) @ large).tolist() == [2**55 + 1, 2**55 + 2, 2**55 + 5]
+    assert (mm.Kronecker([mm.Total(3)]) @ large).tolist() == [2**55 + 5]
+    assert (mm.Prefix(3) @ np.float32([1, 2, 3])).dtype == np.float32
+    assert (mm.Prefix(3) @ np.float16([1, 2, 3])).dtype == np.float64
+    assert (mm.PIdentity([[1, 1, 1]]) @ large).dtype == np.float64
+    assert mm.Dense([[1, 2]]).dtype == np.int64
+    assert mm.Dense([[1.0, 2.0]]).dtype == np.float64
+    assert mm.Dense([[True, False]]).dtype == np.int64
+    assert mm.VStack([mm.Total(2), 0.5 * mm.Total(2)]).dtype == np.float64
 
 
 # ------------------------------------------------------------------ immutability
 
 
 def test_fields_cannot_be_assigned():
-    for operator in (Identity(3), Total(3), Partition([0, 1]), Dense(SIGNED)):
+    for operator in (
+        mm.Identity(3),
+        mm.Total(3),
+        mm.Partition([0, 1]),
+        mm.Dense(SIGNED),
+    ):
         for name in (*vars(operator), "shape", "anything", "is_nonnegative"):
             with pytest.raises((AttributeError, dataclasses.FrozenInstanceError)):
                 setattr(operator, name, 1)
@@ -364,21 +351,21 @@ def test_input_arrays_are_copied():
     labels, masks = np.array([0, 1, 1]), [np.ones((2, 2), bool)]
     matrix, values = sp.csr_array(np.eye(3)), np.ones(3)
     operators = [
-        Dense(array),
-        PIdentity(theta),
-        Partition(labels),
-        Conjunctions(masks),
-        Sparse(matrix),
-        Diagonal(values),
+        mm.Dense(array),
+        mm.PIdentity(theta),
+        mm.Partition(labels),
+        mm.Conjunctions(masks),
+        mm.Sparse(matrix),
+        mm.Diagonal(values),
     ]
     before = [operator.to_dense() for operator in operators]
     for owned in (array, theta, labels, masks[0], matrix.data, values):
         owned[...] = 0
     for operator, dense in zip(operators, before, strict=True):
         assert np.array_equal(operator.to_dense(), dense)
-    parts = [Identity(2), Total(2)]
-    stack = VStack(parts)
-    parts.append(Total(2))
+    parts = [mm.Identity(2), mm.Total(2)]
+    stack = mm.VStack(parts)
+    parts.append(mm.Total(2))
     assert stack.shape == (3, 2)
 
 
@@ -386,61 +373,66 @@ def test_input_arrays_are_copied():
 
 
 def test_huge_domains_without_allocation():
-    huge = Kronecker([Identity(100)] * 20)
+    huge = mm.Kronecker([mm.Identity(100)] * 20)
     assert huge.shape == (10**40, 10**40)
     assert all(type(size) is int for size in huge.shape)
     assert huge.sensitivity() == 1.0
     assert huge.trace() == pytest.approx(1e40)
     assert "Identity(100), ... 17 more ..., Identity(100)" in repr(huge)
     assert huge.gram().shape == huge.T.shape == huge.pinv().shape == huge.shape
-    assert Kronecker([Prefix(100)] * 20).sensitivity() == pytest.approx(1e40)
-    assert Scaled(-2, Kronecker([Prefix(100)] * 20)).sensitivity() == pytest.approx(
-        2e40
-    )
-    assert (huge @ Kronecker([Prefix(100)] * 20)).shape == huge.shape
-    assert Identity(2**50).sensitivity() == 1.0
+    assert mm.Kronecker([mm.Prefix(100)] * 20).sensitivity() == pytest.approx(1e40)
+    assert mm.Scaled(
+        -2, mm.Kronecker([mm.Prefix(100)] * 20)
+    ).sensitivity() == pytest.approx(2e40)
+    assert (huge @ mm.Kronecker([mm.Prefix(100)] * 20)).shape == huge.shape
+    assert mm.Identity(2**50).sensitivity() == 1.0
 
 
 @pytest.mark.parametrize(
     "operator",
-    [Identity(10**9), 2 * Identity(10**9), Prefix(10**6).gram(), Prefix(10**6).pinv()],
+    [
+        mm.Identity(10**9),
+        2 * mm.Identity(10**9),
+        mm.Prefix(10**6).gram(),
+        mm.Prefix(10**6).pinv(),
+    ],
 )
 def test_what_no_memory_holds_is_not_listed(operator):
-    with pytest.raises(DomainTooLargeError, match=r"\(about 10\^\d+\) to list; use"):
+    with pytest.raises(mm.DomainTooLargeError, match=r"\(about 10\^\d+\) to list; use"):
         operator.to_dense()
 
 
 def test_what_cannot_be_enumerated_says_so():
-    forest = Product(Prefix(10**6), Prefix(10**6))
+    forest = mm.Product(mm.Prefix(10**6), mm.Prefix(10**6))
     difference = forest - forest
-    with pytest.raises(DomainTooLargeError, match="too many entries"):
+    with pytest.raises(mm.DomainTooLargeError, match="too many entries"):
         difference.sensitivity()
-    with pytest.raises(DomainTooLargeError, match="do not fit in memory"):
-        Conjunctions([np.ones((1, 10), bool)] * 40).sensitivity()
+    with pytest.raises(mm.DomainTooLargeError, match="do not fit in memory"):
+        mm.Conjunctions([np.ones((1, 10), bool)] * 40).sensitivity()
 
 
 def test_even_a_domain_beyond_the_range_of_a_double():
-    with pytest.raises(DomainTooLargeError):
-        Conjunctions([np.ones((1, 10), bool)] * 400).sensitivity()
+    with pytest.raises(mm.DomainTooLargeError):
+        mm.Conjunctions([np.ones((1, 10), bool)] * 400).sensitivity()
     n = 10**160
-    with pytest.raises(DomainTooLargeError, match="too many entries"):
-        (Kronecker([Identity(n)]) - Kronecker([Prefix(n)])).sensitivity()
+    with pytest.raises(mm.DomainTooLargeError, match="too many entries"):
+        (mm.Kronecker([mm.Identity(n)]) - mm.Kronecker([mm.Prefix(n)])).sensitivity()
 
 
 def test_marginals_of_a_huge_domain():
     sizes = (100,) * 18
-    huge = Marginals(sizes, {(0, 1): 0.5, (2,): -0.25, (): 0.25})
+    huge = mm.Marginals(sizes, {(0, 1): 0.5, (2,): -0.25, (): 0.25})
     assert huge.shape == (10_101, 10**36)
     assert huge.sensitivity() == 1
-    assert Marginal(sizes, [3]).sensitivity() == 1
+    assert mm.Marginal(sizes, [3]).sensitivity() == 1
     assert huge.gram().trace() == pytest.approx(1e36 * (0.25 + 2 * 0.0625))
-    with pytest.raises(DomainTooLargeError, match="does not fit in memory"):
-        Marginal(sizes, [3]).rmatvec(np.ones(100))
+    with pytest.raises(mm.DomainTooLargeError, match="does not fit in memory"):
+        mm.Marginal(sizes, [3]).rmatvec(np.ones(100))
 
 
 def test_weights_of_marginals_cannot_be_changed():
     # The sensitivity is read from them.
-    marginals = Marginals((2, 3), {(0,): 1.0, (1,): 2.0})
+    marginals = mm.Marginals((2, 3), {(0,): 1.0, (1,): 2.0})
     with pytest.raises(TypeError):
         marginals.weights[(1,)] = 0.0
     assert marginals.sensitivity() == 3
@@ -448,47 +440,51 @@ def test_weights_of_marginals_cannot_be_changed():
 
 def test_rows_of_a_huge_box_domain():
     masks = [np.array([[1, 1, 0], [1, 0, 0]], bool)] * 60
-    rows = Conjunctions(masks).row_abs_sums()
+    rows = mm.Conjunctions(masks).row_abs_sums()
     assert rows.tolist() == [2**60, 1]
     masks = [np.ones((2, 10), bool)] * 30
-    assert Conjunctions(masks).row_abs_sums() == pytest.approx([1e30, 1e30])
+    assert mm.Conjunctions(masks).row_abs_sums() == pytest.approx([1e30, 1e30])
 
 
 @pytest.mark.parametrize("target", ["to_dense", "to_sparse"])
 def test_large_conversions_warn(target):
-    with limits.changed(warned_entries=5):
-        with pytest.warns(PerformanceWarning, match=r"3 x 3 = 9 entries") as record:
-            getattr(Prefix(3), target)()
+    with mm.limits.changed(warned_entries=5):
+        with pytest.warns(mm.PerformanceWarning, match=r"3 x 3 = 9 entries") as record:
+            getattr(mm.Prefix(3), target)()
         assert record[0].filename == __file__
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            getattr(Total(3), target)()
+            getattr(mm.Total(3), target)()
 
 
 # ------------------------------------------------------------------ structure kept
 
 
 def test_products_keep_structure():
-    product = Kronecker([Prefix(3), Total(2)]) @ Kronecker([Dense(SIGNED.T), Prefix(2)])
-    assert isinstance(product, Kronecker)
+    product = mm.Kronecker([mm.Prefix(3), mm.Total(2)]) @ mm.Kronecker(
+        [mm.Dense(SIGNED.T), mm.Prefix(2)]
+    )
+    assert isinstance(product, mm.Kronecker)
     assert len(product.factors) == 2
-    assert isinstance(VStack([Total(3), Prefix(3)]) @ Prefix(3), VStack)
-    assert isinstance(Dense(SIGNED) @ Dense(SIGNED.T), Dense)
-    assert isinstance(Sparse(sp.eye_array(2)) @ Sparse(sp.eye_array(2)), Sparse)
-    assert isinstance(Diagonal([1, 2]) @ Diagonal([3, 4]), Diagonal)
-    prefix = Prefix(3)
-    assert prefix @ Identity(3) is prefix
-    assert Identity(3) @ prefix is prefix
-    chain = (Total(3) @ Prefix(3)) @ AllRange(3).T
-    assert isinstance(chain, Product)
+    assert isinstance(mm.VStack([mm.Total(3), mm.Prefix(3)]) @ mm.Prefix(3), mm.VStack)
+    assert isinstance(mm.Dense(SIGNED) @ mm.Dense(SIGNED.T), mm.Dense)
+    assert isinstance(
+        mm.Sparse(sp.eye_array(2)) @ mm.Sparse(sp.eye_array(2)), mm.Sparse
+    )
+    assert isinstance(mm.Diagonal([1, 2]) @ mm.Diagonal([3, 4]), mm.Diagonal)
+    prefix = mm.Prefix(3)
+    assert prefix @ mm.Identity(3) is prefix
+    assert mm.Identity(3) @ prefix is prefix
+    chain = (mm.Total(3) @ mm.Prefix(3)) @ mm.AllRange(3).T
+    assert isinstance(chain, mm.Product)
     assert len(chain.factors) == 3
-    scaled = (2 * Prefix(3)) @ (-3 * Prefix(3))
-    assert isinstance(scaled, Scaled)
+    scaled = (2 * mm.Prefix(3)) @ (-3 * mm.Prefix(3))
+    assert isinstance(scaled, mm.Scaled)
     assert scaled.weight == -6
-    assert isinstance(scaled.operator, Product)
-    ones = Ones(2, 3) @ Ones(3, 4)
-    assert isinstance(ones, Scaled)
-    assert isinstance(ones.operator, Ones)
+    assert isinstance(scaled.operator, mm.Product)
+    ones = mm.Ones(2, 3) @ mm.Ones(3, 4)
+    assert isinstance(ones, mm.Scaled)
+    assert isinstance(ones.operator, mm.Ones)
 
 
 def test_products_of_every_fitting_pair(rng):
@@ -509,77 +505,77 @@ def test_products_of_every_fitting_pair(rng):
 
 
 def test_kronecker_products_of_unequal_factors_stay_implicit():
-    left = Kronecker([Prefix(2), Prefix(3)])
-    right = Kronecker([Prefix(3), Prefix(2)])
+    left = mm.Kronecker([mm.Prefix(2), mm.Prefix(3)])
+    right = mm.Kronecker([mm.Prefix(3), mm.Prefix(2)])
     product = left @ right
-    assert isinstance(product, Product)
+    assert isinstance(product, mm.Product)
     np.testing.assert_array_equal(
         product.to_dense(), left.to_dense() @ right.to_dense()
     )
 
 
 def test_grams_keep_structure():
-    assert isinstance(VStack([Prefix(3), Total(3)]).gram(), Sum)
-    assert isinstance(Kronecker([Prefix(3), Total(3)]).gram(), Kronecker)
-    assert isinstance(AllRange(3).gram(), AllRangeGram)
-    assert isinstance(Diagonal([1, 2]).gram(), Diagonal)
-    assert isinstance(Scaled(-2, Prefix(3)).gram(), Scaled)
-    assert Scaled(-2, Prefix(3)).gram().weight == 4
-    assert isinstance(Prefix(3).gram(), Gram)
-    identity = Identity(3)
+    assert isinstance(mm.VStack([mm.Prefix(3), mm.Total(3)]).gram(), mm.Sum)
+    assert isinstance(mm.Kronecker([mm.Prefix(3), mm.Total(3)]).gram(), mm.Kronecker)
+    assert isinstance(mm.AllRange(3).gram(), AllRangeGram)
+    assert isinstance(mm.Diagonal([1, 2]).gram(), mm.Diagonal)
+    assert isinstance(mm.Scaled(-2, mm.Prefix(3)).gram(), mm.Scaled)
+    assert mm.Scaled(-2, mm.Prefix(3)).gram().weight == 4
+    assert isinstance(mm.Prefix(3).gram(), Gram)
+    identity = mm.Identity(3)
     assert identity.gram() is identity
-    assert isinstance(PartitionStack(LABELS, [3, 2, 1]).gram(), QueryMatrix)
+    assert isinstance(mm.PartitionStack(LABELS, [3, 2, 1]).gram(), mm.QueryMatrix)
 
 
 def test_grams_of_integer_matrices_are_integer():
     for operator in (
-        Dense(SIGNED),
-        Dense(SIGNED.T),
-        Prefix(3),
-        Sparse(sp.eye_array(3)),
+        mm.Dense(SIGNED),
+        mm.Dense(SIGNED.T),
+        mm.Prefix(3),
+        mm.Sparse(sp.eye_array(3)),
     ):
         assert operator.gram().dtype == operator.dtype
 
 
 def test_pseudoinverses_keep_structure():
-    inverse = Kronecker([Prefix(3), Total(2)]).pinv()
-    assert isinstance(inverse, Kronecker)
-    assert isinstance(Prefix(3).pinv(), Sparse)
-    assert isinstance(Partition([0, 1, 1]).pinv(), Product)
-    strategy = PIdentity(THETA)
+    inverse = mm.Kronecker([mm.Prefix(3), mm.Total(2)]).pinv()
+    assert isinstance(inverse, mm.Kronecker)
+    assert isinstance(mm.Prefix(3).pinv(), mm.Sparse)
+    assert isinstance(mm.Partition([0, 1, 1]).pinv(), mm.Product)
+    strategy = mm.PIdentity(THETA)
     assert strategy.pinv().pinv() is strategy
-    ranges = AllRange(3)
+    ranges = mm.AllRange(3)
     assert ranges.pinv().pinv() is ranges
 
 
 def test_transposes_keep_structure():
-    assert isinstance(Kronecker([Prefix(3), Total(2)]).T, Kronecker)
-    assert isinstance(Ones(2, 3).T, Ones)
-    assert isinstance(Dense(SIGNED).T, Dense)
-    assert isinstance(Prefix(3).T, Suffix)
-    assert isinstance(AllRange(3).T, Transpose)
-    ranges = AllRange(3)
+    assert isinstance(mm.Kronecker([mm.Prefix(3), mm.Total(2)]).T, mm.Kronecker)
+    assert isinstance(mm.Ones(2, 3).T, mm.Ones)
+    assert isinstance(mm.Dense(SIGNED).T, mm.Dense)
+    assert isinstance(mm.Prefix(3).T, mm.Suffix)
+    assert isinstance(mm.AllRange(3).T, Transpose)
+    ranges = mm.AllRange(3)
     assert ranges.T.T is ranges
-    gram = Prefix(3).gram()
+    gram = mm.Prefix(3).gram()
     assert gram.T is gram
 
 
 def test_weights_are_merged():
-    scaled = -(2 * (3 * Prefix(3)))
-    assert isinstance(scaled, Scaled)
+    scaled = -(2 * (3 * mm.Prefix(3)))
+    assert isinstance(scaled, mm.Scaled)
     assert scaled.weight == -6
-    assert isinstance(scaled.operator, Prefix)
+    assert isinstance(scaled.operator, mm.Prefix)
 
 
 def test_a_factorisation_is_computed_once():
     calls = []
 
-    class Counting(Dense):
+    class Counting(mm.Dense):
         def gram(self):
             calls.append(1)
             return super().gram()
 
-    inverse = Pinv(Counting(AllRange(4).to_dense()))
+    inverse = Pinv(Counting(mm.AllRange(4).to_dense()))
     for _ in range(3):
         inverse.matvec(np.ones(10))
         inverse.rmatvec(np.ones(4))
@@ -596,18 +592,18 @@ def test_a_factorisation_is_computed_once():
 )
 def test_lsmr_that_does_not_converge_warns(dense):
     with (
-        limits.changed(direct_size=0),
+        mm.limits.changed(direct_size=0),
         pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped"),
     ):
-        Pinv(Dense(dense)).matvec(np.arange(len(dense), dtype=float))
+        Pinv(mm.Dense(dense)).matvec(np.arange(len(dense), dtype=float))
 
 
 def sets_of_cells(rng):
     """Return four partitions of 200 cells, their gram and boxes, with dense twins."""
     labels, groups = rng.integers(0, 500, (4, 200)), [500] * 4
-    stack = PartitionStack(labels, groups)
+    stack = mm.PartitionStack(labels, groups)
     masks = [rng.random((30, size)) < 0.5 for size in (4, 5, 10)]
-    boxes = Conjunctions(masks)
+    boxes = mm.Conjunctions(masks)
     dense = ref.partition_stack(labels, groups)
     rows = [ref.kronecker(*(mask[[r]] for mask in masks))[0] for r in range(30)]
     return [(stack, dense), (boxes, np.array(rows)), (stack.gram(), dense.T @ dense)]
@@ -620,7 +616,7 @@ def test_products_stay_when_lists_are_made(dtype, largest, rng):
         for k in (1, 3, 6, 9, 60, 1, 6, 9):
             x = rng.integers(-9, 9, (operator.shape[1], k)).astype(dtype)
             y = rng.integers(-9, 9, (operator.shape[0], k)).astype(dtype)
-            with limits.changed(listed_members=largest):
+            with mm.limits.changed(listed_members=largest):
                 products = operator @ x, operator.T @ y
             for product, exact in zip(products, (dense @ x, dense.T @ y), strict=True):
                 assert product.dtype == dtype

@@ -18,31 +18,7 @@ from catalogue import CATALOGUE, LABELS, of_all
 from model_files import rewrite
 from processes import largest_file
 
-from mmech import (
-    Candidate,
-    Dense,
-    Identity,
-    Kronecker,
-    LedgerEntry,
-    Marginal,
-    Marginals,
-    MatrixMechanism,
-    Measurement,
-    Partition,
-    PartitionStack,
-    PIdentity,
-    Prefix,
-    QueryMatrix,
-    Scaled,
-    StrategyResult,
-    VStack,
-    all_marginals,
-    export_marginals,
-    limits,
-    load,
-    optimize,
-    save,
-)
+import mmech as mm
 from mmech.noise import discrete_gaussian_variance
 from mmech.storage import codec as _codec
 from mmech.storage.codec import storable
@@ -63,7 +39,7 @@ def assert_identical(left, right):
     elif sp.issparse(left):
         for name in ("data", "indices", "indptr"):
             assert_identical(getattr(left, name), getattr(right, name))
-    elif isinstance(left, (QueryMatrix, StrategyResult, Candidate)):
+    elif isinstance(left, (mm.QueryMatrix, mm.StrategyResult, mm.Candidate)):
         for field in fields(left):
             assert_identical(getattr(left, field.name), getattr(right, field.name))
     elif isinstance(left, (tuple, list)):
@@ -80,8 +56,8 @@ def assert_identical(left, right):
 @of_all(CATALOGUE)
 def test_every_operator_round_trips(name, path):
     operator, _ = CATALOGUE[name]
-    save(path, operator)
-    loaded = load(path)
+    mm.save(path, operator)
+    loaded = mm.load(path)
     assert_identical(loaded, operator)
     assert repr(loaded) == repr(operator)
     assert loaded.dtype == operator.dtype
@@ -100,7 +76,9 @@ def kinds_of(base):
 def test_every_operator_of_the_package_can_be_saved():
     known = {kind.cls for kind in _codec._KINDS.values()}
     whole = {
-        cls for cls in kinds_of(QueryMatrix) if cls._matmat is not QueryMatrix._matmat
+        cls
+        for cls in kinds_of(mm.QueryMatrix)
+        if cls._matmat is not mm.QueryMatrix._matmat
     }
     left = {cls.__name__ for cls in whole - known}
     assert not {name for name in left if not name.startswith("_")}
@@ -108,65 +86,69 @@ def test_every_operator_of_the_package_can_be_saved():
 
 @pytest.mark.parametrize(
     "workload",
-    [Prefix(40), all_marginals((2, 3, 2), 2), PartitionStack(LABELS, [3, 2, 1])],
+    [
+        mm.Prefix(40),
+        mm.all_marginals((2, 3, 2), 2),
+        mm.PartitionStack(LABELS, [3, 2, 1]),
+    ],
     ids=str,
 )
 def test_results_round_trip(workload, path):
-    result = optimize(workload, seed=0)
-    save(path, result)
-    loaded = load(path)
+    result = mm.optimize(workload, seed=0)
+    mm.save(path, result)
+    loaded = mm.load(path)
     assert_identical(loaded, result)
     assert loaded.candidates == result.candidates
     assert len(loaded.candidates) > 1
     assert loaded.history == result.history
     assert loaded.bound_ratio == result.bound_ratio
-    MatrixMechanism(workload, loaded, epsilon=1)
+    mm.MatrixMechanism(workload, loaded, epsilon=1)
 
 
 def test_awkward_numbers(path):
     for strategy in (
-        Scaled(-0.0, Identity(2)),
-        Scaled(5e-324, Identity(2)),
-        Scaled(2**62 + 1, Identity(2)),
-        Marginals((2, 2), {(0,): np.int64(3), (1,): np.float64(0.1)}),
-        Kronecker([Identity(10**6)] * 20),
-        Dense([[0.1, -0.0], [1e308, 5e-324]]),
+        mm.Scaled(-0.0, mm.Identity(2)),
+        mm.Scaled(5e-324, mm.Identity(2)),
+        mm.Scaled(2**62 + 1, mm.Identity(2)),
+        mm.Marginals((2, 2), {(0,): np.int64(3), (1,): np.float64(0.1)}),
+        mm.Kronecker([mm.Identity(10**6)] * 20),
+        mm.Dense([[0.1, -0.0], [1e308, 5e-324]]),
     ):
-        save(path, strategy)
-        loaded = load(path)
+        mm.save(path, strategy)
+        loaded = mm.load(path)
         assert loaded.shape == strategy.shape
         assert loaded.sensitivity() == strategy.sensitivity()
-        if isinstance(strategy, Scaled):
+        if isinstance(strategy, mm.Scaled):
             assert_identical(loaded.weight, strategy.weight)
-    result = StrategyResult(
-        Identity(2), "identity", math.inf, history=(math.inf, math.nan, -0.0)
+    result = mm.StrategyResult(
+        mm.Identity(2), "identity", math.inf, history=(math.inf, math.nan, -0.0)
     )
-    save(path, result)
-    assert_identical(load(path), result)
+    mm.save(path, result)
+    assert_identical(mm.load(path), result)
 
 
 def test_equal_objects_are_stored_once(path):
-    factor = PIdentity(np.random.default_rng(0).random((4, 500)))
-    save(path, factor)
+    factor = mm.PIdentity(np.random.default_rng(0).random((4, 500)))
+    mm.save(path, factor)
     single = path.stat().st_size
     deep = factor
     for _ in range(30):  # 2^30 leaves
-        deep = VStack([deep, deep])
-    save(path, deep)
+        deep = mm.VStack([deep, deep])
+    mm.save(path, deep)
     assert path.stat().st_size < single + 5000
-    loaded = load(path)
+    loaded = mm.load(path)
     assert loaded.blocks[0] is loaded.blocks[1]
-    result = optimize(Prefix(8), template="workload")
+    result = mm.optimize(mm.Prefix(8), template="workload")
     assert result.strategy is result.workload
-    save(path, result)
-    loaded = load(path)
+    mm.save(path, result)
+    loaded = mm.load(path)
     assert loaded.strategy is loaded.workload
 
 
 def test_files_are_reproducible_zips_that_numpy_opens(path, tmp_path):
-    strategy = PIdentity([[0.1, 0.2]])
-    save(path, strategy)
-    save(tmp_path / "again", strategy)
+    strategy = mm.PIdentity([[0.1, 0.2]])
+    mm.save(path, strategy)
+    mm.save(tmp_path / "again", strategy)
     assert path.read_bytes() == (tmp_path / "again").read_bytes()
     with zipfile.ZipFile(path) as archive:
         description = json.loads(archive.read("description.json"))
@@ -180,7 +162,7 @@ def test_files_are_reproducible_zips_that_numpy_opens(path, tmp_path):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Elsewhere(QueryMatrix):
+class Elsewhere(mm.QueryMatrix):
     """An operator of somebody else."""
 
     n: int
@@ -196,22 +178,22 @@ class Elsewhere(QueryMatrix):
 
 
 def test_operators_from_elsewhere(path):
-    for strategy in (Elsewhere(3), VStack([Identity(3), Elsewhere(3)])):
+    for strategy in (Elsewhere(3), mm.VStack([mm.Identity(3), Elsewhere(3)])):
         with pytest.raises(TypeError, match="class Elsewhere, which is not storable"):
-            save(path, strategy)
+            mm.save(path, strategy)
     assert not path.exists()
     # A foreign workload does not keep the strategy from being saved.
-    save(path, optimize(Elsewhere(3), template="identity"))
-    loaded = load(path)
+    mm.save(path, mm.optimize(Elsewhere(3), template="identity"))
+    loaded = mm.load(path)
     assert loaded.workload is None
-    assert_identical(loaded.strategy, Identity(3))
+    assert_identical(loaded.strategy, mm.Identity(3))
 
-    class Identity2(Identity):
+    class Identity2(mm.Identity):
         pass
 
     Identity2.__name__ = "Identity"
     with pytest.raises(TypeError, match="is not storable"):
-        save(path, Identity2(3))
+        mm.save(path, Identity2(3))
 
 
 @pytest.fixture
@@ -223,16 +205,16 @@ def own_kinds():
 
 def test_operators_from_elsewhere_can_be_made_storable(path, own_kinds):
     storable("elsewhere.Elsewhere", 3)(Elsewhere)
-    save(path, VStack([Identity(3), Elsewhere(3)]))
-    assert_identical(load(path), VStack([Identity(3), Elsewhere(3)]))
+    mm.save(path, mm.VStack([mm.Identity(3), Elsewhere(3)]))
+    assert_identical(mm.load(path), mm.VStack([mm.Identity(3), Elsewhere(3)]))
     with pytest.raises(ValueError, match="the tag 'Prefix' belongs to Prefix; choose"):
         storable("Prefix")(Elsewhere)
     storable("elsewhere.Elsewhere", 4)(Elsewhere)
     with pytest.raises(ValueError, match=r"Elsewhere in version 3 but .* reads 4; use"):
-        load(path)
+        mm.load(path)
     del _codec._KINDS["elsewhere.Elsewhere"]
     with pytest.raises(ValueError, match="names the class 'elsewhere"):
-        load(path)
+        mm.load(path)
 
 
 @storable("test.Fields")
@@ -308,10 +290,10 @@ def test_arrays_that_no_file_holds(array, path):
 
 
 def test_a_failed_write_keeps_the_old_file(path):
-    save(path, Identity(3))
+    mm.save(path, mm.Identity(3))
     with largest_file(100), pytest.raises(OSError, match="too large"):
-        save(path, Prefix(3))
-    assert_identical(load(path), Identity(3))
+        mm.save(path, mm.Prefix(3))
+    assert_identical(mm.load(path), mm.Identity(3))
     assert len(list(path.parent.iterdir())) == 1
 
 
@@ -320,64 +302,64 @@ def test_a_failed_write_keeps_the_old_file(path):
 
 @pytest.mark.parametrize("version", [0, 2, "1", None, True])
 def test_other_versions(path, version):
-    save(path, Identity(2))
+    mm.save(path, mm.Identity(2))
     whole = path.read_bytes()
     rewrite(path, lambda d: d.update(version=version))
     with pytest.raises(ValueError, match=r"has version .* this mmech reads 1; use the"):
-        load(path)
+        mm.load(path)
     path.write_bytes(whole)
     rewrite(path, lambda d: d["entries"][0].update(version=version))
     with pytest.raises(ValueError, match=r"has Identity in version .* reads 1; use"):
-        load(path)
+        mm.load(path)
 
 
 @pytest.mark.parametrize("change", [{"n": 2, "m": 1}, {"m": 2}, {}])
 def test_other_arguments_are_those_of_another_version(path, change):
-    save(path, Identity(2))
+    mm.save(path, mm.Identity(2))
     rewrite(path, lambda d: d["entries"][0].update(arguments=change))
     with pytest.raises(
         ValueError, match=r"Identity with other arg.* reads \(.*\); use"
     ):
-        load(path)
+        mm.load(path)
 
 
 def test_entries_of_ledgers_in_older_files_are_read(path):
     """They have one cost; everything else they must have."""
-    _codec.write(path, "a measurement", Measurement(np.arange(2), 1.0, 2.0, PAID))
+    _codec.write(path, "a measurement", mm.Measurement(np.arange(2), 1.0, 2.0, PAID))
     rewrite(path, lambda d: d["entries"][0]["arguments"].pop("other_cost"))
-    assert _codec.read(path, "a measurement", Measurement).entry == PAID
+    assert _codec.read(path, "a measurement", mm.Measurement).entry == PAID
     rewrite(path, lambda d: d["entries"][0]["arguments"].pop("insecure"))
     with pytest.raises(ValueError, match="LedgerEntry with other arguments"):
-        _codec.read(path, "a measurement", Measurement)
+        _codec.read(path, "a measurement", mm.Measurement)
 
 
 @pytest.mark.parametrize("name", ["Hadamard", "eval", "QueryMatrix", "__import__"])
 def test_unknown_classes(path, name):
-    save(path, Identity(2))
+    mm.save(path, mm.Identity(2))
     rewrite(path, lambda d: d["entries"][0].update({"class": name}))
     with pytest.raises(ValueError, match=f"names the class '{name}', which this mmech"):
-        load(path)
+        mm.load(path)
 
 
 def test_other_files(path, tmp_path):
     with pytest.raises(FileNotFoundError):
-        load(path)
+        mm.load(path)
     path.write_text("theta = 3")
     with pytest.raises(ValueError, match="is not a strategy file or is damaged"):
-        load(path)
+        mm.load(path)
     np.savez(tmp_path / "arrays.npz", a=np.ones(3))
     with pytest.raises(ValueError, match="is not a strategy file or is damaged"):
-        load(tmp_path / "arrays.npz")
-    save(path, Identity(2))
+        mm.load(tmp_path / "arrays.npz")
+    mm.save(path, mm.Identity(2))
     rewrite(path, lambda d: d.update(format="mmech strategy"))
     with pytest.raises(ValueError, match="has the format 'mmech strategy' but this m"):
-        load(path)
+        mm.load(path)
     _codec.write(path, "test", Fields())
     with pytest.raises(ValueError, match="holds a 'test', not a strategy"):
-        load(path)
+        mm.load(path)
     rewrite(path, lambda d: d.update(holds="strategy"))
     with pytest.raises(ValueError, match="is not a strategy file or is damaged"):
-        load(path)
+        mm.load(path)
 
 
 LONG = "\x1b[2J\n" * 10**3
@@ -395,10 +377,10 @@ LONG = "\x1b[2J\n" * 10**3
     ],
 )
 def test_sentences_show_little_of_what_a_file_says(change, path):
-    save(path, Identity(2))
+    mm.save(path, mm.Identity(2))
     rewrite(path, change)
     with pytest.raises(ValueError, match=r"\\x1b") as caught:
-        load(path)
+        mm.load(path)
     text = str(caught.value).removeprefix(str(path))
     assert text.isprintable()
     assert len(text) < 250
@@ -406,45 +388,45 @@ def test_sentences_show_little_of_what_a_file_says(change, path):
 
 @pytest.mark.parametrize("name", ["description_bytes", "file_bytes"])
 def test_files_that_unpack_to_too_much_are_not_unpacked(path, name):
-    save(path, Dense(np.zeros((300, 1000))))
+    mm.save(path, mm.Dense(np.zeros((300, 1000))))
     assert path.stat().st_size < 10_000
     need = rf"unpacks to .* bytes, too many .*limits.changed\({name}="
-    with limits.changed(**{name: 100}), pytest.raises(ValueError, match=need):
-        load(path)
-    load(path)
+    with mm.limits.changed(**{name: 100}), pytest.raises(ValueError, match=need):
+        mm.load(path)
+    mm.load(path)
 
 
 def test_headers_of_arrays_promise_no_more_than_there_is(path):
-    save(path, PIdentity([[1.0, 2.0]]))
+    mm.save(path, mm.PIdentity([[1.0, 2.0]]))
     stream = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (10**13, 2)}
     np.lib.format.write_array_header_1_0(stream, header)
     rewrite(path, arrays={0: stream.getvalue() + bytes(16)})
     with pytest.raises(ValueError, match=r"is damaged.*\(ValueError\)"):
-        load(path)
+        mm.load(path)
 
 
 def test_other_ways_of_packing_are_refused(path):
-    save(path, Identity(2))
+    mm.save(path, mm.Identity(2))
     with zipfile.ZipFile(path, "a", zipfile.ZIP_LZMA) as archive:
         archive.writestr("array_0.npy", bytes(10**6))
     with pytest.raises(ValueError, match="is damaged"):
-        load(path)
+        mm.load(path)
 
 
 def test_damaged_files(path):
-    save(path, PIdentity(np.random.default_rng(0).random((3, 40))))
+    mm.save(path, mm.PIdentity(np.random.default_rng(0).random((3, 40))))
     whole = path.read_bytes()
     for cut in (0, 10, len(whole) // 2, len(whole) - 30):
         path.write_bytes(whole[:cut])
         with pytest.raises(ValueError, match="is damaged; save the strategy again"):
-            load(path)
+            mm.load(path)
     for position in (len(whole) // 2, len(whole) // 3, len(whole) - 200):
         flipped = bytearray(whole)
         flipped[position] ^= 0xFF
         path.write_bytes(flipped)
         with pytest.raises(ValueError, match="is damaged; save the strategy again"):
-            load(path)
+            mm.load(path)
 
 
 DAMAGE = [
@@ -467,19 +449,19 @@ DAMAGE = [
 
 @pytest.mark.parametrize("number", range(len(DAMAGE)))
 def test_inconsistent_descriptions(path, number):
-    save(path, PIdentity([[1.0, 2.0]]))
+    mm.save(path, mm.PIdentity([[1.0, 2.0]]))
     rewrite(path, DAMAGE[number])
     with pytest.raises(ValueError, match="is damaged; save the strategy again"):
-        load(path)
+        mm.load(path)
 
 
 def test_what_was_changed_by_hand_is_refused(path):
-    save(path, PIdentity([[1.0, 2.0]]))
+    mm.save(path, mm.PIdentity([[1.0, 2.0]]))
     whole = path.read_bytes()
     rewrite(path, lambda d: d.update(sha256="0" * 64))
     rewritten = path.read_bytes()
     assert rewritten != whole
-    load(path)  # a checksum does not stop somebody who makes another one
+    mm.load(path)  # a checksum does not stop somebody who makes another one
     for name, change in (
         ("description.json", lambda text: text.replace(b"PIdentity", b"PIdentify")),
         ("description.json", lambda text: text.replace(b"sha256", b"sha25")),
@@ -492,7 +474,7 @@ def test_what_was_changed_by_hand_is_refused(path):
             for one, content in members.items():
                 archive.writestr(one, content)
         with pytest.raises(ValueError, match="was changed after it was written"):
-            load(path)
+            mm.load(path)
 
 
 @pytest.mark.parametrize(
@@ -510,30 +492,30 @@ def test_exact_numbers_are_digits(path, text):
 
 
 def test_missing_arrays_and_pickles(path):
-    save(path, PIdentity([[1.0, 2.0]]))
+    mm.save(path, mm.PIdentity([[1.0, 2.0]]))
     rewrite(path, drop=["array_0.npy"])
     with pytest.raises(ValueError, match="is damaged"):
-        load(path)
+        mm.load(path)
     stream = io.BytesIO()
     np.save(stream, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     rewrite(path, arrays={0: stream.getvalue()})
     with pytest.raises(ValueError, match="is damaged"):
-        load(path)
+        mm.load(path)
 
 
 # ---- marginal tables -----------------------------------------------------------
 
 
-PAID = LedgerEntry(Fraction(1), "counts", "laplace")
+PAID = mm.LedgerEntry(Fraction(1), "counts", "laplace")
 
 
 def test_export_by_hand():
-    strategy = Marginals((2, 3), {(1,): -0.5, (): 0, (0, 1): 2})
+    strategy = mm.Marginals((2, 3), {(1,): -0.5, (): 0, (0, 1): 2})
     # Measured as counts, of weight 1 and 4; nothing of weight 0.
     scale = np.repeat([5.0, 1.25], [3, 6])
     variance = np.repeat([ref.discrete_laplace_variance(t) for t in (5, 1.25)], [3, 6])
-    measurement = Measurement(np.arange(9), scale, variance, PAID)
-    first, second = export_marginals(strategy, measurement)
+    measurement = mm.Measurement(np.arange(9), scale, variance, PAID)
+    first, second = mm.export_marginals(strategy, measurement)
     assert first[0] == (1,)
     np.testing.assert_array_equal(first[1], [0, 1, 2])
     assert first[2] ** 2 == pytest.approx(ref.discrete_laplace_variance(5))
@@ -544,44 +526,44 @@ def test_export_by_hand():
 
 def test_export_has_the_tables_and_their_noise():
     shape = (2, 3, 2)
-    strategy = 2 * Marginals(shape, {(0, 1): 0.25, (2,): 0.75})
-    mechanism = MatrixMechanism(strategy, strategy, epsilon=1e9)
+    strategy = 2 * mm.Marginals(shape, {(0, 1): 0.25, (2,): 0.75})
+    mechanism = mm.MatrixMechanism(strategy, strategy, epsilon=1e9)
     counts = np.arange(24).reshape(12, 2)
     measurement = mechanism.measure(counts)
     tensor = counts.reshape(2, 3, 2, 2)
-    (_, first, _), (_, second, std) = export_marginals(mechanism, measurement)
+    (_, first, _), (_, second, std) = mm.export_marginals(mechanism, measurement)
     np.testing.assert_allclose(first, tensor.sum(axis=2), atol=1e-6)
     np.testing.assert_allclose(second, tensor.sum(axis=(0, 1)), atol=1e-6)
     assert std < 1e-9
-    at_one = MatrixMechanism(strategy, strategy, epsilon=1)
-    (*_, wide), (*_, narrow) = export_marginals(at_one, at_one.measure(counts))
+    at_one = mm.MatrixMechanism(strategy, strategy, epsilon=1)
+    (*_, wide), (*_, narrow) = mm.export_marginals(at_one, at_one.measure(counts))
     assert wide**2 == pytest.approx(ref.discrete_laplace_variance(4))
     assert narrow**2 == pytest.approx(ref.discrete_laplace_variance(4 / 3))
-    single = export_marginals(
-        Marginal(shape, [0]), Measurement(np.ones(2), 1.0, 1.0, PAID)
+    single = mm.export_marginals(
+        mm.Marginal(shape, [0]), mm.Measurement(np.ones(2), 1.0, 1.0, PAID)
     )
     assert [(a, t.tolist()) for a, t, _ in single] == [((0,), [1, 1])]
-    result = optimize(all_marginals((4, 4, 4), 1), template="marginals", seed=0)
-    noisy = MatrixMechanism(result.workload, result, epsilon=1).measure([1] * 64)
-    assert len(export_marginals(result, noisy)) >= 1
+    result = mm.optimize(mm.all_marginals((4, 4, 4), 1), template="marginals", seed=0)
+    noisy = mm.MatrixMechanism(result.workload, result, epsilon=1).measure([1] * 64)
+    assert len(mm.export_marginals(result, noisy)) >= 1
 
 
 def test_export_of_gaussian_noise():
-    strategy = Marginals((2, 3), {(0,): 0.5})
-    mechanism = MatrixMechanism(strategy, strategy, rho=0.5)
+    strategy = mm.Marginals((2, 3), {(0,): 0.5})
+    mechanism = mm.MatrixMechanism(strategy, strategy, rho=0.5)
     measurement = mechanism.measure([1, 2, 3, 4, 5, 6])
-    [(_, table, std)] = export_marginals(mechanism, measurement)
+    [(_, table, std)] = mm.export_marginals(mechanism, measurement)
     np.testing.assert_allclose(table, measurement.values)
     assert measurement.scale == 1
     assert std**2 == pytest.approx(discrete_gaussian_variance(1))
 
 
 def test_noise_of_equal_totals_is_exported_with_the_deviations_of_entries():
-    tables = Marginals((2, 3), {(0,): 1, (1,): 1})
-    mechanism = MatrixMechanism(tables, tables, epsilon=1, noise="k_norm")
+    tables = mm.Marginals((2, 3), {(0,): 1, (1,): 1})
+    mechanism = mm.MatrixMechanism(tables, tables, epsilon=1, noise="k_norm")
     measurement = mechanism.measure([4, 1, 0, 2, 2, 5])
     for mine in (mechanism, tables):
-        one, other = export_marginals(mine, measurement)
+        one, other = mm.export_marginals(mine, measurement)
         assert [one[0], other[0]] == [(0,), (1,)]
         assert one[1].sum() == other[1].sum()
         found = np.repeat([one[2], other[2]], [2, 3])
@@ -589,14 +571,17 @@ def test_noise_of_equal_totals_is_exported_with_the_deviations_of_entries():
 
 
 def test_export_errors():
-    other = LedgerEntry(Fraction(1), "a choice", "exponential")
+    other = mm.LedgerEntry(Fraction(1), "a choice", "exponential")
     with pytest.raises(TypeError, match="has exponential noise, which measures no str"):
-        export_marginals(Identity(4), Measurement(np.ones(4), 1.0, 1.0, other))
-    measurement = Measurement(np.ones(4), 1.0, 1.0, PAID)
-    for strategy in (Identity(4), VStack([Marginal((2, 2), [0]), Partition([0] * 4)])):
+        mm.export_marginals(mm.Identity(4), mm.Measurement(np.ones(4), 1.0, 1.0, other))
+    measurement = mm.Measurement(np.ones(4), 1.0, 1.0, PAID)
+    for strategy in (
+        mm.Identity(4),
+        mm.VStack([mm.Marginal((2, 2), [0]), mm.Partition([0] * 4)]),
+    ):
         with pytest.raises(ValueError, match="only strategies of marginals have tab"):
-            export_marginals(strategy, measurement)
+            mm.export_marginals(strategy, measurement)
     with pytest.raises(ValueError, match="has 4 values but the strategy 2 queries"):
-        export_marginals(Marginal((2, 2), [0]), measurement)
+        mm.export_marginals(mm.Marginal((2, 2), [0]), measurement)
     with pytest.raises(TypeError, match="must be the Measurement that measure"):
-        export_marginals(Marginal((2, 2), [0]), np.ones(2))
+        mm.export_marginals(mm.Marginal((2, 2), [0]), np.ones(2))

@@ -5,23 +5,7 @@ import pytest
 import reference as ref
 import scipy.optimize
 
-from mmech import (
-    AllRange,
-    Dense,
-    DomainTooLargeError,
-    Identity,
-    Partition,
-    Permuted,
-    PIdentity,
-    Prefix,
-    Ranges,
-    Suffix,
-    Total,
-    VStack,
-    WidthRange,
-    loss,
-    optimize,
-)
+import mmech as mm
 from mmech.strategies.descent import minimize_in_box
 from mmech.strategies.ordered import BlockLevel, block_gram, find_order, refined
 from mmech.strategies.pidentity import PIdentityObjective, pidentity_strategy
@@ -29,14 +13,14 @@ from mmech.strategies.starts import LADDERS, _ladder, ordered_starts
 
 N = 37
 ORDERED = [
-    AllRange(N),
-    Prefix(N),
-    Suffix(N),
-    3 * AllRange(N),
-    WidthRange(N, 5),
-    Ranges((N,), [[0], [3], [10]], [[5], [36], [20]]),
-    VStack([Prefix(N), Identity(N), WidthRange(N, 2)]),
-    Dense(np.tril(np.ones((N, N)))),
+    mm.AllRange(N),
+    mm.Prefix(N),
+    mm.Suffix(N),
+    3 * mm.AllRange(N),
+    mm.WidthRange(N, 5),
+    mm.Ranges((N,), [[0], [3], [10]], [[5], [36], [20]]),
+    mm.VStack([mm.Prefix(N), mm.Identity(N), mm.WidthRange(N, 2)]),
+    mm.Dense(np.tril(np.ones((N, N)))),
 ]
 STARTS = np.array([0, 1, 3, 4, 9, 20, 22, 36])
 
@@ -72,10 +56,10 @@ def test_block_sums_equal_the_dense_ones(workload, rng):
 
 
 def test_sums_over_many_blocks_are_no_explicit_matrix():
-    gram = WidthRange(700, 5).gram()
+    gram = mm.WidthRange(700, 5).gram()
     starts = np.delete(np.arange(700), [3, 60, 61])
     blocks = block_gram(gram, starts)
-    assert not isinstance(blocks, Dense)
+    assert not isinstance(blocks, mm.Dense)
     wanted = np.add.reduceat(gram.to_dense(), starts, axis=0)
     wanted = np.add.reduceat(wanted, starts, axis=1)
     np.testing.assert_allclose(blocks.to_dense(), wanted)
@@ -90,14 +74,14 @@ def test_the_loss_on_blocks_is_that_of_the_repeated_weights(workload, rng):
     objective = PIdentityObjective(block_gram(gram, STARTS), diagonal, counts=counts)
     value, gradient = objective(columns)
     repeated = np.repeat(columns, counts, axis=0)
-    assert value == pytest.approx(loss(workload, PIdentity(repeated.T)), rel=1e-9)
+    assert value == pytest.approx(mm.loss(workload, mm.PIdentity(repeated.T)), rel=1e-9)
     wanted = ref.finite_differences(lambda point: objective(point)[0], columns)
     np.testing.assert_allclose(gradient, wanted, atol=1e-6 * max(1, value))
 
 
 @pytest.mark.parametrize("n", [256, 257, 1000])
 def test_levels_refine_without_a_change_of_the_loss(n, rng):
-    levels = find_order(Prefix(n).gram()).levels(4)
+    levels = find_order(mm.Prefix(n).gram()).levels(4)
     assert len(levels) >= 2
     assert levels[-1].diagonal.size == n
     columns = rng.random((levels[0].counts.size, 4))
@@ -114,10 +98,10 @@ def test_levels_refine_without_a_change_of_the_loss(n, rng):
 # ------------------------------------------------------------------ orders
 
 
-@pytest.mark.parametrize("workload", [AllRange(40), Prefix(40)], ids=str)
+@pytest.mark.parametrize("workload", [mm.AllRange(40), mm.Prefix(40)], ids=str)
 def test_a_hidden_order_is_found(workload, rng):
     shuffle = rng.permutation(40)
-    hidden = Dense(workload.to_dense()[:, shuffle])
+    hidden = mm.Dense(workload.to_dense()[:, shuffle])
     gram = hidden.gram()
     ordered = find_order(gram)
     assert ordered is not None
@@ -130,26 +114,27 @@ def test_a_hidden_order_is_found(workload, rng):
     wanted = gram.to_dense()
     found = ordered.gram.to_dense()[np.ix_(position, position)]
     np.testing.assert_allclose(found, wanted)
-    by_type = find_order(Permuted(workload, shuffle).gram())
+    by_type = find_order(mm.Permuted(workload, shuffle).gram())
     np.testing.assert_array_equal(by_type.position, shuffle)
 
 
 @pytest.mark.parametrize(
-    "workload", [Identity(40), Total(40), Dense(np.eye(40)), Dense(np.zeros((2, 40)))]
+    "workload",
+    [mm.Identity(40), mm.Total(40), mm.Dense(np.eye(40)), mm.Dense(np.zeros((2, 40)))],
 )
 def test_no_order_is_made_up(workload):
     assert find_order(workload.gram()) is None
 
 
 def test_random_queries_have_no_order(rng):
-    assert find_order(Dense(rng.standard_normal((60, 40))).gram()) is None
+    assert find_order(mm.Dense(rng.standard_normal((60, 40))).gram()) is None
 
 
 def test_a_permutation_costs_nothing(seed):
     shuffle = np.random.default_rng(5).permutation(128)
-    straight = optimize(AllRange(128), template="pidentity", seed=seed)
-    permuted = optimize(
-        Permuted(AllRange(128), shuffle), template="pidentity", seed=seed
+    straight = mm.optimize(mm.AllRange(128), template="pidentity", seed=seed)
+    permuted = mm.optimize(
+        mm.Permuted(mm.AllRange(128), shuffle), template="pidentity", seed=seed
     )
     assert permuted.loss == pytest.approx(straight.loss, rel=1e-9)
 
@@ -216,22 +201,24 @@ def test_multi_scale_starts(rng):
 
 
 @pytest.mark.parametrize(
-    ("workload", "best_known"), [(AllRange(256), 1.067e6), (Prefix(256), 6870)], ids=str
+    ("workload", "best_known"),
+    [(mm.AllRange(256), 1.067e6), (mm.Prefix(256), 6870)],
+    ids=str,
 )
 def test_optima_of_256_cells(workload, best_known):
-    result = optimize(workload, template="pidentity", p=16, seed=0)
+    result = mm.optimize(workload, template="pidentity", p=16, seed=0)
     assert result.loss <= best_known
-    assert result.loss == pytest.approx(loss(workload, result.strategy))
+    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
     assert (np.diff(result.history) <= 1e-9 * result.loss).all()
 
 
 def test_low_minima_of_windows_are_found():
     """Descents that keep to a face of the box from the start end at 20,536."""
-    result = optimize(WidthRange(1024, 32), template="pidentity", seed=0)
+    result = mm.optimize(mm.WidthRange(1024, 32), template="pidentity", seed=0)
     assert result.loss < 20_410
 
 
-@pytest.mark.parametrize("workload", [AllRange(96), Prefix(96)], ids=str)
+@pytest.mark.parametrize("workload", [mm.AllRange(96), mm.Prefix(96)], ids=str)
 def test_better_than_every_tree(workload):
     gram = workload.gram().to_dense().astype(float)
     trees = [
@@ -239,12 +226,12 @@ def test_better_than_every_tree(workload):
         for branching in (2, 3, 4, 6, 8, 12, 16, 24, 32)
         for ratio in (0.6, 0.8, 1.0, 1.25, 1.6)
     ]
-    assert optimize(workload, template="pidentity", seed=0).loss < min(trees)
+    assert mm.optimize(workload, template="pidentity", seed=0).loss < min(trees)
 
 
 def test_windows_are_answered_better_than_by_the_cells():
-    result = optimize(WidthRange(512, 32), seed=0)
-    assert result.loss < 0.7 * loss(WidthRange(512, 32), Identity(512))
+    result = mm.optimize(mm.WidthRange(512, 32), seed=0)
+    assert result.loss < 0.7 * mm.loss(mm.WidthRange(512, 32), mm.Identity(512))
 
 
 def test_most_iterations_are_on_few_blocks(monkeypatch):
@@ -257,29 +244,31 @@ def test_most_iterations_are_on_few_blocks(monkeypatch):
 
     # A result says how many iterations it took, not how large each was.
     monkeypatch.setattr(PIdentityObjective, "__call__", counted)
-    result = optimize(AllRange(1500), seed=0, p=16)
+    result = mm.optimize(mm.AllRange(1500), seed=0, p=16)
     assert result.template == "pidentity"
     assert max(sizes) == 1500
     assert sum(size > 512 for size in sizes) < 0.2 * len(sizes)
 
 
 def test_the_time_limit_keeps_the_best_so_far():
-    result = optimize(AllRange(512), template="pidentity", budget_seconds=0.02, seed=0)
+    result = mm.optimize(
+        mm.AllRange(512), template="pidentity", budget_seconds=0.02, seed=0
+    )
     assert not result.success
     assert result.strategy.shape[1] == 512
-    assert result.loss == pytest.approx(loss(AllRange(512), result.strategy))
+    assert result.loss == pytest.approx(mm.loss(mm.AllRange(512), result.strategy))
 
 
 def test_a_stop_on_the_coarse_level_is_a_full_strategy():
     result = pidentity_strategy(
-        AllRange(600), p=8, n_starts=3, seed=0, callback=lambda _: True
+        mm.AllRange(600), p=8, n_starts=3, seed=0, callback=lambda _: True
     )
     assert result.strategy.shape[1] == 600
-    assert result.loss == pytest.approx(loss(AllRange(600), result.strategy))
+    assert result.loss == pytest.approx(mm.loss(mm.AllRange(600), result.strategy))
 
 
 def test_the_cells_are_a_level_of_their_own():
-    level = BlockLevel.of(Prefix(9).gram())
+    level = BlockLevel.of(mm.Prefix(9).gram())
     assert (level.counts == 1).all()
     np.testing.assert_array_equal(level.diagonal, np.arange(9, 0, -1))
 
@@ -287,8 +276,8 @@ def test_the_cells_are_a_level_of_their_own():
 def test_too_many_cells_without_an_order():
     n = 2**15 + 3
     parts = np.random.default_rng(0).integers(0, 3, (2, n))
-    workload = VStack([Partition(labels) for labels in parts])
+    workload = mm.VStack([mm.Partition(labels) for labels in parts])
     with pytest.raises(
-        DomainTooLargeError, match=r"at most 32,768 .*, got 32,771; use"
+        mm.DomainTooLargeError, match=r"at most 32,768 .*, got 32,771; use"
     ):
         pidentity_strategy(workload)

@@ -5,23 +5,7 @@ import pytest
 import reference as ref
 from scipy.optimize import lsq_linear
 
-from mmech import (
-    AllRange,
-    ConvergenceWarning,
-    Dense,
-    Diagonal,
-    Identity,
-    Kronecker,
-    Marginals,
-    MatrixMechanism,
-    Merged,
-    Partition,
-    PIdentity,
-    Prefix,
-    Total,
-    VStack,
-    optimize,
-)
+import mmech as mm
 from mmech.reconstruction import METHODS, least_squares, nonnegative
 
 THETA = np.abs(np.sin(np.arange(1.0, 25))).reshape(2, 12) * 3
@@ -42,23 +26,23 @@ def reference_nonnegative(dense, values):
 
 
 STRATEGIES = [
-    Identity(12),
-    -2 * Identity(12),
-    Diagonal(np.linspace(0.1, 2, 12)),
-    Prefix(12),
-    AllRange(12),
-    PIdentity(THETA),
-    VStack([Total(12), 3 * Identity(12)]),
-    Marginals((3, 4), {(0,): 0.3, (0, 1): 0.5, (): 0.2}),
-    Kronecker([Prefix(3), PIdentity(THETA[:, :4])]),
-    Dense(np.cos(np.arange(240.0) ** 2).reshape(20, 12)),
+    mm.Identity(12),
+    -2 * mm.Identity(12),
+    mm.Diagonal(np.linspace(0.1, 2, 12)),
+    mm.Prefix(12),
+    mm.AllRange(12),
+    mm.PIdentity(THETA),
+    mm.VStack([mm.Total(12), 3 * mm.Identity(12)]),
+    mm.Marginals((3, 4), {(0,): 0.3, (0, 1): 0.5, (): 0.2}),
+    mm.Kronecker([mm.Prefix(3), mm.PIdentity(THETA[:, :4])]),
+    mm.Dense(np.cos(np.arange(240.0) ** 2).reshape(20, 12)),
 ]
 DEFICIENT = [
-    Total(12),
-    Partition([0, 0, 1, 1, 1, 2, 2, 2, 2, 0, 1, 2]),
-    Marginals((3, 4), {(0,): 0.5, (1,): 0.5}),
-    Diagonal([0, 1, 2, 0, 3, 1, 1, 1, 1, 1, 1, 1]),
-    Dense(np.cos(np.arange(36.0) ** 2).reshape(3, 12)),
+    mm.Total(12),
+    mm.Partition([0, 0, 1, 1, 1, 2, 2, 2, 2, 0, 1, 2]),
+    mm.Marginals((3, 4), {(0,): 0.5, (1,): 0.5}),
+    mm.Diagonal([0, 1, 2, 0, 3, 1, 1, 1, 1, 1, 1, 1]),
+    mm.Dense(np.cos(np.arange(36.0) ** 2).reshape(3, 12)),
 ]
 
 
@@ -90,26 +74,26 @@ def test_the_total_is_kept(rng):
 
 
 def test_by_hand():
-    kept = nonnegative(Identity(3), np.array([4.0, 1.0, -1.0]))
+    kept = nonnegative(mm.Identity(3), np.array([4.0, 1.0, -1.0]))
     np.testing.assert_allclose(kept, [3.5, 0.5, 0])
-    assert nonnegative(Identity(2), np.array([-4.0, 1.0])).tolist() == [0, 0]
+    assert nonnegative(mm.Identity(2), np.array([-4.0, 1.0])).tolist() == [0, 0]
     # Exact counts come back exactly.
     exact = np.array([3.0, 0.0, 5.0])
-    np.testing.assert_allclose(nonnegative(Prefix(3), Prefix(3) @ exact), exact)
+    np.testing.assert_allclose(nonnegative(mm.Prefix(3), mm.Prefix(3) @ exact), exact)
 
 
 def test_merged_cells_share_evenly():
-    strategy = Merged(Identity(2), [0, 1, 1, -1])
+    strategy = mm.Merged(mm.Identity(2), [0, 1, 1, -1])
     estimate = nonnegative(strategy, np.array([-1.0, 6.0]))
     np.testing.assert_allclose(estimate, [0, 2.5, 2.5, 0])
 
 
-@pytest.mark.parametrize("workload", [Identity(200), Prefix(200)], ids=str)
+@pytest.mark.parametrize("workload", [mm.Identity(200), mm.Prefix(200)], ids=str)
 def test_closer_than_least_squares_on_sparse_counts(workload, rng):
     """On average over 200 draws, by more than ten standard errors: 1e-6 and less."""
     counts = np.zeros((200, 1), int)
     counts[8::17, 0] = np.arange(5, 100, 8)
-    strategy = optimize(workload, seed=0).strategy
+    strategy = mm.optimize(workload, seed=0).strategy
     noise = rng.laplace(0, strategy.sensitivity(), (strategy.shape[0], 200))
     found = {m: METHODS[m](strategy, strategy @ counts + noise) for m in METHODS}
     found["clipped"] = np.maximum(found["least_squares"], 0)
@@ -124,7 +108,9 @@ def test_closer_than_least_squares_on_sparse_counts(workload, rng):
 
 def test_through_the_mechanism():
     with pytest.warns(UserWarning, match="insecure"):
-        mechanism = MatrixMechanism(Prefix(6), Identity(6), epsilon=0.5, insecure_rng=1)
+        mechanism = mm.MatrixMechanism(
+            mm.Prefix(6), mm.Identity(6), epsilon=0.5, insecure_rng=1
+        )
     measurement = mechanism.measure(np.array([[5, 0], [0, 1], [0, 0]] * 2))
     plain = mechanism.reconstruct(measurement)
     np.testing.assert_array_equal(plain, measurement.values)
@@ -137,7 +123,9 @@ def test_through_the_mechanism():
 
 
 def test_signed_counts_are_refused():
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, signed=True)
+    mechanism = mm.MatrixMechanism(
+        mm.Identity(2), mm.Identity(2), epsilon=1, signed=True
+    )
     measurement = mechanism.measure([3, -2])
     with pytest.raises(ValueError, match="is for counts of records"):
         mechanism.reconstruct(measurement, method="nonnegative")
@@ -145,5 +133,5 @@ def test_signed_counts_are_refused():
 
 def test_the_iteration_limit_warns():
     values = np.arange(30) + 5 * np.cos(np.arange(30.0))
-    with pytest.warns(ConvergenceWarning, match="stopped after 2 iterations"):
-        nonnegative(Prefix(30), values, max_iter=2)
+    with pytest.warns(mm.ConvergenceWarning, match="stopped after 2 iterations"):
+        nonnegative(mm.Prefix(30), values, max_iter=2)

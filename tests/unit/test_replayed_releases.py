@@ -10,16 +10,7 @@ import pytest
 from catalogue import CATALOGUE, of_all
 from replay import check_pair, entropy, loss, play, same, watched, without_records
 
-from mmech import (
-    Marginals,
-    MatrixMechanism,
-    PrivacyLedger,
-    Records,
-    exponential_mechanism,
-    noisy_release,
-    optimize,
-    permute_and_flip,
-)
+import mmech as mm
 from mmech.noise.seam import Draw
 from mmech.privacy.cost import in_rho
 from mmech.privacy.neighbours import Relation
@@ -37,7 +28,7 @@ STRATEGIES = {
 
 def mechanism(currency, strategy, relation, **settings):
     settings = {currency: PRICE, "neighbours": relation, **settings}
-    return MatrixMechanism(strategy, strategy, **settings)
+    return mm.MatrixMechanism(strategy, strategy, **settings)
 
 
 def runner(mechanism):
@@ -58,7 +49,7 @@ def costs(mechanism, counts, others):
     run = runner(mechanism)
 
     def ledger():
-        return PrivacyLedger(
+        return mm.PrivacyLedger(
             PRICE,
             currency=mechanism.law.currency,
             neighbours=mechanism.relation.neighbours,
@@ -150,8 +141,8 @@ def test_all_records_of_a_person_cost_what_is_paid(name, relation, currency):
 @CURRENCIES
 @pytest.mark.parametrize("template", ["pidentity", "marginals", "kronecker"])
 def test_optimized_strategies(template, currency):
-    tables = Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 1, (0,): 1})
-    strategy = optimize(tables, template=template, seed=0).strategy
+    tables = mm.Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 1, (0,): 1})
+    strategy = mm.optimize(tables, template=template, seed=0).strategy
     counts = np.random.default_rng(0).integers(0, 9, (12, 2))
     others = [with_one(counts, cell, 1) for cell in range(12)]
     measuring = mechanism(currency, strategy, "add_remove")
@@ -163,14 +154,14 @@ def test_optimized_strategies(template, currency):
 @RELATIONS
 @pytest.mark.parametrize("signed", [False, True])
 def test_records(signed, relation, currency):
-    strategy = Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 2})
+    strategy = mm.Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 2})
     codes = np.random.default_rng(0).integers(0, (3, 2, 2), (9, 3))
     columns = np.arange(9) % 2
 
     def made(keep, column=columns):
         if signed:
-            return Records(codes[keep], (3, 2, 2), signs=1 - 2 * column[keep])
-        return Records(codes[keep], (3, 2, 2), columns=column[keep], n_columns=2)
+            return mm.Records(codes[keep], (3, 2, 2), signs=1 - 2 * column[keep])
+        return mm.Records(codes[keep], (3, 2, 2), columns=column[keep], n_columns=2)
 
     everybody = np.arange(9)
     if relation == "replace":
@@ -200,7 +191,7 @@ TOTALS = {
 @pytest.mark.parametrize("name", TOTALS)
 def test_all_neighbours_of_tables_with_equal_totals(name, persons, relation):
     """All changes of one cell for another, or of one cell; all cost what is paid."""
-    strategy = Marginals((2, 3, 2), TOTALS[name])
+    strategy = mm.Marginals((2, 3, 2), TOTALS[name])
     counts = counts_of(strategy) + 4
     cells = range(len(counts))
     if relation == "add_remove":
@@ -224,7 +215,7 @@ def test_all_neighbours_of_tables_with_equal_totals(name, persons, relation):
 
 @RELATIONS
 def test_contributions_where_totals_are_equal(relation):
-    strategy = Marginals((2, 3, 2), TOTALS["two sets"])
+    strategy = mm.Marginals((2, 3, 2), TOTALS["two sets"])
     counts = counts_of(strategy) - 4
     settings = {"noise": "k_norm", "contribution": 3, "signed": True}
     measuring = mechanism("epsilon", strategy, relation, **settings)
@@ -239,7 +230,7 @@ def test_sums_that_are_bounded_in_groups(groups, relation):
     sums = np.array([[3, 9], [1, 4], [2, 5], [0, 7], [6, 8]])
 
     def run(values, ledger):
-        return noisy_release(
+        return mm.noisy_release(
             values, groups=groups, sensitivity=2, epsilon=PRICE, released="sums",
             neighbours=relation, ledger=ledger,
         )  # fmt: skip
@@ -247,13 +238,13 @@ def test_sums_that_are_bounded_in_groups(groups, relation):
     step = 4 if relation == "replace" else 2
     changes = np.array([[step, 0, step, -step // 2, step // 2], [1, 1, 0, 1, 0]])
     with entropy(0):
-        tape = play(run, sums, PrivacyLedger(1, neighbours=relation))
+        tape = play(run, sums, mm.PrivacyLedger(1, neighbours=relation))
     for column in (0, 1):
         found = []
         for change in changes:
             other = sums.copy()
             other[:, column] += change
-            after = play(run, other, PrivacyLedger(1, neighbours=relation), tape)
+            after = play(run, other, mm.PrivacyLedger(1, neighbours=relation), tape)
             found.append(check_pair(tape, after, epsilon=PRICE))
         assert found[0] == PRICE > found[1]
 
@@ -261,10 +252,10 @@ def test_sums_that_are_bounded_in_groups(groups, relation):
 @pytest.mark.parametrize(
     ("release", "parts"),
     [
-        (partial(noisy_release, sensitivity=1), 2),
-        (partial(noisy_release, sensitivity=1, groups=[1, 1, 1]), 2),
-        (permute_and_flip, 2),
-        (exponential_mechanism, 8),
+        (partial(mm.noisy_release, sensitivity=1), 2),
+        (partial(mm.noisy_release, sensitivity=1, groups=[1, 1, 1]), 2),
+        (mm.permute_and_flip, 2),
+        (mm.exponential_mechanism, 8),
     ],
     ids=["laplace", "k_norm", "permute and flip", "exponential"],
 )
@@ -277,13 +268,13 @@ def test_pure_releases_cost_what_a_ledger_of_rho_pays(release, parts):
     values = np.array([5, 3, 4])
     price = in_rho(PRICE, bounded_range=parts == 8)
     changes = [[1, 0, 0], [0, -1, 0]]
-    if parts == 8 or release is permute_and_flip:
+    if parts == 8 or release is mm.permute_and_flip:
         changes += [[1, -1, 0], [1, 0, 1]]
     with entropy(0):
-        tape = play(run, values, PrivacyLedger(price, currency="rho"))
+        tape = play(run, values, mm.PrivacyLedger(price, currency="rho"))
     found = []
     for change in changes:
-        ledger = PrivacyLedger(price, currency="rho")
+        ledger = mm.PrivacyLedger(price, currency="rho")
         found.append(
             check_pair(tape, play(run, values + change, ledger, tape), rho=price)
         )
@@ -312,18 +303,18 @@ def test_nothing_of_a_mechanism_depends_on_counts(name, currency):
 
 # ---------------------------------------------------------------- faults are found
 @pytest.mark.parametrize("monotone", [True, False])
-@pytest.mark.parametrize("draw", [exponential_mechanism, permute_and_flip])
+@pytest.mark.parametrize("draw", [mm.exponential_mechanism, mm.permute_and_flip])
 def test_finds_scores_that_change_by_more(draw, monotone):
     def run(scores, ledger):
         return draw(scores, epsilon=1, monotone=monotone, released="one", ledger=ledger)
 
     scores = np.array([5, 3, 4])
     with entropy(0):
-        tape = play(run, scores, PrivacyLedger(1))
+        tape = play(run, scores, mm.PrivacyLedger(1))
     changes = {(1, 0, 1): True, (0, -1, -1): True, (1, -1, 0): not monotone}
     changes |= {(2, 2, 2): False, (0, 0, 2): False}
     for change, sound in changes.items():
-        after = play(run, scores + change, PrivacyLedger(1), tape)
+        after = play(run, scores + change, mm.PrivacyLedger(1), tape)
         if sound:
             assert check_pair(tape, after, epsilon=1) <= 1
         else:

@@ -6,18 +6,7 @@ import scipy
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from mmech import (
-    Dense,
-    Identity,
-    Kronecker,
-    PartitionStack,
-    PIdentity,
-    Prefix,
-    Product,
-    Sparse,
-    VStack,
-    limits,
-)
+import mmech as mm
 
 
 @pytest.fixture(params=["operator", "linear operator"])
@@ -30,10 +19,11 @@ def as_seen_by_scipy(request):
 OLD_EIGENSOLVERS = tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 15)
 
 SQUARE = [
-    Prefix(8),
-    Kronecker([Prefix(4), Dense([[2, 1], [0, 1]])]),
-    VStack([Prefix(4), Prefix(4).T + Identity(4)]) @ Kronecker([Prefix(2), Prefix(2)]),
-    PIdentity(np.ones((2, 8))),
+    mm.Prefix(8),
+    mm.Kronecker([mm.Prefix(4), mm.Dense([[2, 1], [0, 1]])]),
+    mm.VStack([mm.Prefix(4), mm.Prefix(4).T + mm.Identity(4)])
+    @ mm.Kronecker([mm.Prefix(2), mm.Prefix(2)]),
+    mm.PIdentity(np.ones((2, 8))),
 ]
 
 
@@ -78,22 +68,22 @@ def test_row_norms_of_a_product_with_small_groups(block):
     """From nonzeros, a few rows at a time: the squares of the dense product."""
     rng = np.random.default_rng(0)
     labels = np.stack([rng.permutation(np.arange(96) % 48) for _ in range(5)])
-    groups = PartitionStack(labels, [48] * 5)
+    groups = mm.PartitionStack(labels, [48] * 5)
     few = rng.random((17, 240)) < 0.02
     picks = sp.csr_array(np.where(few, rng.integers(-3, 4, few.shape), 0))
     for left in (
-        [Sparse(picks)],
-        [Sparse(sp.csr_array(np.eye(17, dtype=int)[::-1])), Sparse(picks)],
+        [mm.Sparse(picks)],
+        [mm.Sparse(sp.csr_array(np.eye(17, dtype=int)[::-1])), mm.Sparse(picks)],
     ):
-        product = Product(*left, groups)
+        product = mm.Product(*left, groups)
         assert product._sparse_rows() is not None
         expected = np.square(product.to_dense()).sum(axis=1)
-        with limits.changed(block_entries=block):
+        with mm.limits.changed(block_entries=block):
             assert np.array_equal(product.row_square_sums(), expected)
 
 
 def test_row_norms_of_a_product_with_large_groups_are_dense():
-    halves = PartitionStack(np.arange(8)[None] % 2, [2])
-    product = Product(Sparse(sp.csr_array(np.ones((3, 2), int))), halves)
+    halves = mm.PartitionStack(np.arange(8)[None] % 2, [2])
+    product = mm.Product(mm.Sparse(sp.csr_array(np.ones((3, 2), int))), halves)
     assert product._sparse_rows() is None
     assert product.row_square_sums().tolist() == [8, 8, 8]

@@ -11,14 +11,8 @@ import pytest
 from entropy import Script, system_entropy
 from scipy.stats import chisquare
 
+import mmech as mm
 import mmech.noise.weighted as weighted
-from mmech import (
-    PrivacyLedger,
-    exponential_mechanism,
-    limits,
-    noisy_release,
-    permute_and_flip,
-)
 from mmech.exceptions import BudgetExceededError
 from mmech.noise import (
     FRACTION_BITS,
@@ -181,32 +175,32 @@ def test_rates():
 
 
 def test_it_prefers_high_scores_and_pays():
-    ledger = PrivacyLedger(1)
-    chosen = exponential_mechanism(
+    ledger = mm.PrivacyLedger(1)
+    chosen = mm.exponential_mechanism(
         [0, 400, 100], epsilon=0.5, released="a word", monotone=True, ledger=ledger
     )
     assert chosen == 1
     assert ledger.remaining == Fraction(1, 2)
     assert ledger.entries[0].released == "a word"
     with pytest.raises(BudgetExceededError):
-        exponential_mechanism([0, 1], epsilon=0.6, released="more", ledger=ledger)
+        mm.exponential_mechanism([0, 1], epsilon=0.6, released="more", ledger=ledger)
     assert ledger.remaining == Fraction(1, 2)
 
 
-@pytest.mark.parametrize("choose", [exponential_mechanism, permute_and_flip])
+@pytest.mark.parametrize("choose", [mm.exponential_mechanism, mm.permute_and_flip])
 @pytest.mark.parametrize(("monotone", "neighbours"), STEPS)
 def test_the_rate_is_that_of_all_records_of_a_person(
     choose, monotone, neighbours, drawn
 ):
     epsilon, persons = Fraction(2, 3), 5
     settings = {"neighbours": neighbours, "records_per_person": persons}
-    ledger = PrivacyLedger(1, **settings)
+    ledger = mm.PrivacyLedger(1, **settings)
     settings |= {"epsilon": epsilon, "monotone": monotone, "ledger": ledger}
     choose([3, 5, 4], released="x", **settings)
     (public,) = (draw.public for draw in drawn)
     changes = persons * (2 if neighbours == "replace" else 1) * (1 if monotone else 2)
     wanted = epsilon / changes
-    if choose is exponential_mechanism:
+    if choose is mm.exponential_mechanism:
         wanted = Fraction(math.floor(wanted * ONE) - 12, ONE)
     assert public["rate"] == wanted
     assert public["epsilon"] == epsilon
@@ -218,22 +212,24 @@ def test_the_rate_is_that_of_all_records_of_a_person(
     ("rho", "epsilon"), [("1/8", 1), ("1/2", 2), ("1/100", math.sqrt(0.08))]
 )
 def test_a_draw_for_rho_has_the_epsilon_of_bounded_range(rho, epsilon, drawn):
-    ledger = PrivacyLedger(rho, currency="rho")
+    ledger = mm.PrivacyLedger(rho, currency="rho")
     settings = {"released": "x", "monotone": True}
-    exponential_mechanism([3, 5], rho=rho, ledger=ledger, **settings)
+    mm.exponential_mechanism([3, 5], rho=rho, ledger=ledger, **settings)
     assert ledger.remaining == 0
     (public,) = (draw.public for draw in drawn)
     assert float(public["epsilon"]) == pytest.approx(epsilon, rel=1e-15)
     assert public["epsilon"] ** 2 <= 8 * Fraction(rho)
     # What costs that epsilon in a ledger of rho costs as much.
-    other = PrivacyLedger(rho, currency="rho")
-    exponential_mechanism([3, 5], epsilon=public["epsilon"], ledger=other, **settings)
+    other = mm.PrivacyLedger(rho, currency="rho")
+    mm.exponential_mechanism(
+        [3, 5], epsilon=public["epsilon"], ledger=other, **settings
+    )
     assert drawn[1].public["rate"] == public["rate"]
     assert 0 <= other.remaining < 1e-20
     with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho="):
-        exponential_mechanism([3, 5], epsilon=1, rho=1, **settings)
+        mm.exponential_mechanism([3, 5], epsilon=1, rho=1, **settings)
     with pytest.raises(TypeError, match=r"ledger of pure epsilon cannot pay"):
-        exponential_mechanism([3, 5], rho=1, ledger=PrivacyLedger(9), **settings)
+        mm.exponential_mechanism([3, 5], rho=1, ledger=mm.PrivacyLedger(9), **settings)
 
 
 # ---------------------------------------------------------------- permute and flip
@@ -266,7 +262,7 @@ def test_flips_follow_their_law(monotone, neighbours, rate, persons, noise_rng):
         "insecure_rng": noise_rng,
     }
     drawn = [
-        permute_and_flip(scores, epsilon=1, released="x", **settings)
+        mm.permute_and_flip(scores, epsilon=1, released="x", **settings)
         for _ in range(2000)
     ]
     law = flip_probabilities(scores, rate / persons)
@@ -335,18 +331,18 @@ def test_flips_compare_gaps_times_the_rate(steps, chosen):
     )
     settings = {"epsilon": Fraction(1, 3), "released": "x", "neighbours": "replace"}
     with system_entropy(script.bytes):
-        assert permute_and_flip([7, 9, 4], **settings) == chosen
+        assert mm.permute_and_flip([7, 9, 4], **settings) == chosen
     assert not script.left
 
 
 def test_permute_and_flip_pays_first():
-    ledger = PrivacyLedger("0.5")
+    ledger = mm.PrivacyLedger("0.5")
     with pytest.raises(BudgetExceededError):
-        permute_and_flip([1, 2], epsilon=1, released="x", ledger=ledger)
+        mm.permute_and_flip([1, 2], epsilon=1, released="x", ledger=ledger)
     with pytest.raises(ValueError, match="one row"):
-        permute_and_flip([], epsilon="0.5", released="x", ledger=ledger)
+        mm.permute_and_flip([], epsilon="0.5", released="x", ledger=ledger)
     assert ledger.spent == 0
-    permute_and_flip([1, 2], epsilon="0.5", released="x", ledger=ledger)
+    mm.permute_and_flip([1, 2], epsilon="0.5", released="x", ledger=ledger)
     assert ledger.remaining == 0
 
 
@@ -362,14 +358,14 @@ def test_permute_and_flip_pays_first():
     ],
 )
 def test_wrong_input_spends_nothing(scores, change, message):
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     settings = {"epsilon": 0.5, "released": "x", "ledger": ledger} | change
     with pytest.raises(ValueError, match=message):
-        exponential_mechanism(scores, **settings)
+        mm.exponential_mechanism(scores, **settings)
     assert ledger.spent == 0
 
 
-@pytest.mark.parametrize("choose", [exponential_mechanism, permute_and_flip])
+@pytest.mark.parametrize("choose", [mm.exponential_mechanism, mm.permute_and_flip])
 @pytest.mark.parametrize("monotone", [True, False])
 @pytest.mark.parametrize(
     ("epsilon", "count"),
@@ -380,7 +376,7 @@ def test_wrong_input_spends_nothing(scores, change, message):
 )
 def test_no_count_is_refused(choose, monotone, epsilon, count):
     """A refusal that depends on a count would tell it, at no cost."""
-    ledger = PrivacyLedger(math.inf)
+    ledger = mm.PrivacyLedger(math.inf)
     chosen = choose(
         [0, count], epsilon=epsilon, released="x", monotone=monotone, ledger=ledger
     )
@@ -407,7 +403,7 @@ def test_the_best_is_rarely_missed_by_much():
     """Utility: missing by more than (log n + t) / epsilon has chance e^-t."""
     scores = np.arange(100)
     misses = [
-        99 - exponential_mechanism(scores, epsilon=1, released="x", monotone=True)
+        99 - mm.exponential_mechanism(scores, epsilon=1, released="x", monotone=True)
         for _ in range(300)
     ]
     assert max(misses) < math.log(100) + 25
@@ -483,7 +479,7 @@ def test_rows_are_chosen_alike_in_blocks():
     scores[17, 2], possible[17, 2] = 2**62, True
     found = []
     for entries in (2**16, 12):
-        with limits.changed(scored_entries=entries):
+        with mm.limits.changed(scored_entries=entries):
             chosen = choose_rows(
                 scores, Fraction(60), window=1, relation=Relation(),
                 noise=np.random.default_rng(1), possible=possible, priors=[0, ONE, 0],
@@ -498,7 +494,7 @@ def test_rows_are_chosen_alike_in_blocks():
 
 def test_a_window_divides_the_rate(drawn):
     for window in (None, 1, 2, 10):
-        exponential_mechanism([1, 2], epsilon=1, window=window, released="one")
+        mm.exponential_mechanism([1, 2], epsilon=1, window=window, released="one")
     seen = [draw.public["rate"] for draw in drawn]
     rate = Fraction(ONE - 12, ONE)
     assert seen[1] == rate
@@ -556,20 +552,20 @@ def test_a_replaced_label_is_a_record_that_leaves_and_one_that_comes():
     relation = Relation("labels", 3)
     assert relation.factor == 6
     assert "attributes are public" in relation.words
-    ledger = PrivacyLedger(1, neighbours="labels")
-    noisy = noisy_release(
+    ledger = mm.PrivacyLedger(1, neighbours="labels")
+    noisy = mm.noisy_release(
         [3, 4], sensitivity=1, epsilon=1, released="labels", neighbours="labels",
         ledger=ledger,
     )  # fmt: skip
     assert noisy.scale == 2
     with pytest.raises(ValueError, match="replacing the label of one record"):
-        exponential_mechanism([1, 2], epsilon=1, released="one", ledger=ledger)
+        mm.exponential_mechanism([1, 2], epsilon=1, released="one", ledger=ledger)
 
 
-@pytest.mark.parametrize("draw", [exponential_mechanism, permute_and_flip])
+@pytest.mark.parametrize("draw", [mm.exponential_mechanism, mm.permute_and_flip])
 def test_public_draws_take_fresh_entropy_and_say_so(draw):
     """False alarms: nine of 64 equal candidates are the same, 4e-15."""
-    ledger = PrivacyLedger(9)
+    ledger = mm.PrivacyLedger(9)
     options = {"epsilon": 1, "released": "a candidate", "ledger": ledger}
     drawn = {draw(np.zeros(64, int), **options) for _ in range(9)}
     assert len(drawn) > 1
