@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_integer
 from mmech.error.report import confidence_interval
-from mmech.noise import check_insecure_rng, law_and_cost, random_key
+from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
 from mmech.operators.basic import Prefix
+from mmech.privacy.cost import laplace_rho
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -322,8 +324,17 @@ class Stream(Settled):
             entry = LedgerEntry(
                 self.cost, self._words, self.law.name, sensitivity, self.law.currency
             )
+            if self.law is LAPLACE:
+                entry = replace(entry, other_cost=self._laplace_rho)
             charge(self.ledger, entry, self.relation, self._noise)
         self._is_paid = True
+
+    @property
+    def _laplace_rho(self) -> Fraction:
+        """What the nodes of a tree cost in rho: a record is in one of every level."""
+        moves, levels = self.relation.records_per_person, self._rows.sensitivity
+        price = laplace_rho(moves, self._parameter(self._rows.largest))
+        return self.relation.factor // moves * levels * price
 
     @contextmanager
     def _settling(self) -> Iterator[None]:

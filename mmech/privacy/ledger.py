@@ -9,142 +9,28 @@ import platform
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
-from mmech.checks import check_choice, check_delta, check_epsilon
+from mmech.checks import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError, ParameterError
-from mmech.privacy.cost import (
-    RESOLUTION,
-    bounded_range_epsilon,
-    epsilon_from_rho,
-    in_rho,
-    one_cost,
-    rho_from_epsilon_delta,
-    warn_if_weak,
+from mmech.privacy.answers import composed, epsilon_delta
+from mmech.privacy.cost import one_cost, rho_from_epsilon_delta, warn_if_weak
+from mmech.privacy.entry import (
+    CURRENCIES,
+    LedgerEntry,
+    as_json,
+    checked_kind,
+    entry_in_rho,
+    entry_of,
 )
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger_file import NO_LEDGER, LedgerFile, chain, dated
 from mmech.privacy.neighbours import Relation, exact_size
-from mmech.storage.codec import exact_number, storable
+from mmech.storage.codec import exact_number
 from mmech.writing import check_writable, runs
 
-__all__ = [
-    *("KINDS", "LedgerEntry", "PrivacyLedger", "as_ledger", "at_deltas", "composed"),
-    "epsilon_delta",
-]
-
-CURRENCIES = ("epsilon", "rho")
-
-KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        "laplace": "L1 sensitivity {:g}, exact discrete Laplace noise",
-        "gaussian": "L2 sensitivity {:g}, exact discrete Gaussian noise",
-        "k_norm": "sensitivity {:g} in the largest norm of an attribute, exact noise "
-        "shaped like this norm",
-        "exponential": "drawn by the exponential mechanism, score of sensitivity {:g}",
-        "permute_and_flip": "drawn by permute-and-flip, scores of sensitivity {:g} in "
-        "one leaf",
-        "random_samples": "all releases on random samples of the records, at the price "
-        "of samples",
-        "other": "sensitivity {:g}",
-    }
-)
-"""Kind of release to how it was made private, given its sensitivity. A law of noise
-that is not among them goes by its name."""
-
-DELTAS = (1e-5, 1e-7, 1e-9)
-"""Where statements say what a rho promises."""
-
-MOST_SPLITS = 50
-"""How many ways to account for releases in epsilon and in rho are tried."""
-
-BOUNDED_RANGE = frozenset({"exponential"})
-"""Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
-
-
-@storable("LedgerEntry", added=("other_cost",))
-@dataclass(frozen=True)
-class LedgerEntry:
-    """One release that was paid for.
-
-    Attributes
-    ----------
-    cost : Fraction
-        What the release cost, in `currency`.
-    released : str
-        What was released, in words.
-    kind : str
-        How it was made private: one of `KINDS`, or the name of another law of noise.
-    sensitivity : float
-        Sensitivity that the noise, or the draw, was calibrated to, neighbour relation
-        included: L1, L2 for Gaussian noise, of a score for a draw.
-    currency : {"epsilon", "rho"}
-        Pure epsilon, or rho of zCDP, as the ledger counts.
-    insecure : bool
-        Whether the noise was predictable (``insecure_rng``), which voids the guarantee.
-    partition, part : str or None
-        The partition of the records and the part of it that was measured, if the
-        release was paid for through `PrivacyLedger.part`.
-    other_cost : Fraction or None
-        Cost in the other currency, where it is known closer than from the kind.
-
-    Examples
-    --------
-    >>> from mmech import PrivacyLedger
-    >>> entry = PrivacyLedger("1/2").spend("1/8", "a histogram", sensitivity=1)
-    >>> entry.cost, entry.released, entry.sensitivity
-    (Fraction(1, 8), 'a histogram', 1.0)
-    >>> entry.epsilon, float(entry.rho)
-    (Fraction(1, 8), 0.007802343344)
-    """
-
-    cost: Fraction
-    released: str
-    kind: str = "other"
-    sensitivity: float = 1.0
-    currency: str = "epsilon"
-    insecure: bool = False
-    partition: str | None = None
-    part: str | None = None
-    other_cost: Fraction | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.released, str) or not self.released:
-            raise TypeError(
-                "released must say in words what is released, for the ledger, got "
-                f"{self.released!r}"
-            )
-        if self.other_cost is not None and self.other_cost <= 0:
-            raise ValueError(f"other_cost must be > 0, got {self.other_cost}")
-
-    @property
-    def epsilon(self) -> Fraction | None:
-        """The pure epsilon of the release; ``None`` if it has none."""
-        if self.currency == "epsilon":
-            return self.cost
-        if self.other_cost is None and self.kind in BOUNDED_RANGE:
-            return bounded_range_epsilon(self.cost) + Fraction(1, RESOLUTION)
-        return self.other_cost
-
-    @property
-    def rho(self) -> Fraction:
-        """The rho of zCDP that the release costs at most."""
-        if self.currency == "rho":
-            return self.cost
-        most = in_rho(self.cost, bounded_range=self.kind in BOUNDED_RANGE)
-        return most if self.other_cost is None else min(most, self.other_cost)
-
-    @property
-    def how(self) -> str:
-        """How the release was made private, in words."""
-        if self.kind in KINDS:
-            text = KINDS[self.kind].format(self.sensitivity)
-        else:
-            text = f"{self.kind} noise of sensitivity {self.sensitivity:g}"
-        return f"{text}; PREDICTABLE NOISE" if self.insecure else text
+__all__ = ["LedgerEntry", "PrivacyLedger", "as_ledger"]
 
 
 class PrivacyLedger(Settled):
@@ -486,10 +372,10 @@ class PrivacyLedger(Settled):
             state, content = self._file.state, self._file.read()
             releases, rest = content["releases"], ("held", "releases")
             try:
-                entries = [_entry_of(release, self.currency) for release in releases]
+                entries = [entry_of(release, self.currency) for release in releases]
                 held = {who: exact_number(c) for who, c in content["held"].items()}
                 # Values must be those that are written, to the letter.
-                again = [_as_json(*numbered) for numbered in enumerate(entries, 1)]
+                again = [as_json(*numbered) for numbered in enumerate(entries, 1)]
                 dates = [{"date": r["date"], "sha256": r["sha256"]} for r in releases]
                 same = [a | b for a, b in zip(again, dates, strict=True)] == releases
                 head = {k: part for k, part in content.items() if k not in rest}
@@ -553,7 +439,7 @@ class PrivacyLedger(Settled):
             If the cost is in rho and the ledger in pure epsilon.
         """
         exact = check_epsilon(cost, check_choice(currency, "currency", CURRENCIES))
-        kind = _checked_kind(kind)
+        kind = checked_kind(kind)
         return self._fitting(LedgerEntry(exact, "x", kind, currency=currency)).cost
 
     def _fitting(self, entry: LedgerEntry) -> LedgerEntry:
@@ -569,7 +455,7 @@ class PrivacyLedger(Settled):
                     f"rho = {float(entry.cost):g}, which no finite epsilon covers; use "
                     'PrivacyLedger(total, currency="rho"), or Laplace noise'
                 )
-            entry = _entry_in_rho(entry)
+            entry = entry_in_rho(entry)
         exact = entry.cost
         self._refuse_if_closed()
         left = self.remaining
@@ -673,7 +559,7 @@ class PrivacyLedger(Settled):
             entry = LedgerEntry(
                 check_epsilon(cost, check_choice(currency, "currency", CURRENCIES)),
                 released,
-                _checked_kind(kind),
+                checked_kind(kind),
                 size,
                 currency,
                 insecure,
@@ -693,7 +579,7 @@ class PrivacyLedger(Settled):
         if self._file is None:
             self._entries.append(entry)
         else:
-            release = dated(_as_json(len(self._entries) + 1, entry))
+            release = dated(as_json(len(self._entries) + 1, entry))
             self._keep([*self._entries, entry], [*self._releases, release], held)
         self._held.update(held)
         return entry
@@ -758,7 +644,7 @@ class PrivacyLedger(Settled):
                 'currency="rho" in another file'
             )
         total = Fraction(rho_from_epsilon_delta(self.total, delta))
-        return total - composed(map(_entry_in_rho, self._entries))
+        return total - composed(map(entry_in_rho, self._entries))
 
     def concentrate(self, delta: float) -> PrivacyLedger:
         r"""Go over to a ledger of rho for the same :math:`(\epsilon, \delta)`.
@@ -818,7 +704,7 @@ class PrivacyLedger(Settled):
                     "what was released costs more in rho than epsilon and delta imply; "
                     "keep to the ledger of epsilon"
                 )
-            entries = [_entry_in_rho(entry) for entry in self._entries]
+            entries = [entry_in_rho(entry) for entry in self._entries]
             other = object.__new__(PrivacyLedger)  # was warned about
             other._begin(left + composed(entries), "rho", self.relation)
             other._entries = entries
@@ -854,7 +740,7 @@ class PrivacyLedger(Settled):
         if self._file is not None:
             return json.dumps(self._file.read(), indent=2)
         entries = self.entries
-        releases = [_as_json(order, entry) for order, entry in enumerate(entries, 1)]
+        releases = [as_json(order, entry) for order, entry in enumerate(entries, 1)]
         return json.dumps(self._head(entries) | {"releases": releases}, indent=2)
 
     def _head(self, entries: Sequence[LedgerEntry]) -> dict[str, Any]:
@@ -968,45 +854,12 @@ _PROMISED = ("currency", "neighbours", "records_per_person")
 """What a file promises beside its total."""
 
 
-def _as_json(order: int, entry: LedgerEntry) -> dict[str, Any]:
-    """Return an entry as JSON values."""
-    release: dict[str, Any] = {
-        "order": order,
-        "released": entry.released,
-        entry.currency: str(entry.cost),
-        "kind": entry.kind,
-        "sensitivity": entry.sensitivity,
-        "insecure": entry.insecure,
-    }
-    if entry.other_cost is not None:
-        release[_other(entry.currency)] = str(entry.other_cost)
-    if entry.partition is not None:
-        release |= {"partition": entry.partition, "part": entry.part}
-    return release
-
-
-def _entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
-    """Return the entry of JSON values."""
-    other = release.get(_other(currency))
-    return LedgerEntry(
-        check_epsilon(exact_number(release[currency])),
-        release["released"],
-        str(release["kind"]),
-        float(exact_size(release["sensitivity"])),
-        currency,
-        bool(release["insecure"]),
-        release.get("partition"),
-        release.get("part"),
-        None if other is None else check_epsilon(exact_number(other)),
-    )
-
-
 def _planned(release: Any) -> LedgerEntry:
     """Return the entry of a planned release."""
     entry = getattr(release, "planned", release)
     if isinstance(entry, Mapping):
         cost, currency = one_cost(entry.get("epsilon"), entry.get("rho"))
-        kind = _checked_kind(entry.get("kind", "other"))
+        kind = checked_kind(entry.get("kind", "other"))
         return LedgerEntry(cost, "a planned release", kind, currency=currency)
     if not isinstance(entry, LedgerEntry):
         raise TypeError(
@@ -1014,18 +867,6 @@ def _planned(release: Any) -> LedgerEntry:
             f'cost, such as {{"epsilon": 0.5}}, got {type(release).__name__}'
         )
     return entry
-
-
-def _other(currency: str) -> str:
-    """Return the other one of the two currencies."""
-    return CURRENCIES[currency == CURRENCIES[0]]
-
-
-def _checked_kind(kind: Any) -> str:
-    """Return the kind of a release, or raise if it is no name."""
-    if not isinstance(kind, str) or not kind:
-        raise TypeError(f"kind must be a name, got {kind!r}")
-    return kind
 
 
 def _holder() -> str:
@@ -1037,52 +878,3 @@ def _lives(holder: str) -> bool:
     """Return whether a thread may still spend what it holds."""
     machine, _, process = holder.rpartition("/")[0].rpartition("/")
     return machine != platform.node() or runs(process)
-
-
-def _entry_in_rho(entry: LedgerEntry) -> LedgerEntry:
-    """Return an entry of pure epsilon at its price in rho."""
-    return replace(entry, cost=entry.rho, currency="rho", other_cost=entry.epsilon)
-
-
-def composed(entries: Iterable[LedgerEntry], cost: str = "cost") -> Fraction:
-    """Return what entries cost together: of each partition only the dearest part.
-
-    In the currency of the ledger, or in the one that `cost` names.
-    """
-    total = Fraction(0)
-    parts: dict[str, dict[str | None, Fraction]] = {}
-    for entry in entries:
-        own = getattr(entry, cost)
-        if entry.partition is None:
-            total += own
-        else:
-            costs = parts.setdefault(entry.partition, {})
-            costs[entry.part] = costs.get(entry.part, Fraction(0)) + own
-    return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))
-
-
-def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
-    """Return the least epsilon that entries are known to have together at a delta.
-
-    Some count in pure epsilon, whose privacy loss is bounded, and the others in rho:
-    those first for which rho is large beside epsilon.
-    """
-    check_delta(delta)
-    prices = [(e.rho / e.epsilon, e) for e in entries if e.epsilon is not None]
-    prices.sort(key=lambda price: price[0], reverse=True)
-    shares, pure = [share for share, _ in prices], [entry for _, entry in prices]
-    others = [entry for entry in entries if entry.epsilon is None]
-    # Releases of one kind count alike: less than all of them in epsilon is no better.
-    steps = [i for i in range(1, len(pure)) if shares[i] != shares[i - 1]]
-    found = []
-    for split in {0, *steps[:: 1 + len(steps) // MOST_SPLITS], len(pure)}:
-        rho = composed([*pure[split:], *others], "rho")
-        extra = epsilon_from_rho(rho, delta) if rho else 0.0
-        found.append(float(composed(pure[:split], "epsilon")) + extra)
-    return min(found)
-
-
-def at_deltas(entries: Sequence[LedgerEntry]) -> str:
-    """Return the epsilons of entries together at three deltas, in words."""
-    each = [f"{epsilon_delta(entries, d):.3g} at delta = {d:g}" for d in DELTAS]
-    return f"epsilon = {each[0]}, {each[1]} and {each[2]}"

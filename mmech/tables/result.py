@@ -20,7 +20,7 @@ from mmech.domain.attribute import Attribute
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.noise import LAWS
-from mmech.privacy.ledger import at_deltas
+from mmech.privacy.answers import at_deltas
 from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts

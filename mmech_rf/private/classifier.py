@@ -33,7 +33,9 @@ from mmech.noise import (
     random_argmax,
     random_key,
 )
-from mmech.privacy.ledger import CURRENCIES, KINDS, LedgerEntry, as_ledger, composed
+from mmech.privacy.answers import composed
+from mmech.privacy.entry import CURRENCIES, KINDS, LedgerEntry
+from mmech.privacy.ledger import as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.storage.codec import write

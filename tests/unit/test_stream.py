@@ -27,6 +27,8 @@ from mmech import (
     WidthRange,
     optimize,
 )
+from mmech.privacy.cost import in_rho, laplace_rho
+from mmech.strategies.streams import TreeRows
 
 FORK = multiprocessing.get_context("fork")
 CURRENCIES = pytest.mark.parametrize("currency", ["epsilon", "rho"])
@@ -307,6 +309,60 @@ def test_records_of_a_person_and_replacement_are_paid_for():
     with pytest.raises(ValueError, match="the ledger accounts for data sets that"):
         stream("rho", ledger=many.ledger).push(1)
     assert len(many.ledger.entries) == 1
+
+
+@pytest.mark.parametrize(("neighbours", "sides"), [("add_remove", 1), ("replace", 2)])
+def test_a_ledger_of_rho_pays_for_the_nodes_of_a_record(neighbours, sides):
+    ledger = PrivacyLedger(1, currency="rho", neighbours=neighbours)
+    made = stream("epsilon", horizon=64, ledger=ledger, neighbours=neighbours)
+    made.push(3)
+    levels = made._rows.sensitivity
+    assert ledger.spent == sides * levels * laplace_rho(1, sides * levels / PRICE)
+    assert ledger.spent < 0.6 * in_rho(PRICE)
+    assert ledger.epsilon() == PRICE
+
+
+@pytest.mark.parametrize(("neighbours", "most"), [("add_remove", 0), ("replace", 1)])
+def test_counts_that_depend_on_answers_cost_no_more(neighbours, most):
+    """Every rule by the signs of nodes, over three times and a tree of two levels."""
+    ledger = PrivacyLedger(9, currency="rho", neighbours=neighbours)
+    made = stream("epsilon", horizon=3, ledger=ledger, neighbours=neighbours)
+    made._rows = TreeRows(np.ones(3), made._variance, 2, 2)
+    made.push(0)
+    scale, noise = made._parameter(Fraction(2)), np.arange(-200, 201)
+    exact = [np.exp(-abs(noise - m) / float(scale)) for m in range(3)]
+    signs = noise > 0, noise <= 0
+
+    def moments(change, order):
+        law, other = exact[0] / exact[0].sum(), exact[abs(change)] / exact[0].sum()
+        other = other if change >= 0 else other[::-1]
+        terms = law**order * other ** (1 - order)
+        return [terms[sign].sum() for sign in signs]
+
+    moves = range(-most, 2)
+    rules = itertools.product(moves, itertools.product(moves, repeat=2),
+                              itertools.product(moves, repeat=4))  # fmt: skip
+    worst = 0.0
+    orders = [1.001, 1.5, 4.0]
+    table = {(m, a): moments(m, a) for m in (-2, -1, 0, 1, 2) for a in orders}
+    for first, second, third in rules:
+        paths = [
+            (first, second[i], third[2 * i + j]) for i in range(2) for j in range(2)
+        ]
+        if any(p.count(1) > 1 or p.count(-1) > most for p in paths):
+            continue
+        for order in orders:
+            total = sum(
+                table[first, order][i]
+                * sum(table[second[i], order])
+                * table[first + second[i], order][j]
+                * sum(table[third[2 * i + j], order])
+                for i in range(2)
+                for j in range(2)
+            )
+            found = np.log(total) / (order - 1) / order
+            worst = max(worst, found / float(ledger.spent))
+    assert 0.7 < worst <= 1 + 1e-9  # no node of two times has the last
 
 
 def test_rho_is_not_paid_from_a_ledger_of_epsilon():

@@ -1,0 +1,63 @@
+"""What several releases cost together, in every currency, by the best valid sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from mmech.checks import check_delta
+from mmech.privacy.cost import epsilon_from_rho
+from mmech.privacy.entry import LedgerEntry
+
+__all__ = ["DELTAS", "at_deltas", "composed", "epsilon_delta"]
+
+DELTAS = (1e-5, 1e-7, 1e-9)
+"""Where statements say what a rho promises."""
+
+MOST_SPLITS = 50
+"""How many ways to account for releases in epsilon and in rho are tried."""
+
+
+def composed(entries: Iterable[LedgerEntry], cost: str = "cost") -> Fraction:
+    """Return what entries cost together: of each partition only the dearest part.
+
+    In the currency of the ledger, or in the one that `cost` names.
+    """
+    total = Fraction(0)
+    parts: dict[str, dict[str | None, Fraction]] = {}
+    for entry in entries:
+        own = getattr(entry, cost)
+        if entry.partition is None:
+            total += own
+        else:
+            costs = parts.setdefault(entry.partition, {})
+            costs[entry.part] = costs.get(entry.part, Fraction(0)) + own
+    return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))
+
+
+def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
+    """Return the least epsilon that entries are known to have together at a delta.
+
+    Some count in pure epsilon, whose privacy loss is bounded, and the others in rho:
+    those first for which rho is large beside epsilon.
+    """
+    check_delta(delta)
+    prices = [(e.rho / e.epsilon, e) for e in entries if e.epsilon is not None]
+    prices.sort(key=lambda price: price[0], reverse=True)
+    shares, pure = [share for share, _ in prices], [entry for _, entry in prices]
+    others = [entry for entry in entries if entry.epsilon is None]
+    # Releases of one kind count alike: less than all of them in epsilon is no better.
+    steps = [i for i in range(1, len(pure)) if shares[i] != shares[i - 1]]
+    found = []
+    for split in {0, *steps[:: 1 + len(steps) // MOST_SPLITS], len(pure)}:
+        rho = composed([*pure[split:], *others], "rho")
+        extra = epsilon_from_rho(rho, delta) if rho else 0.0
+        found.append(float(composed(pure[:split], "epsilon")) + extra)
+    return min(found)
+
+
+def at_deltas(entries: Sequence[LedgerEntry]) -> str:
+    """Return the epsilons of entries together at three deltas, in words."""
+    each = [f"{epsilon_delta(entries, d):.3g} at delta = {d:g}" for d in DELTAS]
+    return f"epsilon = {each[0]}, {each[1]} and {each[2]}"
