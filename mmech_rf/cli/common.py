@@ -185,9 +185,6 @@ HELP = {
     "--splits": "multiway: one child per value; binary: equal to a value or not, for "
     "attributes with an order at most a value or above; threshold: ordered attributes "
     "by thresholds, others multiway",
-    "--subsample-trees": "number of trees of subsample; few, because they share out "
-    "the records",
-    "--subsample-depth": "depth of the trees of subsample",
     "evaluate --voting": "whether a tree votes for the label of its leaf (hard) or "
     "with its counts (weight); prediction always votes by weight (default: weight for "
     "subsample, hard for the others)",
@@ -214,8 +211,7 @@ HELP = {
     "methods training, laplace and laplace-disjoint have none",
     "--plot": "draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
     "matplotlib",
-    "--csv": "write every single trial as a row: accuracy, expected error in squared "
-    "counts, seconds per stage",
+    "--csv": "write every single trial as a row",
     "--html": "write a page instead",
     "--png": "draw a picture instead",
     "--json": "print the model card instead",
