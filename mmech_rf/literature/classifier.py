@@ -52,7 +52,6 @@ class RecipeForestClassifier(AccountedForest):
         Public attributes and classes; tests of numbers are at their cut points.
         ``None`` reads the schema from the records, which the guarantee does not cover,
         and warns.
-    $epsilon
     recipe : str or Recipe, default="spe"
         Name of a preset, see `recipes`, or a recipe of your own.
     n_records : int, default=None
@@ -61,18 +60,11 @@ class RecipeForestClassifier(AccountedForest):
     neighbours : {"add_remove", "replace", "labels"}, default="add_remove"
         Neighbour relation of the guarantee. Recipes that protect labels only need
         ``"labels"``: attributes, and the number of records, are then public.
-    $policies
-    $accuracy
-    $ledger
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes random tests and the choice of candidates, never the noise.
-    $insecure_rng
 
     Attributes
     ----------
-    $fitted
-    $accuracy_
-    $choice_
     recipe_ : Recipe
         The recipe in use.
     forest_ : Forest
