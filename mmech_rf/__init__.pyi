@@ -30,7 +30,7 @@ from mmech_rf.drawn.settings import DrawnSettings as DrawnSettings
 # released models as files
 from mmech_rf.storage import load_model as load_model
 
-# choosing settings
+# choosing a depth
 from mmech_rf.tuning import TunedSetting as TunedSetting
 from mmech_rf.tuning import Tuning as Tuning
 from mmech_rf.tuning import tune as tune

@@ -64,7 +64,7 @@ class Limits(ChangeableLimits):
         Most cells of a domain that is read from the records: numeric attributes get
         fewer bins.
     tuned_attributes : int
-        Most attributes of an ensemble whose subsets a tuning lists.
+        Most attributes whose subsets a tuning lists. More is refused.
     monotone_cells : int
         Most cells of all monotone attributes together: a prediction looks at all of
         them, for all records that differ from each other in nothing else. More is

@@ -176,7 +176,7 @@ _ROWS = (
     Method(
         "majority",
         "majority_class",
-        "evaluation.methods",
+        "evaluation.trials",
         "majority class",
         "not private",
         "the most frequent class of the training split, exact",
@@ -188,6 +188,6 @@ METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS
 """Methods by name, in the order of tables."""
 
 ESTIMATORS: Mapping[str, str] = MappingProxyType(
-    {row.estimator: row.home for row in _ROWS if row.home != "evaluation.methods"}
+    {row.estimator: row.home for row in _ROWS if row.home != "evaluation.trials"}
 )
 """Modules by the name of a public classifier."""

@@ -263,7 +263,6 @@ RECIPES = dict(recipes()) | {
         candidates="sqrt"),
     "levels": Recipe(levels="hou", leaves="levels", n_trees=2),
     "selective": Recipe(pruning="selective", n_trees=3),
-    "matrix": recipes()["jpw"].replace(leaves="matrix", n_trees=2, depth=2),
     "nodes that stop": Recipe(stopping="noisy-counts", levels="alternating", n_trees=1,
         depth=2),
 }  # fmt: skip

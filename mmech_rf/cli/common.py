@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mmech.checks import read_float
 from mmech.cli.files import TABLE
 from mmech.terminal import in_words, whole
-from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
+from mmech_rf.data.catalogue import CATALOGUE
 from mmech_rf.methods import METHODS, SPLITS
 
 if TYPE_CHECKING:
@@ -116,10 +116,8 @@ HELP = {
     "predict model": f"file that `{PROG} fit` wrote",
     "show model": "file that `fit` saved",
     "queries": f"queries; public: {TABLE}",
-    "--data": f"a built-in data set ({', '.join(BUILT_IN)}); one that is downloaded "
-    "the first time "
-    f"({', '.join(name for name in CATALOGUE if name not in BUILT_IN)}); or a csv "
-    "file with a header row, plain or .gz; - reads the standard input",
+    "--data": f"a built-in data set ({', '.join(CATALOGUE)}), or a csv file with a "
+    "header row, plain or .gz; - reads the standard input",
     "--schema": f"JSON file with the public attributes and classes; `{PROG} schema "
     "suggest` prints one to fill in",
     "evaluate --schema": "JSON file with the public attributes and classes; needed "
@@ -180,9 +178,6 @@ HELP = {
     "--splits": "multiway: one child per value; binary: equal to a value or not, for "
     "attributes with an order at most a value or above; threshold: ordered attributes "
     "by thresholds, others multiway",
-    "--subsample-trees": "number of trees of subsample; few, because they share out "
-    "the records",
-    "--subsample-depth": "depth of the trees of subsample",
     "evaluate --voting": "whether a tree votes for the label of its leaf (hard) or "
     "with its counts (weight); prediction always votes by weight (default: weight for "
     "subsample, hard for the others)",
@@ -209,8 +204,7 @@ HELP = {
     "methods training, laplace and laplace-disjoint have none",
     "--plot": "draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
     "matplotlib",
-    "--csv": "write every single trial as a row: accuracy, expected error in squared "
-    "counts, seconds per stage",
+    "--csv": "write every single trial as a row",
     "--html": "write a page instead",
     "--png": "draw a picture instead",
     "--json": "print the model card instead",

@@ -1,8 +1,7 @@
-"""Data sets: one table of them, those made by rules, and those from OpenML.
+"""Data sets: one table of them, and the functions that make them.
 
-=========  =====================================================
-catalogue  what each data set is called, and where it comes from
-generated  data sets made by rules
-openml     data sets of OpenML, with public schemas
-=========  =====================================================
+=========  ================================================
+catalogue  what each data set is called, and what makes it
+generated  data sets made by rules, and iris
+=========  ================================================
 """

@@ -49,23 +49,19 @@ class PrivateForestClassifier(AccountedForest):
 
     Parameters
     ----------
-    $ordered_schema
-    $epsilon
-    $delta
-    $n_records
-    $private_bins
-    $drawn_settings
-    $guarantee
-    $accuracy
-    $ledger
-    $no_seed
-    $insecure_rng
+    schema : Schema, default=None
+        Public attributes and classes. An order among categories helps if it means
+        something, and so do related attributes next to each other. ``None`` reads
+        the schema from the records, which the guarantee does not cover, and warns.
+    settings : DrawnSettings, default=None
+        Budget split, priors, smoothing and learning rate, public; ``None`` for the
+        defaults, which are for the most right classes. `DrawnSettings.for_ranking` is
+        for records in the order of their probabilities.
+    random_state : int, RandomState, Generator or SeedSequence, default=None
+        Without effect: nothing but the noise is random, and noise has no seed.
 
     Attributes
     ----------
-    $fitted
-    $accuracy_
-    $choice_
     trees_ : tuple of SelectedTree
         Released trees.
 

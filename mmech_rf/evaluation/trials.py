@@ -1,39 +1,38 @@
-"""Fitting every method on repeated splits, with the seconds of each stage."""
+"""Fitting methods on repeated splits of one data set, and what came out as a table."""
 
 from __future__ import annotations
 
-import statistics
-import time
+import csv
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import train_test_split
 
 from mmech import DomainTooLargeError, ParameterError
-from mmech.checks import check_epsilon, check_integer
-from mmech_rf.evaluation.methods import make_methods
-from mmech_rf.evaluation.records import Records, load_records
+from mmech.checks import check_choice, check_epsilon, check_integer
+from mmech.writing import replacing
+from mmech_rf.evaluation.records import Records
 from mmech_rf.evaluation.results import Results
 from mmech_rf.methods import METHODS, Method
 from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.schema import Schema
 
 __all__ = [
-    "STAGES",
     "Evaluation",
-    "Summary",
+    "Line",
     "Trial",
+    "accuracy_table",
     "check_method",
     "evaluate",
-    "summarize",
-    "warm_up",
+    "lines_of",
+    "make_methods",
+    "write_csv",
 ]
-
-STAGES = ("trees", "optimization", "measurement", "prediction", "total")
-"""Stages of a trial; "total" includes the encoding of the records."""
 
 TEST_SHARE = 0.2
 
@@ -51,29 +50,12 @@ class Trial:
         Number of the split, from 0.
     accuracy : float
         Share of test records that got their class. Not private.
-    expected_error : float or None
-        Expected total squared error of the released answers, in squared counts; None
-        where no numbers carry noise.
-    n_answers : int
-        How many noisy leaf counts or votes were released, for every class.
-    seconds : dict of str to float
-        By `STAGES`, none counted in two stages.
     """
 
     method: Method
     epsilon: Fraction | None
     repeat: int
     accuracy: float
-    expected_error: float | None
-    n_answers: int
-    seconds: dict[str, float]
-
-    @property
-    def rmse(self) -> float | None:
-        """Expected root mean square error of one released answer, in counts."""
-        if self.expected_error is None:
-            return None
-        return float(np.sqrt(self.expected_error / self.n_answers))
 
 
 @dataclass(frozen=True)
@@ -91,30 +73,70 @@ class Evaluation:
     skipped: dict[str, ValueError]
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The trials of one method at one budget, as means over the repeats.
+# ---- methods ---------------------------------------------------------------
 
-    Attributes
+
+def majority_class(schema: Schema, random_state: Any = None) -> DummyClassifier:
+    """Return the classifier that always answers the most frequent class."""
+    return DummyClassifier(strategy="most_frequent")
+
+
+def make_methods(
+    names: Iterable[str] = tuple(METHODS), **settings: Any
+) -> list[Method]:
+    """Return methods with their settings, in the order of `METHODS`.
+
+    Parameters
     ----------
-    method : Method
-    epsilon : Fraction or None
-    repeats : int
-    accuracy : float
-    accuracy_std : float or None
-        Sample standard deviation; None for a single repeat.
-    expected_error, rmse : float or None
-    seconds : dict of str to float
-    """
+    names : iterable of str, default=all of `METHODS`
+    **settings
+        Parameters of classifiers, such as ``n_trees`` or ``voting``; each is for the
+        methods that have it among their ``options``.
 
-    method: Method
-    epsilon: Fraction | None
-    repeats: int
-    accuracy: float
-    accuracy_std: float | None
-    expected_error: float | None
-    rmse: float | None
-    seconds: dict[str, float]
+    Returns
+    -------
+    list of Method
+
+    Examples
+    --------
+    >>> [method.label for method in make_methods(["majority", "training"])]
+    ['batch training (hard)', 'majority class']
+    """
+    wanted = {check_choice(name, "a method", METHODS) for name in names}
+    found = []
+    for method in METHODS.values():
+        if method.name not in wanted:
+            continue
+        given = {n: value for n, value in settings.items() if n in method.options}
+        parameters = {**method.parameters, **given}
+        votes = f" ({parameters['voting']})" if "voting" in parameters else ""
+        label = f"{method.label}{votes}"
+        found.append(replace(method, label=label, parameters=parameters))
+    return found
+
+
+def check_method(method: Method, schema: Schema, epsilons: Iterable[Any]) -> None:
+    """Raise for a setting that no fit of a method takes, before anything is fitted."""
+    for epsilon in epsilons:
+        budget = {"epsilon": epsilon} if method.is_private else {}
+        model = method.make(schema, **budget)
+        try:
+            if isinstance(model, ForestClassifier):
+                model._check_parameters()
+        except ValueError as error:
+            if not _is_refusal(error):
+                raise
+
+
+def _is_refusal(error: ValueError) -> bool:
+    """Whether a method cannot do with the domain or the budget, both public."""
+    return (
+        isinstance(error, DomainTooLargeError)
+        or getattr(error, "parameter", None) == "epsilon"
+    )
+
+
+# ---- trials ----------------------------------------------------------------
 
 
 def evaluate(
@@ -152,6 +174,7 @@ def evaluate(
 
     Examples
     --------
+    >>> from mmech_rf.evaluation import load_records
     >>> methods = make_methods(["laplace", "majority"], n_trees=4)
     >>> found = evaluate(load_records("monks-1"), methods, [1, 2], repeats=2)
     >>> len(found.trials)
@@ -172,16 +195,17 @@ def evaluate(
         repeat, number, epsilon = step
         method = methods[number]
         budget = {} if epsilon is None else {"epsilon": epsilon}
-        split = train_test_split(
+        X, queries, y, truth = train_test_split(
             records.X, records.y, test_size=TEST_SHARE, random_state=seed + repeat
         )
         model = method.make(records.schema, random_state=seed + repeat, **budget)
         try:
-            return [(step, _try(method, model, epsilon, repeat, split))]
+            accuracy = float(np.mean(model.fit(X, y).predict(queries) == truth))
         except (DomainTooLargeError, ParameterError) as error:
             if not _is_refusal(error):
                 raise
             return [((method.label,), error)]
+        return [(step, Trial(method, epsilon, repeat, accuracy))]
 
     found = Results()
     found.run(steps, measure, jobs=1, desc=records.name, progress=progress)
@@ -189,108 +213,67 @@ def evaluate(
     return Evaluation(list(found.values()), skipped)
 
 
-def check_method(method: Method, schema: Schema, epsilons: Iterable[Any]) -> None:
-    """Raise for a setting that no fit of a method takes, before anything is fitted."""
-    for epsilon in epsilons:
-        budget = {"epsilon": epsilon} if method.is_private else {}
-        model = method.make(schema, **budget)
-        try:
-            if isinstance(model, ForestClassifier):
-                model._check_parameters()
-        except ValueError as error:
-            if not _is_refusal(error):
-                raise
+# ---- what came out ---------------------------------------------------------
 
 
-def _is_refusal(error: ValueError) -> bool:
-    """Whether a method cannot do with the domain or the budget, both public."""
-    return (
-        isinstance(error, DomainTooLargeError)
-        or getattr(error, "parameter", None) == "epsilon"
-    )
+@dataclass(frozen=True)
+class Line:
+    """The accuracies of one method, by budget; None for any budget."""
+
+    method: Method
+    accuracies: dict[Fraction | None, list[float]]
 
 
-def _try(
-    method: Method, model: Any, epsilon: Fraction | None, repeat: int, split: Any
-) -> Trial:
-    X_train, X_test, y_train, y_test = split
-    started = time.perf_counter()
-    model.fit(X_train, y_train)
-    fitted = time.perf_counter()
-    earlier = _inner_seconds(model)
-    labels = model.predict(X_test)
-    stopped = time.perf_counter()
-    seconds = _inner_seconds(model)
-    # Methods that answer one batch optimize and measure inside predict.
-    nested = sum(seconds.values()) - sum(earlier.values())
-    seconds["prediction"] = stopped - fitted - nested
-    seconds["total"] = stopped - started
-    expected_error: float | None = getattr(model, "expected_error_", None)
-    return Trial(
-        method,
-        epsilon,
-        repeat,
-        float(np.mean(labels == y_test)),
-        expected_error,
-        _count_answers(method, model, len(X_test)),
-        seconds,
-    )
-
-
-def _inner_seconds(model: Any) -> dict[str, float]:
-    timings = getattr(model, "timings_", {})
-    return {
-        stage: timings.get(stage, 0.0)
-        for stage in ("trees", "optimization", "measurement")
-    }
-
-
-def _count_answers(method: Method, model: Any, n_queries: int) -> int:
-    if not method.is_private:
-        return 0
-    rows = (
-        n_queries * len(model.ensembles_)
-        if method.released == "votes"
-        else sum(ensemble.forest.n_leaves for ensemble in model.ensembles_)
-    )
-    return int(rows * model.schema_.n_classes)
-
-
-def summarize(trials: Iterable[Trial]) -> list[Summary]:
-    """Return means over the repeats, per method and budget, in order of appearance."""
-    groups: dict[tuple[str, Fraction | None], list[Trial]] = {}
+def lines_of(trials: Iterable[Trial]) -> list[Line]:
+    """Return the trials by method, in order of appearance."""
+    found: dict[str, Line] = {}
     for trial in trials:
-        groups.setdefault((trial.method.name, trial.epsilon), []).append(trial)
-    return [_summary(group) for group in groups.values()]
+        line = found.setdefault(trial.method.name, Line(trial.method, {}))
+        line.accuracies.setdefault(trial.epsilon, []).append(trial.accuracy)
+    return list(found.values())
 
 
-def _summary(trials: list[Trial]) -> Summary:
-    accuracies = [trial.accuracy for trial in trials]
-    return Summary(
-        trials[0].method,
-        trials[0].epsilon,
-        len(trials),
-        statistics.fmean(accuracies),
-        statistics.stdev(accuracies) if len(trials) > 1 else None,
-        _mean_or_none([trial.expected_error for trial in trials]),
-        _mean_or_none([trial.rmse for trial in trials]),
-        {
-            stage: statistics.fmean(trial.seconds[stage] for trial in trials)
-            for stage in STAGES
-        },
+def accuracy_table(trials: Sequence[Trial]) -> str:
+    """Return methods by mean ± std of accuracy at every budget, as text.
+
+    Methods without a budget show the same number in every column.
+    """
+    budgets = sorted({t.epsilon for t in trials if t.epsilon is not None})
+    titles = [f"ε = {float(epsilon):g}" for epsilon in budgets] or ["any ε"]
+    rows = [["method", "released", *titles]]
+    for line in lines_of(trials):
+        found = line.accuracies
+        cells = [found.get(e, found.get(None)) for e in budgets or [None]]
+        rows.append([line.method.label, line.method.released, *map(_in_words, cells)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            f"{cell:{'<' if i < 2 else '>'}{width}}"
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
     )
 
 
-def _mean_or_none(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+def _in_words(accuracies: list[float] | None) -> str:
+    if accuracies is None:
+        return "-"
+    spread = f" ± {np.std(accuracies, ddof=1):.3f}" if len(accuracies) > 1 else ""
+    return f"{np.mean(accuracies):.3f}{spread}"
 
 
-def warm_up(names: Iterable[str] = tuple(METHODS)) -> float:
-    """Fit methods on a small problem, to compile their kernels; return the seconds."""
-    started = time.perf_counter()
-    monks = load_records("monks-1")
-    small = Records("warm-up", monks.X[:, :3], monks.y, monks.schema.select(range(3)))
-    methods = make_methods(names, n_trees=4, depth=2, subsample_trees=4)
-    evaluate(small, methods, [1], repeats=1)
-    return time.perf_counter() - started
+def write_csv(path: str | os.PathLike[str], trials: Iterable[Trial]) -> None:
+    """Write one row per trial; a file of that name is replaced."""
+    with (
+        replacing(path) as unfinished,
+        open(unfinished, "w", encoding="utf-8", newline="") as stream,
+    ):
+        writer = csv.writer(stream)
+        writer.writerow(
+            ("method", "label", "released", "epsilon", "repeat", "accuracy")
+        )
+        for trial in trials:
+            method, epsilon = trial.method, trial.epsilon
+            spent = "" if epsilon is None else float(epsilon)
+            words = (method.name, method.label, method.released, spent)
+            writer.writerow((*words, trial.repeat, trial.accuracy))

@@ -19,7 +19,7 @@ from mmech.storage.codec import storable
 from mmech_rf.forest.ensembles import Ensemble, spawn
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import mean_leaves
-from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError, check_cells
+from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
 from mmech_rf.limits import LIMITS
 from mmech_rf.literature.fitting import Fitting
 from mmech_rf.literature.presets import find_recipe
@@ -52,7 +52,6 @@ class RecipeForestClassifier(AccountedForest):
         Public attributes and classes; tests of numbers are at their cut points.
         ``None`` reads the schema from the records, which the guarantee does not cover,
         and warns.
-    $epsilon
     recipe : str or Recipe, default="spe"
         Name of a preset, see `recipes`, or a recipe of your own.
     n_records : int, default=None
@@ -61,18 +60,11 @@ class RecipeForestClassifier(AccountedForest):
     neighbours : {"add_remove", "replace", "labels"}, default="add_remove"
         Neighbour relation of the guarantee. Recipes that protect labels only need
         ``"labels"``: attributes, and the number of records, are then public.
-    $policies
-    $accuracy
-    $ledger
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes random tests and the choice of candidates, never the noise.
-    $insecure_rng
 
     Attributes
     ----------
-    $fitted
-    $accuracy_
-    $choice_
     recipe_ : Recipe
         The recipe in use.
     forest_ : Forest
@@ -105,7 +97,7 @@ class RecipeForestClassifier(AccountedForest):
     private_bins: tuple[str, ...] = field(default=(), init=False)
 
     _experts: RecipeVotes = field(init=False)
-    _keeps_order = False  # some draw the class of a record from its votes
+    _keeps_order = False
     _method = "recipe"
 
     @property
@@ -273,7 +265,7 @@ class RecipeForestClassifier(AccountedForest):
         n_trees = recipe.trees(schema, float(epsilon), n_records)
         n_levels = recipe.n_levels(schema, float(epsilon), n_records)
         relation = self._terms.relation
-        own = tree_epsilon(recipe.records, epsilon, n_trees, recipe.sample, relation)
+        own = tree_epsilon(recipe.records, epsilon, n_trees, relation)
         budget = recipe.budget(own, n_levels)
         draws = 1
         if recipe.selection == "cut-then-attribute":
@@ -306,8 +298,6 @@ class RecipeForestClassifier(AccountedForest):
         """
         recipe, schema = self.recipe_, self.schema_
         n_trees = recipe.trees(schema, epsilon, n_records)
-        if recipe.leaves == "matrix":
-            check_cells(schema, n_trees, most=LIMITS.tree_cells)
         n_levels = recipe.n_levels(schema, epsilon, n_records)
         fitting = n_levels
         while fitting and not self._fits(n_trees, fitting):
@@ -395,7 +385,7 @@ class RecipeForestClassifier(AccountedForest):
             if voting:
                 forest, counts = fitting.selected(forest, counts, epsilon - trees)
         self.ensembles_ = [Ensemble(np.arange(codes.shape[1]), forest, epsilon)]
-        self._experts = RecipeVotes(forest, counts, recipe.vote, self._tie_key)
+        self._experts = RecipeVotes(forest, counts, recipe.vote)
         self._choose(known, voting=recipe.vote, n_trees=forest.n_trees)
 
     def _settle(self) -> None:

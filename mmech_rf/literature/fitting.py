@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from mmech import ConvergenceWarning, PrivacyLedger, optimize
+from mmech import PrivacyLedger
 from mmech.noise import LAPLACE
-from mmech.operators.base import QueryMatrix
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.release import measure
@@ -23,10 +21,9 @@ from mmech_rf.forest.voting import weight_votes
 from mmech_rf.literature.budgets import Budget
 from mmech_rf.literature.grow import Grower, grow_by_support
 from mmech_rf.literature.leaves import count_leaves, draw_leaf_labels, release_levels
-from mmech_rf.literature.samples import RANDOM_SAMPLES, multiplicities, tree_epsilon
+from mmech_rf.literature.samples import multiplicities, tree_epsilon
 from mmech_rf.literature.scores import score_for
 from mmech_rf.literature.votes import join, keyed_numbers, leaf_votes, tree_of
-from mmech_rf.workloads import training_workload
 
 __all__ = ["Fitting"]
 
@@ -57,8 +54,8 @@ class Fitting:
         self.session = model._session
         self.noise = self.session.noise
         self.outer = model._terms.relation
-        self.sampled = self.recipe.records in RANDOM_SAMPLES
-        # Random samples are paid for at their own price, as a whole.
+        self.sampled = self.recipe.records == "poisson"
+        # Bags are paid for at their own price, as a whole.
         self.relation = Relation() if self.sampled else self.outer
         self.ledger = self.session.ledger
         self.times = 1
@@ -66,7 +63,7 @@ class Fitting:
     def budget(self, n_trees: int, epsilon: Fraction) -> Budget:
         """Return what the releases of one tree cost."""
         recipe = self.recipe
-        own = tree_epsilon(recipe.records, epsilon, n_trees, recipe.sample, self.outer)
+        own = tree_epsilon(recipe.records, epsilon, n_trees, self.outer)
         return recipe.budget(own, self.n_levels)
 
     def trees(self, n_trees: int, epsilon: Fraction) -> tuple[Forest, Floats]:
@@ -81,9 +78,7 @@ class Fitting:
         if self.sampled:
             what = f"{n_trees} trees of random samples of the records"
             self.session.pay(LedgerEntry(epsilon, what, "random_samples"), self.ledger)
-        weights = multiplicities(
-            recipe.records, len(self.codes), n_paid, recipe.sample, self.noise
-        )
+        weights = multiplicities(recipe.records, len(self.codes), n_paid, self.noise)
         forest, counts = self._phase(weights[:, :first], budget, 1)
         if first == n_trees:
             return forest, counts
@@ -148,9 +143,7 @@ class Fitting:
                 self.ledger = self.ledger.part(persons, "with labels")
             class_codes = np.zeros(len(codes), np.int64)
             records = "all" if recipe.selection == "exact" else recipe.records
-            weights = multiplicities(
-                records, len(codes), n_trees, recipe.sample, self.noise
-            )
+            weights = multiplicities(records, len(codes), n_trees, self.noise)
 
         def pay(cost: Fraction, what: str, kind: str, size: float) -> None:
             self._pay(cost, what, kind, size, ledger)
@@ -192,8 +185,6 @@ class Fitting:
         recipe, k = self.recipe, self.schema.n_classes
         stopped = recipe.draws and recipe.stopping == "noisy-counts"
         cost = budget.counts[-1] if stopped else sum(budget.counts, Fraction(0))
-        if recipe.leaves == "matrix":
-            return self._matrix_counts(forest, cost * self.times)
         counts = count_leaves(forest, self.codes, self.class_codes, k, weights)
         if recipe.leaves == "levels":
             return release_levels(
@@ -211,39 +202,6 @@ class Fitting:
             noise=self.noise,
         )  # fmt: skip
         return (labels[:, None] == np.arange(k)).astype(np.float64)
-
-    def _matrix_counts(self, forest: Forest, cost: Fraction) -> Floats:
-        """Release class counts of leaves through an optimized strategy."""
-        k, n_cells = self.schema.n_classes, forest.n_cells
-        cells = self.schema.cell_index(self.codes)
-        table = np.bincount(cells * k + self.class_codes, minlength=n_cells * k)
-        workload = training_workload(forest)
-        mechanism = self.session.mechanism(
-            workload, self._strategy(workload), epsilon=cost, ledger=self.ledger
-        )
-        measured = mechanism.measure(
-            table.reshape(n_cells, k), released="class counts of leaves"
-        )
-        self.session.note(measured.entry)
-        return np.asarray(mechanism.answer_from(measured), np.float64)
-
-    def _strategy(self, workload: QueryMatrix) -> QueryMatrix:
-        """Return what is measured of leaves.
-
-        Trees that were paid for are not lost where the search for a strategy fails.
-        """
-        try:
-            return optimize(workload).strategy
-        except Exception as failure:
-            if not self.session.entries:
-                raise
-            warnings.warn(
-                "leaves are measured by themselves, because the search for a strategy "
-                f"failed after releases were paid for ({type(failure).__name__})",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-            return optimize(workload, template="workload").strategy
 
     def selected(
         self, forest: Forest, counts: Floats, epsilon: Fraction

@@ -14,7 +14,7 @@ from mmech.checks import check_choice, check_integer
 from mmech.storage.codec import storable
 from mmech_rf.forest.growth import fletcher_islam_depth
 from mmech_rf.literature.budgets import RULES, Budget, shares
-from mmech_rf.literature.samples import RANDOM_SAMPLES, RECORDS
+from mmech_rf.literature.samples import RECORDS
 from mmech_rf.literature.scores import SCORES
 from mmech_rf.schema import Schema
 
@@ -25,17 +25,18 @@ GUARANTEES = {
     "labels": "pure epsilon, for labels only: attributes are public",
 }
 
-VOTES = ("hard", "weight", "mean", "probabilistic", "most-confident", "log-odds")
+VOTES = ("hard", "weight", "mean", "most-confident")
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "structure": ("random", "drawn", "two-phase", "two-ensembles"),
     "splits": ("multiway", "threshold", "binary"),
     "selection": ("joint", "cut-then-attribute", "noisy-counts", "exact"),
     "score": tuple(SCORES),
+    "levels": tuple(RULES),
     "cuts": ("exponential", "class-means"),
     "stopping": ("depth", "size", "noisy-counts"),
     "records": RECORDS,
-    "leaves": ("laplace", "exponential", "permute-and-flip", "levels", "matrix"),
+    "leaves": ("laplace", "exponential", "permute-and-flip", "levels"),
     "vote": VOTES,
     "pruning": ("none", "signal-to-noise", "selective"),
     "guarantee": tuple(GUARANTEES),
@@ -69,16 +70,12 @@ WORDS = {
     ("records", "all"): "Every record trains every tree at epsilon / trees.",
     ("records", "poisson"): "Every tree has a bag of records, each Poisson(1) times, "
     "and log(1 + epsilon / trees) inside.",
-    ("records", "bernoulli"): "Every tree has a random sample of the records, and a "
-    "larger epsilon inside.",
     ("leaves", "laplace"): "Class counts of leaves are released with Laplace noise.",
     ("leaves", "exponential"): "The label of a leaf is drawn by the exponential "
     "mechanism.",
     ("leaves", "permute-and-flip"): "The label of a leaf is drawn by permute-and-flip.",
     ("leaves", "levels"): "Class counts of nodes of all levels are released with "
     "Laplace noise and made consistent by least squares.",
-    ("leaves", "matrix"): "Class counts of all leaves are released through the matrix "
-    "mechanism.",
     ("stopping", "size"): "Nodes stop at about 10 records: by the public number of "
     "records, or exactly where attributes are public.",
     ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
@@ -147,21 +144,18 @@ class Recipe:
         How "cut-then-attribute" draws cuts: near the median, or between noisy means.
     grid : int, optional
         Number of cut points of an attribute that are looked at; all when omitted.
-    levels : str or tuple of Fraction
-        Rule for the share of every level, see `mmech_rf.literature.budgets`; or shares
-        of the levels of tests and of the leaves, which sum to one.
+    levels : {"uniform", "geometric", "hou", "liu", "guan", "alternating"}
+        Rule for the share of every level, see `mmech_rf.literature.budgets`.
     leaf_share : Fraction
         Share of the leaves, where the rule asks for it.
-    records : {"disjoint", "all", "poisson", "bernoulli"}
+    records : {"disjoint", "all", "poisson"}
         Which records train which tree, see `mmech_rf.literature.samples`.
-    sample : Fraction
-        Probability of a record to be in a Bernoulli sample.
     first_phase : Fraction
         Share of the trees that are grown first, in two phases or two ensembles.
-    leaves : {"laplace", "exponential", "permute-and-flip", "levels", "matrix"}
+    leaves : {"laplace", "exponential", "permute-and-flip", "levels"}
         What is released of the leaves.
     vote : str
-        "hard", "weight", "mean", "probabilistic", "most-confident" or "log-odds".
+        "hard", "weight", "mean" or "most-confident".
     pruning : {"none", "signal-to-noise", "selective"}
         What becomes of the trees after they were released.
     guarantee : {"pure", "labels"}
@@ -200,10 +194,9 @@ class Recipe:
     score: str = "gini"
     cuts: str = "exponential"
     grid: int | None = None
-    levels: str | tuple[Fraction, ...] = "uniform"
+    levels: str = "uniform"
     leaf_share: Fraction = Fraction(1, 2)
     records: str = "disjoint"
-    sample: Fraction = Fraction(1, 2)
     first_phase: Fraction = Fraction(3, 10)
     leaves: str = "laplace"
     vote: str = "weight"
@@ -223,25 +216,13 @@ class Recipe:
         _check_number(self.candidates, "candidates", ("sqrt", "all"))
         if self.grid is not None:
             check_integer(self.grid, "grid")
-        for name in ("leaf_share", "sample", "first_phase"):
+        for name in ("leaf_share", "first_phase"):
             share = Fraction(getattr(self, name))
             object.__setattr__(self, name, share)
             most = ")" if name == "leaf_share" else "]"  # tests cost something
             if not 0 < share <= 1 or (share == 1 and most == ")"):
                 words = f"must be a share in (0, 1{most}"
                 raise ParameterError(name, words, str(share))
-        if isinstance(self.levels, str):
-            check_choice(self.levels, "levels", tuple(RULES))
-        else:
-            given = tuple(Fraction(share) for share in self.levels)
-            object.__setattr__(self, "levels", given)
-            if sum(given) != 1 or min(given) <= 0:
-                raise ParameterError(
-                    "levels",
-                    "must be shares > 0 that sum to 1, or they are not the budget",
-                    f"{list(map(str, given))}, which sum to {sum(given)}",
-                    "divide them by their sum",
-                )
         self._check_together()
 
     def _check_together(self) -> None:
@@ -249,7 +230,7 @@ class Recipe:
         exact = self.selection == "exact"
         only_labels = self.leaves in ("exponential", "permute-and-flip")
         by_counts = self.vote != "hard" or self.pruning == "signal-to-noise"
-        sampled = self.records in RANDOM_SAMPLES
+        sampled = self.records == "poisson"
         for name, wrong, need, remedy in (
             (
                 "selection",
@@ -289,12 +270,6 @@ class Recipe:
                 "a child per value of ordered attributes goes with "
                 "{structure='random'} only",
                 "use {splits='threshold'}",
-            ),
-            (
-                "records",
-                self.leaves == "matrix" and self.records != "all",
-                "the matrix mechanism answers for all records at once",
-                "use {records='all'}",
             ),
             (
                 "stopping",
@@ -352,7 +327,7 @@ class Recipe:
         names = [part.name for part in fields(self) if part.compare]
         others = {n: getattr(changed, n) for n in names}
         words = ", ".join(
-            f"{name}={_value_in_words(value)}"
+            f"{name}={value}"
             for name, value in others.items()
             if value != getattr(preset, name)
         )
@@ -466,18 +441,8 @@ class Recipe:
             budget = Budget(
                 (Fraction(0),) * n_levels, (Fraction(0),) * n_levels + (Fraction(1),)
             )
-        elif isinstance(self.levels, str):
-            budget = shares(self.levels, n_levels, self.leaf_share)
-        elif len(self.levels) != n_levels + 1:
-            raise ParameterError(
-                "levels",
-                f"must be one share for each of {n_levels} levels of tests and one for "
-                "the leaves",
-                f"{len(self.levels)} shares",
-            )
         else:
-            none = (Fraction(0),) * n_levels
-            budget = Budget(self.levels[:-1], (*none, self.levels[-1]))
+            budget = shares(self.levels, n_levels, self.leaf_share)
         tests, counts = epsilon, epsilon
         if self.draws_from_others and n_levels:
             tests, counts = epsilon / sum(budget.tests), epsilon / sum(budget.counts)
@@ -505,7 +470,6 @@ class Recipe:
             if words and (part.name != "selection" or self.draws):
                 lines.append(words)
         if self.draws:
-            rule = self.levels if isinstance(self.levels, str) else "stated"
             some = {
                 "all": "all attributes",
                 "sqrt": "random attributes, the square root of how many there are",
@@ -515,7 +479,8 @@ class Recipe:
             cuts = f" at {self.grid} cut points each" * (self.grid is not None)
             lines.append(
                 f"Candidates of a node: {words}{cuts}; splits: {self.splits}. Tests "
-                f"are compared by {SCORES[self.score]}; shares of levels: {rule}."
+                f"are compared by {SCORES[self.score]}; shares of levels: "
+                f"{self.levels}."
             )
         trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
         depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")
@@ -523,12 +488,6 @@ class Recipe:
         if self.corrected:
             lines.append(f"Corrected: {self.corrected}")
         return "\n".join(lines)
-
-
-def _value_in_words(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(str, value))})"
-    return str(value)
 
 
 def _check_number(value: Any, name: str, rules: tuple[str, ...]) -> None:

@@ -4,12 +4,11 @@ Every record goes to trees by itself, so that an added or removed record moves n
 one. `multiplicities` says how often each record is in each tree; `tree_epsilon` says
 what a tree may cost so that all trees together cost epsilon:
 
-=========  ==========================================  ================================
-disjoint   each record in one tree, drawn for it       epsilon
-all        each record in each tree                    epsilon / trees
-poisson    a bag per tree, each record K ~ Poisson(1)  log(1 + epsilon / trees)
-bernoulli  a sample per tree, with probability p       log(1 + (e^(eps/trees) - 1) / p)
-=========  ==========================================  ================================
+========  ==========================================  ========================
+disjoint  each record in one tree, drawn for it       epsilon
+all       each record in each tree                    epsilon / trees
+poisson   a bag per tree, each record K ~ Poisson(1)  log(1 + epsilon / trees)
+========  ==========================================  ========================
 """
 
 from __future__ import annotations
@@ -18,43 +17,35 @@ from fractions import Fraction
 
 import numpy as np
 
-from mmech.noise import assign_records, bernoulli_samples, poisson_bags
-from mmech.privacy.cost import bernoulli_sample_epsilon, poisson_bag_epsilon
+from mmech.noise import assign_records, poisson_bags
+from mmech.privacy.cost import poisson_bag_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech_rf.arrays import Integers
 
-__all__ = ["RANDOM_SAMPLES", "RECORDS", "multiplicities", "tree_epsilon"]
+__all__ = ["RECORDS", "multiplicities", "tree_epsilon"]
 
-RECORDS = ("disjoint", "all", "poisson", "bernoulli")
-
-RANDOM_SAMPLES = frozenset({"poisson", "bernoulli"})
-"""Ways to assign records whose trees cost less, or more, than what is released."""
+RECORDS = ("disjoint", "all", "poisson")
 
 
 def tree_epsilon(
-    records: str, epsilon: Fraction, n_trees: int, share: Fraction, relation: Relation
+    records: str, epsilon: Fraction, n_trees: int, relation: Relation
 ) -> Fraction:
     """Return what the releases of one tree may cost in all.
 
-    Costs of random samples hold for one record that is added or removed, so that their
-    trees are calibrated to that, and neighbours further apart divide epsilon here. A
-    share is the probability of a record to be in a Bernoulli sample.
+    Costs of bags hold for one record that is added or removed, so that their trees are
+    calibrated to that, and neighbours further apart divide epsilon here.
     """
     if records == "disjoint":
         return epsilon
     if records == "all":
         return epsilon / n_trees
-    own = epsilon / (n_trees * relation.factor)
-    if records == "poisson":
-        return poisson_bag_epsilon(own)
-    return bernoulli_sample_epsilon(own, share)
+    return poisson_bag_epsilon(epsilon / (n_trees * relation.factor))
 
 
 def multiplicities(
     records: str,
     n_records: int,
     n_trees: int,
-    share: Fraction,
     noise: np.random.Generator | None,
 ) -> Integers:
     """Draw how often each record is in each tree, shape (n_records, n_trees).
@@ -66,6 +57,4 @@ def multiplicities(
         return (trees[:, None] == np.arange(n_trees)).astype(np.int64)
     if records == "all":
         return np.ones((n_records, n_trees), np.int64)
-    if records == "poisson":
-        return poisson_bags(n_records, n_trees, insecure_rng=noise)
-    return bernoulli_samples(n_records, n_trees, share, insecure_rng=noise)
+    return poisson_bags(n_records, n_trees, insecure_rng=noise)

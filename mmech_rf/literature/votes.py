@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import softmax
 
 from mmech.checks import check_choice
 from mmech.storage.codec import storable
@@ -28,14 +27,12 @@ class RecipeVotes(Experts):
     forest: Forest
     counts: Floats  # noisy class counts of leaves, or one at the label, (n_leaves, k)
     voting: str
-    key: int  # of probabilistic votes
 
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless trees are of this domain, and there is a row for each leaf."""
         check_that(self.forest.domain_shape == domain_shape, "trees")
         check_that(self.counts.shape == (self.forest.n_leaves, n_classes), "counts")
         check_choice(self.voting, "vote", VOTES)
-        check_that(0 <= self.key < 2**64, "keys")
 
     @cached_property
     def saying(self) -> Floats:
@@ -44,20 +41,11 @@ class RecipeVotes(Experts):
 
     def log_odds(self, codes: Integers) -> Floats:
         """Return the votes for every class, shape (b, k)."""
-        votes = weight_votes(self.forest, self.saying, codes)
-        if self.voting != "probabilistic":
-            return votes
-        # The largest of log p + Gumbel noise is a class drawn with probability p; the
-        # noise is a keyed hash, so that a record always gets the same answer.
-        logs = np.log(np.maximum(votes / self.forest.n_trees, 1e-300))
-        return logs - np.log(-np.log(keyed_numbers(codes, votes.shape[1], self.key)))
+        return weight_votes(self.forest, self.saying, codes)
 
     def probabilities(self, codes: Integers) -> Floats:
         """Return class probabilities, shape (b, k): shares of the votes."""
-        votes = weight_votes(self.forest, self.saying, codes)
-        if self.voting == "log-odds":
-            return np.asarray(softmax(votes, axis=1))
-        return _shares(votes)
+        return _shares(self.log_odds(codes))
 
 
 def keyed_numbers(codes: Integers, n_classes: int, key: int) -> Floats:
@@ -116,11 +104,8 @@ def leaf_votes(forest: Forest, counts: Floats, vote: str) -> Floats:
     """Return what every leaf adds to the votes, shape (n_leaves, k)."""
     if vote == "weight":
         return counts
-    if vote in ("mean", "probabilistic"):
+    if vote == "mean":
         return _shares(counts)
-    if vote == "log-odds":
-        smooth = np.maximum(counts, 0.0) + 1.0
-        return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True)))
     if vote == "most-confident":
         paths, below = _node_counts(forest, counts)
         smooth = _shares(np.maximum(below, 0.0) + 1.0)  # or leaves of noise are sure

@@ -27,24 +27,8 @@ class BatchPredictionClassifier(PerBatchClassifier):
 
     Parameters
     ----------
-    $schema
-    $epsilon_of_batch
-    $forest
     voting : {"weight"}, default="weight"
         A tree votes with the counts of the leaf.
-    $ties
-    $answers
-    $optimization
-    $guarantee
-    $ledger_of_batch
-    $seed
-    $insecure_rng
-
-    Attributes
-    ----------
-    $fitted
-    $ensembles_
-    $batch_
 
     Notes
     -----

@@ -35,28 +35,14 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
 
     Parameters
     ----------
-    $schema
-    $epsilon
-    $forest
     voting : {"hard", "weight", "log-odds"}, default="hard"
         Whether a tree votes for its leaf's label or with its leaf's counts, or, beyond
         [1]_, adds what its leaf says to the log-odds of the classes, see Notes.
-    $ties
-    $optimization
-    $guarantee
-    $accuracy
-    $ledger
-    $seed
-    $insecure_rng
 
     Attributes
     ----------
-    $fitted
-    $accuracy_
-    $ensembles_
     strategies_ : list of StrategyResult
         What was measured, per ensemble.
-    $leaf_counts_
     leaf_smoothing_ : list of float
         Records that "log-odds" adds to every leaf, shared out as the classes are, per
         ensemble: the standard deviation of the noise of its counts, at least one.

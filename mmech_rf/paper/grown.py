@@ -47,7 +47,38 @@ __all__ = ["CountedForest", "GrownForest", "OptimizedForest"]
 
 @estimator
 class GrownForest(ForestClassifier):
-    """Base of the classifiers that measure counts in random forests."""
+    """Base of the classifiers that measure counts in random forests.
+
+    Parameters
+    ----------
+    n_trees : int, inf or sequence of q of them, default=128
+        Trees in all, shared out among the ensembles, or a sequence with the trees of
+        each; ``math.inf`` for the limit of many multiway trees, one per subset of
+        `depth` attributes of an ensemble.
+    depth : int, "auto" or sequence of q of them, default="auto"
+        Tests on a path, for all ensembles or for each; "auto" is half the number of
+        attributes for multiway trees and `fletcher_islam_depth` for others.
+    splits : {"multiway", "binary", "threshold"}, default="multiway"
+        Whether nodes have a child per value or compare with one, see
+        `grow_random_forest`.
+    n_ensembles : int, default=1
+        Number q of ensembles, each with a random subset of the attributes and
+        epsilon / q. Where records are assigned to trees, every ensemble does so anew.
+    max_features : int, "partition" or None, default=None
+        Attributes per ensemble, drawn anew for each; "partition" shares out all
+        attributes, each to one ensemble; ``None`` for all.
+    voting : {"hard", "weight"}, default="hard"
+        Whether a tree votes for its leaf's label or with its leaf's counts.
+    ties : {"random", "first"}, default="random"
+        Which of several best classes wins. "first", the one that the schema lists
+        first, is the rule of published code, to reproduce its figures: accuracy then
+        depends on the order of the classes.
+
+    Attributes
+    ----------
+    ensembles_ : list of Ensemble
+        Forests, attributes and budget shares.
+    """
 
     n_trees: float | Sequence[float] = 128
     depth: int | str | Sequence[int | str] = "auto"
@@ -189,7 +220,17 @@ class GrownForest(ForestClassifier):
 
 @estimator
 class CountedForest(ShownForest, GrownForest):
-    """Base of the classifiers whose leaf counts are released once."""
+    """Base of the classifiers whose leaf counts are released once.
+
+    Attributes
+    ----------
+    leaf_counts_ : list of ndarray, each of shape (n_leaves, k)
+        Released counts.
+    leaf_labels_ : list of ndarray, each of shape (n_leaves,)
+        Class index of every leaf.
+    expected_error_ : float
+        Expected total squared error of all released leaf counts.
+    """
 
     leaf_counts_: list[Integers | Floats] = field(init=False)
     leaf_labels_: list[Integers] = field(init=False)
@@ -255,7 +296,17 @@ class CountedForest(ShownForest, GrownForest):
 
 @estimator
 class OptimizedForest(GrownForest):
-    """Base of the classifiers that optimize what they measure."""
+    """Base of the classifiers that optimize what they measure.
+
+    Parameters
+    ----------
+    template : str, default="auto"
+        Strategy template, see `mmech.optimize`.
+    n_jobs : int, default=None
+        Processes that optimize the strategies of the ensembles, see
+        ``joblib.Parallel``; they see public workloads only, and the results are
+        those of one process.
+    """
 
     template: str = "auto"
     n_jobs: int | None = None

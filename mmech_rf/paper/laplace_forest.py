@@ -27,25 +27,8 @@ class LaplaceForestClassifier(CountedForest):
 
     Parameters
     ----------
-    $schema
-    $epsilon
     data : {"shared", "disjoint"}, default="shared"
         Whether all trees see all records, or each record one tree.
-    $forest
-    $voting
-    $ties
-    $guarantee
-    $accuracy
-    $ledger
-    $seed
-    $insecure_rng
-
-    Attributes
-    ----------
-    $fitted
-    $accuracy_
-    $ensembles_
-    $leaf_counts_
 
     Notes
     -----

@@ -36,10 +36,15 @@ class NonPrivateForestClassifier(CountedForest):
     splits : {"multiway", "binary", "threshold"}, default="multiway"
         Whether nodes have a child per value or compare with one, see
         `grow_random_forest`.
-    $voting
-    $ties
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes the forest and breaks ties.
+
+    Attributes
+    ----------
+    privacy_statement_ : str
+        A warning: nothing is protected.
+    leaf_counts_ : list of ndarray, each of shape (n_leaves, k)
+        Exact counts.
 
     Examples
     --------

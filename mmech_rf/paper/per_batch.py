@@ -29,6 +29,25 @@ class PerBatchClassifier(OptimizedForest):
     `fit` releases nothing and keeps exact counts; the first `predict` spends the
     budget, the same batch again returns the stored answer, another batch is
     refused once the ledger is empty.
+
+    Parameters
+    ----------
+    epsilon : float, str or Fraction
+        Privacy budget of one batch, in nats. Required.
+    answers : {"batch", "per_query"}, default="batch"
+        Whether a batch is measured as a whole, or each of its b queries with epsilon /
+        b of its own, which is the baseline of [1]_: noise ``Lap(b m / ε)``, where m is
+        what one record moves of a query's votes: n_trees in batch prediction, 1 where
+        records are assigned to trees, and 2 there under hard voting.
+    ledger : PrivacyLedger, default=None
+        Budget shared with other releases; ``None`` allows exactly one batch.
+
+    Attributes
+    ----------
+    strategies_ : list of StrategyResult
+        What was measured for the batch, per ensemble.
+    expected_error_ : float
+        Expected total squared error of the batch's votes; set by `predict`.
     """
 
     voting: str = "weight"

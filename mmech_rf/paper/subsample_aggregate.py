@@ -34,27 +34,11 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
 
     Parameters
     ----------
-    $schema
-    $epsilon_of_batch
-    $forest
     voting : {"weight", "hard"}, default="weight"
         Whether a tree votes with the counts of the leaf or with its label.
     default_label : label, default=None
         Public label of empty leaves under hard voting; the first class when
         omitted.
-    $ties
-    $answers
-    $optimization
-    $guarantee
-    $ledger_of_batch
-    $seed
-    $insecure_rng
-
-    Attributes
-    ----------
-    $fitted
-    $ensembles_
-    $batch_
 
     Notes
     -----

@@ -54,6 +54,29 @@ class AccountedForest(ShownForest):
     """Base of the forests that first ask for the number of records.
 
     A subclass releases (`_release_model`) and shows its trees (`_shown_trees`).
+
+    Parameters
+    ----------
+    privacy : {"pure", "zcdp"}, default="pure"
+        What a fit guarantees: pure epsilon, or (epsilon, delta), which promises less:
+        with a probability of up to delta more than epsilon may be learnt. Releases are
+        then accounted in zCDP where that leaves less noise, which is where there are
+        many of them: many records times epsilon.
+    delta : float, default=None
+        Probability for ``privacy="zcdp"``, well below one over the number of records.
+    n_records : int, default=None
+        Number of records, roughly, where it is public; ``None`` pays for a noisy count
+        with 3 % of epsilon.
+    private_bins : sequence of str or "all", default=()
+        Numeric attributes with public bounds that are cut where their records are, in
+        place of their bins in the schema, for a fifth of epsilon; "all" for all with
+        bounds. Pays where these bounds may be far too wide, and costs where bins were
+        well chosen.
+
+    Attributes
+    ----------
+    choice_ : Choice
+        What was released and how it votes.
     """
 
     privacy: str = "pure"

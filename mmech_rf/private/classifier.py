@@ -72,7 +72,47 @@ STAGES = ("trees", "optimization", "measurement", "prediction")
 
 @estimator
 class ForestClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the private forest classifiers; not used by itself."""
+    """Base of the private forest classifiers; not used by itself.
+
+    Parameters
+    ----------
+    schema : Schema, default=None
+        Public attributes and classes. ``None`` reads them from the records, which
+        the guarantee does not cover, and warns.
+    epsilon : float, str or Fraction
+        Privacy budget of a fit, in nats. Required.
+    neighbours : {"add_remove", "replace"}, default="add_remove"
+        Neighbour relation of the guarantee.
+    records_per_person : int, default=1
+        Largest number of records of one person, public: the budget is per person.
+    handle_unknown : str, default="clip"
+        What happens to values outside the schema, see `Schema.encode`: numbers beyond
+        their bounds count as the nearest bound, other values are errors. Queries are
+        never dropped, "drop" counts as "error" for them.
+    handle_missing : str, default="error"
+        The same of missing values.
+    ledger : PrivacyLedger, default=None
+        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
+        `delta`, where there is one) per fit. A copied or unpickled model comes with a
+        ledger that is spent. A fit with ``privacy="zcdp"`` takes one of rho.
+    random_state : int, RandomState, Generator or SeedSequence, default=None
+        Shapes the forests, never the noise or which record trains which tree.
+    insecure_rng : int or numpy.random.Generator, default=None
+        Predictable noise for tests; warns and voids the guarantee.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (k,)
+        Class labels, as the schema has them.
+    schema_ : Schema
+        Public facts in use.
+    ledger_ : PrivacyLedger
+        What the releases were paid from.
+    timings_ : dict of str to float
+        Seconds per stage; depends on the records, not for publication.
+    privacy_statement_ : str
+        What was released at which epsilon, or rho.
+    """
 
     schema: Schema | None = field(default=None, kw_only=False)
     epsilon: Any

@@ -51,7 +51,21 @@ RANGES = "The upper end of a range belongs to it."
 
 @estimator
 class ShownForest(ForestClassifier):
-    """Base of the forests that are released as a model, which people can look at."""
+    """Base of the forests that are released as a model, which people can look at.
+
+    Parameters
+    ----------
+    estimate_accuracy : bool, default=False
+        Whether one record in five is held out, and noisy counts of its right and wrong
+        labels are released as `accuracy_`. No more of epsilon is spent, because no
+        record is used for both; every fit pays for its own. Proof:
+        ``notebooks/proofs/held_out_records.md``.
+
+    Attributes
+    ----------
+    accuracy_ : Accuracy or None
+        How often the model is right, with an interval, if `estimate_accuracy`.
+    """
 
     estimate_accuracy: bool = False
 

@@ -25,7 +25,6 @@ from mmech_rf import (
     recipes,
 )
 from mmech_rf.forest import ensembles
-from mmech_rf.literature import fitting
 
 FORESTS = [
     BatchTrainingClassifier, BatchPredictionClassifier, SubsampleAggregateClassifier,
@@ -380,33 +379,6 @@ def test_a_search_that_fails_costs_nothing(kind, options, monkeypatch):
     with pytest.raises(MemoryError):
         model.fit(X, y).predict(X[:3])
     assert ledger.spent == 0
-
-
-@pytest.mark.parametrize("structure", ["drawn", "random"])
-@pytest.mark.parametrize("n_records", [None, 30])
-def test_a_search_that_fails_does_not_lose_trees(structure, n_records, monkeypatch):
-    """The search needs the trees: what paid for them measures their leaves instead."""
-    monkeypatch.setattr(fitting, "optimize", no_strategy)  # no input makes it fail
-    ledger = mm.PrivacyLedger(1)
-    schema = schema_of([3, 4])
-    splits = "multiway" if structure == "random" else "binary"
-    recipe = Recipe(
-        structure, n_trees=2, depth=2, splits=splits, records="all", leaves="matrix",
-        stopping="size",
-    )  # fmt: skip
-    model = RecipeForestClassifier(
-        schema, epsilon=1, recipe=recipe, n_records=n_records, ledger=ledger
-    )
-    X, y = records_of(schema, 30, np.random.default_rng(0))
-    if structure == "random" and n_records:
-        with pytest.raises(MemoryError):
-            model.fit(X, y)
-        assert ledger.spent == 0
-        return
-    with pytest.warns(mm.ConvergenceWarning, match="leaves are measured by themselves"):
-        model.fit(X, y)
-    assert ledger.spent == 1
-    assert len(model.predict(X[:3])) == 3
 
 
 @pytest.mark.parametrize("pressed", [1, 2])

@@ -10,11 +10,11 @@ from rf_cases import SCHEMA, records
 
 import mmech_rf
 from mmech_rf import evaluation
-from mmech_rf.evaluation import METHODS, Records, evaluate, make_methods, summarize
+from mmech_rf.evaluation import METHODS, Records, evaluate, make_methods
 from mmech_rf.evaluation.plot import accuracy_figure
 from mmech_rf.methods import ESTIMATORS
 
-SMALL = {"n_trees": 2, "depth": 1, "subsample_trees": 2}
+SMALL = {"n_trees": 2, "depth": 1}
 
 
 def small_records():
@@ -75,7 +75,7 @@ def test_a_method_that_has_no_use_for_a_budget_is_left_out_there_alone():
         ("laplace", 1e-6),
         ("laplace", 1.0),
     ]
-    *_, private, _ = evaluation.accuracy_table(summarize(found.trials)).splitlines()
+    *_, private, _ = evaluation.accuracy_table(found.trials).splitlines()
     assert private.split()[4] == "-"
 
 
@@ -83,7 +83,7 @@ def test_lines_of_a_picture_are_told_apart():
     """By colour and by marker; black and white prints keep the second."""
     to_rgb = pytest.importorskip("matplotlib.colors").to_rgb
     found = evaluate(small_records(), make_methods(**SMALL), [1, 4], repeats=1)
-    figure = accuracy_figure(summarize(found.trials))
+    figure = accuracy_figure(found.trials)
 
     bars = ("_", "|", "None")  # ends of error bars, and no marker
     lines = [one for one in figure.axes[0].lines if one.get_marker() not in bars]

@@ -29,7 +29,7 @@ def test_a_saved_model_is_the_same(name, tmp_path):
 
 
 def test_a_recipe_of_ones_own_is_saved(tmp_path):
-    recipe = rf.Recipe(n_trees=2, levels=("1/4", "3/4"), depth=1, grid=3)
+    recipe = rf.Recipe(n_trees=2, depth=1, grid=3)
     model = rf.RecipeForestClassifier(CAR.schema, epsilon=2, recipe=recipe)
     model.fit(CAR.data, CAR.target).save(tmp_path / "m.npz")
     assert rf.load_model(tmp_path / "m.npz").recipe == recipe

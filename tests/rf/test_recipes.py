@@ -75,14 +75,6 @@ def test_shares_of_cuts_are_as_published():
     }
 
 
-def test_shares_that_are_no_budget_are_refused():
-    with pytest.raises(ParameterError, match=r"sum to 5/4; divide them by their sum"):
-        rf.Recipe(levels=(Fraction(1, 2), Fraction(3, 4)))
-    own = rf.Recipe(levels=(Fraction(1, 4), Fraction(3, 4)), depth=3)
-    with pytest.raises(ParameterError, match="3 levels of tests and one for the leav"):
-        fit(own)
-
-
 # ------------------------------------------------------------------ public numbers
 @pytest.mark.parametrize(
     ("s", "r", "depth"),
@@ -164,7 +156,7 @@ def test_the_exponential_mechanism_of_table_6():
 def test_what_a_tree_may_cost(name, neighbours, expected):
     recipe = rf.recipes()[name]
     own = tree_epsilon(
-        recipe.records, Fraction(2), recipe.n_trees, recipe.sample, Relation(neighbours)
+        recipe.records, Fraction(2), recipe.n_trees, Relation(neighbours)
     )
     assert expected * (1 - 1e-9) < own <= Fraction(expected) * (1 + Fraction(1, 2**40))
 
@@ -263,16 +255,6 @@ def test_what_a_leaf_says():
     assert leaf_votes(forest, counts, "mean")[0].tolist() == [0.75, 0, 0.25, 0]
     for vote in ("hard", "most-confident"):
         assert leaf_votes(forest, counts, vote)[0].tolist() == [1, 0, 0, 0]
-    assert leaf_votes(forest, counts, "log-odds")[0].argmax() == 0
-
-
-def test_probabilistic_votes_follow_the_released_shares():
-    model = fit(rf.recipes()["bojarski"].replace(vote="probabilistic"), epsilon=20)
-    shares = model.predict_proba(CAR.data)
-    labels = model.predict(CAR.data)
-    assert (labels == model.predict(CAR.data)).all()
-    found = (labels[:, None] == model.classes_).mean(axis=0)
-    np.testing.assert_allclose(found, shares.mean(axis=0), atol=0.05)
 
 
 # ------------------------------------------------------------------------ the model
@@ -462,10 +444,10 @@ EXACT = {"selection": "exact", "guarantee": "labels", "score": "median"}
         ({**EXACT, "records": "poisson"}, "who is in a random sample"),
         ({"score": "median", "splits": "threshold"}, "medians need two outcomes"),
         ({"splits": "multiway"}, "goes with structure='random' only"),
-        ({"leaves": "matrix"}, "answers for all records at once"),
         ({"leaves": "exponential"}, "vote hard"),
         ({"leaf_share": 1}, r"must be a share in \(0, 1\)"),
-        ({"sample": 2}, r"must be a share in \(0, 1\]"),
+        ({"first_phase": 2}, r"must be a share in \(0, 1\]"),
+        ({"levels": "steep"}, "levels must be one of"),
         ({"vote": "loud"}, "vote must be one of"),
         ({"depth": "deep"}, "depth must be one of"),
     ],

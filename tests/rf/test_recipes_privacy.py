@@ -16,7 +16,6 @@ from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech_rf import Attribute, Recipe, RecipeForestClassifier, Schema, recipes
 from mmech_rf.literature import scores
-from mmech_rf.literature.budgets import RULES
 from mmech_rf.literature.grow import grow_by_support
 from mmech_rf.literature.leaves import draw_leaf_labels
 from mmech_rf.literature.recipe import CHOICES
@@ -41,9 +40,6 @@ VARIANTS = {
     "levels": Recipe(levels="hou", leaves="levels", n_trees=2),
     "selective": Recipe(pruning="selective", n_trees=3),
     "shared medians": Recipe(score="median", records="all", n_trees=2),
-    "matrix": recipes()["jpw"].replace(leaves="matrix", n_trees=2, depth=2),
-    # Who is in a sample of a share may lose more than epsilon: see `random samples`.
-    "bernoulli": Recipe(records="bernoulli", sample=1, n_trees=2),
     "grid": Recipe(grid=1, n_trees=2, splits="threshold"),
     "last tree": recipes()["liu"].replace(n_trees=3, first_phase=Fraction(2, 3)),
 }
@@ -60,7 +56,7 @@ SMALL = {
 def relations(recipe):
     if recipe.guarantee == "labels":
         return ["labels"]
-    if recipe.records in ("poisson", "bernoulli"):
+    if recipe.records == "poisson":
         return ["add_remove"]
     return ["add_remove", "replace", "labels"]
 
@@ -112,7 +108,7 @@ def neighbours_of(data, relation, sampled):
 def test_a_neighbour_looks_the_same_and_is_paid_for(name, relation, seed):
     recipe = SMALL[name]
     data = people(SCHEMA_OF_CODES, seed=seed)
-    sampled = recipe.records in ("poisson", "bernoulli")
+    sampled = recipe.records == "poisson"
     run = runner(forest(recipe, relation))
     with entropy([seed, 1]):
         tape = play(run, data, PrivacyLedger(1, neighbours=relation))
@@ -133,7 +129,7 @@ def test_a_neighbour_of_a_tested_recipe_looks_the_same(name, seed):
     recipe = ESTIMATED[name]
     relation = "labels" if recipe.guarantee == "labels" else "add_remove"
     data = people(SCHEMA_OF_CODES, seed=seed)
-    sampled = recipe.records in ("poisson", "bernoulli")
+    sampled = recipe.records == "poisson"
     run = runner(forest(recipe, relation, estimate_accuracy=True))
     with entropy([seed, 1]):
         tape = play(run, data, PrivacyLedger(1, neighbours=relation))
@@ -155,13 +151,11 @@ def random_recipe(rng):
         chosen |= {
             "n_trees": int(rng.integers(1, 4)),
             "depth": int(rng.integers(1, 4)),
-            "levels": str(rng.choice(list(RULES))),
             "candidates": int(rng.integers(1, 4)),
             "grid": rng.choice([None, 1, 2]),
-            "sample": 1,
             "unlabelled": bool(rng.integers(2)),
         }
-        sampled = chosen["records"] in ("poisson", "bernoulli")
+        sampled = chosen["records"] == "poisson"
         if sampled and (chosen["unlabelled"] or chosen["guarantee"] == "labels"):
             continue  # a record's part of bags is not comparable draw by draw
         try:
@@ -620,7 +614,6 @@ LABELS = Recipe(
 )
 POISSON = [(m, math.exp(-1) / math.factorial(m)) for m in range(12)]
 """Twelve copies or more have a probability below 1e-9."""
-THIRD = [(0, 2 / 3), (1, 1 / 3)]
 
 
 def loss_of_a_sample(recipe, epsilon, law):
@@ -634,19 +627,15 @@ def loss_of_a_sample(recipe, epsilon, law):
     return max(abs(math.log(mixed[out] / alone[out])) for out in alone)
 
 
-@pytest.mark.parametrize(
-    ("records", "law"), [("poisson", POISSON), ("bernoulli", THIRD)]
-)
 @pytest.mark.parametrize("epsilon", [0.5, 2])
-def test_a_random_sample_costs_what_it_says(records, law, epsilon):
-    recipe = LABELS.replace(records=records, sample=Fraction(1, 3))
-    loss = loss_of_a_sample(recipe, epsilon, law)
+def test_a_bag_costs_what_it_says(epsilon):
+    loss = loss_of_a_sample(LABELS.replace(records="poisson"), epsilon, POISSON)
     assert 0.8 * epsilon < loss <= epsilon
 
 
 EXACT = {
     "selection": "exact", "score": "median", "guarantee": "labels", "n_trees": 1,
-    "depth": 1, "leaves": "exponential", "vote": "hard", "sample": Fraction(1, 3),
+    "depth": 1, "leaves": "exponential", "vote": "hard",
 }  # fmt: skip
 
 
@@ -655,7 +644,7 @@ def loss_of_a_label(recipe, epsilon, others="0122"):
 
     The record has the first value; the others say how many copies move the median.
     """
-    law = {"poisson": POISSON, "bernoulli": THIRD}.get(recipe.records, [(1, 1.0)])
+    law = {"poisson": POISSON}.get(recipe.records, [(1, 1.0)])
     model = tiny(recipe, epsilon, "labels")
     extra = {"X_unlabelled": [["0", "1"], ["2", "0"]]} if recipe.unlabelled else {}
     seen = []
@@ -680,7 +669,7 @@ def test_exact_tests_are_private_with_every_sample_or_refused(
     records, unlabelled, structure
 ):
     own = {"records": records, "unlabelled": unlabelled, "structure": structure}
-    sampled = records in ("poisson", "bernoulli")
+    sampled = records == "poisson"
     if structure == "two-phase" or (sampled and not unlabelled):
         with pytest.raises(ParameterError):
             Recipe(**EXACT, **own)
@@ -689,15 +678,12 @@ def test_exact_tests_are_private_with_every_sample_or_refused(
         assert 0 < loss_of_a_label(Recipe(**EXACT, **own), epsilon) <= epsilon + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("records", "others"), [("poisson", "012222"), ("bernoulli", "0122")]
-)
 @pytest.mark.parametrize("epsilon", [0.5, 2])
-def test_exact_tests_show_who_is_in_a_sample(records, others, epsilon):
-    """Why they are refused: the price of a sample assumes that it stays hidden."""
+def test_exact_tests_show_who_is_in_a_bag(epsilon):
+    """Why they are refused: the price of a bag assumes that it stays hidden."""
     recipe = Recipe(**EXACT)
-    object.__setattr__(recipe, "records", records)
-    assert loss_of_a_label(recipe, epsilon, others) > 1.2 * epsilon
+    object.__setattr__(recipe, "records", "poisson")
+    assert loss_of_a_label(recipe, epsilon, "012222") > 1.2 * epsilon
 
 
 # ----------------------------------------------------- what was published is found out
