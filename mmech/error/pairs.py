@@ -25,6 +25,7 @@ from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
+from mmech.operators.known import has_full_column_rank, kronecker_terms
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Anova, Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -39,13 +40,7 @@ from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import restrict_columns
 from mmech.structure.blocks import block_energies, tree_components
 from mmech.structure.energies import anova_energies
-from mmech.structure.shape import (
-    frobenius_squared,
-    has_full_column_rank,
-    is_uniform,
-    kronecker_terms,
-    rank,
-)
+from mmech.structure.shape import frobenius_squared, is_uniform, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
 __all__ = [

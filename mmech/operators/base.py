@@ -2,7 +2,8 @@
 
 No mathematics of a particular matrix lives here. A subclass gives ``shape``,
 ``_matmat``, ``_rmatmat`` and ``__repr__`` data; everything else is derived, and
-overridden where structure pays.
+overridden where structure pays. Default forms, such as a sum or a transpose, are
+operators themselves: the methods that return them import them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mmech.exceptions import DomainTooLargeError, PerformanceWarning
 from mmech.limits import LIMITS
 from mmech.storage.codec import storable
 
-__all__ = ["FORMS", "Forms", "QueryMatrix", "query_matrix"]
+__all__ = ["QueryMatrix", "query_matrix"]
 
 Array = NDArray[Any]
 Kind = TypeVar("Kind")
@@ -31,43 +32,6 @@ Kind = TypeVar("Kind")
 _INT64 = np.dtype(np.int64)
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
-
-
-class Forms:
-    """What operators turn into, by functions that name particular operators.
-
-    Those functions stand in modules above this one, which put them here when the
-    package is imported: so `QueryMatrix` has an algebra and knows no other class.
-
-    Attributes
-    ----------
-    product : callable
-        From two operators to their product, by the pair rules.
-    scale : callable
-        From a weight and an operator to the weighted operator.
-    add : callable
-        From any number of operators of one shape to their sum.
-    transpose, gram, pinv : callable
-        From an operator without a closed form to its transpose, gram, pseudoinverse.
-    dense : callable
-        From an array to an operator.
-    norm_bounds : callable
-        From an integer operator to bounds on the L1 norms of its rows and columns.
-    """
-
-    product: Callable[[QueryMatrix, QueryMatrix], QueryMatrix]
-    scale: Callable[[Any, QueryMatrix], QueryMatrix]
-    add: Callable[..., QueryMatrix]
-    transpose: Callable[[QueryMatrix], QueryMatrix]
-    gram: Callable[[QueryMatrix], QueryMatrix]
-    pinv: Callable[[QueryMatrix], QueryMatrix]
-    dense: Callable[[Array], QueryMatrix]
-    norm_bounds: Callable[[QueryMatrix], tuple[int, int] | None]
-
-
-FORMS = Forms()
-"""Filled by `mmech.operators.algebra`, `mmech.operators.pinv` and
-`mmech.structure.exact`."""
 
 
 class QueryMatrix:
@@ -210,11 +174,15 @@ class QueryMatrix:
     @property
     def T(self) -> QueryMatrix:
         """The transpose, as an operator of shape (n, m)."""
-        return FORMS.transpose(self)
+        from mmech.operators.compose import Transpose
+
+        return Transpose(self)
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, QueryMatrix):
-            return FORMS.product(self, other)
+            from mmech.operators.algebra import product
+
+            return product(self, other)
         if sp.issparse(other):
             raise TypeError(
                 "multiply by Sparse(matrix) for an operator, or by "
@@ -230,7 +198,9 @@ class QueryMatrix:
         return self.rmatvec(array)
 
     def __mul__(self, weight: Any) -> QueryMatrix:
-        return FORMS.scale(weight, self)
+        from mmech.operators.algebra import scale
+
+        return scale(weight, self)
 
     __rmul__ = __mul__
 
@@ -240,7 +210,13 @@ class QueryMatrix:
     def __add__(self, other: Any) -> QueryMatrix:
         if not isinstance(other, QueryMatrix):
             raise TypeError(f"cannot add {type(other).__name__} to a query matrix")
-        return FORMS.add(self, other)
+        return self._plus(other)
+
+    def _plus(self, *others: QueryMatrix) -> QueryMatrix:
+        """Return the sum with any number of operators of this shape."""
+        from mmech.operators.algebra import add
+
+        return add(self, *others)
 
     def __sub__(self, other: Any) -> QueryMatrix:
         return self + (-other)
@@ -279,7 +255,9 @@ class QueryMatrix:
     @cached_property
     def _norm_bounds(self) -> tuple[int, int] | None:
         """Bounds on the L1 norms of rows and columns; None for an unknown class."""
-        return FORMS.norm_bounds(self)
+        from mmech.operators.known import norm_bounds
+
+        return norm_bounds(self)
 
     @property
     def _entry_dtype(self) -> np.dtype[Any]:
@@ -301,17 +279,23 @@ class QueryMatrix:
 
     def gram(self) -> QueryMatrix:
         """Return AᵀA as an operator of shape (n, n)."""
-        return FORMS.gram(self)
+        from mmech.operators.compose import Gram
+
+        return Gram(self)
 
     def pinv(self) -> QueryMatrix:
         """Return the Moore-Penrose pseudoinverse as an operator of shape (n, m)."""
-        return FORMS.pinv(self)
+        from mmech.operators.pinv import pinv
+
+        return pinv(self)
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""
         if self.is_nonnegative:
             return self
-        return FORMS.dense(np.abs(self.to_dense()))
+        from mmech.operators.explicit import Dense
+
+        return Dense(np.abs(self.to_dense()))
 
     def __abs__(self) -> QueryMatrix:
         return self.abs()

@@ -18,6 +18,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.known import kronecker_terms
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.stack import VStack
@@ -32,7 +33,6 @@ from mmech.reduction.columns import (
     representatives,
     restrict_columns,
 )
-from mmech.structure.shape import kronecker_terms
 
 __all__ = ["reduce_domain"]
 

@@ -15,11 +15,11 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix, Total
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.known import has_full_column_rank
 from mmech.operators.marginals import Marginals
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import VStack
-from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["merge_rows", "reduce_columns", "restrict_columns"]
 

@@ -28,8 +28,8 @@ from mmech import (
     reduce_domain,
     supports,
 )
+from mmech.operators.known import kronecker_terms
 from mmech.reduction.columns import merge_rows
-from mmech.structure.shape import kronecker_terms
 from mmech_rf import datasets, grow_random_forest, prediction_workload
 
 # ------------------------------------------------------------------ proportional

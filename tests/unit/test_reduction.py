@@ -39,7 +39,7 @@ from mmech import (
     reduce_domain,
     supports,
 )
-from mmech.structure.shape import kronecker_terms
+from mmech.operators.known import kronecker_terms
 from mmech_rf import (
     aggregation_workload,
     datasets,
