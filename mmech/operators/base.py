@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = ["QueryMatrix", "query_matrix"]
 
 Array = NDArray[Any]
 Kind = TypeVar("Kind")
+Question = TypeVar("Question", bound=Callable[..., Any])
 
 _INT64 = np.dtype(np.int64)
 _FLOAT32 = np.dtype(np.float32)
@@ -229,6 +230,14 @@ class QueryMatrix:
 
     def __bool__(self) -> bool:
         return True
+
+    @cached_property
+    def _answers(self) -> dict[Any, Any]:
+        """What was asked of this operator; see `once`."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: kept for name, kept in vars(self).items() if name != "_answers"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for value in state.values():
@@ -472,6 +481,24 @@ def query_matrix(tag: str, *, init: bool = True) -> Callable[[type[Kind]], type[
     """Return the decorator of a class: a frozen dataclass that files hold by a tag."""
     make = dataclass(frozen=True, eq=False, repr=False, init=init)
     return lambda kind: storable(tag)(make(kind))
+
+
+def once(question: Question) -> Question:
+    """Return a question about operators that each of them answers once.
+
+    Operators never change, so they keep their answers: all templates, errors and bounds
+    share one normal form. Answers under other `Limits` are kept beside.
+    """
+
+    @wraps(question)
+    def ask(operator: QueryMatrix, *rest: Any) -> Any:
+        key = (question, rest, *vars(LIMITS).values())
+        if key not in operator._answers:
+            operator._answers[key] = question(operator, *rest)
+            freeze(operator._answers[key])
+        return operator._answers[key]
+
+    return ask  # type: ignore[return-value]
 
 
 class Symmetric(QueryMatrix):

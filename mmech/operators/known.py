@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import (
     AllRange,
     AllRangeGram,
@@ -90,6 +90,7 @@ def _factors(block: QueryMatrix) -> Factors | None:
 _factors.register(Kronecker, lambda block: tuple(block.factors))
 
 
+@once
 def kronecker_terms(workload: QueryMatrix) -> list[tuple[float, Factors]] | None:
     """Return a union of products as (weight, factors) terms, else ``None``."""
     terms = []

@@ -15,7 +15,7 @@ import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, once
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.known import kronecker_terms
@@ -115,6 +115,7 @@ def reduce_domain(
     return (reduced, groups, weights) if proportional else (reduced, groups)
 
 
+@once
 def _reduce(
     workload: QueryMatrix, proportional: bool
 ) -> tuple[QueryMatrix, Groups, Weights]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Scaled
 from mmech.operators.known import (
@@ -85,6 +85,7 @@ def _(workload: Kronecker) -> bool:
 # ---- norms -----------------------------------------------------------------------
 
 
+@once
 @singledispatch
 def frobenius_squared(operator: QueryMatrix) -> float:
     """Return the sum of all squared entries, along the cheaper side."""
