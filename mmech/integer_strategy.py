@@ -559,8 +559,6 @@ def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:
 
 @_by_structure.register(Merged)
 def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
-    if strategy.weights is not None:
-        return None
     groups = np.asarray(strategy.groups)
     inner = _convert(strategy.operator, norm, bits)
     return _wrapped(inner, lambda matrix: Merged(matrix, groups))

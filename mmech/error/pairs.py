@@ -287,18 +287,14 @@ class _MergedRule(PairRule):
 
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
-    groups, weights = np.asarray(strategy.groups), strategy.weights
-    if weights is None and kronecker_terms(workload) is not None:
+    if kronecker_terms(workload) is not None:
         reduced, own = reduce_domain(workload)
-        if np.array_equal(own, groups):
+        if np.array_equal(own, strategy.groups):
             return reduced
     reduced = restrict_columns(workload, strategy.representatives)
     probe = np.random.default_rng(0).standard_normal((workload.shape[0], 2))
     actual = workload.rmatmat(probe)
-    if weights is not None:
-        largest = np.asarray(weights)[strategy.representatives]
-        reduced = reduced @ Diagonal(1.0 / largest)
-    spread = Merged(reduced, groups, weights).rmatmat(probe)
+    spread = Merged(reduced, strategy.groups).rmatmat(probe)
     if not np.allclose(spread, actual, rtol=0, atol=1e-9 * np.abs(actual).max()):
         raise _unsupported(workload, strategy)
     return reduced
