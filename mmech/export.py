@@ -12,10 +12,10 @@ from mmech.mechanism import MatrixMechanism
 from mmech.noise import LAWS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.known import weighted_blocks
 from mmech.operators.marginals import Marginal
 from mmech.release import Measurement
 from mmech.strategies.result import StrategyResult
-from mmech.structure.shape import weighted_blocks
 
 __all__ = ["export_marginals"]
 

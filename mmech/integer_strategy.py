@@ -40,6 +40,7 @@ from mmech.operators.compose import Product, Scaled
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.known import is_known, kronecker_terms
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -53,11 +54,9 @@ from mmech.privacy.cost import laplace_rho, rounded_up
 from mmech.structure.exact import (
     as_integer_matrix,
     column_sums,
-    is_known,
     largest_entry,
     total_sums,
 )
-from mmech.structure.shape import kronecker_terms
 
 __all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy", "on_smaller_grids"]
 
@@ -560,8 +559,6 @@ def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:
 
 @_by_structure.register(Merged)
 def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
-    if strategy.weights is not None:
-        return None
     groups = np.asarray(strategy.groups)
     inner = _convert(strategy.operator, norm, bits)
     return _wrapped(inner, lambda matrix: Merged(matrix, groups))

@@ -337,8 +337,6 @@ CATALOGUE = {
     # merged cells
     "merged": (Merged(Prefix(2), [1, 0, 1, -1]), P2[:, [1, 0, 1, 1]] * [1, 1, 1, 0]),
     "merged-signed": (Merged(Dense(SIGNED), [2, 0, 1, 0]), SIGNED[:, [2, 0, 1, 0]]),
-    "merged-weighted": (Merged(Prefix(2), [1, 0, 1, -1], [-0.5, 1, 3, 0]),
-        P2[:, [1, 0, 1, 1]] * [-0.5, 1, 3, 0]),
     "merged-nothing": (Merged(Prefix(3), [0, 1, 2]), P3),
     "merged-pidentity": (Merged(PIdentity(THETA), [0, 1, 2, 3, 3, 0]),
         PI[:, [0, 1, 2, 3, 3, 0]]),

@@ -374,7 +374,7 @@ def test_rules_are_there_whatever_module_is_imported_first(first):
         f"import mmech.{first}\n"
         + """if True:
         from mmech.operators import Circulant
-        from mmech.structure.exact import BOUNDS
+        from mmech.operators.known import BOUNDS
         from mmech.structure.shape import known_rank
         ring = Circulant([1, 0, 1, 0])
         print(known_rank(ring), BOUNDS[Circulant](ring))

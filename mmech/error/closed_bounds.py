@@ -15,13 +15,14 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.circulant import Circulant, without_others
 from mmech.operators.compose import Scaled
+from mmech.operators.known import kronecker_terms
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Anova, Marginal, Marginals, subset_ranks
 from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import VStack, through_wrappers
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.structure.energies import anova_energies
-from mmech.structure.shape import is_uniform, known_singular_values, kronecker_terms
+from mmech.structure.shape import is_uniform, known_singular_values
 from mmech.structure.spectrum import mean_spectrum
 
 __all__ = ["commuting_loss_bound", "known_loss_bound", "symmetric_loss_bound"]

@@ -25,6 +25,7 @@ from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
+from mmech.operators.known import has_full_column_rank, kronecker_terms
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Anova, Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -39,13 +40,7 @@ from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import restrict_columns
 from mmech.structure.blocks import block_energies, tree_components
 from mmech.structure.energies import anova_energies
-from mmech.structure.shape import (
-    frobenius_squared,
-    has_full_column_rank,
-    is_uniform,
-    kronecker_terms,
-    rank,
-)
+from mmech.structure.shape import frobenius_squared, is_uniform, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
 __all__ = [
@@ -292,18 +287,14 @@ class _MergedRule(PairRule):
 
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
-    groups, weights = np.asarray(strategy.groups), strategy.weights
-    if weights is None and kronecker_terms(workload) is not None:
+    if kronecker_terms(workload) is not None:
         reduced, own = reduce_domain(workload)
-        if np.array_equal(own, groups):
+        if np.array_equal(own, strategy.groups):
             return reduced
     reduced = restrict_columns(workload, strategy.representatives)
     probe = np.random.default_rng(0).standard_normal((workload.shape[0], 2))
     actual = workload.rmatmat(probe)
-    if weights is not None:
-        largest = np.asarray(weights)[strategy.representatives]
-        reduced = reduced @ Diagonal(1.0 / largest)
-    spread = Merged(reduced, groups, weights).rmatmat(probe)
+    spread = Merged(reduced, strategy.groups).rmatmat(probe)
     if not np.allclose(spread, actual, rtol=0, atol=1e-9 * np.abs(actual).max()):
         raise _unsupported(workload, strategy)
     return reduced

@@ -20,6 +20,7 @@ pidentity    identity and a few further queries, with a closed inverse
 joint        the inverse gram of stacked Kronecker products
 algebra      how pairs of operators combine
 row_scaling  operators with scaled rows, in the structure they had
+known        terms, rank and norms that the class of an operator tells
 pinv         pseudoinverses, by structure or solved
 lsmr         least squares for operators too large to factorise
 axes         products along one axis of a tensor
@@ -28,7 +29,6 @@ table_tree   tables of counts, each summed from a smaller one
 ===========  ==============================================================
 """
 
-from mmech.operators import algebra  # noqa: F401  fills the tables of operators
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import (
     AllRange,

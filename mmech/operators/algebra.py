@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from mmech.operators.base import FORMS, QueryMatrix
+from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones
-from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose, check_weight
+from mmech.operators.compose import Product, Scaled, Sum, check_weight
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Anova
@@ -166,7 +166,3 @@ def add(*terms: QueryMatrix) -> QueryMatrix:
                 joinable[type(term)].append(len(kept))
             kept.append(term)
     return kept[0] if len(kept) == 1 else Sum(kept)
-
-
-FORMS.product, FORMS.scale, FORMS.add = product, scale, add
-FORMS.transpose, FORMS.gram, FORMS.dense = Transpose, Gram, Dense

@@ -2,7 +2,8 @@
 
 No mathematics of a particular matrix lives here. A subclass gives ``shape``,
 ``_matmat``, ``_rmatmat`` and ``__repr__`` data; everything else is derived, and
-overridden where structure pays.
+overridden where structure pays. Default forms, such as a sum or a transpose, are
+operators themselves: the methods that return them import them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -23,51 +24,15 @@ from mmech.exceptions import DomainTooLargeError, PerformanceWarning
 from mmech.limits import LIMITS
 from mmech.storage.codec import storable
 
-__all__ = ["FORMS", "Forms", "QueryMatrix", "query_matrix"]
+__all__ = ["QueryMatrix", "query_matrix"]
 
 Array = NDArray[Any]
 Kind = TypeVar("Kind")
+Question = TypeVar("Question", bound=Callable[..., Any])
 
 _INT64 = np.dtype(np.int64)
 _FLOAT32 = np.dtype(np.float32)
 _FLOAT64 = np.dtype(np.float64)
-
-
-class Forms:
-    """What operators turn into, by functions that name particular operators.
-
-    Those functions stand in modules above this one, which put them here when the
-    package is imported: so `QueryMatrix` has an algebra and knows no other class.
-
-    Attributes
-    ----------
-    product : callable
-        From two operators to their product, by the pair rules.
-    scale : callable
-        From a weight and an operator to the weighted operator.
-    add : callable
-        From any number of operators of one shape to their sum.
-    transpose, gram, pinv : callable
-        From an operator without a closed form to its transpose, gram, pseudoinverse.
-    dense : callable
-        From an array to an operator.
-    norm_bounds : callable
-        From an integer operator to bounds on the L1 norms of its rows and columns.
-    """
-
-    product: Callable[[QueryMatrix, QueryMatrix], QueryMatrix]
-    scale: Callable[[Any, QueryMatrix], QueryMatrix]
-    add: Callable[..., QueryMatrix]
-    transpose: Callable[[QueryMatrix], QueryMatrix]
-    gram: Callable[[QueryMatrix], QueryMatrix]
-    pinv: Callable[[QueryMatrix], QueryMatrix]
-    dense: Callable[[Array], QueryMatrix]
-    norm_bounds: Callable[[QueryMatrix], tuple[int, int] | None]
-
-
-FORMS = Forms()
-"""Filled by `mmech.operators.algebra`, `mmech.operators.pinv` and
-`mmech.structure.exact`."""
 
 
 class QueryMatrix:
@@ -210,11 +175,15 @@ class QueryMatrix:
     @property
     def T(self) -> QueryMatrix:
         """The transpose, as an operator of shape (n, m)."""
-        return FORMS.transpose(self)
+        from mmech.operators.compose import Transpose
+
+        return Transpose(self)
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, QueryMatrix):
-            return FORMS.product(self, other)
+            from mmech.operators.algebra import product
+
+            return product(self, other)
         if sp.issparse(other):
             raise TypeError(
                 "multiply by Sparse(matrix) for an operator, or by "
@@ -230,7 +199,9 @@ class QueryMatrix:
         return self.rmatvec(array)
 
     def __mul__(self, weight: Any) -> QueryMatrix:
-        return FORMS.scale(weight, self)
+        from mmech.operators.algebra import scale
+
+        return scale(weight, self)
 
     __rmul__ = __mul__
 
@@ -240,7 +211,13 @@ class QueryMatrix:
     def __add__(self, other: Any) -> QueryMatrix:
         if not isinstance(other, QueryMatrix):
             raise TypeError(f"cannot add {type(other).__name__} to a query matrix")
-        return FORMS.add(self, other)
+        return self._plus(other)
+
+    def _plus(self, *others: QueryMatrix) -> QueryMatrix:
+        """Return the sum with any number of operators of this shape."""
+        from mmech.operators.algebra import add
+
+        return add(self, *others)
 
     def __sub__(self, other: Any) -> QueryMatrix:
         return self + (-other)
@@ -253,6 +230,14 @@ class QueryMatrix:
 
     def __bool__(self) -> bool:
         return True
+
+    @cached_property
+    def _answers(self) -> dict[Any, Any]:
+        """What was asked of this operator; see `once`."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: kept for name, kept in vars(self).items() if name != "_answers"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for value in state.values():
@@ -279,7 +264,9 @@ class QueryMatrix:
     @cached_property
     def _norm_bounds(self) -> tuple[int, int] | None:
         """Bounds on the L1 norms of rows and columns; None for an unknown class."""
-        return FORMS.norm_bounds(self)
+        from mmech.operators.known import norm_bounds
+
+        return norm_bounds(self)
 
     @property
     def _entry_dtype(self) -> np.dtype[Any]:
@@ -301,17 +288,23 @@ class QueryMatrix:
 
     def gram(self) -> QueryMatrix:
         """Return AᵀA as an operator of shape (n, n)."""
-        return FORMS.gram(self)
+        from mmech.operators.compose import Gram
+
+        return Gram(self)
 
     def pinv(self) -> QueryMatrix:
         """Return the Moore-Penrose pseudoinverse as an operator of shape (n, m)."""
-        return FORMS.pinv(self)
+        from mmech.operators.pinv import pinv
+
+        return pinv(self)
 
     def abs(self) -> QueryMatrix:
         """Return the operator of absolute entries."""
         if self.is_nonnegative:
             return self
-        return FORMS.dense(np.abs(self.to_dense()))
+        from mmech.operators.explicit import Dense
+
+        return Dense(np.abs(self.to_dense()))
 
     def __abs__(self) -> QueryMatrix:
         return self.abs()
@@ -488,6 +481,24 @@ def query_matrix(tag: str, *, init: bool = True) -> Callable[[type[Kind]], type[
     """Return the decorator of a class: a frozen dataclass that files hold by a tag."""
     make = dataclass(frozen=True, eq=False, repr=False, init=init)
     return lambda kind: storable(tag)(make(kind))
+
+
+def once(question: Question) -> Question:
+    """Return a question about operators that each of them answers once.
+
+    Operators never change, so they keep their answers: all templates, errors and bounds
+    share one normal form. Answers under other `Limits` are kept beside.
+    """
+
+    @wraps(question)
+    def ask(operator: QueryMatrix, *rest: Any) -> Any:
+        key = (question, rest, *vars(LIMITS).values())
+        if key not in operator._answers:
+            operator._answers[key] = question(operator, *rest)
+            freeze(operator._answers[key])
+        return operator._answers[key]
+
+    return ask  # type: ignore[return-value]
 
 
 class Symmetric(QueryMatrix):

@@ -21,8 +21,8 @@ from mmech.checks import sizes_label
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, query_matrix
 from mmech.operators.explicit import Dense
+from mmech.operators.known import has_full_column_rank, kronecker_terms
 from mmech.operators.kronecker import Kronecker
-from mmech.structure.shape import has_full_column_rank, kronecker_terms
 
 __all__ = [
     "JointInverseGram",

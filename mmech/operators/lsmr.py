@@ -17,8 +17,8 @@ from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.joint import nearest_inverse_gram
+from mmech.operators.known import has_full_column_rank
 from mmech.operators.stack import VStack, through_wrappers
-from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["Preconditioner", "known_column_squares", "preconditioner", "solve"]
 

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.limits import LIMITS
-from mmech.operators.base import FORMS, Array, QueryMatrix, query_matrix
+from mmech.operators.base import Array, QueryMatrix, query_matrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Product
 from mmech.operators.explicit import Sparse
 from mmech.operators.joint import joint_inverse_gram
+from mmech.operators.known import has_full_column_rank
 from mmech.operators.lsmr import Preconditioner, preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
-from mmech.structure.shape import has_full_column_rank
 
-__all__ = ["Pinv"]
+__all__ = ["Pinv", "pinv", "structured_pinv"]
 
 RANK_TOLERANCE = 1e-10
 """Relative size below which a singular value counts as zero."""
@@ -134,9 +134,7 @@ def _(operator: Merged) -> QueryMatrix | None:
     return spread @ operator.operator.pinv()
 
 
-def _pinv(operator: QueryMatrix) -> QueryMatrix:
+def pinv(operator: QueryMatrix) -> QueryMatrix:
+    """Return A⁺, by the structure where that helps."""
     closed = structured_pinv(operator)
     return Pinv(operator) if closed is None else closed
-
-
-FORMS.pinv = _pinv

@@ -63,7 +63,7 @@ def _(operator: Scaled, factors: Floats) -> QueryMatrix | None:
 @_rows_scaled.register(Merged)
 def _(operator: Merged, factors: Floats) -> QueryMatrix | None:
     inner = _structured(operator.operator, factors)
-    return inner and Merged(inner, operator.groups, operator.weights)
+    return inner and Merged(inner, operator.groups)
 
 
 @_rows_scaled.register(Permuted)

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from mmech.operators.base import (
-    FORMS,
     Array,
     QueryMatrix,
     exact_sums,
@@ -77,9 +76,8 @@ class VStack(Composite):
         return reduce(np.add, parts)
 
     def gram(self) -> QueryMatrix:
-        if len(self.blocks) == 1:
-            return self.blocks[0].gram()
-        return FORMS.add(*[block.gram() for block in self.blocks])
+        first, *others = [block.gram() for block in self.blocks]
+        return first._plus(*others)
 
     def abs(self) -> QueryMatrix:
         return VStack([block.abs() for block in self.blocks])

@@ -96,9 +96,6 @@ def _fit(
 
 @_fit.register(Merged)
 def _(strategy: Merged, values: Floats, max_iter: int, tolerance: float) -> Floats:
-    if strategy.weights is not None:
-        whole: Floats = _fit.dispatch(object)(strategy, values, max_iter, tolerance)
-        return whole
     inner = _fit(strategy.operator, values, max_iter, tolerance)
     sizes = strategy.sizes.reshape(-1, *[1] * (inner.ndim - 1))
     return np.asarray(strategy._spread(inner / sizes), dtype=np.float64)

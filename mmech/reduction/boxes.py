@@ -173,7 +173,7 @@ def reduce_boxes(workload: Matrix) -> tuple[QueryMatrix, CellGroups]:
     own = np.arange(len(states))
     if left is not None:
         reduced = Sparse(sp.csr_array((left @ reduced).to_sparse()))
-    final, found, _ = reduce_columns(reduced)
+    final, found = reduce_columns(reduced)
     if final is not reduced:
         reduced, own = final, found
     steps[-1] = own[steps[-1]]

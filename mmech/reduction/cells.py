@@ -9,49 +9,32 @@ group). So strategies are optimized, and data measured, on the merged cells.
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import Literal, overload
 
 import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, once
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.known import kronecker_terms
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.stack import VStack
 from mmech.reduction.boxes import reduce_boxes
 from mmech.reduction.columns import (
     Groups,
-    Weights,
     column_groups,
     distinct,
     first_members,
     reduce_columns,
-    representatives,
     restrict_columns,
 )
-from mmech.structure.shape import kronecker_terms
 
 __all__ = ["reduce_domain"]
 
 
-@overload
-def reduce_domain(
-    workload: Matrix, *, proportional: Literal[False] = False
-) -> tuple[QueryMatrix, Groups]: ...
-
-
-@overload
-def reduce_domain(
-    workload: Matrix, *, proportional: Literal[True]
-) -> tuple[QueryMatrix, Groups, Weights]: ...
-
-
-def reduce_domain(
-    workload: Matrix, *, proportional: bool = False
-) -> tuple[QueryMatrix, Groups] | tuple[QueryMatrix, Groups, Weights]:
+def reduce_domain(workload: Matrix) -> tuple[QueryMatrix, Groups]:
     """Merge cells whose columns of the workload are equal; drop zero columns.
 
     Integer workloads of any structure are reduced by hashing their columns: one
@@ -65,10 +48,6 @@ def reduce_domain(
     ----------
     workload : QueryMatrix, ndarray or SciPy sparse matrix, shape (m, n)
         Queries W.
-    proportional : bool, default=False
-        Merge proportional columns too: the largest stands for the group and a record
-        of another cell counts as a fraction of one, possibly negative. For real
-        valued releases only: the merged data are not counts.
 
     Returns
     -------
@@ -79,21 +58,11 @@ def reduce_domain(
         Column of W' that every column of W equals, -1 for zero columns; numbered
         by first occurrence. Empty where the domain is too large to list, and the
         workload is returned as it is.
-    weights : ndarray of float64, shape (n,)
-        Only with ``proportional=True``: column j of W is ``weights[j]``, between -1
-        and 1, times column ``groups[j]`` of W'; 0 for zero columns. Empty where
-        `groups` is.
 
     See Also
     --------
     Merged : a strategy for W' as a strategy for W.
     reduce_boxes : boxes over domains of any size.
-
-    Notes
-    -----
-    Columns of integers are proportional exactly. Other columns are where they are
-    equal after division by their largest entry, so that W' C is W up to the rounding
-    of that division.
 
     Examples
     --------
@@ -104,38 +73,25 @@ def reduce_domain(
     >>> reduced.to_dense()
     array([[1, 2],
            [0, 1]])
-    >>> reduced, groups, weights = reduce_domain(
-    ...     Dense([[1, 2, 0, -1], [3, 6, 0, -3]]), proportional=True
-    ... )
-    >>> reduced.to_dense().ravel(), groups, weights
-    (array([2, 6]), array([ 0,  0, -1,  0]), array([ 0.5,  1. ,  0. , -0.5]))
     """
-    queries = as_query_matrix(workload, "workload")
-    reduced, groups, weights = _reduce(queries, proportional)
-    return (reduced, groups, weights) if proportional else (reduced, groups)
+    return _reduce(as_query_matrix(workload, "workload"))
 
 
-def _reduce(
-    workload: QueryMatrix, proportional: bool
-) -> tuple[QueryMatrix, Groups, Weights]:
+@once
+def _reduce(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
     n = workload.shape[1]
     if n > LIMITS.merged_cells:
-        return workload, np.zeros(0, np.int64), np.zeros(0)
+        return workload, np.zeros(0, np.int64)
     if _tells_all_apart(workload):
-        return workload, np.arange(n), np.ones(n)
+        return workload, np.arange(n)
     terms = kronecker_terms(workload)
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
-        return _reduce_products(workload, terms, proportional)
+        return _reduce_products(workload, terms)
     if n > LIMITS.visited_cells:
         found = _reduce_many_cells(workload)
         if found is not None:
-            reduced, groups = found
-            if not proportional:
-                return reduced, groups, np.zeros(0)
-            final, own, weights = _reduce(reduced, True)
-            own, weights = np.append(own, -1), np.append(weights, 0.0)
-            return final, own[groups], weights[groups]
-    return reduce_columns(workload, proportional)
+            return found
+    return reduce_columns(workload)
 
 
 def _reduce_many_cells(workload: QueryMatrix) -> tuple[QueryMatrix, Groups] | None:
@@ -170,22 +126,21 @@ def _(workload: Marginals) -> bool:  # every open attribute is in a marginal
 def _reduce_products(
     workload: QueryMatrix,
     terms: list[tuple[float, tuple[QueryMatrix, ...]]],
-    proportional: bool,
-) -> tuple[QueryMatrix, Groups, Weights]:
+) -> tuple[QueryMatrix, Groups]:
     """Reduce every attribute of a union of products by itself."""
     sizes = [factor.shape[1] for factor in terms[0][1]]
     n = workload.shape[1]
-    unchanged = workload, np.arange(n), np.ones(n)
+    unchanged = workload, np.arange(n)
     asked = [factors for weight, factors in terms if weight != 0]
     if not asked:
         return unchanged
-    groups, weights = np.zeros(1, np.int64), np.ones(1)
+    groups = np.zeros(1, np.int64)
     restricted: list[list[QueryMatrix]] = [[] for _ in terms]
     for i, size in enumerate(sizes):
         factors = [factors[i] for factors in asked]
         stacked = factors[0] if len(factors) == 1 else VStack(distinct(factors))
-        own, ratios = column_groups(stacked, proportional)
-        first = representatives(own, ratios)
+        own = column_groups(stacked)
+        first = first_members(own)
         if first.size == 0:
             return unchanged
         whole = first.size == size
@@ -194,7 +149,6 @@ def _reduce_products(
             parts.append(factor if whole else restrict_columns(factor, first))
         joint = groups[:, None] * first.size + own
         groups = np.where((groups[:, None] < 0) | (own < 0), -1, joint).ravel()
-        weights = (weights[:, None] * ratios).ravel()
     if groups.min() >= 0 and int(groups.max()) + 1 == n:
         return unchanged
     blocks: list[QueryMatrix] = []
@@ -202,4 +156,4 @@ def _reduce_products(
         exact = int(weight) if workload.dtype == np.int64 else weight
         product = Kronecker(parts)
         blocks.append(product if weight == 1 else Scaled(exact, product))
-    return blocks[0] if len(blocks) == 1 else VStack(blocks), groups, weights
+    return blocks[0] if len(blocks) == 1 else VStack(blocks), groups

@@ -1,4 +1,4 @@
-"""Columns of a workload that are equal, or multiples of each other."""
+"""Columns of a workload that are equal."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix, Total
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.known import has_full_column_rank
 from mmech.operators.marginals import Marginals
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import VStack
-from mmech.structure.shape import has_full_column_rank
 
 __all__ = ["merge_rows", "reduce_columns", "restrict_columns"]
 
 Groups = NDArray[np.int64]
-Weights = NDArray[np.float64]
 
 HASHES = 2
 """Independent 64-bit hashes per column of an integer workload."""
@@ -33,21 +32,14 @@ DESCRIBED = {AllRange, Identity, Ones, Prefix, Suffix, Total, WidthRange}
 """Operators that their label tells apart: these very classes."""
 
 
-def reduce_columns(
-    workload: QueryMatrix, proportional: bool = False
-) -> tuple[QueryMatrix, Groups, Weights]:
-    """Return the workload with one column per group, the groups, and the ratios."""
+def reduce_columns(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
+    """Return the workload with one column per group, and the groups."""
     n = workload.shape[1]
-    groups, weights = column_groups(workload, proportional)
-    members = representatives(groups, weights)
+    groups = column_groups(workload)
+    members = first_members(groups)
     if members.size in (0, n):
-        return workload, np.arange(n), np.ones(n)
-    return restrict_columns(workload, members), groups, weights
-
-
-def representatives(groups: Groups, weights: Weights) -> Groups:
-    """Return the first column of weight one of every group."""
-    return first_members(np.where(weights == 1.0, groups, -1))
+        return workload, np.arange(n)
+    return restrict_columns(workload, members), groups
 
 
 def first_members(groups: Groups) -> Groups:
@@ -71,43 +63,7 @@ def _key(operator: QueryMatrix) -> Any:
     return repr(operator) if type(operator) in DESCRIBED else id(operator)
 
 
-def column_groups(
-    workload: QueryMatrix, proportional: bool = False
-) -> tuple[Groups, Weights]:
-    """Return the group of every column and its ratio to the one that stands for it.
-
-    Groups are numbered by first occurrence, -1 and ratio 0 for zero columns.
-    """
-    groups = _equal_columns(workload)
-    weights = (groups >= 0).astype(np.float64)
-    first = first_members(groups)
-    if not proportional or workload.shape[0] * first.size > LIMITS.compared_entries:
-        return groups, weights
-    columns = restrict_columns(workload, first)._dense().T
-    own, ratios = _proportional_rows(columns)
-    own, ratios = np.append(own, -1), np.append(ratios, 0.0)
-    return own[groups], ratios[groups]
-
-
-def _proportional_rows(rows: NDArray[Any]) -> tuple[Groups, Weights]:
-    """Group nonzero rows that are multiples of each other; ratios to the largest."""
-    pivots = np.abs(rows.astype(np.float64)).argmax(axis=1, keepdims=True)
-    signs = np.where(np.take_along_axis(rows, pivots, axis=1) < 0, -1, 1)
-    if rows.dtype == np.int64 and np.abs(rows).min(initial=0) >= 0:  # no -2^63
-        sizes = np.gcd.reduce(rows, axis=1, keepdims=True)
-        groups = _equal_rows(rows // (sizes * signs))
-    else:
-        sizes = np.take_along_axis(np.abs(rows), pivots, axis=1)
-        groups = _equal_rows(rows / (sizes * signs))
-    lengths = (sizes * signs).ravel().astype(np.float64)
-    largest = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
-    # The last assignment of a group wins: its largest row, the first of equal ones.
-    order = np.lexsort((np.arange(len(rows))[::-1], np.abs(lengths)))
-    largest[groups[order]] = order
-    return groups, lengths / lengths[largest[groups]]
-
-
-def _equal_columns(workload: QueryMatrix) -> Groups:
+def column_groups(workload: QueryMatrix) -> Groups:
     """Return the group of every column, by first occurrence; -1 for zero columns."""
     m, n = workload.shape
     if m == 0:
@@ -190,7 +146,7 @@ def _(workload: Sparse) -> QueryMatrix:
 def _merge_listed(
     workload: QueryMatrix, pick: Callable[[Groups], QueryMatrix]
 ) -> QueryMatrix:
-    groups = _equal_columns(workload.T)
+    groups = column_groups(workload.T)
     first = first_members(groups)
     if first.size in (0, workload.shape[0]):
         return workload

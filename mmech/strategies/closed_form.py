@@ -13,6 +13,7 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
+from mmech.operators.known import kronecker_terms
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.strategies.marginals import (
@@ -24,12 +25,7 @@ from mmech.strategies.marginals import (
 from mmech.strategies.registry import PRIVACY, TIE, TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import domain_shape_of, marginals_of
-from mmech.structure.shape import (
-    is_uniform,
-    kronecker_terms,
-    measured_loss_bound,
-    unscaled,
-)
+from mmech.structure.shape import is_uniform, measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
 
 __all__ = [

@@ -23,13 +23,13 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Dense
+from mmech.operators.known import kronecker_terms
 from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
-from mmech.structure.shape import kronecker_terms
 
 __all__ = ["DENSE", "dual_strategy"]
 

@@ -25,6 +25,7 @@ from mmech.operators.basic import Identity
 from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.joint import distinct_grams
+from mmech.operators.known import kronecker_terms
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
@@ -44,7 +45,7 @@ from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
 from mmech.structure.boxes import box_terms
-from mmech.structure.shape import frobenius_squared, kronecker_terms
+from mmech.structure.shape import frobenius_squared
 
 __all__ = [
     "KRONECKER",

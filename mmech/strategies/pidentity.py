@@ -25,6 +25,7 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
+from mmech.operators.known import kronecker_terms
 from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies.closed_form import optimum_under_l2
 from mmech.strategies.deadline import time_is_up
@@ -35,7 +36,7 @@ from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.attributes import marginals_of
 from mmech.structure.boxes import comes_from_partitions
-from mmech.structure.shape import frobenius_squared, kronecker_terms
+from mmech.structure.shape import frobenius_squared
 
 __all__ = [
     "PIDENTITY",

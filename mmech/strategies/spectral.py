@@ -25,6 +25,7 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.circulant import Toeplitz
+from mmech.operators.known import weighted_blocks
 from mmech.operators.merged import Merged
 from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.tau import Tau
@@ -32,7 +33,7 @@ from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import domain_shape_of
-from mmech.structure.shape import unscaled, weighted_blocks
+from mmech.structure.shape import unscaled
 
 __all__ = ["SPECTRAL", "spectral_strategy", "suits_waves"]
 

@@ -28,6 +28,7 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
+from mmech.operators.known import kronecker_terms
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
@@ -38,7 +39,6 @@ from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import marginals_of
 from mmech.structure.boxes import box_terms
-from mmech.structure.shape import kronecker_terms
 
 __all__ = ["UNION", "union_strategy"]
 

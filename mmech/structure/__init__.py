@@ -1,7 +1,7 @@
 """Questions about operators, one file per question.
 
 ============  ======================================================
-shape         rank, norms, terms of products
+shape         rank, norms, singular values
 exact         largest magnitudes, in whole numbers
 spectrum      what a workload asks of the interactions of attributes
 energies      the same for all sets of attributes together

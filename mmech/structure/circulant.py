@@ -10,13 +10,10 @@ from numpy.typing import NDArray
 from scipy.fft import fft
 
 from mmech.operators.circulant import Circulant, Toeplitz
+from mmech.operators.known import BOUNDS, has_full_column_rank
 from mmech.operators.tau import Tau
-from mmech.structure.exact import BOUNDS, SUMS, Sums, times, transposed_sums
-from mmech.structure.shape import (
-    closed_singular_values,
-    has_full_column_rank,
-    known_rank,
-)
+from mmech.structure.exact import SUMS, Sums, times, transposed_sums
+from mmech.structure.shape import closed_singular_values, known_rank
 
 __all__: list[str] = []
 

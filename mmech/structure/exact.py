@@ -4,9 +4,9 @@ Noise is calibrated to sums over the columns of an integer matrix, and 64-bit in
 wrap around without a word. Everything here is decided in Python integers, which have
 any size, before 64-bit integers are used:
 
-* `norm_bounds` bounds the largest L1 norm of a row and of a column, from the structure.
-  Additions and multiplications modulo 2^64 are exact for every result that the bounds
-  keep below 2^63, whatever happens in between.
+* `mmech.operators.known.norm_bounds` bounds the largest L1 norm of a row and of a
+  column, from the structure. Additions and multiplications modulo 2^64 are exact for
+  every result that the bounds keep below 2^63, whatever happens in between.
 * `column_sums` adds up the entries of every column, exactly.
 * `largest_entry` bounds the magnitude of every entry.
 * `as_integer_matrix` replaces an operator of an unknown class by the matrix of its
@@ -19,7 +19,7 @@ derived from it, which may multiply in another way. A class without a rule is un
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import FORMS, Array, QueryMatrix
+from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import (
     AllRange,
-    AllRangeGram,
     Diagonal,
     Identity,
     Ones,
@@ -40,31 +39,18 @@ from mmech.operators.basic import (
     Suffix,
     Total,
 )
-from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
+from mmech.operators.compose import Product, Scaled, Transpose
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.known import BOUNDS, PARTS, is_known
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
-from mmech.operators.partition import (
-    Conjunctions,
-    Partition,
-    PartitionGram,
-    PartitionStack,
-)
-from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
+from mmech.operators.partition import Conjunctions, Partition, PartitionStack
+from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import HStack, VStack
 
-__all__ = [
-    *("as_integer_matrix", "column_sums", "is_known", "largest_entry"),
-    *("norm_bounds", "total_sums"),
-]
-
-Bounds = tuple[int, int]
-"""Upper bounds on the largest L1 norm of a row, and of a column."""
-
-Parts = tuple[int, ...]
-"""Bounds of every part of an operator."""
+__all__ = ["as_integer_matrix", "column_sums", "largest_entry", "total_sums"]
 
 Sums = int | NDArray[Any]
 """One whole number per column (int64, or Python integers), or one for all columns."""
@@ -74,67 +60,6 @@ FITS = 2**62
 
 EXACT_FLOATS = 2.0**53
 """Sums of whole numbers >= 0 that stay below this are exact in float64."""
-
-
-# ---- bounds ----------------------------------------------------------------------
-
-
-def norm_bounds(operator: QueryMatrix) -> Bounds | None:
-    """Return upper bounds on the largest L1 norms of rows and columns.
-
-    ``None`` if the operator, or one that it is made of, is of an unknown class. Ask
-    ``operator._norm_bounds``, which keeps them.
-
-    Examples
-    --------
-    >>> from mmech import Dense, Prefix, Product
-    >>> from mmech.structure.exact import norm_bounds
-    >>> norm_bounds(Prefix(4))
-    (4, 4)
-    >>> norm_bounds(Product(Prefix(4), 2**62 * Prefix(4))) == (2**66, 2**66)
-    True
-    """
-    if not is_known(operator):
-        return None
-    kind = type(operator)
-    if kind not in _PARTS:
-        return BOUNDS[kind](operator)
-    known = [part._norm_bounds or (0, 0) for part in _PARTS[kind](operator)]
-    rows, columns = zip(*known, strict=True)
-    return _JOINT_BOUNDS[kind](operator, rows, columns)
-
-
-def is_known(operator: QueryMatrix) -> bool:
-    """Return whether the class of an operator, and of all its parts, has rules here."""
-    kind = type(operator)
-    if kind in _PARTS:
-        return all(is_known(part) for part in _PARTS[kind](operator))
-    return kind in BOUNDS
-
-
-def _explicit(operator: Dense | Sparse) -> Bounds:
-    if isinstance(operator, Sparse):
-        magnitudes: Any = abs(operator.matrix.astype(np.float64))
-    else:
-        magnitudes = np.abs(operator._array.astype(np.float64))
-    rows, columns = (magnitudes.sum(axis=axis).max(initial=0.0) for axis in (1, 0))
-    # More than the rounding errors of sums of up to 2^32 terms.
-    return tuple(math.ceil(float(s) * (1 + 2**-20)) for s in (rows, columns))  # type: ignore[return-value]
-
-
-def _diagonal(operator: Diagonal) -> Bounds:
-    largest = _largest(np.abs(operator._values))
-    return largest, largest
-
-
-def _levels(operator: Hierarchy) -> Bounds:
-    weights = {m: abs(int(weight)) for m, weight in operator.weights.items()}
-    longest = max(min(m, operator.n) * weight for m, weight in weights.items())
-    return longest, sum(weights.values())
-
-
-def _merged_bounds(operator: Merged, rows: Parts, columns: Parts) -> Bounds:
-    return rows[0] * int(operator.sizes.max(initial=1)), columns[0]
 
 
 def largest_entry(operator: QueryMatrix) -> int:
@@ -150,8 +75,8 @@ def largest_entry(operator: QueryMatrix) -> int:
     kind = type(operator)
     if kind in LARGEST:
         return LARGEST[kind](operator)
-    if kind in _PARTS and kind in _ENTRYWISE:
-        return _ENTRYWISE[kind](map(largest_entry, _PARTS[kind](operator)))
+    if kind in PARTS and kind in _ENTRYWISE:
+        return _ENTRYWISE[kind](map(largest_entry, PARTS[kind](operator)))
     return min(operator._norm_bounds or (FITS,))
 
 
@@ -474,58 +399,6 @@ def _are_integers(block: Array, floats: Array, shape: tuple[int, int]) -> bool:
 
 # ---- one rule per class ----------------------------------------------------------
 
-BOUNDS: dict[type, Callable[[Any], Bounds]] = {
-    Identity: lambda a: (1, 1),
-    Ones: lambda a: (a.n, a.m),
-    Total: lambda a: (a.n, 1),
-    Prefix: lambda a: (a.n, a.n),
-    Suffix: lambda a: (a.n, a.n),
-    AllRange: lambda a: (a.n, (a.n + 1) ** 2),
-    AllRangeGram: lambda a: ((a.n + 1) ** 3, (a.n + 1) ** 3),
-    WidthRange: lambda a: (a.width, a.width),
-    Ranges: lambda a: (a.shape[1], a.shape[0]),
-    Conjunctions: lambda a: (a.shape[1], a.shape[0]),
-    Partition: lambda a: (a.shape[1], 1),
-    PartitionStack: lambda a: (a.shape[1], a.n_partitions),
-    PartitionGram: lambda a: (a.shape[0] * a.partitions.n_partitions,) * 2,
-    Marginal: lambda a: (a.shape[1], 1),
-    Hierarchy: _levels,
-    Diagonal: _diagonal,
-    Dense: _explicit,
-    Sparse: _explicit,
-    Marginals: lambda a: (
-        max(abs(int(weight)) for weight in a.weights.values()) * a.shape[1],
-        sum(abs(int(weight)) for weight in a.weights.values()),
-    ),
-}
-"""Class to the rule for `norm_bounds`, of operators that are not made of others."""
-
-_PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
-    **dict.fromkeys(
-        (Scaled, Transpose, Gram, Permuted, PermutedGram, Merged),
-        lambda a: (a.operator,),
-    ),
-    **dict.fromkeys((Kronecker, Product), lambda a: a.factors),
-    **dict.fromkeys((VStack, HStack), lambda a: a.blocks),
-    Sum: lambda a: a.terms,
-}
-"""Class to the operators that one is made of."""
-
-_JOINT_BOUNDS: dict[type, Callable[[Any, Parts, Parts], Bounds]] = {
-    Scaled: lambda a, r, c: (abs(int(a.weight)) * r[0], abs(int(a.weight)) * c[0]),
-    Transpose: lambda a, r, c: (c[0], r[0]),
-    Gram: lambda a, r, c: (r[0] * c[0], r[0] * c[0]),
-    Permuted: lambda a, r, c: (r[0], c[0]),
-    PermutedGram: lambda a, r, c: (r[0], c[0]),
-    Merged: _merged_bounds,
-    Kronecker: lambda a, r, c: (math.prod(r), math.prod(c)),
-    Product: lambda a, r, c: (math.prod(r), math.prod(c)),
-    Sum: lambda a, r, c: (sum(r), sum(c)),
-    VStack: lambda a, r, c: (max(r), sum(c)),
-    HStack: lambda a, r, c: (sum(r), max(c)),
-}
-"""Class to the rule for `norm_bounds`, of operators that are made of others."""
-
 _ZEROS_AND_ONES = (
     Identity,
     Ones,
@@ -545,7 +418,7 @@ LARGEST: dict[type, Callable[[Any], int]] = {
     **dict.fromkeys(_ZEROS_AND_ONES, lambda a: 1),
     Dense: lambda a: _largest(np.abs(a._array)),
     Sparse: lambda a: _largest(np.abs(a.matrix.data)),
-    Diagonal: lambda a: _diagonal(a)[0],
+    Diagonal: lambda a: BOUNDS[Diagonal](a)[0],
     Scaled: lambda a: abs(int(a.weight)) * largest_entry(a.operator),
 }
 """Class to the rule for `largest_entry`; without one, a norm bounds the entries."""
@@ -579,5 +452,3 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
 }
 """Class to the rule for `column_sums`; without one, or where it returns ``None``, the
 columns are listed."""
-
-FORMS.norm_bounds = norm_bounds

@@ -1,4 +1,4 @@
-"""What the structure of an operator tells about it: rank, norms, terms of products.
+"""What the structure of an operator tells about it: rank, norms, singular values.
 
 Every question is one function with one rule per class of operators. A class without a
 rule gets the answer that is always right: not known. Only `rank` and
@@ -8,7 +8,6 @@ rule gets the answer that is always right: not known. Only `rank` and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import singledispatch
 
 import numpy as np
@@ -17,15 +16,18 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Scaled
-from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.known import (
+    has_full_column_rank,
+    kronecker_terms,
+    weighted_blocks,
+)
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
-from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
-from mmech.operators.stack import VStack, through_wrappers
+from mmech.operators.stack import through_wrappers
 from mmech.operators.subsets import downward_closure
 from mmech.structure.attributes import domain_shape_of
 from mmech.structure.spectrum import marginal_terms
@@ -33,42 +35,19 @@ from mmech.structure.spectrum import marginal_terms
 __all__ = [
     "closed_singular_values",
     "frobenius_squared",
-    "has_full_column_rank",
     "is_uniform",
     "known_rank",
     "known_singular_values",
-    "kronecker_terms",
     "rank",
     "measured_loss_bound",
     "squared_singular_values",
     "unscaled",
-    "weighted_blocks",
 ]
 
 Sizes = tuple[int, ...]
-Factors = tuple[QueryMatrix, ...]
 
 
 # ---- unions and weights ----------------------------------------------------------
-
-
-@singledispatch
-def weighted_blocks(
-    workload: QueryMatrix, weight: float = 1.0
-) -> Iterator[tuple[float, QueryMatrix]]:
-    """Yield (weight, block) of a union, with unions and weights inside undone."""
-    yield weight, workload
-
-
-@weighted_blocks.register(Scaled)
-def _(workload: Scaled, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
-    yield from weighted_blocks(workload.operator, weight * workload.weight)
-
-
-@weighted_blocks.register(VStack)
-def _(workload: VStack, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
-    for block in workload.blocks:
-        yield from weighted_blocks(block, weight)
 
 
 @singledispatch
@@ -80,27 +59,6 @@ def unscaled(operator: QueryMatrix) -> QueryMatrix:
 @unscaled.register(Scaled)
 def _(operator: Scaled) -> QueryMatrix:
     return operator if operator.weight == 0 else unscaled(operator.operator)
-
-
-@singledispatch
-def _factors(block: QueryMatrix) -> Factors | None:
-    """Return the factors of a product of attributes, else ``None``."""
-    return None
-
-
-_factors.register(Kronecker, lambda block: tuple(block.factors))
-
-
-def kronecker_terms(workload: QueryMatrix) -> list[tuple[float, Factors]] | None:
-    """Return a union of products as (weight, factors) terms, else ``None``."""
-    terms = []
-    for weight, block in weighted_blocks(workload):
-        factors = _factors(block)
-        if factors is None:
-            return None
-        terms.append((weight, factors))
-    shapes = {tuple(f.shape[1] for f in factors) for _, factors in terms}
-    return terms if len(shapes) == 1 else None
 
 
 # ---- symmetry --------------------------------------------------------------------
@@ -127,6 +85,7 @@ def _(workload: Kronecker) -> bool:
 # ---- norms -----------------------------------------------------------------------
 
 
+@once
 @singledispatch
 def frobenius_squared(operator: QueryMatrix) -> float:
     """Return the sum of all squared entries, along the cheaper side."""
@@ -147,43 +106,6 @@ def _(operator: Marginals) -> float:  # a one per marginal and cell
 
 
 # ---- rank ------------------------------------------------------------------------
-
-
-@singledispatch
-def has_full_column_rank(strategy: QueryMatrix) -> bool:
-    """Return whether full column rank is known from the structure alone."""
-    return False
-
-
-has_full_column_rank.register(
-    AllRange | Identity | PIdentity | Prefix | Suffix, lambda strategy: True
-)
-has_full_column_rank.register(
-    Permuted, lambda strategy: has_full_column_rank(strategy.operator)
-)
-
-
-@has_full_column_rank.register(Scaled)
-def _(strategy: Scaled) -> bool:
-    return strategy.weight != 0 and has_full_column_rank(strategy.operator)
-
-
-has_full_column_rank.register(
-    Diagonal, lambda strategy: bool((strategy.diag() != 0).all())
-)
-has_full_column_rank.register(
-    Hierarchy, lambda strategy: strategy.weights.get(1, 0) != 0
-)
-
-
-@has_full_column_rank.register(Kronecker)
-def _(strategy: Kronecker) -> bool:
-    return all(has_full_column_rank(factor) for factor in strategy.factors)
-
-
-@has_full_column_rank.register(VStack)
-def _(strategy: VStack) -> bool:
-    return any(has_full_column_rank(block) for block in strategy.blocks)
 
 
 def known_singular_values(workload: QueryMatrix) -> NDArray[np.float64] | None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product
 from mmech.operators.kronecker import Kronecker
@@ -58,6 +58,7 @@ ROUNDING = 1e-13
 # ---- what a workload asks of every subset -------------------------------------
 
 
+@once
 @singledispatch
 def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
     """Return a union of marginals as (subset, squared weight), else ``None``.

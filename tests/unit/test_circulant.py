@@ -6,8 +6,9 @@ from scipy.linalg import circulant, toeplitz
 
 from mmech import Circulant, Identity, Prefix, Toeplitz, VStack, loss
 from mmech.integer_strategy import integer_strategy
+from mmech.operators.known import has_full_column_rank
 from mmech.structure.exact import column_sums
-from mmech.structure.shape import has_full_column_rank, rank
+from mmech.structure.shape import rank
 
 COLUMN = [2, -1, 0, 5, 0]
 

@@ -15,6 +15,12 @@ from mmech.error.bounds import cheap_loss_bound
 from mmech.integer_strategy import integer_strategy
 from mmech.marginals.records import exact_answers
 from mmech.operators.explicit import Dense
+from mmech.operators.known import (
+    has_full_column_rank,
+    kronecker_terms,
+    norm_bounds,
+    weighted_blocks,
+)
 from mmech.operators.lsmr import preconditioner
 from mmech.operators.row_scaling import scale_rows
 from mmech.reconstruction import least_squares
@@ -23,17 +29,13 @@ from mmech.structure.attributes import domain_shape_of
 from mmech.structure.blocks import block_energies
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.energies import anova_energies
-from mmech.structure.exact import norm_bounds
 from mmech.structure.shape import (
     frobenius_squared,
-    has_full_column_rank,
     is_uniform,
-    kronecker_terms,
     measured_loss_bound,
     rank,
     squared_singular_values,
     unscaled,
-    weighted_blocks,
 )
 from mmech.structure.spectrum import (
     box_groups,
@@ -210,7 +212,7 @@ def test_every_question_has_an_answer_for_classes_without_a_rule(foreign):
     open_questions = questions()
     # Not a question but a conversion, of what people have to operators.
     del open_questions["mmech.operators.explicit.as_query_matrix"]
-    assert "mmech.structure.shape.has_full_column_rank" in open_questions
+    assert "mmech.operators.known.has_full_column_rank" in open_questions
     for name, question in open_questions.items():
         default = question.registry[object]
         assert question.dispatch(type(foreign[0])) is default, name

@@ -40,7 +40,7 @@ from mmech import (
     reduce_domain,
     supports,
 )
-from mmech.structure.shape import kronecker_terms
+from mmech.operators.known import kronecker_terms
 
 
 def brute_force(dense):

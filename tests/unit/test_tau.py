@@ -32,9 +32,9 @@ from mmech import (
 from mmech.error.closed_bounds import known_loss_bound
 from mmech.integer_strategy import integer_strategy
 from mmech.operators.convolution import MOST_CELLS, PRIMES, IntegerFilter
+from mmech.operators.known import has_full_column_rank
 from mmech.operators.tau import Tau
 from mmech.structure.exact import column_sums
-from mmech.structure.shape import has_full_column_rank
 
 WORKLOADS = {"none": AllRange, "first": Prefix, "last": Suffix}
 

@@ -8,12 +8,13 @@ import reference as ref
 
 import mmech as mm
 from mmech.operators.joint import joint_inverse_gram
+from mmech.operators.known import kronecker_terms
 from mmech.strategies import reweight
 from mmech.strategies.joint import JointObjective
 from mmech.strategies.reweight import low_rank_strategy
 from mmech.strategies.union import union_strategy
 from mmech.structure.boxes import box_terms
-from mmech.structure.shape import frobenius_squared, kronecker_terms
+from mmech.structure.shape import frobenius_squared
 from mmech.testing import assert_query_matrix
 from mmech_rf import grow_random_forest, training_workload
 

@@ -1,0 +1,254 @@
+"""What is known of an operator by its class: terms, rank, norms.
+
+A class without a rule gets the answer that is always right: not known. Everything that
+`mmech.structure` tells beyond that, it tells by these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from mmech.operators.base import QueryMatrix, once
+from mmech.operators.basic import (
+    AllRange,
+    AllRangeGram,
+    Diagonal,
+    Identity,
+    Ones,
+    Prefix,
+    Suffix,
+    Total,
+)
+from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
+from mmech.operators.explicit import Dense, Sparse
+from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import Marginal, Marginals
+from mmech.operators.merged import Merged
+from mmech.operators.partition import (
+    Conjunctions,
+    Partition,
+    PartitionGram,
+    PartitionStack,
+)
+from mmech.operators.pidentity import PIdentity
+from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
+from mmech.operators.stack import HStack, VStack
+
+__all__ = [
+    "BOUNDS",
+    "PARTS",
+    "has_full_column_rank",
+    "is_known",
+    "kronecker_terms",
+    "norm_bounds",
+    "weighted_blocks",
+]
+
+Factors = tuple[QueryMatrix, ...]
+
+Bounds = tuple[int, int]
+"""Upper bounds on the largest L1 norm of a row, and of a column."""
+
+Parts = tuple[int, ...]
+"""Bounds of every part of an operator."""
+
+
+# ---- unions of products ----------------------------------------------------------
+
+
+@singledispatch
+def weighted_blocks(
+    workload: QueryMatrix, weight: float = 1.0
+) -> Iterator[tuple[float, QueryMatrix]]:
+    """Yield (weight, block) of a union, with unions and weights inside undone."""
+    yield weight, workload
+
+
+@weighted_blocks.register(Scaled)
+def _(workload: Scaled, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
+    yield from weighted_blocks(workload.operator, weight * workload.weight)
+
+
+@weighted_blocks.register(VStack)
+def _(workload: VStack, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
+    for block in workload.blocks:
+        yield from weighted_blocks(block, weight)
+
+
+@singledispatch
+def _factors(block: QueryMatrix) -> Factors | None:
+    """Return the factors of a product of attributes, else ``None``."""
+    return None
+
+
+_factors.register(Kronecker, lambda block: tuple(block.factors))
+
+
+@once
+def kronecker_terms(workload: QueryMatrix) -> list[tuple[float, Factors]] | None:
+    """Return a union of products as (weight, factors) terms, else ``None``."""
+    terms = []
+    for weight, block in weighted_blocks(workload):
+        factors = _factors(block)
+        if factors is None:
+            return None
+        terms.append((weight, factors))
+    shapes = {tuple(f.shape[1] for f in factors) for _, factors in terms}
+    return terms if len(shapes) == 1 else None
+
+
+# ---- rank ------------------------------------------------------------------------
+
+
+@singledispatch
+def has_full_column_rank(strategy: QueryMatrix) -> bool:
+    """Return whether full column rank is known from the structure alone."""
+    return False
+
+
+has_full_column_rank.register(
+    AllRange | Identity | PIdentity | Prefix | Suffix, lambda strategy: True
+)
+has_full_column_rank.register(
+    Permuted, lambda strategy: has_full_column_rank(strategy.operator)
+)
+
+
+@has_full_column_rank.register(Scaled)
+def _(strategy: Scaled) -> bool:
+    return strategy.weight != 0 and has_full_column_rank(strategy.operator)
+
+
+has_full_column_rank.register(
+    Diagonal, lambda strategy: bool((strategy.diag() != 0).all())
+)
+has_full_column_rank.register(
+    Hierarchy, lambda strategy: strategy.weights.get(1, 0) != 0
+)
+
+
+@has_full_column_rank.register(Kronecker)
+def _(strategy: Kronecker) -> bool:
+    return all(has_full_column_rank(factor) for factor in strategy.factors)
+
+
+@has_full_column_rank.register(VStack)
+def _(strategy: VStack) -> bool:
+    return any(has_full_column_rank(block) for block in strategy.blocks)
+
+
+# ---- norms -----------------------------------------------------------------------
+
+
+def norm_bounds(operator: QueryMatrix) -> Bounds | None:
+    """Return upper bounds on the largest L1 norms of rows and columns.
+
+    ``None`` if the operator, or one that it is made of, is of an unknown class. Ask
+    ``operator._norm_bounds``, which keeps them.
+
+    Examples
+    --------
+    >>> from mmech import Dense, Prefix, Product
+    >>> from mmech.operators.known import norm_bounds
+    >>> norm_bounds(Prefix(4))
+    (4, 4)
+    >>> norm_bounds(Product(Prefix(4), 2**62 * Prefix(4))) == (2**66, 2**66)
+    True
+    """
+    if not is_known(operator):
+        return None
+    kind = type(operator)
+    if kind not in PARTS:
+        return BOUNDS[kind](operator)
+    known = [part._norm_bounds or (0, 0) for part in PARTS[kind](operator)]
+    rows, columns = zip(*known, strict=True)
+    return _JOINT_BOUNDS[kind](operator, rows, columns)
+
+
+def is_known(operator: QueryMatrix) -> bool:
+    """Return whether the class of an operator, and of all its parts, has rules here."""
+    kind = type(operator)
+    if kind in PARTS:
+        return all(is_known(part) for part in PARTS[kind](operator))
+    return kind in BOUNDS
+
+
+def _explicit(entries: Any) -> Bounds:
+    magnitudes = abs(entries.astype(np.float64))
+    rows, columns = (magnitudes.sum(axis=axis).max(initial=0.0) for axis in (1, 0))
+    # More than the rounding errors of sums of up to 2^32 terms.
+    return tuple(math.ceil(float(s) * (1 + 2**-20)) for s in (rows, columns))  # type: ignore[return-value]
+
+
+def _diagonal(operator: Diagonal) -> Bounds:
+    largest = int(np.abs(operator._values).max(initial=0))
+    return largest, largest
+
+
+def _levels(operator: Hierarchy) -> Bounds:
+    weights = {m: abs(int(weight)) for m, weight in operator.weights.items()}
+    longest = max(min(m, operator.n) * weight for m, weight in weights.items())
+    return longest, sum(weights.values())
+
+
+def _merged_bounds(operator: Merged, rows: Parts, columns: Parts) -> Bounds:
+    return rows[0] * int(operator.sizes.max(initial=1)), columns[0]
+
+
+BOUNDS: dict[type, Callable[[Any], Bounds]] = {
+    Identity: lambda a: (1, 1),
+    Ones: lambda a: (a.n, a.m),
+    Total: lambda a: (a.n, 1),
+    Prefix: lambda a: (a.n, a.n),
+    Suffix: lambda a: (a.n, a.n),
+    AllRange: lambda a: (a.n, (a.n + 1) ** 2),
+    AllRangeGram: lambda a: ((a.n + 1) ** 3, (a.n + 1) ** 3),
+    WidthRange: lambda a: (a.width, a.width),
+    Ranges: lambda a: (a.shape[1], a.shape[0]),
+    Conjunctions: lambda a: (a.shape[1], a.shape[0]),
+    Partition: lambda a: (a.shape[1], 1),
+    PartitionStack: lambda a: (a.shape[1], a.n_partitions),
+    PartitionGram: lambda a: (a.shape[0] * a.partitions.n_partitions,) * 2,
+    Marginal: lambda a: (a.shape[1], 1),
+    Hierarchy: _levels,
+    Diagonal: _diagonal,
+    Dense: lambda a: _explicit(a._array),
+    Sparse: lambda a: _explicit(a.matrix),
+    Marginals: lambda a: (
+        max(abs(int(weight)) for weight in a.weights.values()) * a.shape[1],
+        sum(abs(int(weight)) for weight in a.weights.values()),
+    ),
+}
+"""Class to the rule for `norm_bounds`, of operators that are not made of others."""
+
+PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
+    **dict.fromkeys(
+        (Scaled, Transpose, Gram, Permuted, PermutedGram, Merged),
+        lambda a: (a.operator,),
+    ),
+    **dict.fromkeys((Kronecker, Product), lambda a: a.factors),
+    **dict.fromkeys((VStack, HStack), lambda a: a.blocks),
+    Sum: lambda a: a.terms,
+}
+"""Class to the operators that one is made of."""
+
+_JOINT_BOUNDS: dict[type, Callable[[Any, Parts, Parts], Bounds]] = {
+    Scaled: lambda a, r, c: (abs(int(a.weight)) * r[0], abs(int(a.weight)) * c[0]),
+    Transpose: lambda a, r, c: (c[0], r[0]),
+    Gram: lambda a, r, c: (r[0] * c[0], r[0] * c[0]),
+    Permuted: lambda a, r, c: (r[0], c[0]),
+    PermutedGram: lambda a, r, c: (r[0], c[0]),
+    Merged: _merged_bounds,
+    Kronecker: lambda a, r, c: (math.prod(r), math.prod(c)),
+    Product: lambda a, r, c: (math.prod(r), math.prod(c)),
+    Sum: lambda a, r, c: (sum(r), sum(c)),
+    VStack: lambda a, r, c: (max(r), sum(c)),
+    HStack: lambda a, r, c: (sum(r), max(c)),
+}
+"""Class to the rule for `norm_bounds`, of operators that are made of others."""
