@@ -16,9 +16,6 @@ __all__ = ["DELTAS", "at_deltas", "composed", "epsilon_delta"]
 DELTAS = (1e-5, 1e-7, 1e-9)
 """Where statements say what a rho promises."""
 
-SHARES = (0.1, 0.5, 0.9, 0.99)
-"""Shares of delta that releases have whose losses are added up, beside others."""
-
 MOST_SPLITS = 50
 """How many ways to account for releases in epsilon and in rho are tried."""
 
@@ -45,7 +42,7 @@ def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
 
     Some count in pure epsilon, whose privacy loss is bounded, and the others in rho:
     those first for which rho is large beside epsilon. Or some count numerically, see
-    `numerical_epsilon`, and the others in rho, at shares of delta.
+    `numerical_epsilon`.
     """
     check_delta(delta)
     prices = [(e.rho / e.epsilon, e) for e in entries if e.epsilon is not None]
@@ -65,8 +62,8 @@ def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
 def _numerically(entries: Sequence[LedgerEntry], delta: float) -> Iterator[float]:
     """Yield epsilons of compositions in which the losses of some are added up.
 
-    Of all that have known losses, and of those among them with a range of their own
-    price in rho.
+    Of all whose losses are known, or of all but draws of bounded range; the others
+    count in rho, or in epsilon.
     """
     known = [bool(shifts_of(entry)) for entry in entries]
     closer = [
@@ -77,11 +74,9 @@ def _numerically(entries: Sequence[LedgerEntry], delta: float) -> Iterator[float
         rest = [e for e, is_own in zip(entries, chosen, strict=True) if not is_own]
         if not own:
             continue
-        if all(entry.epsilon is not None for entry in rest):
+        yield numerical_epsilon(own, delta, composed(rest, "rho"))
+        if rest and all(entry.epsilon is not None for entry in rest):
             yield numerical_epsilon(own, delta) + float(composed(rest, "epsilon"))
-        for share in SHARES if rest else ():
-            extra = epsilon_from_rho(composed(rest, "rho"), (1 - share) * delta)
-            yield numerical_epsilon(own, share * delta) + extra
 
 
 def at_deltas(entries: Sequence[LedgerEntry]) -> str:

@@ -6,7 +6,9 @@ are convolved: Google's ``dp-accounting`` [1]_ does so on a grid of losses, roun
 [2]_. This is done for pairs of laws that no neighbours are less private than:
 
 * `LedgerEntry.shifts`, of discrete Laplace and Gaussian noise on whole numbers;
-* randomised response, for every other release of pure epsilon.
+* randomised response, for every other release of pure epsilon;
+* what is known of a release that has a rho: its delta at every epsilon is at most the
+  one that follows from rho, and this curve has a law of losses.
 
 Proof: ``notebooks/proofs/numerical_composition.md``.
 
@@ -28,13 +30,19 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Any
 
-from mmech.privacy.cost import laplace_rho
+from mmech.privacy.cost import delta_from_rho, epsilon_from_rho, laplace_rho
 from mmech.privacy.entry import LedgerEntry, Shift
 
 __all__ = ["numerical_epsilon", "shifts_of"]
 
 STEPS = 2_000
 """Steps of the grid in the standard deviation of the loss, which is √(2ρ)."""
+
+COARSER = 20
+"""Steps between the points at which the curve of a rho is known."""
+
+LEAST_DELTA = 1e-16
+"""Where the curve of a rho ends: what is left is taken for infinite losses."""
 
 MOST_LAWS = 64
 MOST_POINTS = 100_000
@@ -74,8 +82,10 @@ def _is_listed(law: str, distance: int, parameter: Fraction) -> bool:
     return points <= MOST_POINTS and least <= _rho(law, distance, parameter) <= most
 
 
-def numerical_epsilon(entries: Iterable[LedgerEntry], delta: float) -> float:
-    """Return the least epsilon that entries with shifts have together at a delta.
+def numerical_epsilon(
+    entries: Iterable[LedgerEntry], delta: float, rho: Fraction = Fraction(0)
+) -> float:
+    """Return the least epsilon that entries with shifts have at a delta, beside a rho.
 
     Returns
     -------
@@ -97,27 +107,35 @@ def numerical_epsilon(entries: Iterable[LedgerEntry], delta: float) -> float:
     numbers: Counter[Law] = Counter()
     for law, distance, parameter, times in chain.from_iterable(shifts):
         numbers[law, distance, parameter] += times
-    left = delta - ROUNDING * numbers.total()
-    good = all(shifts) and 0 < len(numbers) <= MOST_LAWS and left >= delta / 2
+    left = delta - ROUNDING * (numbers.total() + 1)
+    good = all(shifts) and 0 < len(numbers) <= MOST_LAWS and rho <= PRICES[1]
+    good = good and left >= delta / 2
     if not good or find_spec("dp_accounting") is None:
         return math.inf
-    losses = _composed(frozenset(numbers.items()))
+    losses = _composed(frozenset(numbers.items()), rho)
     return float(losses.get_epsilon_for_delta(left)) * (1 + MARGIN)
 
 
 @lru_cache(maxsize=32)
-def _composed(numbers: frozenset[tuple[Law, int]]) -> Any:
+def _composed(numbers: frozenset[tuple[Law, int]], beside: Fraction) -> Any:
     """Return the law of the sum of losses, as ``dp-accounting`` keeps it."""
+    from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     ordered = sorted(numbers)
-    rho = sum(times * _rho(*law) for law, times in ordered)
+    rho = float(beside) + sum(times * _rho(*law) for law, times in ordered)
+    step = math.sqrt(2 * rho) / STEPS
     grid = {
-        "value_discretization_interval": math.sqrt(2 * rho) / STEPS,
+        "value_discretization_interval": step,
         "pessimistic_estimate": True,
         "use_connect_dots": True,
     }
     parts = []
+    if beside:
+        law_of_rho = pld_pmf.create_pmf_pessimistic_connect_dots(
+            step, *_curve(beside, step)
+        )
+        parts.append(pld.PrivacyLossDistribution(law_of_rho))
     for (law, distance, parameter), times in ordered:
         if law == "laplace":
             one = pld.from_discrete_laplace_mechanism(
@@ -129,6 +147,21 @@ def _composed(numbers: frozenset[tuple[Law, int]]) -> Any:
             )
         parts.append(one.self_compose(times))
     return reduce(lambda one, other: one.compose(other), parts)
+
+
+def _curve(rho: Fraction, step: float) -> tuple[list[int], list[float]]:
+    """Return multiples of a step, and the deltas that a rho has there at most.
+
+    At -epsilon it is the one of epsilon for the two laws the other way round.
+    """
+    last = math.ceil(epsilon_from_rho(rho, LEAST_DELTA) / (COARSER * step)) + 1
+    places = [COARSER * k for k in range(1, last + 1)]
+    deltas = [delta_from_rho(rho, step * place) for place in places]
+    mirrored = [
+        1 - math.exp(-step * place) * (1 - delta)
+        for place, delta in zip(places, deltas, strict=True)
+    ]
+    return [-p for p in reversed(places)] + places, mirrored[::-1] + deltas
 
 
 def _rho(law: str, distance: int, parameter: Fraction) -> float:

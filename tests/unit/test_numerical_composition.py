@@ -335,20 +335,26 @@ def test_an_answer_is_never_above_the_one_without_the_extra(currency, monkeypatc
 
 
 @with_the_extra
-def test_what_has_no_known_loss_is_paid_for_in_rho_at_a_share_of_delta():
-    known, other = entry(("laplace", 1, Fraction(4), 20)), LedgerEntry(
-        Fraction(1, 100), "something", currency="rho"
-    )  # fmt: skip
-    both = epsilon_delta([known, other], 1e-5)
-    parts = [
-        numerical_epsilon([known], share * 1e-5)
-        + epsilon_from_rho(other.rho, (1 - share) * 1e-5)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_what_has_no_known_loss_counts_by_its_rho(delta):
+    """Gaussian noise by its rho, between its exact law and any split of delta."""
+    known = entry(("laplace", 1, Fraction(4), 20))
+    gaussian = ("gaussian", 1, Fraction(50), 1)
+    other = LedgerEntry(Fraction(1, 100), "something", currency="rho")
+    both = epsilon_delta([known, other], delta)
+    assert both == numerical_epsilon([known], delta, other.rho)
+    splits = [
+        numerical_epsilon([known], share * delta)
+        + epsilon_from_rho(other.rho, (1 - share) * delta)
         for share in np.linspace(0.01, 0.99, 99)
     ]
-    assert min(parts) * (1 - 1e-9) <= both <= 1.05 * min(parts)
-    # Not what both would have at all of delta.
-    all_of_it = numerical_epsilon([known], 1e-5) + epsilon_from_rho(other.rho, 1e-5)
-    assert both > all_of_it
+    exact = numerical_epsilon([known, entry(gaussian)], delta)
+    assert exact < both < min(splits)
+    assert both < 1.1 * exact
+    # Alone it has the delta of its rho.
+    tiny = entry(("laplace", 1, Fraction(10**5), 1))
+    alone = numerical_epsilon([tiny], delta, Fraction(1, 2))
+    between(alone, epsilon_from_rho(Fraction(1, 2), delta))
 
 
 def test_parts_of_a_partition_have_no_shifts():
