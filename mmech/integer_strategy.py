@@ -52,9 +52,11 @@ from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.cost import laplace_rho, rounded_up
 from mmech.structure.exact import (
+    Sums,
     as_integer_matrix,
     column_sums,
     largest_entry,
+    times,
     total_sums,
 )
 
@@ -215,6 +217,42 @@ class IntegerStrategy:
         total = sum(parts, np.zeros(1))
         return rounded_up(Fraction(float(total.max()) * (1 + PRICE_MARGIN)))
 
+    def dominating_column(self) -> list[tuple[int, int, int]]:
+        """Return the rows that a unit change moves at most, by weight and entry.
+
+        As (a row, M, n): n rows with the weight of this one move by M. In one column
+        all of these are reached, and none has more. Empty where no column dominates, or
+        where some weights or entries of a block differ. Exact, by structure.
+
+        Examples
+        --------
+        >>> from mmech import Hierarchy, Identity, Prefix
+        >>> from mmech.integer_strategy import integer_strategy
+        >>> integer_strategy(Hierarchy(8, {1: 1, 2: 1, 8: 3})).dominating_column()
+        [(0, 1, 2), (12, 1, 1)]
+        >>> integer_strategy(Prefix(8)).dominating_column()
+        [(0, 1, 8)]
+        """
+        first: dict[tuple[int, int], int] = {}
+        sums: dict[tuple[int, int], Sums] = {}
+        start = 0
+        for block in self.blocks:
+            for matrix in _stacked(block.matrix):
+                entry = _common_entry(matrix)
+                if not entry or not isinstance(block.weight, int):
+                    return []
+                key = block.weight, entry
+                first.setdefault(key, start)
+                sums[key] = total_sums([sums.get(key, 0), column_sums(matrix)])
+                start += matrix.shape[0]
+        most = {key: int(np.max(own)) for key, own in sums.items()}
+        reached = np.True_
+        for key, own in sums.items():
+            reached = reached & np.equal(own, most[key])
+        if not np.any(reached):
+            return []
+        return [(first[k], k[1], n // k[1]) for k, n in most.items() if n]
+
     def row_weights(self) -> list[tuple[int, int, int]]:
         """Return runs of rows of equal weight, as (start, stop, weight)."""
         runs: list[tuple[int, int, int]] = []
@@ -348,6 +386,36 @@ def _(matrix: VStack, weight: int | Integers, scale: Fraction, moves: int) -> Fl
     )
     parts = zip(matrix.blocks, weights, strict=True)
     return sum((_columns_in_rho(b, w, scale, moves) for b, w in parts), np.zeros(1))
+
+
+@singledispatch
+def _stacked(matrix: QueryMatrix) -> tuple[QueryMatrix, ...]:
+    """Return the blocks of a stack."""
+    return (matrix,)
+
+
+@_stacked.register(VStack)
+def _(matrix: VStack) -> tuple[QueryMatrix, ...]:
+    return sum(map(_stacked, matrix.blocks), ())
+
+
+@singledispatch
+def _common_entry(matrix: QueryMatrix) -> int:
+    """Return M where every entry is known to be 0 or ±M, else zero."""
+    largest = largest_entry(matrix)
+    if largest <= 1:
+        return largest
+    sums, squares = (column_sums(matrix, power) for power in (1, 2))
+    # One number for all columns may be a bound.
+    if isinstance(sums, int) or isinstance(squares, int):
+        return 0
+    alike = times(sums, largest) == squares
+    return largest if np.all(alike) else 0
+
+
+@_common_entry.register(Kronecker)
+def _(matrix: Kronecker) -> int:
+    return math.prod(map(_common_entry, matrix.factors))
 
 
 def _chord(largest: int, scale: Fraction, moves: int) -> float:

@@ -22,7 +22,7 @@ from mmech.exceptions import UnsupportedWorkloadError, keeping
 from mmech.integer_strategy import IntegerStrategy, integer_strategy, on_smaller_grids
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import Records, exact_answers
-from mmech.noise import LAPLACE, LAWS, Law, check_insecure_rng, law_and_cost
+from mmech.noise import GAUSSIAN, LAPLACE, LAWS, Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.operators.subsets import Subset
@@ -32,6 +32,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
 from mmech.release import (
     Measurement,
+    Price,
     Run,
     ledger_or_own,
     measure,
@@ -228,10 +229,10 @@ class MatrixMechanism(Settled):
         BudgetExceededError
             If the ledger does not cover the cost; nothing is spent.
         """
-        return self._measured(counts, released or self._words, self._rho)
+        return self._measured(counts, released or self._words, self._price)
 
     def _measured(
-        self, counts: ArrayLike | Records | Counts, released: str, rho: Fraction | None
+        self, counts: ArrayLike | Records | Counts, released: str, price: Price
     ) -> Measurement:
         answers, bound = self._strategy_answers(counts)
         return measure(
@@ -244,7 +245,7 @@ class MatrixMechanism(Settled):
             ledger=self.ledger,
             noise=self._noise,
             check=partial(self._check_sums, bound),
-            rho=rho,
+            price=price,
         )
 
     @property
@@ -255,26 +256,33 @@ class MatrixMechanism(Settled):
     def planned(self) -> LedgerEntry:
         """What a measurement will be charged as, for `PrivacyLedger.what_if`."""
         *_, entry = planned(
-            self._runs(), self.law, self.cost, self._words, self.relation, self._rho
+            self._runs(), self.law, self.cost, self._words, self.relation, self._price
         )
         return entry
 
     @cached_property
-    def _rho(self) -> Fraction | None:
-        """What a measurement with Laplace noise costs in rho; ``None`` of other noise.
+    def _price(self) -> Price:
+        """What a measurement costs in rho, and which rows neighbours move.
 
         Records of a table add to counts, so that in a row of entries >= 0 those that
-        are replaced make up for each other: each side is priced by itself.
+        are replaced make up for each other: each side is priced by itself. Unit changes
+        that share rows are put together where they are two, or move one row each.
         """
-        if self.law is not LAPLACE:
-            return None
-        moves, sides = self.relation.factor * self.contribution, 1
-        scale = moves * self.released.sensitivity / self.cost
+        if self.law is not LAPLACE and self.law is not GAUSSIAN:
+            return Price()
+        whole = moves = self.relation.factor * self.contribution
         one_way = self.contribution == 1 and not self.signed
         if one_way and self.released.is_nonnegative:
-            moves, sides = self.relation.records_per_person, moves
-            sides //= moves
-        return sides * self.released.laplace_rho(scale, moves)
+            moves = self.relation.records_per_person
+        sides = whole // moves
+        rows = self.released.dominating_column()
+        if moves > 2 and any(times > 1 for *_, times in rows):
+            rows = []
+        moved = tuple((row, moves * entry, sides * n) for row, entry, n in rows)
+        if self.law is GAUSSIAN:
+            return Price(moved=moved)
+        scale = whole * self.released.sensitivity / self.cost
+        return Price(sides * self.released.laplace_rho(scale, moves), moved)
 
     def _strategy_answers(
         self, counts: ArrayLike | Records | Counts

@@ -8,16 +8,17 @@ counts as spent.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, plain_array
-from mmech.noise.laws import LAPLACE, Law, k_norm, law_and_cost
+from mmech.noise.laws import GAUSSIAN, LAPLACE, Law, k_norm, law_and_cost
 from mmech.noise.norm import Blocks, Groups
 from mmech.noise.seam import drawn
 from mmech.noise.system import Rng, check_insecure_rng
@@ -36,6 +37,22 @@ charge, because the refusal tells about them: it is not covered by the guarantee
 Run = tuple[int, int, Fraction]
 """Rows start..stop-1 of a release and how much one record changes them, to the power
 of the law of their noise."""
+
+
+class Price(NamedTuple):
+    """What is known of a release beside its cost.
+
+    Attributes
+    ----------
+    rho : Fraction or None
+        What noise of pure epsilon costs in rho, where it is known closer.
+    moved : tuple of (int, int, int)
+        A row, how far neighbours move it at most, and how many rows with the noise of
+        this one they move that far, where all neighbours are as private as that.
+    """
+
+    rho: Fraction | None = None
+    moved: tuple[tuple[int, int, int], ...] = ()
 
 
 @storable("Measurement")
@@ -272,7 +289,7 @@ def measure(
     ledger: PrivacyLedger | None,
     noise: Rng,
     check: Callable[[], None] | None = None,
-    rho: Fraction | None = None,
+    price: Price | None = None,
 ) -> Measurement:
     """Charge for noise on rows, then draw it; the only way from exact to noisy numbers.
 
@@ -291,11 +308,10 @@ def measure(
         Predictable source for tests; ``None`` is the operating system's entropy.
     check : callable, optional
         Called after the charge; raises where the values cannot be right.
-    rho : Fraction, optional
-        What noise of pure epsilon costs in rho, where it is known closer than from
-        epsilon.
+    price : Price, optional
+        What is known beside the cost; ``None`` takes what follows from the sensitivity.
     """
-    laws, parameters, entry = planned(runs, law, cost, released, relation, rho)
+    laws, parameters, entry = planned(runs, law, cost, released, relation, price)
     entry = charge(ledger, entry, relation, noise)
     if check is not None:
         check()
@@ -335,7 +351,7 @@ def planned(
     cost: Fraction,
     released: str,
     relation: Relation,
-    rho: Fraction | None = None,
+    price: Price | None = None,
 ) -> tuple[list[Law], list[Fraction], LedgerEntry]:
     """Return laws and exact parameters of noise, one per run, and what to charge."""
     factor = relation.factor**law.power
@@ -346,13 +362,30 @@ def planned(
     ]
     size = min(sizes)
     sensitivity = math.sqrt(size) if law.power == 2 else float(size)
-    if rho is None and law is LAPLACE and len(runs) == 1:
-        # The price is convex: the whole change in one number costs most.
-        rho = laplace_rho(math.ceil(size), parameters[0])
+    if price is None:
+        price = _known(law, size, parameters[0]) if len(runs) == 1 else Price()
     entry = LedgerEntry(cost, released, law.name, sensitivity, law.currency)
-    if rho is not None and rho < entry.rho:
-        entry = replace(entry, other_cost=rho)
-    return laws, parameters, entry
+    if price.rho is not None and price.rho < entry.rho:
+        entry = replace(entry, other_cost=price.rho)
+    starts = [start for start, _, _ in runs]
+    shifts = tuple(
+        (law.name, distance, parameters[bisect_right(starts, row) - 1], times)
+        for row, distance, times in price.moved
+    )
+    return laws, parameters, replace(entry, shifts=shifts)
+
+
+def _known(law: Law, size: Fraction, parameter: Fraction) -> Price:
+    """Return what follows from the sensitivity of whole numbers with equal noise.
+
+    The whole change in one number costs most under Laplace noise. Under Gaussian noise
+    a number moves by one at most where squares add up to less than four.
+    """
+    whole = math.floor(size)
+    if law is LAPLACE:
+        moved = ((0, whole, 1),) if whole else ()
+        return Price(laplace_rho(math.ceil(size), parameter), moved)
+    return Price(moved=((0, 1, whole),) if law is GAUSSIAN and 0 < whole < 4 else ())
 
 
 def ledger_or_own(ledger: Any, law: Law, relation: Relation) -> PrivacyLedger:
@@ -386,6 +419,7 @@ def charge(
         kind=entry.kind,
         insecure=insecure,
         other_cost=entry.other_cost,
+        shifts=entry.shifts,
     )
 
 

@@ -325,16 +325,20 @@ class Stream(Settled):
                 self.cost, self._words, self.law.name, sensitivity, self.law.currency
             )
             if self.law is LAPLACE:
-                entry = replace(entry, other_cost=self._laplace_rho)
+                entry = replace(entry, **self._price_of_nodes)
             charge(self.ledger, entry, self.relation, self._noise)
         self._is_paid = True
 
     @property
-    def _laplace_rho(self) -> Fraction:
-        """What the nodes of a tree cost in rho: a record is in one of every level."""
-        moves, levels = self.relation.records_per_person, self._rows.sensitivity
-        price = laplace_rho(moves, self._parameter(self._rows.largest))
-        return self.relation.factor // moves * levels * price
+    def _price_of_nodes(self) -> dict[str, Any]:
+        """What nodes with Laplace noise cost: a record is in one of every level."""
+        moves, scale = (
+            self.relation.records_per_person,
+            self._parameter(self._rows.largest),
+        )
+        nodes = self.relation.factor // moves * self._rows.sensitivity
+        shifts = (("laplace", 1, scale, nodes),) if moves == 1 else ()
+        return {"other_cost": nodes * laplace_rho(moves, scale), "shifts": shifts}
 
     @contextmanager
     def _settling(self) -> Iterator[None]:

@@ -602,6 +602,15 @@ def finite_differences(function, point, step=1e-6):
 # --------------------------------------------------------------------- false alarms
 
 
+def changes(cells, neighbours, records):
+    """Return all differences of neighbouring tables of a few cells."""
+    tables = map(np.array, itertools.product(range(records + 1), repeat=cells))
+    small = [table for table in tables if table.sum() <= records]
+    if neighbours == "add_remove":
+        return small
+    return [t - u for t in small for u in small if t.sum() == u.sum()]
+
+
 def margin(samples, false_alarm=1e-6):
     """Return how far the mean of independent samples may be from what is expected.
 

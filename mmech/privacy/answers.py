@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
 from mmech.checks import check_delta
 from mmech.privacy.cost import epsilon_from_rho
-from mmech.privacy.entry import LedgerEntry
+from mmech.privacy.entry import BOUNDED_RANGE, LedgerEntry
+from mmech.privacy.numerical import numerical_epsilon, shifts_of
 
 __all__ = ["DELTAS", "at_deltas", "composed", "epsilon_delta"]
 
@@ -40,7 +41,8 @@ def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
     """Return the least epsilon that entries are known to have together at a delta.
 
     Some count in pure epsilon, whose privacy loss is bounded, and the others in rho:
-    those first for which rho is large beside epsilon.
+    those first for which rho is large beside epsilon. Or some count numerically, see
+    `numerical_epsilon`.
     """
     check_delta(delta)
     prices = [(e.rho / e.epsilon, e) for e in entries if e.epsilon is not None]
@@ -54,7 +56,27 @@ def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
         rho = composed([*pure[split:], *others], "rho")
         extra = epsilon_from_rho(rho, delta) if rho else 0.0
         found.append(float(composed(pure[:split], "epsilon")) + extra)
-    return min(found)
+    return min(*found, *_numerically(entries, delta))
+
+
+def _numerically(entries: Sequence[LedgerEntry], delta: float) -> Iterator[float]:
+    """Yield epsilons of compositions in which the losses of some are added up.
+
+    Of all whose losses are known, or of all but draws of bounded range; the others
+    count in rho, or in epsilon.
+    """
+    known = [bool(shifts_of(entry)) for entry in entries]
+    closer = [
+        k and e.kind not in BOUNDED_RANGE for k, e in zip(known, entries, strict=True)
+    ]
+    for chosen in (known, closer) if closer != known else (known,):
+        own = [e for e, is_own in zip(entries, chosen, strict=True) if is_own]
+        rest = [e for e, is_own in zip(entries, chosen, strict=True) if not is_own]
+        if not own:
+            continue
+        yield numerical_epsilon(own, delta, composed(rest, "rho"))
+        if rest and all(entry.epsilon is not None for entry in rest):
+            yield numerical_epsilon(own, delta) + float(composed(rest, "epsilon"))
 
 
 def at_deltas(entries: Sequence[LedgerEntry]) -> str:

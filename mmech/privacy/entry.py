@@ -14,9 +14,13 @@ from mmech.privacy.neighbours import exact_size
 from mmech.storage.codec import exact_number, storable
 
 __all__ = [
-    *("CURRENCIES", "KINDS", "LedgerEntry", "as_json", "checked_kind", "entry_in_rho"),
-    "entry_of",
+    *("BOUNDED_RANGE", "CURRENCIES", "KINDS", "LedgerEntry", "Shift", "as_json"),
+    *("checked_kind", "entry_in_rho", "entry_of"),
 ]
+
+Shift = tuple[str, int, Fraction, int]
+"""Law of noise on whole numbers, how far neighbours move one at most, the parameter of
+the law (scale b, or σ²), and how many numbers are moved that far, independently."""
 
 CURRENCIES = ("epsilon", "rho")
 
@@ -37,11 +41,14 @@ KINDS: Mapping[str, str] = MappingProxyType(
 """Kind of release to how it was made private, given its sensitivity. A law of noise
 that is not among them goes by its name."""
 
+NUMERICAL = ("laplace", "gaussian")
+"""Laws whose losses are composed numerically."""
+
 BOUNDED_RANGE = frozenset({"exponential"})
 """Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
 
 
-@storable("LedgerEntry", added=("other_cost",))
+@storable("LedgerEntry", added=("other_cost", "shifts"))
 @dataclass(frozen=True)
 class LedgerEntry:
     """One release that was paid for.
@@ -66,6 +73,11 @@ class LedgerEntry:
         release was paid for through `PrivacyLedger.part`.
     other_cost : Fraction or None
         Cost in the other currency, where it is known closer than from the kind.
+    shifts : tuple of (str, int, Fraction, int), default=()
+        What neighbours change at most: "laplace" or "gaussian", a distance, the scale
+        or the variance parameter of the noise, and how many numbers are moved that far.
+        All neighbours are as private as these, see `numerical_epsilon`. Empty where no
+        such numbers are known.
 
     Examples
     --------
@@ -86,6 +98,7 @@ class LedgerEntry:
     partition: str | None = None
     part: str | None = None
     other_cost: Fraction | None = None
+    shifts: tuple[Shift, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.released, str) or not self.released:
@@ -95,6 +108,12 @@ class LedgerEntry:
             )
         if self.other_cost is not None and self.other_cost <= 0:
             raise ValueError(f"other_cost must be > 0, got {self.other_cost}")
+        for law, *numbers in self.shifts:
+            if law not in NUMERICAL or min(numbers) <= 0:
+                raise ValueError(
+                    f"shifts must be of {' or '.join(NUMERICAL)} noise, with numbers "
+                    f"> 0, got {(law, *numbers)}"
+                )
 
     @property
     def epsilon(self) -> Fraction | None:
@@ -135,6 +154,8 @@ def as_json(order: int, entry: LedgerEntry) -> dict[str, Any]:
     }
     if entry.other_cost is not None:
         release[_other(entry.currency)] = str(entry.other_cost)
+    if entry.shifts:
+        release["shifts"] = [[n, d, str(b), times] for n, d, b, times in entry.shifts]
     if entry.partition is not None:
         release |= {"partition": entry.partition, "part": entry.part}
     return release
@@ -153,6 +174,10 @@ def entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
         release.get("partition"),
         release.get("part"),
         None if other is None else check_epsilon(exact_number(other)),
+        tuple(
+            (str(law), int(distance), exact_number(parameter), int(times))
+            for law, distance, parameter, times in release.get("shifts", ())
+        ),
     )
 
 

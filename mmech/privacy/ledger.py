@@ -19,6 +19,7 @@ from mmech.privacy.cost import one_cost, rho_from_epsilon_delta, warn_if_weak
 from mmech.privacy.entry import (
     CURRENCIES,
     LedgerEntry,
+    Shift,
     as_json,
     checked_kind,
     entry_in_rho,
@@ -520,6 +521,7 @@ class PrivacyLedger(Settled):
         kind: str = "other",
         insecure: bool = False,
         other_cost: Fraction | None = None,
+        shifts: tuple[Shift, ...] = (),
     ) -> LedgerEntry:
         """Pay for a release, before anything is drawn.
 
@@ -542,6 +544,8 @@ class PrivacyLedger(Settled):
             The cost in the other currency, where it is known: the rho of a release of
             pure epsilon, or the pure epsilon of one in rho. ``None`` takes what follows
             from the kind.
+        shifts : tuple, default=()
+            What neighbours change at most, as of a `LedgerEntry`.
 
         Returns
         -------
@@ -566,6 +570,7 @@ class PrivacyLedger(Settled):
                 other_cost=None
                 if other_cost is None
                 else check_epsilon(other_cost, "other_cost"),
+                shifts=shifts,
             )
             entry = self._fitting(entry)
             if isinstance(self.total, float) and _holder() not in self._held:

@@ -21,7 +21,7 @@ from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
-from mmech.release import Measurement, measure
+from mmech.release import Measurement, Price, measure
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
@@ -339,7 +339,7 @@ def release(
         Records(codes, plan.domain.shape),
         f"{words}, and how many records they leave out" * plan.drops or words,
         # The number that is left out may cost as much as any release of this epsilon.
-        None if plan.drops else mechanism._rho,
+        Price() if plan.drops else mechanism._price,
     )
     dropped = None
     if plan.drops:
