@@ -1,19 +1,23 @@
 """Data sets by name, and reading of csv files.
 
-`fetch` loads every set of one table; each has a function of its own, too.
+`fetch` loads every set of one table. The sets that follow exact rules, and iris, need
+no download and have functions of their own; the others come from OpenML.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
 from mmech.domain.csv_files import CsvFormat, Source, read_cells
 from mmech.exceptions import located
-from mmech_rf.data import generated
-from mmech_rf.data.catalogue import CATALOGUE
+from mmech_rf.data import generated, openml
+from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.data.generated import (
     load_balance_scale,
     load_car,
@@ -25,6 +29,7 @@ from mmech_rf.data.generated import (
 from mmech_rf.schema import Schema, check_schema
 
 __all__ = [
+    "DATASETS",
     "fetch",
     "load_balance_scale",
     "load_car",
@@ -36,36 +41,56 @@ __all__ = [
 ]
 
 
-def fetch(name: str) -> Any:
-    """Load a data set by name; nothing is downloaded.
+def fetch(
+    name: str, *, n_bins: int | None = None, data_home: Any = None, cache: bool = True
+) -> Any:
+    """Load a data set by name; only what cannot be made is downloaded, once.
 
     Parameters
     ----------
     name : str
-        car, nursery, balance-scale, tic-tac-toe, monks-1, monks-2, monks-3 or iris.
+        Made without a download: car, nursery, balance-scale, tic-tac-toe, monks-1,
+        monks-2, monks-3, iris. From OpenML: adult, heart, mushroom.
+    n_bins : int, optional
+        Number of bins of equal width inside public bounds, for the sets with numbers:
+        adult, heart, iris. By default the discretisation
+        of the matrix-random-forest paper is used, where there is one, else 10.
+    data_home : path, optional
+        Folder for downloads, scikit-learn's data home by default.
+    cache : bool, default=True
+        Whether to keep the download there.
 
     Returns
     -------
     sklearn.utils.Bunch
-        ``data``, an array (N, d) of raw values, the attributes in schema order;
-        ``target`` (N,), ``schema``, ``feature_names`` and ``name``.
+        ``data``, an array (N, d) of raw values, the attributes in schema order followed
+        by the schema's required columns, if any; missing values are empty. ``target``
+        (N,), ``schema``, ``feature_names`` of all columns, and ``name``.
 
     Raises
     ------
+    ConnectionError
+        Where the servers cannot be reached and nothing is cached.
     ValueError
-        If the name is unknown.
+        If the name is unknown, or bins are chosen for a set without numbers.
 
     Examples
     --------
     >>> fetch("monks-2").data.shape
     (432, 6)
+    >>> fetch("iris", n_bins=4).schema.domain_shape
+    (4, 4, 4, 4)
     """
     if not isinstance(name, str) or name not in CATALOGUE:
         raise ValueError(
             f"there is no data set {name!r}; choose from {', '.join(CATALOGUE)}"
         )
-    function, arguments = CATALOGUE[name]
-    return getattr(generated, function)(*arguments)
+    entry = CATALOGUE[name]
+    if entry.function is None:
+        return openml.download(name, n_bins=n_bins, data_home=data_home, cache=cache)
+    openml.check_binned(name, n_bins)
+    options = {} if n_bins is None else {"n_bins": n_bins}
+    return getattr(generated, entry.function)(*entry.arguments, **options)
 
 
 def load_csv(
@@ -138,3 +163,9 @@ def load_csv(
         if with_target and decode:
             target = schema.decode_target(schema.encode_target(target))
     return generated.bunch(cells[:, : len(names)], target, schema)
+
+
+DATASETS: Mapping[str, Callable[[], Any]] = MappingProxyType(
+    {name: partial(fetch, name) for name in BUILT_IN}
+)
+"""Loaders of the sets that need no download, by name, each called without arguments."""

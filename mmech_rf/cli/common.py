@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mmech.checks import read_float
 from mmech.cli.files import TABLE
 from mmech.terminal import in_words, whole
-from mmech_rf.data.catalogue import CATALOGUE
+from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.methods import METHODS, SPLITS
 
 if TYPE_CHECKING:
@@ -116,8 +116,10 @@ HELP = {
     "predict model": f"file that `{PROG} fit` wrote",
     "show model": "file that `fit` saved",
     "queries": f"queries; public: {TABLE}",
-    "--data": f"a built-in data set ({', '.join(CATALOGUE)}), or a csv file with a "
-    "header row, plain or .gz; - reads the standard input",
+    "--data": f"a built-in data set ({', '.join(BUILT_IN)}); one that is downloaded "
+    "the first time "
+    f"({', '.join(name for name in CATALOGUE if name not in BUILT_IN)}); or a csv "
+    "file with a header row, plain or .gz; - reads the standard input",
     "--schema": f"JSON file with the public attributes and classes; `{PROG} schema "
     "suggest` prints one to fill in",
     "evaluate --schema": "JSON file with the public attributes and classes; needed "

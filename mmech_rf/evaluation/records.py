@@ -79,7 +79,7 @@ def load_records(
     Raises
     ------
     OSError
-        If a file cannot be opened.
+        If a file cannot be opened, or OpenML not be reached.
     ValueError
         If the name is unknown, or file and schema do not match.
 

@@ -1,6 +1,18 @@
-"""Exact releases, and the command line."""
+"""Exact releases, the command line, and a server that answers as OpenML does.
 
+The folder ``openml`` holds a few rows of every set in the format of OpenML's API: what
+its servers answer to the requests that `fetch_openml` makes: which number has a name
+and version, and then four about that number.
+"""
+
+import gzip
+import io
 import itertools
+import json
+import re
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import BaseHandler, OpenerDirector, install_opener
 
 import pytest
 import rf_cases
@@ -8,6 +20,69 @@ from cli_cases import write_rows
 
 from mmech_rf import Attribute, Schema
 from mmech_rf.cli import main
+
+RECORDED = Path(__file__).parent / "openml"
+PATTERNS = {
+    r"/json/data/(\d+)$": "description.json",
+    r"/json/data/features/(\d+)$": "features.json",
+    r"/json/data/qualities/(\d+)$": "qualities.json",
+    r"/v1/download/(\d+)": "data.arff",
+}
+SEARCH = r"/json/data/list/data_name/([^/]+)/limit/2/data_version/(\d+)"
+
+
+def numbers():
+    """Return what the servers know: numbers by name and version."""
+    found = {}
+    for path in RECORDED.glob("*/description.json"):
+        description = json.loads(path.read_bytes())["data_set_description"]
+        place = description["name"], description["version"]
+        found[place] = {"did": int(path.parent.name), "status": "active"}
+    return found
+
+
+class Response(io.BytesIO):
+    """What OpenML answers: compressed."""
+
+    def __init__(self, content):
+        super().__init__(gzip.compress(content))
+
+    def info(self):
+        return {"Content-Encoding": "gzip"}
+
+
+class Server(BaseHandler, list):
+    """The addresses that were asked for; a server that is down answers none."""
+
+    down = False
+
+    def https_open(self, request):
+        """Answer a request."""
+        address = request.get_full_url()
+        self.append(address)
+        if self.down:
+            raise URLError("no route to host")
+        if found := re.search(SEARCH, address):
+            answer = {"data": {"dataset": [numbers()[found[1], found[2]]]}}
+            return Response(json.dumps(answer).encode())
+        for pattern, name in PATTERNS.items():
+            if found := re.search(pattern, address):
+                return Response((RECORDED / found[1] / name).read_bytes())
+        raise AssertionError(address)
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """Answer requests from the recorded files; return the addresses asked for."""
+    server = Server()
+    opener = OpenerDirector()
+    opener.add_handler(server)
+    install_opener(opener)
+    # scikit-learn tries again after a second, and again.
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "scikit-learn"))
+    yield server
+    install_opener(None)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import csv
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 from cli_cases import assert_refused, write_rows
@@ -87,6 +88,24 @@ def test_evaluate_built_in_data_at_several_budgets(run):
     assert laplace.count("±") == 2
     first, second = majority.split("not private")[1].split(" ± ")[:2]
     assert first.strip() in second  # the same at every budget
+
+
+def test_evaluate_a_set_of_openml(run, asked):
+    """A fetched set is used as a built-in one is; a failure is one sentence."""
+    args = ("evaluate", "--methods", "majority", "--repeats", 1, "--data")
+    code, out, _ = run(*args, "heart", "--missing", "drop")
+    assert code == 0
+    assert "1 records with missing values were left out" in out
+    assert_refused(run(*args, "heart"), "or choose --missing drop")
+    asked.down = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        code, out, err = run(*args, "adult")
+    *said, error = err.splitlines(keepends=True)
+    assert said
+    assert all(line.startswith("mmech-rf: warning: ") for line in said)
+    assert_refused((code, out, error), "error: cannot fetch 'adult'")
+    assert "no route to host" in error
 
 
 def test_evaluate_a_csv_file_and_write_every_trial(run, files):

@@ -30,8 +30,8 @@ from mmech_rf import (
 from mmech_rf.cli import models as _models
 from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
-from mmech_rf.data.catalogue import CATALOGUE
-from mmech_rf.datasets import fetch, load_csv
+from mmech_rf.data.openml import load_schema
+from mmech_rf.datasets import DATASETS, load_csv
 from mmech_rf.private.classifier import ForestClassifier
 
 
@@ -396,12 +396,12 @@ def real(request, tmp_path):
     """Return files of a schema, four fifths of a set, the rest; and its classes."""
 
     def write(name):
-        if name in CATALOGUE:
-            bunch = fetch(name)
+        if name in DATASETS:
+            bunch = DATASETS[name]()
             schema = bunch.schema
         else:
             folder = request.getfixturevalue("data_dir")
-            schema = Schema.from_json(folder / f"{name}.mrf_schema.json")
+            schema = load_schema(name)
             bunch = load_csv(folder / f"{name}.csv.gz", schema)
         (tmp_path / "real.json").write_text(schema.to_json(), encoding="utf-8")
         rows = np.column_stack([bunch.data, bunch.target]).tolist()

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmech_rf.data import generated
-from mmech_rf.data.catalogue import CATALOGUE
-from mmech_rf.datasets import fetch, load_csv, load_iris, load_monks
+from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE, DataSet
+from mmech_rf.datasets import DATASETS, fetch, load_csv, load_iris, load_monks
 from mmech_rf.evaluation import load_records
 from mmech_rf.schema import Attribute, Schema
 
-RULES = [name for name in CATALOGUE if name != "iris"]
+RULES = [name for name in DATASETS if name != "iris"]
 
 
 def read_rows(path):
@@ -27,7 +27,7 @@ def read_rows(path):
 @pytest.mark.parametrize("name", RULES)
 def test_generated_rows_equal_the_file_in_order(name, data_dir):
     header, *rows = read_rows(data_dir / f"{name}.csv.gz")
-    bunch = fetch(name)
+    bunch = DATASETS[name]()
     assert bunch.feature_names == header[:-1]
     assert bunch.data.tolist() == [row[:-1] for row in rows]
     assert bunch.target.tolist() == [row[-1] for row in rows]
@@ -35,7 +35,7 @@ def test_generated_rows_equal_the_file_in_order(name, data_dir):
 
 @pytest.mark.parametrize("name", RULES)
 def test_generated_schema_has_the_cells_of_the_file(name, data_dir):
-    schema = fetch(name).schema
+    schema = DATASETS[name]().schema
     filed = Schema.from_json(data_dir / f"{name}.schema.json")
     assert schema.class_labels == filed.class_labels
     for ours, theirs in zip(schema.attributes, filed.attributes, strict=True):
@@ -59,7 +59,7 @@ def test_generated_schema_has_the_cells_of_the_file(name, data_dir):
     ],
 )  # fmt: skip
 def test_sizes_and_class_counts(name, shape, counts):
-    bunch = fetch(name)
+    bunch = DATASETS[name]()
     assert bunch.name == bunch.schema.name == name
     assert bunch.data.shape == shape
     assert Counter(bunch.target.tolist()) == counts
@@ -71,7 +71,7 @@ def test_sizes_and_class_counts(name, shape, counts):
 
 @pytest.mark.parametrize("name", ["car", "nursery", "balance-scale", "monks-2"])
 def test_factorials_fill_every_cell_in_cell_order(name):
-    bunch = fetch(name)
+    bunch = DATASETS[name]()
     codes = bunch.schema.encode(bunch.data)
     cells = np.ravel_multi_index(tuple(codes.T), bunch.schema.domain_shape)
     assert (cells == np.arange(bunch.schema.n_cells)).all()
@@ -79,8 +79,8 @@ def test_factorials_fill_every_cell_in_cell_order(name):
 
 def test_kinds():
     kinds = {
-        name: {attribute.kind for attribute in fetch(name).schema.attributes}
-        for name in CATALOGUE
+        name: {attribute.kind for attribute in loader().schema.attributes}
+        for name, loader in DATASETS.items()
     }
     assert kinds["car"] == kinds["nursery"] == kinds["balance-scale"] == {"ordinal"}
     assert kinds["tic-tac-toe"] == kinds["monks-1"] == {"categorical"}
@@ -88,7 +88,7 @@ def test_kinds():
 
 
 def test_known_facts_about_car():
-    car = fetch("car")
+    car = DATASETS["car"]()
     hopeless = (car.data[:, 3] == "2") | (car.data[:, 5] == "low")
     assert (car.target[hopeless] == "unacc").all()
 
@@ -132,8 +132,24 @@ def test_iris_bins_of_equal_width_inside_public_bounds():
         load_iris(n_bins=0)
 
 
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_set_that_can_be_made_is_not_downloaded(name, asked):
+    found, same = fetch(name), DATASETS[name]()
+    assert found.name == found.schema.name == name
+    assert found.schema == same.schema
+    assert found.data.tolist() == same.data.tolist()
+    assert asked == []
+
+
+def test_bins_are_for_sets_with_numbers():
+    assert fetch("iris", n_bins=5).schema == load_iris(n_bins=5).schema
+    for name in ("car", "mushroom"):
+        with pytest.raises(ValueError, match="n_bins is for sets with numbers, and '"):
+            fetch(name, n_bins=5)
+
+
 def test_the_docstring_lists_every_set():
-    listed = fetch.__doc__.split("Parameters")[1].split("Returns")[0]
+    listed = fetch.__doc__.split("Parameters")[1].split("n_bins")[0]
     assert set(re.findall(r"[a-z]+(?:-[a-z0-9]+)*", listed)) >= set(CATALOGUE)
 
 
@@ -158,13 +174,18 @@ def test_a_set_that_is_added_is_known_everywhere(monkeypatch):
 
     # Adding a set is adding a function to a module.
     monkeypatch.setattr(generated, "load_dice", load_dice, raising=False)
-    monkeypatch.setitem(CATALOGUE, "dice", ("load_dice", ()))
+    monkeypatch.setitem(CATALOGUE, "dice", DataSet("load_dice"))
     bunch = fetch("dice")
     assert bunch.data.shape == (36, 2)
     assert (bunch.target == "high").sum() == 15
     assert load_records("dice").schema == bunch.schema
-    with pytest.raises(ValueError, match="iris, dice, or give the path"):
+    with pytest.raises(ValueError, match="mushroom, dice, or give the path"):
         load_records("cars")
+
+
+def test_the_mapping_of_loaders_is_read_only():
+    with pytest.raises(TypeError):
+        DATASETS["car"] = None
 
 
 # ------------------------------------------------------------------------- csv

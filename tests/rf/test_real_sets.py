@@ -7,7 +7,8 @@ import pytest
 
 from mmech_rf import Schema
 from mmech_rf.data.catalogue import CATALOGUE
-from mmech_rf.datasets import fetch, load_csv, load_iris
+from mmech_rf.data.openml import load_schema
+from mmech_rf.datasets import DATASETS, fetch, load_csv
 
 # name: cells of the domain, records that remain, records per class
 PAPER = {
@@ -27,12 +28,14 @@ def encoded(request):
     """Return the schema of a set, codes of its complete records, and their classes."""
 
     def encode(name, **bins):
-        if name in CATALOGUE:
-            bunch = load_iris(**bins) if bins else fetch(name)
+        if name in DATASETS:
+            bunch = fetch(name, **bins)
         else:
             folder = request.getfixturevalue("data_dir")
-            form = "schema" if bins else "mrf_schema"
-            schema = Schema.from_json(folder / f"{name}.{form}.json", **bins)
+            if name in CATALOGUE:
+                schema = load_schema(name, **bins)
+            else:
+                schema = Schema.from_json(folder / f"{name}.mrf_schema.json")
             bunch = load_csv(folder / f"{name}.csv.gz", schema)
         kept = {"handle_missing": "drop"}
         return bunch.schema, *bunch.schema.encode(bunch.data, bunch.target, **kept)
