@@ -27,7 +27,6 @@ from mmech import (
     UnsupportedWorkloadError,
     VStack,
     WidthRange,
-    all_marginals,
     limits,
     loss,
     optimize,
@@ -203,7 +202,6 @@ def test_callbacks_are_told_of_strategies_under_zcdp(template, workload):
         ("dense", Prefix(40)),
         ("pidentity", Prefix(40)),
         ("kronecker", UNION),
-        ("marginals", all_marginals((3, 4, 5), 2, lower_orders=True)),
         ("auto", Prefix(40)),
     ],
 )
