@@ -14,7 +14,6 @@ from mmech import (
     Anova,
     Dense,
     DomainTooLargeError,
-    HStack,
     Identity,
     Kronecker,
     Marginal,
@@ -298,34 +297,6 @@ def test_permutations_move_outwards():
         [ref.ones(1, 3) @ ref.prefix(3), ref.prefix(3) @ ref.prefix(3)]
     )
     np.testing.assert_array_equal(stacked.to_dense(), ref.permuted(dense, [2, 0, 1]))
-
-
-def test_blocks_multiply_block_by_block():
-    left = HStack([Prefix(3), Dense(SIGNED.T)])
-    right = VStack([Identity(3), Dense(SIGNED)])
-    product = left @ right
-    assert isinstance(product, Sum)
-    assert [type(term) for term in product.terms] == [Prefix, Dense]
-    np.testing.assert_array_equal(
-        product.to_dense(), left.to_dense() @ right.to_dense()
-    )
-    unaligned = VStack([Dense(SIGNED), Identity(3)])
-    wanted = left.to_dense() @ unaligned.to_dense()
-    np.testing.assert_array_equal((left @ unaligned).to_dense(), wanted)
-    other = VStack([Identity(3), Total(3), Total(3)])
-    wanted = left.to_dense() @ other.to_dense()
-    np.testing.assert_array_equal((left @ other).to_dense(), wanted)
-
-
-def test_marginals_side_by_side():
-    # Two tables over different domains, joined: the algebra needs no more.
-    first, second = all_marginals((2, 3), 1), all_marginals((3, 2), 1)
-    joined = HStack([first, second])
-    assert joined.shape == (5, 12)
-    assert joined.sensitivity() == 2
-    np.testing.assert_array_equal(
-        joined.to_dense(), ref.side_by_side(first.to_dense(), second.to_dense())
-    )
 
 
 # ------------------------------------------------------------------ every operator
