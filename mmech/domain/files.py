@@ -1,4 +1,4 @@
-"""Domains as JSON: one form, which ``schema.json`` describes, and an older one.
+"""Domains as JSON, in the form that ``schema.json`` describes.
 
 What describes attributes and more, such as classes, has files of its own that hold
 attributes in the same words. Messages call it by a `noun`, such as ``"domain"``.
@@ -26,10 +26,7 @@ __all__ = [
     "read_document",
     "unknown_kind",
     "write_document",
-    "written_attributes",
 ]
-
-VERSION = 1
 
 _REMARKS = frozenset(
     [
@@ -40,19 +37,6 @@ _REMARKS = frozenset(
     ]
 )
 """Keys that say something to people, and may stand anywhere."""
-
-_WRITTEN_KEYS = (
-    "name",
-    "kind",
-    "categories",
-    "lower",
-    "upper",
-    "cut_points",
-    "groups",
-    "value_map",
-    "n_bins",
-    "other",
-)
 
 READ = "read_from_records"
 """The mark of a document whose values were read from the records."""
@@ -179,29 +163,6 @@ def _check_has(entry: Mapping[str, Any], keys: Sequence[str], what: str) -> None
 
 
 # ---- attributes ----------------------------------------------------------------
-
-
-def written_attributes(
-    document: Mapping[str, Any], noun: str, more: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Return the arguments of the attributes in what ``to_json`` wrote once.
-
-    `more` names further fields of the document, beside header, name and attributes.
-    """
-    written = f"mmech-{noun}"
-    if document["format"] != written or document["version"] != VERSION:
-        raise ValueError(
-            f"the {noun} must have format {written!r} version {VERSION}, got "
-            f"{document['format']!r} version {document.get('version')!r}; "
-            "read it with the release that wrote it"
-        )
-    known = ("format", "version", "name", *more, "attributes")
-    check_keys(document, known, f"the {noun}")
-    attributes = []
-    for entry in document["attributes"]:
-        check_keys(entry, _WRITTEN_KEYS, f"attribute {entry['name']!r}")
-        attributes.append(_paired(entry, dict(entry)))
-    return attributes
 
 
 def _paired(entry: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:

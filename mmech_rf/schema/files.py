@@ -1,4 +1,4 @@
-"""Schemas in files: what is written, and two older forms that are read."""
+"""Schemas in files: what is written, and the form of a paper that is read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ Parsed = tuple[list[dict[str, Any]], dict[str, Any]]
 
 def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
     """Return what a file says of a schema."""
-    if "format" in document:
-        more = ("target", "required")
-        entries = files.written_attributes(document, noun, more)
-        target, labels = document["target"], "labels"
-    elif "features" in document:
+    if "features" in document:
         if "target" not in document:  # a domain has all but the class
             raise ValueError(
                 f"the {noun} has no 'target', which names the class and its "
@@ -27,16 +23,16 @@ def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
         entries = files.described_attributes(
             document, noun, n_bins, ("target", "required", files.READ)
         )
-        target, labels = document["target"], "categories"
+        target = document["target"]
     elif "attributes" in document:
         return _parse_mrf(document)
     else:
         raise files.unknown_kind(
             noun, "'features' with 'target', or 'attributes' with 'target'", document
         )
-    files.check_keys(target, ("name", "type", labels), "the target")
+    files.check_keys(target, ("name", "type", "categories"), "the target")
     return entries, {
-        "class_labels": target[labels],
+        "class_labels": target["categories"],
         "label_type": target.get("type"),
         "target": target["name"],
         "name": document.get("name"),

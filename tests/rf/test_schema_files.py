@@ -226,9 +226,6 @@ def test_files_of_the_paper():
         (io.StringIO("[]"), ValueError, "must be a JSON object, got list"),
         (3, TypeError, "from a path, an open file, a JSON text or a dict, got int"),
         ({}, ValueError, "of no known kind: it needs 'features'"),
-        ({"format": "mmech-schema", "version": 2}, ValueError,
-         "must have format 'mmech-schema' version 1, got 'mmech-schema' version 2"),
-        ({"format": "mmech-schema"}, ValueError, "malformed near 'version'"),
         ({"features": []}, ValueError, "no 'target', .*; add it, or use .* `mmech`"),
         (FEATURES | {"features": []}, ValueError, "at least one attribute"),
         (FEATURES | {"features": [{"name": "a"}]}, ValueError,
@@ -238,10 +235,6 @@ def test_files_of_the_paper():
         (FEATURES | {"target": {"name": "c", "categories": []}}, ValueError,
          "class_labels"),
         (MRF | {"target": "income"}, ValueError, "target 'income' but has no attribu"),
-        ({"format": "mmech-schema", "version": 1,
-         "target": {"name": "c", "labels": [0, 1]},
-         "attributes": [{"name": "a", "kind": "ordinal", "size": 3}]}, ValueError,
-         "unknown key 'size' of attribute"),
     ],
 )  # fmt: skip
 def test_from_json_errors(source, error, message):

@@ -304,8 +304,6 @@ def test_files_that_people_write():
         ("{", ValueError, "the domain is not valid JSON"),
         (3, TypeError, "a domain is read from a path, an open file, a JSON text or"),
         ({}, ValueError, "it needs 'features', got nothing; add what is missing"),
-        ({"format": "mmech-domain", "version": 2}, ValueError,
-         "format 'mmech-domain' version 1, got 'mmech-domain' version 2"),
         ({"features": 3}, ValueError, "malformed near.*written by Domain.to_json"),
         (FEATURES | {"feature": []}, ValueError, "did you mean 'features'"),
         (FEATURES | {"target": {"name": "class"}}, ValueError,
