@@ -250,6 +250,20 @@ def test_energies_of_marginals_of_another_domain():
     assert anova_energies(Marginals((3, 2), {(0,): 1}), (2, 3)) is None
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [Marginal((3, 2), [0]), VStack([Marginal((3, 2), [0]), Total(6)])],
+    ids=str,
+)
+def test_tables_of_another_domain_are_not_taken_for_those_of_the_strategy(workload):
+    strategy = Residuals((2, 3), {(): 1, (0,): 1, (1,): 1, (0, 1): 1})
+    wanted = loss(Dense(workload.to_dense()), Dense(strategy.to_dense()))
+    assert loss(workload, strategy) == pytest.approx(wanted)
+    few = Marginals((2, 3), {(0,): 1, (1,): 1})
+    with pytest.raises(UnsupportedWorkloadError, match="cannot answer"):
+        loss(workload, few)
+
+
 def test_equal_entries_have_no_energy_by_rounding():
     workload = Kronecker([Dense(np.full((3, 3), 0.1)), Prefix(4)])
     energies = anova_energies(workload, (3, 4))
