@@ -13,7 +13,6 @@ from mmech.operators import Circulant as Circulant
 from mmech.operators import Conjunctions as Conjunctions
 from mmech.operators import Dense as Dense
 from mmech.operators import Diagonal as Diagonal
-from mmech.operators import HStack as HStack
 from mmech.operators import Hierarchy as Hierarchy
 from mmech.operators import Identity as Identity
 from mmech.operators import Kronecker as Kronecker

@@ -169,9 +169,6 @@ class Limits(ChangeableLimits):
     reported_queries, reported_entries : int
         Most queries, and entries of a workload without structure, whose errors a report
         lists one by one.
-    reported_kinds : int
-        Most different errors of the queries of a product. Above it close ones are
-        grouped.
     published_cells : int
         Largest table that `release_tables` makes. More is refused.
     model_cells : int
@@ -226,7 +223,6 @@ class Limits(ChangeableLimits):
     summed_entries: int = 2**28
     reported_queries: int = 2**22
     reported_entries: int = 2**27
-    reported_kinds: int = 2**16
     published_cells: int = 2**17
     model_cells: int = 2**16
     linked_entries: int = 2**22

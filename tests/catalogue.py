@@ -20,7 +20,6 @@ from mmech import (
     Dense,
     Diagonal,
     Hierarchy,
-    HStack,
     Identity,
     Kronecker,
     Marginal,
@@ -402,19 +401,6 @@ CATALOGUE = {
             ]
         ),
         ref.stack(ref.kronecker(P3, ref.ones(1, 2)), -2 * ref.kronecker(T3, I2)),
-    ),
-    # operators side by side
-    "hstack-of-one": (HStack([Prefix(3)]), P3),
-    "hstack": (HStack([Identity(2), Dense(SIGNED)]), ref.side_by_side(I2, SIGNED)),
-    "hstack-signed": (HStack([-1 * Prefix(3), Total(3).T, 0.5 * Identity(3)]),
-        ref.side_by_side(-P3, T3.T, 0.5 * I3)),
-    "hstack-transposed": (HStack([Prefix(3), Dense(SIGNED.T)]).T,
-        ref.side_by_side(P3, SIGNED.T).T),
-    "hstack-of-stacks": (HStack([VStack([Total(2), Identity(2)]), Prefix(3)]),
-        ref.side_by_side(ref.stack(ref.ones(1, 2), I2), P3)),
-    "hstack-times-vstack": (
-        HStack([Prefix(3), Dense(SIGNED.T)]) @ VStack([Identity(3), Dense(SIGNED)]),
-        P3 + ref.product(SIGNED.T, SIGNED),
     ),
     # products, sums, transposes, grams
     "product-of-forest": (

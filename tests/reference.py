@@ -157,11 +157,6 @@ def stack(*matrices):
     return np.array([list(row) for matrix in matrices for row in matrix])
 
 
-def side_by_side(*matrices):
-    rows = zip(*(np.asarray(matrix).tolist() for matrix in matrices), strict=True)
-    return np.array([[entry for part in row for entry in part] for row in rows])
-
-
 def kronecker(*matrices):
     out = np.array([[1]])
     for matrix in matrices:

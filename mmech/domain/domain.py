@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -203,28 +203,6 @@ class Domain:
         return replace(self, attributes=tuple(self.attributes[j] for j in positions))
 
     # ---- records ---------------------------------------------------------------
-
-    @overload
-    def encode(
-        self,
-        X: Any,
-        *,
-        columns: Iterable[str] | None = None,
-        handle_unknown: str = "clip",
-        handle_missing: str = "error",
-        narrow: Literal[False] = False,
-    ) -> NDArray[np.int64]: ...
-
-    @overload
-    def encode(
-        self,
-        X: Any,
-        *,
-        columns: Iterable[str] | None = None,
-        handle_unknown: str = "clip",
-        handle_missing: str = "error",
-        narrow: bool,
-    ) -> NDArray[Any]: ...
 
     def encode(
         self,
@@ -454,11 +432,11 @@ class Domain:
 
     @classmethod
     def from_json(cls, source: Any, *, n_bins: int = 10) -> Self:
-        """Read a domain from a file, such as `to_json` writes.
+        """Read a domain from a file with ``features``, as `to_json` writes it.
 
-        Its ``features`` have categories, or for a number bounds and ``n_bins``,
-        ``quantiles`` or ``cut_points``, as in `Attribute`. Where a file has classes, a
-        ``target``, it is the last attribute.
+        An entry has categories, or
+        for a number bounds and ``n_bins``, ``quantiles`` or ``cut_points``, as in
+        `Attribute`. Where a file has classes, a ``target``, it is the last attribute.
 
         Parameters
         ----------
@@ -503,9 +481,8 @@ class Domain:
         """Return the arguments of the attributes, and the others of this class."""
         if "features" not in document:
             raise files.unknown_kind(cls._noun, "'features'", document)
-        entries = files.described_attributes(
-            document, cls._noun, n_bins, ("target", files.READ)
-        )
+        more = ("target", files.READ)
+        entries = files.described_attributes(document, cls._noun, n_bins, more)
         if "target" in document:  # a schema: the class is one more attribute
             entries.append(files.described_target(document["target"]))
         marks = files.marked(document)

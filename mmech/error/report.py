@@ -28,7 +28,6 @@ from mmech.operators.merged import Merged
 from mmech.operators.stack import through_wrappers
 from mmech.operators.tau import Tau
 from mmech.strategies.result import Candidate, StrategyResult
-from mmech.structure.shape import is_uniform
 from mmech.threads import one_blas_thread
 
 __all__ = ["Report", "confidence_interval", "report"]
@@ -144,10 +143,9 @@ def report(
 ) -> Report:
     """Tabulate the error of a strategy on a workload before any budget is spent.
 
-    Standard errors of single queries come from closed forms where there are some
-    (one number per table of counts, outer products for products of attributes, whose
-    median is then good to about three digits), else from a pass over the workload;
-    they are left out, with a note, where that pass has more than about 10⁸ entries.
+    Standard errors of single queries come from closed forms where there are some, else
+    from a pass over the workload. They are left out, with a note, where that pass has
+    more than about 10⁸ entries, or for more than four million queries.
 
     Parameters
     ----------
@@ -244,7 +242,7 @@ def report(
         rows.append(("standard errors", "omitted: no closed form for so many queries"))
     else:
         low, middle, high = (
-            math.sqrt(variance * gain) * sensitivity for gain in extremes
+            math.sqrt(variance) * norm * sensitivity for norm in extremes
         )
         errors = (low, middle, high)
         text = f"min {low:.6g}, median {middle:.6g}, max {high:.6g}"
@@ -281,147 +279,66 @@ def _ratio(loss: float, bound: float) -> float:
 
 # ---- errors of single queries ------------------------------------------------
 
-Kinds = tuple[NDArray[np.float64], NDArray[Any]]
-"""Squared row norms of W A⁺ and how many queries have them."""
+Gains = NDArray[np.float64]
+"""Squared row norms of W A⁺, one per query."""
 
 
 def _extremes(
     workload: QueryMatrix, strategy: QueryMatrix
 ) -> tuple[float, float, float] | None:
-    """Return the least, median and largest squared row norm of W A⁺, if cheap.
-
-    The median of so many values is the one of the rank in the middle.
-    """
+    """Return the least, median and largest row norm of W A⁺, if that is cheap."""
+    if workload.shape[0] > LIMITS.reported_queries:
+        return None
     try:
-        kinds = _kinds(workload, strategy)
+        gains = _gains(workload, strategy)
     except DomainTooLargeError:
         return None
-    if kinds is None:
+    if gains is None:
         return None
-    gains, counts = _distinct(*kinds)
-    ranks = np.cumsum(counts)
-    half = ranks[-1] / 2
-    lower = gains[np.searchsorted(ranks, half)]
-    upper = gains[min(np.searchsorted(ranks, half, side="right"), gains.size - 1)]
-    middle = math.sqrt(lower) / 2 + math.sqrt(upper) / 2  # of the standard errors
-    return float(gains[0]), middle**2, float(gains[-1])
-
-
-def _distinct(gains: NDArray[np.float64], counts: NDArray[Any]) -> Kinds:
-    values, inverse = np.unique(gains, return_inverse=True)
-    return values, np.bincount(inverse.ravel(), weights=counts)
+    low, middle, high = np.quantile(np.sqrt(gains), [0, 0.5, 1]).tolist()
+    return low, middle, high
 
 
 @singledispatch
-def _kinds(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
-    """Return the row norms of W A⁺ without listing equal ones, if that is cheap."""
-    return _kinds_under(strategy, workload)
-
-
-def _times(kinds: Kinds, weight: float) -> Kinds:
-    return kinds[0] * weight**2, kinds[1]
-
-
-through_wrappers(_kinds, scaled=_times)
-
-
-@singledispatch
-def _kinds_under(strategy: QueryMatrix, workload: QueryMatrix) -> Kinds | None:
-    """Return them by what the strategy knows, or else the workload."""
-    return _kinds_of(workload, strategy)
-
-
-@_kinds_under.register(Scaled)
-def _(strategy: Scaled, workload: QueryMatrix) -> Kinds | None:
-    if strategy.weight == 0:
-        return _kinds_of(workload, strategy)
-    kinds = _kinds(workload, strategy.operator)
-    return None if kinds is None else _times(kinds, 1 / strategy.weight)
-
-
-@_kinds_under.register(Merged)
-def _(strategy: Merged, workload: QueryMatrix) -> Kinds | None:
-    return _kinds(pairs.merged_workload(workload, strategy), strategy.operator)
-
-
-@_kinds_under.register(Marginals)
-def _(strategy: Marginals, workload: QueryMatrix) -> Kinds | None:
-    gain = pairs.marginals_gain(workload, strategy) if is_uniform(workload) else None
-    if gain is None:
-        return _kinds_of(workload, strategy)
-    m = workload.shape[0]
-    return np.array([gain / m]), np.array([float(m)])
-
-
-@_kinds_under.register(Tau)
-def _(strategy: Tau, workload: QueryMatrix) -> Kinds | None:
-    gains = pairs.pair_rule(strategy).rows(workload, strategy)
-    return (
-        _kinds_of(workload, strategy) if gains is None else (gains, np.ones(gains.size))
-    )
-
-
-@_kinds_under.register(Kronecker)
-def _(strategy: Kronecker, workload: QueryMatrix) -> Kinds | None:
-    kinds = _product_kinds(workload, strategy)
-    return _kinds_of(workload, strategy) if kinds is None else kinds
-
-
-@singledispatch
-def _kinds_of(workload: QueryMatrix, strategy: QueryMatrix) -> Kinds | None:
-    """Return them by what the workload knows, or one by one."""
-    m, n = workload.shape
-    work = max(n, strategy.shape[0]) * m
-    if m > LIMITS.reported_queries or work > LIMITS.reported_entries:
-        return None
-    gains = pairs.row_gains(workload, strategy)
-    return gains, np.ones(gains.size)
+def _gains(workload: QueryMatrix, strategy: QueryMatrix) -> Gains | None:
+    """Return the squared row norms of W A⁺, ``None`` where they take long to list."""
+    return _gains_under(strategy, workload)
 
 
 through_wrappers(
-    _kinds_of,
-    scaled=_times,
-    stacked=lambda parts: tuple(map(np.concatenate, zip(*parts, strict=True))),
-    ask=_kinds,
+    _gains, scaled=lambda gains, weight: gains * weight**2, stacked=np.concatenate
 )
 
 
 @singledispatch
-def _product_kinds(workload: QueryMatrix, strategy: Kronecker) -> Kinds | None:
-    """Outer products of the factors' row norms, equal ones counted once."""
-    return None
-
-
-@_product_kinds.register(Kronecker)
-def _(workload: Kronecker, strategy: Kronecker) -> Kinds | None:
-    both = list(zip(workload.factors, strategy.factors, strict=False))
-    aligned = len(workload.factors) == len(strategy.factors)
-    if not aligned or any(query.shape[1] != part.shape[1] for query, part in both):
+def _gains_under(strategy: QueryMatrix, workload: QueryMatrix) -> Gains | None:
+    """Return them by what the strategy knows, or one by one."""
+    if max(workload.shape[1], strategy.shape[0]) * workload.shape[0] > (
+        LIMITS.reported_entries
+    ):
         return None
-    gains, counts = np.ones(1), np.ones(1)
-    for query, part in both:
-        kinds = _kinds(query, part)
-        if kinds is None:
-            return None
-        limit = max(64, LIMITS.reported_queries // gains.size)
-        own_gains, own_counts = _grouped(*kinds, limit)
-        gains = np.outer(gains, own_gains).ravel()
-        counts = np.outer(counts, own_counts).ravel()
-        gains, counts = _grouped(gains, counts, LIMITS.reported_kinds)
-    return gains, counts
+    return pairs.row_gains(workload, strategy)
 
 
-def _grouped(gains: NDArray[np.float64], counts: NDArray[Any], limit: int) -> Kinds:
-    """Merge neighbours until at most `limit` values are left, never the extremes."""
-    gains, counts = _distinct(gains, counts)
-    if gains.size <= limit:
-        return gains, counts
-    places = 1 + np.arange(gains.size - 2) * (limit - 2) // (gains.size - 2)
-    places = np.concatenate([[0], places, [limit - 1]])
-    totals = np.bincount(places, weights=counts)
-    means = np.bincount(places, weights=counts * gains) / totals
-    means[[0, -1]] = gains[[0, -1]]
-    return means, totals
+@_gains_under.register(Scaled)
+def _(strategy: Scaled, workload: QueryMatrix) -> Gains | None:
+    if strategy.weight == 0:
+        return pairs.row_gains(workload, strategy)
+    gains = _gains(workload, strategy.operator)
+    return None if gains is None else gains / strategy.weight**2
+
+
+@_gains_under.register(Merged)
+def _(strategy: Merged, workload: QueryMatrix) -> Gains | None:
+    return _gains(pairs.merged_workload(workload, strategy), strategy.operator)
+
+
+@_gains_under.register(Kronecker | Marginals | Tau)
+def _(strategy: QueryMatrix, workload: QueryMatrix) -> Gains | None:
+    known = pairs.pair_rule(strategy).rows(workload, strategy)
+    if known is None:
+        return _gains_under.dispatch(object)(strategy, workload)
+    return known
 
 
 # ---- confidence intervals ----------------------------------------------------

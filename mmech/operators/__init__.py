@@ -11,7 +11,7 @@ hierarchy    trees of sums over nested blocks of neighbours
 explicit     dense and sparse matrices
 partition    partitions of a domain, and boxes of cells: what forests ask
 compose      transposes, grams, multiples, products and sums
-stack        queries under each other, domains side by side
+stack        queries under each other
 kronecker    one operator per attribute of a product domain
 marginals    sets of marginals, and their algebra
 residuals    orthogonal contrasts, one block per set of attributes
@@ -52,7 +52,7 @@ from mmech.operators.pidentity import PIdentity
 from mmech.operators.pinv import Pinv
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.residuals import Residuals
-from mmech.operators.stack import HStack, VStack
+from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.structure import circulant  # noqa: F401  registers its rules
 
@@ -65,7 +65,6 @@ __all__ = [
     "Dense",
     "Diagonal",
     "Gram",
-    "HStack",
     "Hierarchy",
     "Identity",
     "Kronecker",

@@ -20,7 +20,7 @@ from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Anova
 from mmech.operators.ranges import Permuted
-from mmech.operators.stack import HStack, VStack
+from mmech.operators.stack import VStack
 
 __all__ = ["add", "product", "scale"]
 
@@ -60,11 +60,6 @@ def _anova_product(left: Anova, right: Anova) -> QueryMatrix | None:
     return Anova(left.domain_shape, left._values * right._values)
 
 
-def _block_product(left: HStack, right: VStack) -> QueryMatrix | None:
-    terms = _products(left.blocks, right.blocks)
-    return None if terms is None else add(*terms)
-
-
 def _flatten(left: QueryMatrix, right: QueryMatrix) -> Product:
     return Product(*_factors(left), *_factors(right))
 
@@ -94,7 +89,6 @@ PRODUCT_RULES: list[tuple[type, type, Rule]] = [
         Permuted,
         lambda a, b: Permuted(product(a, b.operator), b._permutation),
     ),
-    (HStack, VStack, _block_product),
     (VStack, QueryMatrix, lambda a, b: VStack([product(x, b) for x in a.blocks])),
     (Sum, QueryMatrix, lambda a, b: Sum([product(x, b) for x in a.terms])),
 ]

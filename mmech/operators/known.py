@@ -38,7 +38,7 @@ from mmech.operators.partition import (
 )
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
-from mmech.operators.stack import HStack, VStack
+from mmech.operators.stack import VStack
 
 __all__ = [
     "BOUNDS",
@@ -233,7 +233,7 @@ PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
         lambda a: (a.operator,),
     ),
     **dict.fromkeys((Kronecker, Product), lambda a: a.factors),
-    **dict.fromkeys((VStack, HStack), lambda a: a.blocks),
+    VStack: lambda a: a.blocks,
     Sum: lambda a: a.terms,
 }
 """Class to the operators that one is made of."""
@@ -249,6 +249,5 @@ _JOINT_BOUNDS: dict[type, Callable[[Any, Parts, Parts], Bounds]] = {
     Product: lambda a, r, c: (math.prod(r), math.prod(c)),
     Sum: lambda a, r, c: (sum(r), sum(c)),
     VStack: lambda a, r, c: (max(r), sum(c)),
-    HStack: lambda a, r, c: (sum(r), max(c)),
 }
 """Class to the rule for `norm_bounds`, of operators that are made of others."""

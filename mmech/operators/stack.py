@@ -1,4 +1,4 @@
-"""Operators made of blocks: queries under each other, domains side by side."""
+"""Operators made of blocks: queries under each other."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mmech.operators.base import (
     power_sums,
     query_matrix,
 )
-from mmech.operators.compose import Composite, Scaled, Transpose, check_operators
+from mmech.operators.compose import Composite, Scaled, check_operators
 
-__all__ = ["HStack", "VStack", "through_wrappers"]
+__all__ = ["VStack", "through_wrappers"]
 
 
 @query_matrix("VStack")
@@ -28,7 +28,8 @@ class VStack(Composite):
     Parameters
     ----------
     blocks : sequence of QueryMatrix, each of shape (m_i, n)
-        The operators to stack, first on top.
+        The operators to stack, first on top. Stacked transposes, transposed, stand side
+        by side.
 
     Examples
     --------
@@ -95,49 +96,6 @@ class VStack(Composite):
     def to_sparse(self) -> sp.csr_array:
         parts = [block.to_sparse() for block in self.blocks]
         return sp.csr_array(sp.vstack(parts, format="csr"))
-
-
-@query_matrix("HStack", init=False)
-class HStack(Composite, Transpose):
-    """Operators side by side: one set of queries over the union of their domains.
-
-    Parameters
-    ----------
-    blocks : sequence of QueryMatrix, each of shape (m, n_i)
-        The operators to join, first on the left; their answers add up.
-
-    Examples
-    --------
-    >>> from mmech import HStack, Identity, Prefix
-    >>> HStack([Identity(2), -1 * Prefix(2)]) @ [5, 3, 1, 1]
-    array([4, 1])
-    """
-
-    blocks: tuple[QueryMatrix, ...]
-
-    def __init__(self, blocks: Sequence[QueryMatrix]) -> None:
-        checked = check_operators(blocks, "HStack")
-        if len({block.shape[0] for block in checked}) > 1:
-            raise ValueError(
-                "blocks side by side need the same number of queries, got "
-                + ", ".join(f"{block.shape[0]}" for block in checked)
-                + " rows"
-            )
-        self._set(blocks=checked)
-        super().__init__(VStack([block.T for block in checked]))
-
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        return self.blocks
-
-    def abs(self) -> QueryMatrix:
-        return HStack([block.abs() for block in self.blocks])
-
-    def sensitivity(self) -> float:
-        return max(block.sensitivity() for block in self.blocks)
-
-    def l2_sensitivity(self) -> float:
-        return max(block.l2_sensitivity() for block in self.blocks)
 
 
 def through_wrappers(

@@ -13,7 +13,6 @@ from itertools import chain, combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
@@ -251,20 +250,6 @@ class Search:
         return max(self.n_iter / self.max_evaluations, self.work / self.max_work)
 
     # ---- the search -------------------------------------------------------------
-
-    def weigh(self, blocks: list[Subset]) -> Iterator[None]:
-        """Only weigh the blocks of a given pool."""
-        if not blocks:
-            raise ValueError("blocks must name at least one subset, got none")
-        uncovered = self._uncovered(blocks)
-        if uncovered:
-            missing = self.subsets[uncovered[0]]
-            raise UnsupportedWorkloadError(
-                f"the workload asks for the attributes {missing} together, which no "
-                "block of the pool contains; add a block over them"
-            )
-        self.keep(*self.uniform(blocks))
-        yield
 
     def run(self, n_starts: int) -> Iterator[None]:
         """Try starts, then local moves; yield after every improvement."""

@@ -15,7 +15,6 @@ better of the two on the known cases; greedy growth finds the best on 14 attribu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.marginals import Marginals, check_attributes, check_domain_shape
-from mmech.operators.subsets import Subset
+from mmech.operators.marginals import Marginals, check_domain_shape
 from mmech.strategies.marginal_search import (
     MAX_CELLS,
     MAX_EVALUATIONS,
@@ -68,7 +66,6 @@ def marginals_strategy(
     *,
     domain_shape: Any = None,
     max_cells: int | None = None,
-    blocks: Iterable[Any] | None = None,
     n_starts: int = 4,
     max_evaluations: int | None = None,
     max_work: int = MAX_WORK,
@@ -90,8 +87,6 @@ def marginals_strategy(
     max_cells : int, default=None
         Cap on the table of a block; blocks that the workload itself asks for may
         be larger. None for no cap up to 20 attributes, and 4096 above.
-    blocks : iterable of (sequence of int), default=None
-        The pool: subsets of attributes to choose from. ``None`` searches.
     n_starts : int, default=4
         Covering designs per cap.
     max_evaluations : int, default=None
@@ -104,8 +99,8 @@ def marginals_strategy(
     Raises
     ------
     UnsupportedWorkloadError
-        If the attributes are not known, the workload has no projection on the
-        marginal algebra, or no block of the pool contains what it asks for.
+        If the attributes are not known, or the workload has no projection on the
+        marginal algebra.
     DomainTooLargeError
         If a query restricts so many attributes that their subsets are too many.
     """
@@ -132,11 +127,7 @@ def marginals_strategy(
         max_evaluations = min(MAX_EVALUATIONS, PAIR_EVALUATIONS * pairs)
     search.max_evaluations = check_integer(max_evaluations, "max_evaluations")
     search.max_work = max_work
-    if blocks is None:
-        steps = search.run(n_starts)
-    else:
-        steps = search.weigh([_kept(block, sizes) for block in blocks])
-    for _ in steps:
+    for _ in search.run(n_starts):
         if callback is not None and callback(search.result()):
             break
     search.polish()
@@ -160,12 +151,6 @@ def attribute_sizes(
             f"{workload.shape[1]} columns; both must be the same domain"
         )
     return sizes
-
-
-def _kept(block: Any, sizes: tuple[int, ...]) -> Subset:
-    """Return a block without attributes of a single value, which it knows anyway."""
-    attributes = check_attributes(block, len(sizes))
-    return tuple(i for i in attributes if sizes[i] > 1)
 
 
 # ---- in "auto" ---------------------------------------------------------------

@@ -13,7 +13,6 @@ only); descent on all weights then makes use of what the groups share.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from operator import attrgetter
@@ -71,7 +70,6 @@ def union_strategy(
     workload: QueryMatrix,
     *,
     p: int | None = None,
-    groups: Sequence[Sequence[int]] | None = None,
     n_starts: int = 10,
     max_iter: int = 500,
     tolerance: float = 1e-9,
@@ -79,6 +77,9 @@ def union_strategy(
     callback: Callback | None = None,
 ) -> StrategyResult:
     """Optimize one Kronecker strategy for each of several groups, jointly.
+
+    A group are terms with rich queries on the same attributes, at most 12 groups. Every
+    term is answered from the measurements of all groups.
 
     With the exact loss of the joint least squares. The message gives the budgets and
     the loss of the same groups answered one by one.
@@ -90,11 +91,6 @@ def union_strategy(
         partitions into boxes: the leaves of a forest.
     p : int, default=None
         Extra queries per factor; about n_i / 32, at least 4, when omitted.
-    groups : sequence of sequence of int, default=None
-        Terms of the workload, counted from 0, that share a strategy. When omitted,
-        terms with rich queries on the same attributes, at most 12 groups. Every term
-        is answered from the measurements of all groups. Three or more groups that are
-        rich on the same attributes are merged.
     n_starts : int, default=10
         Number of starts: random walks, last the groups' own strategies, and first of
         more than two groups plain factors close to a total. Where more than two
@@ -124,11 +120,7 @@ def union_strategy(
     check_integer(max_iter, "max_iter")
     check_nonnegative(tolerance, "tolerance")
     rng = np.random.default_rng(seed)
-    richness = _richness(terms)
-    if groups is None:
-        designs = _designs(richness)
-    else:
-        designs = [_design(_check_groups(groups, len(terms)), richness)]
+    designs = _designs(_richness(terms))
     runs: list[JointRun] = []
     # Two designs share the starts: both have at least one.
     n_starts = -(-n_starts // len(designs))
@@ -245,18 +237,6 @@ def _design(members: list[list[int]], richness: Floats) -> _Design:
         )
         merged[first] += merged.pop(second)
     return _Design(list(merged.values()), list(merged))
-
-
-def _check_groups(groups: Sequence[Sequence[int]], n_terms: int) -> list[list[int]]:
-    members = [[int(j) for j in part] for part in groups]
-    if sorted(j for part in members for j in part) != list(range(n_terms)) or not all(
-        members
-    ):
-        raise ValueError(
-            f"groups must put each of the {n_terms} terms of the workload, counted "
-            f"from 0, in one group, got {groups!r}"
-        )
-    return members
 
 
 def _richness(terms: list[Term]) -> Floats:

@@ -88,16 +88,4 @@ def _masks(workload: QueryMatrix) -> list[NDArray[np.bool_]] | None:
 
 
 _masks.register(Conjunctions, lambda workload: list(workload.masks))
-
-
-@_masks.register
-def _(workload: PartitionStack) -> list[NDArray[np.bool_]] | None:
-    if workload.domain_shape is None:
-        return None
-    cells = np.unravel_index(np.arange(workload.shape[1]), workload.domain_shape)
-    masks = [np.zeros((workload.shape[0], n), bool) for n in workload.domain_shape]
-    for labels, first in zip(workload._labels, workload.offsets, strict=False):
-        for mask, codes in zip(masks, cells, strict=True):
-            mask[first + labels, codes] = True
-    sizes = np.prod([mask.sum(axis=1) for mask in masks], axis=0)
-    return masks if np.array_equal(sizes, workload.row_abs_sums()) else None
+_masks.register(PartitionStack, lambda workload: workload.boxes())

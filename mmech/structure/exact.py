@@ -48,7 +48,7 @@ from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.partition import Conjunctions, Partition, PartitionStack
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
-from mmech.operators.stack import HStack, VStack
+from mmech.operators.stack import VStack
 
 __all__ = ["as_integer_matrix", "column_sums", "largest_entry", "total_sums"]
 
@@ -278,12 +278,6 @@ def _stack_sums(operator: VStack, power: int, weights: Any) -> Sums:
     )
 
 
-def _side_by_side(operator: HStack, power: int, weights: Any) -> Sums:
-    return np.concatenate(
-        [_each(column_sums(b, power, weights), b.shape[1]) for b in operator.blocks]
-    )
-
-
 def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | None:
     if not isinstance(weights, int):
         return _weighted_kronecker(operator, power, weights)
@@ -424,7 +418,7 @@ LARGEST: dict[type, Callable[[Any], int]] = {
 """Class to the rule for `largest_entry`; without one, a norm bounds the entries."""
 
 _ENTRYWISE: dict[type, Callable[[Iterable[int]], int]] = {
-    **dict.fromkeys((VStack, HStack, Permuted, Merged, Transpose), max),
+    **dict.fromkeys((VStack, Permuted, Merged, Transpose), max),
     Kronecker: math.prod,
 }
 """Class to the largest entry, by those of the operators that one is made of."""
@@ -443,7 +437,6 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
     Scaled: _scaled_sums,
     VStack: _stack_sums,
     Marginals: _stack_sums,
-    HStack: _side_by_side,
     Kronecker: _kronecker_sums,
     Product: _product_sums,
     Merged: _merged_sums,

@@ -32,6 +32,7 @@ from mmech.operators.ranges import Ranges
 from mmech.operators.stack import through_wrappers
 from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
+from mmech.structure.attributes import domain_shape_of
 from mmech.structure.energies import anova_energies
 
 __all__ = [
@@ -92,6 +93,13 @@ def _(workload: Kronecker) -> list[tuple[Subset, float]] | None:
     return [(kept, float(times))]
 
 
+def _terms_over(
+    workload: QueryMatrix, sizes: Sizes
+) -> list[tuple[Subset, float]] | None:
+    """Return the marginals that a workload is a union of, if over these attributes."""
+    return marginal_terms(workload) if domain_shape_of(workload) == sizes else None
+
+
 def mean_spectrum(
     workload: QueryMatrix, domain_shape: tuple[int, ...]
 ) -> dict[Subset, float] | None:
@@ -111,7 +119,7 @@ def mean_spectrum(
         If a query restricts so many attributes that their subsets are too many to
         list.
     """
-    terms = marginal_terms(workload)
+    terms = _terms_over(workload, domain_shape)
     if terms is not None:
         return _marginal_spectrum(terms, domain_shape)
     if len(domain_shape) <= LIMITS.lattice_attributes:
@@ -150,7 +158,7 @@ def _marginal_spectrum(
 
 def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
     """Return Σ ‖W_s‖² over the queries, for every subset s where it is not zero."""
-    terms = marginal_terms(workload)
+    terms = _terms_over(workload, sizes)
     if terms is not None:
         return _squares_of_marginals(terms, sizes)
     return _squares_by_kind(workload, sizes)

@@ -1,4 +1,4 @@
-"""Schemas in files: the form that is written, and the form of the paper."""
+"""Schemas in files: what is written, and the form of a paper that is read."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
             document, noun, n_bins, ("target", "required", files.READ)
         )
         target = document["target"]
-        files.check_keys(target, ("name", "type", "categories"), "the target")
-        return entries, {
-            "class_labels": target["categories"],
-            "label_type": target.get("type"),
-            "target": target["name"],
-            "name": document.get("name"),
-            "required": document.get("required", ()),
-            **files.marked(document),
-        }
-    if "attributes" in document:
+    elif "attributes" in document:
         return _parse_mrf(document)
-    raise files.unknown_kind(
-        noun, "'features' with 'target', or 'attributes' with 'target'", document
-    )
+    else:
+        raise files.unknown_kind(
+            noun, "'features' with 'target', or 'attributes' with 'target'", document
+        )
+    files.check_keys(target, ("name", "type", "categories"), "the target")
+    return entries, {
+        "class_labels": target["categories"],
+        "label_type": target.get("type"),
+        "target": target["name"],
+        "name": document.get("name"),
+        "required": document.get("required", ()),
+        **files.marked(document),
+    }
 
 
 # ---- files of the matrix-random-forest paper -----------------------------------

@@ -61,8 +61,6 @@ def exact(operator):
             for m, weight in operator.weights.items()
         ]
         return np.vstack(levels)
-    if isinstance(operator, mm.HStack):
-        return np.hstack([exact(block) for block in operator.blocks])
     if isinstance(operator, mm.VStack):
         return np.vstack([exact(block) for block in operator.blocks])
     if isinstance(operator, Transpose):
@@ -105,7 +103,7 @@ def operators(draw, m, n, depth=2):
     again = lambda *shape: draw(operators(*shape, depth - 1))  # noqa: E731
     kinds = ["explicit"] if depth == 0 else ["explicit", "scaled", "sum", "product"]
     if depth:
-        kinds += ["transpose", "permuted", "hstack"] + ["vstack"] * (m > 1)
+        kinds += ["transpose", "permuted"] + ["vstack"] * (m > 1)
         kinds += ["kronecker"] * (m % 2 == 0) + ["merged"] * (n > 1)
         kinds += ["diagonal", "gram"] * (m == n)
     kinds += ["simple"] * (m == n) + ["total"] * (m == 1)
@@ -135,8 +133,6 @@ def operators(draw, m, n, depth=2):
         return Gram(again(draw(st.integers(1, 3)), n))
     if kind == "permuted":
         return mm.Permuted(again(m, n), draw(st.permutations(range(n))))
-    if kind == "hstack":
-        return mm.HStack([again(m, 1), *([again(m, n - 1)] if n > 1 else [])])
     if kind == "vstack":
         return mm.VStack([again(1, n), again(m - 1, n)])
     if kind == "merged":
@@ -237,13 +233,11 @@ def bound(operator):
         return abs(operator.weight) * bound(operator.operator)
     if isinstance(operator, Gram):
         return bound(operator.operator) ** 2
-    if isinstance(operator, (Transpose, mm.Permuted, mm.Merged)) and not isinstance(
-        operator, mm.HStack
-    ):
+    if isinstance(operator, (Transpose, mm.Permuted, mm.Merged)):
         return bound(operator.operator)
     if isinstance(operator, (mm.Kronecker, mm.Product)):
         return math.prod(bound(factor) for factor in operator.factors)
-    if isinstance(operator, (mm.Sum, mm.VStack, mm.HStack)):
+    if isinstance(operator, (mm.Sum, mm.VStack)):
         parts = getattr(operator, "terms", None) or operator.blocks
         return sum(bound(part) for part in parts)
     return max(1, int(np.abs(exact(operator)).sum()))

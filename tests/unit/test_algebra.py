@@ -284,34 +284,6 @@ def test_permutations_move_outwards():
     np.testing.assert_array_equal(stacked.to_dense(), ref.permuted(dense, [2, 0, 1]))
 
 
-def test_blocks_multiply_block_by_block():
-    left = mm.HStack([mm.Prefix(3), mm.Dense(SIGNED.T)])
-    right = mm.VStack([mm.Identity(3), mm.Dense(SIGNED)])
-    product = left @ right
-    assert isinstance(product, mm.Sum)
-    assert [type(term) for term in product.terms] == [mm.Prefix, mm.Dense]
-    np.testing.assert_array_equal(
-        product.to_dense(), left.to_dense() @ right.to_dense()
-    )
-    unaligned = mm.VStack([mm.Dense(SIGNED), mm.Identity(3)])
-    wanted = left.to_dense() @ unaligned.to_dense()
-    np.testing.assert_array_equal((left @ unaligned).to_dense(), wanted)
-    other = mm.VStack([mm.Identity(3), mm.Total(3), mm.Total(3)])
-    wanted = left.to_dense() @ other.to_dense()
-    np.testing.assert_array_equal((left @ other).to_dense(), wanted)
-
-
-def test_marginals_side_by_side():
-    # Two tables over different domains, joined: the algebra needs no more.
-    first, second = mm.all_marginals((2, 3), 1), mm.all_marginals((3, 2), 1)
-    joined = mm.HStack([first, second])
-    assert joined.shape == (5, 12)
-    assert joined.sensitivity() == 2
-    np.testing.assert_array_equal(
-        joined.to_dense(), ref.side_by_side(first.to_dense(), second.to_dense())
-    )
-
-
 # ------------------------------------------------------------------ every operator
 
 

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 import mmech
 from mmech import (
     Dense,
-    HStack,
     Kronecker,
     MarginalEstimate,
     Marginals,
@@ -178,7 +177,6 @@ def test_operators_are_made_of_matrices(form):
     a, b = np.array([[1, 2], [0, 3]]), np.array([[1, 0], [4, 1]])
     wanted = {
         "VStack": (VStack([form(a), b]), np.vstack([a, b])),
-        "HStack": (HStack([form(a), b]), np.hstack([a, b])),
         "Kronecker": (Kronecker([form(a), b]), np.kron(a, b)),
         "Product": (Product(form(a), b), a @ b),
         "Sum": (Sum([form(a), b]), a + b),

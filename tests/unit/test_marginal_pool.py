@@ -231,16 +231,6 @@ def test_blocks_respect_the_cap_unless_asked_for():
     assert all(len(block) <= 2 for block in blocks - {(0, 1, 2)})
 
 
-def test_a_given_pool_is_only_weighed():
-    workload = all_marginals((2,) * 22, 1)
-    pool = [range(11), range(11, 22)]
-    result = search(workload, blocks=pool)
-    assert set(result.strategy.weights) == {tuple(block) for block in pool}
-    np.testing.assert_allclose(list(result.strategy.weights.values()), 0.5)
-    with pytest.raises(UnsupportedWorkloadError, match=r"attributes \(21,\) together"):
-        search(workload, blocks=[range(21)])
-
-
 def test_auto_searches_marginals_above_twenty_attributes():
     result = optimize(all_marginals((2,) * 40, 2), seed=0, max_work=10**6, n_starts=1)
     assert result.template == "marginals"
@@ -260,8 +250,6 @@ def test_trivial_and_wrong_requests():
     assert dict(total.strategy.weights) == {(): 1}
     with pytest.raises(ValueError, match="max_cells must be an integer >= 1"):
         marginals_strategy(all_marginals((2, 2), 1), max_cells=0)
-    with pytest.raises(ValueError, match="at least one subset, got none"):
-        search(all_marginals((2, 2), 1), blocks=[])
 
 
 def test_a_callback_stops_the_search():

@@ -227,6 +227,20 @@ def test_energies_of_marginals_of_another_domain():
     assert anova_energies(mm.Marginals((3, 2), {(0,): 1}), (2, 3)) is None
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [mm.Marginal((3, 2), [0]), mm.VStack([mm.Marginal((3, 2), [0]), mm.Total(6)])],
+    ids=str,
+)
+def test_tables_of_another_domain_are_not_taken_for_those_of_the_strategy(workload):
+    strategy = mm.Residuals((2, 3), {(): 1, (0,): 1, (1,): 1, (0, 1): 1})
+    wanted = mm.loss(mm.Dense(workload.to_dense()), mm.Dense(strategy.to_dense()))
+    assert mm.loss(workload, strategy) == pytest.approx(wanted)
+    few = mm.Marginals((2, 3), {(0,): 1, (1,): 1})
+    with pytest.raises(mm.UnsupportedWorkloadError, match="cannot answer"):
+        mm.loss(workload, few)
+
+
 def test_equal_entries_have_no_energy_by_rounding():
     workload = mm.Kronecker([mm.Dense(np.full((3, 3), 0.1)), mm.Prefix(4)])
     energies = anova_energies(workload, (3, 4))

@@ -10,15 +10,11 @@ from hypothesis import given
 
 from mmech import (
     AllRange,
-    Dense,
     DomainTooLargeError,
-    HStack,
-    Identity,
     Permuted,
     Prefix,
     Ranges,
     Suffix,
-    Total,
     VStack,
     WidthRange,
     optimize,
@@ -98,10 +94,6 @@ def test_closed_forms_do_not_visit_the_cells():
     assert Suffix(n).sensitivity() == n
     assert WidthRange(n, 10**5).sensitivity() == 10**5
     assert WidthRange(n, n).shape == (1, n)
-    many = HStack([Identity(n), -3 * WidthRange(n + 6, 7)])
-    assert many.shape == (n, 2 * n + 6)
-    assert many.sensitivity() == 21
-    assert many.l2_sensitivity() == pytest.approx(3 * math.sqrt(7))
 
 
 def test_inverses():
@@ -148,10 +140,8 @@ def test_inverses():
          r"each of the 3 columns 0\.\.2 once, got 2 entries"),
         (lambda: Permuted(Prefix(3), [0.0, 1.0, 2.0]), ValueError,
          r"permutation must be a vector of integers, got float64 of shape \(3,\)"),
-        (lambda: HStack([Identity(2), Total(3)]), ValueError,
-         "need the same number of queries, got 2, 1 rows"),
-        (lambda: HStack([]), ValueError, "HStack needs at least one operator"),
-        (lambda: HStack([2]), TypeError, "a part of HStack must be a query matrix"),
+        (lambda: VStack([]), ValueError, "VStack needs at least one operator"),
+        (lambda: VStack([2]), TypeError, "a part of VStack must be a query matrix"),
     ],
 )  # fmt: skip
 def test_errors(make, kind, message):
@@ -175,6 +165,3 @@ def test_repr():
     ranges = Ranges((4, 2), [[0, 0]], [[1, 1]])
     assert repr(ranges) == "Ranges(1 ranges over 4x2) shape=(1, 8)"
     assert repr(Permuted(AllRange(2), [1, 0])) == "Permuted(AllRange(2)) shape=(3, 2)"
-    joined = HStack([Identity(2), Dense([[1], [2]])])
-    assert repr(joined) == "HStack(Identity(2), Dense(2 x 1)) shape=(2, 3)"
-    assert VStack([joined, joined]).shape == (4, 3)

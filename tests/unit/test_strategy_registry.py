@@ -193,7 +193,6 @@ def test_callbacks_are_told_of_strategies_under_zcdp(template, workload):
         ("dense", mm.Prefix(40)),
         ("pidentity", mm.Prefix(40)),
         ("kronecker", UNION),
-        ("marginals", mm.all_marginals((3, 4, 5), 2, lower_orders=True)),
         ("auto", mm.Prefix(40)),
     ],
 )

@@ -202,28 +202,6 @@ def test_auto_is_never_worse_than_one_product(workload):
     assert result.loss <= min(losses["kronecker"], losses["union"]) * (1 + 1e-9)
 
 
-def test_groups_by_name():
-    workload = along(4, 3, mm.AllRange, mm.Total)
-    options = {"n_starts": 1, "max_iter": 100, "seed": 0}
-    given = union_strategy(workload, groups=[[0], [1, 2]], **options)
-    assert "2 groups" in given.message
-    assert given.loss == pytest.approx(mm.loss(workload, given.strategy))
-
-
-@pytest.mark.parametrize("groups", [[[0, 1]], [[0], [1, 1, 2]], [[0, 1, 2], []]])
-def test_groups_partition_the_terms(groups):
-    with pytest.raises(ValueError, match="each of the 3 terms of the workload"):
-        union_strategy(along(4, 3), groups=groups)
-
-
-def test_groups_that_would_share_all_factors_get_their_own():
-    workload = mm.VStack(
-        [mm.Kronecker([mm.Prefix(4), mm.AllRange(3)]) * weight for weight in (1, 2, 3)]
-    )
-    result = union_strategy(workload, groups=[[0], [1], [2]], n_starts=1, seed=0)
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
-
-
 def test_many_groups_are_merged():
     workload = mm.VStack(
         [
