@@ -56,7 +56,6 @@ WORDS: dict[str, str | None] = {
 """What is in files and behind commands, and what Python calls it."""
 
 OPTIONS = {
-    "X_unlabelled": "--unlabelled",
     "n_trees": "--trees",
     "random_state": "--seed",
 }
@@ -129,8 +128,6 @@ HELP = {
     "suggest` prints one to fill in",
     "evaluate --schema": "JSON file with the public attributes and classes; needed "
     "for a csv file",
-    "--unlabelled": f"for --method {among('recipe')} and semi-supervised recipes: "
-    "records of other persons, whose classes are not looked at",
     "--extra-columns": "what to do with columns that the schema does not name: leave "
     "them unread and say so, or stop",
     "--bins": "number of bins of numeric attributes for which the schema gives only "
