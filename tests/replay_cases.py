@@ -148,7 +148,6 @@ ONLY = {
     "batch prediction": {"votes by weight": {"voting": "weight"},
         "pidentity": {"template": "pidentity"}},
     "subsample weight": {"workload": {"template": "workload"}},
-    "subsample hard": {"default label": {"default_label": "yes"}},
     "laplace shared": {"votes by weight": {"voting": "weight"}} | ACCURACY,
     "laplace disjoint": {"votes by weight": {"voting": "weight"}} | ACCURACY,
 }  # fmt: skip

@@ -131,3 +131,23 @@ def cells(domain_shape):
     """Codes of all cells, first attribute most significant."""
     ranges = [range(size) for size in domain_shape]
     return np.array(list(itertools.product(*ranges)), dtype=np.int64)
+
+
+def leaf_paths(forest, tree, schema):
+    """Return the tests on the path to every leaf of a tree, by leaf id."""
+
+    def walk(node, path):
+        a = forest.feature[node]
+        if a < 0:
+            yield " & ".join(path)
+            return
+        name, labels = schema.names[a], schema.attributes[a].labels
+        value = -1 if forest.value is None else forest.value[node]
+        tests = [f"{name}={label}" for label in labels]
+        if value >= 0:
+            relations = ("<=", ">") if forest.ordered[a] else ("=", "!=")
+            tests = [f"{name}{relation}{labels[value]}" for relation in relations]
+        for branch, test in enumerate(tests):
+            yield from walk(forest.child[node] + branch, (*path, test))
+
+    return list(walk(forest.node_offsets[tree], ()))

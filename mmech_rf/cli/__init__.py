@@ -8,7 +8,7 @@ main     the parser of all commands, and the run of one
 common   options and their types
 files    csv tables, models and schemas
 models   fit, predict and predict-batch
-show     a saved model as text, page, picture or card
+show     a saved model as text, page or card
 compare  demo and evaluate
 =======  ==============================================
 """

@@ -55,7 +55,6 @@ WORDS: dict[str, str | None] = {
 """What is in files and behind commands, and what Python calls it."""
 
 OPTIONS = {
-    "X_unlabelled": "--unlabelled",
     "n_trees": "--trees",
     "random_state": "--seed",
 }
@@ -124,8 +123,6 @@ HELP = {
     "suggest` prints one to fill in",
     "evaluate --schema": "JSON file with the public attributes and classes; needed "
     "for a csv file",
-    "--unlabelled": f"for --method {among('recipe')} and semi-supervised recipes: "
-    "records of other persons, whose classes are not looked at",
     "--extra-columns": "what to do with columns that the schema does not name: leave "
     "them unread and say so, or stop",
     "--bins": "number of bins of numeric attributes for which the schema gives only "
@@ -208,9 +205,8 @@ HELP = {
     "matplotlib",
     "--csv": "write every single trial as a row",
     "--html": "write a page instead",
-    "--png": "draw a picture instead",
     "--json": "print the model card instead",
-    "show --trees": "trees to show, at most (default: 10; 3 in a picture)",
+    "show --trees": "trees to show, at most",
     "--force": "overwrite the output file if it exists",
     "evaluate --force": "overwrite the files of --plot and --csv if they exist",
     "--quiet": "no progress, only the results",

@@ -31,7 +31,6 @@ __all__ = [
     "answers_to_queries",
     "count_records",
     "same_content",
-    "unlabelled_records",
     "write_table",
 ]
 
@@ -94,34 +93,6 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
             f"SENSITIVE, outside the privacy guarantee: {model._parts.number:,} of "
             f"{total:,} records of {path!r} are used"
         )
-
-
-def unlabelled_records(
-    args: argparse.Namespace, path: str, model: ForestClassifier
-) -> Any:
-    """Return records without labels; raise before any budget is spent on them."""
-    from mmech.domain.parts import read_whole
-    from mmech.exceptions import located
-
-    schema = model.schema
-    assert schema is not None
-    if schema.target in read_header(args, path):
-        raise InputError(
-            f"{path!r} has a column {schema.target!r}, the class, but is for records "
-            "without labels; leave the column out, or move the records to the others"
-        )
-    found = read_whole(
-        opened(args, path), schema, with_target=False, **csv_format(args)
-    ).X
-    with located(f"cannot use the data {path!r}"):
-        if not len(found):
-            raise ValueError("there are no records in it; give at least one")
-        schema.encode(
-            found,
-            handle_unknown=model.handle_unknown,
-            handle_missing=model.handle_missing,
-        )
-    return found
 
 
 def answers_to_queries(

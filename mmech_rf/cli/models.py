@@ -40,7 +40,6 @@ from mmech_rf.cli.files import (
     answers_to_queries,
     count_records,
     same_content,
-    unlabelled_records,
     write_table,
 )
 from mmech_rf.methods import METHODS
@@ -157,7 +156,6 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     add(command, "--delta", type=read_probability, metavar="P")
     add(command, "--settings", type=read_settings, metavar="ranking")
     add(command, "--recipe", metavar="NAME")
-    add(command, "--unlabelled", dest="X_unlabelled", metavar="CSV")
     add(command, "--estimate-accuracy", action="store_true")
     _add_records(command)
     command.set_defaults(**dict.fromkeys(_options("fit")))
@@ -247,17 +245,9 @@ def _fit(args: argparse.Namespace) -> None:
     schema = read_schema(args.schema, n_bins=args.bins)
     model = _unfitted(args, "fit", schema)
     model.set_params(estimate_accuracy=args.estimate_accuracy)
-    extra = {}
-    if args.X_unlabelled is not None:
-        if args.method not in among("recipe").split(" or "):
-            raise InputError(
-                f"--unlabelled does not go with --method {args.method}; leave it out, "
-                f"or choose --method {among('recipe')}"
-            )
-        extra = {"X_unlabelled": unlabelled_records(args, args.X_unlabelled, model)}
     count_records(args, args.data, model)
     with showing(releasing(model)):
-        model.release(**extra)
+        model.release()
         _keep("model", model, args.out, model.save)
     print_wrapped(f"Saved {_structure(model)} in {args.out}.")
     for line in model.privacy_statement_.splitlines():

@@ -1,4 +1,4 @@
-"""The command that shows a saved model: as text, a page, a picture or a card."""
+"""The command that shows a saved model: as text, a page or a card."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ examples:
   {PROG} show mine.npz
   {PROG} show mine.npz --html mine.html
       one page without scripts, to publish beside the model
-  {PROG} show mine.npz --png mine.png
-      the first trees drawn; needs matplotlib (mmech[plot])
   {PROG} show mine.npz --json
       the model card: mechanism, epsilon, delta, relation, date, releases
 """,
@@ -45,20 +43,15 @@ def add_show(commands: argparse._SubParsersAction[Parser]) -> None:
     add(command, "model", metavar="MODEL")
     form = command.add_mutually_exclusive_group()
     add(form, "--html", metavar="FILE")
-    add(form, "--png", metavar="FILE")
     add(form, "--json", action="store_true")
-    add(command, "--trees", dest="shown_trees", type=whole(1, 1000), metavar="N")
+    shown = {"dest": "shown_trees", "type": whole(1, 1000), "default": 10}
+    add(command, "--trees", metavar="N", **shown)
     add(command, "--force", action="store_true")
 
 
 def _show(args: argparse.Namespace) -> None:
-    for path in (args.html, args.png):
-        if path is not None:
-            check_new(args, path)
-    if args.png is not None:
-        from mmech_rf.evaluation import check_plot_path
-
-        check_plot_path(args.png)
+    if args.html is not None:
+        check_new(args, args.html)
     from mmech.writing import replacing
     from mmech_rf import load_model
 
@@ -67,15 +60,11 @@ def _show(args: argparse.Namespace) -> None:
         print(json.dumps(model.card(), indent=2))
     elif args.html is not None:
         name = Path(args.model).stem
-        page = model.to_html(n_trees=args.shown_trees or 10, title=name)
+        page = model.to_html(n_trees=args.shown_trees, title=name)
         with replacing(args.html) as unfinished:
             unfinished.write_text(page, encoding="utf-8")
-    elif args.png is not None:
-        figure = model.plot(n_trees=args.shown_trees or 3)
-        with replacing(args.png) as unfinished:
-            figure.savefig(unfinished, dpi=150, format=args.png.rsplit(".")[-1].lower())
     else:
-        _print(model, args.shown_trees or 10)
+        _print(model, args.shown_trees)
 
 
 def _print(model: ShownForest, n_trees: int) -> None:

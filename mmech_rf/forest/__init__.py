@@ -6,7 +6,6 @@ growth     random forests, grown from the domain alone
 complete   the forest of all trees of a depth
 ensembles  random forests on some attributes, their strategies
 voting     from leaf counts or labels to votes
-words      tests of a forest in words
 checks     checks of arguments
 sizes      refusal of what is too large, with what does fit
 =========  ====================================================

@@ -1,7 +1,6 @@
 """Ensembles of Algorithm 3: who sees which attributes, with how many trees.
 
-Everything here is public: seeds, attributes, trees, workloads and strategies. Only
-what is public ever leaves the process, so strategies may be optimized anywhere.
+Everything here is public: seeds, attributes and trees.
 """
 
 from __future__ import annotations
@@ -9,13 +8,12 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from mmech import QueryMatrix, StrategyResult, optimize
 from mmech.checks import check_choice, check_integer
 from mmech.exceptions import ParameterError
 from mmech.storage.codec import storable
@@ -24,12 +22,8 @@ from mmech_rf.forest.forest import Forest
 
 __all__ = [
     "Ensemble",
-    "check_n_jobs",
     "check_random_state",
-    "depths_of",
-    "draw_features",
     "features_of",
-    "optimize_all",
     "spawn",
     "trees_of",
 ]
@@ -82,14 +76,8 @@ def trees_of(n_trees: Any, n_ensembles: int) -> list[float]:
     """Return the number of trees of every ensemble, or raise.
 
     A number is shared out among the q ensembles, the first ones getting one more where
-    it does not divide; infinity and the entries of a sequence are what each has.
+    it does not divide; infinity is what each has.
     """
-    if _is_sequence(n_trees):
-        _check_length(n_trees, "n_trees", n_ensembles)
-        for i, number in enumerate(n_trees):
-            if number != math.inf:
-                check_integer(number, f"n_trees[{i}]")
-        return [math.inf if n == math.inf else int(n) for n in n_trees]
     if n_trees == math.inf:
         return [math.inf] * n_ensembles
     check_integer(n_trees, "n_trees")
@@ -101,34 +89,6 @@ def trees_of(n_trees: Any, n_ensembles: int) -> list[float]:
         )
     share, left = divmod(int(n_trees), n_ensembles)
     return [share + (i < left) for i in range(n_ensembles)]
-
-
-def depths_of(depth: Any, n_ensembles: int) -> list[int | str]:
-    """Return the depth of every ensemble, a whole number or "auto", or raise."""
-    if not _is_sequence(depth):
-        return [_check_depth(depth, "depth")] * n_ensembles
-    _check_length(depth, "depth", n_ensembles)
-    return [_check_depth(d, f"depth[{i}]") for i, d in enumerate(depth)]
-
-
-def _check_depth(depth: Any, name: str) -> int | str:
-    if isinstance(depth, str):
-        return check_choice(depth, name, ("auto",))
-    return check_integer(depth, name, minimum=0)
-
-
-def _is_sequence(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.ndim == 1
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
-def _check_length(values: Any, name: str, n_ensembles: int) -> None:
-    if len(values) != n_ensembles:
-        raise ValueError(
-            f"{name} must have one entry for each of the n_ensembles = {n_ensembles} "
-            f"ensembles, got {len(values)}; give a single value for all of them"
-        )
 
 
 def features_of(
@@ -160,12 +120,7 @@ def features_of(
             size,
             "leave it out for all of them",
         )
-    return [draw_features(rng, n_features, size) for rng in rngs]
-
-
-def draw_features(rng: np.random.Generator, n_features: int, size: int) -> Integers:
-    """Return the positions of `size` attributes, drawn without replacement, sorted."""
-    return np.sort(rng.permutation(n_features)[:size])
+    return [np.sort(rng.permutation(n_features)[:size]) for rng in rngs]
 
 
 def check_random_state(value: Any) -> None:
@@ -180,17 +135,6 @@ def check_random_state(value: Any) -> None:
         raise ParameterError("random_state", need, value)
 
 
-def check_n_jobs(value: Any) -> None:
-    """Raise unless it is a number of processes as joblib counts them."""
-    need = "must be an integer other than 0, or None; -1 stands for all processors"
-    if value is None:
-        return
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"n_jobs {need}, got {value!r}")
-    if value == 0:
-        raise ParameterError("n_jobs", need, value)
-
-
 def spawn(random_state: Any, count: int) -> list[Any]:
     """Return independent public seeds, different for every ensemble."""
     if isinstance(random_state, np.random.RandomState):
@@ -200,37 +144,3 @@ def spawn(random_state: Any, count: int) -> list[Any]:
     if isinstance(random_state, np.random.SeedSequence):
         return list(random_state.spawn(count))
     return list(np.random.SeedSequence(random_state).spawn(count))
-
-
-# ---- their strategies --------------------------------------------------------
-
-
-def optimize_all(
-    workloads: Sequence[QueryMatrix], template: str, n_jobs: int | None = None
-) -> list[StrategyResult]:
-    """Return a strategy for every workload, by processes of joblib in parallel.
-
-    The results do not depend on how many jobs there are: the optimizer starts from
-    the same seed for every workload, and only public workloads and strategies cross
-    the border between processes.
-    """
-    if len(workloads) == 1 or n_jobs == 1:
-        return [_optimize(workload, template) for workload in workloads]
-    from joblib import Parallel, delayed
-
-    results = Parallel(n_jobs=n_jobs)(
-        delayed(_without_workload)(workload, template) for workload in workloads
-    )
-    return [
-        replace(result, workload=workload)
-        for result, workload in zip(results, workloads, strict=True)
-    ]
-
-
-def _optimize(workload: QueryMatrix, template: str) -> StrategyResult:
-    return optimize(workload, template=template, seed=0)
-
-
-def _without_workload(workload: QueryMatrix, template: str) -> StrategyResult:
-    """Optimize, and do not send the workload back, which the caller has."""
-    return replace(_optimize(workload, template), workload=None)

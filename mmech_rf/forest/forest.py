@@ -9,10 +9,10 @@ forest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,9 +29,6 @@ from mmech_rf.forest.checks import (
     read_only_vector,
 )
 from mmech_rf.limits import LIMITS
-
-if TYPE_CHECKING:
-    from mmech_rf.schema import Schema
 
 __all__ = ["Forest"]
 
@@ -109,8 +106,6 @@ class Forest:
     Forest(n_trees=1, depth=2, n_leaves=4, n_cells=6)
     >>> forest.apply_domain()
     array([[0, 0, 0, 1, 2, 3]], dtype=int32)
-    >>> forest.leaf_paths(0, feature_names=["windy", "outlook"])
-    ['windy=0', 'windy=1 & outlook=0', 'windy=1 & outlook=1', 'windy=1 & outlook=2']
 
     The same domain cut in two by the second attribute:
 
@@ -122,8 +117,8 @@ class Forest:
     ...     leaf_offsets=[0, 2],
     ...     value=[0, -1, -1],
     ...     ordered=[False, True],
-    ... ).leaf_paths(0)
-    ['x1<=0', 'x1>0']
+    ... ).apply_domain()
+    array([[0, 1, 1, 0, 1, 1]], dtype=int32)
     """
 
     domain_shape: tuple[int, ...]
@@ -482,104 +477,3 @@ class Forest:
                     f"row {start + row} does not; encode records with the schema"
                 )
             yield rows, np.array(chunk, dtype=dtype, order="C")
-
-    def path(
-        self,
-        tree: int,
-        leaf: int,
-        feature_names: Sequence[str] | None = None,
-        categories: Sequence[Sequence[Any]] | None = None,
-        *,
-        schema: Schema | None = None,
-    ) -> str:
-        """Describe a leaf by the tests on its path, root first.
-
-        Parameters
-        ----------
-        tree, leaf : int
-            Tree, and leaf id within the tree.
-        feature_names : sequence of str, length d, default=None
-            Names of the attributes; ``x0``, ``x1``, ... if None.
-        categories : sequence of d sequences, default=None
-            Values of every attribute in code order; the codes if None.
-        schema : Schema, default=None
-            Gives names and values instead, and lets tests of numbers name the cut
-            points.
-
-        Returns
-        -------
-        path : str
-            For example ``"outlook=sunny & windy=true"``, and ``"any record"``
-            for the only leaf of a tree of depth 0.
-
-        Raises
-        ------
-        ValueError
-            If the leaf does not exist, or names or categories do not fit the domain.
-
-        Examples
-        --------
-        >>> from mmech_rf import grow_random_forest
-        >>> forest = grow_random_forest((3, 2), n_trees=1, depth=2, seed=0)
-        >>> categories = [["rain", "sunny", "overcast"], ["false", "true"]]
-        >>> forest.path(0, 3, ["outlook", "windy"], categories)
-        'windy=true & outlook=rain'
-        """
-        paths = self.leaf_paths(tree, feature_names, categories, schema=schema)
-        leaf = check_integer(leaf, "leaf", minimum=0)
-        if leaf >= len(paths):
-            raise ValueError(
-                f"leaf must be below the {len(paths)} leaves of tree {tree}, got {leaf}"
-            )
-        return paths[leaf]
-
-    def leaf_paths(
-        self,
-        tree: int,
-        feature_names: Sequence[str] | None = None,
-        categories: Sequence[Sequence[Any]] | None = None,
-        *,
-        schema: Schema | None = None,
-    ) -> list[str]:
-        """Describe all leaves of one tree, in the order of their ids.
-
-        Parameters
-        ----------
-        tree : int
-            Index of the tree.
-        feature_names, categories, schema
-            As in `path`.
-
-        Returns
-        -------
-        paths : list of str
-            One description per leaf.
-
-        Raises
-        ------
-        ValueError
-            If the tree does not exist, or names or categories do not fit the domain.
-
-        Examples
-        --------
-        >>> from mmech_rf import grow_random_forest
-        >>> grow_random_forest((2, 2), n_trees=1, depth=1, seed=0).leaf_paths(0)
-        ['x1=0', 'x1=1']
-        """
-        from mmech_rf.forest.words import Words, paths_of_tree
-
-        tree = check_integer(tree, "tree", minimum=0)
-        if tree >= self.n_trees:
-            raise ValueError(
-                f"tree must be below the number of trees {self.n_trees}, got {tree}"
-            )
-        if schema is None:
-            words = Words.of_lists(feature_names, categories, self.domain_shape)
-        elif feature_names is not None or categories is not None:
-            raise ValueError(
-                "schema gives names and values, got feature_names or categories too; "
-                "leave them out"
-            )
-        else:
-            words = Words.of_schema(schema, self.domain_shape)
-        return paths_of_tree(self, tree, words)

@@ -137,18 +137,17 @@ def grow_random_forest(
     >>> bool((ten.feature == twenty.feature[: ten.n_nodes]).all())
     True
 
-    With two-way tests, in the words of a schema:
+    With two-way tests, the prices and colours that the leaves allow:
 
     >>> price = Attribute.numeric("price", lower=0, upper=100, n_bins=4)
     >>> color = Attribute.categorical("color", ["red", "green", "blue"])
     >>> schema = Schema([price, color], class_labels=["no", "yes"])
     >>> forest = grow_random_forest(schema, 1, 2, splits="binary", seed=1)
-    >>> for path in forest.leaf_paths(0, schema=schema):
-    ...     print(path)
-    color=red & price<=25
-    color=red & price>25
-    color!=red & price<=25
-    color!=red & price>25
+    >>> prices, colors = forest.leaf_masks()
+    >>> prices.astype(int).tolist()
+    [[1, 0, 0, 0], [0, 1, 1, 1], [1, 0, 0, 0], [0, 1, 1, 1]]
+    >>> colors.astype(int).tolist()
+    [[1, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 1]]
     """
     domain_shape = check_shape(schema_or_domain_shape)
     check_choice(splits, "splits", SPLITS)

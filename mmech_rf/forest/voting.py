@@ -64,14 +64,12 @@ def leaf_log_odds(
     return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True) / shares))
 
 
-def leaf_label_by_rule(
-    leaf_counts: Integers, default_class: int, *, first: bool = False
-) -> Integers:
+def leaf_label_by_rule(leaf_counts: Integers, *, first: bool = False) -> Integers:
     """Label exact leaf counts (n_leaves, k) by a rule that looks at each leaf alone.
 
     The most frequent class wins. Among r tied classes the winner is number
     ``total % r`` in class order, so that no class is favoured throughout, or the
-    first one on request; an empty leaf gets the public default class. Adding or
+    first one on request; an empty leaf gets the first class. Adding or
     removing one record changes the label of one leaf at most. Sensitive: to be
     released through noise.
     """
@@ -79,5 +77,4 @@ def leaf_label_by_rule(
     best = leaf_counts == leaf_counts.max(axis=1, keepdims=True)
     ranks = np.cumsum(best, axis=1)
     picks = np.zeros_like(totals) if first else totals % ranks[:, -1]
-    labels = (ranks > picks[:, None]).argmax(axis=1)
-    return np.where(totals == 0, default_class, labels)
+    return np.asarray((ranks > picks[:, None]).argmax(axis=1))

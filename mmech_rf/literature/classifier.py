@@ -182,14 +182,13 @@ class RecipeForestClassifier(AccountedForest):
         if recipe.unlabelled and not given:
             raise ParameterError(
                 "X_unlabelled",
-                f"{{recipe={recipe.name!r}}} needs {{X_unlabelled}}, records without "
-                "labels that trees are grown from",
-                remedy="give {X_unlabelled} to the fit",
+                f"{{recipe={recipe.name!r}}} grows trees from records without labels",
+                remedy="give X_unlabelled to a fit in Python",
             )
         if given and not recipe.unlabelled:
             raise ParameterError(
                 "X_unlabelled",
-                f"{{recipe={recipe.name!r}}} has no use for {{X_unlabelled}}",
+                f"{{recipe={recipe.name!r}}} has no use for X_unlabelled",
                 remedy=("leave it out", "choose a semi-supervised recipe"),
             )
         super()._check_fit()
@@ -304,29 +303,17 @@ class RecipeForestClassifier(AccountedForest):
             fitting -= 1
         if fitting == n_levels or recipe.stopping == "size":
             return fitting
-        preset = recipe.paper and not recipe.preset
-        own = f"recipes()[{recipe.name!r}]" if preset else "recipe"
-        changes = [f"depth={fitting}"] * (fitting > 0)
-        if fewer := self._fitting_trees(n_trees, n_levels):
-            changes.append(f"n_trees={fewer}")
-        elif not fitting and (fewer := self._fitting_trees(n_trees, 1)):
-            changes.append(f"n_trees={fewer}, depth=1")
         raise TableTooLargeError(
             "schema",
             f"{n_trees} trees of depth {n_levels} over the {schema.n_features} "
             f"attributes of the {{schema}} may have {magnitude(n_trees)} times "
             f"{magnitude(self._leaves(n_levels))} leaves, which do not fit in memory",
             remedy=(
-                *(f"use the {{Recipe}} {own}.replace({change})" for change in changes),
+                f"use a {{Recipe}} with depth={fitting}",
+                "use a {Recipe} with fewer trees",
                 OTHERWISE,
             ),
         )
-
-    def _fitting_trees(self, n_trees: int, n_levels: int) -> int:
-        """Return how many trees of a depth fit in memory, by halving their number."""
-        while n_trees and not self._fits(n_trees, n_levels):
-            n_trees //= 2
-        return n_trees
 
     def _leaves(self, n_levels: int) -> int:
         """Return how many leaves a tree may have: on average, if it is random."""

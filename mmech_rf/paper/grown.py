@@ -14,17 +14,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import MatrixMechanism, ParameterError, QueryMatrix, StrategyResult
+from mmech import (
+    MatrixMechanism,
+    ParameterError,
+    QueryMatrix,
+    StrategyResult,
+    optimize,
+)
 from mmech.checks import check_choice, check_integer
 from mmech.noise import assign_records
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.ensembles import (
     Ensemble,
-    check_n_jobs,
-    depths_of,
     features_of,
-    optimize_all,
     spawn,
     trees_of,
 )
@@ -51,13 +54,12 @@ class GrownForest(ForestClassifier):
 
     Parameters
     ----------
-    n_trees : int, inf or sequence of q of them, default=128
-        Trees in all, shared out among the ensembles, or a sequence with the trees of
-        each; ``math.inf`` for the limit of many multiway trees, one per subset of
-        `depth` attributes of an ensemble.
-    depth : int, "auto" or sequence of q of them, default="auto"
-        Tests on a path, for all ensembles or for each; "auto" is half the number of
-        attributes for multiway trees and `fletcher_islam_depth` for others.
+    n_trees : int or inf, default=128
+        Trees in all, shared out among the ensembles; ``math.inf`` for the limit of many
+        multiway trees, one per subset of `depth` attributes of an ensemble.
+    depth : int or "auto", default="auto"
+        Tests on a path; "auto" is half the number of attributes for multiway trees and
+        `fletcher_islam_depth` for others.
     splits : {"multiway", "binary", "threshold"}, default="multiway"
         Whether nodes have a child per value or compare with one, see
         `grow_random_forest`.
@@ -80,8 +82,8 @@ class GrownForest(ForestClassifier):
         Forests, attributes and budget shares.
     """
 
-    n_trees: float | Sequence[float] = 128
-    depth: int | str | Sequence[int | str] = "auto"
+    n_trees: float = 128
+    depth: int | str = "auto"
     splits: str = "multiway"
     n_ensembles: int = 1
     max_features: int | str | None = None
@@ -96,7 +98,10 @@ class GrownForest(ForestClassifier):
     def _check_parameters(self) -> Fraction:
         check_integer(self.n_ensembles, "n_ensembles")
         n_trees = trees_of(self.n_trees, self.n_ensembles)
-        depths_of(self.depth, self.n_ensembles)
+        if isinstance(self.depth, str):
+            check_choice(self.depth, "depth", ("auto",))
+        else:
+            check_integer(self.depth, "depth", minimum=0)
         check_choice(self.splits, "splits", SPLITS)
         if math.inf in n_trees and self.splits != "multiway":
             raise ParameterError(
@@ -110,23 +115,22 @@ class GrownForest(ForestClassifier):
         check_choice(self.ties, "ties", ("random", "first"))
         epsilon = super()._check_parameters()
         if self.schema is not None:
-            self._check_depths(self.schema)
+            self._check_depth(self.schema)
         return epsilon
 
-    def _check_depths(self, schema: Schema) -> None:
-        for depth in depths_of(self.depth, self.n_ensembles):
-            if depth != "auto":
-                check_depth(schema, int(depth), self.splits)
+    def _check_depth(self, schema: Schema) -> None:
+        if self.depth != "auto":
+            check_depth(schema, int(self.depth), self.splits)
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         d, q = schema.n_features, self.n_ensembles
-        self._check_depths(schema)
+        self._check_depth(schema)
         *seeds, deal = spawn(self.random_state, q + 1)
         rngs = [np.random.default_rng(seed) for seed in seeds]
         ensembles = []
-        for n_trees, depth, features, rng in zip(
+        depth = self.depth
+        for n_trees, features, rng in zip(
             trees_of(self.n_trees, q),
-            depths_of(self.depth, q),
             features_of(self.max_features, d, rngs, deal),
             rngs,
             strict=True,
@@ -302,19 +306,10 @@ class OptimizedForest(GrownForest):
     ----------
     template : str, default="auto"
         Strategy template, see `mmech.optimize`.
-    n_jobs : int, default=None
-        Processes that optimize the strategies of the ensembles, see
-        ``joblib.Parallel``; they see public workloads only, and the results are
-        those of one process.
     """
 
     template: str = "auto"
-    n_jobs: int | None = None
-
-    def _check_parameters(self) -> Fraction:
-        check_n_jobs(self.n_jobs)
-        return super()._check_parameters()
 
     def _optimize(self, workloads: list[QueryMatrix]) -> list[StrategyResult]:
         """Return a strategy for the workload of every ensemble. Public."""
-        return optimize_all(workloads, self.template, self.n_jobs)
+        return [optimize(w, template=self.template, seed=0) for w in workloads]

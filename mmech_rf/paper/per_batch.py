@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import BudgetExceededError, Identity, QueryMatrix
+from mmech import BudgetExceededError, Identity, QueryMatrix, optimize
 from mmech.checks import check_choice
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.forest.ensembles import Ensemble, optimize_all
+from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.paper.grown import OptimizedForest
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
@@ -201,7 +201,7 @@ class PerBatchClassifier(OptimizedForest):
                 exact = [w @ c for w, c in zip(workloads, self._counts, strict=True)]
                 moved = [len(codes) * self._votes_moved(e) for e in self.ensembles_]
                 workloads = [Identity(len(codes))] * len(workloads)
-                strategies = optimize_all(workloads, "identity", None)
+                strategies = [optimize(w, template="identity") for w in workloads]
             else:
                 exact = self._counts
                 moved = [self._contribution] * len(workloads)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
-from typing import Any
-
 import numpy as np
 
 from mmech import QueryMatrix
@@ -15,7 +11,6 @@ from mmech_rf.forest.voting import leaf_label_by_rule
 from mmech_rf.paper.per_batch import PerBatchClassifier
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
-from mmech_rf.schema import Schema
 from mmech_rf.workloads import aggregation_workload
 
 __all__ = ["SubsampleAggregateClassifier"]
@@ -36,9 +31,6 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     ----------
     voting : {"weight", "hard"}, default="weight"
         Whether a tree votes with the counts of the leaf or with its label.
-    default_label : label, default=None
-        Public label of empty leaves under hard voting; the first class when
-        omitted.
 
     Notes
     -----
@@ -60,16 +52,9 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     (100,)
     """
 
-    n_trees: float | Sequence[float] = 16
-    default_label: Any = None
+    n_trees: float = 16
 
     _needs_cells = False
-
-    def _check_parameters(self) -> Fraction:
-        epsilon = super()._check_parameters()
-        if self.schema is not None:
-            self._default_class(self.schema)
-        return epsilon
 
     def _record_contribution(self) -> int:
         return 2 if self.voting == "hard" else 1
@@ -78,20 +63,8 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
         counts = self._assigned_counts(ensemble, records)
         if self.voting == "weight":
             return counts
-        default = self._default_class(self.schema_)
-        labels = leaf_label_by_rule(counts, default, first=self.ties == "first")
+        labels = leaf_label_by_rule(counts, first=self.ties == "first")
         return (labels[:, None] == np.arange(counts.shape[1])).astype(np.int64)
-
-    def _default_class(self, schema: Schema) -> int:
-        if self.default_label is None:
-            return 0
-        try:
-            return int(schema.encode_target([self.default_label])[0])
-        except ValueError:
-            raise ValueError(
-                f"default_label must be one of the classes {schema.class_labels}, got "
-                f"{self.default_label!r}; use None for the first"
-            ) from None
 
     def _workload(self, ensemble: Ensemble, codes: Integers) -> QueryMatrix:
         return aggregation_workload(ensemble.forest, codes)

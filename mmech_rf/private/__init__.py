@@ -10,7 +10,7 @@ cluster       records that Dask holds, counted where they are
 cuts          private bins of numbers
 accuracy      the accuracy of a model, on records held out
 terms         what a fit settled and chose, its statement and card
-shown         what models show: trees, importances, pictures
+shown         what models show: trees, importances, pages
 monotone      predictions that keep public directions
 settings      what settings of a method are made of
 inferred      schemas read from records, which void the guarantee

@@ -1,4 +1,4 @@
-"""What models show of themselves: trees in words, importances, pictures, pages."""
+"""What models show of themselves: trees in words, importances, pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from fractions import Fraction
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +30,12 @@ from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.importances import importances
 from mmech_rf.show.page import html_page
-from mmech_rf.show.pictures import draw_trees
 from mmech_rf.show.trees import Node, ShownTree, by_values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["ShownForest", "grown_trees"]
 
 MOST_LEAVES = 10_000
 """Legibility: leaves of a tree that is put into words."""
-
-ARROWS = {1: " ↑", -1: " ↓"}
-"""Beside the name of a monotone attribute."""
 
 EVENED = "What trees say together is evened out where it would break a direction:"
 
@@ -228,26 +221,6 @@ class ShownForest(ForestClassifier):
         check_is_fitted(self)
         return importances(self._probabilities, self.schema_.domain_shape)
 
-    def plot(self, *, n_trees: int = 3) -> Figure:
-        """Draw importances and the first trees; needs matplotlib (extra ``plot``).
-
-        Parameters
-        ----------
-        n_trees : int, default=3
-            Trees to draw, at most.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        trees = self._first_trees(n_trees)[:n_trees]
-        signs = {printable(n): ARROWS[v] for n, v in self.schema_.monotone.items()}
-        return draw_trees(
-            trees,
-            [(name + signs.get(name, ""), v) for name, v in self.named_importances()],
-            title=f"{type(self).__name__}, {self._cost_in_short()}",
-        )
-
     def to_html(self, *, n_trees: int = 10, title: str | None = None) -> str:
         """Return a page with rules, importances, costs and the privacy statement.
 
@@ -287,17 +260,6 @@ class ShownForest(ForestClassifier):
         names = map(printable, self.schema_.feature_names)
         pairs = zip(names, self.feature_importances_.tolist(), strict=True)
         return sorted(pairs, key=lambda pair: -pair[1])
-
-    def _cost_in_short(self) -> str:
-        card = self.card()
-        if not card["private"]:
-            return "not private"
-        parts = [
-            f"{sign} = {card[name]:g}"
-            for name, sign in (("epsilon", "ε"), ("delta", "δ"), ("rho", "ρ"))
-            if card[name]
-        ]
-        return ", ".join(parts)
 
 
 def grown_trees(

@@ -1,4 +1,4 @@
-"""Released models for people: trees in words, pictures, pages and cards.
+"""Released models for people: trees in words, pages and cards.
 
 Everything here is computed from the schema and from what was released; no record is
 looked at.
@@ -7,7 +7,6 @@ looked at.
 words        values of attributes in words, such as ``age 60 to 75``
 trees        tests and outcomes in words; equal branches are one
 importances  how much a model looks at each attribute
-pictures     importances and trees, drawn
 page         all of a model as one HTML file
 ===========  =======================================================
 """

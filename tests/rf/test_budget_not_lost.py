@@ -24,7 +24,7 @@ from mmech_rf import (
     SubsampleAggregateClassifier,
     recipes,
 )
-from mmech_rf.forest import ensembles
+from mmech_rf.paper import grown
 
 FORESTS = [
     BatchTrainingClassifier, BatchPredictionClassifier, SubsampleAggregateClassifier,
@@ -371,10 +371,10 @@ def no_strategy(workload, template="auto", **options):
 @pytest.mark.parametrize("options", [{}, {"n_ensembles": 2}, {"neighbours": "replace"}])
 def test_a_search_that_fails_costs_nothing(kind, options, monkeypatch):
     """Whatever a search fails for: forests look for strategies before they pay."""
-    monkeypatch.setattr(ensembles, "optimize", no_strategy)  # no input makes it fail
+    monkeypatch.setattr(grown, "optimize", no_strategy)  # no input makes it fail
     ledger = mm.PrivacyLedger(1, neighbours=options.get("neighbours", "add_remove"))
     schema = schema_of([3, 4])
-    model = kind(schema, epsilon=1, ledger=ledger, n_jobs=1, **options)
+    model = kind(schema, epsilon=1, ledger=ledger, **options)
     X, y = records_of(schema, 30, np.random.default_rng(0))
     with pytest.raises(MemoryError):
         model.fit(X, y).predict(X[:3])

@@ -35,13 +35,11 @@ RAW = CELLS.astype(str)
         ({"n_trees": 2.0}, TypeError, "n_trees must be an integer >= 1"),
         ({"depth": -1}, ValueError, "depth must be an integer >= 0, got -1"),
         ({"depth": "half"}, ValueError, "depth must be one of 'auto', got 'half'"),
-        ({"n_trees": (2, 2)}, ValueError, "n_trees must have one entry .* got 2; give"),
-        ({"n_trees": (0,)}, ValueError, r"n_trees\[0\] must be an integer >= 1, got 0"),
+        ({"n_trees": (2, 2)}, TypeError, "n_trees must be an integer >= 1"),
         ({"depth": 100}, ValueError, "depth must be at most 3, .* choose depth='auto'"),
         ({"random_state": "a"}, TypeError, "random_state must be an integer >= 0"),
         ({"random_state": -1}, ValueError, "random_state must be an .*, got -1"),
-        ({"depth": [1, 2]}, ValueError, "depth must have one entry for each .* got 2"),
-        ({"depth": ["half"]}, ValueError, r"depth\[0\] must be one of 'auto'"),
+        ({"depth": [1, 2]}, TypeError, "depth must be an integer >= 0"),
         ({"n_ensembles": 4}, ValueError, "n_trees must be at least n_ensembles = 4"),
         ({"n_ensembles": 0}, ValueError, "n_ensembles must be an integer >= 1"),
         ({"max_features": 0}, ValueError, "max_features must be an integer >= 1"),
@@ -62,16 +60,6 @@ def test_parameters_read_aloud(name, parameters, error, message):
     X, y = records(20)
     with pytest.raises(error, match=message):
         classifier(name, **parameters).fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("n_jobs", "error"), [(0, ValueError), ("two", TypeError), (True, TypeError)]
-)
-def test_a_number_of_jobs_that_means_nothing(n_jobs, error):
-    """Also where there is one ensemble, so that nothing runs in parallel."""
-    X, y = records(20)
-    with pytest.raises(error, match="n_jobs must be an integer other than 0"):
-        classifier("batch training", n_jobs=n_jobs).fit(X, y)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -137,8 +125,6 @@ def test_queries_read_aloud(name):
 
 def test_other_errors_read_aloud():
     X, y = records(20)
-    with pytest.raises(ValueError, match="default_label must be one of the classes"):
-        classifier("subsample hard", default_label="never").fit(X, y)
     with pytest.raises(ValueError, match="voting must be one of 'weight', got 'hard'"):
         classifier("batch prediction", voting="hard").fit(X, y)
     with pytest.raises(ValueError, match="data must be one of 'shared', 'disjoint'"):

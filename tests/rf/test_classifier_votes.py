@@ -192,15 +192,13 @@ def test_leaf_labels_follow_a_rule_of_the_leaf_alone():
     counts = np.array(
         [[0, 0, 0], [2, 1, 1], [1, 1, 0], [2, 2, 1], [1, 1, 1], [0, 3, 3]]
     )
-    assert leaf_label_by_rule(counts, 2).tolist() == [2, 0, 0, 1, 0, 1]
+    assert leaf_label_by_rule(counts).tolist() == [0, 0, 0, 1, 0, 1]
     # Rows do not influence each other.
-    for row, label in zip(counts, leaf_label_by_rule(counts, 1), strict=True):
-        assert leaf_label_by_rule(row[None], 1)[0] == label
+    for row, label in zip(counts, leaf_label_by_rule(counts), strict=True):
+        assert leaf_label_by_rule(row[None])[0] == label
 
 
-def test_empty_leaves_vote_the_default_label(noiseless):
-    model = classifier("subsample hard", default_label="yes", n_trees=4)
-    assert model.fit([], []).predict(RAW).tolist() == ["yes"] * 12
+def test_empty_leaves_vote_the_first_class(noiseless):
     model = classifier("subsample hard", n_trees=4)
     assert model.fit([], []).predict(RAW).tolist() == ["no"] * 12
 
@@ -267,8 +265,8 @@ def test_ties_go_to_the_first_class_on_request(name):
 
 def test_the_first_of_tied_labels_of_a_leaf():
     counts = np.array([[0, 2, 2], [1, 3, 3], [0, 0, 0], [1, 4, 2]])
-    labels = leaf_label_by_rule(counts, 2, first=True)
-    np.testing.assert_array_equal(labels, [1, 1, 2, 1])
+    labels = leaf_label_by_rule(counts, first=True)
+    np.testing.assert_array_equal(labels, [1, 1, 0, 1])
 
 
 @pytest.mark.parametrize(

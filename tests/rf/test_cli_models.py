@@ -120,7 +120,6 @@ def test_options_reach_the_model(run, files):
         "handle_missing": "drop",
         "random_state": 9,
         "insecure_rng": None,
-        "n_jobs": None,
         "estimate_accuracy": True,
     }
     assert str(model.epsilon) == "1/3"

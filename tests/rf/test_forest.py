@@ -42,24 +42,11 @@ def test_a_tree_worked_by_hand(hand):
     assert (hand.depth, hand.n_features, hand.n_cells) == (2, 2, 6)
 
 
-def test_paths_in_words(hand):
-    names = ["outlook", "windy"]
-    categories = [["rain", "sunny", "overcast"], ["false", "true"]]
-    expected = [
-        "outlook=rain", "outlook=sunny & windy=false", "outlook=sunny & windy=true",
-        "outlook=overcast",
-    ]  # fmt: skip
-    assert hand.leaf_paths(0, names, categories) == expected
-    assert [hand.path(0, leaf, names, categories) for leaf in range(4)] == expected
-    assert hand.path(0, 2) == "x0=1 & x1=1"
-
-
 def test_depth_zero_is_one_leaf_for_everyone():
     forest = grow_random_forest((2, 3), n_trees=3, depth=0, seed=0)
     assert (forest.n_leaves, forest.n_nodes, forest.depth) == (3, 3, 0)
     assert forest.apply_domain().tolist() == [[0] * 6] * 3
     assert all(mask.all() for mask in forest.leaf_masks())
-    assert forest.leaf_paths(1) == [forest.path(1, 0)] == ["any record"]
     assert forest.count_leaves([[0, 0], [1, 2]], [0, 0], 1).tolist() == [[2]] * 3
 
 
@@ -329,17 +316,6 @@ def test_classes_are_checked(hand, classes, n_classes, error, message):
 def test_assigned_trees_are_checked(hand):
     with pytest.raises(ValueError, match=r"tree_index must lie in 0..0, row 0 does"):
         hand.count_assigned_leaves([[0, 0]], [0], 1, [1])
-
-
-def test_paths_are_checked(hand):
-    with pytest.raises(ValueError, match="below the number of trees 1, got 1"):
-        hand.path(1, 0)
-    with pytest.raises(ValueError, match="below the 4 leaves of tree 0, got 4"):
-        hand.path(0, 4)
-    with pytest.raises(ValueError, match="must name all 2 attributes, got 1"):
-        hand.path(0, 0, ["outlook"])
-    with pytest.raises(ValueError, match=r"\(3, 2\) of them, got \(3, 1\)"):
-        hand.leaf_paths(0, None, ["abc", "a"])
 
 
 @pytest.mark.parametrize(

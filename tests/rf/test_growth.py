@@ -1,7 +1,6 @@
 """All kinds of tests, complete forests and depths, against slow Python."""
 
 import pickle
-import re
 
 import hypothesis.strategies as st
 import numpy as np
@@ -12,7 +11,7 @@ from rf_reference import SPLITS, boxes, forests, nested, schemas
 from schema_cases import schema_of
 
 from mmech import DomainTooLargeError
-from mmech_rf import Attribute, Schema, grow_random_forest, limits
+from mmech_rf import Attribute, grow_random_forest, limits
 from mmech_rf.forest import growth
 from mmech_rf.forest.forest import Forest
 
@@ -114,52 +113,6 @@ def test_counting_equals_counting_by_leaf(forest, seed):
     assert np.array_equal(forest.count_leaves(codes, classes, 3), expected[0])
     assigned = forest.count_assigned_leaves(codes, classes, 3, trees)
     assert np.array_equal(assigned, expected[1])
-
-
-@given(forests())
-def test_paths_hold_for_the_records_of_their_leaf(forest):
-    cells = rf_reference.cells(forest.domain_shape)
-    columns = {f"x{i}": codes for i, codes in enumerate(cells.T)}
-    for tree, leaves in enumerate(forest.apply_domain()):
-        paths = forest.leaf_paths(tree)
-        n_leaves = forest.leaf_offsets[tree + 1] - forest.leaf_offsets[tree]
-        assert paths == [forest.path(tree, leaf) for leaf in range(n_leaves)]
-        for leaf, path in enumerate(paths):
-            text = re.sub("(?<![<!])=", "==", path).replace(" & ", ") & (")
-            held = path == "any record" or eval(f"({text})", {}, columns)
-            assert ((leaves == leaf) == held).all()
-
-
-def test_words_of_a_schema():
-    schema = Schema(
-        (
-            Attribute.numeric("price", lower=0, upper=100, n_bins=4, other="?"),
-            Attribute.categorical("color", ["red", "green", "blue"]),
-            Attribute.ordinal("size", ["small", "large"]),
-        ),
-        (False, True),
-    )
-    forest = Forest(
-        domain_shape=(5, 3, 2),
-        feature=[0, 0, 1, -1, -1, -1, 2, -1, -1],
-        child=[1, 3, 5, 0, 1, 2, 7, 3, 4],
-        node_offsets=[0, 9],
-        leaf_offsets=[0, 5],
-        value=[3, 0, 1, -1, -1, -1, 0, -1, -1],
-        ordered=[True, False, True],
-    )
-    assert forest.leaf_paths(0, schema=schema) == [
-        "price<=(75, 100] & price<=25", "price<=(75, 100] & price>25",
-        "price>(75, 100] & color=green", "price>(75, 100] & color!=green & size<=small",
-        "price>(75, 100] & color!=green & size>small",
-    ]  # fmt: skip
-    assert forest.path(0, 2) == "x0>3 & x1=1"
-    with pytest.raises(ValueError, match="got feature_names or categories too"):
-        forest.path(0, 0, ["a", "b", "c"], schema=schema)
-    with pytest.raises(ValueError, match="pass the schema that it was grown from"):
-        forest.path(0, 0, schema=schema.select([0]))
-    with pytest.raises(TypeError, match="must be a Schema, got list"):
-        forest.path(0, 0, schema=["a"])
 
 
 def test_seeds_prefixes_and_pickles():

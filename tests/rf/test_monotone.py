@@ -284,11 +284,3 @@ def test_importances_are_those_before_directions_are_kept():
     np.testing.assert_array_equal(model.feature_importances_, expected)
     kept = importances(lambda codes: model.predict_proba(readable(codes)), shape)
     assert np.abs(kept - expected).max() > 1e-3
-
-
-def test_pictures_show_directions():
-    pytest.importorskip("matplotlib")
-    figure = fitted(0, **PLANS["not much noise"]).plot(n_trees=1)
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert {"a ↑", "b", "c ↓", "d ↑"} >= set(labels)
-    assert "a ↑" in labels

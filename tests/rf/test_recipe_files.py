@@ -1,7 +1,5 @@
 """Recipes as files, and on the command line."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -77,50 +75,9 @@ def test_fit_and_predict_on_the_command_line(files, capsys):
     assert len(capsys.readouterr().out.split()) == 301
 
 
-def test_records_without_labels_on_the_command_line(files, capsys):
-    others = "--unlabelled", str(files / "others.csv")
-    options = "recipe", "--recipe", "pte", "--neighbours", "labels"
-    assert fit(files, *options) == 2
-    assert "give --unlabelled to the fit" in capsys.readouterr().err
-    assert fit(files, "private", *others) == 2
-    assert "--unlabelled does not go with --method private" in capsys.readouterr().err
-    assert fit(files, *options, *others) == 0
-    assert "attributes are public" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda text: None, r"there is no file '.*bad\.csv'"),
-        (lambda text: text.replace("safety", "airbags"), r"no column named 'safety'"),
-        (lambda text: text.replace("safety", "safety,class", 1).replace("\n", ",acc\n"),
-         r"has a column 'class', the class, .* leave the column out"),
-        (lambda text: text.replace("vhigh", "purple", 1), r"bad\.csv'.* 'buying'"),
-        (lambda text: text.splitlines()[0] + "\n", r"bad\.csv': there are no records"),
-        (lambda text: "", r"bad\.csv'.* empty"),
-    ],
-    ids=["missing", "other columns", "labels", "value", "no records", "empty"],
-)  # fmt: skip
-def test_bad_records_without_labels_on_the_command_line(files, capsys, change, words):
-    text = change((files / "others.csv").read_text())
-    if text is not None:
-        (files / "bad.csv").write_text(text)
-    options = "recipe", "--recipe", "pte", "--neighbours", "labels"
-    assert fit(files, *options, "--unlabelled", str(files / "bad.csv")) == 2
-    printed = capsys.readouterr()
-    assert re.search(words, " ".join(printed.err.split()))
-    assert printed.err.count("error:") == 1
-    assert not printed.out
-    assert not (files / "m.npz").exists()
-
-
-def test_records_without_labels_are_written_as_the_others(files):
-    """The separator of the records is that of both files."""
-    for name in ("cars", "others"):
-        path = files / f"{name}.csv"
-        path.write_text(path.read_text().replace(",", ";"))
-    options = "recipe", "--recipe", "pte", "--neighbours", "labels", "--sep", ";"
-    assert fit(files, *options, "--unlabelled", str(files / "others.csv")) == 0
+def test_records_without_labels_are_for_python(files, capsys):
+    assert fit(files, "recipe", "--recipe", "pte", "--neighbours", "labels") == 2
+    assert "give X_unlabelled to a fit in Python" in capsys.readouterr().err
 
 
 def test_refusals_on_the_command_line(files, capsys):

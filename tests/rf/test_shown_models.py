@@ -1,4 +1,4 @@
-"""Models in the words of their schema: rules, importances, pages, pictures, cards."""
+"""Models in the words of their schema: rules, importances, pages, cards."""
 
 import itertools
 import json
@@ -216,7 +216,7 @@ def test_a_model_that_knows_nothing_has_no_importances():
     np.testing.assert_array_equal(model.feature_importances_, 0)
 
 
-# ---- pages and pictures ----------------------------------------------------------
+# ---- pages ----------------------------------------------------------------------
 
 HOSTILE = "<script>alert('&')</script>"
 
@@ -272,20 +272,6 @@ def test_a_page_begins_with_what_the_model_is_for_and_ends_with_mechanisms(tmp_p
     assert "<details open" not in page[places[6] :]  # mechanisms are folded
     with pytest.warns(UserWarning, match="insecure_rng"):
         assert "NOT PRIVATE" in fitted(insecure_rng=0).to_html()
-
-
-@pytest.mark.parametrize(("cls", "options"), MODELS)
-def test_pictures_are_drawn(cls, options):
-    pytest.importorskip("matplotlib")
-    figure = fitted(cls, **options).plot(n_trees=2)
-    figure.draw_without_rendering()
-    assert 2 <= len(figure.axes) <= 3
-    assert figure.axes[0].get_yticklabels()[0].get_text() == "colour"
-
-
-def test_names_in_pictures_are_no_formulas():
-    pytest.importorskip("matplotlib")
-    hostile().plot().draw_without_rendering()
 
 
 # ---- cards -----------------------------------------------------------------------
@@ -360,12 +346,8 @@ def test_show_prints_a_card(saved, capsys):
     assert json.loads(capsys.readouterr().out) == load_model(saved).card()
 
 
-@pytest.mark.parametrize(
-    ("form", "start"), [("html", b"<!DOCTYPE"), ("png", b"\x89PNG")]
-)
+@pytest.mark.parametrize(("form", "start"), [("html", b"<!DOCTYPE")])
 def test_show_writes_files(form, start, saved, tmp_path, capsys):
-    if form == "png":
-        pytest.importorskip("matplotlib")
     path = tmp_path / f"shown.{form}"
     assert main(["show", str(saved), f"--{form}", str(path)]) == 0
     assert path.read_bytes().startswith(start)
