@@ -52,6 +52,61 @@ and attributes public."""
 SELECTION_SHARE = Fraction(1, 10)
 """Share of epsilon that the draw of which trees vote costs, under "selective"."""
 
+WORDS = {
+    ("structure", "random"): "Tests are random and look at no record.",
+    ("structure", "drawn"): "Tests are drawn from the records.",
+    ("structure", "two-phase"): "Tests are drawn from the records; a first part of "
+    "the trees says how much every record weighs in the others.",
+    ("structure", "two-ensembles"): "A first ensemble releases its leaves and labels "
+    "the records without labels; they label the leaves of a second ensemble, for free.",
+    ("selection", "joint"): "Attribute and cut are drawn together, by the exponential "
+    "mechanism, among the candidates of a node.",
+    ("selection", "cut-then-attribute"): "A cut of every candidate attribute is drawn, "
+    "then one of the attributes; every draw is paid for.",
+    ("selection", "noisy-counts"): "Tests are the best by noisy class counts.",
+    ("selection", "exact"): "Tests are the best ones, from public attributes.",
+    ("records", "disjoint"): "Every record trains one tree, drawn for it by itself, "
+    "so that each tree has all of epsilon.",
+    ("records", "all"): "Every record trains every tree at epsilon / trees.",
+    ("records", "poisson"): "Every tree has a bag of records, each Poisson(1) times, "
+    "and log(1 + epsilon / trees) inside.",
+    ("leaves", "laplace"): "Class counts of leaves are released with Laplace noise.",
+    ("leaves", "exponential"): "The label of a leaf is drawn by the exponential "
+    "mechanism.",
+    ("leaves", "permute-and-flip"): "The label of a leaf is drawn by permute-and-flip.",
+    ("leaves", "levels"): "Class counts of nodes of all levels are released with "
+    "Laplace noise and made consistent by least squares.",
+    ("stopping", "size"): "Nodes stop at about 10 records: by the public number of "
+    "records, or exactly where attributes are public.",
+    ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
+    ("pruning", "signal-to-noise"): "Leaves whose counts are below their noise vote "
+    "with those of a node above.",
+    ("pruning", "selective"): "Trees are removed one by one: whether the others do "
+    "better without it is drawn for each tree, and paid for.",
+}
+"""What a choice says in `Recipe.describe`."""
+
+ONE_CANDIDATE = (
+    "Attribute and cut are drawn together, by the exponential mechanism, among the "
+    "candidates of a node.",
+    "The attribute of a node is public and random; its cut is drawn by the exponential "
+    "mechanism.",
+)
+"""What nodes with a single candidate say otherwise."""
+
+
+NUMBERS = {
+    "log-records trees": "As many trees as the logarithm of the number of records",
+    "support trees": "As many trees as leave signal in leaves",
+    "attributes": "as deep as there are attributes",
+    "half": "half as deep as there are attributes",
+    "half-or-log": "half as deep as there are attributes, or the logarithm of the "
+    "number of records less one",
+    "fletcher-islam": "so deep that half of the attributes are tested",
+    "support": "every path as deep as its leaf has signal",
+}
+"""What a rule for a number says in `Recipe.describe`."""
+
 
 @storable("Recipe")
 @dataclass(frozen=True)
@@ -399,7 +454,7 @@ class Recipe:
     # ---- words -------------------------------------------------------------
 
     def describe(self) -> str:
-        """Return what was chosen, where it is from, and what was corrected.
+        """Return in words what the recipe does, where it is from, what was corrected.
 
         Returns
         -------
@@ -408,8 +463,28 @@ class Recipe:
         source = f"after {self.paper}" if self.preset else self.paper
         lines = [f"{self.name}: {source}" if source else self.name]
         lines.append(f"Guarantee: {GUARANTEES[self.guarantee]}.")
-        choices = (part.name for part in fields(self) if part.compare)
-        lines += [f"  {name}: {getattr(self, name)}" for name in choices]
+        for part in fields(self):
+            words = WORDS.get((part.name, getattr(self, part.name)))
+            if part.name == "selection" and (words and self.candidates == 1):
+                words = words.replace(*ONE_CANDIDATE)
+            if words and (part.name != "selection" or self.draws):
+                lines.append(words)
+        if self.draws:
+            some = {
+                "all": "all attributes",
+                "sqrt": "random attributes, the square root of how many there are",
+            }
+            looked = some.get(str(self.candidates), "random attributes, {} for each")
+            words = looked.format(self.candidates)
+            cuts = f" at {self.grid} cut points each" * (self.grid is not None)
+            lines.append(
+                f"Candidates of a node: {words}{cuts}; splits: {self.splits}. Tests "
+                f"are compared by {SCORES[self.score]}; shares of levels: "
+                f"{self.levels}."
+            )
+        trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
+        depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")
+        lines.append(f"{trees}, {depth}, {self.vote} vote.")
         if self.corrected:
             lines.append(f"Corrected: {self.corrected}")
         return "\n".join(lines)

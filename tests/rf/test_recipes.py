@@ -104,12 +104,20 @@ def test_levels_follow_from_public_numbers(name, schema, n_records, levels):
     assert rf.recipes()[name].n_levels(schema, 1.0, n_records) == levels
 
 
-def test_descriptions_list_every_choice():
-    text = rf.recipes()["spe"].describe().splitlines()
-    assert text[0].startswith("spe: Huang, Lei, Kaban")
-    assert "  candidates: 1" in text
-    assert "  stopping: size" in text
-    assert text[-1].startswith("Corrected: public bounds;")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("spe", "The attribute of a node is public and random; its cut is drawn by"),
+        ("guan", "Attribute and cut are drawn together"),
+        ("patil-singh",
+         "all attributes; splits: threshold. Tests are compared by the Gini"),
+        ("dprf-thesis", "how many there are at 10 cut points each"),
+        ("pte", "label the leaves of a second ensemble, for free"),
+        ("fi-2015", "every path as deep as its leaf has signal"),
+    ],
+)  # fmt: skip
+def test_descriptions_tell_candidates_splits_and_stops(name, words):
+    assert words in rf.recipes()[name].describe()
 
 
 def test_preset_numbers_are_those_of_their_sources():
