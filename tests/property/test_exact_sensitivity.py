@@ -12,7 +12,25 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mmech as mm
+from mmech import (
+    Dense,
+    Diagonal,
+    HStack,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    Merged,
+    Partition,
+    Permuted,
+    Prefix,
+    Product,
+    QueryMatrix,
+    Scaled,
+    Sparse,
+    Sum,
+    Total,
+    VStack,
+)
 from mmech.integer_strategy import integer_strategy
 from mmech.operators import Gram, Hierarchy, Transpose
 
@@ -26,7 +44,7 @@ WEIGHTS = st.sampled_from([1, 2, -3, 2**16, 2**40 + 1, 2**62, -(2**62)])
 norms = pytest.mark.parametrize("norm", ["L1", "L2"])
 
 
-class Foreign(mm.QueryMatrix):
+class Foreign(QueryMatrix):
     """An operator of an unknown class, multiplied in 64 bits."""
 
     dtype = np.dtype(np.int64)
@@ -45,15 +63,15 @@ class Foreign(mm.QueryMatrix):
 
 def exact(operator):
     """Return the entries as Python integers, by definition."""
-    if isinstance(operator, (mm.Dense, Foreign)):
+    if isinstance(operator, (Dense, Foreign)):
         return np.asarray(operator.array).astype(object)
-    if isinstance(operator, mm.Sparse):
+    if isinstance(operator, Sparse):
         return operator.matrix.toarray().astype(object)
-    if isinstance(operator, mm.Diagonal):
+    if isinstance(operator, Diagonal):
         out = np.full(operator.shape, 0, object)
         np.fill_diagonal(out, operator.values.astype(object))
         return out
-    if isinstance(operator, mm.Scaled):
+    if isinstance(operator, Scaled):
         return exact(operator.operator) * int(operator.weight)
     if isinstance(operator, Hierarchy):
         levels = [
@@ -61,30 +79,30 @@ def exact(operator):
             for m, weight in operator.weights.items()
         ]
         return np.vstack(levels)
-    if isinstance(operator, mm.HStack):
+    if isinstance(operator, HStack):
         return np.hstack([exact(block) for block in operator.blocks])
-    if isinstance(operator, mm.VStack):
+    if isinstance(operator, VStack):
         return np.vstack([exact(block) for block in operator.blocks])
     if isinstance(operator, Transpose):
         return exact(operator.operator).T
     if isinstance(operator, Gram):
         inner = exact(operator.operator)
         return inner.T @ inner
-    if isinstance(operator, mm.Permuted):
+    if isinstance(operator, Permuted):
         return exact(operator.operator)[:, operator.permutation]
-    if isinstance(operator, mm.Merged):
+    if isinstance(operator, Merged):
         inner = exact(operator.operator)
         inner = np.hstack([inner, np.full((len(inner), 1), 0, object)])
         return inner[:, operator.groups]
-    if isinstance(operator, (mm.Kronecker, mm.Product, mm.Sum)):
+    if isinstance(operator, (Kronecker, Product, Sum)):
         parts = [exact(p) for p in getattr(operator, "factors", None) or operator.terms]
         out = parts[0]
         for part in parts[1:]:
-            if isinstance(operator, mm.Kronecker):
+            if isinstance(operator, Kronecker):
                 blocks = [[v * part for v in row] for row in out]
                 out = np.vstack([np.hstack(row) for row in blocks])
             else:
-                out = out + part if isinstance(operator, mm.Sum) else out @ part
+                out = out + part if isinstance(operator, Sum) else out @ part
         return out
     return operator.to_dense().astype(object)  # zeros and ones
 
@@ -95,8 +113,8 @@ def explicit(draw, m, n):
     array = np.array(draw(rows), np.int64).reshape(m, n)
     kind = draw(st.sampled_from(["dense", "sparse", "foreign"]))
     if kind == "sparse":
-        return mm.Sparse(sp.csr_array(array))
-    return mm.Dense(array) if kind == "dense" else Foreign(array)
+        return Sparse(sp.csr_array(array))
+    return Dense(array) if kind == "dense" else Foreign(array)
 
 
 @st.composite
@@ -113,35 +131,35 @@ def operators(draw, m, n, depth=2):
     if kind == "explicit":
         return draw(explicit(m, n))
     if kind == "total":
-        return mm.Total(n)
+        return Total(n)
     if kind == "simple":
         levels = {1: draw(WEIGHTS)}
-        partition = mm.Partition(np.arange(n)[::-1].copy(), n)
-        choices = [mm.Identity(n), mm.Prefix(n), Hierarchy(n, levels), partition]
+        partition = Partition(np.arange(n)[::-1].copy(), n)
+        choices = [Identity(n), Prefix(n), Hierarchy(n, levels), partition]
         return draw(st.sampled_from(choices))
     if kind == "diagonal":
         values = draw(st.lists(ENTRIES, min_size=n, max_size=n))
-        return mm.Product(mm.Diagonal(np.array(values, np.int64)), again(n, n))
+        return Product(Diagonal(np.array(values, np.int64)), again(n, n))
     if kind == "scaled":
-        return mm.Scaled(draw(WEIGHTS), again(m, n))
+        return Scaled(draw(WEIGHTS), again(m, n))
     if kind == "sum":
-        return mm.Sum([again(m, n), again(m, n)])
+        return Sum([again(m, n), again(m, n)])
     if kind == "product":
         inner = draw(st.integers(1, 3))
-        return mm.Product(again(m, inner), again(inner, n))
+        return Product(again(m, inner), again(inner, n))
     if kind == "transpose":
         return Transpose(again(n, m))
     if kind == "gram":
         return Gram(again(draw(st.integers(1, 3)), n))
     if kind == "permuted":
-        return mm.Permuted(again(m, n), draw(st.permutations(range(n))))
+        return Permuted(again(m, n), draw(st.permutations(range(n))))
     if kind == "hstack":
-        return mm.HStack([again(m, 1), *([again(m, n - 1)] if n > 1 else [])])
+        return HStack([again(m, 1), *([again(m, n - 1)] if n > 1 else [])])
     if kind == "vstack":
-        return mm.VStack([again(1, n), again(m - 1, n)])
+        return VStack([again(1, n), again(m - 1, n)])
     if kind == "merged":
-        return mm.Merged(again(m, n - 1), [-1, *range(n - 1)])
-    return mm.Kronecker([again(2, 1), again(m // 2, n)])
+        return Merged(again(m, n - 1), [-1, *range(n - 1)])
+    return Kronecker([again(2, 1), again(m // 2, n)])
 
 
 @st.composite
@@ -151,7 +169,7 @@ def strategies(draw):
         real = st.sampled_from([0.5, 1.0, 2.0, 3.7, 1e-3])
         m = operator.shape[0]
         weights = draw(st.lists(real, min_size=m, max_size=m))
-        return mm.Product(mm.Diagonal(np.array(weights)), operator)
+        return Product(Diagonal(np.array(weights)), operator)
     return operator
 
 
@@ -182,7 +200,7 @@ def test_what_is_measured_is_exact_or_refused(strategy, counts):
         blocks = integer_strategy(strategy).blocks
     except ValueError:
         return
-    matrix = mm.VStack([block.matrix for block in blocks])
+    matrix = VStack([block.matrix for block in blocks])
     entries = exact(matrix)
     m, n = matrix.shape
     x, y = (np.array((counts * 4)[:size], np.int64) for size in (n, m))
@@ -233,17 +251,17 @@ def test_nothing_public_wraps_around(data):
 
 def bound(operator):
     """Return the sum of the magnitudes of all terms in the entries, at least one."""
-    if isinstance(operator, mm.Scaled):
+    if isinstance(operator, Scaled):
         return abs(operator.weight) * bound(operator.operator)
     if isinstance(operator, Gram):
         return bound(operator.operator) ** 2
-    if isinstance(operator, (Transpose, mm.Permuted, mm.Merged)) and not isinstance(
-        operator, mm.HStack
+    if isinstance(operator, (Transpose, Permuted, Merged)) and not isinstance(
+        operator, HStack
     ):
         return bound(operator.operator)
-    if isinstance(operator, (mm.Kronecker, mm.Product)):
+    if isinstance(operator, (Kronecker, Product)):
         return math.prod(bound(factor) for factor in operator.factors)
-    if isinstance(operator, (mm.Sum, mm.VStack, mm.HStack)):
+    if isinstance(operator, (Sum, VStack, HStack)):
         parts = getattr(operator, "terms", None) or operator.blocks
         return sum(bound(part) for part in parts)
     return max(1, int(np.abs(exact(operator)).sum()))
@@ -255,26 +273,18 @@ def bound(operator):
 @pytest.mark.parametrize(
     ("strategy", "sensitivity"),
     [
-        (mm.Product(mm.Diagonal([1.0, 2.0]), mm.Dense([[2**32], [1]])), 2**64 + 4),
-        (mm.Dense([[2**32], [2**32]]), 2**65),
-        (mm.Diagonal([2**40, 1]), 2**80),
-        (mm.Product(mm.Dense([[2**31]] * 4 + [[0]]), mm.Dense([[-1]])), 2**64),
-        (
-            mm.Sum(
-                [mm.Scaled(2**31, mm.Identity(2)), mm.Scaled(-(2**33), mm.Identity(2))]
-            ),
-            9 * 2**62,
-        ),
-        (mm.Kronecker([mm.Dense([[2**20, 1]]), mm.Dense([[2**20, 3]])]), 2**80),
-        (
-            mm.Product(mm.Diagonal([1, 2]), mm.Dense([[10**10], [-(10**10)]])),
-            5 * 10**20,
-        ),
+        (Product(Diagonal([1.0, 2.0]), Dense([[2**32], [1]])), 2**64 + 4),
+        (Dense([[2**32], [2**32]]), 2**65),
+        (Diagonal([2**40, 1]), 2**80),
+        (Product(Dense([[2**31]] * 4 + [[0]]), Dense([[-1]])), 2**64),
+        (Sum([Scaled(2**31, Identity(2)), Scaled(-(2**33), Identity(2))]), 9 * 2**62),
+        (Kronecker([Dense([[2**20, 1]]), Dense([[2**20, 3]])]), 2**80),
+        (Product(Diagonal([1, 2]), Dense([[10**10], [-(10**10)]])), 5 * 10**20),
     ],
     ids=str,
 )
 def test_squares_beyond_64_bits(strategy, sensitivity):
-    mechanism = mm.MatrixMechanism(strategy, strategy, rho=1)
+    mechanism = MatrixMechanism(strategy, strategy, rho=1)
     assert mechanism.released.sensitivity == sensitivity
     smallest = min(np.atleast_1d(mechanism.measure([1] * strategy.shape[1]).scale))
     weights = max(weight for *_, weight in mechanism.released.row_weights())
@@ -285,14 +295,11 @@ def test_squares_beyond_64_bits(strategy, sensitivity):
 @pytest.mark.parametrize(
     "strategy",
     [
-        mm.Product(mm.Dense([[2**31]] * 4 + [[0]]), mm.Dense([[-(2**31)]])),
-        mm.Sum([mm.Scaled(2**62, mm.Identity(2)), mm.Scaled(2**62, mm.Identity(2))]),
-        mm.Product(mm.Scaled(2**62, mm.Identity(2)), mm.Scaled(2**62, mm.Identity(2))),
-        mm.Product(mm.Scaled(2**40, mm.Prefix(2)), mm.Scaled(-(2**40), mm.Prefix(2))),
-        mm.Product(
-            mm.Diagonal([1.0, 0.3]),
-            mm.Product(mm.Dense([[2**62], [1]]), mm.Dense([[-4]])),
-        ),
+        Product(Dense([[2**31]] * 4 + [[0]]), Dense([[-(2**31)]])),
+        Sum([Scaled(2**62, Identity(2)), Scaled(2**62, Identity(2))]),
+        Product(Scaled(2**62, Identity(2)), Scaled(2**62, Identity(2))),
+        Product(Scaled(2**40, Prefix(2)), Scaled(-(2**40), Prefix(2))),
+        Product(Diagonal([1.0, 0.3]), Product(Dense([[2**62], [1]]), Dense([[-4]]))),
     ],
     ids=str,
 )
@@ -303,8 +310,8 @@ def test_entries_beyond_64_bits_are_refused(strategy, norm):
 
 @norms
 def test_sums_of_large_queries_are_rounded_as_real_ones(norm):
-    queries = mm.Dense([[2**52 - 1], [2**52 - 1]])
-    strategy = mm.Product(mm.Dense([[0.5, -0.25]]), queries)
+    queries = Dense([[2**52 - 1], [2**52 - 1]])
+    strategy = Product(Dense([[0.5, -0.25]]), queries)
     released = integer_strategy(strategy, norm=norm)
     (block,) = released.blocks
     entries = exact(block.matrix)
@@ -312,13 +319,11 @@ def test_sums_of_large_queries_are_rounded_as_real_ones(norm):
     assert released.sensitivity == (np.abs(entries) ** power).sum()
 
 
-@pytest.mark.parametrize(
-    "kind", [mm.Dense, mm.Diagonal, lambda a: mm.Sparse(sp.csr_array(a))]
-)
+@pytest.mark.parametrize("kind", [Dense, Diagonal, lambda a: Sparse(sp.csr_array(a))])
 def test_the_integer_without_a_magnitude_is_refused(kind):
     smallest = np.array([-(2**63)])
     with pytest.raises(ValueError, match=r"below 2\*\*63 in magnitude, got -922"):
-        kind(smallest if kind is mm.Diagonal else smallest[None])
+        kind(smallest if kind is Diagonal else smallest[None])
 
 
 @pytest.mark.parametrize(
@@ -329,8 +334,8 @@ def test_real_weights_of_large_rows(budget, power, top, rng):
     for _ in range(20):
         entries = rng.integers(10 ** (top - 1), 10**top, (3, 2))
         entries *= rng.choice([-1, 1], 2)
-        strategy = mm.Product(mm.Diagonal(rng.random(3) + 0.01), mm.Dense(entries))
-        released = mm.MatrixMechanism(strategy, strategy, **budget).released
+        strategy = Product(Diagonal(rng.random(3) + 0.01), Dense(entries))
+        released = MatrixMechanism(strategy, strategy, **budget).released
         weights = released.blocks[0].weight.astype(object)
         columns = weights @ np.abs(entries.astype(object)) ** power
         assert released.sensitivity == max(columns)

@@ -9,7 +9,24 @@ from functools import partial
 import numpy as np
 import pytest
 
-import mmech as mm
+from mmech import (
+    AllRange,
+    BudgetExceededError,
+    Conjunctions,
+    ConvergenceWarning,
+    Dense,
+    Identity,
+    Marginals,
+    MatrixMechanism,
+    PartitionStack,
+    Prefix,
+    PrivacyLedger,
+    Total,
+    UnsupportedWorkloadError,
+    all_marginals,
+    optimize,
+    rho_from_epsilon_delta,
+)
 from mmech.release import noisy_release
 from mmech.session import Session
 from mmech_rf import (
@@ -101,7 +118,7 @@ def random_forest(rng):
     else:
         settings["data"] = pick(rng, "shared", "disjoint")
     relation = pick(rng, settings["neighbours"], settings["neighbours"], "replace")
-    ledger = mm.PrivacyLedger(pick(rng, 2, 1e4), neighbours=relation)
+    ledger = PrivacyLedger(pick(rng, 2, 1e4), neighbours=relation)
     schema = schema_of(sizes, int(rng.integers(2, 5)))
     return kind(schema, ledger=ledger, **settings), schema
 
@@ -146,7 +163,7 @@ WRONG = ("value", "missing", "label", "length", "columns", "query", "no queries"
 def test_no_wrong_input_loses_budget(kind, wrong):
     rng = np.random.default_rng(1)
     schema = schema_of((2, 3, 2))
-    ledger = mm.PrivacyLedger(1)
+    ledger = PrivacyLedger(1)
     model = kind(schema, epsilon=1, n_trees=4, ledger=ledger, random_state=0)
     assert_nothing_is_lost(model, schema, rng, spoiled(wrong, rng))
 
@@ -182,7 +199,7 @@ def test_no_extreme_of_a_private_forest_loses_budget(settings, rng):
     """With records held out, whose release is the last one."""
     settings = {"epsilon": 1e-6, "estimate_accuracy": True} | settings
     persons = settings.get("records_per_person", 1)
-    ledger = mm.PrivacyLedger(settings["epsilon"], records_per_person=persons)
+    ledger = PrivacyLedger(settings["epsilon"], records_per_person=persons)
     schema = schema_of((3, 2))
     model = PrivateForestClassifier(schema, ledger=ledger, **settings)
     _, reason = attempt(model.fit, *records_of(schema, 40, rng))
@@ -195,7 +212,7 @@ def test_no_setting_of_a_private_forest_loses_budget(number):
     rng = np.random.default_rng(1000 + number)
     settings, schema = random_private(rng)
     X, y = records_of(schema, int(rng.integers(0, 40)), rng)
-    ledger = mm.PrivacyLedger(
+    ledger = PrivacyLedger(
         1000,
         currency="rho" if "delta" in settings else "epsilon",
         neighbours=settings["neighbours"],
@@ -228,7 +245,7 @@ def test_no_recipe_loses_budget(name, estimated, part):
     relation = "labels" if recipe.guarantee == "labels" else "add_remove"
     schema = schema_of([3, 2, 4])
     X, y = records_of(schema, 30, rng)
-    ledger = mm.PrivacyLedger(2, neighbours=relation)
+    ledger = PrivacyLedger(2, neighbours=relation)
     given = ledger.part("clinics", "north") if part else ledger
     model = RecipeForestClassifier(
         schema, epsilon=1, recipe=recipe, n_records=300, neighbours=relation,
@@ -247,7 +264,7 @@ def test_no_recipe_loses_budget(name, estimated, part):
 def test_the_number_of_records_leaves_rho_for_the_trees(epsilon):
     schema = schema_of((2, 3))
     X, y = records_of(schema, 30, np.random.default_rng(0))
-    ledger = mm.PrivacyLedger(mm.rho_from_epsilon_delta(epsilon, 1e-6), currency="rho")
+    ledger = PrivacyLedger(rho_from_epsilon_delta(epsilon, 1e-6), currency="rho")
     terms = {"epsilon": epsilon, "privacy": "zcdp", "delta": 1e-6, "ledger": ledger}
     PrivateForestClassifier(schema, **terms).fit(X, y)
     count, *rest = (float(entry.cost) for entry in ledger.entries)
@@ -258,7 +275,7 @@ def test_the_number_of_records_leaves_rho_for_the_trees(epsilon):
 
 def test_all_trees_of_many_attributes_are_answered():
     schema = schema_of((2,) * 21)
-    ledger = mm.PrivacyLedger(1)
+    ledger = PrivacyLedger(1)
     model = BatchTrainingClassifier(
         schema, epsilon=1, n_trees=math.inf, depth=1, template="marginals",
         ledger=ledger,
@@ -269,15 +286,15 @@ def test_all_trees_of_many_attributes_are_answered():
 
 
 WORKLOADS = [
-    mm.Prefix(5),
-    mm.AllRange(4),
-    mm.Total(6),
-    mm.all_marginals((2, 3, 2), 2),
-    mm.Marginals((2,) * 6, {(0, 1): 1, (5,): 2}),
-    mm.PartitionStack([[0, 0, 1, 1], [0, 1, 2, 2]], [2, 3]),
-    mm.Conjunctions([[[True, False]] * 3, [[True, True, False]] * 3]),
-    mm.Dense([[1, 2, 0], [0, -1, 3]]),
-    mm.Dense([[0.25, 0.5, 1e-9], [0.0, -1.0, 3.0]]),
+    Prefix(5),
+    AllRange(4),
+    Total(6),
+    all_marginals((2, 3, 2), 2),
+    Marginals((2,) * 6, {(0, 1): 1, (5,): 2}),
+    PartitionStack([[0, 0, 1, 1], [0, 1, 2, 2]], [2, 3]),
+    Conjunctions([[[True, False]] * 3, [[True, True, False]] * 3]),
+    Dense([[1, 2, 0], [0, -1, 3]]),
+    Dense([[0.25, 0.5, 1e-9], [0.0, -1.0, 3.0]]),
 ]
 
 
@@ -286,14 +303,12 @@ WORKLOADS = [
 @pytest.mark.parametrize("strategy", ["optimized", "itself", "cells"])
 def test_no_mechanism_loses_budget(currency, workload, strategy):
     n = workload.shape[1]
-    ledger = mm.PrivacyLedger(100, currency=currency)
-    strategy = {"optimized": None, "itself": workload, "cells": mm.Identity(n)}[
-        strategy
-    ]
+    ledger = PrivacyLedger(100, currency=currency)
+    strategy = {"optimized": None, "itself": workload, "cells": Identity(n)}[strategy]
     good = np.ones(n, np.int64)
     try:
-        engine = mm.MatrixMechanism(workload, strategy, ledger=ledger, **{currency: 1})
-    except mm.UnsupportedWorkloadError:
+        engine = MatrixMechanism(workload, strategy, ledger=ledger, **{currency: 1})
+    except UnsupportedWorkloadError:
         return
     measure = engine.measure
     inputs = [good, np.stack([good, good], 1), -good, good * 0.5, good[1:], "counts"]
@@ -320,13 +335,13 @@ def test_no_mechanism_loses_budget(currency, workload, strategy):
     ids=str,
 )  # fmt: skip
 def test_no_wrong_release_loses_budget(wrong):
-    ledger = mm.PrivacyLedger(2)
+    ledger = PrivacyLedger(2)
     good = {
         "values": [1, 2], "sensitivity": 1, "epsilon": 1, "released": "two counts",
         "neighbours": "add_remove", "ledger": ledger,
     }  # fmt: skip
     arguments = good | wrong
-    with pytest.raises((ValueError, TypeError, OverflowError, mm.BudgetExceededError)):
+    with pytest.raises((ValueError, TypeError, OverflowError, BudgetExceededError)):
         noisy_release(**arguments)
     assert ledger.spent == 0
 
@@ -338,7 +353,7 @@ def test_fits_in_threads_succeed_or_spend_nothing(name):
     """Six fits of one on a ledger of two: two of them are paid for, whole."""
     schema = schema_of([3, 2, 4])
     X, y = records_of(schema, 60, np.random.default_rng(0))
-    ledger = mm.PrivacyLedger(2)
+    ledger = PrivacyLedger(2)
     make = {
         "drawn": PrivateForestClassifier,
         "accuracy": partial(PrivateForestClassifier, estimate_accuracy=True),
@@ -358,14 +373,14 @@ def test_fits_in_threads_succeed_or_spend_nothing(name):
     with ThreadPoolExecutor(6) as pool:
         found = [one.exception() for one in [pool.submit(fit, i) for i in range(6)]]
     refused = [reason for reason in found if reason is not None]
-    assert [type(reason) for reason in refused] == [mm.BudgetExceededError] * 4
+    assert [type(reason) for reason in refused] == [BudgetExceededError] * 4
     assert 1.99 < ledger.spent <= 2
 
 
 def no_strategy(workload, template="auto", **options):
     if template == "auto":
         raise MemoryError("no room for a strategy")
-    return mm.optimize(workload, template=template, **options)
+    return optimize(workload, template=template, **options)
 
 
 @pytest.mark.parametrize("kind", FORESTS[:3])
@@ -373,7 +388,7 @@ def no_strategy(workload, template="auto", **options):
 def test_a_search_that_fails_costs_nothing(kind, options, monkeypatch):
     """Whatever a search fails for: forests look for strategies before they pay."""
     monkeypatch.setattr(ensembles, "optimize", no_strategy)  # no input makes it fail
-    ledger = mm.PrivacyLedger(1, neighbours=options.get("neighbours", "add_remove"))
+    ledger = PrivacyLedger(1, neighbours=options.get("neighbours", "add_remove"))
     schema = schema_of([3, 4])
     model = kind(schema, epsilon=1, ledger=ledger, n_jobs=1, **options)
     X, y = records_of(schema, 30, np.random.default_rng(0))
@@ -387,7 +402,7 @@ def test_a_search_that_fails_costs_nothing(kind, options, monkeypatch):
 def test_a_search_that_fails_does_not_lose_trees(structure, n_records, monkeypatch):
     """The search needs the trees: what paid for them measures their leaves instead."""
     monkeypatch.setattr(fitting, "optimize", no_strategy)  # no input makes it fail
-    ledger = mm.PrivacyLedger(1)
+    ledger = PrivacyLedger(1)
     schema = schema_of([3, 4])
     splits = "multiway" if structure == "random" else "binary"
     recipe = Recipe(
@@ -403,7 +418,7 @@ def test_a_search_that_fails_does_not_lose_trees(structure, n_records, monkeypat
             model.fit(X, y)
         assert ledger.spent == 0
         return
-    with pytest.warns(mm.ConvergenceWarning, match="leaves are measured by themselves"):
+    with pytest.warns(ConvergenceWarning, match="leaves are measured by themselves"):
         model.fit(X, y)
     assert ledger.spent == 1
     assert len(model.predict(X[:3])) == 3
@@ -426,7 +441,7 @@ def test_only_a_second_interruption_loses_what_is_paid_for(
         return measure(session, *arguments)
 
     monkeypatch.setattr(Session, "measure", interrupted)
-    ledger = mm.PrivacyLedger(1)
+    ledger = PrivacyLedger(1)
     schema = schema_of([3, 4])
     model = BatchTrainingClassifier(schema, epsilon=1, n_ensembles=2, ledger=ledger)
     X, y = records_of(schema, 30, np.random.default_rng(0))

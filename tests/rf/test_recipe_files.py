@@ -5,20 +5,27 @@ import re
 import numpy as np
 import pytest
 
-import mmech_rf as rf
+from mmech_rf import (
+    Recipe,
+    RecipeForestClassifier,
+    datasets,
+    limits,
+    load_model,
+    recipes,
+)
 from mmech_rf.cli.main import main
 
-CAR = rf.datasets.load_car()
+CAR = datasets.load_car()
 
 
-@pytest.mark.parametrize("name", list(rf.recipes()))
+@pytest.mark.parametrize("name", list(recipes()))
 def test_a_saved_model_is_the_same(name, tmp_path):
-    recipe = rf.recipes()[name]
+    recipe = recipes()[name]
     settings = {"neighbours": "labels"} if recipe.guarantee == "labels" else {}
     extra = {"X_unlabelled": CAR.data[:300]} if recipe.unlabelled else {}
-    model = rf.RecipeForestClassifier(CAR.schema, epsilon=2, recipe=name, **settings)
+    model = RecipeForestClassifier(CAR.schema, epsilon=2, recipe=name, **settings)
     model.fit(CAR.data[300:], CAR.target[300:], **extra).save(tmp_path / "m.npz")
-    copy = rf.load_model(tmp_path / "m.npz")
+    copy = load_model(tmp_path / "m.npz")
     assert (copy.predict(CAR.data) == model.predict(CAR.data)).all()
     np.testing.assert_array_equal(
         copy.predict_proba(CAR.data[:50]), model.predict_proba(CAR.data[:50])
@@ -29,19 +36,17 @@ def test_a_saved_model_is_the_same(name, tmp_path):
 
 
 def test_a_recipe_of_ones_own_is_saved(tmp_path):
-    recipe = rf.Recipe(n_trees=2, levels=("1/4", "3/4"), depth=1, grid=3)
-    model = rf.RecipeForestClassifier(CAR.schema, epsilon=2, recipe=recipe)
+    recipe = Recipe(n_trees=2, levels=("1/4", "3/4"), depth=1, grid=3)
+    model = RecipeForestClassifier(CAR.schema, epsilon=2, recipe=recipe)
     model.fit(CAR.data, CAR.target).save(tmp_path / "m.npz")
-    assert rf.load_model(tmp_path / "m.npz").recipe == recipe
+    assert load_model(tmp_path / "m.npz").recipe == recipe
 
 
 def test_a_saved_model_says_how_its_preset_was_changed(tmp_path):
-    recipe = rf.recipes()["jpw"].replace(n_trees=2)
-    model = rf.RecipeForestClassifier(
-        CAR.schema, epsilon=2, recipe=recipe, n_records=1728
-    )
+    recipe = recipes()["jpw"].replace(n_trees=2)
+    model = RecipeForestClassifier(CAR.schema, epsilon=2, recipe=recipe, n_records=1728)
     model.fit(CAR.data, CAR.target).save(tmp_path / "m.npz")
-    copy = rf.load_model(tmp_path / "m.npz")
+    copy = load_model(tmp_path / "m.npz")
     assert copy.recipe_.name == "jpw with n_trees=2"
     assert copy.recipe_.replace(n_trees=10).name == "jpw"
     assert "Recipe: jpw with n_trees=2." in copy.privacy_statement_
@@ -133,7 +138,7 @@ def test_refusals_on_the_command_line(files, capsys):
 
 
 def test_what_does_not_fit_names_what_the_command_has(files, capsys):
-    with rf.limits.changed(count_entries=100):
+    with limits.changed(count_entries=100):
         assert fit(files, "recipe", "--recipe", "fi-2021") == 2
     error = " ".join(capsys.readouterr().err.split())
     assert "do not fit in memory; use `fit --method private`, which" in error
@@ -143,6 +148,6 @@ def test_what_does_not_fit_names_what_the_command_has(files, capsys):
 def test_the_table_on_the_command_line(capsys):
     assert main(["recipes"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    for name, recipe in rf.recipes().items():
+    for name, recipe in recipes().items():
         assert name in printed
         assert " ".join(recipe.paper.split()) in printed.replace(" - ", " ")

@@ -8,11 +8,19 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-import mmech_rf as rf
 from mmech import ParameterError, PrivacyLedger
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
+from mmech_rf import (
+    Attribute,
+    Recipe,
+    RecipeForestClassifier,
+    Schema,
+    datasets,
+    limits,
+    recipes,
+)
 from mmech_rf._kernels import node_histograms
 from mmech_rf.forest.sizes import TableTooLargeError
 from mmech_rf.literature.leaves import ancestors, release_levels
@@ -21,22 +29,22 @@ from mmech_rf.literature.samples import tree_epsilon
 from mmech_rf.literature.scores import MOST, SCORES, score_for
 from mmech_rf.literature.votes import leaf_votes, pruned
 
-NURSERY = rf.datasets.load_nursery().schema
-CAR = rf.datasets.load_car()
+NURSERY = datasets.load_nursery().schema
+CAR = datasets.load_car()
 
 
 def schema_of(n_continuous, n_discrete):
     numeric = [
-        rf.Attribute.numeric(f"s{i}", lower=0, upper=1) for i in range(n_continuous)
+        Attribute.numeric(f"s{i}", lower=0, upper=1) for i in range(n_continuous)
     ]
-    words = [rf.Attribute.categorical(f"r{i}", ["a", "b"]) for i in range(n_discrete)]
-    return rf.Schema([*numeric, *words], ["no", "yes"])
+    words = [Attribute.categorical(f"r{i}", ["a", "b"]) for i in range(n_discrete)]
+    return Schema([*numeric, *words], ["no", "yes"])
 
 
 # ------------------------------------------------------------------------- budgets
-@pytest.mark.parametrize("name", list(rf.recipes()))
+@pytest.mark.parametrize("name", list(recipes()))
 def test_budgets_sum_to_epsilon(name):
-    recipe = rf.recipes()[name]
+    recipe = recipes()[name]
     amounts = (Fraction(1), Fraction(1, 7), Fraction("2.3"))
     for n_levels, epsilon in itertools.product((1, 2, 5, 8), amounts):
         budget = recipe.budget(epsilon, n_levels)
@@ -58,27 +66,25 @@ def test_budgets_sum_to_epsilon(name):
     ],
 )
 def test_shares_of_levels_are_as_published(name, n_levels, published):
-    budget = rf.recipes()[name].budget(1, n_levels)
+    budget = recipes()[name].budget(1, n_levels)
     tests = np.array([*budget.tests, 0], float)
     found = tests + np.array(budget.counts, float)
     np.testing.assert_allclose(found, published, atol=6e-4)  # three digits
 
 
 def test_shares_of_cuts_are_as_published():
-    tests = rf.recipes()["spe"].budget(2, 4).tests
+    tests = recipes()["spe"].budget(2, 4).tests
     found = [round(float(share), 4) for share in tests]
     assert found == [0.1231, 0.1846, 0.2769, 0.4154]
-    counts = [2 * share for share in rf.recipes()["guan"].budget(1, 7).counts]
+    counts = [2 * share for share in recipes()["guan"].budget(1, 7).counts]
     assert [round(float(counts[i]), 3) for i in (1, 7)] == [0.064, 0.257]
-    assert set(rf.recipes()["friedman-schuster"].budget(1, 5).tests) == {
-        Fraction(1, 10)
-    }
+    assert set(recipes()["friedman-schuster"].budget(1, 5).tests) == {Fraction(1, 10)}
 
 
 def test_shares_that_are_no_budget_are_refused():
     with pytest.raises(ParameterError, match=r"sum to 5/4; divide them by their sum"):
-        rf.Recipe(levels=(Fraction(1, 2), Fraction(3, 4)))
-    own = rf.Recipe(levels=(Fraction(1, 4), Fraction(3, 4)), depth=3)
+        Recipe(levels=(Fraction(1, 2), Fraction(3, 4)))
+    own = Recipe(levels=(Fraction(1, 4), Fraction(3, 4)), depth=3)
     with pytest.raises(ParameterError, match="3 levels of tests and one for the leav"):
         fit(own)
 
@@ -92,7 +98,7 @@ def test_shares_that_are_no_budget_are_refused():
     ],
 )
 def test_depths_are_those_of_fletcher_and_islam(s, r, depth):
-    recipe = rf.recipes()["fi-2021"]
+    recipe = recipes()["fi-2021"]
     assert recipe.n_levels(schema_of(s, r), 1.0, 1000.0) == depth
     assert recipe.trees(schema_of(s, r), 1.0, 1000.0) == 100
 
@@ -109,7 +115,7 @@ def test_depths_are_those_of_fletcher_and_islam(s, r, depth):
     ],
 )
 def test_levels_follow_from_public_numbers(name, schema, n_records, levels):
-    assert rf.recipes()[name].n_levels(schema, 1.0, n_records) == levels
+    assert recipes()[name].n_levels(schema, 1.0, n_records) == levels
 
 
 @pytest.mark.parametrize(
@@ -125,18 +131,18 @@ def test_levels_follow_from_public_numbers(name, schema, n_records, levels):
     ],
 )  # fmt: skip
 def test_descriptions_tell_candidates_splits_and_stops(name, words):
-    assert words in rf.recipes()[name].describe()
+    assert words in recipes()[name].describe()
 
 
 def test_preset_numbers_are_those_of_their_sources():
-    found = rf.recipes()
+    found = recipes()
     assert (found["liu"].depth + 1, found["liu"].n_trees) == (5, 90)
     assert found["dprf-thesis"].grid == 10
     assert (found["rana"].score, found["rana"].n_trees) == ("entropy", 10)
 
 
 def test_the_number_of_trees_follows_from_public_support():
-    recipe = rf.recipes()["fi-2015"]
+    recipe = recipes()["fi-2015"]
     assert recipe.trees(NURSERY, 1.0, 12960) == 8
     assert recipe.trees(NURSERY, 0.01, 12960) == 1
     theta = 2**0.5 * NURSERY.n_classes * 8 / 1.0
@@ -162,7 +168,7 @@ def test_the_exponential_mechanism_of_table_6():
     ],
 )
 def test_what_a_tree_may_cost(name, neighbours, expected):
-    recipe = rf.recipes()[name]
+    recipe = recipes()[name]
     own = tree_epsilon(
         recipe.records, Fraction(2), recipe.n_trees, recipe.sample, Relation(neighbours)
     )
@@ -226,7 +232,7 @@ def test_histograms_are_those_of_a_loop(rng):
 # ------------------------------------------------------------------------- leaves
 def test_levels_are_made_consistent():
     """Without noise counts of all levels are those of the leaves, whatever depth."""
-    model = fit(rf.recipes()["friedman-schuster"], epsilon=50)
+    model = fit(recipes()["friedman-schuster"], epsilon=50)
     forest = model.forest_
     exact = forest.count_leaves(*encoded(), n_classes=4)
     costs = (Fraction(1, 4),) * (forest.depth + 1)
@@ -237,7 +243,7 @@ def test_levels_are_made_consistent():
 
 
 def test_paths_begin_at_the_root_and_end_at_the_leaf():
-    forest = fit(rf.recipes()["jpw"]).forest_
+    forest = fit(recipes()["jpw"]).forest_
     paths = ancestors(forest)
     tree = np.searchsorted(forest.leaf_offsets, np.arange(len(paths)), "right") - 1
     assert (paths[:, 0] == forest.node_offsets[tree]).all()
@@ -246,7 +252,7 @@ def test_paths_begin_at_the_root_and_end_at_the_leaf():
 
 
 def test_leaves_of_noise_vote_with_those_around():
-    forest = fit(rf.recipes()["jpw"]).forest_
+    forest = fit(recipes()["jpw"]).forest_
     counts = np.zeros((forest.n_leaves, 4))
     counts[:, 1] = 1
     kept = pruned(forest, counts, epsilon=1000)
@@ -257,7 +263,7 @@ def test_leaves_of_noise_vote_with_those_around():
 
 
 def test_what_a_leaf_says():
-    forest = fit(rf.recipes()["jpw"]).forest_
+    forest = fit(recipes()["jpw"]).forest_
     counts = np.tile([3.0, -1.0, 1.0, 0.0], (forest.n_leaves, 1))
     assert leaf_votes(forest, counts, "weight")[0].tolist() == [3, -1, 1, 0]
     assert leaf_votes(forest, counts, "mean")[0].tolist() == [0.75, 0, 0.25, 0]
@@ -267,7 +273,7 @@ def test_what_a_leaf_says():
 
 
 def test_probabilistic_votes_follow_the_released_shares():
-    model = fit(rf.recipes()["bojarski"].replace(vote="probabilistic"), epsilon=20)
+    model = fit(recipes()["bojarski"].replace(vote="probabilistic"), epsilon=20)
     shares = model.predict_proba(CAR.data)
     labels = model.predict(CAR.data)
     assert (labels == model.predict(CAR.data)).all()
@@ -281,19 +287,19 @@ def encoded():
 
 
 def fit(recipe, epsilon=2, **settings):
-    model = rf.RecipeForestClassifier(
+    model = RecipeForestClassifier(
         CAR.schema, epsilon=epsilon, recipe=recipe, n_records=1728, random_state=0,
         **settings,
     )  # fmt: skip
     return model.fit(CAR.data, CAR.target)
 
 
-@pytest.mark.parametrize("name", list(rf.recipes()))
+@pytest.mark.parametrize("name", list(recipes()))
 def test_every_preset_fits_predicts_and_explains(name):
-    recipe = rf.recipes()[name]
+    recipe = recipes()[name]
     settings = {"neighbours": "labels"} if recipe.guarantee == "labels" else {}
     ledger = PrivacyLedger(2, **settings)
-    model = rf.RecipeForestClassifier(
+    model = RecipeForestClassifier(
         CAR.schema, epsilon=2, recipe=name, ledger=ledger, random_state=0, **settings
     )
     extra = {"X_unlabelled": CAR.data[:300]} if recipe.unlabelled else {}
@@ -323,18 +329,18 @@ def test_ledgers_say_what_the_paper_releases(name, words):
 
 
 def test_without_noise_to_speak_of_trees_know_the_rule():
-    model = fit(rf.Recipe(n_trees=1, depth=9), epsilon=10_000)
+    model = fit(Recipe(n_trees=1, depth=9), epsilon=10_000)
     assert model.score(CAR.data, CAR.target) > 0.9
 
 
 def test_a_clone_has_the_recipe():
-    model = rf.RecipeForestClassifier(CAR.schema, epsilon=1, recipe=rf.Recipe(depth=2))
-    assert clone(model).recipe == rf.Recipe(depth=2)
+    model = RecipeForestClassifier(CAR.schema, epsilon=1, recipe=Recipe(depth=2))
+    assert clone(model).recipe == Recipe(depth=2)
 
 
 def test_the_table_names_every_recipe():
-    text, page = repr(rf.recipes()), rf.recipes()._repr_html_()
-    assert all(name in text and name in page for name in rf.recipes())
+    text, page = repr(recipes()), recipes()._repr_html_()
+    assert all(name in text and name in page for name in recipes())
 
 
 # ----------------------------------------------------------------------- refusals
@@ -342,17 +348,15 @@ def test_the_table_names_every_recipe():
 def test_what_is_not_private_is_refused_with_what_is(name):
     ledger = PrivacyLedger(1)
     with pytest.raises(ParameterError, match="is refused") as error:
-        rf.RecipeForestClassifier(
-            CAR.schema, epsilon=1, recipe=name, ledger=ledger
-        ).fit(CAR.data, CAR.target)
+        RecipeForestClassifier(CAR.schema, epsilon=1, recipe=name, ledger=ledger).fit(
+            CAR.data, CAR.target
+        )
     assert str(error.value).endswith(f"use recipe={refused()[name][1]!r}")
-    assert refused()[name][1] in rf.recipes()
+    assert refused()[name][1] in recipes()
     assert not ledger.entries
 
 
-NO_CUTS = rf.Schema(
-    [rf.Attribute.numeric("x", lower=0, upper=1, n_bins=1)], ["no", "yes"]
-)
+NO_CUTS = Schema([Attribute.numeric("x", lower=0, upper=1, n_bins=1)], ["no", "yes"])
 
 
 @pytest.mark.parametrize("name", ["top", "ssrdt"])
@@ -381,15 +385,15 @@ def test_bad_input_costs_nothing(settings, words):
     schema = settings.pop("schema", CAR.schema)
     if schema is not CAR.schema:
         rows, labels = [[0.5], [0.6]], ["no", "yes"]
-    model = rf.RecipeForestClassifier(schema, ledger=ledger, **settings)
+    model = RecipeForestClassifier(schema, ledger=ledger, **settings)
     with pytest.raises(ParameterError, match=words):
         model.fit(rows, labels)
     assert not ledger.entries
 
 
 SMALL_LIMITS = {"count_entries": 3000, "mask_entries": 3000 * 66}
-DEEP = rf.Schema(
-    [rf.Attribute.categorical(f"x{i}", list("abc")) for i in range(22)], ["no", "yes"]
+DEEP = Schema(
+    [Attribute.categorical(f"x{i}", list("abc")) for i in range(22)], ["no", "yes"]
 )
 
 
@@ -397,9 +401,9 @@ DEEP = rf.Schema(
     "recipe",
     [
         "fi-2021",
-        rf.recipes()["fi-2021"].replace(depth=8, n_trees=7),
-        rf.Recipe(structure="random", splits="multiway", depth=9, n_trees=900),
-        rf.Recipe(depth=12, n_trees=60),
+        recipes()["fi-2021"].replace(depth=8, n_trees=7),
+        Recipe(structure="random", splits="multiway", depth=9, n_trees=900),
+        Recipe(depth=12, n_trees=60),
     ],
     ids=lambda recipe: getattr(recipe, "name", recipe),
 )
@@ -409,17 +413,17 @@ def test_trees_that_do_not_fit_are_refused_with_what_fits(recipe):
     labels = ["no", "yes"] * 20
 
     def fit(recipe):
-        return rf.RecipeForestClassifier(
+        return RecipeForestClassifier(
             DEEP, epsilon=5, recipe=recipe, n_records=40, random_state=0
         ).fit(rows, labels)
 
-    with rf.limits.changed(**SMALL_LIMITS):
+    with limits.changed(**SMALL_LIMITS):
         with pytest.raises(TableTooLargeError, match="do not fit in memory") as error:
             fit(recipe)
         named = re.findall(r"Recipe (\S+\.replace\([^)]+\))", str(error.value))
         assert named
         for call in named:
-            fit(eval(call, {"recipes": rf.recipes, "recipe": recipe}))
+            fit(eval(call, {"recipes": recipes, "recipe": recipe}))
         if found := re.search(r"\(depth=(\d)", str(error.value)):
             with pytest.raises(TableTooLargeError):
                 fit(find_recipe(recipe).replace(depth=int(found[1]) + 1))
@@ -427,12 +431,12 @@ def test_trees_that_do_not_fit_are_refused_with_what_fits(recipe):
 
 # ----------------------------------------------------------------------- names
 def test_a_changed_preset_says_so():
-    spe = rf.recipes()["spe"]
+    spe = recipes()["spe"]
     changed = spe.replace(n_trees=5).replace(depth=2, leaf_share="1/3")
     assert changed.name == "spe with n_trees=5, depth=2, leaf_share=1/3"
     assert spe.replace(depth=2).replace(depth=spe.depth).name == "spe"
     assert spe.replace(name="mine", depth=2).name == "mine"
-    assert rf.Recipe().replace(depth=2).name == "own"
+    assert Recipe().replace(depth=2).name == "own"
     model = fit(changed)
     for seen in (model.describe(), model.privacy_statement_, model.card()["statement"]):
         assert changed.name in seen
@@ -441,12 +445,12 @@ def test_a_changed_preset_says_so():
 
 def test_no_other_choices_have_the_name_of_a_preset():
     with pytest.raises(ParameterError, match="has the name of the preset 'spe', but"):
-        fit(rf.Recipe(name="spe", depth=2))
+        fit(Recipe(name="spe", depth=2))
 
 
 def test_records_without_labels_for_a_recipe_without_use_are_refused():
     with pytest.raises(ParameterError, match="no use for X_unlabelled; leave it out"):
-        rf.RecipeForestClassifier(CAR.schema, epsilon=1, recipe="spe").fit(
+        RecipeForestClassifier(CAR.schema, epsilon=1, recipe="spe").fit(
             CAR.data, CAR.target, X_unlabelled=CAR.data
         )
 
@@ -472,4 +476,4 @@ EXACT = {"selection": "exact", "guarantee": "labels", "score": "median"}
 )
 def test_choices_that_do_not_go_together(choices, words):
     with pytest.raises(ValueError, match=words):
-        rf.Recipe(**choices)
+        Recipe(**choices)

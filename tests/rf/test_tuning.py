@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 import reference as ref
 
-import mmech_rf as rf
 from mmech import Identity, Marginal, expected_error, optimize
+from mmech_rf import (
+    Attribute,
+    BatchTrainingClassifier,
+    Schema,
+    complete_forest,
+    datasets,
+    prediction_workload,
+    training_workload,
+    tune,
+)
 from mmech_rf.tuning import Prior
 
 SHAPE = (3, 2, 4)
@@ -18,10 +27,10 @@ N_CLASSES, N_RECORDS, EPSILON = 3, 50, 0.8
 
 def schema_of(shape, n_classes=N_CLASSES):
     attributes = [
-        rf.Attribute.categorical(f"x{i}", [str(v) for v in range(size)])
+        Attribute.categorical(f"x{i}", [str(v) for v in range(size)])
         for i, size in enumerate(shape)
     ]
-    return rf.Schema(attributes, [f"c{i}" for i in range(n_classes)])
+    return Schema(attributes, [f"c{i}" for i in range(n_classes)])
 
 
 def single(shape, **setting):
@@ -29,7 +38,7 @@ def single(shape, **setting):
     grid = {"n_ensembles": 1, "max_features": None, "template": "identity"} | setting
     grid = {name: [value] for name, value in grid.items()}
     public = {"epsilon": EPSILON, "n_records": N_RECORDS}
-    found = rf.tune(schema_of(shape), **public, candidates=grid)
+    found = tune(schema_of(shape), **public, candidates=grid)
     assert len(found.settings) == 1
     return found.best
 
@@ -91,9 +100,9 @@ def test_infinite_forest_on_the_cells(shape, depth):
     setting = single(shape, n_trees=math.inf, depth=depth, mode="training")
     expected = correlation([F], [noise], shape)
     assert setting.correlation == pytest.approx(expected, rel=1e-10)
-    forest = rf.complete_forest(shape, depth)
+    forest = complete_forest(shape, depth)
     cells = Identity(math.prod(shape))
-    error = expected_error(rf.training_workload(forest), cells, epsilon=EPSILON)
+    error = expected_error(training_workload(forest), cells, epsilon=EPSILON)
     assert setting.expected_error == pytest.approx(N_CLASSES * error)
 
 
@@ -123,7 +132,7 @@ def test_an_attribute_of_one_value_changes_nothing():
 
 def test_error_of_a_vote_is_that_of_the_prediction_workload():
     cells = np.array(list(np.ndindex(*SHAPE)))
-    workload = rf.prediction_workload(rf.complete_forest(SHAPE, 2), cells)
+    workload = prediction_workload(complete_forest(SHAPE, 2), cells)
     error = expected_error(workload, Identity(len(cells)), epsilon=EPSILON)
     setting = single(SHAPE, n_trees=math.inf, depth=2, mode="prediction")
     assert setting.expected_error == pytest.approx(N_CLASSES * error / len(cells))
@@ -134,7 +143,7 @@ def test_two_ensembles_add_their_noises():
     grid = {"n_trees": [math.inf], "depth": [1], "mode": ["training"]}
     grid |= {"n_ensembles": [2], "max_features": [2], "template": ["identity"]}
     public = {"epsilon": EPSILON, "n_records": N_RECORDS, "random_state": 3}
-    found = rf.tune(schema_of(SHAPE), **public, candidates=grid)
+    found = tune(schema_of(SHAPE), **public, candidates=grid)
     records = [[str(v) for v in cell] for cell in np.ndindex(*SHAPE)]
     model = found.classifier().fit(records, ["c0", "c1"] * 12)
     F, noise = 0, 0.0
@@ -170,8 +179,8 @@ def test_subsample_counts_leaves_of_shares_of_the_records(depth):
 @pytest.mark.parametrize("template", ["marginals", "workload"])
 def test_other_strategies_by_their_least_squares(template):
     shape, depth = (3, 3, 3, 3, 3), 2
-    forest = rf.complete_forest(shape, depth)
-    strategy = workload = rf.training_workload(forest)
+    forest = complete_forest(shape, depth)
+    strategy = workload = training_workload(forest)
     if template == "marginals":
         options = {"seed": 0, "max_evaluations": 400}
         strategy = optimize(workload, template=template, **options).strategy
@@ -196,9 +205,9 @@ def test_prior_has_the_stated_energy():
 # ---- what users see --------------------------------------------------------------
 
 
-CAR = rf.datasets.load_car().schema
+CAR = datasets.load_car().schema
 ONE = {"n_ensembles": [1], "max_features": [None]}
-tune_car = partial(rf.tune, CAR, epsilon=1, n_records=1400)
+tune_car = partial(tune, CAR, epsilon=1, n_records=1400)
 
 
 def test_little_budget_wants_shallow_trees():
@@ -241,8 +250,8 @@ def test_expected_error_orders_one_mode_and_admits_what_it_cannot_see():
 
 @pytest.mark.parametrize("mode", ["training", "prediction", "subsample"])
 def test_classifier_of_the_best_setting_fits(mode):
-    iris = rf.datasets.load_iris()
-    found = rf.tune(iris.schema, epsilon=2, n_records=120, candidates={"mode": [mode]})
+    iris = datasets.load_iris()
+    found = tune(iris.schema, epsilon=2, n_records=120, candidates={"mode": [mode]})
     model = found.classifier(neighbours="replace")
     assert model.neighbours == "replace"
     model.fit(iris.data[::2], iris.target[::2])
@@ -255,20 +264,20 @@ def test_classifier_of_the_best_setting_fits(mode):
 def test_large_domains_are_left_to_subsampling_or_left_out():
     wide = schema_of((10,) * 12, n_classes=2)
     grid = {"max_features": [12, 3], "n_ensembles": [1], "depth": [1, 2]}
-    found = rf.tune(wide, epsilon=1, n_records=10_000, candidates=grid)
+    found = tune(wide, epsilon=1, n_records=10_000, candidates=grid)
     modes = {s.mode for s in found.settings if s.max_features == 12}
     assert modes == {"subsample"}
     assert any("tables too large" in reason for reason in found.reasons)
     assert "accuracy" in str(found)
     with pytest.raises(ValueError, match=r"no setting is .* too many to list"):
-        rf.tune(schema_of((2,) * 20), epsilon=1, n_records=100, candidates=ONE)
+        tune(schema_of((2,) * 20), epsilon=1, n_records=100, candidates=ONE)
 
 
 def test_nothing_but_the_feature_draw_depends_on_the_seed():
     grid = {"n_ensembles": [2], "max_features": [3], "depth": [2]}
     found = tune_car(candidates=grid, random_state=5)
     model = found.classifier()
-    assert isinstance(model, rf.BatchTrainingClassifier)
+    assert isinstance(model, BatchTrainingClassifier)
     assert model.random_state == 5
 
 
@@ -292,15 +301,15 @@ def test_nothing_but_the_feature_draw_depends_on_the_seed():
 )
 def test_error_messages(given, error, message):
     with pytest.raises(error, match=message):
-        rf.tune(**{"schema": CAR, "epsilon": 1, "n_records": 100} | given)
+        tune(**{"schema": CAR, "epsilon": 1, "n_records": 100} | given)
 
 
 @pytest.mark.parametrize("d", [500, 1000, 1200])
 def test_cells_may_be_more_than_floats_square_or_hold(d):
-    attributes = [rf.Attribute.categorical(f"a{i}", [0, 1]) for i in range(d)]
-    schema = rf.Schema(attributes, class_labels=["no", "yes"])
+    attributes = [Attribute.categorical(f"a{i}", [0, 1]) for i in range(d)]
+    schema = Schema(attributes, class_labels=["no", "yes"])
     few = {"n_trees": [16], "depth": [3], "n_ensembles": [1, 3]}
-    found = rf.tune(schema, epsilon=1, n_records=1000, candidates=few)
+    found = tune(schema, epsilon=1, n_records=1000, candidates=few)
     modes = {setting.mode for setting in found.settings}
     assert modes == {"training", "prediction", "subsample"}
     for setting in found.settings:
@@ -309,9 +318,9 @@ def test_cells_may_be_more_than_floats_square_or_hold(d):
 
 
 def test_many_attributes_are_tuned_on_ensembles_that_classifiers_take():
-    attributes = [rf.Attribute.categorical(f"a{i}", list(range(50))) for i in range(60)]
-    schema = rf.Schema(attributes, class_labels=["no", "yes"])
-    found = rf.tune(schema, epsilon=1, n_records=1000, candidates={"n_ensembles": [1]})
+    attributes = [Attribute.categorical(f"a{i}", list(range(50))) for i in range(60)]
+    schema = Schema(attributes, class_labels=["no", "yes"])
+    found = tune(schema, epsilon=1, n_records=1000, candidates={"n_ensembles": [1]})
     X = np.zeros((2, 60), int)
     model = found.classifier(random_state=0).fit(X, ["no", "yes"])
     assert model.predict(X).shape == (2,)

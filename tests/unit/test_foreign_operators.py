@@ -9,7 +9,27 @@ import numpy as np
 import pytest
 
 import mmech
-import mmech as mm
+from mmech import (
+    DomainTooLargeError,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    Prefix,
+    QueryMatrix,
+    Records,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    dual_bound,
+    expected_error,
+    loss,
+    per_query_error,
+    reduce_boxes,
+    reduce_domain,
+    report,
+    supports,
+    svd_bound,
+)
 from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
 from mmech.integer_strategy import integer_strategy
@@ -46,7 +66,7 @@ SHAPE = (2, 3)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Neighbours(mm.QueryMatrix):
+class Neighbours(QueryMatrix):
     """Sums of every cell and the next one, and the first cell."""
 
     n: int = 6
@@ -88,25 +108,25 @@ EXPLICIT = {
     "squared entries": frobenius_squared,
     "loss of its own rows": measured_loss_bound,
     "energies of blocks": lambda a: block_energies(a).of_segments([0, 2, 6]),
-    "bound by singular values": lambda a: mm.svd_bound(a, epsilon=1),
-    "dual bound": lambda a: mm.dual_bound(a, epsilon=1).bound,
+    "bound by singular values": lambda a: svd_bound(a, epsilon=1),
+    "dual bound": lambda a: dual_bound(a, epsilon=1).bound,
     "bound at no cost": lambda a: cheap_loss_bound(a)[0],
     "columns": lambda a: restrict_columns(a, np.array([0, 3])).to_dense(),
     "merged rows": lambda a: merge_rows(a).to_dense(),
-    "merged cells": lambda a: mm.reduce_domain(a)[1],
+    "merged cells": lambda a: reduce_domain(a)[1],
     "scaled rows": lambda a: scale_rows(a, np.arange(1.0, 7)).to_dense(),
     "integer rows": lambda a: integer_strategy(a).blocks[0].matrix.to_dense(),
-    "gain of the cells": lambda a: mm.loss(a, mm.Identity(6)),
-    "gain of its rows": lambda a: mm.expected_error(mm.Prefix(6), a, epsilon=1),
-    "error of every query": lambda a: mm.per_query_error(mm.Prefix(6), a, rho=1),
-    "gain of products": lambda a: mm.loss(mm.Kronecker([a, mm.Identity(2)]),
-        mm.Kronecker([a, mm.Prefix(2)])),
-    "support": lambda a: (mm.supports(mm.Prefix(6), a), mm.supports(a, mm.Prefix(6))),
-    "a report": lambda a: mm.report(mm.Prefix(6), a, epsilon=1).rmse,
+    "gain of the cells": lambda a: loss(a, Identity(6)),
+    "gain of its rows": lambda a: expected_error(Prefix(6), a, epsilon=1),
+    "error of every query": lambda a: per_query_error(Prefix(6), a, rho=1),
+    "gain of products": lambda a: loss(Kronecker([a, Identity(2)]),
+        Kronecker([a, Prefix(2)])),
+    "support": lambda a: (supports(Prefix(6), a), supports(a, Prefix(6))),
+    "a report": lambda a: report(Prefix(6), a, epsilon=1).rmse,
     "answers from records": lambda a: exact_answers(a,
-        mm.Records([[0, 1], [1, 2], [1, 2]], SHAPE)),
+        Records([[0, 1], [1, 2], [1, 2]], SHAPE)),
     "estimates": lambda a: least_squares(a, np.arange(6.0)),
-    "a stack": lambda a: mm.loss(mm.VStack([a, 2 * a]), mm.VStack([a, mm.Identity(6)])),
+    "a stack": lambda a: loss(VStack([a, 2 * a]), VStack([a, Identity(6)])),
 }  # fmt: skip
 
 
@@ -131,14 +151,14 @@ def test_nothing_is_claimed(foreign):
 
 def test_refusals_say_what_to_do(foreign):
     operator, _ = foreign
-    with pytest.raises(mm.UnsupportedWorkloadError, match="use reduce_domain"):
-        mm.reduce_boxes(operator)
-    with pytest.raises(mm.UnsupportedWorkloadError, match="add rows such as Identity"):
-        mm.loss(mm.Identity(6), restrict_rows(operator))
+    with pytest.raises(UnsupportedWorkloadError, match="use reduce_domain"):
+        reduce_boxes(operator)
+    with pytest.raises(UnsupportedWorkloadError, match="add rows such as Identity"):
+        loss(Identity(6), restrict_rows(operator))
     large = type(operator)(2**20)
-    with pytest.raises(mm.DomainTooLargeError, match="combine structured operators"):
+    with pytest.raises(DomainTooLargeError, match="combine structured operators"):
         large.column_square_sums()
-    with pytest.raises(mm.DomainTooLargeError, match="need a dense matrix"):
+    with pytest.raises(DomainTooLargeError, match="need a dense matrix"):
         squared_singular_values(large)
 
 
@@ -150,11 +170,11 @@ def test_norms_that_it_knows_are_used_where_it_is_a_part(foreign):
             return np.full(self.n, 2.0)
 
     large = Known(2**20)  # whose entries nothing else could visit
-    assert mm.VStack([large, -2 * large]).sensitivity() == 6
-    assert mm.Kronecker([large, mm.Total(3)]).column_abs_sums().size == 3 * 2**20
+    assert VStack([large, -2 * large]).sensitivity() == 6
+    assert Kronecker([large, Total(3)]).column_abs_sums().size == 3 * 2**20
     assert (large.T.row_abs_sums() == 2).all()
-    with pytest.raises(mm.DomainTooLargeError):
-        mm.VStack([large, large]).column_square_sums()
+    with pytest.raises(DomainTooLargeError):
+        VStack([large, large]).column_square_sums()
 
 
 def restrict_rows(operator):
@@ -166,16 +186,16 @@ def restrict_rows(operator):
 def test_it_is_measured(foreign):
     operator, matrix = foreign
     rng = np.random.default_rng(0)
-    mechanism = mm.MatrixMechanism(mm.Prefix(6), operator, epsilon=1, insecure_rng=rng)
+    mechanism = MatrixMechanism(Prefix(6), operator, epsilon=1, insecure_rng=rng)
     answers = mechanism.answer([5, 3, 0, 2, 1, 4])
     rng = np.random.default_rng(0)
-    wanted = mm.MatrixMechanism(mm.Prefix(6), matrix, epsilon=1, insecure_rng=rng)
+    wanted = MatrixMechanism(Prefix(6), matrix, epsilon=1, insecure_rng=rng)
     np.testing.assert_allclose(answers, wanted.answer([5, 3, 0, 2, 1, 4]))
 
 
 def test_a_rule_that_is_registered_is_asked(foreign):
     operator, matrix = foreign
-    wanted = mm.loss(mm.Prefix(6), matrix)
+    wanted = loss(Prefix(6), matrix)
 
     class Known(pairs.PairRule):
         def gain(self, workload, strategy):
@@ -183,16 +203,14 @@ def test_a_rule_that_is_registered_is_asked(foreign):
 
     has_full_column_rank.register(type(operator))(lambda strategy: True)
     assert rank(operator) == 6
-    assert rank(mm.VStack([operator, operator])) == 6
+    assert rank(VStack([operator, operator])) == 6
     pairs.register(type(operator))(Known)
     try:
-        assert mm.loss(mm.Prefix(6), operator) == 7.0 * operator.sensitivity() ** 2
-        assert (
-            mm.loss(mm.Prefix(6), 0.5 * operator) == 7.0 * operator.sensitivity() ** 2
-        )
+        assert loss(Prefix(6), operator) == 7.0 * operator.sensitivity() ** 2
+        assert loss(Prefix(6), 0.5 * operator) == 7.0 * operator.sensitivity() ** 2
     finally:
         del pairs.RULES[type(operator)]
-    assert mm.loss(mm.Prefix(6), operator) == pytest.approx(wanted)
+    assert loss(Prefix(6), operator) == pytest.approx(wanted)
 
 
 def questions():

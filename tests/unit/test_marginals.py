@@ -11,7 +11,32 @@ import reference as ref
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-import mmech as mm
+from mmech import (
+    AllRange,
+    Conjunctions,
+    Dense,
+    Identity,
+    Kronecker,
+    Marginal,
+    MarginalEstimate,
+    Marginals,
+    MatrixMechanism,
+    Ones,
+    PartitionStack,
+    Permuted,
+    Prefix,
+    Ranges,
+    Scaled,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    WidthRange,
+    all_marginals,
+    loss,
+    optimize,
+    rmse,
+    supports,
+)
 from mmech.strategies.marginals import domain_shape_of, marginals_strategy
 from mmech.structure.energies import anova_energies
 from mmech_rf import datasets, grow_random_forest, training_workload
@@ -24,7 +49,7 @@ QUICK = {"max_evaluations": 3000, "seed": 0}
 
 
 def search(workload, **options):
-    return mm.optimize(workload, template="marginals", **(QUICK | options))
+    return optimize(workload, template="marginals", **(QUICK | options))
 
 
 # ------------------------------------------------------------------ products
@@ -37,13 +62,13 @@ def stacked_tables(draw):
     subsets = st.sets(st.integers(0, len(sizes) - 1)).map(sorted).map(tuple)
     keys = draw(st.lists(subsets, min_size=1, max_size=9, unique=True))
     weights = st.integers(-9, 9).filter(bool)
-    return mm.Marginals(sizes, {key: draw(weights) for key in keys})
+    return Marginals(sizes, {key: draw(weights) for key in keys})
 
 
 @given(stacked_tables(), st.integers(1, 3), st.integers(0, 99))
 def test_shared_tables_are_those_of_one_pass_each(marginals, columns, seed):
     rng, (m, n) = np.random.default_rng(seed), marginals.shape
-    one_by_one = mm.VStack(marginals.blocks)
+    one_by_one = VStack(marginals.blocks)
     x = rng.integers(-(2**40), 2**40, (n, columns))
     y = rng.integers(-(2**40), 2**40, (m, columns))
     for ours, theirs in [
@@ -60,7 +85,7 @@ def test_shared_tables_are_those_of_one_pass_each(marginals, columns, seed):
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_few_passes_over_the_cells(order):
     sizes = (3,) * 9
-    tree = mm.all_marginals(sizes, order)._tables
+    tree = all_marginals(sizes, order)._tables
     assert tree.work <= 2 * (order + 1) * 3**9  # 9, 36 and 84 tables
 
 
@@ -76,12 +101,12 @@ def test_the_marginal_algebra_by_way_of_tables(marginals, seed):
 
 def test_least_squares_of_many_tables(rng):
     sizes = (4,) * 6
-    marginals = mm.all_marginals(sizes, 2)
+    marginals = all_marginals(sizes, 2)
     values = rng.normal(size=(marginals.shape[0], 2))
     wanted = np.linalg.lstsq(marginals.to_dense(), values, rcond=None)[0]
     assert marginals.gram().pinv()._by_tables is not None
     np.testing.assert_allclose(marginals.pinv() @ values, wanted, atol=1e-10)
-    estimate = mm.MarginalEstimate(marginals, values)
+    estimate = MarginalEstimate(marginals, values)
     np.testing.assert_allclose(estimate.to_dense(), wanted, atol=1e-10)
 
 
@@ -102,15 +127,15 @@ def workloads(draw):
         )
     )  # fmt: skip
     if kind == "ranges":
-        factors = [(mm.AllRange(size), ref.all_range(size)) for size in sizes]
+        factors = [(AllRange(size), ref.all_range(size)) for size in sizes]
     elif kind == "products":
         leaves = [
-            lambda size: (mm.Prefix(size), ref.prefix(size)),
-            lambda size: (mm.Total(size), ref.ones(1, size)),
-            lambda size: (mm.Identity(size), ref.identity(size)),
-            lambda size: (mm.Permuted(mm.Prefix(size), np.arange(size)[::-1]),
+            lambda size: (Prefix(size), ref.prefix(size)),
+            lambda size: (Total(size), ref.ones(1, size)),
+            lambda size: (Identity(size), ref.identity(size)),
+            lambda size: (Permuted(Prefix(size), np.arange(size)[::-1]),
                 ref.prefix(size)[:, ::-1]),
-            lambda size: (mm.WidthRange(size, 1 + size // 2),
+            lambda size: (WidthRange(size, 1 + size // 2),
                 ref.width_range(size, 1 + size // 2)),
         ]  # fmt: skip
         factors = [draw(st.sampled_from(leaves))(size) for size in sizes]
@@ -119,14 +144,14 @@ def workloads(draw):
             draw(hnp.arrays(np.int64, (2, size), elements=st.integers(-2, 2)))
             for size in sizes
         ]
-        factors = [(mm.Dense(array), array) for array in arrays]
+        factors = [(Dense(array), array) for array in arrays]
     if kind in ("ranges", "products", "signed"):
         operators, matrices = zip(*factors, strict=True)
-        return mm.Kronecker(operators), ref.kronecker(*matrices), sizes
+        return Kronecker(operators), ref.kronecker(*matrices), sizes
     rows = draw(st.integers(1, 4))
     if kind == "boxes":
         masks = [draw(hnp.arrays(np.bool_, (rows, size))) for size in sizes]
-        return mm.Conjunctions(masks), ref.conjunctions(masks), sizes
+        return Conjunctions(masks), ref.conjunctions(masks), sizes
     if kind == "listed":
         ends = [
             st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).map(sorted)
@@ -134,7 +159,7 @@ def workloads(draw):
         ]
         boxes = np.array([draw(st.tuples(*ends)) for _ in range(rows)])
         lower, upper = boxes[:, :, 0], boxes[:, :, 1]
-        return mm.Ranges(sizes, lower, upper), ref.ranges(sizes, lower, upper), sizes
+        return Ranges(sizes, lower, upper), ref.ranges(sizes, lower, upper), sizes
     if kind == "trees":
         forest = grow_random_forest(
             sizes, rows, draw(st.integers(0, 3)), seed=draw(st.integers(0, 99))
@@ -143,19 +168,19 @@ def workloads(draw):
         return workload, workload.to_dense(), sizes
     if kind == "partitions":
         labels = draw(hnp.arrays(np.int64, (rows, n), elements=st.integers(0, 2)))
-        workload = mm.PartitionStack(labels, [3] * rows, sizes)
+        workload = PartitionStack(labels, [3] * rows, sizes)
         return workload, ref.partition_stack(labels, [3] * rows), sizes
     subsets = [
         key for order in range(d + 1) for key in itertools.combinations(range(d), order)
     ]
     chosen = draw(st.lists(st.sampled_from(subsets), min_size=1, unique=True))
     weights = {key: draw(st.sampled_from([1, -2, 0.5])) for key in chosen}
-    workload = mm.Marginals(sizes, weights)
+    workload = Marginals(sizes, weights)
     dense = ref.stack(*(w * ref.marginal(sizes, key) for key, w in weights.items()))
     if kind == "marginals":
         return workload, dense, sizes
-    ranges = mm.Kronecker([mm.AllRange(size) for size in sizes])
-    union = mm.VStack([workload, mm.Scaled(-0.5, ranges)])
+    ranges = Kronecker([AllRange(size) for size in sizes])
+    union = VStack([workload, Scaled(-0.5, ranges)])
     matrices = [ref.all_range(size) for size in sizes]
     return union, ref.stack(dense, -0.5 * ref.kronecker(*matrices)), sizes
 
@@ -174,26 +199,24 @@ def test_energies_equal_explicit_projections(problem):
     wanted = projected(dense, sizes)
     np.testing.assert_allclose(energies, wanted, rtol=1e-9, atol=1e-9 * np.sum(wanted))
     assert (energies >= 0).all()
-    doubled = anova_energies(mm.Scaled(-2, workload), sizes)
+    doubled = anova_energies(Scaled(-2, workload), sizes)
     np.testing.assert_allclose(doubled, 4 * energies)
 
 
 @pytest.mark.parametrize(
     "workload",
     [
-        mm.Identity(6),
-        mm.Ones(4, 6),
-        mm.Total(6),
-        mm.Scaled(-3, mm.Identity(6)),
-        mm.VStack(
-            [mm.Identity(6), mm.Total(6), mm.Kronecker([mm.Prefix(2), mm.AllRange(3)])]
-        ),
-        mm.Marginal((2, 3), [1]),
-        mm.Marginals((2, 3), {(0,): -0.5, (): 2}),
-        mm.Conjunctions([np.eye(2, dtype=bool), np.ones((2, 3), bool)]),
-        mm.Ranges((2, 3), [[0, 1]], [[0, 2]]),
-        mm.PartitionStack([[0, 0, 0, 1, 1, 1]], [2], (2, 3)),
-        mm.PartitionStack([[0, 1, 1, 0, 0, 1]], [2], (2, 3)),
+        Identity(6),
+        Ones(4, 6),
+        Total(6),
+        Scaled(-3, Identity(6)),
+        VStack([Identity(6), Total(6), Kronecker([Prefix(2), AllRange(3)])]),
+        Marginal((2, 3), [1]),
+        Marginals((2, 3), {(0,): -0.5, (): 2}),
+        Conjunctions([np.eye(2, dtype=bool), np.ones((2, 3), bool)]),
+        Ranges((2, 3), [[0, 1]], [[0, 2]]),
+        PartitionStack([[0, 0, 0, 1, 1, 1]], [2], (2, 3)),
+        PartitionStack([[0, 1, 1, 0, 0, 1]], [2], (2, 3)),
     ],
     ids=str,
 )
@@ -206,15 +229,15 @@ def test_energies_of_every_kind(workload):
 @pytest.mark.parametrize(
     "workload",
     [
-        mm.Prefix(6),
-        mm.Dense(np.ones((1, 6))),
-        mm.Kronecker([mm.Prefix(3), mm.Prefix(2)]),  # another domain of as many cells
-        mm.Conjunctions([np.ones((1, 3), bool), np.ones((1, 2), bool)]),
-        mm.Ranges((6,), [[0]], [[2]]),
-        mm.PartitionStack([[0, 0, 0, 1, 1, 1]], [2]),
-        mm.PartitionStack([[0, 0, 0, 1, 1, 1]], [2], (3, 2)),
-        mm.VStack([mm.Identity(6), mm.Prefix(6)]),
-        mm.Scaled(2, mm.Prefix(6)),
+        Prefix(6),
+        Dense(np.ones((1, 6))),
+        Kronecker([Prefix(3), Prefix(2)]),  # another domain of as many cells
+        Conjunctions([np.ones((1, 3), bool), np.ones((1, 2), bool)]),
+        Ranges((6,), [[0]], [[2]]),
+        PartitionStack([[0, 0, 0, 1, 1, 1]], [2]),
+        PartitionStack([[0, 0, 0, 1, 1, 1]], [2], (3, 2)),
+        VStack([Identity(6), Prefix(6)]),
+        Scaled(2, Prefix(6)),
     ],
     ids=str,
 )
@@ -224,11 +247,11 @@ def test_energies_out_of_reach(workload):
 
 def test_energies_of_marginals_of_another_domain():
     # The same cells in other attributes: products of the factors, not the lattice.
-    assert anova_energies(mm.Marginals((3, 2), {(0,): 1}), (2, 3)) is None
+    assert anova_energies(Marginals((3, 2), {(0,): 1}), (2, 3)) is None
 
 
 def test_equal_entries_have_no_energy_by_rounding():
-    workload = mm.Kronecker([mm.Dense(np.full((3, 3), 0.1)), mm.Prefix(4)])
+    workload = Kronecker([Dense(np.full((3, 3), 0.1)), Prefix(4)])
     energies = anova_energies(workload, (3, 4))
     assert energies[0b01] == energies[0b11] == 0
     result = search(workload)
@@ -238,7 +261,7 @@ def test_equal_entries_have_no_energy_by_rounding():
 
 def test_energies_without_the_domain():
     shape = (10,) * 20
-    boxes = mm.Conjunctions([np.ones((1, 10), bool)] * 20)
+    boxes = Conjunctions([np.ones((1, 10), bool)] * 20)
     energies = anova_energies(boxes, shape)
     assert energies[0] == pytest.approx(1e20)
     assert (energies[1:] == 0).all()
@@ -247,7 +270,7 @@ def test_energies_without_the_domain():
 def test_large_partitions_are_out_of_reach():
     labels = np.zeros((1, 2**20), np.int64)
     labels[0, 1] = 1  # not a box
-    assert anova_energies(mm.PartitionStack(labels, [2], (2,) * 20), (2,) * 20) is None
+    assert anova_energies(PartitionStack(labels, [2], (2,) * 20), (2,) * 20) is None
 
 
 # ------------------------------------------------------------------ loss and guarantees
@@ -257,15 +280,15 @@ def test_large_partitions_are_out_of_reach():
 def test_the_loss_is_that_of_the_strategy(problem):
     workload, dense, sizes = problem
     result = search(workload, max_evaluations=300)
-    assert isinstance(result.strategy, mm.Marginals)
+    assert isinstance(result.strategy, Marginals)
     assert result.strategy.domain_shape == sizes
     measured = result.strategy.to_dense()
     assert ref.supported(dense, measured)
-    assert mm.supports(workload, result.strategy)
+    assert supports(workload, result.strategy)
     wanted = ref.loss(dense, measured)
     assert result.loss == pytest.approx(wanted, rel=1e-9, abs=1e-12)
     if dense.any():
-        assert mm.loss(workload, result.strategy) == pytest.approx(wanted, rel=1e-9)
+        assert loss(workload, result.strategy) == pytest.approx(wanted, rel=1e-9)
     # Never worse than the single table over all attributes, and so the identity.
     assert result.loss <= np.square(dense).sum() * (1 + 1e-9)
 
@@ -276,57 +299,55 @@ def test_never_worse_than_the_marginals_that_are_asked(problem):
     energies = anova_energies(workload, sizes)
     active = np.flatnonzero(energies > 1e-12 * energies.sum())
     finest = [s for s in active if not any((t & s) == s and t != s for t in active)]
-    tables = mm.Marginals(
+    tables = Marginals(
         sizes,
         {tuple(i for i in range(len(sizes)) if s >> i & 1): 1.0 for s in finest}
         or {(): 1.0},
     )
     result = search(workload, max_evaluations=300)
-    assert result.loss <= mm.loss(workload, tables) * (1 + 1e-9)
+    assert result.loss <= loss(workload, tables) * (1 + 1e-9)
     union = sorted({i for s in finest for i in range(len(sizes)) if s >> i & 1})
-    table = mm.Marginals(sizes, {tuple(union): 1.0})
-    assert result.loss <= mm.loss(workload, table) * (1 + 1e-9)
+    table = Marginals(sizes, {tuple(union): 1.0})
+    assert result.loss <= loss(workload, table) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 4, 2), (2, 2, 2, 2, 2)], ids=str)
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_never_worse_than_asking_directly(sizes, order, seed):
-    workload = mm.all_marginals(sizes, order)
+    workload = all_marginals(sizes, order)
     result = search(workload, seed=seed)
     weights = dict.fromkeys(workload.weights, 1.0)
-    assert result.loss <= mm.loss(workload, mm.Marginals(sizes, weights)) * (1 + 1e-9)
-    assert result.loss <= mm.loss(workload, mm.Identity(int(np.prod(sizes)))) * (
-        1 + 1e-9
-    )
+    assert result.loss <= loss(workload, Marginals(sizes, weights)) * (1 + 1e-9)
+    assert result.loss <= loss(workload, Identity(int(np.prod(sizes)))) * (1 + 1e-9)
     assert result.loss >= ref.svd_bound(workload.to_dense(), 1.0) / 2 * (1 - 1e-9)
 
 
 def test_one_table_is_answered_by_itself(seed):
     for key in [(0,), (1, 2), (0, 1, 2)]:
-        workload = mm.Marginal((3, 4, 2), key)
+        workload = Marginal((3, 4, 2), key)
         result = search(workload, seed=seed)
         assert result.loss == pytest.approx(workload.shape[0])
         assert [k for k, w in result.strategy.weights.items() if w > 1e-6] == [key]
 
 
 def test_only_the_total_is_asked():
-    workload = mm.Kronecker([mm.Total(3), mm.Ones(2, 4)])
+    workload = Kronecker([Total(3), Ones(2, 4)])
     result = search(workload)
     assert result.message == "the total alone"
     assert dict(result.strategy.weights) == {(): 1}
     assert result.loss == pytest.approx(2)
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
 
 
 def test_the_attributes_that_nobody_asks_about_are_summed(seed):
-    workload = mm.Kronecker([mm.Total(50), mm.Prefix(4), mm.Total(30)])
+    workload = Kronecker([Total(50), Prefix(4), Total(30)])
     result = search(workload, seed=seed)
     assert all(set(key) <= {1} for key in result.strategy.weights)
     assert result.loss <= 10 * (1 + 1e-9)
 
 
 def test_the_same_seed_gives_the_same_strategy():
-    workload = mm.all_marginals((3, 2, 4, 2), 2)
+    workload = all_marginals((3, 2, 4, 2), 2)
     first, again = (search(workload, seed=5) for _ in range(2))
     assert first.loss == again.loss
     assert first.strategy.weights == again.strategy.weights
@@ -338,7 +359,7 @@ def test_the_same_seed_gives_the_same_strategy():
 
 
 def test_the_history_descends_to_the_loss(seed):
-    result = search(mm.all_marginals((3,) * 5, 2), seed=seed)
+    result = search(all_marginals((3,) * 5, 2), seed=seed)
     assert (np.diff(result.history) <= 0).all()
     assert result.history[-1] == result.loss
     assert result.success
@@ -347,20 +368,20 @@ def test_the_history_descends_to_the_loss(seed):
 
 
 def test_more_work_never_hurts(seed):
-    workload = mm.all_marginals((3,) * 6, 2)
+    workload = all_marginals((3,) * 6, 2)
     few = search(workload, seed=seed, max_evaluations=1).loss
     many = search(workload, seed=seed, max_evaluations=20_000).loss
-    assert many <= few <= mm.loss(workload, mm.Identity(729))
+    assert many <= few <= loss(workload, Identity(729))
 
 
 def test_callback_sees_improvements_and_can_stop():
     seen = []
-    workload = mm.all_marginals((3,) * 7, 2)
+    workload = all_marginals((3,) * 7, 2)
     search(workload, callback=seen.append)
     losses = [result.loss for result in seen]
     assert len(seen) > 1
     assert losses == sorted(losses, reverse=True)
-    assert all(isinstance(result.strategy, mm.Marginals) for result in seen)
+    assert all(isinstance(result.strategy, Marginals) for result in seen)
     calls = []
     stopped = search(workload, callback=lambda result: calls.append(1) or True)
     assert len(calls) == 1
@@ -369,10 +390,10 @@ def test_callback_sees_improvements_and_can_stop():
 
 def test_strategies_answer_without_bias(watch_all, rng, seed):
     watch_all(lambda draw, sample: draw.exact)
-    workload = mm.all_marginals((2, 3, 2), 2)
+    workload = all_marginals((2, 3, 2), 2)
     result = search(workload, seed=seed)
     counts = rng.integers(0, 100, (12, 2))
-    answers = mm.MatrixMechanism(workload, result, epsilon=1).answer(counts)
+    answers = MatrixMechanism(workload, result, epsilon=1).answer(counts)
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-9)
 
 
@@ -390,7 +411,7 @@ TARGETS = [
 
 @cache
 def designed(sizes, order):
-    workload = mm.all_marginals(sizes, order, lower_orders=order == 3)
+    workload = all_marginals(sizes, order, lower_orders=order == 3)
     return marginals_strategy(workload, max_evaluations=20_000, seed=0)
 
 
@@ -420,7 +441,7 @@ def test_the_fano_plane():
     ("sizes", "order", "target"), [*TARGETS, ((2,) * 10, 2, 20400)], ids=str
 )
 def test_known_designs_with_every_seed(sizes, order, target, seed):
-    workload = mm.all_marginals(sizes, order, lower_orders=order == 3)
+    workload = all_marginals(sizes, order, lower_orders=order == 3)
     result = marginals_strategy(workload, seed=seed)
     assert result.loss <= target
 
@@ -429,9 +450,9 @@ def test_known_designs_with_every_seed(sizes, order, target, seed):
 def test_three_way_marginals_of_unequal_attributes():
     # The reference optimizer's best restart has a root mean squared error of 159.3.
     sizes = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
-    workload = mm.all_marginals(sizes, 3, lower_orders=True)
+    workload = all_marginals(sizes, 3, lower_orders=True)
     result = marginals_strategy(workload, seed=0)
-    assert mm.rmse(workload, result.strategy, epsilon=np.sqrt(2)) <= 159
+    assert rmse(workload, result.strategy, epsilon=np.sqrt(2)) <= 159
 
 
 def car_forest(seed, depth=2):
@@ -445,7 +466,7 @@ def test_few_attributes_need_little_work(sizes, depth):
     """What "auto" spends on a forest finds what a hundred thousand evaluations do."""
     workload = training_workload(grow_random_forest(sizes, 64, depth, seed=0))
     at_length = marginals_strategy(workload, max_evaluations=100_000, seed=0)
-    assert mm.optimize(workload, seed=0).loss <= at_length.loss * (1 + 1e-9)
+    assert optimize(workload, seed=0).loss <= at_length.loss * (1 + 1e-9)
     assert marginals_strategy(workload, seed=0).loss <= at_length.loss * (1 + 1e-9)
 
 
@@ -453,7 +474,7 @@ def test_few_attributes_need_little_work(sizes, depth):
 def test_shallow_trees():
     result = marginals_strategy(car_forest(0), max_evaluations=20_000, seed=0)
     assert result.loss <= 1.165e5  # the identity has 221184
-    assert result.loss == pytest.approx(mm.loss(car_forest(0), result.strategy))
+    assert result.loss == pytest.approx(loss(car_forest(0), result.strategy))
 
 
 @pytest.mark.slow
@@ -474,41 +495,41 @@ def test_deep_trees_are_not_worse_than_the_identity(depth):
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: mm.Marginals((2, 3), {(2,): 1}), ValueError,
+        (lambda: Marginals((2, 3), {(2,): 1}), ValueError,
          r"a marginal over attribute 2 is not defined: .* attributes 0\.\.1"),
-        (lambda: mm.Marginal((2, 3), [0, 5]), ValueError,
+        (lambda: Marginal((2, 3), [0, 5]), ValueError,
          r"a marginal over attribute 5 is not defined"),
-        (lambda: mm.Marginal((2, 3), [-1]), ValueError,
+        (lambda: Marginal((2, 3), [-1]), ValueError,
          "an attribute must be an integer >= 0, got -1"),
-        (lambda: mm.Marginal((2, 3), [0, 0]), ValueError,
+        (lambda: Marginal((2, 3), [0, 0]), ValueError,
          r"names each attribute once, got \(0, 0\)"),
-        (lambda: mm.Marginals((2, 3), {(0,): 0, (1,): 0.0}), ValueError,
+        (lambda: Marginals((2, 3), {(0,): 0, (1,): 0.0}), ValueError,
          "the weights are all zero; at least one marginal needs a weight"),
-        (lambda: mm.Marginals((2, 3), {}), ValueError,
+        (lambda: Marginals((2, 3), {}), ValueError,
          "weights must name at least one marginal, got none"),
-        (lambda: mm.Marginals((2, 3), {(0, 1): 1, (1, 0): 2}), ValueError,
+        (lambda: Marginals((2, 3), {(0, 1): 1, (1, 0): 2}), ValueError,
          r"the marginal over \(0, 1\) is given twice"),
-        (lambda: mm.Marginals((2, 3), {(0,): np.nan}), ValueError,
+        (lambda: Marginals((2, 3), {(0,): np.nan}), ValueError,
          "weight must be finite, got nan"),
-        (lambda: mm.Marginals((2, 3), {(0,): "1"}), TypeError,
+        (lambda: Marginals((2, 3), {(0,): "1"}), TypeError,
          "weight must be a real number, got str"),
-        (lambda: mm.Marginals((2, 0), {(0,): 1}), ValueError,
+        (lambda: Marginals((2, 0), {(0,): 1}), ValueError,
          "an attribute size must be an integer >= 1, got 0"),
-        (lambda: mm.Marginals((), {(): 1}), ValueError,
+        (lambda: Marginals((), {(): 1}), ValueError,
          "at least one attribute, got none"),
-        (lambda: mm.all_marginals((2, 3), 3), ValueError,
+        (lambda: all_marginals((2, 3), 3), ValueError,
          "order must be at most the number of attributes, 2, got 3"),
-        (lambda: search(mm.Prefix(6)), mm.UnsupportedWorkloadError,
+        (lambda: search(Prefix(6)), UnsupportedWorkloadError,
          r"needs the attribute sizes of Prefix\(6\).*; pass domain_shape="),
-        (lambda: search(mm.Prefix(6), domain_shape=(2, 2)), ValueError,
+        (lambda: search(Prefix(6), domain_shape=(2, 2)), ValueError,
          r"domain_shape \(2, 2\) has 4 cells but the workload has 6 columns"),
-        (lambda: search(mm.all_marginals((2, 3), 1), domain_shape=(3, 3)), ValueError,
+        (lambda: search(all_marginals((2, 3), 1), domain_shape=(3, 3)), ValueError,
          r"domain_shape \(3, 3\) has 9 cells but the workload has 6 columns"),
-        (lambda: search(mm.Prefix(6), domain_shape=(2, 3)), mm.UnsupportedWorkloadError,
+        (lambda: search(Prefix(6), domain_shape=(2, 3)), UnsupportedWorkloadError,
          r"no projection of Prefix\(6\).*; use template 'pidentity'"),
-        (lambda: search(mm.Identity(6), domain_shape=6), TypeError,
+        (lambda: search(Identity(6), domain_shape=6), TypeError,
          "domain_shape must be a sequence of attribute sizes, got int"),
-        (lambda: search(mm.all_marginals((2, 3), 1), max_evaluations=0), ValueError,
+        (lambda: search(all_marginals((2, 3), 1), max_evaluations=0), ValueError,
          "max_evaluations must be an integer >= 1, got 0"),
     ],
 )  # fmt: skip
@@ -518,21 +539,21 @@ def test_errors(make, kind, message):
 
 
 def test_attribute_sizes_can_be_given(seed):
-    result = search(mm.Identity(12), domain_shape=(3, 4), seed=seed)
+    result = search(Identity(12), domain_shape=(3, 4), seed=seed)
     assert result.strategy.domain_shape == (3, 4)
     assert result.loss == pytest.approx(12)
 
 
 def test_attribute_sizes_that_a_workload_knows():
-    forest = mm.PartitionStack([[0, 0, 0, 1, 1, 1]], [2], (2, 3))
+    forest = PartitionStack([[0, 0, 0, 1, 1, 1]], [2], (2, 3))
     for workload in (
         forest,
-        mm.Scaled(2, forest),
-        mm.VStack([forest, mm.Kronecker([mm.Prefix(2), mm.Prefix(3)])]),
-        mm.Dense(np.ones((4, 2))) @ forest,
-        mm.Ranges((2, 3), [[0, 1]], [[0, 2]]),
-        mm.Marginal((2, 3), [1]),
+        Scaled(2, forest),
+        VStack([forest, Kronecker([Prefix(2), Prefix(3)])]),
+        Dense(np.ones((4, 2))) @ forest,
+        Ranges((2, 3), [[0, 1]], [[0, 2]]),
+        Marginal((2, 3), [1]),
     ):
         assert domain_shape_of(workload) == (2, 3)
-    for unknown in (mm.Identity(6), mm.VStack([forest, mm.Prefix(6)])):
+    for unknown in (Identity(6), VStack([forest, Prefix(6)])):
         assert domain_shape_of(unknown) is None

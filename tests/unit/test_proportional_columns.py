@@ -11,7 +11,23 @@ from catalogue import CATALOGUE, of_all
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-import mmech as mm
+from mmech import (
+    Dense,
+    Identity,
+    Kronecker,
+    Merged,
+    PIdentity,
+    Prefix,
+    Scaled,
+    Sparse,
+    Total,
+    VStack,
+    loss,
+    optimize,
+    per_query_error,
+    reduce_domain,
+    supports,
+)
 from mmech.reduction.columns import merge_rows
 from mmech.structure.shape import kronecker_terms
 from mmech_rf import datasets, grow_random_forest, prediction_workload
@@ -37,7 +53,7 @@ def count_directions(dense):
 
 
 def assert_proportional(workload, dense, complete=True):
-    reduced, groups, weights = mm.reduce_domain(workload, proportional=True)
+    reduced, groups, weights = reduce_domain(workload, proportional=True)
     np.testing.assert_allclose(spread(reduced, groups, weights), dense, atol=1e-12)
     assert np.abs(weights).max(initial=0) <= 1
     assert ((groups < 0) == (weights == 0)).all()
@@ -46,7 +62,7 @@ def assert_proportional(workload, dense, complete=True):
             assert (weights[groups == group] == 1).any(), "the largest is a column"
         if complete:
             assert reduced.shape[1] == count_directions(dense)
-    lifted = mm.Merged(reduced, groups, weights)
+    lifted = Merged(reduced, groups, weights)
     assert lifted.sensitivity() == pytest.approx(ref.sensitivity(dense))
     return reduced, groups, weights
 
@@ -60,12 +76,12 @@ def test_proportional_columns_of_any_workload(columns, chosen, factor):
     padded = np.pad(columns, ((0, 0), (0, 1)))
     dense = np.stack([ratio * padded[:, i] for i, ratio in chosen], axis=1)
     if dense.any():
-        workload = mm.Dense(dense) if factor == 1 else mm.Dense(factor * dense)
+        workload = Dense(dense) if factor == 1 else Dense(factor * dense)
         assert_proportional(workload, factor * dense)
 
 
 def test_proportional_columns_by_hand():
-    workload = mm.Dense([[1, 2, 0, -2, 4], [1, 2, 0, -2, 5]])
+    workload = Dense([[1, 2, 0, -2, 4], [1, 2, 0, -2, 5]])
     reduced, groups, weights = assert_proportional(workload, workload.to_dense())
     assert reduced.to_dense().tolist() == [[2, 4], [2, 5]]
     assert reduced.dtype == np.int64
@@ -74,24 +90,24 @@ def test_proportional_columns_by_hand():
 
 
 def test_only_when_asked():
-    workload = mm.Dense([[1, 2], [1, 2]])
-    assert mm.reduce_domain(workload)[0] is workload
-    assert not isinstance(mm.optimize(workload, seed=0).strategy, mm.Merged)
+    workload = Dense([[1, 2], [1, 2]])
+    assert reduce_domain(workload)[0] is workload
+    assert not isinstance(optimize(workload, seed=0).strategy, Merged)
 
 
 def test_integers_near_the_end_of_their_range():
     extreme = [[-(2**63 - 2), 2**62 - 1], [-(2**63 - 2), 2**62 - 1]]
-    assert_proportional(mm.Dense(extreme), np.array(extreme, dtype=float))
+    assert_proportional(Dense(extreme), np.array(extreme, dtype=float))
     close = np.array([[2**60, 2**61], [2**60, 2**61 + 1]])  # equal as floats
-    reduced, *_ = mm.reduce_domain(mm.Dense(close), proportional=True)
+    reduced, *_ = reduce_domain(Dense(close), proportional=True)
     assert reduced.shape[1] == 2
 
 
 def test_products_are_proportional_attribute_by_attribute():
-    workload = mm.VStack(
+    workload = VStack(
         [
-            mm.Kronecker([mm.Dense([[1, 2, 0, -1]]), mm.Prefix(2)]),
-            mm.Scaled(3, mm.Kronecker([mm.Dense([[2, 4, 0, -2]]), mm.Identity(2)])),
+            Kronecker([Dense([[1, 2, 0, -1]]), Prefix(2)]),
+            Scaled(3, Kronecker([Dense([[2, 4, 0, -2]]), Identity(2)])),
         ]
     )
     reduced, _, weights = assert_proportional(workload, workload.to_dense())
@@ -106,48 +122,47 @@ def test_prediction_workload_of_car():
     queries = data.schema.encode(data.data)[:20]
     forest = grow_random_forest(data.schema, 4, 4, seed=0)
     workload = prediction_workload(forest, queries)
-    merged, _ = mm.reduce_domain(workload)
+    merged, _ = reduce_domain(workload)
     reduced, *_ = assert_proportional(workload, workload.to_dense(), complete=False)
     assert reduced.shape[1] < merged.shape[1] < workload.shape[1]
 
 
 @pytest.mark.parametrize(
-    "inner",
-    [mm.Prefix(2), mm.PIdentity([[1.0, 2.0]]), mm.Dense([[1, 1]]), mm.Dense([[1, -2]])],
+    "inner", [Prefix(2), PIdentity([[1.0, 2.0]]), Dense([[1, 1]]), Dense([[1, -2]])]
 )
 def test_weighted_merging_keeps_the_loss(inner, rng):
     groups, weights = [0, 1, 1, 0, -1], [1, -0.5, 1, 0.25, 0]
-    strategy = mm.Merged(inner, groups, weights)
-    for query in (mm.Prefix(2), mm.Dense([[1.0, 1.0]]), mm.Dense([[3, -6]])):
-        workload = mm.Merged(query, groups, weights)
-        assert mm.supports(workload, strategy) == mm.supports(query, inner)
-        if mm.supports(query, inner):
-            assert mm.loss(workload, strategy) == pytest.approx(mm.loss(query, inner))
+    strategy = Merged(inner, groups, weights)
+    for query in (Prefix(2), Dense([[1.0, 1.0]]), Dense([[3, -6]])):
+        workload = Merged(query, groups, weights)
+        assert supports(workload, strategy) == supports(query, inner)
+        if supports(query, inner):
+            assert loss(workload, strategy) == pytest.approx(loss(query, inner))
             wanted = ref.per_query_loss(workload.to_dense(), strategy.to_dense())
-            found = mm.per_query_error(workload, strategy, epsilon=math.sqrt(2))
+            found = per_query_error(workload, strategy, epsilon=math.sqrt(2))
             np.testing.assert_allclose(found, wanted)
-    assert not mm.supports(mm.Merged(mm.Prefix(2), groups), strategy)
-    assert not mm.supports(mm.Identity(5), strategy)
+    assert not supports(Merged(Prefix(2), groups), strategy)
+    assert not supports(Identity(5), strategy)
 
 
 def test_weights_above_one_raise_the_sensitivity():
-    strategy = mm.Merged(mm.Dense([[1, 4]]), [0, 1, 0], [-7, 1.5, 1])
+    strategy = Merged(Dense([[1, 4]]), [0, 1, 0], [-7, 1.5, 1])
     assert strategy.sensitivity() == 7
     assert strategy.l2_sensitivity() == 7
     assert strategy.dtype == np.float64
-    whole = mm.Merged(mm.Identity(1), [0, 0], [1, -1])
+    whole = Merged(Identity(1), [0, 0], [1, -1])
     assert whole.dtype == np.float64  # never released as integers
 
 
 def test_large_integers_do_not_wrap():
-    strategy = mm.Merged(mm.Dense([[2**40], [2**40]]), [0, 0], [1, 0.5])
+    strategy = Merged(Dense([[2**40], [2**40]]), [0, 0], [1, 0.5])
     assert strategy.l2_sensitivity() == pytest.approx(2**40.5)
 
 
 @pytest.mark.parametrize("weights", [[1, 1], [1, 0, 1], [1, np.nan, 1], ["a"] * 3])
 def test_wrong_weights(weights):
     with pytest.raises((ValueError, TypeError), match="weights must"):
-        mm.Merged(mm.Prefix(2), [0, 1, 1], weights)
+        Merged(Prefix(2), [0, 1, 1], weights)
 
 
 # ------------------------------------------------------------------ rows
@@ -156,7 +171,7 @@ def test_wrong_weights(weights):
 @given(
     hnp.arrays(np.int64, (3, 4), elements=st.integers(-2, 2)),
     st.lists(st.integers(0, 3), min_size=1, max_size=8),
-    st.sampled_from([mm.Dense, lambda rows: mm.Sparse(sp.csr_array(rows))]),
+    st.sampled_from([Dense, lambda rows: Sparse(sp.csr_array(rows))]),
 )
 def test_merged_rows_have_the_same_gram(rows, chosen, kind):
     dense = np.pad(rows, ((0, 1), (0, 0)))[chosen]
@@ -169,15 +184,9 @@ def test_merged_rows_have_the_same_gram(rows, chosen, kind):
 
 
 def test_repeated_blocks_are_merged():
-    repeated = mm.Kronecker([mm.Prefix(3), mm.Total(2)])
-    workload = mm.VStack(
-        [
-            repeated,
-            2 * mm.Identity(6),
-            -3 * repeated,
-            mm.Identity(6),
-            mm.Dense(np.eye(6, k=1)),
-        ]
+    repeated = Kronecker([Prefix(3), Total(2)])
+    workload = VStack(
+        [repeated, 2 * Identity(6), -3 * repeated, Identity(6), Dense(np.eye(6, k=1))]
     )
     merged = merge_rows(workload)
     assert len(merged.blocks) == 3
@@ -198,12 +207,10 @@ def test_no_gram_changes(name):
 def test_repeated_queries_cost_nothing_to_optimize(seed):
     rows = np.array([[1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 1, 0]])
     often = rows[[0, 1, 2] * 100]
-    result = mm.optimize(mm.Dense(often), seed=seed)
-    assert result.loss == pytest.approx(
-        100 * mm.optimize(mm.Dense(rows), seed=seed).loss
-    )
-    assert result.loss == pytest.approx(mm.loss(mm.Dense(often), result.strategy))
+    result = optimize(Dense(often), seed=seed)
+    assert result.loss == pytest.approx(100 * optimize(Dense(rows), seed=seed).loss)
+    assert result.loss == pytest.approx(loss(Dense(often), result.strategy))
     assert result.strategy.shape[0] < 10
-    stacked = mm.optimize(mm.VStack([mm.Total(5)] * 4), seed=seed)
+    stacked = optimize(VStack([Total(5)] * 4), seed=seed)
     assert stacked.loss == pytest.approx(4)  # one total, not four noisy ones
     assert stacked.strategy.dtype == np.int64

@@ -16,7 +16,23 @@ import numpy as np
 import pytest
 from maintainer_pages import code_of
 
-import mmech as mm
+from mmech import (
+    AllRange,
+    Dense,
+    Identity,
+    Kronecker,
+    PerformanceWarning,
+    Prefix,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    WidthRange,
+    all_marginals,
+    limits,
+    loss,
+    optimize,
+    terminal,
+)
 from mmech.strategies import StrategyResult, deadline
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 
@@ -48,12 +64,12 @@ def notes(result):
 @each_norm
 def test_a_registered_template_is_found_and_tried(norm, registered):
     privacy = PRIVACY[norm]
-    workload = mm.Prefix(8)
+    workload = Prefix(8)
     with pytest.raises(ValueError, match=f"under {norm} .*got 'levels'"):
-        mm.optimize(workload, template="levels", privacy=privacy)
+        optimize(workload, template="levels", privacy=privacy)
     registered(LEVELS)
     seen = []
-    result = mm.optimize(
+    result = optimize(
         workload,
         template="levels",
         privacy=privacy,
@@ -66,8 +82,8 @@ def test_a_registered_template_is_found_and_tried(norm, registered):
     assert result.strategy.blocks[1].weight == 2
     assert [intermediate.norm for intermediate in seen] == [norm]
     assert seen[0].workload is workload
-    assert notes(mm.optimize(workload, privacy=privacy, seed=0))["levels"] == ""
-    skipped = mm.optimize(mm.Prefix(17), privacy=privacy, seed=0)
+    assert notes(optimize(workload, privacy=privacy, seed=0))["levels"] == ""
+    skipped = optimize(Prefix(17), privacy=privacy, seed=0)
     (levels,) = [c for c in skipped.candidates if c.template == "levels"]
     assert (levels.note, levels.loss) == ("more than 16 cells", 17.0)
 
@@ -89,7 +105,7 @@ def test_a_look_may_end_the_walk(norm, registered):
         return levels_strategy(workload, norm=found.norm)
 
     registered(Template("levels", levels_strategy, 1, (norm,), settled))
-    result = mm.optimize(mm.Prefix(8), privacy=PRIVACY[norm], seed=0)
+    result = optimize(Prefix(8), privacy=PRIVACY[norm], seed=0)
     assert result.template == "levels"
     others = {name: note for name, note in notes(result).items() if name != "levels"}
     assert set(others.values()) == {"seed None"}
@@ -98,24 +114,24 @@ def test_a_look_may_end_the_walk(norm, registered):
 @each_norm
 def test_auto_notes_a_template_that_fails(norm, registered):
     def broken(workload):
-        raise mm.UnsupportedWorkloadError("too close to dependent")
+        raise UnsupportedWorkloadError("too close to dependent")
 
     registered(Template("levels", broken, 15, (norm,)))
-    workload = mm.Dense(np.random.default_rng(0).random((3, 8)))
-    result = mm.optimize(workload, privacy=PRIVACY[norm], seed=0)
+    workload = Dense(np.random.default_rng(0).random((3, 8)))
+    result = optimize(workload, privacy=PRIVACY[norm], seed=0)
     assert notes(result)["levels"] == "failed: too close to dependent"
 
 
 @each_norm
 def test_of_equal_losses_the_lower_rank_wins(norm, registered):
     def cells(workload, *, norm="L1"):
-        strategy = mm.Identity(workload.shape[1])
-        value = mm.loss(workload, strategy, privacy=PRIVACY[norm])
+        strategy = Identity(workload.shape[1])
+        value = loss(workload, strategy, privacy=PRIVACY[norm])
         return StrategyResult(strategy, "cells", value)
 
     registered(Template("cells", cells, 1, NORMS))
-    workload = mm.Dense(np.eye(5))
-    assert mm.optimize(workload, privacy=PRIVACY[norm], seed=0).template == "cells"
+    workload = Dense(np.eye(5))
+    assert optimize(workload, privacy=PRIVACY[norm], seed=0).template == "cells"
 
 
 @pytest.mark.parametrize(
@@ -127,35 +143,29 @@ def test_of_equal_losses_the_lower_rank_wins(norm, registered):
 )
 def test_errors_name_the_norm(privacy, words):
     with pytest.raises(ValueError, match=f"must be one of 'auto', .* {words}, got 'x'"):
-        mm.optimize(mm.Prefix(4), template="x", privacy=privacy)
+        optimize(Prefix(4), template="x", privacy=privacy)
     for template in ("auto", "workload"):
         with pytest.raises(TypeError, match=f"no option 'q' {words}; its options are"):
-            mm.optimize(mm.Prefix(4), template=template, privacy=privacy, q=1)
+            optimize(Prefix(4), template=template, privacy=privacy, q=1)
 
 
-UNION = mm.VStack(
-    [
-        mm.Kronecker([mm.Prefix(8), mm.Identity(6)]),
-        mm.Kronecker([mm.Identity(8), mm.AllRange(6)]),
-    ]
+UNION = VStack(
+    [Kronecker([Prefix(8), Identity(6)]), Kronecker([Identity(8), AllRange(6)])]
 )
 
 
-RANGES = mm.VStack(
-    [
-        mm.Kronecker([mm.AllRange(32), mm.Identity(3)]),
-        mm.Kronecker([mm.AllRange(32), mm.Total(3)]),
-    ]
+RANGES = VStack(
+    [Kronecker([AllRange(32), Identity(3)]), Kronecker([AllRange(32), Total(3)])]
 )
 
 
 @pytest.mark.parametrize(
-    ("template", "workload"), [("pidentity", mm.Prefix(24)), ("kronecker", RANGES)]
+    ("template", "workload"), [("pidentity", Prefix(24)), ("kronecker", RANGES)]
 )
 @each_norm
 def test_seeds_decide_the_starts(template, workload, norm):
     def strategy(seed):
-        result = mm.optimize(
+        result = optimize(
             workload, template=template, privacy=PRIVACY[norm], seed=seed, max_iter=3
         )
         return result.strategy.to_dense()
@@ -171,15 +181,15 @@ def test_seeds_decide_the_starts(template, workload, norm):
 @pytest.mark.parametrize(
     ("template", "workload"),
     [
-        ("dense", mm.Prefix(8)),
-        ("pidentity", mm.Prefix(8)),
+        ("dense", Prefix(8)),
+        ("pidentity", Prefix(8)),
         ("kronecker", UNION),
-        ("kronecker", mm.Kronecker([mm.Prefix(3), mm.Prefix(2)])),
+        ("kronecker", Kronecker([Prefix(3), Prefix(2)])),
     ],
 )
 def test_callbacks_are_told_of_strategies_under_zcdp(template, workload):
     seen = []
-    result = mm.optimize(
+    result = optimize(
         workload, template=template, privacy="zcdp", seed=0, callback=seen.append
     )
     assert seen[-1].loss == result.loss
@@ -190,23 +200,21 @@ def test_callbacks_are_told_of_strategies_under_zcdp(template, workload):
 @pytest.mark.parametrize(
     ("template", "workload"),
     [
-        ("dense", mm.Prefix(40)),
-        ("pidentity", mm.Prefix(40)),
+        ("dense", Prefix(40)),
+        ("pidentity", Prefix(40)),
         ("kronecker", UNION),
-        ("marginals", mm.all_marginals((3, 4, 5), 2, lower_orders=True)),
-        ("auto", mm.Prefix(40)),
+        ("marginals", all_marginals((3, 4, 5), 2, lower_orders=True)),
+        ("auto", Prefix(40)),
     ],
 )
 def test_a_time_limit_cuts_searches_short_under_zcdp(template, workload):
     options = {"template": template, "privacy": "zcdp", "seed": 0}
-    short = mm.optimize(workload, budget_seconds=1e-9, **options)
+    short = optimize(workload, budget_seconds=1e-9, **options)
     assert not short.success
     assert short.message.startswith("stopped after 1e-09 s; ")
-    assert short.loss == pytest.approx(
-        mm.loss(workload, short.strategy, privacy="zcdp")
-    )
+    assert short.loss == pytest.approx(loss(workload, short.strategy, privacy="zcdp"))
     assert short.n_iter <= 1
-    whole = mm.optimize(workload, **options)
+    whole = optimize(workload, **options)
     assert whole.n_iter > 1
     assert whole.loss < short.loss
 
@@ -215,9 +223,9 @@ def test_a_time_limit_cuts_searches_short_under_zcdp(template, workload):
 def test_an_answer_far_from_its_bound_warns_of_what_was_left_out(far, monkeypatch):
     module = importlib.import_module("mmech.strategies.optimize")
     monkeypatch.setattr(module, "FAR", far)
-    with mm.limits.changed(dual_cells=8), warnings.catch_warnings(record=True) as seen:
+    with limits.changed(dual_cells=8), warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        result = mm.optimize(mm.Prefix(64), privacy="zcdp")
+        result = optimize(Prefix(64), privacy="zcdp")
     assert notes(result)["dense"].startswith("too large: ")
     assert bool(seen) == (far == 1.0)
     for warning in seen:
@@ -225,15 +233,15 @@ def test_an_answer_far_from_its_bound_warns_of_what_was_left_out(far, monkeypatc
             r"'spectral' for Prefix\(64\).* a loss 1\.1 times .* 'dense' was left out"
         )
         assert re.search(words, str(warning.message))
-        assert warning.category is mm.PerformanceWarning
+        assert warning.category is PerformanceWarning
         assert warning.filename == __file__
 
 
 def test_cells_under_pure_epsilon_warn_where_a_search_was_left_out():
-    with pytest.warns(mm.PerformanceWarning, match="'identity'.* 'pidentity' was left"):
-        result = mm.optimize(mm.WidthRange(32_768, 64))
+    with pytest.warns(PerformanceWarning, match="'identity'.* 'pidentity' was left"):
+        result = optimize(WidthRange(32_768, 64))
     assert result.template == "identity"
-    mm.optimize(mm.Prefix(32_768))  # five times the bound, by a search
+    optimize(Prefix(32_768))  # five times the bound, by a search
 
 
 class Screen(io.StringIO):
@@ -244,7 +252,7 @@ class Screen(io.StringIO):
 
 
 def test_a_terminal_shows_the_template_and_its_steps(monkeypatch):
-    at_once = functools.partial(mm.terminal.showing, delay=0, pause=0)
+    at_once = functools.partial(terminal.showing, delay=0, pause=0)
     monkeypatch.setattr(deadline, "showing", at_once)
     screen, words = Screen(), "a table, optimize: pidentity, "
 
@@ -253,7 +261,7 @@ def test_a_terminal_shows_the_template_and_its_steps(monkeypatch):
         while words not in screen.getvalue() and time.monotonic() < end:
             time.sleep(0.001)
 
-    with redirect_stderr(screen), mm.terminal.showing(lambda: "a table", 0, 0):
-        mm.optimize(mm.AllRange(8), template="pidentity", callback=wait)
+    with redirect_stderr(screen), terminal.showing(lambda: "a table", 0, 0):
+        optimize(AllRange(8), template="pidentity", callback=wait)
     assert re.search(words + r"\d+ steps, \d+ s", screen.getvalue())
     assert screen.getvalue().endswith("\r")

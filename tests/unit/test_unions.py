@@ -6,7 +6,24 @@ import numpy as np
 import pytest
 import reference as ref
 
-import mmech as mm
+from mmech import (
+    AllRange,
+    Conjunctions,
+    Dense,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    PartitionStack,
+    PIdentity,
+    Prefix,
+    Scaled,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    dual_bound,
+    loss,
+    optimize,
+)
 from mmech.operators.joint import joint_inverse_gram
 from mmech.strategies import reweight
 from mmech.strategies.joint import JointObjective
@@ -19,44 +36,38 @@ from mmech_rf import grow_random_forest, training_workload
 
 
 def union_of_prefixes(n):
-    return mm.VStack(
-        [
-            mm.Kronecker([mm.Prefix(n), mm.Identity(n)]),
-            mm.Kronecker([mm.Identity(n), mm.Prefix(n)]),
-        ]
+    return VStack(
+        [Kronecker([Prefix(n), Identity(n)]), Kronecker([Identity(n), Prefix(n)])]
     )
 
 
 def three_terms():
-    return mm.VStack(
+    return VStack(
         [
-            mm.Kronecker([mm.Prefix(4), mm.Identity(3)]),
-            2 * mm.Kronecker([mm.Identity(4), mm.AllRange(3)]),
-            mm.Kronecker([mm.Total(4), mm.Prefix(3)]),
+            Kronecker([Prefix(4), Identity(3)]),
+            2 * Kronecker([Identity(4), AllRange(3)]),
+            Kronecker([Total(4), Prefix(3)]),
         ]
     )
 
 
-def along(n, d, rich=mm.Prefix, plain=mm.Identity):
+def along(n, d, rich=Prefix, plain=Identity):
     """Return d groups of queries, each on one of d attributes of size n."""
-    return mm.VStack(
+    return VStack(
         [
-            mm.Kronecker([rich(n) if i == j else plain(n) for i in range(d)])
+            Kronecker([rich(n) if i == j else plain(n) for i in range(d)])
             for j in range(d)
         ]
     )
 
 
 def stack(thetas, shares, masks):
-    return mm.VStack(
+    return VStack(
         [
-            mm.Scaled(
+            Scaled(
                 share,
-                mm.Kronecker(
-                    [
-                        mm.PIdentity(kinds[k])
-                        for kinds, k in zip(thetas, mask, strict=True)
-                    ]
+                Kronecker(
+                    [PIdentity(kinds[k]) for kinds, k in zip(thetas, mask, strict=True)]
                 ),
             )
             for share, mask in zip(shares, masks, strict=True)
@@ -89,7 +100,7 @@ def test_joint_loss_equals_the_dense_formula(design, thetas):
     strategy = stack(thetas, shares, masks)
     dense = workload.to_dense() @ ref.pinv(strategy.to_dense())
     assert value == pytest.approx(np.square(dense).sum(), rel=1e-10)
-    assert mm.loss(workload, strategy) == pytest.approx(value, rel=1e-10)
+    assert loss(workload, strategy) == pytest.approx(value, rel=1e-10)
 
 
 @every_design
@@ -125,35 +136,32 @@ def test_pseudoinverse_of_stacked_products_is_exact(design, thetas):
 
 def test_a_common_basis_is_recognised_among_many_products(rng):
     """Identity, total and their mixtures commute; three arbitrary grams do not."""
-    mixture = mm.Dense(np.eye(5) + 0.3)
-    plain = [mm.Identity(5), mm.Total(5), mixture]
-    commuting = mm.VStack([mm.Kronecker([f, g]) for f in plain for g in plain])
+    mixture = Dense(np.eye(5) + 0.3)
+    plain = [Identity(5), Total(5), mixture]
+    commuting = VStack([Kronecker([f, g]) for f in plain for g in plain])
     inverse = joint_inverse_gram(commuting)
     dense = commuting.to_dense()
     np.testing.assert_allclose(
         inverse.to_dense(), np.linalg.inv(dense.T @ dense), atol=1e-12
     )
-    other = [mm.PIdentity(rng.random((2, 5))) for _ in range(3)]
-    assert joint_inverse_gram(mm.VStack([mm.Kronecker([f, f]) for f in other])) is None
+    other = [PIdentity(rng.random((2, 5))) for _ in range(3)]
+    assert joint_inverse_gram(VStack([Kronecker([f, f]) for f in other])) is None
 
 
 def test_deficient_stacks_have_no_joint_inverse():
-    deficient = mm.VStack(
-        [
-            mm.Kronecker([mm.Identity(4), mm.Total(3)]),
-            mm.Kronecker([mm.Total(4), mm.Identity(3)]),
-        ]
+    deficient = VStack(
+        [Kronecker([Identity(4), Total(3)]), Kronecker([Total(4), Identity(3)])]
     )
     assert joint_inverse_gram(deficient) is None
     assert_query_matrix(deficient, deficient.to_dense())
 
 
 def test_a_product_of_zeros_changes_nothing_in_a_stack():
-    queries = mm.Kronecker([mm.Identity(2), mm.Prefix(3)])
-    zeros = mm.Kronecker([mm.Dense([[0, 0]]), mm.Identity(3)])
-    stacked = mm.VStack([zeros, queries])
+    queries = Kronecker([Identity(2), Prefix(3)])
+    zeros = Kronecker([Dense([[0, 0]]), Identity(3)])
+    stacked = VStack([zeros, queries])
     assert joint_inverse_gram(stacked) is not None
-    assert mm.loss(queries, stacked) == pytest.approx(mm.loss(queries, queries))
+    assert loss(queries, stacked) == pytest.approx(loss(queries, queries))
 
 
 def test_union_is_reproducible_and_has_sensitivity_one():
@@ -161,14 +169,14 @@ def test_union_is_reproducible_and_has_sensitivity_one():
     first, second = (union_strategy(workload, seed=3, max_iter=80) for _ in range(2))
     assert first.loss == second.loss
     assert first.strategy.sensitivity() == pytest.approx(1.0)
-    assert first.loss == pytest.approx(mm.loss(workload, first.strategy))
+    assert first.loss == pytest.approx(loss(workload, first.strategy))
 
 
 def test_joint_least_squares_beats_separate_answers():
     """Using all measurements for all queries is at least as good as splitting."""
     workload = union_of_prefixes(16)
     separate = sum(
-        mm.optimize(block, template="kronecker", seed=0).loss ** (1 / 3)
+        optimize(block, template="kronecker", seed=0).loss ** (1 / 3)
         for block in workload.blocks
     )
     assert union_strategy(workload, seed=0).loss < separate**3
@@ -176,37 +184,37 @@ def test_joint_least_squares_beats_separate_answers():
 
 def test_three_groups_on_three_attributes():
     """Ranges along each attribute share what no single product can."""
-    workload = along(4, 3, mm.AllRange, mm.Total)
+    workload = along(4, 3, AllRange, Total)
     result = union_strategy(workload, seed=0, n_starts=1)
     assert "3 groups with budget" in result.message
-    product = mm.optimize(workload, template="kronecker", seed=0)
+    product = optimize(workload, template="kronecker", seed=0)
     assert result.loss < 0.6 * product.loss
     # A third of the budget for each of three that are alike costs 3 * 9 times as much.
-    one = mm.optimize(workload.blocks[0], template="kronecker", seed=0)
+    one = optimize(workload.blocks[0], template="kronecker", seed=0)
     assert result.loss < 27 * one.loss
     A, W = result.strategy.to_dense(), workload.to_dense()
     assert A.sum(axis=0).max() == pytest.approx(1)
     assert result.loss == pytest.approx(np.square(W @ ref.pinv(A)).sum())
-    assert result.loss >= mm.dual_bound(workload, epsilon=1).bound / 2
+    assert result.loss >= dual_bound(workload, epsilon=1).bound / 2
 
 
 @pytest.mark.parametrize(
     "workload",
-    [along(5, 3, mm.AllRange), along(3, 3, mm.Prefix, mm.Total)],
+    [along(5, 3, AllRange), along(3, 3, Prefix, Total)],
     ids=["ranges", "prefixes-totals"],
 )
 def test_auto_is_never_worse_than_one_product(workload):
-    result = mm.optimize(workload, seed=0, n_starts=1)
+    result = optimize(workload, seed=0, n_starts=1)
     losses = {run.template: run.loss for run in result.candidates}
     assert result.loss <= min(losses["kronecker"], losses["union"]) * (1 + 1e-9)
 
 
 def test_groups_by_name():
-    workload = along(4, 3, mm.AllRange, mm.Total)
+    workload = along(4, 3, AllRange, Total)
     options = {"n_starts": 1, "max_iter": 100, "seed": 0}
     given = union_strategy(workload, groups=[[0], [1, 2]], **options)
     assert "2 groups" in given.message
-    assert given.loss == pytest.approx(mm.loss(workload, given.strategy))
+    assert given.loss == pytest.approx(loss(workload, given.strategy))
 
 
 @pytest.mark.parametrize("groups", [[[0, 1]], [[0], [1, 1, 2]], [[0, 1, 2], []]])
@@ -216,56 +224,52 @@ def test_groups_partition_the_terms(groups):
 
 
 def test_groups_that_would_share_all_factors_get_their_own():
-    workload = mm.VStack(
-        [mm.Kronecker([mm.Prefix(4), mm.AllRange(3)]) * weight for weight in (1, 2, 3)]
+    workload = VStack(
+        [Kronecker([Prefix(4), AllRange(3)]) * weight for weight in (1, 2, 3)]
     )
     result = union_strategy(workload, groups=[[0], [1], [2]], n_starts=1, seed=0)
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
 
 
 def test_many_groups_are_merged():
-    workload = mm.VStack(
+    workload = VStack(
         [
-            mm.Kronecker([mm.Prefix(2) if i in pair else mm.Total(2) for i in range(6)])
+            Kronecker([Prefix(2) if i in pair else Total(2) for i in range(6)])
             for pair in combinations(range(6), 2)
         ]
     )
     result = union_strategy(workload, n_starts=1, max_iter=5, seed=0)
     assert len(getattr(result.strategy, "blocks", [0])) <= 12
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
 
 
 def test_auto_reaches_the_known_loss_of_a_union():
     """HDMM's best is 2.66e5 (Identity)."""
-    assert mm.optimize(union_of_prefixes(64), seed=0, n_starts=2).loss <= 2.2e5
+    assert optimize(union_of_prefixes(64), seed=0, n_starts=2).loss <= 2.2e5
 
 
 def test_a_mechanism_runs_on_a_union(rng):
     workload = union_of_prefixes(8)
     result = union_strategy(workload, seed=0, max_iter=50)
     counts = rng.integers(0, 50, 64)
-    answers = mm.MatrixMechanism(workload, result, epsilon=1e9).answer(counts)
+    answers = MatrixMechanism(workload, result, epsilon=1e9).answer(counts)
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-3)
 
 
 def test_union_needs_products():
-    with pytest.raises(
-        mm.UnsupportedWorkloadError, match="needs a VStack of Kroneckers"
-    ):
-        mm.optimize(mm.Prefix(8), template="union")
+    with pytest.raises(UnsupportedWorkloadError, match="needs a VStack of Kroneckers"):
+        optimize(Prefix(8), template="union")
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_leaves_of_a_forest_are_a_union_of_products(seed):
     forest = grow_random_forest((4, 3, 2), 6, 2, seed=seed)
-    for leaves in (training_workload(forest), mm.Conjunctions(box_masks(forest))):
-        terms = [
-            weight * mm.Kronecker(factors) for weight, factors in box_terms(leaves)
-        ]
+    for leaves in (training_workload(forest), Conjunctions(box_masks(forest))):
+        terms = [weight * Kronecker(factors) for weight, factors in box_terms(leaves)]
         dense = leaves.to_dense()
-        np.testing.assert_allclose(mm.VStack(terms).gram().to_dense(), dense.T @ dense)
+        np.testing.assert_allclose(VStack(terms).gram().to_dense(), dense.T @ dense)
         for template in ("kronecker", "union"):
-            found = mm.optimize(leaves, template=template, seed=0)
+            found = optimize(leaves, template=template, seed=0)
             assert found.loss <= frobenius_squared(leaves) * (1 + 1e-12)
 
 
@@ -278,17 +282,17 @@ def box_masks(forest):
 
 def test_a_product_is_found_for_trees_that_ask_one_attribute():
     first, _ = np.divmod(np.arange(32), 8)
-    trees = mm.PartitionStack([first, first], [4, 4], domain_shape=(4, 8))
-    found = mm.optimize(trees, template="kronecker", seed=0)
-    assert found.loss == pytest.approx(mm.loss(trees, found.strategy))
-    assert found.loss < 0.3 * mm.loss(trees, mm.Identity(32))
+    trees = PartitionStack([first, first], [4, 4], domain_shape=(4, 8))
+    found = optimize(trees, template="kronecker", seed=0)
+    assert found.loss == pytest.approx(loss(trees, found.strategy))
+    assert found.loss < 0.3 * loss(trees, Identity(32))
 
 
 def test_partitions_that_are_no_boxes_are_refused():
-    chequered = mm.PartitionStack([[0, 1, 1, 0]], [2], domain_shape=(2, 2))
+    chequered = PartitionStack([[0, 1, 1, 0]], [2], domain_shape=(2, 2))
     for template in ("kronecker", "union"):
-        with pytest.raises(mm.UnsupportedWorkloadError, match="partitions into boxes"):
-            mm.optimize(chequered, template=template)
+        with pytest.raises(UnsupportedWorkloadError, match="partitions into boxes"):
+            optimize(chequered, template=template)
 
 
 def binary_tree(n):
@@ -296,50 +300,50 @@ def binary_tree(n):
     while size <= n:
         rows.append(np.kron(np.eye(n // size), np.ones((1, size))))
         size *= 2
-    return mm.Dense(np.concatenate(rows))
+    return Dense(np.concatenate(rows))
 
 
 def test_reweighting_the_binary_tree():
     """2840 for equal weights on prefix sums; the optimum of the weights is 1066."""
-    workload, strategy = mm.Prefix(64), binary_tree(64)
+    workload, strategy = Prefix(64), binary_tree(64)
     result = reweight(workload, strategy, max_iter=200)
-    assert mm.loss(workload, strategy) == pytest.approx(2840, rel=1e-3)
+    assert loss(workload, strategy) == pytest.approx(2840, rel=1e-3)
     assert result.loss <= 1067
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
+    assert result.loss == pytest.approx(loss(workload, result.strategy))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_reweighting_never_makes_worse(seed):
     rng = np.random.default_rng(seed)
-    workload = mm.Dense(rng.integers(-2, 3, (6, 9)))
-    strategy = mm.Dense(rng.standard_normal((14, 9)))
+    workload = Dense(rng.integers(-2, 3, (6, 9)))
+    strategy = Dense(rng.standard_normal((14, 9)))
     result = reweight(workload, strategy)
-    assert result.loss <= mm.loss(workload, strategy) * (1 + 1e-12)
+    assert result.loss <= loss(workload, strategy) * (1 + 1e-12)
     steps = np.diff(result.history)
     assert (steps <= 1e-6 * np.array(result.history[:-1])).all()
 
 
 def test_few_queries_over_many_cells(rng):
-    workload = mm.Dense((rng.random((6, 200)) < 0.3).astype(int))
+    workload = Dense((rng.random((6, 200)) < 0.3).astype(int))
     result = low_rank_strategy(workload)
-    assert result.loss <= mm.loss(workload, workload)
+    assert result.loss <= loss(workload, workload)
 
 
 def test_low_rank_refuses_large_workloads():
-    with pytest.raises(mm.UnsupportedWorkloadError, match="at most 1024 queries"):
-        low_rank_strategy(mm.Prefix(2000))
+    with pytest.raises(UnsupportedWorkloadError, match="at most 1024 queries"):
+        low_rank_strategy(Prefix(2000))
 
 
 @pytest.mark.parametrize("template", ["auto", "pidentity", "marginals", "union"])
 def test_a_time_limit_only_truncates(template):
     workload = union_of_prefixes(32)
-    result = mm.optimize(workload, template=template, seed=0, budget_seconds=1e-3)
+    result = optimize(workload, template=template, seed=0, budget_seconds=1e-3)
     assert not result.success
     assert "stopped after" in result.message
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy), rel=1e-6)
+    assert result.loss == pytest.approx(loss(workload, result.strategy), rel=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, float("nan")])
 def test_time_limit_must_be_positive(wrong):
     with pytest.raises(ValueError, match="budget_seconds must be > 0"):
-        mm.optimize(mm.Prefix(8), budget_seconds=wrong)
+        optimize(Prefix(8), budget_seconds=wrong)
