@@ -13,6 +13,7 @@ import rf_reference
 from hypothesis import given
 from schema_cases import schema_of
 
+import mmech_rf as rf
 from mmech import (
     DomainTooLargeError,
     Identity,
@@ -20,22 +21,6 @@ from mmech import (
     all_marginals,
     expected_error,
     optimize,
-)
-from mmech_rf import (
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    NonPrivateForestClassifier,
-    SubsampleAggregateClassifier,
-    _kernels,
-    complete_forest,
-    datasets,
-    default_depth,
-    fletcher_islam_depth,
-    grow_random_forest,
-    prediction_workload,
-    training_workload,
-    workloads,
 )
 from mmech_rf.forest import growth
 from mmech_rf.forest.voting import weight_votes
@@ -61,18 +46,20 @@ CAR = (4, 4, 4, 3, 3, 3)
     ],
 )
 def test_depths_of_fletcher_and_islam(n_continuous, n_discrete, depth):
-    assert fletcher_islam_depth(n_continuous, n_discrete) == depth
+    assert rf.fletcher_islam_depth(n_continuous, n_discrete) == depth
 
 
 def test_default_depths():
     schema = schema_of("c3", "c3", "o4", "n5")
-    assert [default_depth(schema, splits) for splits in SPLITS] == [2, 4, 4]
-    assert default_depth((2, 2, 2, 2, 2)) == default_depth((2,) * 5, "binary") == 2
-    assert default_depth((3,)) == default_depth((3,), "threshold") == 1
+    assert [rf.default_depth(schema, splits) for splits in SPLITS] == [2, 4, 4]
+    assert (
+        rf.default_depth((2, 2, 2, 2, 2)) == rf.default_depth((2,) * 5, "binary") == 2
+    )
+    assert rf.default_depth((3,)) == rf.default_depth((3,), "threshold") == 1
     with pytest.raises(ValueError, match="n_discrete must be an integer >= 0, got -1"):
-        fletcher_islam_depth(1, -1)
-    iris = datasets.load_iris()
-    model = NonPrivateForestClassifier(iris.schema, n_trees=8, splits="threshold")
+        rf.fletcher_islam_depth(1, -1)
+    iris = rf.datasets.load_iris()
+    model = rf.NonPrivateForestClassifier(iris.schema, n_trees=8, splits="threshold")
     assert model.fit(iris.data, iris.target).ensembles_[0].forest.depth == 4
 
 
@@ -80,12 +67,12 @@ def test_default_depths():
 @given(st.lists(st.integers(2, 4), min_size=1, max_size=4), st.integers(0, 4))
 def test_complete_forests_are_all_marginals(shape, depth):
     depth = min(depth, len(shape))
-    forest = complete_forest(shape, depth)
-    T = training_workload(forest)
+    forest = rf.complete_forest(shape, depth)
+    T = rf.training_workload(forest)
     assert isinstance(T, Marginals)
     dense = all_marginals(shape, depth).to_dense()
     assert np.array_equal(T.to_dense(), dense)
-    assert np.array_equal(workloads._leaves(forest).to_dense(), dense)
+    assert np.array_equal(rf.workloads._leaves(forest).to_dense(), dense)
     assert forest.subsets == tuple(itertools.combinations(range(len(shape)), depth))
     assert forest.n_trees == math.comb(len(shape), depth)
     assert forest.depth == depth
@@ -99,11 +86,11 @@ def test_complete_forests_are_all_marginals(shape, depth):
 
 
 def test_attributes_of_one_value_are_left_out_of_complete_forests():
-    forest = complete_forest((1, 3, 1, 2), 2)
+    forest = rf.complete_forest((1, 3, 1, 2), 2)
     assert forest.subsets == ((1, 3),)
-    assert complete_forest((1, 3, 1, 2), 9).depth == 2
-    assert complete_forest((1, 1), 1).n_leaves == 1
-    assert training_workload(forest).shape == (6, 6)
+    assert rf.complete_forest((1, 3, 1, 2), 9).depth == 2
+    assert rf.complete_forest((1, 1), 1).n_leaves == 1
+    assert rf.training_workload(forest).shape == (6, 6)
     loaded = pickle.loads(pickle.dumps(forest))
     assert loaded.subsets == forest.subsets
     assert np.array_equal(loaded.feature, forest.feature)
@@ -111,8 +98,8 @@ def test_attributes_of_one_value_are_left_out_of_complete_forests():
 
 def test_random_forests_tend_to_the_complete_one():
     shape, depth, n_trees = (2, 3, 4, 2), 2, 20_000
-    many = training_workload(grow_random_forest(shape, n_trees, depth, seed=0))
-    limit = training_workload(complete_forest(shape, depth))
+    many = rf.training_workload(rf.grow_random_forest(shape, n_trees, depth, seed=0))
+    limit = rf.training_workload(rf.complete_forest(shape, depth))
     average = many.gram().to_dense() / n_trees
     expected = limit.gram().to_dense() / math.comb(4, 2)
     # six standard errors of a share
@@ -121,13 +108,13 @@ def test_random_forests_tend_to_the_complete_one():
 
 def test_complete_forests_too_large_are_refused():
     with pytest.raises(DomainTooLargeError, match=r"has 705,432 trees, .* of 100,000"):
-        complete_forest((2,) * 22, 11)
+        rf.complete_forest((2,) * 22, 11)
     with pytest.raises(DomainTooLargeError, match=r"100,000,000 leaves.*max_features="):
-        complete_forest((10_000, 10_000), 2)
+        rf.complete_forest((10_000, 10_000), 2)
     with pytest.raises(ValueError, match="depth must be an integer >= 0, got -1"):
-        complete_forest((2, 3), -1)
+        rf.complete_forest((2, 3), -1)
     schema = SimpleNamespace(domain_shape=(2, 3))
-    assert complete_forest(schema, 1).n_leaves == 5
+    assert rf.complete_forest(schema, 1).n_leaves == 5
 
 
 def test_marginals_of_a_high_order_are_optimized_at_once():
@@ -151,8 +138,8 @@ def test_marginals_of_a_high_order_are_optimized_at_once():
 
 # ---- classifiers -----------------------------------------------------------------
 PRIVATE = [
-    BatchTrainingClassifier, BatchPredictionClassifier, LaplaceForestClassifier,
-    SubsampleAggregateClassifier,
+    rf.BatchTrainingClassifier, rf.BatchPredictionClassifier,
+    rf.LaplaceForestClassifier, rf.SubsampleAggregateClassifier,
 ]  # fmt: skip
 SCHEMA = schema_of("c3", "o2", "c2")
 
@@ -172,7 +159,7 @@ def raw(n_records, seed=0):
 def test_all_classifiers_take_every_kind_of_forest(Classifier, options):
     X, y = raw(300)
     settings = {"n_trees": 16, "depth": 3, "random_state": 0} | options
-    if Classifier is not LaplaceForestClassifier:
+    if Classifier is not rf.LaplaceForestClassifier:
         settings["template"] = "identity"
     model = Classifier(SCHEMA, epsilon=1e6, **settings).fit(X, y)
     queries, labels = raw(12, seed=1)
@@ -181,7 +168,7 @@ def test_all_classifiers_take_every_kind_of_forest(Classifier, options):
 
 def test_weight_voting_is_the_sum_of_all_marginals_of_the_release():
     X, y = raw(200)
-    model = BatchTrainingClassifier(
+    model = rf.BatchTrainingClassifier(
         SCHEMA, epsilon=1, n_trees=math.inf, depth=2, voting="weight"
     ).fit(X, y)
     cells = rf_reference.cells(SCHEMA.domain_shape)
@@ -199,14 +186,14 @@ def test_weight_voting_is_the_sum_of_all_marginals_of_the_release():
     np.testing.assert_allclose(T @ table, leaf_counts, atol=1e-8)
     np.testing.assert_allclose(T.T @ T @ table, votes, atol=1e-8)
     exact = expected_error(
-        training_workload(model.ensembles_[0].forest), Identity(12), epsilon=1
+        rf.training_workload(model.ensembles_[0].forest), Identity(12), epsilon=1
     )
     assert model.expected_error_ == pytest.approx(2 * exact, rel=0.1)
 
 
 def test_every_ensemble_is_complete_on_its_attributes():
     X, y = raw(50)
-    model = BatchTrainingClassifier(
+    model = rf.BatchTrainingClassifier(
         SCHEMA,
         epsilon=1,
         n_trees=math.inf,
@@ -223,7 +210,7 @@ def test_every_ensemble_is_complete_on_its_attributes():
 
 def test_infinitely_many_trees_are_multiway():
     X, y = raw(5)
-    model = BatchTrainingClassifier(
+    model = rf.BatchTrainingClassifier(
         SCHEMA, epsilon=1, n_trees=math.inf, splits="binary"
     )
     with pytest.raises(ValueError, match=r"n_trees=inf .* needs splits='multiway'"):
@@ -235,11 +222,11 @@ def test_infinitely_many_trees_are_multiway():
 
 
 def test_prediction_workload_of_a_complete_forest():
-    forest = complete_forest((3, 2, 2), 2)
+    forest = rf.complete_forest((3, 2, 2), 2)
     queries = rf_reference.cells((3, 2, 2))[::2]
     T = all_marginals((3, 2, 2), 2).to_dense()
     expected = (T.T @ T)[::2]
-    assert np.array_equal(prediction_workload(forest, queries).to_dense(), expected)
+    assert np.array_equal(rf.prediction_workload(forest, queries).to_dense(), expected)
 
 
 def test_kinds_of_the_kernels_are_what_growth_thinks():
@@ -248,7 +235,7 @@ def test_kinds_of_the_kernels_are_what_growth_thinks():
     kinds, starts, table = growth._value_tables(
         schema, two_way, np.array([False, True, True]), True
     )
-    expected = [_kernels.EQUALITY, _kernels.THRESHOLD, _kernels.MULTIWAY]
+    expected = [rf._kernels.EQUALITY, rf._kernels.THRESHOLD, rf._kernels.MULTIWAY]
     assert kinds.tolist() == expected
     assert starts.tolist() == [0, 3, 6]
     assert table.tolist() == [0, 1, 2, 0, 1, 2]

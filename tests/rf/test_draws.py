@@ -8,22 +8,14 @@ import pytest
 from entropy import system_entropy
 from rf_cases import PER_BATCH, PRIVATE, SCHEMA, classifier, records
 
-from mmech import (
-    Identity,
-    MatrixMechanism,
-    PrivacyLeakWarning,
-    exponential_mechanism,
-    joint_quantiles,
-    noisy_release,
-    permute_and_flip,
-)
+import mmech as mm
 from mmech.testing import watch_draws
 from mmech_rf import PrivateForestClassifier
 
 
 @contextmanager
 def watched(watcher):
-    with pytest.warns(PrivacyLeakWarning, match="tests only"), watch_draws(watcher):
+    with pytest.warns(mm.PrivacyLeakWarning, match="tests only"), watch_draws(watcher):
         yield
 
 
@@ -54,17 +46,18 @@ ZCDP = {"privacy": "zcdp", "delta": 0.4, "epsilon": 1}
 @pytest.mark.parametrize(
     ("kind", "release"),
     [
-        ("laplace", lambda: MatrixMechanism(Identity(2), epsilon=1).measure(COUNTS)),
-        ("gaussian", lambda: MatrixMechanism(Identity(2), rho=1).measure(COUNTS)),
+        ("laplace",
+            lambda: mm.MatrixMechanism(mm.Identity(2), epsilon=1).measure(COUNTS)),
+        ("gaussian", lambda: mm.MatrixMechanism(mm.Identity(2), rho=1).measure(COUNTS)),
         ("k_norm",
-         lambda: noisy_release(COUNTS, sensitivity=1, groups=[1, 1], epsilon=1,
+         lambda: mm.noisy_release(COUNTS, sensitivity=1, groups=[1, 1], epsilon=1,
          released="sums")),
         ("exponential",
-         lambda: exponential_mechanism(COUNTS, epsilon=1, released="a word")),
+         lambda: mm.exponential_mechanism(COUNTS, epsilon=1, released="a word")),
         ("permute_and_flip",
-         lambda: permute_and_flip(COUNTS, epsilon=1, released="a word")),
+         lambda: mm.permute_and_flip(COUNTS, epsilon=1, released="a word")),
         ("quantiles",
-         lambda: joint_quantiles(COUNTS, 2, n_records=9, epsilon=1,
+         lambda: mm.joint_quantiles(COUNTS, 2, n_records=9, epsilon=1,
          released="a median")),
     ],
 )  # fmt: skip
@@ -108,5 +101,5 @@ def test_watching_ends_with_the_block():
     seen = []
     with watched(lambda draw, sample: seen.append(draw) or sample()):
         pass
-    MatrixMechanism(Identity(2), epsilon=1).measure(COUNTS)
+    mm.MatrixMechanism(mm.Identity(2), epsilon=1).measure(COUNTS)
     assert not seen

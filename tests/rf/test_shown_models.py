@@ -9,17 +9,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+import mmech_rf as rf
 from mmech import __version__
-from mmech_rf import (
-    Attribute,
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    NonPrivateForestClassifier,
-    PrivateForestClassifier,
-    Schema,
-    load_model,
-)
 from mmech_rf.cli import main
 from mmech_rf.drawn.draw import Fork, SelectedTree
 from mmech_rf.drawn.trees import SelectedTrees
@@ -28,26 +19,26 @@ from mmech_rf.drawn.words import drawn_trees
 from mmech_rf.show.words import values_in_words
 
 VALUES = {"size": ["s", "m", "l"], "colour": ["red", "green", "blue"], "on": ["n", "y"]}
-SCHEMA = Schema(
+SCHEMA = rf.Schema(
     [
-        Attribute.ordinal("size", VALUES["size"]),
-        Attribute.categorical("colour", VALUES["colour"]),
-        Attribute.categorical("on", VALUES["on"]),
+        rf.Attribute.ordinal("size", VALUES["size"]),
+        rf.Attribute.categorical("colour", VALUES["colour"]),
+        rf.Attribute.categorical("on", VALUES["on"]),
     ],
     ["no", "yes", "maybe"],
     target="sold",
 )
-BEGUN = Attribute.date("begun", "2025-01-09", "2025-04-08", other="none")
+BEGUN = rf.Attribute.date("begun", "2025-01-09", "2025-04-08", other="none")
 CELLS = list(itertools.product(*VALUES.values()))
 LABELS = ["yes" if c == "red" else "maybe" if on == "y" else "no" for _, c, on in CELLS]
 MODELS = [
-    (PrivateForestClassifier, {}),
-    (PrivateForestClassifier, {"n_records": 10**6}),
-    (BatchTrainingClassifier, {"n_trees": math.inf, "depth": 2}),
+    (rf.PrivateForestClassifier, {}),
+    (rf.PrivateForestClassifier, {"n_records": 10**6}),
+    (rf.BatchTrainingClassifier, {"n_trees": math.inf, "depth": 2}),
 ]
 
 
-def fitted(cls=PrivateForestClassifier, epsilon=40, schema=SCHEMA, **options):
+def fitted(cls=rf.PrivateForestClassifier, epsilon=40, schema=SCHEMA, **options):
     return cls(schema, epsilon=epsilon, **options).fit(CELLS * 20, LABELS * 20)
 
 
@@ -80,27 +71,29 @@ def outcomes(rules, record):
 @pytest.mark.parametrize(
     ("attribute", "codes", "text"),
     [
-        (Attribute.numeric("age", lower=0, upper=90, n_bins=6), [4], "age 60 to 75"),
-        (Attribute.numeric("age", lower=0, upper=90, n_bins=6), [0, 1], "age up to 30"),
-        (Attribute.numeric("age", cut_points=[1.5, 2]), [1, 2], "age above 1.5"),
+        (rf.Attribute.numeric("age", lower=0, upper=90, n_bins=6), [4], "age 60 to 75"),
+        (rf.Attribute.numeric("age", lower=0, upper=90, n_bins=6), [0, 1],
+            "age up to 30"),
+        (rf.Attribute.numeric("age", cut_points=[1.5, 2]), [1, 2], "age above 1.5"),
         (
-            Attribute.numeric("age", cut_points=[1, 2, 3], other="?"),
+            rf.Attribute.numeric("age", cut_points=[1, 2, 3], other="?"),
             [0, 2, 3, 4],
             "age up to 1, above 2 or ?",
         ),
-        (Attribute.numeric("age", cut_points=[1], other="?"), [0, 1], "age any but ?"),
+        (rf.Attribute.numeric("age", cut_points=[1], other="?"), [0, 1],
+            "age any but ?"),
         (
-            Attribute.numeric("age", cut_points=[1, 2], categories=["a", "b", "c"]),
+            rf.Attribute.numeric("age", cut_points=[1, 2], categories=["a", "b", "c"]),
             [1, 2],
             "age b or c",
         ),
-        (Attribute.ordinal("size", [*"abcde"]), [1, 2, 3], "size b to d"),
+        (rf.Attribute.ordinal("size", [*"abcde"]), [1, 2, 3], "size b to d"),
         (BEGUN, [1, 2, 3], "begun 2025-02 to 2025-04"),
         (BEGUN, [0, 4], "begun 2025-01 or none"),
-        (Attribute.ordinal("size", [*"abcde"]), [0, 3, 4], "size a, d or e"),
-        (Attribute.categorical("c", [*"abcd"]), [0, 1, 3], "c not c"),
-        (Attribute.categorical("c", [*"abcd"]), [2, 0], "c a or c"),
-        (Attribute.categorical("c\x1b[2J", ["a\n", "b"]), [0], "c\\x1b[2J a\\n"),
+        (rf.Attribute.ordinal("size", [*"abcde"]), [0, 3, 4], "size a, d or e"),
+        (rf.Attribute.categorical("c", [*"abcd"]), [0, 1, 3], "c not c"),
+        (rf.Attribute.categorical("c", [*"abcd"]), [2, 0], "c a or c"),
+        (rf.Attribute.categorical("c\x1b[2J", ["a\n", "b"]), [0], "c\\x1b[2J a\\n"),
     ],
 )  # fmt: skip
 def test_values_in_words(attribute, codes, text):
@@ -114,7 +107,7 @@ def test_values_in_words(attribute, codes, text):
 @pytest.mark.parametrize("splits", ["multiway", "binary"])
 def test_rules_of_random_trees_are_their_leaves(epsilon, splits):
     model = fitted(
-        BatchTrainingClassifier, epsilon, n_trees=4, splits=splits, random_state=0
+        rf.BatchTrainingClassifier, epsilon, n_trees=4, splits=splits, random_state=0
     )
     codes = SCHEMA.encode(CELLS)
     leaves = model.ensembles_[0].forest.apply(codes)
@@ -179,10 +172,10 @@ def test_every_released_forest_describes_itself(cls, options, tmp_path):
     model = fitted(cls, **options)
     text = model.describe()
     assert all(name in text for name in VALUES if name in ("colour", "on"))
-    several = fitted(BatchTrainingClassifier, n_trees=3)
+    several = fitted(rf.BatchTrainingClassifier, n_trees=3)
     assert "further trees" in several.describe(n_trees=2)
     model.save(tmp_path / "model.npz")
-    loaded = load_model(tmp_path / "model.npz")
+    loaded = rf.load_model(tmp_path / "model.npz")
     assert loaded.describe() == text
     np.testing.assert_array_equal(
         loaded.feature_importances_, model.feature_importances_
@@ -192,9 +185,9 @@ def test_every_released_forest_describes_itself(cls, options, tmp_path):
 
 
 def test_trees_of_very_many_leaves_are_counted_only():
-    attributes = [Attribute.categorical(f"x{i}", [*range(50)]) for i in range(3)]
-    schema = Schema(attributes, ["no", "yes"])
-    model = LaplaceForestClassifier(schema, epsilon=1, n_trees=1, depth=3)
+    attributes = [rf.Attribute.categorical(f"x{i}", [*range(50)]) for i in range(3)]
+    schema = rf.Schema(attributes, ["no", "yes"])
+    model = rf.LaplaceForestClassifier(schema, epsilon=1, n_trees=1, depth=3)
     text = model.fit([[0, 1, 2]] * 9, ["no"] * 9).describe()
     assert "125,000 leaves" in text
     assert len(text) < 200
@@ -211,7 +204,7 @@ def test_attributes_that_matter_are_important(cls, options):
 
 
 def test_a_model_that_knows_nothing_has_no_importances():
-    model = LaplaceForestClassifier(SCHEMA, epsilon=1e6, n_trees=3)
+    model = rf.LaplaceForestClassifier(SCHEMA, epsilon=1e6, n_trees=3)
     model.fit(CELLS * 50, ["no"] * len(CELLS) * 50)
     np.testing.assert_array_equal(model.feature_importances_, 0)
 
@@ -222,10 +215,10 @@ HOSTILE = "<script>alert('&')</script>"
 
 
 def hostile():
-    schema = Schema(
+    schema = rf.Schema(
         [
-            Attribute.categorical(HOSTILE, ["<b>", "$\\frac{"]),
-            Attribute.categorical('"><i>', ["x", "y"]),
+            rf.Attribute.categorical(HOSTILE, ["<b>", "$\\frac{"]),
+            rf.Attribute.categorical('"><i>', ["x", "y"]),
         ],
         ["<u>no", "yes"],
         target="<a>",
@@ -233,7 +226,7 @@ def hostile():
     )
     rows = list(itertools.product(["<b>", "$\\frac{"], ["x", "y"])) * 40
     labels = ["yes" if a == "<b>" else "<u>no" for a, _ in rows]
-    return PrivateForestClassifier(schema, epsilon=30).fit(rows, labels)
+    return rf.PrivateForestClassifier(schema, epsilon=30).fit(rows, labels)
 
 
 def test_names_in_pages_are_escaped():
@@ -302,7 +295,7 @@ def test_a_card_says_what_was_spent(tmp_path):
         str(entry.cost) for entry in model.releases_
     ]
     model.save(tmp_path / "model.npz")
-    saved, loaded = model.card(), load_model(tmp_path / "model.npz").card()
+    saved, loaded = model.card(), rf.load_model(tmp_path / "model.npz").card()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", loaded["date"])
     assert loaded == saved
     assert json.loads(json.dumps(loaded)) == loaded
@@ -317,22 +310,22 @@ def test_a_card_of_zcdp_has_a_delta():
 def test_what_is_not_private_is_called_so():
     with pytest.warns(UserWarning, match="insecure_rng"):
         assert not fitted(insecure_rng=0).card()["private"]
-    model = NonPrivateForestClassifier(SCHEMA).fit(CELLS, LABELS)
+    model = rf.NonPrivateForestClassifier(SCHEMA).fit(CELLS, LABELS)
     assert not model.card()["private"]
 
 
 def test_a_card_of_a_batch_counts_what_was_answered():
-    model = fitted(BatchPredictionClassifier, epsilon=2, n_trees=2)
+    model = fitted(rf.BatchPredictionClassifier, epsilon=2, n_trees=2)
     assert model.card()["epsilon"] == 0
     model.predict(CELLS[:2])
     assert model.card()["epsilon"] == 2
 
 
 def test_schemas_that_differ_have_other_hashes():
-    other = Schema(SCHEMA.attributes, ["no", "yes", "perhaps"], target="sold")
+    other = rf.Schema(SCHEMA.attributes, ["no", "yes", "perhaps"], target="sold")
     found = []
-    for schema in (SCHEMA, Schema.from_json(SCHEMA.to_json()), other):
-        model = PrivateForestClassifier(schema, epsilon=1).fit(CELLS, ["no"] * 18)
+    for schema in (SCHEMA, rf.Schema.from_json(SCHEMA.to_json()), other):
+        model = rf.PrivateForestClassifier(schema, epsilon=1).fit(CELLS, ["no"] * 18)
         found.append(model.card()["schema_hash"])
     assert found[0] == found[1] != found[2]
 
@@ -350,14 +343,14 @@ def saved(tmp_path):
 def test_show_prints_rules_importances_and_the_statement(saved, capsys):
     assert main(["show", str(saved)]) == 0
     out = capsys.readouterr().out
-    assert load_model(saved).describe() in out
+    assert rf.load_model(saved).describe() in out
     assert re.search(r"%  colour$", out, re.MULTILINE)
     assert "epsilon = 40" in out
 
 
 def test_show_prints_a_card(saved, capsys):
     assert main(["show", str(saved), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == load_model(saved).card()
+    assert json.loads(capsys.readouterr().out) == rf.load_model(saved).card()
 
 
 @pytest.mark.parametrize(
@@ -375,10 +368,12 @@ def test_show_writes_files(form, start, saved, tmp_path, capsys):
 
 @pytest.mark.parametrize(("cls", "options"), MODELS)
 def test_dates_are_attributes_of_every_forest(cls, options, tmp_path):
-    schema = Schema(
+    schema = rf.Schema(
         [
-            Attribute.date("begun", "2025-01-01", "2026-06-30", "quarter", other="?"),
-            Attribute.categorical("on", ["n", "y"]),
+            rf.Attribute.date(
+                "begun", "2025-01-01", "2026-06-30", "quarter", other="?"
+            ),
+            rf.Attribute.categorical("on", ["n", "y"]),
         ],
         ["early", "late"],
     )
@@ -388,6 +383,6 @@ def test_dates_are_attributes_of_every_forest(cls, options, tmp_path):
     model = model.fit(X * 50, y * 50)
     assert (model.predict(X[:-1]) == y[:-1]).mean() == 1
     model.save(tmp_path / "m.npz")
-    loaded = load_model(tmp_path / "m.npz")
+    loaded = rf.load_model(tmp_path / "m.npz")
     assert loaded.schema_ == schema
     assert "2025-Q2" in loaded.describe() or "2025-Q3" in loaded.describe()

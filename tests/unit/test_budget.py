@@ -19,20 +19,7 @@ from joblib import Parallel, delayed
 from processes import in_a_fork
 from sklearn.base import clone
 
-from mmech import (
-    Attribute,
-    BudgetExceededError,
-    Domain,
-    Identity,
-    MatrixMechanism,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-    Records,
-    exponential_mechanism,
-    noisy_release,
-    permute_and_flip,
-    release_tables,
-)
+import mmech as mm
 
 
 def spend(ledger, epsilon):
@@ -42,17 +29,17 @@ def spend(ledger, epsilon):
 @pytest.mark.parametrize("budget", [0.3, "0.3", "3/10", Fraction(3, 10)])
 @pytest.mark.parametrize("price", [0.1, "0.1", Fraction(1, 10), np.float64(0.1)])
 def test_three_tenths_hold_three_times_a_tenth(budget, price):
-    ledger = PrivacyLedger(budget)
+    ledger = mm.PrivacyLedger(budget)
     for _ in range(3):
         spend(ledger, price)
     assert ledger.remaining == 0
     assert ledger.spent == Fraction(3, 10)
-    with pytest.raises(BudgetExceededError, match=r"only 0 of 0\.3 is left"):
+    with pytest.raises(mm.BudgetExceededError, match=r"only 0 of 0\.3 is left"):
         spend(ledger, "1e-30")
 
 
 def test_entries_record_what_was_released():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     entry = ledger.spend(0.25, "leaf counts", sensitivity=8)
     assert entry == ledger.entries[0]
     found = entry.cost, entry.released, entry.sensitivity
@@ -63,10 +50,10 @@ def test_entries_record_what_was_released():
 
 
 def test_a_refused_release_spends_nothing():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     spend(ledger, 0.75)
     with pytest.raises(
-        BudgetExceededError,
+        mm.BudgetExceededError,
         match=r"needs epsilon = 0\.5 but only 0\.25 of 1 is left; nothing was released",
     ):
         spend(ledger, 0.5)
@@ -78,7 +65,7 @@ def test_a_refused_release_spends_nothing():
 
 @pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf, "many"])
 def test_a_wrong_price_spends_nothing(bad):
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     with pytest.raises(ValueError, match="epsilon must be a finite number > 0"):
         spend(ledger, bad)
     assert ledger.spent == 0
@@ -90,13 +77,13 @@ HUGE = ["1e999999999", "1e-999999999", "0e999999999", "1e" + 30 * "9"]
 @pytest.mark.parametrize("huge", [*HUGE, Decimal("1e999999"), Decimal("1e-999999")])
 def test_exponents_beyond_all_doubles_are_refused_at_once(huge):
     with pytest.raises(ValueError, match=r"total must .* within the range of a double"):
-        PrivacyLedger(huge)
+        mm.PrivacyLedger(huge)
 
 
 @pytest.mark.parametrize("none", [Decimal("NaN"), Decimal("sNaN"), Decimal("-inf")])
 def test_decimals_that_are_no_numbers(none):
     with pytest.raises(ValueError, match="total must be a finite number > 0, got"):
-        PrivacyLedger(none)
+        mm.PrivacyLedger(none)
 
 
 @pytest.mark.parametrize(
@@ -112,24 +99,24 @@ def test_decimals_that_are_no_numbers(none):
     ],
 )
 def test_wrong_words_of_a_release_spend_nothing(wrong, kind, message):
-    ledger = PrivacyLedger(1, currency="rho")
+    ledger = mm.PrivacyLedger(1, currency="rho")
     with pytest.raises(kind, match=message):
         ledger.spend("1/2", **{"released": "counts", "sensitivity": 1} | wrong)
     assert ledger.entries == ()
 
 
 def test_a_kind_may_have_any_name():
-    entry = PrivacyLedger(1).spend(1, "counts", sensitivity=2, kind="{of} mine")
+    entry = mm.PrivacyLedger(1).spend(1, "counts", sensitivity=2, kind="{of} mine")
     assert entry.how == "{of} mine noise of sensitivity 2"
 
 
 CALLS = {
-    "laplace": lambda **s: noisy_release([3, 4], sensitivity=1, **s),
-    "k_norm": lambda **s: noisy_release([3, 4], sensitivity=1, groups=[1, 1], **s),
-    "exponential": lambda **s: exponential_mechanism([3, 4], **s),
-    "permute_and_flip": lambda **s: permute_and_flip([3, 4], **s),
-    "laplace, mechanism": lambda released, **s: MatrixMechanism(
-        Identity(2), **s
+    "laplace": lambda **s: mm.noisy_release([3, 4], sensitivity=1, **s),
+    "k_norm": lambda **s: mm.noisy_release([3, 4], sensitivity=1, groups=[1, 1], **s),
+    "exponential": lambda **s: mm.exponential_mechanism([3, 4], **s),
+    "permute_and_flip": lambda **s: mm.permute_and_flip([3, 4], **s),
+    "laplace, mechanism": lambda released, **s: mm.MatrixMechanism(
+        mm.Identity(2), **s
     ).measure([3, 4], released=released),
 }
 """Releases of pure epsilon, by the kind of their entries."""
@@ -154,7 +141,7 @@ every_call = pytest.mark.parametrize(
 @every_call
 def test_nothing_is_drawn_before_it_is_paid_for(call, currency):
     """All of its price is spent whenever a release asks for entropy."""
-    ledger = PrivacyLedger(1, currency=currency)
+    ledger = mm.PrivacyLedger(1, currency=currency)
     paid = []
 
     def entropy(size):
@@ -176,22 +163,22 @@ def test_what_is_no_ledger_pays_for_nothing(call):
 @pytest.mark.parametrize("wrong", [-1, 0.5, "x", object()])
 def test_wrong_seeds_of_tests_say_so(wrong):
     with (
-        pytest.warns(PrivacyLeakWarning),
+        pytest.warns(mm.PrivacyLeakWarning),
         pytest.raises((TypeError, ValueError), match="insecure_rng must be an integer"),
     ):
-        MatrixMechanism(Identity(2), epsilon=1, insecure_rng=wrong)
+        mm.MatrixMechanism(mm.Identity(2), epsilon=1, insecure_rng=wrong)
 
 
 def test_check_does_not_spend():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     assert ledger.check(0.1) == Fraction(1, 10)
     assert ledger.spent == 0
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(mm.BudgetExceededError):
         ledger.check(2)
 
 
 def test_an_unlimited_ledger_records():
-    ledger = PrivacyLedger(math.inf)
+    ledger = mm.PrivacyLedger(math.inf)
     for _ in range(5):
         spend(ledger, 1000)
     assert ledger.remaining == math.inf
@@ -200,7 +187,7 @@ def test_an_unlimited_ledger_records():
 
 
 def test_threads_share_one_budget():
-    ledger = PrivacyLedger("1")
+    ledger = mm.PrivacyLedger("1")
     check, refused, barrier = ledger.check, [], threading.Barrier(8)
 
     def hesitate(epsilon, **settings):
@@ -215,7 +202,7 @@ def test_threads_share_one_budget():
         for _ in range(5):
             try:
                 spend(ledger, "0.1")
-            except BudgetExceededError:
+            except mm.BudgetExceededError:
                 refused.append(1)
 
     threads = [threading.Thread(target=work) for _ in range(8)]
@@ -229,7 +216,7 @@ def test_threads_share_one_budget():
 
 
 def test_copies_are_the_same_ledger():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     duplicates = [
         copy.copy(ledger),
         copy.deepcopy(ledger),
@@ -237,25 +224,31 @@ def test_copies_are_the_same_ledger():
         clone(ledger),
     ]
     assert all(duplicate is ledger for duplicate in duplicates)
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
+    mechanism = mm.MatrixMechanism(
+        mm.Identity(2), mm.Identity(2), epsilon=1, ledger=ledger
+    )
     copy.deepcopy(mechanism).measure([1, 2])
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(mm.BudgetExceededError):
         mechanism.measure([1, 2])
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickling_is_refused(protocol):
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     with pytest.raises(TypeError, match=r"cannot be pickled.* spend the same budget"):
         pickle.dumps(ledger, protocol)
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
+    mechanism = mm.MatrixMechanism(
+        mm.Identity(2), mm.Identity(2), epsilon=1, ledger=ledger
+    )
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(mechanism, protocol)
 
 
 def test_neighbour_relations_do_not_mix():
-    ledger = PrivacyLedger(1, neighbours="replace")
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1, ledger=ledger)
+    ledger = mm.PrivacyLedger(1, neighbours="replace")
+    mechanism = mm.MatrixMechanism(
+        mm.Identity(2), mm.Identity(2), epsilon=1, ledger=ledger
+    )
     with pytest.raises(
         ValueError, match=r"by replacing one record but .* by adding or rem"
     ):
@@ -264,10 +257,10 @@ def test_neighbour_relations_do_not_mix():
 
 
 def test_several_mechanisms_share_a_ledger():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     for size in (2, 3):
-        mechanism = MatrixMechanism(
-            Identity(size), Identity(size), epsilon=0.5, ledger=ledger
+        mechanism = mm.MatrixMechanism(
+            mm.Identity(size), mm.Identity(size), epsilon=0.5, ledger=ledger
         )
         mechanism.measure(np.zeros(size))
     assert ledger.remaining == 0
@@ -278,7 +271,7 @@ def test_several_mechanisms_share_a_ledger():
 
 
 def test_repr():
-    ledger = PrivacyLedger("1/2", neighbours="replace")
+    ledger = mm.PrivacyLedger("1/2", neighbours="replace")
     spend(ledger, "1/4")
     assert repr(ledger) == (
         "PrivacyLedger(0.5, currency='epsilon', spent=0.25, neighbours='replace', "
@@ -291,7 +284,7 @@ def test_repr():
 
 # ------------------------------------------------------------ parallel composition
 def test_of_a_partition_the_dearest_part_counts():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     north, south = (ledger.part("region", name) for name in ("north", "south"))
     spend(north, "0.3")
     spend(south, "0.2")
@@ -304,7 +297,7 @@ def test_of_a_partition_the_dearest_part_counts():
     assert north.remaining == Fraction(9, 20)
     spend(north, "0.45")
     assert ledger.remaining == 0
-    with pytest.raises(BudgetExceededError, match="nothing was released"):
+    with pytest.raises(mm.BudgetExceededError, match="nothing was released"):
         spend(north, "0.01")
     assert south.remaining == Fraction(7, 20)
     spend(south, "0.35")
@@ -312,24 +305,24 @@ def test_of_a_partition_the_dearest_part_counts():
 
 
 def test_partitions_add_up():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     spend(ledger.part("region", "north"), "0.5")
     spend(ledger.part("age", "old"), "0.25")
     assert ledger.spent == Fraction(3, 4)
     assert ledger.part("region", "south").remaining == Fraction(3, 4)
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(mm.BudgetExceededError):
         spend(ledger.part("age", "young"), "0.51")
 
 
 def test_parts_serve_mechanisms_and_stay_themselves():
-    ledger = PrivacyLedger("0.5", neighbours="replace")
+    ledger = mm.PrivacyLedger("0.5", neighbours="replace")
     for name in ("a", "b", "c"):
         part = ledger.part("third", name)
         assert copy.copy(part) is copy.deepcopy(part) is clone(part) is part
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(part)
-        mechanism = MatrixMechanism(
-            Identity(2), epsilon="0.5", neighbours="replace", ledger=part
+        mechanism = mm.MatrixMechanism(
+            mm.Identity(2), epsilon="0.5", neighbours="replace", ledger=part
         )
         # Twice the sensitivity: a record that moves between parts costs half in each.
         assert mechanism.measure([1, 2]).scale == 4.0
@@ -338,7 +331,7 @@ def test_parts_serve_mechanisms_and_stay_themselves():
 
 
 def test_parts_of_parts_and_nameless_parts_are_refused():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     with pytest.raises(TypeError, match="name the finer parts"):
         ledger.part("region", "north").part("town", "x")
     with pytest.raises(TypeError, match="partition must be a name, got ''"):
@@ -346,18 +339,18 @@ def test_parts_of_parts_and_nameless_parts_are_refused():
 
 
 def test_no_thread_overspends_a_partition():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     refused = []
 
     def work(name):
         for _ in range(40):
             try:
                 spend(ledger.part("half", name), Fraction(1, 50))
-            except BudgetExceededError:
+            except mm.BudgetExceededError:
                 refused.append(name)
             try:
                 spend(ledger, Fraction(1, 100))
-            except BudgetExceededError:
+            except mm.BudgetExceededError:
                 refused.append(None)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in ("a", "b", "a", "b")]
@@ -370,8 +363,8 @@ def test_no_thread_overspends_a_partition():
 
 
 def test_json_says_what_was_released_in_order():
-    ledger = PrivacyLedger("0.3")
-    MatrixMechanism(Identity(2), epsilon=0.1, ledger=ledger).measure([1, 2])
+    ledger = mm.PrivacyLedger("0.3")
+    mm.MatrixMechanism(mm.Identity(2), epsilon=0.1, ledger=ledger).measure([1, 2])
     ledger.part("region", "north").spend("1/7", "counts", sensitivity=2)
     content = json.loads(ledger.to_json())
     assert content["format"] == "mmech privacy ledger"
@@ -384,14 +377,14 @@ def test_json_says_what_was_released_in_order():
         {"order": 2, "released": "counts", "epsilon": "1/7", "kind": "other",
          "sensitivity": 2.0, "insecure": False, "partition": "region", "part": "north"},
     ]  # fmt: skip
-    assert json.loads(PrivacyLedger(math.inf).to_json())["total"] == "inf"
+    assert json.loads(mm.PrivacyLedger(math.inf).to_json())["total"] == "inf"
 
 
 # ------------------------------------------------------------- what cannot be rewritten
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 @pytest.mark.parametrize("name", ["total", "currency", "relation"])
 def test_a_ledger_cannot_be_rewritten(name, currency):
-    ledger = PrivacyLedger(1, currency=currency)
+    ledger = mm.PrivacyLedger(1, currency=currency)
     for one in (ledger, ledger.part("region", "north")):
         before = getattr(one, name)
         with pytest.raises(AttributeError, match=f"{name} was settled .* another ledg"):
@@ -406,7 +399,7 @@ def test_a_ledger_cannot_be_rewritten(name, currency):
 
 def test_a_relation_cannot_be_rewritten():
     """It is shared by ledgers, mechanisms and releases."""
-    ledger = PrivacyLedger(1, neighbours="replace", records_per_person=2)
+    ledger = mm.PrivacyLedger(1, neighbours="replace", records_per_person=2)
     for name in ("neighbours", "records_per_person", "factor"):
         with pytest.raises(AttributeError):
             setattr(ledger.relation, name, 1)
@@ -422,8 +415,8 @@ def test_a_relation_cannot_be_rewritten():
 )  # fmt: skip
 def test_a_mechanism_cannot_be_rewritten(name):
     """One that counts twice as much for each record must not forget it."""
-    mechanism = MatrixMechanism(
-        Identity(2), Identity(2), epsilon=1, neighbours="replace", contribution=2
+    mechanism = mm.MatrixMechanism(
+        mm.Identity(2), mm.Identity(2), epsilon=1, neighbours="replace", contribution=2
     )
     before = getattr(mechanism, name)
     with pytest.raises(
@@ -435,14 +428,14 @@ def test_a_mechanism_cannot_be_rewritten(name):
 
 
 # ------------------------------------------------------------------- other processes
-SHARED = PrivacyLedger(1)
-HOLDER = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
+SHARED = mm.PrivacyLedger(1)
+HOLDER = mm.MatrixMechanism(mm.Identity(2), mm.Identity(2), epsilon=1)
 
 
 def answer_of(attempt):
     try:
         attempt()
-    except (BudgetExceededError, TypeError) as refusal:
+    except (mm.BudgetExceededError, TypeError) as refusal:
         return type(refusal).__name__, str(refusal)
     return "answered", ""
 
@@ -456,20 +449,20 @@ ATTEMPTS = {
     "ledger": lambda: spend(SHARED, "1/10"),
     "check": lambda: SHARED.check("1/10"),
     "part": lambda: spend(SHARED.part("region", "north"), "1/10"),
-    "release": lambda: noisy_release([1], sensitivity=1, epsilon="1/10",
+    "release": lambda: mm.noisy_release([1], sensitivity=1, epsilon="1/10",
         released="a count", ledger=SHARED),
-    "choice": lambda: exponential_mechanism([1, 2], epsilon="1/10", released="a choice",
-        ledger=SHARED),
+    "choice": lambda: mm.exponential_mechanism([1, 2], epsilon="1/10",
+        released="a choice", ledger=SHARED),
     "mechanism": lambda: HOLDER.measure([1, 2]),
     "Gaussian mechanism": lambda: GAUSSIAN.measure([1, 2]),
     "ledger of rho": lambda: spend(CONCENTRATED, "1/10"),
     "going over": lambda: PARTLY_SPENT.concentrate(1e-6),
-    "records": lambda: MatrixMechanism(Identity(2), epsilon=1).measure(RECORDS),
+    "records": lambda: mm.MatrixMechanism(mm.Identity(2), epsilon=1).measure(RECORDS),
 }  # fmt: skip
-GAUSSIAN = MatrixMechanism(Identity(2), Identity(2), rho=1)
-RECORDS = Records([[0], [1]], (2,))
-CONCENTRATED = PrivacyLedger(1, currency="rho")
-PARTLY_SPENT = PrivacyLedger(1)
+GAUSSIAN = mm.MatrixMechanism(mm.Identity(2), mm.Identity(2), rho=1)
+RECORDS = mm.Records([[0], [1]], (2,))
+CONCENTRATED = mm.PrivacyLedger(1, currency="rho")
+PARTLY_SPENT = mm.PrivacyLedger(1)
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
@@ -493,7 +486,7 @@ def test_a_fork_refuses_even_while_the_ledger_is_locked():
 
 @pytest.mark.parametrize("backend", ["loky", "multiprocessing", "threading"])
 def test_workers_of_joblib_share_a_budget_or_have_none(backend):
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     tasks = [delayed(answer_of)(partial(spend, ledger, "1/2")) for _ in range(3)]
     if backend == "threading":
         found = [kind for kind, _ in Parallel(2, backend=backend)(tasks)]
@@ -514,10 +507,10 @@ def test_a_pool_of_forks_cannot_answer_from_one_budget():
 # ----------------------------------------------------------------- predictable noise
 @every_call
 def test_the_ledger_marks_predictable_noise(call, currency):
-    ledger = PrivacyLedger(3, currency=currency)
+    ledger = mm.PrivacyLedger(3, currency=currency)
     settings = {currency: 1, "released": "x", "ledger": ledger}
     call(**settings)
-    with pytest.warns(PrivacyLeakWarning, match="insecure_rng") as caught:
+    with pytest.warns(mm.PrivacyLeakWarning, match="insecure_rng") as caught:
         call(**settings, insecure_rng=0)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -536,7 +529,7 @@ def test_one_warning_is_enough(noise_rng):
 
 
 def test_what_is_paid_without_a_ledger_says_so_too(noise_rng):
-    measured = noisy_release(
+    measured = mm.noisy_release(
         [3], sensitivity=1, rho=1, released="x", insecure_rng=noise_rng
     )
     assert measured.entry.insecure
@@ -544,16 +537,17 @@ def test_what_is_paid_without_a_ledger_says_so_too(noise_rng):
 
 # ------------------------------------------------------------------- too large budgets
 WEAK = {
-    "a ledger": lambda **cost: PrivacyLedger(next(iter(cost.values())),
+    "a ledger": lambda **cost: mm.PrivacyLedger(next(iter(cost.values())),
         currency=next(iter(cost))),
-    "a ledger without a limit": lambda **cost: PrivacyLedger(
+    "a ledger without a limit": lambda **cost: mm.PrivacyLedger(
         math.inf, currency=next(iter(cost))
     ).spend(next(iter(cost.values())), "x", sensitivity=1, currency=next(iter(cost))),
-    "noise": lambda **cost: noisy_release([3], sensitivity=1, released="x", **cost),
-    "a choice": lambda **cost: exponential_mechanism([3, 4], released="x", **cost),
-    "a mechanism": lambda **cost: MatrixMechanism(Identity(1), **cost).measure([3]),
-    "tables": lambda **cost: release_tables([[0]],
-        Domain([Attribute.categorical("a", [0, 1])]), ways=1, **cost),
+    "noise": lambda **cost: mm.noisy_release([3], sensitivity=1, released="x", **cost),
+    "a choice": lambda **cost: mm.exponential_mechanism([3, 4], released="x", **cost),
+    "a mechanism":
+        lambda **cost: mm.MatrixMechanism(mm.Identity(1), **cost).measure([3]),
+    "tables": lambda **cost: mm.release_tables([[0]],
+        mm.Domain([mm.Attribute.categorical("a", [0, 1])]), ways=1, **cost),
 }  # fmt: skip
 
 
@@ -561,7 +555,7 @@ WEAK = {
 @pytest.mark.parametrize("cost", [{"epsilon": 1e9}, {"rho": 50}], ids=str)
 @pytest.mark.parametrize("door", WEAK.values(), ids=WEAK)
 def test_a_budget_that_hides_nothing_is_said_so_once(door, cost):
-    with pytest.warns(PrivacyLeakWarning, match="protects hardly anybody") as caught:
+    with pytest.warns(mm.PrivacyLeakWarning, match="protects hardly anybody") as caught:
         door(**cost)
     assert len(caught) == 1
 
@@ -575,8 +569,10 @@ def test_a_budget_of_twenty_is_not_warned_of(door, cost):
 
 @pytest.mark.filterwarnings("default")
 def test_the_warning_says_what_a_budget_means():
-    with pytest.warns(PrivacyLeakWarning, match=r"10\^11 times as likely") as caught:
-        PrivacyLedger(25)
+    with pytest.warns(mm.PrivacyLeakWarning, match=r"10\^11 times as likely") as caught:
+        mm.PrivacyLedger(25)
     assert caught[0].filename == __file__
-    with pytest.warns(PrivacyLeakWarning, match=r"about epsilon = 96 at delta = 1e-05"):
-        PrivacyLedger(50, currency="rho")
+    with pytest.warns(
+        mm.PrivacyLeakWarning, match=r"about epsilon = 96 at delta = 1e-05"
+    ):
+        mm.PrivacyLedger(50, currency="rho")
