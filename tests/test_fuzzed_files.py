@@ -53,8 +53,8 @@ def write_files(folder):
 @pytest.mark.parametrize(
     ("first", "number"),
     [
-        pytest.param(0, 500, id="500"),
-        pytest.param(500, 5000, id="5000", marks=pytest.mark.slow),
+        pytest.param(0, 300, id="300"),
+        pytest.param(300, 5200, id="5200", marks=pytest.mark.slow),
     ],
 )
 def test_mutated_files_are_read_or_refused(tmp_path, first, number):

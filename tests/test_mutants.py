@@ -3,6 +3,7 @@
 import builtins
 import dis
 import inspect
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -114,12 +115,18 @@ def global_names(code):
     return used, known
 
 
+@cache
+def looked_up(file):
+    """Return the text of a file of the package, and the names that it looks up."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return text, global_names(compile(text, file, "exec"))[0]
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mistake_fits_the_source(mutant):
-    text = (ROOT / mutant.file).read_text(encoding="utf-8")
+    text, names = looked_up(mutant.file)
     assert text.count(mutant.find) == 1
     # What is left is a program still, of names that are there: any test stops another.
-    names, _ = global_names(compile(text, mutant.file, "exec"))
     mutated = text.replace(mutant.find, mutant.replace)
     used, known = global_names(compile(mutated, mutant.file, "exec"))
     assert used - names <= known | set(dir(builtins))

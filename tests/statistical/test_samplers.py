@@ -105,7 +105,7 @@ CASES = {
         lambda: np.array(
             [
                 weighted_choice((LOGARITHMS * 2**FRACTION_BITS).astype(int))
-                for _ in range(50_000)
+                for _ in range(30_000)
             ]
         ),
         softmax(LOGARITHMS),
@@ -113,7 +113,7 @@ CASES = {
     ),
     "permutation": Case(
         lambda: np.array(
-            [ORDERS.index(tuple(random_permutation(4))) for _ in range(50_000)]
+            [ORDERS.index(tuple(random_permutation(4))) for _ in range(30_000)]
         ),
         np.full(24, 1 / 24),
         swaps_with_any_place(),

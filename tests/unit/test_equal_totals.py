@@ -359,11 +359,11 @@ def noise_of(shape, epsilon, n):
     ids=str,
 )
 def test_intervals_hold_the_noise_that_is_drawn(shape, epsilon):
-    """Sums of one value, some and all, by 4000 draws: within six standard errors, 2e-9.
+    """Sums of one value, some and all, by 2000 draws: within six standard errors, 2e-9.
 
     Whole intervals hold at least what they promise: where counts are few, by far more.
     """
-    measuring, law, estimate = noise_of(shape, epsilon, 4000)
+    measuring, law, estimate = noise_of(shape, epsilon, 2000)
     assert len(as_sets(measuring.strategy)) == 1 + (shape[-1] > 4)
     for i, n in enumerate(shape):
         for counted in {1, n // 2, n - 1, n}:
