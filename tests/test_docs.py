@@ -53,7 +53,10 @@ PAGES = [
     ROOT / "notebooks" / "operators_and_strategies.md",
     *sorted((ROOT / "notebooks" / "howto").glob("*.md")),
 ]
-NEEDED = {"scale": ("dask.distributed", "pandas", "pyarrow")}
+NEEDED = {
+    "scale": ("dask.distributed", "pandas", "pyarrow"),
+    "add_up_losses": ("dp_accounting",),
+}
 """Packages of extras, by the page that needs them."""
 
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)

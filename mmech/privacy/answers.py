@@ -56,14 +56,14 @@ def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
         rho = composed([*pure[split:], *others], "rho")
         extra = epsilon_from_rho(rho, delta) if rho else 0.0
         found.append(float(composed(pure[:split], "epsilon")) + extra)
-    return min(*found, *_numerically(entries, delta))
+    return min([*found, *_numerically(entries, delta)])
 
 
 def _numerically(entries: Sequence[LedgerEntry], delta: float) -> Iterator[float]:
     """Yield epsilons of compositions in which the losses of some are added up.
 
-    Of all whose losses are known, or of all but draws of bounded range; the others
-    count in rho, or in epsilon.
+    These are all whose losses are known, with or without draws of bounded range. The
+    others count in rho, or in epsilon.
     """
     known = [bool(shifts_of(entry)) for entry in entries]
     closer = [

@@ -76,8 +76,8 @@ class LedgerEntry:
     shifts : tuple of (str, int, Fraction, int), default=()
         What neighbours change at most: "laplace" or "gaussian", a distance, the scale
         or the variance parameter of the noise, and how many numbers are moved that far.
-        All neighbours are as private as these, see `numerical_epsilon`. Empty where no
-        such numbers are known.
+        All neighbours are as private as these, see `numerical_epsilon`. An entry of
+        which nothing is known has none.
 
     Examples
     --------

@@ -65,7 +65,7 @@ def shifts_of(entry: LedgerEntry) -> tuple[Shift, ...]:
     """Return shifts of noise that are no more private than a release.
 
     Randomised response is discrete Laplace noise of scale 1 / epsilon on a number that
-    moves by one. Empty where none are known, or where listing them takes too long.
+    moves by one. Parts of a partition have none, and none take long to list.
     """
     if entry.partition is not None:
         return ()

@@ -373,7 +373,8 @@ def test_json_says_what_was_released_in_order():
     assert content["spent"] == str(Fraction(1, 10) + Fraction(1, 7))
     assert content["releases"] == [
         {"order": 1, "released": "counts measured by Identity(2)", "epsilon": "1/10",
-         "kind": "laplace", "sensitivity": 1.0, "insecure": False},
+         "kind": "laplace", "sensitivity": 1.0, "insecure": False,
+         "shifts": [["laplace", 1, "10", 1]]},
         {"order": 2, "released": "counts", "epsilon": "1/7", "kind": "other",
          "sensitivity": 2.0, "insecure": False, "partition": "region", "part": "north"},
     ]  # fmt: skip

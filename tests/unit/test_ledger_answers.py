@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 import mmech as mm
+from mmech.privacy import numerical
 from mmech.privacy.cost import in_rho
 
 DELTA = 1e-6
@@ -50,6 +51,13 @@ def test_disjoint_parts_count_once_in_all_currencies():
     assert ledger.epsilon_delta(DELTA) <= 1
 
 
+@pytest.fixture
+def without_the_extra(monkeypatch):
+    """Numerical composition has tests of its own."""
+    monkeypatch.setattr(numerical, "find_spec", lambda name: None)
+
+
+@pytest.mark.usefixtures("without_the_extra")
 def test_some_releases_in_epsilon_and_others_in_rho():
     """A large release counts in epsilon, many small ones in rho."""
     ledger = mm.PrivacyLedger(math.inf)
@@ -68,6 +76,7 @@ def test_some_releases_in_epsilon_and_others_in_rho():
         ledger.epsilon_delta(0)
 
 
+@pytest.mark.usefixtures("without_the_extra")
 def test_delta_of_gaussian_noise_is_that_of_its_rho():
     ledger = mm.PrivacyLedger(1, currency="rho")
     mm.noisy_release([1], sensitivity=1, rho="1/50", released="one", ledger=ledger)

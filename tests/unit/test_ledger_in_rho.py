@@ -129,6 +129,7 @@ def test_json_and_repr_of_rho():
             "kind": "laplace",
             "sensitivity": 6.0,
             "insecure": False,
+            "shifts": [["laplace", 6, "12", 1]],
         }
     ]
     assert "currency='rho', spent=0.106986" in repr(ledger)

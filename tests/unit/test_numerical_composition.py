@@ -52,11 +52,6 @@ STRATEGIES = {
 DELTAS = (1e-2, 1e-5, 1e-9)
 
 
-@pytest.fixture
-def without_the_extra(monkeypatch):
-    monkeypatch.setattr(numerical, "find_spec", lambda name: None)
-
-
 # ------------------------------------------------------------------ exact losses
 
 
@@ -361,13 +356,6 @@ def test_parts_of_a_partition_have_no_shifts():
     north = LedgerEntry(Fraction(1), "some", partition="region", part="north")
     assert shifts_of(north) == ()
     assert numerical_epsilon([north], 1e-5) == math.inf
-
-
-@pytest.mark.usefixtures("without_the_extra")
-def test_without_the_extra_delta_follows_from_rho():
-    ledger = PrivacyLedger(1, currency="rho")
-    noisy_release([3], sensitivity=1, rho="1/9", released="one", ledger=ledger)
-    assert ledger.epsilon_delta(1e-5) == epsilon_from_rho(Fraction(1, 9), 1e-5)
 
 
 def test_numbers_beyond_doubles_count_in_rho():
