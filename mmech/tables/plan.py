@@ -28,6 +28,7 @@ from mmech.strategies import StrategyResult, optimize
 from mmech.tables.frames import as_frame
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
+from mmech.tables.statistics import StatisticPlan
 from mmech.threads import one_blas_thread
 
 __all__ = ["TablePlan", "make_plan"]
@@ -70,6 +71,8 @@ class TablePlan:
         of `Domain.encode`.
     frame : str or None
         Kind of frame that tables are returned as.
+    statistics : tuple of StatisticPlan
+        Statistics that are measured beside tables, from costs of their own.
 
     Examples
     --------
@@ -92,12 +95,18 @@ class TablePlan:
     relation: Relation
     policies: Mapping[str, str]
     frame: str | None = None
+    statistics: tuple[StatisticPlan, ...] = ()
 
     @property
     def tables(self) -> tuple[tuple[str, ...], ...]:
         """Names of the attributes of every table."""
         names = self.domain.names
         return tuple(tuple(names[i] for i in subset) for subset in self.subsets)
+
+    @property
+    def total_cost(self) -> Fraction:
+        """Cost of tables and statistics together."""
+        return sum((own.cost for own in self.statistics), self.cost)
 
     @property
     def drops(self) -> bool:
