@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -44,7 +44,7 @@ times as many took a quarter of a percent off the error of 91 tables of two of 1
 attributes."""
 
 
-@storable("TablePlan")
+@storable("TablePlan", added=("statistics",))
 @dataclass(frozen=True, eq=False)
 class TablePlan:
     """What `release_tables` measures, and the errors to expect; holds no records.
@@ -172,6 +172,7 @@ class TablePlan:
     @classmethod
     def _stored(cls) -> dict[str, str]:
         own = ("tables", "strategy", "currency", "cost", "policies", "frame")
+        own += ("statistics",)
         made = {"domain": "_document", "relation": "_relation"}
         return made | {name: name for name in own}
 
@@ -184,16 +185,19 @@ class TablePlan:
         return self.relation.neighbours, self.relation.records_per_person
 
     @classmethod
-    def _restored(cls, *, policies: Any, relation: Any, **facts: Any) -> TablePlan:
+    def _restored(
+        cls, *, policies: Any, relation: Any, statistics: Any = (), **facts: Any
+    ) -> TablePlan:
         if policies.keys() != {"handle_unknown", "handle_missing"}:
             raise ValueError("other policies")
         facts |= {"policies": policies, "relation": Relation(*relation)}
-        return make_plan(ways=None, callback=None, **facts)
+        plan = make_plan(ways=None, callback=None, **facts)
+        return replace(plan, statistics=statistics)
 
     def __repr__(self) -> str:
         return (
             f"TablePlan({len(self.subsets)} tables of {len(self.domain.names)} "
-            f"attributes, {self.currency}={self.cost})"
+            f"attributes, {self.currency}={self.total_cost})"
         )
 
 

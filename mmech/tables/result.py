@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import os
@@ -25,6 +24,7 @@ from mmech.privacy.ledger import at_deltas
 from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
+from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
 from mmech.tables.frames import as_column, as_frame
 from mmech.tables.model import draw_codes
 from mmech.tables.plan import TablePlan
@@ -109,7 +109,7 @@ class Tables:
     @property
     def cost(self) -> Fraction:
         """Cost of tables and statistics together."""
-        return sum((own.plan.cost for own in self.statistics), self.plan.cost)
+        return self.plan.total_cost
 
     @property
     def total(self) -> int:
@@ -495,8 +495,9 @@ class Tables:
         *,
         level: float = 0.95,
         synthetic: int | None = None,
+        excel: bool | None = None,
     ) -> Path:
-        """Write all tables as csv files into a new folder, whole or not at all.
+        """Write all tables and statistics into a new folder, whole or not at all.
 
         Parameters
         ----------
@@ -506,22 +507,37 @@ class Tables:
             Of the intervals.
         synthetic : int, default=None
             Number of synthetic records for ``synthetic.csv``.
+        excel : bool, default=None
+            Whether to write a workbook, ``tables.xlsx``, which needs openpyxl; ``None``
+            is where that is installed (the extra ``excel``).
 
         Returns
         -------
         Path
-            The folder: a csv file per table, ``statement.txt`` and ``release.json``.
+            The folder: ``index.html``, a page with all charts; a csv file per table and
+            statistic, with its columns described beside it (CSVW); the workbook;
+            ``statement.txt``; and ``release.json``, the record of the release.
         """
+        workbook = check_excel(excel)
+        check_level(level)
         target = check_new_folder(folder)
         with unfinished_folder(folder, target) as at:
             made = at / "tables"
             made.mkdir()
-            files = self._write_tables(made, level)
+            sheets = self._sheets(level)
+            write_files(made, sheets, self._statement(level), level, excel=workbook)
             if synthetic is not None:
-                _write_csv(made / "synthetic.csv", self.sample(synthetic, frame="dict"))
-            facts = {**self.facts, "level": level, "files": files}
+                records = self.sample(synthetic, frame="dict")
+                write_csv(made / "synthetic.csv", records, "synthetic records")
+            facts = {**self.facts, "level": level}
+            files = [sheet.file for sheet in sheets]
+            facts["files"] = dict(zip(files, facts["tables"], strict=False))
+            for own, file in zip(
+                facts["statistics"], files[len(self.tables) :], strict=True
+            ):
+                own["file"] = file
             errors = self.plan.errors(frame="dict")["standard_error"].tolist()
-            facts["standard_errors"] = dict(zip(files, errors, strict=True))
+            facts["standard_errors"] = dict(zip(files, errors, strict=False))
             text = json.dumps(facts, indent=1, ensure_ascii=False)
             (made / "release.json").write_text(text + "\n", encoding="utf-8")
             (made / "statement.txt").write_text(
@@ -530,19 +546,24 @@ class Tables:
             made.replace(target)
         return target
 
-    def _write_tables(self, folder: Path, level: float) -> dict[str, list[str]]:
-        files: dict[str, list[str]] = {}
-        for names in self.tables:
-            plain = "_x_".join(map(_in_file_name, names))
-            name = next(
-                name
-                for number in range(len(self.tables) + 1)
-                if (name := f"{plain}{f'_{number}' if number else ''}.csv").lower()
-                not in {known.lower() for known in (*files, "synthetic.csv")}
+    def _sheets(self, level: float) -> list[Sheet]:
+        """Return all tables, then all statistics."""
+        titles = [(" x ".join(names), names) for names in self.tables]
+        titles += [(str(own.plan.statistic),) * 2 for own in self.statistics]
+        stems = [names if isinstance(names, tuple) else [names] for _, names in titles]
+        found: list[tuple[tuple[str, ...], str, Mapping[str, NDArray[Any]]]]
+        found = [(names, "count", self._columns(names, level)) for names in self.tables]
+        for own in self.statistics:
+            columns = own.columns(level)
+            value = own.plan.statistic.value
+            keys = tuple(columns)[: list(columns).index(value)]
+            found.append((keys, value, columns))
+        return [
+            Sheet(file, title, *own)
+            for file, (title, _), own in zip(
+                file_names(stems), titles, found, strict=True
             )
-            _write_csv(folder / name, self._columns(names, level))
-            files[name] = list(names)
-        return files
+        ]
 
 
 def check_level(level: Any) -> None:
@@ -570,23 +591,6 @@ def check_new_folder(folder: str | os.PathLike[str]) -> Path:
             "denied)"
         )
     return target
-
-
-def _in_file_name(name: str) -> str:
-    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
-    return kept.strip(".")[:60] or "_"
-
-
-def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        rows = csv.writer(stream, lineterminator="\n")
-        rows.writerow(columns)
-        texts = [map(_text, column.tolist()) for column in columns.values()]
-        rows.writerows(zip(*texts, strict=True))
-
-
-def _text(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) and value % 1 else value
 
 
 def _values(

@@ -109,6 +109,9 @@ OWN += ("standard_error", "lower", "upper", "note")
 class Statistic:
     """What the statistics of `release_tables` have in common.
 
+    Classes have a `noun`, the column of their `value`, what an error is `of`, and the
+    default and largest number of `steps` of their grid.
+
     Parameters
     ----------
     name : str
@@ -131,6 +134,7 @@ class Statistic:
 
     noun: ClassVar[str] = ""
     value: ClassVar[str] = ""
+    of: ClassVar[str] = ""
     steps: ClassVar[int] = FINE
     most: ClassVar[int] = LARGEST_GRID
 
@@ -283,6 +287,7 @@ class Mean(_Ratio):
 
     noun: ClassVar[str] = "mean"
     value: ClassVar[str] = "mean"
+    of: ClassVar[str] = ", over the number of records of a group"
 
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return means with Fieller's intervals."""
@@ -339,6 +344,7 @@ class Histogram(Statistic):
 
     noun: ClassVar[str] = "histogram"
     value: ClassVar[str] = "count"
+    of: ClassVar[str] = " records"
 
     def bins(self, attribute: Attribute) -> Attribute:
         """Return an attribute whose cells are the bins."""
@@ -414,6 +420,7 @@ class Quantiles(Statistic):
 
     noun: ClassVar[str] = "quantiles"
     value: ClassVar[str] = "quantile"
+    of: ClassVar[str] = " records in rank"
     steps: ClassVar[int] = COARSE
     most: ClassVar[int] = LARGEST_CUMULATIVE - 1
 
@@ -608,6 +615,17 @@ class StatisticPlan:
     def released(self) -> str:
         """What is released, in words."""
         return f"{self.statistic} of {self.n_groups} groups"
+
+    @property
+    def expected(self) -> str:
+        """The error to expect, in words."""
+        own = self.statistic
+        size = self.upper - self.lower if isinstance(own, _Ratio) else 1.0
+        error = math.sqrt(own.variance(self)) * size
+        return (
+            f"{own}: {self.currency} = {self.cost}, a standard error of {error:.3g}"
+            f"{own.of}"
+        )
 
     @cached_property
     def strategy(self) -> StrategyResult:
@@ -974,7 +992,8 @@ def plan_statistics(
     squared = [plan.statistic.variance(plan) for plan in plans]
     squared.append(float(np.square(errors).sum()))
     shares = np.power(squared, 1 / 3 if currency == "epsilon" else 1 / 2)
-    weights = [max(1, round(SHARES * share)) for share in shares / shares.sum()]
+    weights = [max(1, round(SHARES * own)) for own in shares[:-1] / shares.sum()]
+    weights.append(max(1, SHARES - sum(weights)))
     costs = [cost * Fraction(weight, sum(weights)) for weight in weights]
     plans = [replace(plan, cost=c) for plan, c in zip(plans, costs, strict=False)]
     used = {name for plan in plans for name in plan.domain.names} - {*own.names}
