@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mmech.domain.domain import Domain
     from mmech.domain.parts import Part
     from mmech.privacy.ledger import PrivacyLedger
-    from mmech.tables import TablePlan
+    from mmech.tables import TablePlan, Tables
 
 __all__ = ["build_parser", "main"]
 
@@ -84,10 +84,31 @@ examples:
   {PROG} tables people.csv --domain people.json --table age,sex --table age,size
       --epsilon 1/2 --out out --synthetic 10000
       two tables, and records drawn from a model of them
+  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out
+      --mean age --by sex --quantiles age --probabilities .5,.9
+      means and quantiles from the same budget
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 --out out
       --ledger budget.json
       paid from a budget that other releases of these records share
 """
+_STATISTICS = {
+    "mean": "the mean of a number, with the tables and from their budget; --by, "
+    "--bounds and --step after it are for it; may be repeated, as the next three",
+    "sum": "the sum of a number",
+    "histogram": "counts of a number in bins; --edges after it gives bins of its own",
+    "quantiles": "quartiles of a number, or quantiles of --probabilities after it",
+}
+"""Options of statistics, and what they are for."""
+
+_OF_STATISTICS = {
+    "by": ("NAME,NAME", "attributes whose values are groups of the statistic before"),
+    "bounds": ("LOW,HIGH", "public bounds that its numbers are clipped to"),
+    "step": ("STEP", "what its numbers are rounded to, from the lower bound on"),
+    "probabilities": ("P,P", "probabilities of its quantiles"),
+    "edges": ("E,E,E", "edges of the bins of its histogram"),
+}
+"""Options of the statistic before them: what they take, and what they are for."""
+
 _RESUME = """\
 Finish tables that were paid for. If `tables` is interrupted after the measurement,
 its noisy numbers are in a file beside the folder of --out. This command makes tables of
@@ -110,6 +131,7 @@ _WORDS = {
     "domain": "domain",
     "other": '"other"',
     "tables": "--table",
+    "statistics": "statistics",
     "Domain.check": f"`{PROG} schema check`",
 }
 """What is in files, and what Python calls it."""
@@ -172,12 +194,18 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="NAME,NAME",
         help="one table, by its attributes; may be repeated",
     )
+    for option, text in _STATISTICS.items():
+        add(f"--{option}", dest="statistics", action=_Append, metavar="NAME", help=text)
+    for option, (metavar, text) in _OF_STATISTICS.items():
+        add(
+            f"--{option}", action=_OfLast, dest="statistics", metavar=metavar, help=text
+        )
     cost = command.add_mutually_exclusive_group(required=True)
     cost.add_argument(
         "--epsilon",
         type=read_epsilon,
         metavar="E",
-        help="cost of all tables together: pure differential privacy",
+        help="cost of all tables and statistics together: pure differential privacy",
     )
     cost.add_argument(
         "--rho",
@@ -212,6 +240,56 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
     add_csv(command)
 
 
+class _Append(argparse.Action):
+    """Adds a statistic, about an attribute."""
+
+    def __call__(self, parser: Any, args: Any, name: Any, option: Any = None) -> None:
+        own = [*(args.statistics or ()), (option[2:], {"name": name})]
+        args.statistics = own
+
+
+class _OfLast(argparse.Action):
+    """Gives an option to the statistic before it."""
+
+    def __call__(self, parser: Any, args: Any, value: Any, option: Any = None) -> None:
+        if not args.statistics:
+            raise argparse.ArgumentError(
+                self, f"must follow a statistic, such as --mean NAME {option} {value}"
+            )
+        _, given = args.statistics[-1]
+        if option == "--by":
+            given["by"] = _names(value)
+            return
+        try:
+            numbers = [read_float(text) for text in value.split(",")]
+        except ValueError:
+            numbers = []
+        if option == "--bounds" and len(numbers) == 2:
+            given["lower"], given["upper"] = numbers
+        elif option == "--step" and len(numbers) == 1:
+            (given["step"],) = numbers
+        elif option in ("--probabilities", "--edges") and numbers:
+            given[option[2:]] = numbers
+        else:
+            raise argparse.ArgumentError(
+                self, f"it must be {self.metavar} in numbers, got {value!r}"
+            )
+
+
+def _statistics(args: argparse.Namespace) -> list[Any]:
+    """Return the statistics that are asked for."""
+    from mmech.tables import Histogram, Mean, Quantiles, Sum
+
+    made = {"mean": Mean, "sum": Sum, "histogram": Histogram, "quantiles": Quantiles}
+    found = []
+    for kind, given in args.statistics or ():
+        for option, only in (("probabilities", "quantiles"), ("edges", "histogram")):
+            if option in given and kind != only:
+                raise InputError(f"--{option} is for --{only}, and not for --{kind}")
+        found.append(made[kind](**given))
+    return found
+
+
 def _add_output(command: argparse.ArgumentParser, *, required: bool) -> None:
     add = command.add_argument
     add(
@@ -232,6 +310,12 @@ def _add_output(command: argparse.ArgumentParser, *, required: bool) -> None:
         default=0.95,
         metavar="P",
         help="probability with which an interval holds the exact count (default: 0.95)",
+    )
+    add(
+        "--excel",
+        action="store_true",
+        default=None,
+        help="write an Excel workbook, which needs openpyxl (default: if it is there)",
     )
 
 
@@ -327,14 +411,19 @@ def _tables(args: argparse.Namespace) -> None:
     spent = f"{currency} = {getattr(args, currency)}"
     with showing(lambda: said[-1]), _keeping(kept, spent):
         from mmech.tables import release_tables
+        from mmech.tables.files import check_excel
         from mmech.tables.plan import read_domain
         from mmech.tables.result import check_new_folder
 
         if args.out is not None:
             check_new_folder(args.out)
+            check_excel(args.excel)
         domain = read_domain(args.domain)
         tables = args.tables and [_names(table) for table in args.tables]
+        statistics = _statistics(args)
         used = set().union(*tables or ())
+        for own in statistics if used else ():
+            used |= {own.name, *own.by}
         if used and used <= set(domain.names):  # other columns need not be there
             domain = domain.select([name for name in domain.names if name in used])
         made: Any = release_tables(
@@ -342,6 +431,7 @@ def _tables(args: argparse.Namespace) -> None:
             domain,
             ways=args.ways,
             tables=tables,
+            statistics=statistics,
             epsilon=args.epsilon,
             rho=args.rho,
             neighbours=args.neighbours,
@@ -355,7 +445,7 @@ def _tables(args: argparse.Namespace) -> None:
         )
         if not args.dry_run:
             said.append("writing")
-            made.write(args.out, level=args.level, synthetic=args.synthetic)
+            _write(made, args)
     if args.dry_run:
         _print_plan(made)
     else:
@@ -414,12 +504,18 @@ def _resume(args: argparse.Namespace) -> None:
     said = ["starting"]
     with showing(lambda: said[-1]):
         from mmech.tables import MeasuredTables
+        from mmech.tables.files import check_excel
         from mmech.tables.result import check_new_folder
 
         check_new_folder(args.out)
-        made = MeasuredTables.load(args.measured).finish(said.append)
-        made.write(args.out, level=args.level, synthetic=args.synthetic)
+        check_excel(args.excel)
+        _write(MeasuredTables.load(args.measured).finish(said.append), args)
     _print_statement(args)
+
+
+def _write(made: Tables, args: argparse.Namespace) -> None:
+    own = {"level": args.level, "synthetic": args.synthetic, "excel": args.excel}
+    made.write(args.out, **own)
 
 
 def _opened(args: argparse.Namespace) -> PrivacyLedger:
@@ -474,6 +570,8 @@ def _print_plan(plan: TablePlan) -> None:
         name = printable(name)
         error, ninety, more = (f"{number:.1f}" for number in numbers)
         print(f"{name:{width}}  {cells:5d}  {error:>10}  {ninety:>11}  {more:>11}")
+    for own in plan.statistics:
+        print_wrapped(printable(own.expected), bullet=True)
     print_wrapped(
         "Errors of the unbiased estimates, in counts; published counts are closer "
         "where there are many small ones. No record was read and nothing was spent."
@@ -484,4 +582,5 @@ def _print_statement(args: argparse.Namespace) -> None:
     text = Path(args.out, "statement.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
         print_wrapped(line)
-    print_wrapped(f"Written to {os.fspath(args.out)!r}.")
+    page = os.path.join(args.out, "index.html")
+    print_wrapped(f"Written to {os.fspath(args.out)!r}. Open {page!r} first.")

@@ -14,7 +14,9 @@ rounding      whole numbers that keep given margins
 model         the model of maximum entropy, and records drawn from it
 noise         the law of the errors of tables, exactly
 shared_noise  the same of single attributes under noise of equal totals
+statistics    sums, means, histograms and quantiles of a number, by group
 result        tables with intervals, a statement, and files
+files         csv with metadata, a workbook, a page with charts
 frames        columns as a frame of the library at hand
 ============  ===============================================================
 """
@@ -22,5 +24,7 @@ frames        columns as a frame of the library at hand
 from mmech.tables.plan import TablePlan
 from mmech.tables.release import MeasuredTables, release_tables
 from mmech.tables.result import Tables
+from mmech.tables.statistics import Histogram, Mean, Quantiles, Sum
 
 __all__ = ["MeasuredTables", "TablePlan", "Tables", "release_tables"]
+__all__ += ["Histogram", "Mean", "Quantiles", "Sum"]

@@ -27,11 +27,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.mechanism import MatrixMechanism
+from mmech.noise import Law
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
 
-__all__ = ["ErrorLaw", "Noise"]
+__all__ = ["ErrorLaw", "Noise", "error_law"]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -175,26 +176,8 @@ class Noise:
 
     def _error(self, subset: Subset, counted: Subset) -> ErrorLaw:
         coefficients, numbers, variances, parameters = self._terms(subset, counted)
-        parts = np.square(coefficients) * variances
-        variance = float((numbers * parts).sum())
-        uniform = float(np.abs(coefficients).max())  # the width of the widest gap
-        scale = math.sqrt(variance + uniform**2 / 12)
-        frequencies = FREQUENCIES / scale
-        large = parts > (SMALL_SHARE * scale) ** 2
-        gaussian = float((numbers * parts)[~large].sum())
-        found = np.exp(-0.5 * gaussian * np.square(frequencies))
-        equal, groups = np.unique(
-            np.column_stack([coefficients[large], parameters[large]]),
-            axis=0,
-            return_inverse=True,
-        )
-        together = np.bincount(groups.ravel(), weights=numbers[large])
-        for (coefficient, parameter), number in zip(equal, together, strict=True):
-            own = self._law.characteristic(parameter, frequencies * coefficient)
-            found *= own**number
-        smooth = np.sinc(frequencies * uniform / (2 * math.pi))
         whole = 0.0 if self._cells.size == 1 else None
-        return ErrorLaw(math.sqrt(variance), scale, found * smooth, whole)
+        return error_law(self._law, coefficients, numbers, variances, parameters, whole)
 
     def _terms(self, subset: Subset, counted: Subset) -> list[Floats]:
         """Return coefficients of noise, how many entries have them, and its law."""
@@ -237,6 +220,47 @@ class Noise:
                 coefficient += share
             if number and coefficient:
                 yield coefficient, number
+
+
+def error_law(
+    law: Law,
+    coefficients: Floats,
+    numbers: Floats,
+    variances: Floats,
+    parameters: Floats,
+    apart: float | None = None,
+) -> ErrorLaw:
+    """Return the law of a weighted sum of independent noise.
+
+    Parameters
+    ----------
+    law : Law
+        Of the noise of one row.
+    coefficients, numbers, variances, parameters : ndarray
+        Weights, how many rows have each, and the variances and parameters of their
+        noise.
+    apart : float, optional
+        As in `ErrorLaw`.
+    """
+    parts = np.square(coefficients) * variances
+    variance = float((numbers * parts).sum())
+    uniform = float(np.abs(coefficients).max())  # the width of the widest gap
+    scale = math.sqrt(variance + uniform**2 / 12)
+    frequencies = FREQUENCIES / scale
+    large = parts > (SMALL_SHARE * scale) ** 2
+    gaussian = float((numbers * parts)[~large].sum())
+    found = np.exp(-0.5 * gaussian * np.square(frequencies))
+    equal, groups = np.unique(
+        np.column_stack([coefficients[large], parameters[large]]),
+        axis=0,
+        return_inverse=True,
+    )
+    together = np.bincount(groups.ravel(), weights=numbers[large])
+    for (coefficient, parameter), number in zip(equal, together, strict=True):
+        own = law.characteristic(parameter, frequencies * coefficient)
+        found *= own**number
+    smooth = np.sinc(frequencies * uniform / (2 * math.pi))
+    return ErrorLaw(math.sqrt(variance), scale, found * smooth, apart)
 
 
 def _subsets(places: Sequence[int]) -> Iterator[Subset]:

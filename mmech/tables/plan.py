@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -28,6 +28,7 @@ from mmech.strategies import StrategyResult, optimize
 from mmech.tables.frames import as_frame
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
+from mmech.tables.statistics import StatisticPlan
 from mmech.threads import one_blas_thread
 
 __all__ = ["TablePlan", "make_plan"]
@@ -43,7 +44,7 @@ times as many took a quarter of a percent off the error of 91 tables of two of 1
 attributes."""
 
 
-@storable("TablePlan")
+@storable("TablePlan", added=("statistics",))
 @dataclass(frozen=True, eq=False)
 class TablePlan:
     """What `release_tables` measures, and the errors to expect; holds no records.
@@ -70,6 +71,8 @@ class TablePlan:
         of `Domain.encode`.
     frame : str or None
         Kind of frame that tables are returned as.
+    statistics : tuple of StatisticPlan
+        Statistics that are measured beside tables, from costs of their own.
 
     Examples
     --------
@@ -92,12 +95,18 @@ class TablePlan:
     relation: Relation
     policies: Mapping[str, str]
     frame: str | None = None
+    statistics: tuple[StatisticPlan, ...] = ()
 
     @property
     def tables(self) -> tuple[tuple[str, ...], ...]:
         """Names of the attributes of every table."""
         names = self.domain.names
         return tuple(tuple(names[i] for i in subset) for subset in self.subsets)
+
+    @property
+    def total_cost(self) -> Fraction:
+        """Cost of tables and statistics together."""
+        return sum((own.cost for own in self.statistics), self.cost)
 
     @property
     def drops(self) -> bool:
@@ -163,6 +172,7 @@ class TablePlan:
     @classmethod
     def _stored(cls) -> dict[str, str]:
         own = ("tables", "strategy", "currency", "cost", "policies", "frame")
+        own += ("statistics",)
         made = {"domain": "_document", "relation": "_relation"}
         return made | {name: name for name in own}
 
@@ -175,16 +185,19 @@ class TablePlan:
         return self.relation.neighbours, self.relation.records_per_person
 
     @classmethod
-    def _restored(cls, *, policies: Any, relation: Any, **facts: Any) -> TablePlan:
+    def _restored(
+        cls, *, policies: Any, relation: Any, statistics: Any = (), **facts: Any
+    ) -> TablePlan:
         if policies.keys() != {"handle_unknown", "handle_missing"}:
             raise ValueError("other policies")
         facts |= {"policies": policies, "relation": Relation(*relation)}
-        return make_plan(ways=None, callback=None, **facts)
+        plan = make_plan(ways=None, callback=None, **facts)
+        return replace(plan, statistics=statistics)
 
     def __repr__(self) -> str:
         return (
             f"TablePlan({len(self.subsets)} tables of {len(self.domain.names)} "
-            f"attributes, {self.currency}={self.cost})"
+            f"attributes, {self.currency}={self.total_cost})"
         )
 
 

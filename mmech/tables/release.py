@@ -29,6 +29,12 @@ from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
+from mmech.tables.statistics import (
+    MeasuredStatistic,
+    ReadDomain,
+    Statistic,
+    plan_statistics,
+)
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
 
@@ -45,6 +51,7 @@ def release_tables(
     *,
     ways: int | Iterable[int] | None = None,
     tables: Iterable[Iterable[str] | str] | None = None,
+    statistics: Iterable[Statistic] = (),
     epsilon: Any = None,
     rho: Any = None,
     neighbours: str = "add_remove",
@@ -77,8 +84,13 @@ def release_tables(
         All tables of so many attributes, such as ``ways=(1, 2)``.
     tables : sequence of (sequence of str)
         In place of `ways`: the attributes of each table.
+    statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
+        Statistics of numbers by group, from the same budget: parts of it make the sum
+        of expected squared errors least, of an average cell of each table and an
+        average number of each statistic, in records.
     epsilon, rho : float, str or Fraction
-        Cost of all tables together: pure epsilon, or rho of zCDP; exactly one of them.
+        Cost of all tables and statistics together: pure epsilon, or rho of zCDP;
+        exactly one of them.
     neighbours : {"add_remove", "replace"}, default="add_remove"
         Neighbour relation.
     records_per_person : int, default=1
@@ -188,6 +200,10 @@ def release_tables(
         frame=kind_of_frame(data),
         callback=lambda found: _tell(say, found),
     )
+    reading = None
+    if statistics:
+        reading, left = plan_statistics(statistics, domain, plan)
+        plan = replace(plan, cost=left, statistics=reading.plans)
     if dry_run:
         return plan
     if data is None:
@@ -198,8 +214,8 @@ def release_tables(
             remedy="pass a frame, rows or the path of a csv file",
         )
     if isinstance(data, (str, os.PathLike)):  # other columns need not be there
-        data, domain = read(data, plan.domain), plan.domain
-    codes, fits = _encoded(data, plan.domain, domain, plan.policies)
+        data, domain = read(data, reading or plan.domain), reading or plan.domain
+    codes, fits = _encoded(data, reading or plan.domain, domain, plan.policies)
     left_out = len(fits) - int(fits.sum())
     codes = codes if fits.all() else codes[fits]
     return release(
@@ -210,10 +226,11 @@ def release_tables(
         say=say,
         insecure_rng=insecure_rng,
         keep=keep,
+        reading=reading,
     )
 
 
-@storable("MeasuredTables")
+@storable("MeasuredTables", added=("statistics",))
 @dataclass(frozen=True, eq=False)
 class MeasuredTables:
     """Noisy numbers that were paid for, before tables are made of them.
@@ -232,6 +249,8 @@ class MeasuredTables:
         As in `Tables`.
     date : str
         Day of the measurement, as ``2026-01-31``.
+    statistics : tuple of MeasuredStatistic
+        Noisy numbers of statistics.
 
     Examples
     --------
@@ -249,6 +268,7 @@ class MeasuredTables:
     measurement: Measurement
     left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
+    statistics: tuple[MeasuredStatistic, ...] = ()
 
     def __post_init__(self) -> None:
         datetime.date.fromisoformat(self.date)
@@ -274,7 +294,13 @@ class MeasuredTables:
         estimate = plan.noise.estimate(self.measurement.values)
         counts = settle(estimate, plan.noise, plan.subsets, _checked_callback(callback))
         return Tables(
-            plan, self.measurement, estimate, counts, self.left_out, self.date
+            plan,
+            self.measurement,
+            estimate,
+            counts,
+            self.left_out,
+            self.date,
+            self.statistics,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -325,12 +351,16 @@ def release(
     say: Callable[[str], None],
     insecure_rng: Any,
     keep: str | os.PathLike[str] | None = None,
+    reading: ReadDomain | None = None,
 ) -> Tables:
     """Measure encoded records by a plan, and make tables of what was measured.
 
     `left_out` is the number of records that the policies of the plan drop. Sensitive.
+    `reading` made the codes, where they have places of statistics.
     """
     noise = check_insecure_rng(insecure_rng)
+    statistics = () if reading is None else reading.measure(codes, plan, ledger, noise)
+    codes = codes[:, : len(plan.domain.names)]
     mechanism = plan.mechanism(ledger, noise)
     say("measuring")
     n, d = len(plan.subsets), len(plan.domain.names)
@@ -355,8 +385,11 @@ def release(
             noise=noise,
         )
     # From here on there are only noisy numbers and public facts.
-    measured = MeasuredTables(plan, measurement, dropped)
-    spent, then = f"{plan.currency} = {plan.cost}", "measured.finish() makes the tables"
+    measured = MeasuredTables(plan, measurement, dropped, statistics=statistics)
+    spent, then = (
+        f"{plan.currency} = {plan.total_cost}",
+        "measured.finish() makes the tables",
+    )
     with keeping(spent, then, measured=measured):
         if keep is not None:
             measured.save(keep)

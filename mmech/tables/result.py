@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,11 @@ from mmech.privacy.answers import at_deltas
 from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
+from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
 from mmech.tables.frames import as_column, as_frame
 from mmech.tables.model import draw_codes
 from mmech.tables.plan import TablePlan
+from mmech.tables.statistics import MeasuredStatistic
 from mmech.threads import one_blas_thread
 from mmech.writing import unfinished_folder
 
@@ -62,6 +64,8 @@ class Tables:
         Noisy number of the records that no table counts, where a policy is ``"drop"``.
     date : str
         Day of the release, as ``2026-01-31``.
+    statistics : tuple of MeasuredStatistic
+        Noisy numbers of statistics, by what their names are.
 
     Examples
     --------
@@ -92,6 +96,7 @@ class Tables:
     counts: Counts
     left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
+    statistics: tuple[MeasuredStatistic, ...] = ()
 
     def __repr__(self) -> str:
         return repr(self.plan).replace("TablePlan", "Tables", 1)
@@ -100,6 +105,11 @@ class Tables:
     def tables(self) -> tuple[tuple[str, ...], ...]:
         """Names of the attributes of every table."""
         return self.plan.tables
+
+    @property
+    def cost(self) -> Fraction:
+        """Cost of tables and statistics together."""
+        return self.plan.total_cost
 
     @property
     def total(self) -> int:
@@ -164,6 +174,44 @@ class Tables:
         columns = self._columns(names, level, cumulative, ranges)
         return as_frame(columns, frame or self.plan.frame)
 
+    def statistic(
+        self, name: Any, *, level: float = 0.95, frame: str | None = None
+    ) -> Any:
+        """Return a statistic, one row per number.
+
+        Parameters
+        ----------
+        name : str or Statistic
+            Which one, such as ``"mean of income by region"``.
+        level : float, default=0.95
+            Probability with which an interval holds the exact number.
+        frame : {"pandas", "polars", "pyarrow", "dict"}, default=None
+            As in `table`.
+
+        Returns
+        -------
+        frame
+            A column per attribute of the groups, then ``mean``, ``sum``, ``count`` or
+            ``quantile`` with the ends of an interval, ``lower`` and ``upper``. Sums and
+            counts have a ``standard_error``. Where a group is too small to tell, its
+            mean or quantile is NaN, the interval is the whole range, and ``note`` says
+            so.
+
+        Raises
+        ------
+        ValueError
+            If no statistic has this name, or the level is not between 0 and 1.
+
+        Notes
+        -----
+        Exact numbers are those of values that were clipped and rounded, as the
+        statement says. Intervals hold them whatever the records are, each by itself.
+        """
+        check_level(level)
+        made = {str(own.plan.statistic): own for own in self.statistics}
+        check_choice(str(name), "name of a statistic", tuple(made))
+        return as_frame(made[str(name)].columns(level), frame or self.plan.frame)
+
     def _columns(
         self,
         names: Iterable[str] | str,
@@ -171,8 +219,7 @@ class Tables:
         cumulative: Iterable[str] | str = (),
         ranges: Iterable[str] | str = (),
     ) -> dict[str, NDArray[Any]]:
-        if not (isinstance(level, (int, float)) and 0 < level < 1):
-            raise ParameterError("level", "must lie between 0 and 1", level)
+        check_level(level)
         order = self._positions(names)
         subset = tuple(sorted(order))
         up_to = self._ordered("cumulative", cumulative, order)
@@ -356,13 +403,15 @@ class Tables:
     def _statement(self, level: float) -> str:
         """Return the statement, for intervals of a level."""
         facts, entry = self.facts, self.measurement.entry
+        entries = [entry, *(own.measurement.entry for own in self.statistics)]
         kind = "pure" if self.plan.currency == "epsilon" else "zero-concentrated"
         lines = [
             f"{len(self.tables)} tables of counts over {len(facts['attributes'])} "
             f"attributes: {', '.join(facts['attributes'])}.",
-            f"Privacy: {self.plan.currency} = {self.plan.cost} ({kind} differential "
+            *self._words_on_statistics(),
+            f"Privacy: {self.plan.currency} = {self.cost} ({kind} differential "
             f"privacy), for data sets that differ {self.plan.relation.words}."
-            + f" That is {at_deltas([entry])}."
+            + f" That is {at_deltas(entries)}."
             * (entry.currency == "rho"),
             f"Measured: {facts['measured']}, once, with exact discrete "
             f"{LAWS[facts['noise']].words} from the operating system's entropy. All "
@@ -385,13 +434,28 @@ class Tables:
             )
         if self.plan.domain.read_from_records:
             lines.insert(0, "NOT COVERED: the domain was read from the records.")
-        if self.measurement.entry.insecure:
+        if entry.insecure:
             lines.insert(
                 0,
                 "NOT PRIVATE: the noise came from insecure_rng and can be predicted; "
                 "for tests only.",
             )
         return "\n".join(lines)
+
+    def _words_on_statistics(self) -> Iterator[str]:
+        """Yield a sentence on all statistics, and one on each."""
+        if self.statistics:
+            parts = [f"{self.plan.cost} for the tables"]
+            parts += [
+                f"{own.plan.cost} for the {own.plan.statistic}"
+                for own in self.statistics
+            ]
+            yield (
+                f"{len(self.statistics)} statistics, measured once with noise of their "
+                f"own. Parts of {self.plan.currency}: {', '.join(parts)}. Their "
+                "intervals are for values as they are clipped and rounded:"
+            )
+        yield from (own.words for own in self.statistics)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -410,7 +474,7 @@ class Tables:
             "attributes": list(self.plan.domain.names),
             "tables": [list(names) for names in self.tables],
             "currency": self.plan.currency,
-            "cost": str(self.plan.cost),
+            "cost": str(self.cost),
             "neighbours": self.plan.relation.neighbours,
             "records_per_person": self.plan.relation.records_per_person,
             "noise": entry.kind,
@@ -419,6 +483,7 @@ class Tables:
             "insecure": entry.insecure,
             "rounding": self.counts.rounding,
             "total": self.total,
+            "statistics": [own.facts for own in self.statistics],
             **left_out,
         }
 
@@ -430,8 +495,9 @@ class Tables:
         *,
         level: float = 0.95,
         synthetic: int | None = None,
+        excel: bool | None = None,
     ) -> Path:
-        """Write all tables as csv files into a new folder, whole or not at all.
+        """Write all tables and statistics into a new folder, whole or not at all.
 
         Parameters
         ----------
@@ -441,22 +507,37 @@ class Tables:
             Of the intervals.
         synthetic : int, default=None
             Number of synthetic records for ``synthetic.csv``.
+        excel : bool, default=None
+            Whether to write a workbook, ``tables.xlsx``, which needs openpyxl; ``None``
+            is where that is installed (the extra ``excel``).
 
         Returns
         -------
         Path
-            The folder: a csv file per table, ``statement.txt`` and ``release.json``.
+            The folder: ``index.html``, a page with all charts; a csv file per table and
+            statistic, with its columns described beside it (CSVW); the workbook;
+            ``statement.txt``; and ``release.json``, the record of the release.
         """
+        workbook = check_excel(excel)
+        check_level(level)
         target = check_new_folder(folder)
         with unfinished_folder(folder, target) as at:
             made = at / "tables"
             made.mkdir()
-            files = self._write_tables(made, level)
+            sheets = self._sheets(level)
+            write_files(made, sheets, self._statement(level), level, excel=workbook)
             if synthetic is not None:
-                _write_csv(made / "synthetic.csv", self.sample(synthetic, frame="dict"))
-            facts = {**self.facts, "level": level, "files": files}
+                records = self.sample(synthetic, frame="dict")
+                write_csv(made / "synthetic.csv", records, "synthetic records")
+            facts = {**self.facts, "level": level}
+            files = [sheet.file for sheet in sheets]
+            facts["files"] = dict(zip(files, facts["tables"], strict=False))
+            for own, file in zip(
+                facts["statistics"], files[len(self.tables) :], strict=True
+            ):
+                own["file"] = file
             errors = self.plan.errors(frame="dict")["standard_error"].tolist()
-            facts["standard_errors"] = dict(zip(files, errors, strict=True))
+            facts["standard_errors"] = dict(zip(files, errors, strict=False))
             text = json.dumps(facts, indent=1, ensure_ascii=False)
             (made / "release.json").write_text(text + "\n", encoding="utf-8")
             (made / "statement.txt").write_text(
@@ -465,19 +546,30 @@ class Tables:
             made.replace(target)
         return target
 
-    def _write_tables(self, folder: Path, level: float) -> dict[str, list[str]]:
-        files: dict[str, list[str]] = {}
-        for names in self.tables:
-            plain = "_x_".join(map(_in_file_name, names))
-            name = next(
-                name
-                for number in range(len(self.tables) + 1)
-                if (name := f"{plain}{f'_{number}' if number else ''}.csv").lower()
-                not in {known.lower() for known in (*files, "synthetic.csv")}
+    def _sheets(self, level: float) -> list[Sheet]:
+        """Return all tables, then all statistics."""
+        titles = [(" x ".join(names), names) for names in self.tables]
+        titles += [(str(own.plan.statistic),) * 2 for own in self.statistics]
+        stems = [names if isinstance(names, tuple) else [names] for _, names in titles]
+        found: list[tuple[tuple[str, ...], str, Mapping[str, NDArray[Any]]]]
+        found = [(names, "count", self._columns(names, level)) for names in self.tables]
+        for own in self.statistics:
+            columns = own.columns(level)
+            value = own.plan.statistic.value
+            keys = tuple(columns)[: list(columns).index(value)]
+            found.append((keys, value, columns))
+        return [
+            Sheet(file, title, *own)
+            for file, (title, _), own in zip(
+                file_names(stems), titles, found, strict=True
             )
-            _write_csv(folder / name, self._columns(names, level))
-            files[name] = list(names)
-        return files
+        ]
+
+
+def check_level(level: Any) -> None:
+    """Raise unless a number may be the probability of an interval."""
+    if not (isinstance(level, (int, float)) and 0 < level < 1):
+        raise ParameterError("level", "must lie between 0 and 1", level)
 
 
 def check_new_folder(folder: str | os.PathLike[str]) -> Path:
@@ -499,23 +591,6 @@ def check_new_folder(folder: str | os.PathLike[str]) -> Path:
             "denied)"
         )
     return target
-
-
-def _in_file_name(name: str) -> str:
-    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
-    return kept.strip(".")[:60] or "_"
-
-
-def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        rows = csv.writer(stream, lineterminator="\n")
-        rows.writerow(columns)
-        texts = [map(_text, column.tolist()) for column in columns.values()]
-        rows.writerows(zip(*texts, strict=True))
-
-
-def _text(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) and value % 1 else value
 
 
 def _values(

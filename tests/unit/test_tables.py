@@ -697,7 +697,8 @@ def test_tables_are_written_whole_with_their_statement(released, tmp_path):
         released.statement + "\n"
     )
     assert len(pd.read_csv(folder / "synthetic.csv")) == 50
-    assert len(list(folder.iterdir())) == len(facts["files"]) + 3
+    described = [path for path in folder.iterdir() if path.suffix == ".csv"]
+    assert len(described) == len(facts["files"]) + 1
     with pytest.raises(FileExistsError, match="not empty"):
         released.write(folder)
 
@@ -722,9 +723,8 @@ def test_names_of_files_are_plain_and_each_for_one_table(tmp_path):
     assert [name for (name,) in facts["files"].values()] == names
     files = list(facts["files"])
     assert len({name.lower() for name in files}) == 4
-    assert {path.name for path in folder.iterdir()} == {
-        *files, "synthetic.csv", "release.json", "statement.txt",
-    }  # fmt: skip
+    found = {path.name for path in folder.iterdir() if path.suffix == ".csv"}
+    assert found == {*files, "synthetic.csv"}
 
 
 # ---- wrong input -------------------------------------------------------------------

@@ -1,0 +1,300 @@
+"""Files of released tables: csv with metadata, an Excel workbook, a page with charts.
+
+The page is one file with its charts inside (SVG), without scripts and without anything
+from the network. All text of the domain is escaped.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.exceptions import ParameterError
+
+__all__ = ["PAGE", "Sheet", "check_excel", "file_names", "write_csv", "write_files"]
+
+PAGE, WORKBOOK = "index.html", "tables.xlsx"
+"""What people open first, and the workbook."""
+
+CHARTED = 5000
+"""Most numbers of a chart; larger tables are named without one."""
+
+COLOURS = np.array([[247, 251, 255], [33, 113, 181]])
+"""Of the least and the largest count of a heat map."""
+
+STYLE = """body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em auto}
+body{padding:0 1em}svg{font:12px sans-serif;display:block}
+div{overflow-x:auto}h2{margin-top:2em}"""
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+class Sheet(NamedTuple):
+    """A table or statistic that is written.
+
+    Attributes
+    ----------
+    file : str
+        Name of its csv file.
+    title : str
+    keys : tuple of str
+        Columns that name a row.
+    value : str
+        Column of what was released; intervals are in ``lower`` and ``upper``.
+    columns : mapping of str to ndarray
+    """
+
+    file: str
+    title: str
+    keys: tuple[str, ...]
+    value: str
+    columns: Columns
+
+
+def file_names(names: Sequence[Sequence[str]]) -> list[str]:
+    """Return the names of csv files, distinct whatever the letters' case."""
+    found = ["synthetic.csv"]
+    for parts in names:
+        plain = "_x_".join(map(_plain, parts))
+        tries = [plain, *(f"{plain}_{number}" for number in range(1, len(names) + 1))]
+        known = {name.lower() for name in found}
+        found.append(next(f"{t}.csv" for t in tries if f"{t}.csv".lower() not in known))
+    return found[1:]
+
+
+def _plain(name: str) -> str:
+    """Return a name with only the characters that are safe in file names."""
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    return kept.strip(".")[:60] or "_"
+
+
+def check_excel(excel: bool | None) -> bool:
+    """Return whether a workbook is written; raise where it is asked for and cannot."""
+    there = importlib.util.find_spec("openpyxl") is not None
+    if excel and not there:
+        raise ParameterError(
+            "excel",
+            "needs openpyxl, which is not installed",
+            remedy=("pip install 'mmech[excel]'", "leave it out"),
+        )
+    return there and excel is not False
+
+
+def write_files(
+    folder: Path, sheets: Sequence[Sheet], statement: str, level: float, *, excel: bool
+) -> None:
+    """Write csv files with their metadata, the page, and the workbook if wanted."""
+    for sheet in sheets:
+        write_csv(folder / sheet.file, sheet.columns, sheet.title, sheet.keys)
+    page = "\n".join(_page(sheets, statement, level))
+    (folder / PAGE).write_text(page, encoding="utf-8")
+    if excel:
+        _write_workbook(folder / WORKBOOK, sheets, statement)
+
+
+# ---- csv -----------------------------------------------------------------------------
+
+
+def write_csv(
+    path: Path, columns: Columns, title: str, keys: Sequence[str] = ()
+) -> None:
+    """Write a csv file, and beside it what its columns are (CSVW, a W3C format)."""
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        rows = csv.writer(stream, lineterminator="\n")
+        rows.writerow(columns)
+        texts = [map(_text, column.tolist()) for column in columns.values()]
+        rows.writerows(zip(*texts, strict=True))
+    names = {name: f"c{number}" for number, name in enumerate(columns, 1)}
+    described = [
+        {
+            "name": names[name],
+            "titles": name,
+            "datatype": {"i": "integer", "f": "number"}.get(own.dtype.kind, "string"),
+        }
+        for name, own in columns.items()
+    ]
+    schema: dict[str, Any] = {"columns": described}
+    if keys:
+        schema["primaryKey"] = [names[key] for key in keys]
+    document = {
+        "@context": "http://www.w3.org/ns/csvw",
+        "url": path.name,
+        "dc:title": title,
+        "tableSchema": schema,
+    }
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    path.with_name(f"{path.name}-metadata.json").write_text(
+        text + "\n", encoding="utf-8"
+    )
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return ""
+    return value if value % 1 == 0 else f"{value:.{6 if abs(value) < 1e5 else 12}g}"
+
+
+# ---- workbook ------------------------------------------------------------------------
+
+
+def _write_workbook(path: Path, sheets: Sequence[Sheet], statement: str) -> None:
+    from openpyxl import Workbook
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    book = Workbook()
+    first = book.active
+    first.title = "statement"
+    known = {"statement"}
+
+    def fill(page: Any, rows: Iterator[Sequence[Any]]) -> None:
+        for i, row in enumerate(rows, 1):
+            for j, value in enumerate(row, 1):
+                if isinstance(value, float) and not math.isfinite(value):
+                    continue
+                cell = page.cell(i, j)
+                if isinstance(value, str):
+                    cell.value = ILLEGAL_CHARACTERS_RE.sub("?", value)
+                    cell.data_type = "s"  # never a formula
+                else:
+                    cell.value = value
+
+    fill(first, ([line] for line in statement.splitlines()))
+    for sheet in sheets:
+        stem = "".join(c for c in sheet.file[:-4] if c not in "[]:*?/\\'")
+        number, name = 1, stem[:31]
+        while name.lower() in known:
+            number += 1
+            name = f"{stem[: 30 - len(str(number))]}_{number}"
+        known.add(name.lower())
+        columns = [column.tolist() for column in sheet.columns.values()]
+        page = book.create_sheet(name)
+        fill(page, chain([list(sheet.columns)], zip(*columns, strict=True)))
+    book.save(path)
+
+
+# ---- page ----------------------------------------------------------------------------
+
+
+def _page(sheets: Sequence[Sheet], statement: str, level: float) -> Iterator[str]:
+    yield '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+    yield "<title>Released tables</title>"
+    yield f"<style>{STYLE}</style></head><body><h1>Released tables</h1>"
+    yield from (f"<p>{escape(line)}</p>" for line in statement.splitlines())
+    yield "<ul>"
+    for i, sheet in enumerate(sheets):
+        yield f'<li><a href="#s{i}">{escape(sheet.title)}</a></li>'
+    yield "</ul>"
+    for i, sheet in enumerate(sheets):
+        link = f'<a href="{escape(sheet.file)}">{escape(sheet.file)}</a>'
+        yield f'<h2 id="s{i}">{escape(sheet.title)}</h2>'
+        n = len(sheet.columns[sheet.value])
+        if n > CHARTED:
+            yield f"<p>{n:,} rows are too many for a chart: {link}</p>"
+            continue
+        grid = sheet.value == "count" and len(sheet.keys) > 1
+        text = "\n".join(_heat_map(sheet) if grid else _bars(sheet))
+        yield f"<p>Intervals of {level:g}. {link}</p><div>{text}</div>"
+    yield "</body></html>\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value % 1 == 0 or abs(value) >= 1e5 else f"{value:,.4g}"
+
+
+def _said(sheet: Sheet) -> tuple[list[str], list[str]]:
+    """Return what every row is called, and its number with the interval."""
+    keys = [map(str, sheet.columns[key].tolist()) for key in sheet.keys]
+    names = [", ".join(row) for row in zip(*keys, strict=True)]
+    parts = [sheet.columns[own].tolist() for own in (sheet.value, "lower", "upper")]
+    numbers = [
+        f"{_number(value)} ({_number(low)} to {_number(high)})"
+        if math.isfinite(value)
+        else f"unknown ({_number(low)} to {_number(high)})"
+        for value, low, high in zip(*parts, strict=True)
+    ]
+    return names or ["all"] * len(numbers), numbers
+
+
+def _cut(text: str, most: int) -> str:
+    return escape(text if len(text) <= most else f"{text[: most - 1]}…")
+
+
+def _bars(sheet: Sheet) -> Iterator[str]:
+    """Yield a bar per row, with its interval as a line."""
+    names, numbers = _said(sheet)
+    value, low, high = (
+        np.asarray(sheet.columns[own], np.float64)
+        for own in (sheet.value, "lower", "upper")
+    )
+    least, most = min(0.0, float(low.min())), max(0.0, float(high.max()))
+    x = lambda at: 250 + 480 * (at - least) / ((most - least) or 1)  # noqa: E731
+    yield f'<svg width="960" height="{22 * len(names) + 6}" role="img">'
+    for i, (name, number) in enumerate(zip(names, numbers, strict=True)):
+        y = 22 * i + 4
+        yield f"<g><title>{escape(name)}: {number}</title>"
+        yield f'<text x="242" y="{y + 13}" text-anchor="end">{_cut(name, 36)}</text>'
+        if math.isfinite(value[i]):
+            start, stop = sorted((x(0.0), x(value[i])))
+            yield (
+                f'<rect x="{start:.1f}" y="{y}" width="{stop - start:.1f}" '
+                'height="16" fill="#9ecae1"/>'
+            )
+        yield (
+            f'<path d="M{x(low[i]):.1f} {y + 8}H{x(high[i]):.1f}" stroke="#08306b" '
+            'stroke-width="2"/>'
+        )
+        yield f'<text x="740" y="{y + 13}">{number}</text></g>'
+    yield "</svg>"
+
+
+def _heat_map(sheet: Sheet) -> Iterator[str]:
+    """Yield a cell per row; the values of the last attribute are the columns."""
+    _, numbers = _said(sheet)
+    across = list(dict.fromkeys(map(str, sheet.columns[sheet.keys[-1]].tolist())))
+    down = [map(str, sheet.columns[key].tolist()) for key in sheet.keys[:-1]]
+    rows = [", ".join(row) for row in zip(*down, strict=True)][:: len(across)]
+    width = 7 * max(map(len, numbers)) + 14  # all of it, or only the counts
+    whole = width * len(across) <= 900
+    width = width if whole else 60
+    counts = sheet.columns["count"]
+    shades = np.sqrt(counts / max(int(counts.max()), 1))
+    top = 96
+    size = 250 + width * len(across) + 60, top + 32 * len(rows) + 6
+    yield f'<svg width="{size[0]}" height="{size[1]}" role="img">'
+    for j, name in enumerate(across):
+        at = f"translate({250 + width * (j + 0.4):.0f} {top - 8}) rotate(-35)"
+        yield f'<text transform="{at}">{_cut(name, 22)}</text>'
+    for i, name in enumerate(rows):
+        yield (
+            f'<text x="242" y="{top + 32 * i + 20}" text-anchor="end">'
+            f"{_cut(name, 36)}</text>"
+        )
+    for k, (count, number, shade) in enumerate(
+        zip(counts.tolist(), numbers, shades.tolist(), strict=True)
+    ):
+        i, j = divmod(k, len(across))
+        x, y = 250 + width * j, top + 32 * i
+        mixed = COLOURS[0] + shade * (COLOURS[1] - COLOURS[0])
+        fill = ",".join(f"{part:.0f}" for part in mixed)
+        ink = "#fff" if shade > 0.6 else "#000"
+        text = number if whole else _number(count)
+        said = escape(f"{rows[i]}, {across[j]}: {number}")
+        yield (
+            f"<g><title>{said}</title>"
+            f'<rect x="{x}" y="{y}" width="{width}" height="32" fill="rgb({fill})" '
+            f'stroke="#fff"/><text x="{x + width / 2:.0f}" y="{y + 20}" '
+            f'text-anchor="middle" fill="{ink}">{text}</text></g>'
+        )
+    yield "</svg>"

@@ -1,0 +1,107 @@
+"""Intervals of statistics hold as often as they say, in small groups, too.
+
+A release has 1,000 groups with the same records and noise of their own, so that it is
+as good as 1,000 releases. Noise comes from the operating system. The tests together
+raise a false alarm with a probability of about 1e-4, by the exact binomial law.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from mmech import Attribute, Domain, PrivacyLedger, release_tables
+from mmech.session import Session
+from mmech.tables import Histogram, Mean, Quantiles, Sum
+from mmech.tables.statistics import plan_statistics
+
+pytestmark = pytest.mark.statistical
+
+COPIES = 1000
+SIZES = {"few": 2, "some": 25, "many": 400}
+DOMAIN = Domain(
+    [
+        Attribute.categorical("copy", range(COPIES)),
+        Attribute.ordinal("size", list(SIZES)),
+        Attribute.numeric("x", lower=-10, upper=30, n_bins=4, integer=True),
+    ]
+)
+RISK = 1e-6
+
+
+def group(size):
+    """Return numbers of a skewed law, some beyond the bounds."""
+    rng = np.random.default_rng(SIZES[size])
+    return np.rint(rng.exponential(12, SIZES[size]) - 5)
+
+
+def truth(statistic, size):
+    numbers = np.clip(group(size), -10, 30)
+    if isinstance(statistic, Mean):
+        return [numbers.mean()]
+    if isinstance(statistic, Sum):
+        return [numbers.sum()]
+    if isinstance(statistic, Histogram):
+        return np.bincount(np.searchsorted([0, 10, 20], numbers), minlength=4)
+    return np.quantile(numbers, statistic.probabilities, method="inverted_cdf")
+
+
+def records():
+    rows = [(s, x) for s, size in enumerate(SIZES) for x in group(size)]
+    s, x = map(np.array, zip(*rows, strict=True))
+    copies = np.repeat(np.arange(COPIES), len(rows))
+    sizes = np.array(list(SIZES))[np.tile(s, COPIES)]
+    return {"copy": copies, "size": sizes, "x": np.tile(x, COPIES)}
+
+
+@pytest.mark.parametrize("level", [0.9, 0.99])
+@pytest.mark.parametrize(
+    ("cost", "neighbours"),
+    [({"epsilon": 1}, "add_remove"), ({"rho": "1/8"}, "replace")],
+    ids=["epsilon", "rho"],
+)
+@pytest.mark.parametrize("kind", [Mean, Sum, Histogram, Quantiles])
+def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
+    statistic = kind("x", by=("copy", "size"))
+    plan = release_tables(
+        None, DOMAIN, tables=["size"], dry_run=True, neighbours=neighbours, **cost
+    )
+    reading, _ = plan_statistics([statistic], DOMAIN, plan)
+    codes, _ = reading._encode(
+        records(), None, narrow=True, handle_unknown="clip", handle_missing="error"
+    )
+    ledger = PrivacyLedger(9, currency=plan.currency, neighbours=neighbours)
+    own = reading.plans[0].measure(
+        Session(ledger), codes[:, [*map(reading.names.index, statistic.by), -1]]
+    )
+    columns = own.columns(level)
+    for size in SIZES:
+        exact = np.asarray(truth(statistic, size))
+        at = columns["size"] == size
+        low, high = (columns[end][at].reshape(COPIES, -1) for end in ("lower", "upper"))
+        held = ((low - 1e-9 <= exact) & (exact <= high + 1e-9)).sum(axis=0)
+        assert (held >= binom.ppf(RISK, COPIES, level)).all(), (size, held)
+        if kind in (Mean, Sum, Histogram) and size == "many":  # and not far too often
+            most = binom.isf(RISK, COPIES, level + (1 - level) / 3)
+            assert (held <= most).all(), (size, held)
+
+
+def test_intervals_hold_where_the_number_of_records_is_public():
+    domain = DOMAIN.select(["x"])
+    asked = [Mean("x"), Sum("x")]
+    plan = release_tables(
+        None, domain, ways=1, epsilon=1, neighbours="replace", dry_run=True
+    )
+    reading, _ = plan_statistics(asked, domain, plan)
+    codes, _ = reading._encode(
+        {"x": group("some")}, None, narrow=True, handle_unknown="clip",
+        handle_missing="error",
+    )  # fmt: skip
+    held = np.zeros(2)
+    for _ in range(COPIES):
+        ledger = PrivacyLedger(9, neighbours="replace")
+        for j, own in enumerate(reading.measure(codes, plan, ledger, None)):
+            columns = own.columns(0.9)
+            exact = truth(asked[j], "some")[0]
+            held[j] += columns["lower"][0] <= exact <= columns["upper"][0]
+    assert (held >= binom.ppf(RISK, COPIES, 0.9)).all(), held
+    assert (held <= binom.isf(RISK, COPIES, 0.93)).all(), held

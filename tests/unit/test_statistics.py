@@ -1,0 +1,390 @@
+"""Statistics of numbers by group: what they cost, their intervals, their files."""
+
+import itertools
+import json
+import math
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from replay import People, check_pair, play, watched
+
+from mmech import (
+    Attribute,
+    BudgetExceededError,
+    Domain,
+    MeasuredTables,
+    PrivacyLedger,
+    release_tables,
+)
+from mmech.session import Session
+from mmech.tables import Histogram, Mean, Quantiles, Sum
+from mmech.tables.statistics import StatisticPlan
+
+DOMAIN = Domain(
+    [
+        Attribute.categorical("sex", ["f", "m"]),
+        Attribute.numeric("age", lower=0, upper=90, n_bins=3, integer=True),
+        Attribute.numeric("pay", cut_points=[10, 20]),
+    ]
+)
+ALL = [
+    Mean("age", by="sex"),
+    Mean("age"),
+    Sum("pay", by="sex", lower=-10, upper=30),
+    Histogram("pay", edges=[0, 15, 30], by="sex"),
+    Quantiles("age", [0.5], by="sex", step=10),
+]
+SMALL = Domain(
+    [
+        Attribute.numeric("x", lower=-1, upper=5, n_bins=2),
+        Attribute.categorical("g", [0, 1]),
+    ]
+)
+RELATIONS = [("add_remove", 1), ("replace", 1), ("add_remove", 2)]
+
+
+def people(n, seed=0):
+    rng = np.random.default_rng(seed)
+    ages = rng.integers(0, 91, n).tolist()
+    pays = rng.exponential(12, n).round(2).tolist()
+    return [[s, a, p] for s, a, p in zip(rng.choice(["f", "m"], n), ages, pays)]  # noqa: B905
+
+
+def made(statistic, domain=DOMAIN, **options):
+    """Return the plan of one statistic."""
+    given = {"ways": 1, "epsilon": 1, "dry_run": True, **options}
+    (own,) = release_tables(None, domain, statistics=[statistic], **given).statistics
+    return own
+
+
+# ---- what one record changes ---------------------------------------------------------
+
+
+def seen_exactly(plan, codes):
+    """Return the exact values that noise is added to, and the entry that pays."""
+    draws = []
+    with watched(lambda draw, sample: (draws.append(draw), draw.exact)[1]):
+        ledger = PrivacyLedger(
+            100, currency=plan.currency, neighbours=plan.relation.neighbours,
+            records_per_person=plan.relation.records_per_person,
+        )  # fmt: skip
+        plan.measure(Session(ledger), np.array(codes, np.int64).reshape(-1, 2))
+    (draw,) = draws
+    return draw.exact.copy(), draw.public["entry"].sensitivity
+
+
+@pytest.mark.parametrize("kind", [Mean, Sum])
+@pytest.mark.parametrize("cost", ["epsilon", "rho"])
+def test_every_small_neighbour_changes_sums_by_their_sensitivity_at_most(kind, cost):
+    """All data sets of up to two records, and all that have one more."""
+    own = StatisticPlan(
+        *(kind("x", by="g", step=2), SMALL, cost, Fraction(1)),
+        made(kind("x"), SMALL).relation, True,
+    )  # fmt: skip
+    assert own.n_steps == 3
+    records = list(itertools.product(range(2), range(4)))
+    largest = 0.0
+    for before in itertools.chain.from_iterable(
+        itertools.combinations_with_replacement(records, n) for n in range(3)
+    ):
+        exact, sensitivity = seen_exactly(own, before)
+        assert exact.shape == (2, 2)
+        for new in records:
+            other, _ = seen_exactly(own, [*before, new])
+            change = np.abs(other - exact).ravel()
+            size = change.sum() if cost == "epsilon" else np.linalg.norm(change)
+            assert size <= sensitivity + 1e-12
+            largest = max(largest, size)
+            assert np.count_nonzero(change.reshape(2, 2).sum(axis=0)) == 1
+    assert largest == sensitivity == 3
+
+
+def test_a_public_total_halves_what_a_replaced_record_changes():
+    own = made(Sum("x", step=2), SMALL, neighbours="replace")
+    assert own.total_is_public
+    values = []
+    for place in (0, 3):
+        draws = []
+        with watched(lambda draw, sample: (draws.append(draw), draw.exact)[1]):  # noqa: B023
+            found = own.measure(
+                Session(PrivacyLedger(9, neighbours="replace")), np.array([[place]])
+            )
+        values.append(int(draws[0].exact[0]))
+        assert found.n_records == 1
+        assert found.columns(0.9)["sum"].tolist() == [-1 + 2 * place]
+    assert abs(values[1] - values[0]) == 6 == draws[0].public["entry"].sensitivity
+    assert not made(Sum("x", by="g"), SMALL, neighbours="replace").total_is_public
+    dropping = {"neighbours": "replace", "handle_missing": "drop"}
+    assert not made(Sum("x"), SMALL, **dropping).total_is_public
+    assert not made(Sum("x"), SMALL).total_is_public
+
+
+@pytest.mark.parametrize(("neighbours", "persons"), RELATIONS)
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency):
+    """Every draw is replayed to neighbours, and costs what its entry says."""
+    terms = {"neighbours": neighbours, "records_per_person": persons}
+    cost = {currency: Fraction(1)}
+
+    def run(own, ledger):
+        released = release_tables(
+            own.X, DOMAIN, ways=1, statistics=ALL, ledger=ledger, **cost, **terms
+        )
+        columns = [own.columns(0.9) for own in released.statistics]
+        shown = [{k: v.tolist() for k, v in one.items()} for one in columns]
+        return json.dumps(shown), released.statement
+
+    rows = [["f", 3.0, 2.0], ["m", 90.0, 31.5], ["f", 41.0, -8.0], ["m", 77.0, 12.0]]
+    before = People.of(np.array(rows, object), np.zeros(4, int))
+    new = ("m", 90.0, 400.0)
+    if neighbours == "replace":
+        others = [before.replaced(0, new, 0), before.replaced(3, ("f", 0.0, -99.0), 0)]
+    else:
+        others = [before.without(0), before.and_of(new, 0)]
+        if persons == 2:
+            others.append(before.without(0).without(0))
+    ledger = lambda: PrivacyLedger(1, currency=currency, **terms)  # noqa: E731
+    tape = play(run, before, ledger())
+    assert sum(entry.cost for entry in tape.entries) == 1
+    assert len(tape.entries) == 1 + len(ALL)
+    losses = [check_pair(tape, play(run, o, ledger(), tape), **cost) for o in others]
+    assert max(losses) > 0
+
+
+# ---- numbers -------------------------------------------------------------------------
+
+
+def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
+    rows = people(400)
+    frame = pd.DataFrame(rows, columns=DOMAIN.names)
+    released = release_tables(
+        frame, DOMAIN, ways=1, statistics=[*ALL, Histogram("age")], epsilon=10**9
+    )
+    by = frame.groupby("sex")
+    means = released.statistic(ALL[0])
+    assert means["sex"].tolist() == ["f", "m"]
+    assert means["mean"].tolist() == pytest.approx(by["age"].mean().tolist())
+    assert (means["lower"] <= means["mean"]).all()
+    assert (means["mean"] <= means["upper"]).all()
+    assert released.statistic("mean of age")["mean"][0] == pytest.approx(
+        frame["age"].mean()
+    )
+    clipped = frame["pay"].clip(-10, 30)
+    places = ((clipped + 10) / 0.004).round()  # 10,000 steps of the range
+    sums = (places * 0.004 - 10).groupby(frame["sex"]).sum()
+    assert released.statistic(str(ALL[2]))["sum"].tolist() == pytest.approx(
+        sums.tolist()
+    )
+    bins = released.statistic(ALL[3])
+    assert bins["pay"].tolist() == ["[0, 15]", "(15, 30]"] * 2
+    assert bins["count"].tolist() == [
+        int(((frame["sex"] == sex) & ((frame["pay"] > 15) == high)).sum())
+        for sex, high in itertools.product("fm", (False, True))
+    ]
+    medians = by["age"].apply(
+        lambda own: np.sort(np.rint(own / 10) * 10)[math.ceil(len(own) / 2) - 1]
+    )
+    assert released.statistic(ALL[4])["quantile"].tolist() == medians.tolist()
+    histogram = released.statistic("histogram of age")
+    assert histogram["count"].tolist() == released.table("age")["count"].tolist()
+
+
+def test_groups_without_records_have_a_sentence():
+    rows = [["f", 50, 1.0]] * 2000
+    asked = [Mean("age", by="sex"), Quantiles("age", by="sex"), Mean("age")]
+    released = release_tables(rows, DOMAIN, ways=1, statistics=asked, epsilon=5)
+    for statistic, value in ((asked[0], "mean"), (asked[1], "quantile")):
+        table = released.statistic(statistic)
+        empty = table[table["sex"] == "m"]
+        assert empty[value].isna().all()
+        assert (empty["lower"] == 0).all()
+        assert (empty["upper"] == 90).all()
+        assert empty["note"].str.contains("too few records").all()
+        full = table[table["sex"] == "f"]
+        assert (full["note"] == "").all()
+        assert full[value].tolist() == pytest.approx([50] * len(full), abs=2)
+    none = release_tables(
+        rows[:0], DOMAIN, ways=1, statistics=asked, epsilon=5, neighbours="replace"
+    )
+    assert none.statistic("mean of age")["note"][0] != ""
+
+
+def test_values_without_a_number_are_in_no_statistic():
+    number = Attribute.numeric("age", lower=0, upper=90, n_bins=3, other="unknown")
+    domain = Domain([DOMAIN.attributes[0], number])
+    rows = [["f", 30], ["f", None], ["f", 60]] * 100
+    asked = [Mean("age", by="sex"), Histogram("age")]
+    released = release_tables(
+        rows, domain, ways=1, statistics=asked, epsilon=10**9,
+        handle_missing="category", neighbours="replace",
+    )  # fmt: skip
+    assert released.statistic(asked[0])["mean"][0] == pytest.approx(45)
+    assert released.statistic(asked[1])["count"].tolist() == [100, 100, 0]
+
+
+def test_the_budget_is_split_by_expected_errors_and_adds_up():
+    plan = release_tables(
+        None, DOMAIN, ways=1, statistics=ALL, epsilon=Fraction(7, 3), dry_run=True
+    )
+    costs = [own.cost for own in plan.statistics]
+    assert sum(costs, plan.cost) == Fraction(7, 3)
+    assert costs[0] == costs[1] < costs[4]  # of quantiles, whose errors are larger
+    assert "over the number of records" in plan.statistics[0].expected
+
+
+def test_what_was_interrupted_keeps_its_statistics(tmp_path):
+    path = tmp_path / "kept.measured"
+    released = release_tables(
+        people(90), DOMAIN, ways=1, statistics=ALL, epsilon=1, keep=path
+    )
+    again = MeasuredTables.load(path).finish()
+    assert again.statement == released.statement
+    assert (
+        repr(again) == repr(released) == "Tables(3 tables of 3 attributes, epsilon=1)"
+    )
+    for own in ALL:
+        assert again.statistic(own).equals(pd.DataFrame(released.statistic(own)))
+
+
+# ---- wrong input ---------------------------------------------------------------------
+
+WRONG = {
+    "text": (lambda: Mean("sex"), ValueError, "numeric attributes, but 'sex'"),
+    "bounds": (
+        lambda: Mean("age", lower=9, upper=3),
+        ValueError,
+        "below upper, got 9 a",
+    ),
+    "no bounds": (
+        lambda: Sum("pay"),
+        ValueError,
+        "must be given, because its attribute",
+    ),
+    "a group": (lambda: Sum("age", by="town"), ValueError, "got 'town'"),
+    "attribute": (lambda: Mean("agee"), ValueError, "'age'"),
+    "itself": (lambda: Sum("age", by="age"), ValueError, "must name other attributes"),
+    "beyond one": (lambda: Quantiles("age", [0.5, 1.2]), ValueError, "between 0 and 1"),
+    "no probability": (lambda: Quantiles("age", []), ValueError, "between 0 and 1"),
+    "step": (
+        lambda: Mean("age", step=7),
+        ValueError,
+        "into 1 to 1,048,576 whole steps",
+    ),
+    "no step": (lambda: Mean("age", step=0), ValueError, "whole steps, got 0"),
+    "fine": (
+        lambda: Quantiles("age", step=0.001),
+        ValueError,
+        "1 to 4,095 whole steps",
+    ),
+    "edges": (lambda: Histogram("age", edges=[3, 2, 1]), ValueError, "increasing"),
+    "name": (lambda: Mean(3), TypeError, "needs the name of an attribute"),
+    "bound": (lambda: Mean("age", lower="low"), TypeError, "lower of mean of age"),
+    "kind": (lambda: "mean", TypeError, "must be Mean, Sum, Histogram or Quantiles"),
+}
+
+
+@pytest.mark.parametrize(("make", "kind", "words"), WRONG.values(), ids=WRONG)
+def test_wrong_statistics_are_refused_in_a_sentence_and_nothing_is_spent(
+    make, kind, words
+):
+    ledger = PrivacyLedger(1)
+    with pytest.raises(kind, match=words):
+        release_tables(
+            people(5), DOMAIN, ways=1, statistics=[make()], epsilon=1, ledger=ledger
+        )
+    assert ledger.entries == ()
+
+
+def test_a_value_of_no_group_and_a_small_ledger_cost_nothing():
+    ledger = PrivacyLedger(1)
+    options = {"ways": 1, "statistics": ALL[:1], "ledger": ledger}
+    with pytest.raises(ValueError, match="row 1, column 'sex'"):
+        release_tables([*people(1), ["x", 3, 4]], DOMAIN, epsilon=1, **options)
+    with pytest.raises(BudgetExceededError):
+        release_tables(people(9), DOMAIN, epsilon=1.01, **options)
+    with pytest.raises(ValueError, match="each statistic once"):
+        release_tables(
+            people(9), DOMAIN, epsilon=1, **{**options, "statistics": ALL[:1] * 2}
+        )
+    assert ledger.entries == ()
+
+
+# ---- files ---------------------------------------------------------------------------
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def test_files_say_what_they_are(tmp_path):
+    domain = Domain(
+        [Attribute.categorical("=1+1", [HOSTILE, "=cmd"]), DOMAIN.attributes[1]]
+    )
+    asked = [Mean("age", by="=1+1"), Quantiles("age", by="=1+1")]
+    released = release_tables(
+        [[HOSTILE, 40]] * 500, domain, ways=(1, 2), statistics=asked, epsilon=3
+    )
+    folder = released.write(tmp_path / "out", level=0.9, synthetic=3, excel=False)
+    facts = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+    assert facts["cost"] == "3"
+    assert [own["statistic"] for own in facts["statistics"]] == list(map(str, asked))
+    assert facts["statistics"][0].keys() >= {"lower", "upper", "step", "cost", "noise"}
+    files = [*facts["files"], *(own["file"] for own in facts["statistics"])]
+    assert {path.name for path in folder.iterdir()} == {
+        *(name for file in (*files, "synthetic.csv")
+          for name in (file, f"{file}-metadata.json")),
+        "index.html", "release.json", "statement.txt",
+    }  # fmt: skip
+    for file in files:
+        document = json.loads((folder / f"{file}-metadata.json").read_text("utf-8"))
+        table = pd.read_csv(folder / file)
+        columns = document["tableSchema"]["columns"]
+        assert document["url"] == file
+        assert [column["titles"] for column in columns] == list(table.columns)
+        assert document["tableSchema"]["primaryKey"][0] == "c1"
+        for column in columns:
+            if column["datatype"] != "string":
+                assert table[column["titles"]].dtype.kind in "if"
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+    assert "://" not in page
+    assert page.count("<svg") == page.count("</svg>") == len(files)
+    assert "unknown (0 to 90)" in page
+
+
+def test_a_workbook_has_a_sheet_per_table_and_no_formulas(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    domain = Domain([Attribute.categorical("a" * 40, ["=1+1", "b\x01"])])
+    released = release_tables([["=1+1"]] * 9, domain, ways=1, epsilon=9)
+    folder = released.write(tmp_path / "out", excel=True)
+    book = openpyxl.load_workbook(folder / "tables.xlsx")
+    assert book.sheetnames == ["statement", "a" * 31]
+    rows = list(book["a" * 31].iter_rows())
+    assert [cell.value for cell in rows[0]][1:] == [
+        "count", "standard_error", "lower", "upper",
+    ]  # fmt: skip
+    assert (rows[1][0].value, rows[1][0].data_type) == ("=1+1", "s")
+    assert rows[2][0].value == "b?"
+    assert rows[1][1].value == released.table("a" * 40)["count"][0]
+
+
+def test_a_workbook_without_its_library_is_refused_only_if_asked_for(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    released = release_tables(people(9), DOMAIN, tables=[("sex",)], epsilon=1)
+    with pytest.raises(ValueError, match=r"pip install 'mmech\[excel\]'"):
+        released.write(tmp_path / "no", excel=True)
+    folder = released.write(tmp_path / "out")
+    assert not (folder / "tables.xlsx").exists()
+
+
+def test_large_tables_are_named_without_a_chart(tmp_path):
+    domain = Domain([Attribute.categorical(name, range(80)) for name in "ab"])
+    released = release_tables([[1, 2]], domain, ways=2, epsilon=1)
+    page = (released.write(tmp_path / "out") / "index.html").read_text("utf-8")
+    assert "6,400 rows are too many for a chart" in page
+    assert "<svg" not in page
