@@ -134,7 +134,7 @@ def cells(domain_shape):
 
 
 def leaf_paths(forest, tree, schema):
-    """Return the tests on the path to every leaf of a tree, in the order of their ids."""
+    """Return the tests on the path to every leaf of a tree, by their ids."""
 
     def walk(node, path):
         a = forest.feature[node]
