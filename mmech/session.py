@@ -26,6 +26,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.quantiles import select_quantiles
 from mmech.release import Measurement, charge, measure
 from mmech.selection import epsilon_of_draw
+from mmech.strategies import StrategyResult
 
 __all__ = ["Session"]
 
@@ -93,7 +94,10 @@ class Session:
     # ---- the matrix mechanism ----------------------------------------------------
 
     def mechanism(
-        self, workload: QueryMatrix, strategy: QueryMatrix, **options: Any
+        self,
+        workload: QueryMatrix,
+        strategy: QueryMatrix | StrategyResult,
+        **options: Any,
     ) -> MatrixMechanism:
         """Return a mechanism that this session pays for."""
         own = {"ledger": self.ledger, "insecure_rng": self.noise}

@@ -35,6 +35,8 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "one leaf",
         "random_samples": "all releases on random samples of the records, at the price "
         "of samples",
+        "steps": "in steps that share the cost, each with exact noise or an exact draw "
+        "for changes of {:g} record",
         "other": "sensitivity {:g}",
     }
 )

@@ -30,9 +30,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from mmech.limits import LIMITS
-from mmech.reconstruction import MarginalEstimate
-from mmech.tables.noise import Noise
-from mmech.tables.shared_noise import SharedNoise
+from mmech.tables.steps import AnyEstimate, AnyNoise
 
 __all__ = ["expected_pairs", "too_many_values"]
 
@@ -64,8 +62,8 @@ def too_many_values(sizes: Sequence[int]) -> bool:
 
 
 def expected_pairs(
-    estimate: MarginalEstimate,
-    noise: Noise | SharedNoise,
+    estimate: AnyEstimate,
+    noise: AnyNoise,
     shares: Sequence[Floats],
     total: int,
     pairs: Sequence[Subset],
@@ -76,7 +74,7 @@ def expected_pairs(
     ----------
     estimate : MarginalEstimate
         Unbiased.
-    noise : Noise or SharedNoise
+    noise : Noise, SharedNoise or StagedNoise
         Law of its errors.
     shares : sequence of ndarray
         Distribution of every attribute.
@@ -88,7 +86,8 @@ def expected_pairs(
     -------
     dict of tuple to ndarray
         Independence where this foretells the estimates better than classes do, where
-        there are no records, and where there are `too_many_values`.
+        there are no records, where no pair was measured, and where there are
+        `too_many_values`.
 
     References
     ----------
@@ -101,13 +100,14 @@ def expected_pairs(
     """
     sizes = [own.size for own in shares]
     model = _Classes(np.concatenate(shares), sizes, total)
-    if too_many_values(sizes) or total < 1 or isinstance(noise, SharedNoise):
+    known = [pair for pair in pairs if noise.measures(pair)]
+    if too_many_values(sizes) or total < 1 or not known:
         return {(i, j): total * np.outer(shares[i], shares[j]) for i, j in pairs}
     at = model.places
     # All tables side by side, as shares of records (the Burt matrix).
     values = np.zeros((model.n_values, model.n_values))
     variance, sampling = np.full_like(values, np.inf), np.zeros_like(values)
-    for i, j in pairs:
+    for i, j in known:
         table = estimate.marginal((i, j)).reshape(sizes[i], sizes[j]) / total
         for a, b, own in ((i, j, table), (j, i, table.T)):
             values[at[a], at[b]] = own

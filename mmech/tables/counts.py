@@ -23,17 +23,15 @@ from numpy.typing import NDArray
 
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
-from mmech.reconstruction import MarginalEstimate
 from mmech.tables.classes import expected_pairs, too_many_values
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
-from mmech.tables.noise import Noise
 from mmech.tables.rounding import (
     apportion,
     controlled_rounding,
     nearest_with_sums,
     with_margins,
 )
-from mmech.tables.shared_noise import SharedNoise
+from mmech.tables.steps import AnyEstimate, AnyNoise
 
 __all__ = ["ROUNDING", "Counts", "settle"]
 
@@ -84,8 +82,8 @@ class Counts:
 
 
 def settle(
-    estimate: MarginalEstimate,
-    noise: Noise | SharedNoise,
+    estimate: AnyEstimate,
+    noise: AnyNoise,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
 ) -> Counts:
@@ -95,7 +93,7 @@ def settle(
     ----------
     estimate : MarginalEstimate
         Unbiased.
-    noise : Noise or SharedNoise
+    noise : Noise, SharedNoise or StagedNoise
         Law of its errors.
     subsets : sequence of tuple of int
         Attributes of the tables.
@@ -115,18 +113,30 @@ def settle(
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
 
+    measured: list[Subset] = [pair for pair in pairs if noise.measures(pair)]
+
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
+        targets = {pair: expected[pair] for pair in measured}
+        tables = {**expected, **_toward(targets, estimate, noise)}
         return {
             (i, j): with_margins(
                 table, single[i].astype(float), single[j].astype(float)
             )
-            for (i, j), table in _toward(expected, estimate, noise).items()
+            for (i, j), table in tables.items()
         }
 
-    fitted = drawn(expected_pairs(estimate, noise, shares, total, pairs))
-    if too_many_values(sizes) and total:
-        model = fit_model(sizes, shares, total, fitted)
-        fitted = drawn({pair: model.marginal(pair) for pair in pairs})
+    expected = expected_pairs(estimate, noise, shares, total, pairs)
+    fitted = drawn(expected)
+    if total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
+        known = {pair: fitted[pair] for pair in measured}
+        model = fit_model(sizes, shares, total, known)
+        linked: dict[Subset, Floats] = {p: model.marginal(p) for p in pairs}
+        if not too_many_values(sizes):  # two models of other pairs, half of each
+            linked = {
+                pair: expected[pair] if pair in known else (table + expected[pair]) / 2
+                for pair, table in linked.items()
+            }
+        fitted = drawn(linked)
     larger: dict[Subset, Floats] = {}
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
@@ -136,7 +146,8 @@ def settle(
             start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     say("fitting a model of maximum entropy")
-    model = fit_model(sizes, shares, total, fitted, larger)
+    known = {pair: fitted[pair] for pair in measured}
+    model = fit_model(sizes, shares, total, known, larger)
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
         return Counts(total, _of_records(model, total, subsets), model, "records")
@@ -151,8 +162,8 @@ def settle(
 
 def _toward(
     targets: Mapping[Subset, Floats],
-    estimate: MarginalEstimate,
-    noise: Noise | SharedNoise,
+    estimate: AnyEstimate,
+    noise: AnyNoise,
 ) -> dict[Subset, Floats]:
     r"""Return posterior means of tables, between their targets and their estimates.
 
@@ -171,7 +182,7 @@ def _toward(
     if not targets:
         return {}
     aparts, signals, logs = {}, {}, []
-    variances = {subset: noise.law(subset).standard_error ** 2 for subset in targets}
+    variances = {subset: noise.spread(subset) for subset in targets}
     for subset, target in targets.items():
         aparts[subset] = estimate.marginal(subset).reshape(target.shape) - target
         expected = np.maximum(target, LEAST_EXPECTED)

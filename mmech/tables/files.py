@@ -218,12 +218,14 @@ def _said(sheet: Sheet) -> tuple[list[str], list[str]]:
     keys = [map(str, sheet.columns[key].tolist()) for key in sheet.keys]
     names = [", ".join(row) for row in zip(*keys, strict=True)]
     parts = [sheet.columns[own].tolist() for own in (sheet.value, "lower", "upper")]
-    numbers = [
-        f"{_number(value)} ({_number(low)} to {_number(high)})"
-        if math.isfinite(value)
-        else f"unknown ({_number(low)} to {_number(high)})"
-        for value, low, high in zip(*parts, strict=True)
-    ]
+
+    def said(value: float, low: float, high: float) -> str:
+        if math.isnan(low):  # of a table that was not measured
+            return f"about {_number(value)}"
+        known = _number(value) if math.isfinite(value) else "unknown"
+        return f"{known} ({_number(low)} to {_number(high)})"
+
+    numbers = [said(*row) for row in zip(*parts, strict=True)]
     return names or ["all"] * len(numbers), numbers
 
 

@@ -159,6 +159,14 @@ class Noise:
         cells = product_of(self.domain_shape[i] for i in subset)
         return 1 / (cells * self._precision(subset))
 
+    def measures(self, subset: Subset) -> bool:
+        """Return whether a table was measured, so that it has intervals."""
+        return bool(self._holds[:, list(subset)].all(axis=1).any())
+
+    def spread(self, subset: Subset) -> float:
+        """Return the variance of the error of a count."""
+        return self.law(subset).standard_error ** 2
+
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of an entry of a table.
 

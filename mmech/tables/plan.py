@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
@@ -29,6 +30,7 @@ from mmech.tables.frames import as_frame
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
 from mmech.tables.statistics import StatisticPlan
+from mmech.tables.steps import COUNTED, single_strategy, worth_steps
 from mmech.threads import one_blas_thread
 
 __all__ = ["TablePlan", "make_plan"]
@@ -44,7 +46,7 @@ times as many took a quarter of a percent off the error of 91 tables of two of 1
 attributes."""
 
 
-@storable("TablePlan", added=("statistics",))
+@storable("TablePlan", added=("adaptive", "statistics"))
 @dataclass(frozen=True, eq=False)
 class TablePlan:
     """What `release_tables` measures, and the errors to expect; holds no records.
@@ -71,6 +73,8 @@ class TablePlan:
         of `Domain.encode`.
     frame : str or None
         Kind of frame that tables are returned as.
+    adaptive : bool
+        Whether tables are measured in steps, each chosen by what was measured.
     statistics : tuple of StatisticPlan
         Statistics that are measured beside tables, from costs of their own.
 
@@ -95,6 +99,7 @@ class TablePlan:
     relation: Relation
     policies: Mapping[str, str]
     frame: str | None = None
+    adaptive: bool = False
     statistics: tuple[StatisticPlan, ...] = ()
 
     @property
@@ -113,15 +118,45 @@ class TablePlan:
         """Whether records that do not fit are left out."""
         return "drop" in self.policies.values()
 
+    @property
+    def pairs(self) -> tuple[Subset, ...]:
+        """Tables of two attributes."""
+        return tuple(subset for subset in self.subsets if len(subset) == 2)
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """What a ledger is made with."""
+        return {"currency": self.currency, **asdict(self.relation)}
+
+    @cached_property
+    def single(self) -> StrategyResult:
+        """What measures tables of single attributes, of a plan in steps."""
+        return single_strategy(self.domain.shape, self.currency)
+
+    @cached_property
+    def blur(self) -> float:
+        """Records that noise would misplace in a pair of tables of one attribute.
+
+        If all tables were measured at once. A normal error has a mean magnitude of
+        .8 standard deviations.
+        """
+        sizes = self.domain.shape
+        own = [
+            0.8 * n * math.sqrt(self.noise.contrast_variance((i,)))
+            for i, n in enumerate(sizes)
+        ]
+        return 2 * sum(own) / len(own)
+
     def mechanism(
         self, ledger: PrivacyLedger | None = None, insecure_rng: Any = None
     ) -> MatrixMechanism:
-        """Return the mechanism that measures the tables."""
+        """Return the mechanism that measures the tables, all of them."""
+        cost = self.cost * (1 - COUNTED) if self.adaptive else self.cost
+        price: dict[str, Any] = {self.currency: cost}
         return MatrixMechanism(
             _workload(self.domain.shape, self.subsets),
             self.strategy,
-            epsilon=self.cost if self.currency == "epsilon" else None,
-            rho=self.cost if self.currency == "rho" else None,
+            **price,
             neighbours=self.relation.neighbours,
             records_per_person=self.relation.records_per_person,
             ledger=ledger,
@@ -130,7 +165,7 @@ class TablePlan:
 
     @cached_property
     def noise(self) -> Noise | SharedNoise:
-        """The law of the errors of the tables."""
+        """The law of the errors of the tables; in steps, if all are measured."""
         mechanism = self.mechanism()
         shared = mechanism.equal_totals is not None
         return SharedNoise(mechanism) if shared else Noise(mechanism)
@@ -172,7 +207,7 @@ class TablePlan:
     @classmethod
     def _stored(cls) -> dict[str, str]:
         own = ("tables", "strategy", "currency", "cost", "policies", "frame")
-        own += ("statistics",)
+        own += ("adaptive", "statistics")
         made = {"domain": "_document", "relation": "_relation"}
         return made | {name: name for name in own}
 
@@ -226,6 +261,7 @@ def make_plan(
     frame: str | None,
     callback: Callable[[StrategyResult], Any] | None,
     strategy: StrategyResult | None = None,
+    adaptive: bool | None = None,
 ) -> TablePlan:
     """Check what is asked for, and choose what to measure unless it is given."""
     domain = read_domain(domain)
@@ -240,7 +276,12 @@ def make_plan(
     place = {i: j for j, i in enumerate(used)}
     subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
     result = strategy or _strategy(_workload(own.shape, subsets), currency, callback)
-    return TablePlan(own, subsets, result, currency, cost, relation, policies, frame)
+    if adaptive is None:
+        listed = ways is None and not isinstance(tables, str)
+        adaptive = not listed and worth_steps(subsets)
+    return TablePlan(
+        own, subsets, result, currency, cost, relation, policies, frame, adaptive
+    )
 
 
 def _shown(domain: Any) -> str:
@@ -288,6 +329,8 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
             )
     if (ways is None) == (tables is None):
         raise TypeError("pass either ways= or tables=, such as ways=2")
+    if isinstance(tables, str) and tables == "auto":
+        ways = range(1, min(2, len(names)) + 1)
     if ways is not None:
         sizes = [ways] if isinstance(ways, (int, np.integer)) else list(ways)
         chosen = []
@@ -326,7 +369,7 @@ def _listed(tables: Any) -> list[Any]:
     if isinstance(tables, (str, Mapping)) or not isinstance(tables, Iterable):
         raise TypeError(
             "tables must be a list of tables, each a list of names of attributes, such "
-            f'as [("age", "sex")], got {type(tables).__name__}'
+            f'as [("age", "sex")], or "auto", got {tables!r:.60}'
         )
     return list(tables)
 

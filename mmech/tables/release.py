@@ -35,6 +35,7 @@ from mmech.tables.statistics import (
     Statistic,
     plan_statistics,
 )
+from mmech.tables.steps import Steps, measure_in_steps, noise_of
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
 
@@ -50,7 +51,7 @@ def release_tables(
     domain: Any,
     *,
     ways: int | Iterable[int] | None = None,
-    tables: Iterable[Iterable[str] | str] | None = None,
+    tables: Iterable[Iterable[str] | str] | str | None = None,
     statistics: Iterable[Statistic] = (),
     epsilon: Any = None,
     rho: Any = None,
@@ -66,9 +67,12 @@ def release_tables(
 ) -> Any:
     """Release tables of counts under differential privacy, ready to be published.
 
-    All tables are measured at once, by a strategy that is optimized for them. What
-    comes back is whole, non-negative and consistent: every margin and the total are the
-    same in all tables. It has intervals that hold, a privacy statement, and a model
+    Tables that are listed are measured at once, by a strategy that is optimized for
+    them. Of ten pairs of attributes or more, ``ways=2`` and ``tables="auto"`` measure
+    what is worth its budget, in steps: tables of single attributes, and with them a
+    tree of pairs that is chosen privately, or all pairs. What comes back is whole,
+    non-negative and consistent: every margin and the total are the same in all tables.
+    It has intervals that hold, a privacy statement, and a model
     from which synthetic records are drawn.
 
     Parameters
@@ -82,8 +86,9 @@ def release_tables(
         The attributes and their values. Public.
     ways : int or sequence of int
         All tables of so many attributes, such as ``ways=(1, 2)``.
-    tables : sequence of (sequence of str)
-        In place of `ways`: the attributes of each table.
+    tables : sequence of (sequence of str), or "auto"
+        In place of `ways`: the attributes of each table. ``"auto"`` is all tables of
+        one attribute and of two.
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
         Statistics of numbers by group, from the same budget: parts of it make the sum
         of expected squared errors least, of an average cell of each table and an
@@ -243,7 +248,7 @@ class MeasuredTables:
     ----------
     plan : TablePlan
         What was measured.
-    measurement : Measurement
+    measurement : Measurement or Steps
         The noisy numbers.
     left_out : Measurement or None
         As in `Tables`.
@@ -265,13 +270,15 @@ class MeasuredTables:
     """
 
     plan: TablePlan
-    measurement: Measurement
+    measurement: Measurement | Steps
     left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
     statistics: tuple[MeasuredStatistic, ...] = ()
 
     def __post_init__(self) -> None:
         datetime.date.fromisoformat(self.date)
+        if self.plan.adaptive != isinstance(self.measurement, Steps):
+            raise ValueError("the measurement is of another plan")
         entry = self.measurement.entry  # a ledger of rho also pays for pure epsilon
         paid = entry.epsilon if self.plan.currency == "epsilon" else entry.rho
         if paid != self.plan.cost:
@@ -290,9 +297,9 @@ class MeasuredTables:
         -------
         Tables
         """
-        plan = self.plan
-        estimate = plan.noise.estimate(self.measurement.values)
-        counts = settle(estimate, plan.noise, plan.subsets, _checked_callback(callback))
+        plan, noise = self.plan, noise_of(self.plan, self.measurement)
+        estimate = noise.estimate(self.measurement.values)
+        counts = settle(estimate, noise, plan.subsets, _checked_callback(callback))
         return Tables(
             plan,
             self.measurement,
@@ -331,11 +338,14 @@ class MeasuredTables:
             If the file is damaged or holds something else.
         """
         loaded: MeasuredTables = read_file(path, WHAT, cls)
-        mechanism = loaded.plan.mechanism()
-        own = loaded.measurement.values.shape, loaded.measurement.entry.kind
+        measured, mechanisms = [loaded.measurement], [loaded.plan.mechanism()]
+        if isinstance(loaded.measurement, Steps):
+            measured = list(loaded.measurement.tables)
+            mechanisms = loaded.measurement.mechanisms(loaded.plan)
+        own = [(noisy.values.shape, noisy.entry.kind) for noisy in measured]
         out = None if loaded.left_out is None else loaded.left_out.values.shape
-        if own != ((mechanism.released.shape[0],), mechanism.law.name) or out != (
-            (1,) if loaded.plan.drops else None
+        if own != [((m.released.shape[0],), m.law.name) for m in mechanisms] or (
+            out != ((1,) if loaded.plan.drops else None)
         ):
             raise ValueError(f"{os.fspath(path)} has numbers of another measurement")
         return loaded
@@ -361,16 +371,19 @@ def release(
     noise = check_insecure_rng(insecure_rng)
     statistics = () if reading is None else reading.measure(codes, plan, ledger, noise)
     codes = codes[:, : len(plan.domain.names)]
-    mechanism = plan.mechanism(ledger, noise)
-    say("measuring")
     n, d = len(plan.subsets), len(plan.domain.names)
     words = f"{n} tables of counts over {d} attributes"
-    measurement = mechanism._measured(
-        Records(codes, plan.domain.shape),
-        f"{words}, and how many records they leave out" * plan.drops or words,
+    words = f"{words}, and how many records they leave out" * plan.drops or words
+    say("measuring")
+    measurement: Measurement | Steps
+    if plan.adaptive:
+        measurement = measure_in_steps(plan, codes, words, ledger, noise, say)
+    else:
+        mechanism = plan.mechanism(ledger, noise)
         # The number that is left out may cost as much as any release of this epsilon.
-        Price() if plan.drops else mechanism._price,
-    )
+        price = Price() if plan.drops else mechanism._price
+        records = Records(codes, plan.domain.shape)
+        measurement = mechanism._measured(records, words, price)
     dropped = None
     if plan.drops:
         # A record is in the tables or left out, so that one charge pays for both.

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.noise import LAWS
 from mmech.privacy.answers import at_deltas
-from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
@@ -29,6 +29,7 @@ from mmech.tables.frames import as_column, as_frame
 from mmech.tables.model import draw_codes
 from mmech.tables.plan import TablePlan
 from mmech.tables.statistics import MeasuredStatistic
+from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noise_of
 from mmech.threads import one_blas_thread
 from mmech.writing import unfinished_folder
 
@@ -54,9 +55,9 @@ class Tables:
     ----------
     plan : TablePlan
         What was measured.
-    measurement : Measurement
+    measurement : Measurement or Steps
         The noisy numbers that everything is made from.
-    estimate : MarginalEstimate
+    estimate : MarginalEstimate or StagedEstimate
         Unbiased tables, by least squares.
     counts : Counts
         Whole tables, and the model of maximum entropy.
@@ -91,8 +92,8 @@ class Tables:
     """
 
     plan: TablePlan
-    measurement: Measurement
-    estimate: MarginalEstimate
+    measurement: Measurement | Steps
+    estimate: AnyEstimate
     counts: Counts
     left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
@@ -105,6 +106,11 @@ class Tables:
     def tables(self) -> tuple[tuple[str, ...], ...]:
         """Names of the attributes of every table."""
         return self.plan.tables
+
+    @cached_property
+    def noise(self) -> AnyNoise:
+        """The law of the errors of the tables."""
+        return noise_of(self.plan, self.measurement)
 
     @property
     def cost(self) -> Fraction:
@@ -236,8 +242,20 @@ class Tables:
             return array.ravel()
 
         count = summed(self._count(subset))
-        centre = summed(self.estimate.marginal(subset))
         grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
+        values = {
+            self.plan.domain.names[i]: as_column(names, rows)
+            for i, (names, _, _), rows in zip(order, spans, grid, strict=True)
+        }
+        if not self.noise.measures(subset):
+            unknown = np.full(count.size, np.nan)
+            none = dict.fromkeys(("standard_error", "lower", "upper"), unknown)
+            return values | {"count": count} | none
+        estimate = self.estimate
+        own = (
+            estimate.own if isinstance(estimate, StagedEstimate) else estimate.marginal
+        )
+        centre = summed(own(subset))
         # How many values of every attribute a row counts together.
         together = [
             (last - first + 1)[rows]
@@ -246,24 +264,18 @@ class Tables:
         kinds, which = np.unique(
             [together[order.index(i)] for i in subset], axis=1, return_inverse=True
         )
-        noise = self.plan.noise
-        laws = [noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
+        laws = [self.noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
         error = np.array([law.standard_error for law in laws])[which.ravel()]
         width = np.array([law.half_width(level) for law in laws])[which.ravel()]
         width = width + SLACK
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
         upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
-        values = {
-            self.plan.domain.names[i]: as_column(names, rows)
-            for i, (names, _, _), rows in zip(order, spans, grid, strict=True)
-        }
-        own = {
+        return values | {
             "count": count,
             "standard_error": error,
             "lower": np.minimum(lower, count),
             "upper": np.maximum(upper, count),
         }
-        return values | own
 
     def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
         """Return the rows of an attribute: their names, first and last values."""
@@ -413,10 +425,9 @@ class Tables:
             f"privacy), for data sets that differ {self.plan.relation.words}."
             + f" That is {at_deltas(entries)}."
             * (entry.currency == "rho"),
-            f"Measured: {facts['measured']}, once, with exact discrete "
-            f"{LAWS[facts['noise']].words} from the operating system's entropy. All "
-            "else follows from these noisy numbers and from public facts: the total, "
-            "the tables, their intervals and all synthetic records.",
+            f"Measured: {facts['measured']}, {self._how} from the operating system's "
+            "entropy. All else follows from these noisy numbers and from public facts: "
+            "the total, the tables, their intervals and all synthetic records.",
             f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
             f"Each interval holds the exact count with probability {level:g} over the "
             "noise, by itself; all of them together hold with less. standard_error "
@@ -425,6 +436,13 @@ class Tables:
             "long the release took, and other releases about the same persons, whose "
             "costs add up.",
         ]
+        estimates = len(self.tables) - sum(facts.get("measures", [True]))
+        if "steps" in facts and estimates:
+            lines.insert(
+                -1,
+                f"{estimates} tables of two attributes were not measured: their counts "
+                "are estimates from the other tables, and have no intervals.",
+            )
         if self.left_out is not None:
             lines.insert(
                 1,
@@ -458,6 +476,14 @@ class Tables:
         yield from (own.words for own in self.statistics)
 
     @property
+    def _how(self) -> str:
+        """How noisy numbers were made, in words."""
+        if isinstance(self.measurement, Steps):
+            steps = "; ".join(self.measurement.words)
+            return f"in steps ({steps}), each with fresh exact randomness"
+        return f"once, with exact discrete {LAWS[self.measurement.entry.kind].words}"
+
+    @property
     def facts(self) -> dict[str, Any]:
         """The facts of the statement, for machines."""
         entry = self.measurement.entry
@@ -466,6 +492,10 @@ class Tables:
             number = max(0, int(self.left_out.values[0]))
             error = float(self.left_out.variance) ** 0.5
             left_out = {"left_out": number, "left_out_standard_error": error}
+        steps: dict[str, Any] = {}
+        if isinstance(self.measurement, Steps):
+            measures = [self.noise.measures(subset) for subset in self.plan.subsets]
+            steps = {"steps": self.measurement.words, "measures": measures}
         return {
             "date": self.date,
             "version": __version__,
@@ -481,6 +511,7 @@ class Tables:
             "measured": entry.released,
             "sensitivity": entry.sensitivity,
             "insecure": entry.insecure,
+            **steps,
             "rounding": self.counts.rounding,
             "total": self.total,
             "statistics": [own.facts for own in self.statistics],
@@ -536,8 +567,11 @@ class Tables:
                 facts["statistics"], files[len(self.tables) :], strict=True
             ):
                 own["file"] = file
-            errors = self.plan.errors(frame="dict")["standard_error"].tolist()
-            facts["standard_errors"] = dict(zip(files, errors, strict=False))
+            facts["standard_errors"] = {
+                file: self.noise.law(subset).standard_error
+                for file, subset in zip(files, self.plan.subsets, strict=False)
+                if self.noise.measures(subset)
+            }
             text = json.dumps(facts, indent=1, ensure_ascii=False)
             (made / "release.json").write_text(text + "\n", encoding="utf-8")
             (made / "statement.txt").write_text(

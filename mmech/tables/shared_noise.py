@@ -225,6 +225,18 @@ class SharedNoise:
         """Return the least-squares estimate from measured values, (p,) or (p, k)."""
         return MarginalEstimate(*self._known.weighed(values))
 
+    def measures(self, subset: Subset) -> bool:
+        """Return whether a table was measured, so that it has intervals."""
+        return len(subset) < 2
+
+    def spread(self, subset: Subset) -> float:
+        """Return the variance of the error of a count."""
+        return self.law(subset).standard_error ** 2
+
+    def contrast_variance(self, subset: Subset) -> float:
+        """Return the variance of a contrast of unit length in a table."""
+        return self._place[subset][1]
+
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of values of an attribute, or of the total.
 

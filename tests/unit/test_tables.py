@@ -543,7 +543,7 @@ def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng
         )
         together += misplaced(released.counts)
         with limits.changed(linked_entries=0):
-            own = settle(released.estimate, plan.noise, plan.subsets, str)
+            own = settle(released.estimate, released.noise, plan.subsets, str)
         alone += misplaced(own)
     assert together < most * alone
 
