@@ -276,16 +276,18 @@ class Stream(Settled):
                     f"{self.horizon} for exact sums; count in larger units"
                 )
             self._pay()
-            noisy = measure(
-                self._rows.sums(now, whole),
-                self._rows.runs(now),
-                self.law,
-                self.cost,
-                released=self._words,
-                relation=self.relation,
-                ledger=None,  # paid for all times at once
-                noise=self._noise,
-            ).values
+            noisy, runs = self._rows.sums(now, whole), self._rows.runs(now)
+            if runs:
+                noisy = measure(
+                    noisy,
+                    runs,
+                    self.law,
+                    self.cost,
+                    released=self._words,
+                    relation=self.relation,
+                    ledger=None,  # paid for all times at once
+                    noise=self._noise,
+                ).values
             self._rows.take(now, whole, noisy)
             answer = self._rows.answer(now)
             if self._file is None:
@@ -382,7 +384,7 @@ class Stream(Settled):
             In squared counts. Exact for the integers that are measured and the noise
             that is drawn; takes seconds at a horizon of 65,536.
         """
-        return float(self._rows.squared_errors.sum())
+        return float(self._rows.total_error())
 
     @one_blas_thread()
     def standard_error(self, time: int) -> float:
