@@ -1,8 +1,8 @@
 r"""What a stream measures, at which time, and how large the errors are.
 
 Gaussian noise is added to :math:`y_t = \sum_{s \le t} c_{t-s} d_s x_s`, one row at
-every time, Laplace noise to the nodes of a tree, all of it drawn before the first count.
-All factors are whole numbers, so that sums and sensitivities are exact.
+every time, Laplace noise to the nodes of a tree, all drawn before the first count. All
+factors are whole numbers, so that sums and sensitivities are exact.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, singledispatch
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -338,9 +338,9 @@ class TreeRows:
 
     Notes
     -----
-    A block B of a level has the inverse :math:`V_B = \mathrm{diag}(V) - V 1 1^T V / (v +
-    1^T V 1)` of its normal equations, where V is of its children, independent of each
-    other, and v the variance of its own row. Errors are taken from that.
+    The estimates of the times in a node have the covariance :math:`V - V 1 1^T V / (v +
+    1^T V 1)`, where V is the covariance by its children, which are independent, and v
+    the variance of its own row. Errors follow from this.
 
     References
     ----------
@@ -375,7 +375,8 @@ class TreeRows:
         n = min(weights.size, max(SEARCHED, 8 * np.trim_zeros(weights, "b").size))
         whole = (weights == 1).all()
         prefix = block_energies(Prefix(n)) if whole else None
-        found = best_tree(n, prefix or _BlockEnergies(weights[:n])).strategy
+        energies = prefix or _BlockEnergies(weights[:n])
+        found = cast(Hierarchy, best_tree(n, energies).strategy)
         shares = np.array(list(found.weights.values()))
         parts = np.rint(PART_UNITS * shares / shares.sum()).astype(int).tolist()
         kept = [
@@ -395,16 +396,15 @@ class TreeRows:
         return np.zeros(self._tree.shape[0] if time == 0 else 0, np.int64)
 
     def take(self, time: int, count: int, noisy: Integers) -> None:
-        """Take in the count of a time, and what was drawn, in place of what was there."""
+        """Take in the count of a time, and what was drawn at it."""
         if noisy.size:
             n = self.weights.size
-            self._ahead = noisy[:n]
-            residues = [np.zeros(n)]
-            parts = zip(self.sizes, np.split(noisy, np.cumsum(self._tree.counts)))
-            for (size, own), noise in zip(parts, self._noises, strict=False):
-                if size > 1:
-                    inside = np.add.reduceat(self._ahead, np.arange(0, n, size))
-                    residues.append((own - inside) / math.sqrt(noise))
+            own = np.split(noisy, np.cumsum(self._tree.counts)[:-1])
+            self._ahead, residues = own[0], [np.zeros(n)]
+            levels = zip(self.sizes, own, self._noises, strict=True)
+            for size, nodes, noise in list(levels)[1:]:
+                inside = np.add.reduceat(self._ahead, np.arange(0, n, size))
+                residues.append((nodes - inside) / math.sqrt(noise))
             found = self._tree.pinv() @ np.concatenate(residues)
             self._corrections = fftconvolve(self.weights, found)[:n]
         self._leaves[time] = count + int(self._ahead[time])

@@ -163,7 +163,7 @@ def test_neighbours_cost_what_is_paid(workload, horizon, currency, relation, rec
 
 
 def others_of(counts, relation, records):
-    """Return neighbours: all of short streams, those with one more time of long ones."""
+    """Return neighbours: all of short streams, those of one time of long ones."""
     if len(counts) > 4:
         return list(counts + np.eye(len(counts), dtype=int) * records)
     others = neighbours(counts, relation, records)
