@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_integer
 from mmech.error.report import confidence_interval
-from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
+from mmech.noise import check_insecure_rng, law_and_cost, random_key
 from mmech.operators.basic import Prefix
-from mmech.privacy.cost import laplace_rho
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -326,21 +324,8 @@ class Stream(Settled):
             entry = LedgerEntry(
                 self.cost, self._words, self.law.name, sensitivity, self.law.currency
             )
-            if self.law is LAPLACE:
-                entry = replace(entry, **self._price_of_nodes)
             charge(self.ledger, entry, self.relation, self._noise)
         self._is_paid = True
-
-    @property
-    def _price_of_nodes(self) -> dict[str, Any]:
-        """What nodes with Laplace noise cost: a record is in one of every level."""
-        moves, scale = (
-            self.relation.records_per_person,
-            self._parameter(self._rows.largest),
-        )
-        nodes = self.relation.factor // moves * self._rows.sensitivity
-        shifts = (("laplace", 1, scale, nodes),) if moves == 1 else ()
-        return {"other_cost": nodes * laplace_rho(moves, scale), "shifts": shifts}
 
     @contextmanager
     def _settling(self) -> Iterator[None]:

@@ -220,6 +220,23 @@ def test_neighbours_have_the_answers_of_moved_noise(
         assert max(costs) == PRICE
 
 
+def test_noise_ahead_is_drawn_once():
+    """Under epsilon all of it at the first time, for every node of every level."""
+    seen = []
+
+    def note(draw, sample):
+        seen.append(len(draw.exact))
+        return sample()
+
+    made = by_tree("prefix", 5, [1, 2, 4], [1, 1, 1])
+    with watched(note):
+        made.push(3)
+    with system_entropy(None):
+        made.push(4)
+        made.push(0)
+    assert seen == [5 + 3 + 2]
+
+
 def adversary(world, answers):
     """Return the next count of a world; the worlds differ by a record at one time.
 
