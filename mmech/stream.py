@@ -50,14 +50,14 @@ class Stream(Settled):
     first push.
 
     Under `rho` a row of a lower triangular matrix of integers is measured at every
-    time, with Gaussian noise; under `epsilon` the nodes of a tree, with Laplace noise,
-    each when its last count has come. Memory is O(T), a push takes O(T) operations.
+    time, with Gaussian noise; under `epsilon` the nodes of a tree, with Laplace noise
+    that is drawn at the first push. Memory is O(T), a push takes O(T) operations.
 
     Parameters
     ----------
     workload : "prefix", Prefix, WidthRange or Toeplitz, default="prefix"
         What is answered. A `WidthRange` answers early times by the sum of all counts so
-        far. A `Toeplitz` is lower triangular. Under `epsilon`, prefix sums only.
+        far. A `Toeplitz` is lower triangular.
     horizon : int
         Number of times T, at most 2^20; public.
     epsilon, rho : float, str or Fraction
@@ -72,8 +72,9 @@ class Stream(Settled):
         Budget to charge; ``None`` keeps a record in `ledger` without a limit.
     path : path, default=None
         File that keeps the stream, with mode 0600: **never publish it, it holds the
-        exact counts**. What a push returns is on the disk before. A stream that is made
-        with the same arguments continues where the file ends, in any process.
+        exact counts**, and under `epsilon` the noise of later times. What a push
+        returns is on the disk before. A stream that is made with the same arguments
+        continues where the file ends, in any process.
     insecure_rng : int or numpy.random.Generator, default=None
         Predictable noise for tests; warns.
 
@@ -91,7 +92,7 @@ class Stream(Settled):
     Raises
     ------
     UnsupportedWorkloadError
-        If the workload is another one, or no tree answers it.
+        If the workload is another one.
     TypeError
         If not exactly one of `epsilon` and `rho` is given.
     ValueError
@@ -367,7 +368,8 @@ class Stream(Settled):
         -------
         float
             In squared counts. Exact for the integers that are measured and the noise
-            that is drawn; takes seconds at a horizon of 65,536.
+            that is drawn; takes seconds at a horizon of 65,536, O(T) for each scale of
+            a count, and O(T log T) without scales and under `epsilon`.
         """
         return float(self._rows.total_error())
 
