@@ -8,7 +8,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_integer
 from mmech.error.report import confidence_interval
-from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
+from mmech.noise import check_insecure_rng, law_and_cost, random_key
 from mmech.operators.basic import Prefix
-from mmech.privacy.cost import laplace_rho
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -52,14 +50,14 @@ class Stream(Settled):
     first push.
 
     Under `rho` a row of a lower triangular matrix of integers is measured at every
-    time, with Gaussian noise; under `epsilon` the nodes of a tree, with Laplace noise,
-    each when its last count has come. Memory is O(T), a push takes O(T) operations.
+    time, with Gaussian noise; under `epsilon` the nodes of a tree, with Laplace noise
+    that is drawn at the first push. Memory is O(T), a push takes O(T) operations.
 
     Parameters
     ----------
     workload : "prefix", Prefix, WidthRange or Toeplitz, default="prefix"
         What is answered. A `WidthRange` answers early times by the sum of all counts so
-        far. A `Toeplitz` is lower triangular. Under `epsilon`, prefix sums only.
+        far. A `Toeplitz` is lower triangular.
     horizon : int
         Number of times T, at most 2^20; public.
     epsilon, rho : float, str or Fraction
@@ -74,8 +72,9 @@ class Stream(Settled):
         Budget to charge; ``None`` keeps a record in `ledger` without a limit.
     path : path, default=None
         File that keeps the stream, with mode 0600: **never publish it, it holds the
-        exact counts**. What a push returns is on the disk before. A stream that is made
-        with the same arguments continues where the file ends, in any process.
+        exact counts**, and under `epsilon` the noise of later times. What a push
+        returns is on the disk before. A stream that is made with the same arguments
+        continues where the file ends, in any process.
     insecure_rng : int or numpy.random.Generator, default=None
         Predictable noise for tests; warns.
 
@@ -93,7 +92,7 @@ class Stream(Settled):
     Raises
     ------
     UnsupportedWorkloadError
-        If the workload is another one, or no tree answers it.
+        If the workload is another one.
     TypeError
         If not exactly one of `epsilon` and `rho` is given.
     ValueError
@@ -276,16 +275,18 @@ class Stream(Settled):
                     f"{self.horizon} for exact sums; count in larger units"
                 )
             self._pay()
-            noisy = measure(
-                self._rows.sums(now, whole),
-                self._rows.runs(now),
-                self.law,
-                self.cost,
-                released=self._words,
-                relation=self.relation,
-                ledger=None,  # paid for all times at once
-                noise=self._noise,
-            ).values
+            noisy, runs = self._rows.sums(now, whole), self._rows.runs(now)
+            if runs:
+                noisy = measure(
+                    noisy,
+                    runs,
+                    self.law,
+                    self.cost,
+                    released=self._words,
+                    relation=self.relation,
+                    ledger=None,  # paid for all times at once
+                    noise=self._noise,
+                ).values
             self._rows.take(now, whole, noisy)
             answer = self._rows.answer(now)
             if self._file is None:
@@ -324,21 +325,8 @@ class Stream(Settled):
             entry = LedgerEntry(
                 self.cost, self._words, self.law.name, sensitivity, self.law.currency
             )
-            if self.law is LAPLACE:
-                entry = replace(entry, **self._price_of_nodes)
             charge(self.ledger, entry, self.relation, self._noise)
         self._is_paid = True
-
-    @property
-    def _price_of_nodes(self) -> dict[str, Any]:
-        """What nodes with Laplace noise cost: a record is in one of every level."""
-        moves, scale = (
-            self.relation.records_per_person,
-            self._parameter(self._rows.largest),
-        )
-        nodes = self.relation.factor // moves * self._rows.sensitivity
-        shifts = (("laplace", 1, scale, nodes),) if moves == 1 else ()
-        return {"other_cost": nodes * laplace_rho(moves, scale), "shifts": shifts}
 
     @contextmanager
     def _settling(self) -> Iterator[None]:
@@ -380,9 +368,10 @@ class Stream(Settled):
         -------
         float
             In squared counts. Exact for the integers that are measured and the noise
-            that is drawn; takes seconds at a horizon of 65,536.
+            that is drawn; takes seconds at a horizon of 65,536, O(T) for each scale of
+            a count, and O(T log T) without scales and under `epsilon`.
         """
-        return float(self._rows.squared_errors.sum())
+        return float(self._rows.total_error())
 
     @one_blas_thread()
     def standard_error(self, time: int) -> float:

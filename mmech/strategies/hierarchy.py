@@ -19,7 +19,7 @@ from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.blocks import BlockEnergies, block_energies, tree_components
 
-__all__ = ["HIERARCHY", "hierarchy_strategy"]
+__all__ = ["HIERARCHY", "best_tree", "hierarchy_strategy"]
 
 Floats = NDArray[np.float64]
 Sizes = tuple[int, ...]
@@ -79,8 +79,15 @@ def hierarchy_strategy(
             f"domain, or at most 4096 cells, got {workload!r}; use "
             "template 'pidentity'"
         )
-    search = _Search(workload.shape[1], energies)
-    search.settle(_simple_trees(workload.shape[1]))
+    return best_tree(workload.shape[1], energies, callback)
+
+
+def best_tree(
+    n: int, energies: BlockEnergies, callback: Callback | None = None
+) -> StrategyResult:
+    """Return the best tree over n cells, for a workload with these energies."""
+    search = _Search(n, energies)
+    search.settle(_simple_trees(n))
     for start in search.best_settled(LOCAL_SEARCHES):
         search.settle(search.descend(start))
         if time_is_up() or (callback is not None and callback(search.result())):
