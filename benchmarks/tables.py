@@ -96,15 +96,16 @@ def ours(domain: Domain, codes: Codes, epsilon: str, truth: Tables) -> dict[str,
         for level, shares in held.items():
             table = released.table(names, level=level, frame="dict")
             exact = truth[pair].ravel()
-            shares.append(
-                np.mean((table["lower"] <= exact) & (exact <= table["upper"]))
-            )
+            if "lower" in table:  # it was measured
+                shares.append(
+                    np.mean((table["lower"] <= exact) & (exact <= table["upper"]))
+                )
         tables[pair] = table["count"].reshape(truth[pair].shape)
         unbiased[pair] = released.estimate.marginal(pair).reshape(truth[pair].shape)
     return {
         "mmech release_tables": (tables, seconds),
         "the same, unbiased": (unbiased, seconds),
-        "held": {level: float(np.mean(shares)) for level, shares in held.items()},
+        "held": {level: float(np.mean(own)) for level, own in held.items() if own},
         "sample": lambda n: domain.encode(released.sample(n)),
     }
 

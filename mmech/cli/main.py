@@ -87,6 +87,8 @@ examples:
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out
       --mean age --by sex --quantiles age --probabilities .5,.9
       means and quantiles from the same budget
+  {PROG} tables people.csv --domain people.json --tables auto --epsilon 1 --out out
+      all tables of one and two attributes; those are measured that are worth it
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 --out out
       --ledger budget.json
       paid from a budget that other releases of these records share
@@ -193,6 +195,13 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         action="append",
         metavar="NAME,NAME",
         help="one table, by its attributes; may be repeated",
+    )
+    which.add_argument(
+        "--tables",
+        dest="auto",
+        choices=("auto",),
+        help="all tables of one attribute and of two; of ten pairs or more, those are "
+        "measured that are worth their budget",
     )
     for option, text in _STATISTICS.items():
         add(f"--{option}", dest="statistics", action=_Append, metavar="NAME", help=text)
@@ -430,7 +439,7 @@ def _tables(args: argparse.Namespace) -> None:
             None if args.dry_run else _records(args, domain, said),
             domain,
             ways=args.ways,
-            tables=tables,
+            tables=args.auto or tables,
             statistics=statistics,
             epsilon=args.epsilon,
             rho=args.rho,
@@ -572,6 +581,12 @@ def _print_plan(plan: TablePlan) -> None:
         print(f"{name:{width}}  {cells:5d}  {error:>10}  {ninety:>11}  {more:>11}")
     for own in plan.statistics:
         print_wrapped(printable(own.expected), bullet=True)
+    if plan.adaptive:
+        print_wrapped(
+            "These are the errors if all tables are measured. Where records are few, "
+            "tables of single attributes are measured, and a tree of pairs or none; "
+            "the others are estimates without intervals."
+        )
     print_wrapped(
         "Errors of the unbiased estimates, in counts; published counts are closer "
         "where there are many small ones. No record was read and nothing was spent."

@@ -1,6 +1,6 @@
 """Tables as a product: from records to tables that may be published.
 
-`release_tables` measures once (`plan`), turns the noisy numbers into counts that are
+`release_tables` measures (`plan`, `steps`), turns the noisy numbers into counts that are
 whole, non-negative and agree with each other (`counts`, `classes`, `model`,
 `rounding`), and returns them with intervals, a statement and synthetic records
 (`result`).
@@ -15,6 +15,7 @@ model         the model of maximum entropy, and records drawn from it
 noise         the law of the errors of tables, exactly
 shared_noise  the same of single attributes under noise of equal totals
 statistics    sums, means, histograms and quantiles of a number, by group
+steps         what is measured next by what was measured; a privately chosen tree
 result        tables with intervals, a statement, and files
 files         csv with metadata, a workbook, a page with charts
 frames        columns as a frame of the library at hand
