@@ -17,11 +17,10 @@ from mmech.operators.circulant import Circulant, without_others
 from mmech.operators.compose import Scaled
 from mmech.operators.known import kronecker_terms
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Anova, Marginal, Marginals, subset_ranks
+from mmech.operators.marginals import Anova, Marginal, Marginals
 from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import VStack, through_wrappers
 from mmech.operators.subsets import ranks_of, sizes_of
-from mmech.structure.energies import anova_energies
 from mmech.structure.shape import is_uniform, known_singular_values
 from mmech.structure.spectrum import mean_spectrum
 
@@ -69,7 +68,7 @@ def _(workload: VStack) -> tuple[int, ...] | None:
 
 
 def symmetric_loss_bound(workload: QueryMatrix) -> float | None:
-    """Return (1/n) (Σ_s √(m_s v_s))² where the gram is in the marginal algebra.
+    """Return (Σ_s m_s √(τ_s / n_s))² where the gram is in the marginal algebra.
 
     The group of relabellings moves every cell to every other and the bound is
     concave in p, so uniform p is best.
@@ -79,18 +78,6 @@ def symmetric_loss_bound(workload: QueryMatrix) -> float | None:
     shape = _symmetric_shape(workload)
     if shape is None:
         return None
-    if len(shape) > LIMITS.lattice_attributes:
-        return _sparse_loss_bound(workload, shape)
-    energies = anova_energies(workload, shape)
-    if energies is None:
-        return None
-    roots = np.sqrt(subset_ranks(shape) * energies)
-    rounding = 1.0 - 4.0 * roots.size * np.finfo(float).eps
-    return float(roots.sum()) ** 2 / workload.shape[1] * rounding
-
-
-def _sparse_loss_bound(workload: QueryMatrix, shape: tuple[int, ...]) -> float | None:
-    """Return (Σ_s m_s √(τ_s / n_s))², the same over the subsets that are asked for."""
     asked = mean_spectrum(workload, shape)
     if asked is None:
         return None

@@ -27,19 +27,17 @@ from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import has_full_column_rank, kronecker_terms
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Anova, Marginal, Marginals
+from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import WidthRange
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
-from mmech.operators.table_tree import attributes_of
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import restrict_columns
 from mmech.structure.blocks import block_energies, tree_components
-from mmech.structure.energies import anova_energies
 from mmech.structure.shape import frobenius_squared, is_uniform, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
@@ -409,7 +407,7 @@ class _SubsetsRule(PairRule):
 @register(Marginals)
 class _MarginalsRule(_SubsetsRule):
     def gain(self, workload: QueryMatrix, strategy: Marginals) -> float | None:
-        value = marginals_gain(workload, strategy)
+        value = gain_by_subsets(workload, strategy)
         return _joint_gain(workload, strategy) if value is None else value
 
 
@@ -417,7 +415,7 @@ class _MarginalsRule(_SubsetsRule):
 class _MarginalRule(_SubsetsRule):
     def gain(self, workload: QueryMatrix, strategy: Marginal) -> float | None:
         value = RULES[Kronecker].gain(workload, strategy)
-        return marginals_gain(workload, strategy) if value is None else value
+        return gain_by_subsets(workload, strategy) if value is None else value
 
     def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
         gains = RULES[Kronecker].rows(workload, strategy)
@@ -433,41 +431,23 @@ def _precisions(strategy: Tables, subsets: Iterable[tuple[int, ...]]) -> Floats:
     return marginal_precisions(terms, tuple(subsets), strategy.domain_shape)
 
 
-def marginals_gain(
-    workload: QueryMatrix, strategy: Marginals | Marginal
-) -> float | None:
-    """Return Σ_s m_s τ_s / k_s: over the lattice, or over the subsets asked for."""
-    shape = strategy.domain_shape
-    if len(shape) <= LIMITS.lattice_attributes and isinstance(strategy, Marginals):
-        energies = anova_energies(workload, shape)
-        if energies is not None:
-            gram = strategy.gram()
-            assert isinstance(gram, Anova)
-            eigenvalues = np.asarray(gram.eigenvalues)
-            used = energies > SUPPORT_TOLERANCE**2 * energies.sum()
-            missing = np.flatnonzero(used & (eigenvalues <= 0))
-            if missing.size:
-                raise _unsupported(workload, strategy, attributes_of(int(missing[0])))
-            return float((energies[used] / eigenvalues[used]).sum())
-    return _gain_by_subsets(workload, strategy)
-
-
-def _gain_by_subsets(workload: QueryMatrix, strategy: Tables) -> float | None:
+def gain_by_subsets(workload: QueryMatrix, strategy: Tables) -> float | None:
     """Return Σ_s m_s τ_s / k_s over the subsets asked for."""
     asked = mean_spectrum(workload, strategy.domain_shape)
     if asked is None:
         return None
     precisions = _precisions(strategy, asked)
-    if (precisions <= 0).any():
-        raise unsupported(workload, strategy)
     energies = ranks_of(asked, strategy.domain_shape) * list(asked.values())
-    return float((energies / precisions).sum())
+    used = energies > SUPPORT_TOLERANCE**2 * energies.sum()
+    if (precisions[used] <= 0).any():
+        raise unsupported(workload, strategy)
+    return float((energies[used] / precisions[used]).sum())
 
 
 @register(Residuals)
 class _ResidualsRule(_SubsetsRule):
     def gain(self, workload: QueryMatrix, strategy: Residuals) -> float | None:
-        return _gain_by_subsets(workload, strategy)
+        return gain_by_subsets(workload, strategy)
 
 
 @register(Tau)

@@ -4,7 +4,6 @@
 shape         rank, norms, singular values
 exact         largest magnitudes, in whole numbers
 spectrum      what a workload asks of the interactions of attributes
-energies      the same for all sets of attributes together
 attributes    which attributes a workload is over
 blocks        what it asks of blocks of neighbours
 boxes         whether its queries are boxes, or come from partitions

@@ -11,10 +11,11 @@ marginals have few of them: one per subset of the attributes that they restrict.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce, singledispatch
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,14 +27,21 @@ from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal, Marginals, subset_cells, subset_ranks
+from mmech.operators.marginals import (
+    Anova,
+    Marginal,
+    Marginals,
+    check_lattice,
+    lattice_product,
+    subset_cells,
+    subset_ranks,
+)
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.stack import through_wrappers
 from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
 from mmech.structure.attributes import domain_shape_of
-from mmech.structure.energies import anova_energies
 
 __all__ = [
     "BoxGroup",
@@ -51,6 +59,9 @@ Ints = NDArray[np.int64]
 Sizes = tuple[int, ...]
 Squares = dict[Subset, float]
 Masks = Sequence[NDArray[np.bool_]]
+
+MANY_QUERIES = 64
+"""Queries per cell above which sums of their answers go by the gram."""
 
 ROUNDING = 1e-13
 """Relative size below which a sum of tables counts as zero."""
@@ -100,6 +111,7 @@ def _terms_over(
     return marginal_terms(workload) if domain_shape_of(workload) == sizes else None
 
 
+@once
 def mean_spectrum(
     workload: QueryMatrix, domain_shape: tuple[int, ...]
 ) -> dict[Subset, float] | None:
@@ -122,24 +134,12 @@ def mean_spectrum(
     terms = _terms_over(workload, domain_shape)
     if terms is not None:
         return _marginal_spectrum(terms, domain_shape)
-    if len(domain_shape) <= LIMITS.lattice_attributes:
-        energies = anova_energies(workload, domain_shape)
-        if energies is not None:
-            scales = subset_ranks(domain_shape) * subset_cells(domain_shape)
-            floor = 1e-12 * energies.sum()
-            return {
-                attributes_of(mask): float(energies[mask] / scales[mask])
-                for mask in np.flatnonzero((energies > floor) & (scales > 0)).tolist()
-            }
-    squares = _squares(workload, domain_shape)
+    squares = _squares_by_kind(workload, domain_shape)
     if squares is None:
         return None
-    ranks = ranks_of(squares, domain_shape)
-    return {
-        subset: value / rank
-        for (subset, value), rank in zip(squares.items(), ranks.tolist(), strict=True)
-        if value > 0
-    }
+    ranks = ranks_of(squares, domain_shape).tolist()
+    found = zip(squares.items(), ranks, strict=True)
+    return {subset: value / rank for (subset, value), rank in found if value > 0}
 
 
 def _marginal_spectrum(
@@ -157,7 +157,7 @@ def _marginal_spectrum(
 
 
 def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
-    """Return Σ ‖W_s‖² over the queries, for every subset s where it is not zero."""
+    """Return Σ ‖W_s‖² over the queries, by subset; what is not there is zero."""
     terms = _terms_over(workload, sizes)
     if terms is not None:
         return _squares_of_marginals(terms, sizes)
@@ -210,32 +210,89 @@ def _(workload: Identity, sizes: Sizes) -> Squares | None:
 _squares_by_kind.register(Ones, lambda workload, sizes: {(): float(workload.m)})
 
 
-def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
-    """Return squared norms of the rows less their mean, and of the mean entries."""
-    n = factor.shape[1]
-    means = np.square(factor.matvec(np.ones(n)) / n)
-    squares = factor.row_square_sums().astype(np.float64)
-    inside = squares - n * means
-    rounding = 1e-13 * squares  # of equal entries that are no integers, say
-    return np.where(inside > rounding, inside, 0.0), means
-
-
 @_squares_by_kind.register(Kronecker)
 def _(workload: Kronecker, sizes: Sizes) -> Squares | None:
     if tuple(factor.shape[1] for factor in workload.factors) != sizes:
         return None
-    inside, outside = [], []
+    parts = []
     for factor in workload.factors:
-        squares, means = _factor_squares(factor)
-        inside.append(float(squares.sum()))
-        outside.append(float(means.sum()))
-    active = tuple(i for i, value in enumerate(inside) if value > 0)
-    base = math.prod(value for i, value in enumerate(outside) if i not in active)
+        m, n = factor.shape
+        ones = np.ones(n)
+        if m > MANY_QUERIES * n:
+            sums = float(ones @ factor.gram().matvec(ones))
+        else:
+            sums = float(np.square(factor.matvec(ones)).sum())
+        total = float(factor.column_square_sums().sum())
+        inside = total - sums / n
+        rounding = ROUNDING * total  # of equal entries that are no integers, say
+        parts.append((inside if inside > rounding else 0.0, sums / n**2))
+    active = [i for i, (inside, _) in enumerate(parts) if inside > 0]
+    check_lattice(len(active))
+    base = math.prod(mean for i, (_, mean) in enumerate(parts) if i not in active)
+    kept = [parts[i] for i in active]
+    values = base * lattice_product([a for a, _ in kept], [b for _, b in kept])
     return {
-        subset: base
-        * math.prod(inside[i] if i in subset else outside[i] for i in active)
-        for subset in downward_closure([active], sizes)
+        tuple(active[place] for place in attributes_of(mask)): value
+        for mask, value in enumerate(values.tolist())
     }
+
+
+@_squares_by_kind.register(Anova)
+def _(workload: Anova, sizes: Sizes) -> Squares | None:
+    if workload.domain_shape != sizes:
+        return None
+    values = np.square(workload._values) * subset_ranks(sizes) / subset_cells(sizes)
+    return {attributes_of(mask): v for mask, v in enumerate(values.tolist()) if v > 0}
+
+
+@_squares_by_kind.register(Conjunctions | Ranges | PartitionStack)
+def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares | None:
+    if workload.domain_shape != sizes:
+        return None
+    widths = _widths(workload)
+    if widths is None:
+        return _partition_squares(workload, sizes)
+    kinds, counts = np.unique(widths, axis=0, return_counts=True)
+    total: Squares = {}
+    for rows, subsets, places, values in _box_norms(kinds, sizes):
+        sums = np.bincount(places, values * counts[rows])
+        for subset, value in zip(subsets, sums.tolist(), strict=True):
+            total[subset] = total.get(subset, 0.0) + value
+    return total
+
+
+@singledispatch
+def _widths(workload: QueryMatrix) -> Ints | None:
+    """Return how many values of every attribute boxes hold, ``None`` for others."""
+    masks = _boxes_of(workload, ())
+    return None if masks is None else _widths_of(masks)
+
+
+_widths.register(Ranges, lambda workload: workload.widths)
+
+
+def _partition_squares(workload: Any, sizes: Sizes) -> Squares | None:
+    """From ‖W M_aᵀ‖² = c_a Σ_{s⊆a} v_s, by inclusion and exclusion over subsets."""
+    from mmech import _kernels
+
+    d, n = len(sizes), workload.shape[1]
+    if d > LIMITS.lattice_attributes or 2**d * workload._labels.size > 2**31:
+        return None
+    energies = np.empty(2**d)
+    cells = np.unravel_index(np.arange(n), sizes)
+    for mask in range(2**d):
+        place, size = np.zeros(n, np.int64), 1
+        for i in attributes_of(mask):
+            place, size = place * sizes[i] + cells[i], size * sizes[i]
+        squares = 0.0
+        for labels in workload._labels:
+            table = np.bincount(labels * size + place)
+            squares += float(np.square(table.astype(np.float64)).sum())
+        energies[mask] = squares * size / n
+    _kernels.subset_differences(energies)
+    energies[energies < 1e-12 * energies.sum()] = 0.0
+    values = energies / subset_cells(sizes)
+    return {attributes_of(mask): v for mask, v in enumerate(values.tolist()) if v > 0}
 
 
 # ---- query by query -----------------------------------------------------------
@@ -319,7 +376,7 @@ def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] 
     masks = _box_masks(workload, sizes)
     if masks is None:
         return None
-    widths = np.stack([mask.sum(axis=1) for mask in masks], axis=1)
+    widths = _widths_of(masks)
     tested = widths < np.array(sizes)
     filled = np.flatnonzero((widths > 0).all(axis=1))
     kinds, place = np.unique(tested[filled], axis=0, return_inverse=True)
@@ -381,18 +438,23 @@ def _too_many_pairs() -> DomainTooLargeError:
     )
 
 
-def _box_spectra(
-    masks: Sequence[NDArray[np.bool_]], sizes: tuple[int, ...]
-) -> QuerySpectra:
-    """Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} (r_i / n_i)² for boxes of r_i values."""
-    widths = np.stack([mask.sum(axis=1) for mask in masks], axis=1)
+def _widths_of(masks: Masks) -> Ints:
+    return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
+
+
+def _box_norms(
+    widths: Ints, sizes: Sizes
+) -> Iterator[tuple[Ints, list[Subset], Ints, Floats]]:
+    """Yield rows, subsets, the place of the subset of every row, and ‖W_s‖².
+
+    Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} (r_i / n_i)² for boxes of r_i values.
+    """
     cells = np.array(sizes)
     tested = widths < cells
     filled = np.flatnonzero((widths > 0).all(axis=1))
     counts = tested[filled].sum(axis=1)
     if (2.0**counts).sum() > LIMITS.box_terms:
         raise _too_many_pairs()
-    found = _Numbering()
     for h in np.unique(counts).tolist():
         rows = filled[counts == h]
         attributes = np.nonzero(tested[rows])[1].reshape(rows.size, h)
@@ -407,9 +469,26 @@ def _box_spectra(
                 keys, place = np.unique(
                     attributes[:, kept], axis=0, return_inverse=True
                 )
-                numbers = np.array([found.number(tuple(key)) for key in keys.tolist()])
-                found.add(rows, numbers[place.ravel()], values)
+                yield rows, list(map(tuple, keys.tolist())), place.ravel(), values
+
+
+def _box_spectra(masks: Masks, sizes: Sizes) -> QuerySpectra:
+    widths = _widths_of(masks)
+    found = _Numbering()
+    for rows, subsets, place, values in _box_norms(widths, sizes):
+        numbers = np.array([found.number(subset) for subset in subsets])
+        found.add(rows, numbers[place], values)
     return found.spectra(widths.shape[0])
+
+
+def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
+    """Return squared norms of the rows less their mean, and of the mean entries."""
+    n = factor.shape[1]
+    means = np.square(factor.matvec(np.ones(n)) / n)
+    squares = factor.row_square_sums().astype(np.float64)
+    inside = squares - n * means
+    rounding = 1e-13 * squares  # of equal entries that are no integers, say
+    return np.where(inside > rounding, inside, 0.0), means
 
 
 @query_spectra.register(Kronecker)

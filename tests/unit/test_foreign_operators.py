@@ -28,7 +28,6 @@ from mmech.reduction.columns import merge_rows, restrict_columns
 from mmech.structure.attributes import domain_shape_of
 from mmech.structure.blocks import block_energies
 from mmech.structure.by_marginals import answers_by_marginals
-from mmech.structure.energies import anova_energies
 from mmech.structure.shape import (
     frobenius_squared,
     is_uniform,
@@ -77,7 +76,6 @@ NOT_KNOWN = {
     "attributes": domain_shape_of,
     "interactions": lambda a: mean_spectrum(a, SHAPE),
     "interactions of every query": lambda a: query_spectra(a, SHAPE),
-    "interactions over the lattice": lambda a: anova_energies(a, SHAPE),
     "boxes": lambda a: box_groups(a, SHAPE),
     "answers from marginals": lambda a: answers_by_marginals(a, SHAPE, None),
     "bounds on norms": norm_bounds,

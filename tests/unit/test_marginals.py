@@ -1,6 +1,7 @@
 """The search over weighted marginals, and the energies that it works with."""
 
 import itertools
+import math
 from functools import cache
 
 import hypothesis.strategies as st
@@ -13,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import mmech as mm
 from mmech.strategies.marginals import domain_shape_of, marginals_strategy
-from mmech.structure.energies import anova_energies
+from mmech.structure.spectrum import mean_spectrum
 from mmech_rf import datasets, grow_random_forest, training_workload
 
 compiled = pytest.mark.skipif(
@@ -160,6 +161,19 @@ def workloads(draw):
     return union, ref.stack(dense, -0.5 * ref.kronecker(*matrices)), sizes
 
 
+def energies_of(workload, sizes):
+    """v_s = tr(P_s WᵀW) on the lattice, from the spectrum of a workload."""
+    spectrum = mean_spectrum(workload, sizes)
+    if spectrum is None:
+        return None
+    energies = np.zeros(2 ** len(sizes))
+    for subset, value in spectrum.items():
+        rank = math.prod(sizes[i] - 1 for i in subset)
+        summed = math.prod(n for i, n in enumerate(sizes) if i not in subset)
+        energies[sum(1 << i for i in subset)] = value * rank * summed
+    return energies
+
+
 def projected(dense, sizes):
     """tr(P_s WᵀW) by explicit projectors."""
     gram = dense.T @ dense
@@ -170,11 +184,11 @@ def projected(dense, sizes):
 @given(workloads())
 def test_energies_equal_explicit_projections(problem):
     workload, dense, sizes = problem
-    energies = anova_energies(workload, sizes)
+    energies = energies_of(workload, sizes)
     wanted = projected(dense, sizes)
     np.testing.assert_allclose(energies, wanted, rtol=1e-9, atol=1e-9 * np.sum(wanted))
     assert (energies >= 0).all()
-    doubled = anova_energies(mm.Scaled(-2, workload), sizes)
+    doubled = energies_of(mm.Scaled(-2, workload), sizes)
     np.testing.assert_allclose(doubled, 4 * energies)
 
 
@@ -199,7 +213,7 @@ def test_energies_equal_explicit_projections(problem):
 )
 def test_energies_of_every_kind(workload):
     dense = workload.to_dense().astype(float)
-    energies = anova_energies(workload, (2, 3))
+    energies = energies_of(workload, (2, 3))
     np.testing.assert_allclose(energies, projected(dense, (2, 3)), atol=1e-12)
 
 
@@ -219,12 +233,12 @@ def test_energies_of_every_kind(workload):
     ids=str,
 )
 def test_energies_out_of_reach(workload):
-    assert anova_energies(workload, (2, 3)) is None
+    assert energies_of(workload, (2, 3)) is None
 
 
 def test_energies_of_marginals_of_another_domain():
     # The same cells in other attributes: products of the factors, not the lattice.
-    assert anova_energies(mm.Marginals((3, 2), {(0,): 1}), (2, 3)) is None
+    assert energies_of(mm.Marginals((3, 2), {(0,): 1}), (2, 3)) is None
 
 
 @pytest.mark.parametrize(
@@ -243,7 +257,7 @@ def test_tables_of_another_domain_are_not_taken_for_those_of_the_strategy(worklo
 
 def test_equal_entries_have_no_energy_by_rounding():
     workload = mm.Kronecker([mm.Dense(np.full((3, 3), 0.1)), mm.Prefix(4)])
-    energies = anova_energies(workload, (3, 4))
+    energies = energies_of(workload, (3, 4))
     assert energies[0b01] == energies[0b11] == 0
     result = search(workload)
     assert result.loss <= 3 * 0.03 * 10 * (1 + 1e-9)
@@ -253,7 +267,7 @@ def test_equal_entries_have_no_energy_by_rounding():
 def test_energies_without_the_domain():
     shape = (10,) * 20
     boxes = mm.Conjunctions([np.ones((1, 10), bool)] * 20)
-    energies = anova_energies(boxes, shape)
+    energies = energies_of(boxes, shape)
     assert energies[0] == pytest.approx(1e20)
     assert (energies[1:] == 0).all()
 
@@ -261,7 +275,7 @@ def test_energies_without_the_domain():
 def test_large_partitions_are_out_of_reach():
     labels = np.zeros((1, 2**20), np.int64)
     labels[0, 1] = 1  # not a box
-    assert anova_energies(mm.PartitionStack(labels, [2], (2,) * 20), (2,) * 20) is None
+    assert energies_of(mm.PartitionStack(labels, [2], (2,) * 20), (2,) * 20) is None
 
 
 # ------------------------------------------------------------------ loss and guarantees
@@ -287,7 +301,7 @@ def test_the_loss_is_that_of_the_strategy(problem):
 @given(workloads())
 def test_never_worse_than_the_marginals_that_are_asked(problem):
     workload, _, sizes = problem
-    energies = anova_energies(workload, sizes)
+    energies = energies_of(workload, sizes)
     active = np.flatnonzero(energies > 1e-12 * energies.sum())
     finest = [s for s in active if not any((t & s) == s and t != s for t in active)]
     tables = mm.Marginals(
