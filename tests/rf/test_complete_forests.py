@@ -22,6 +22,7 @@ from mmech import (
     expected_error,
     optimize,
 )
+from mmech_rf import _kernels
 from mmech_rf.forest import growth
 from mmech_rf.forest.voting import weight_votes
 from mmech_rf.methods import SPLITS
@@ -235,7 +236,7 @@ def test_kinds_of_the_kernels_are_what_growth_thinks():
     kinds, starts, table = growth._value_tables(
         schema, two_way, np.array([False, True, True]), True
     )
-    expected = [rf._kernels.EQUALITY, rf._kernels.THRESHOLD, rf._kernels.MULTIWAY]
+    expected = [_kernels.EQUALITY, _kernels.THRESHOLD, _kernels.MULTIWAY]
     assert kinds.tolist() == expected
     assert starts.tolist() == [0, 3, 6]
     assert table.tolist() == [0, 1, 2, 0, 1, 2]

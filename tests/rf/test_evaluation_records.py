@@ -2,14 +2,8 @@
 
 import pytest
 
+import mmech_rf.evaluation as evaluation
 from mmech_rf import Attribute, Schema
-from mmech_rf.evaluation import (
-    Results,
-    evaluate,
-    load_records,
-    make_methods,
-    standard_error,
-)
 
 
 def test_required_columns_drop_records_and_are_not_asked_for_again(tmp_path):
@@ -22,10 +16,10 @@ def test_required_columns_drop_records_and_are_not_asked_for_again(tmp_path):
     table, description = tmp_path / "t.csv", tmp_path / "t.json"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     schema.to_json(description)
-    records = load_records(str(table), str(description), missing="drop")
+    records = evaluation.load_records(str(table), str(description), missing="drop")
     assert (records.X.shape, records.n_dropped) == ((20, 1), 10)
-    methods = make_methods(["training"], n_trees=1, depth=1)
-    found = evaluate(records, methods, [1], repeats=1)
+    methods = evaluation.make_methods(["training"], n_trees=1, depth=1)
+    found = evaluation.evaluate(records, methods, [1], repeats=1)
     assert len(found.trials) == 1
 
 
@@ -38,22 +32,22 @@ def squares(number):
 def test_an_interrupted_run_goes_on_from_its_file(tmp_path):
     path = tmp_path / "results.csv"
     columns = {"n": int, "what": str}, {"value": float, "text": str}
-    found = Results(path, *columns)
+    found = evaluation.Results(path, *columns)
     assert not path.exists()
     with pytest.raises(ValueError, match="stopped"):
         found.run([2, 3, 4], squares)
     assert found == {(2, "square"): (1.333333, "2"), (3, "square"): (3.0, "3")}
-    assert Results(path, *columns) == found
+    assert evaluation.Results(path, *columns) == found
     text = path.read_text(encoding="utf-8")
     assert text.splitlines()[0] == "n,what,value,text"
     path.write_text(text[:-2], encoding="utf-8")  # "3" and the end of its line
-    again = Results(path, *columns)
+    again = evaluation.Results(path, *columns)
     assert again == {(2, "square"): (1.333333, "2")}
     again.run([1], squares, jobs=2)
     again.keep(lambda key: key[0] == 1)
-    assert Results(path, *columns) == {(1, "square"): (0.333333, "1")}
+    assert evaluation.Results(path, *columns) == {(1, "square"): (0.333333, "1")}
 
 
 def test_standard_error_of_a_mean():
-    assert standard_error([1.0, 3.0]) == pytest.approx(1.0)
-    assert standard_error([1.0]) != standard_error([1.0])
+    assert evaluation.standard_error([1.0, 3.0]) == pytest.approx(1.0)
+    assert evaluation.standard_error([1.0]) != evaluation.standard_error([1.0])

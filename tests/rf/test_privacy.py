@@ -15,26 +15,16 @@ import pytest
 import reference as ref
 import rf_cases
 from entropy import system_entropy
-from rf_cases import (
-    ASSIGNING,
-    CELLS,
-    CLASSES,
-    PER_BATCH,
-    PRIVATE,
-    classifier,
-    records,
-    release,
-)
 from scipy.stats import beta
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.noise import assign_records
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
 
-ALL = pytest.mark.parametrize("name", PRIVATE)
-RAW = CELLS.astype(str)
-EVERY_RECORD = [(cell, label) for cell in RAW.tolist() for label in CLASSES]
-EVERY_CELL = list(zip(RAW.tolist(), itertools.cycle(CLASSES), strict=False))
+ALL = pytest.mark.parametrize("name", rf_cases.PRIVATE)
+RAW = rf_cases.CELLS.astype(str)
+EVERY_RECORD = [(cell, label) for cell in RAW.tolist() for label in rf_cases.CLASSES]
+EVERY_CELL = list(zip(RAW.tolist(), itertools.cycle(rf_cases.CLASSES), strict=False))
 """Records of all cells; of each in one class."""
 
 
@@ -65,12 +55,12 @@ def counts_of(watched, draws, model, data):
     watched.clear()
     draws[:] = [draw for _, _, draw in data]
     rows = np.array([row for row, _, _ in data]).reshape(-1, len(RAW[0]))
-    release(model, rows, np.array([label for _, label, _ in data], dtype=str))
+    rf_cases.release(model, rows, np.array([label for _, label, _ in data], dtype=str))
     return [(seen.counts, seen.mechanism) for seen in watched]
 
 
 def random_data(n_records, seed=0):
-    X, y = records(n_records, seed)
+    X, y = rf_cases.records(n_records, seed)
     trees = np.random.default_rng(seed + 1).integers(0, 60, n_records)
     return list(zip(X.tolist(), y.tolist(), trees.tolist(), strict=True))
 
@@ -100,7 +90,7 @@ def check_change(name, before, after, mechanism, forest):
 @ALL
 def test_every_addition_of_a_record(name, size, watched, draws):
     """All 12 cells times 3 classes in front of the others; and some behind them."""
-    model = classifier(name, n_trees=3, n_ensembles=2, max_features=2)
+    model = rf_cases.classifier(name, n_trees=3, n_ensembles=2, max_features=2)
     data = random_data(size)
     before = counts_of(watched, draws, model, data)
     draws[:] = []
@@ -125,7 +115,7 @@ def test_every_addition_of_a_record(name, size, watched, draws):
 
 def test_hard_voting_reaches_its_sensitivity(watched, draws):
     """A record that breaks a tie flips a label: two entries of one leaf."""
-    model = classifier("subsample hard", n_trees=1)
+    model = rf_cases.classifier("subsample hard", n_trees=1)
     data = [(RAW[0].tolist(), "no", 0)]
     ((before, _),) = counts_of(watched, draws, model, data)
     flipped = 0
@@ -145,7 +135,7 @@ def test_sensitivity_of_other_strategies_is_the_maximum_over_records(
     name, template, watched, draws, monkeypatch
 ):
     rf_cases.remember(monkeypatch)
-    model = classifier(name, n_trees=3, template=template)
+    model = rf_cases.classifier(name, n_trees=3, template=template)
     data = random_data(10)
     ((before, _),) = counts_of(watched, draws, model, data)
     changes = []
@@ -161,7 +151,7 @@ def test_sensitivity_of_other_strategies_is_the_maximum_over_records(
 @ALL
 def test_removing_a_record_moves_no_other(name, removed, watched, draws):
     """The assignment travels with the record: every other keeps its tree."""
-    model = classifier(name, n_trees=6)
+    model = rf_cases.classifier(name, n_trees=6)
     data = random_data(25)
     ((before, mechanism),) = counts_of(watched, draws, model, data)
     draws[:] = []
@@ -179,7 +169,7 @@ def test_removing_a_record_moves_no_other(name, removed, watched, draws):
 @ALL
 def test_every_replacement_of_a_record_is_within_the_sensitivity(name, watched, draws):
     """The new record may fall to another tree than the old one did."""
-    model = classifier(name, n_trees=2, neighbours="replace")
+    model = rf_cases.classifier(name, n_trees=2, neighbours="replace")
     data = random_data(8)
     ((before, _),) = counts_of(watched, draws, model, data)
     changes = []
@@ -196,7 +186,7 @@ def test_every_replacement_of_a_record_is_within_the_sensitivity(name, watched, 
 
 
 # ------------------------------------------------------------------- the assignment
-@pytest.mark.parametrize("name", ASSIGNING)
+@pytest.mark.parametrize("name", rf_cases.ASSIGNING)
 def test_the_assignment_comes_from_the_system_and_one_draw_per_record(name, watch_all):
     """One word for each, also where the noise comes from a generator."""
     asked = []
@@ -216,22 +206,22 @@ def test_the_assignment_comes_from_the_system_and_one_draw_per_record(name, watc
         return outcome
 
     watch_all(note)
-    model = classifier(name, n_trees=5, n_ensembles=2, insecure_rng=0)
+    model = rf_cases.classifier(name, n_trees=5, n_ensembles=2, insecure_rng=0)
     for n_records in (0, 1, 7, 31):
         asked.clear()
         with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
-            release(model, *records(n_records))
+            rf_cases.release(model, *rf_cases.records(n_records))
         # The bound is the number of trees alone.
         assert asked == [(n_records, 3, n_records), (n_records, 2, n_records)]
 
 
-@pytest.mark.parametrize("name", ASSIGNING)
+@pytest.mark.parametrize("name", rf_cases.ASSIGNING)
 def test_random_state_does_not_assign(name, watched):
     """Equal assignments of 300 records to 6 trees: probability 6 ** -300."""
-    X, y = records(300)
-    model = classifier(name, n_trees=6, random_state=3)
-    release(model, X, y)
-    release(model, X, y)
+    X, y = rf_cases.records(300)
+    model = rf_cases.classifier(name, n_trees=6, random_state=3)
+    rf_cases.release(model, X, y)
+    rf_cases.release(model, X, y)
     assert (watched[0].counts != watched[1].counts).any()
     assert watched[0].counts.shape == watched[1].counts.shape
 
@@ -256,14 +246,14 @@ def test_the_assignment_is_uniform_and_independent():
 def test_scale_of_the_noise(name, n_ensembles, neighbours, monkeypatch, watch_all):
     scales = rf_cases.silence(watch_all)
     seen = rf_cases.watch(monkeypatch)
-    X, y = records(30)
-    model = classifier(
+    X, y = rf_cases.records(30)
+    model = rf_cases.classifier(
         name, epsilon="0.7", n_trees=9, n_ensembles=n_ensembles, neighbours=neighbours
     )
     if "template" in model.get_params():
         rf_cases.remember(monkeypatch)
         model.set_params(template="pidentity")
-    fitted = release(model, X, y)
+    fitted = rf_cases.release(model, X, y)
     share = Fraction(7, 10) / n_ensembles
     contributions = {"subsample hard": 2, "laplace shared": 9 // n_ensembles}
     size = contributions.get(name, 1) * (2 if neighbours == "replace" else 1)
@@ -278,14 +268,14 @@ def test_scale_of_the_noise(name, n_ensembles, neighbours, monkeypatch, watch_al
         assert scale == Fraction(entry.sensitivity) / entry.cost
 
 
-@pytest.mark.parametrize("name", PER_BATCH)
+@pytest.mark.parametrize("name", rf_cases.PER_BATCH)
 def test_later_parameters_cannot_thin_the_noise(name, watch_all):
     """What was counted at fit decides: "hard" labels need twice the noise."""
-    X, y = records(30)
+    X, y = rf_cases.records(30)
     scales = rf_cases.silence(watch_all)
-    untouched = classifier(name, neighbours="replace").fit(X, y)
+    untouched = rf_cases.classifier(name, neighbours="replace").fit(X, y)
     untouched.predict(RAW)
-    tampered = classifier(name, neighbours="replace").fit(X, y)
+    tampered = rf_cases.classifier(name, neighbours="replace").fit(X, y)
     thinner = {"voting": "weight", "neighbours": "add_remove", "epsilon": 100}
     tampered.set_params(**thinner, n_trees=1, n_ensembles=3, ledger=PrivacyLedger(1000))
     tampered.predict(RAW)
@@ -295,11 +285,11 @@ def test_later_parameters_cannot_thin_the_noise(name, watch_all):
 
 @ALL
 def test_noise_is_drawn_from_the_system_unless_a_test_asks(name, drawn):
-    X, y = records(20)
+    X, y = rf_cases.records(20)
     for random_state in (0, np.random.RandomState(0), np.random.default_rng(0)):
-        release(classifier(name, random_state=random_state), X, y)
+        rf_cases.release(rf_cases.classifier(name, random_state=random_state), X, y)
     with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
-        release(classifier(name, insecure_rng=0), X, y)
+        rf_cases.release(rf_cases.classifier(name, insecure_rng=0), X, y)
     noise = [draw.public["entry"].insecure for draw in drawn if draw.kind == "laplace"]
     assert noise == [False] * 3 + [True]
 
@@ -332,7 +322,7 @@ def test_audit_of_leaf_counts(name, monkeypatch, watch_all):
     0.09, so that it escapes less than once in 10 ** 6 runs.
     """
     rf_cases.remember(monkeypatch)
-    model = classifier(name, n_trees=1, depth=3, epsilon=1)
+    model = rf_cases.classifier(name, n_trees=1, depth=3, epsilon=1)
     assert audited_epsilon(model, 1e-6) <= 1
     watch_all(rf_cases.half_the_noise)
     assert audited_epsilon(model, 1e-6) > 1

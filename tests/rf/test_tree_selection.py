@@ -22,16 +22,8 @@ from tree_draws import (
     largest_of_neighbours,
 )
 
+import benchmarks.suite.bench_tree_selection as bench
 import mmech_rf.drawn.draw as tree_selection
-from benchmarks.suite.bench_tree_selection import (
-    case,
-    in_units,
-    kernel_tables,
-    numpy_fork_log_weights,
-    numpy_root_log_weights,
-    numpy_split_log_weights,
-    twin_tables,
-)
 from mmech import PrivacyLedger
 from mmech.exceptions import BudgetExceededError
 from mmech.noise import FRACTION_BITS
@@ -312,34 +304,36 @@ def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
         (0, 256, True), (1, 1, False), (300, 1, True), (3000, 256, False),
         (3000, 256, True),
     ):  # fmt: skip
-        views, records, usual, log_prior, half = case(domain_shape, n_records, 3, unit)
+        views, records, usual, log_prior, half = bench.case(
+            domain_shape, n_records, 3, unit
+        )
         predicted = rng.integers(0, 3, n_records) if predicts else None
         scale = rate or usual
-        ours = kernel_tables(views, records, scale, predicted)
-        twin = twin_tables(views, records, scale, predicted)
+        ours = bench.kernel_tables(views, records, scale, predicted)
+        twin = bench.twin_tables(views, records, scale, predicted)
         roots = np.arange(views.sizes.size)
         settings = log_prior, log_prior + half, half
         found = np.empty((roots.size, 2), np.int64)
         root_log_weights(roots, *ours, *settings, found)
-        expected = numpy_root_log_weights(roots, *twin, *settings)
-        np.testing.assert_array_equal(in_units(found, scale), expected)
+        expected = bench.numpy_root_log_weights(roots, *twin, *settings)
+        np.testing.assert_array_equal(bench.in_units(found, scale), expected)
         for root in roots:
             size = int(views.sizes[root])
             found = np.empty((size, roots.size + 1, 2), np.int64)
             alone = np.full(size, -1)
             split_log_weights(ours[0][root], size, alone, *ours, *settings[1:], found)
             cell = twin[0][root].astype(np.int64)
-            expected = numpy_split_log_weights(cell, size, *twin, *settings[1:])
-            np.testing.assert_array_equal(in_units(found, scale), expected)
+            expected = bench.numpy_split_log_weights(cell, size, *twin, *settings[1:])
+            np.testing.assert_array_equal(bench.in_units(found, scale), expected)
         root, seconds = 1, np.flatnonzero(views.sizes <= 4)
         size = int(views.sizes[root])
         found = np.empty((size, seconds.size, 2), np.int64)
         known = ours[0][root], size, seconds, *ours[:-2], scale
         fork_log_weights(*known, *settings, found)
-        expected = numpy_fork_log_weights(
+        expected = bench.numpy_fork_log_weights(
             twin[0][root], size, seconds, *twin, *settings
         )
-        np.testing.assert_array_equal(in_units(found, scale), expected)
+        np.testing.assert_array_equal(bench.in_units(found, scale), expected)
 
 
 def drawn_of(records, views, seed, **settings):
@@ -357,7 +351,7 @@ def drawn_of(records, views, seed, **settings):
 @pytest.mark.parametrize("domain_shape", [(2, 2, 2, 2), (3, 2, 9)], ids=str)
 def test_multiplicities_stand_for_repeated_records(domain_shape, predicts, rng):
     """The same tree from distinct records as from all of them, bit by bit."""
-    views, records, *_ = case(domain_shape, 40, 3, 16)
+    views, records, *_ = bench.case(domain_shape, 40, 3, 16)
     cells, classes, weights, k = records
     numbers = rng.integers(1, 5, 40)
     where = rng.permutation(np.repeat(np.arange(40), numbers))

@@ -5,6 +5,7 @@ import math
 from fractions import Fraction
 
 import pytest
+from refusals import refused
 
 import mmech as mm
 from mmech.privacy import numerical
@@ -72,8 +73,7 @@ def test_some_releases_in_epsilon_and_others_in_rho():
     assert found < min(
         float(ledger.epsilon()), mm.epsilon_from_rho(ledger.rho(), DELTA)
     )
-    with pytest.raises(ValueError, match="delta must be a probability"):
-        ledger.epsilon_delta(0)
+    refused(lambda: ledger.epsilon_delta(0), "delta must be a probability", ValueError)
 
 
 @pytest.mark.usefixtures("without_the_extra")
@@ -100,8 +100,7 @@ def test_a_ledger_on_disk_keeps_both_costs(tmp_path, currency):
     text = path.read_text(encoding="utf-8")
     changed = text.replace(str(ledger.entries[0].rho), "1/9")
     path.write_text(changed, encoding="utf-8")
-    with pytest.raises(ValueError, match="was changed"):
-        mm.PrivacyLedger.open(path)
+    refused(lambda: mm.PrivacyLedger.open(path), "was changed", ValueError)
 
 
 def test_entries_of_older_files_are_read(tmp_path):
@@ -151,8 +150,7 @@ def test_planned_releases_are_priced_and_not_charged():
 )
 def test_wrong_plans(planned, message):
     ledger = mm.PrivacyLedger(1)
-    with pytest.raises(TypeError, match=message):
-        ledger.what_if([planned])
+    refused(lambda: ledger.what_if([planned]), message, TypeError)
 
 
 def test_plans_and_prices_that_do_not_fit():

@@ -12,24 +12,16 @@ from entropy import Script, system_entropy
 from scipy.stats import chisquare
 
 import mmech as mm
+import mmech.noise as noise
 import mmech.noise.weighted as weighted
 from mmech.exceptions import BudgetExceededError
-from mmech.noise import (
-    FRACTION_BITS,
-    IMPOSSIBLE,
-    bernoulli_samples,
-    flip_negative_exponential,
-    poisson_bags,
-    weighted_choice,
-    weighted_choices,
-)
 from mmech.noise.choice import poisson_thresholds
 from mmech.noise.thresholds import exp_bits
 from mmech.privacy.cost import bernoulli_sample_epsilon, poisson_bag_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech.selection import choose_rows, fixed_point_rate, logarithms
 
-ONE = 1 << FRACTION_BITS
+ONE = 1 << noise.FRACTION_BITS
 
 
 def exact_probabilities(log_weights):
@@ -39,7 +31,7 @@ def exact_probabilities(log_weights):
     with mock.patch.object(
         weighted, "position_by_weight", lambda weights, rng: seen.append(weights) or 0
     ):
-        weighted_choice(log_weights)
+        noise.weighted_choice(log_weights)
     (weights,) = seen
     assert len(weights) == len(log_weights)
     return [Fraction(w, sum(weights)) for w in weights]
@@ -90,20 +82,20 @@ def test_the_slow_path_is_reached_and_exact(far):
     zero, last = 0, 2**64 - 1
     # 128 zero bits, then bits of a number above exp(-far): the near choice.
     words = Script(zero, zero, zero, last, *[zero] * 8)
-    assert weighted_choice(log_weights, insecure_rng=words) == 0
+    assert noise.weighted_choice(log_weights, insecure_rng=words) == 0
     # 320 zero bits are below it.
-    assert weighted_choice(log_weights, insecure_rng=Script(*[zero] * 20)) == 1
+    assert noise.weighted_choice(log_weights, insecure_rng=Script(*[zero] * 20)) == 1
 
 
 def test_the_slow_path_is_not_taken_otherwise():
     words = Script(0, 1, *[0] * 8)
-    assert weighted_choice([0, -(10**7) * ONE], insecure_rng=words) == 0
+    assert noise.weighted_choice([0, -(10**7) * ONE], insecure_rng=words) == 0
 
 
 @pytest.mark.parametrize("bad", [[], [[1]], [0.5]])
 def test_wrong_weights(bad):
     with pytest.raises(ValueError, match="one row of at least one integer"):
-        weighted_choice(bad)
+        noise.weighted_choice(bad)
 
 
 # ---------------------------------------------------------- the exponential mechanism
@@ -288,15 +280,16 @@ def test_permute_and_flip_is_never_worse_than_the_exponential_mechanism():
 
 
 def test_flips_are_exact(rng):
-    assert flip_negative_exponential(Fraction(0))
-    assert not any(flip_negative_exponential(Fraction(10**6)) for _ in range(20))
+    assert noise.flip_negative_exponential(Fraction(0))
+    assert not any(noise.flip_negative_exponential(Fraction(10**6)) for _ in range(20))
     heads = [
-        flip_negative_exponential(Fraction(1, 2), insecure_rng=rng) for _ in range(4000)
+        noise.flip_negative_exponential(Fraction(1, 2), insecure_rng=rng)
+        for _ in range(4000)
     ]
     law = np.array([math.exp(-0.5), 1 - math.exp(-0.5)])
     assert chisquare([sum(heads), 4000 - sum(heads)], 4000 * law).pvalue > 1e-6
     with pytest.raises(ValueError, match="at least 0"):
-        flip_negative_exponential(Fraction(-1))
+        noise.flip_negative_exponential(Fraction(-1))
 
 
 @pytest.mark.parametrize(
@@ -313,7 +306,7 @@ def test_coins_are_compared_bit_by_bit(exponent):
             number = known + step
             words = [number >> shift & (2**64 - 1) for shift in range(0, bits, 64)]
             script = Script(*reversed(words))
-            heads = flip_negative_exponential(exponent, insecure_rng=script)
+            heads = noise.flip_negative_exponential(exponent, insecure_rng=script)
             assert heads is (step < 0)
             assert not script.left
 
@@ -393,7 +386,7 @@ def test_logarithms_are_exact_of_any_size():
             s * rate + r for s, r in zip(scores.tolist(), rests.tolist(), strict=True)
         ]
         assert logarithms(scores, rate, rests).tolist() == expected
-        assert weighted_choice(logarithms(scores, rate, rests)) == 2
+        assert noise.weighted_choice(logarithms(scores, rate, rests)) == 2
     for rests in ([0, 2**63 - 1], [0, 1 - 2**63]):
         found = logarithms(np.array([0, 2]), 2, np.array(rests))
         assert found.tolist() == [0, 4 + rests[1]]
@@ -410,12 +403,12 @@ def test_the_best_is_rarely_missed_by_much():
 
 
 # ------------------------------------------------------------------ many rows at once
-ROW = [0, -ONE, IMPOSSIBLE, -3 * ONE // 2, ONE // 3, -200 * ONE]
+ROW = [0, -ONE, noise.IMPOSSIBLE, -3 * ONE // 2, ONE // 3, -200 * ONE]
 
 
 def borders(row):
     """Return the sums of exact probabilities up to every candidate."""
-    possible = [i for i, log in enumerate(row) if log != IMPOSSIBLE]
+    possible = [i for i, log in enumerate(row) if log != noise.IMPOSSIBLE]
     best = max(row)
     weights = dict.fromkeys(range(len(row)), Fraction(0))
     for i in possible:
@@ -429,7 +422,7 @@ def test_rows_have_the_exact_distribution_over_all_numbers():
     """All numbers of 16 bits: each candidate as often as its probability says."""
     words = np.arange(2**16, dtype=np.uint64) << np.uint64(48)
     rows = np.tile(np.array(ROW), (2**16, 1))
-    drawn = weighted_choices(rows, insecure_rng=Script(*words))
+    drawn = noise.weighted_choices(rows, insecure_rng=Script(*words))
     sums = borders(ROW)
     expected = [
         sum(Fraction(j, 2**16) >= border for border in sums) for j in range(2**16)
@@ -446,7 +439,7 @@ def test_numbers_next_to_a_border_are_settled_exactly(place, more, rest):
     stream = Script(first, rest, rest, rest)
     number = Fraction(first, 2**64) + Fraction(rest, 2**128)
     expected = sum(number >= b for b in borders(ROW))
-    drawn = weighted_choices(np.array([ROW]), insecure_rng=stream)
+    drawn = noise.weighted_choices(np.array([ROW]), insecure_rng=stream)
     assert drawn.tolist() == [expected]
 
 
@@ -519,15 +512,15 @@ def test_poisson_thresholds_are_exact(bits):
 @pytest.mark.parametrize("later", [0, 2**64 - 1])
 def test_a_number_on_a_threshold_is_settled_by_more_bits(k, later):
     stream = Script(poisson_thresholds(64)[k], later)
-    assert poisson_bags(1, 1, insecure_rng=stream).item() == k + (later > 0)
+    assert noise.poisson_bags(1, 1, insecure_rng=stream).item() == k + (later > 0)
 
 
 def test_samples_have_their_laws(rng):
-    bags = poisson_bags(5000, 4, insecure_rng=rng)
+    bags = noise.poisson_bags(5000, 4, insecure_rng=rng)
     counts = np.bincount(np.minimum(bags.ravel(), 4), minlength=5)
     law = np.array([1, 1, 1 / 2, 1 / 6]) / math.e
     assert chisquare(counts, np.append(law, 1 - law.sum()) * bags.size).pvalue > 1e-6
-    samples = bernoulli_samples(5000, 4, Fraction(1, 3), insecure_rng=rng)
+    samples = noise.bernoulli_samples(5000, 4, Fraction(1, 3), insecure_rng=rng)
     assert set(np.unique(samples)) == {0, 1}
     counts = np.array([samples.sum(), samples.size - samples.sum()])
     assert chisquare(counts, samples.size * np.array([1 / 3, 2 / 3])).pvalue > 1e-6
