@@ -23,6 +23,7 @@ from mmech.strategies.dual import DENSE
 from mmech.strategies.equal_totals import EQUAL_TOTALS
 from mmech.strategies.hierarchy import HIERARCHY
 from mmech.strategies.kronecker import KRONECKER, KRONECKER_L2
+from mmech.strategies.marginal_weights import MARGINALS_L2
 from mmech.strategies.marginals import MARGINALS, forest_work
 from mmech.strategies.pidentity import PIDENTITY, PIDENTITY_L2
 from mmech.strategies.registry import (
@@ -64,6 +65,7 @@ for _template in (
     KRONECKER_L2,
     PIDENTITY_L2,
     RESIDUALS,
+    MARGINALS_L2,
 ):
     register(_template)
 
@@ -121,6 +123,8 @@ def optimize(
         * "residuals": weighted residuals, in closed form. Optimal for unions of
           marginals, at any number of attributes; for other workloads over a
           product domain the best stack of residuals.
+        * "marginals": weighted marginals over the subsets of those of the
+          workload, whose rows are 0/1 up to a weight, by a monotone convex iteration.
 
         "auto" tries those that suit the workload, until one is known to be optimal,
         and returns the best; never worse than "identity", nor under "pure" than
@@ -141,9 +145,9 @@ def optimize(
     **options
         Options of the template; "auto" gives every template those that it has.
         ``p`` (int, or one per factor for "kronecker" under "pure"), ``n_starts``,
-        ``max_iter``, ``tolerance`` (relative decrease at which to stop; of "dense" the
-        gap to the optimum), ``domain_shape`` (of "marginals"
-        and "residuals").
+        ``max_iter``, ``tolerance`` (relative decrease at which to stop; of "dense", and
+        "marginals" under "zcdp", the gap to the optimum), ``groups`` (of "union"),
+        ``domain_shape`` (of "marginals" and "residuals").
 
     Returns
     -------

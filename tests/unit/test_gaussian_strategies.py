@@ -182,12 +182,34 @@ def test_closed_form_equals_the_dual(name):
     assert closed.loss == pytest.approx(bound)
 
 
+@every_marginals
+def test_weighted_marginals_are_optimal_among_themselves(name):
+    workload = MARGINALS[name]
+    result = optimize(workload, template="marginals", tolerance=1e-6, privacy="zcdp")
+    assert result.success
+    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
+    assert result.strategy.l2_sensitivity() == pytest.approx(1)
+    history = np.array(result.history)
+    assert (np.diff(history) <= 1e-12 * history[:-1]).all()
+    best = optimize(workload, privacy="zcdp").loss
+    assert result.loss >= best * (1 - 1e-9)
+    rng = np.random.default_rng(0)
+    for _ in range(20):  # nearby weights are no better, up to the gap
+        weights = {
+            key: weight * math.exp(0.1 * rng.standard_normal())
+            for key, weight in result.strategy.weights.items()
+        }
+        other = Marginals(result.strategy.domain_shape, weights)
+        assert loss(workload, other, privacy="zcdp") >= result.loss * (1 - 2e-6)
+
+
 def test_residuals_project_other_workloads():
     workload = Kronecker([Prefix(6), AllRange(4)])
     closed = optimize(workload, template="residuals", privacy="zcdp")
     assert closed.loss == pytest.approx(loss(workload, closed.strategy, privacy="zcdp"))
     assert "optimal among stacks of residuals" in closed.message
-    assert optimize(workload, privacy="zcdp").loss < closed.loss
+    marginals = optimize(workload, template="marginals", privacy="zcdp")
+    assert optimize(workload, privacy="zcdp").loss < closed.loss <= marginals.loss
 
 
 def test_products_take_products_of_optima():
@@ -273,7 +295,8 @@ def test_workloads_that_ask_nothing():
         assert optimize(workload, privacy="zcdp").loss == 0
         assert optimize(workload, template="dense", privacy="zcdp").loss == 0
     nothing = Scaled(0, all_marginals((2, 3), 1))
-    assert optimize(nothing, template="residuals", privacy="zcdp").loss == 0
+    for template in ("residuals", "marginals"):
+        assert optimize(nothing, template=template, privacy="zcdp").loss == 0
 
 
 def test_optimize_dispatches_and_candidates_are_listed():
@@ -295,6 +318,10 @@ def test_a_short_run_says_so():
     result = optimize(Prefix(64), template="dense", max_iter=2, privacy="zcdp")
     assert not result.success
     assert "after 2 iterations" in result.message
+    short = optimize(
+        MARGINALS["weighted"], template="marginals", max_iter=2, privacy="zcdp"
+    )
+    assert not short.success
 
 
 @pytest.mark.parametrize(
@@ -309,7 +336,7 @@ def test_a_short_run_says_so():
         (Dense(np.eye(6)), {"template": "residuals", "domain_shape": (2, 3)},
          UnsupportedWorkloadError, "no projection of"),
         (Kronecker([Prefix(2), Prefix(3)]),
-         {"template": "residuals", "domain_shape": (2, 2)}, ValueError,
+         {"template": "marginals", "domain_shape": (2, 2)}, ValueError,
          "has 4 cells but the workload has 6 columns"),
         (VStack([Prefix(4), Prefix(4)]), {"template": "kronecker"},
          UnsupportedWorkloadError, "needs a Kronecker, a VStack of Kroneckers"),

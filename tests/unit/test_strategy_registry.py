@@ -16,7 +16,23 @@ import numpy as np
 import pytest
 from maintainer_pages import code_of
 
-import mmech as mm
+from mmech import (
+    AllRange,
+    Dense,
+    Identity,
+    Kronecker,
+    PerformanceWarning,
+    Prefix,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    WidthRange,
+    all_marginals,
+    limits,
+    loss,
+    optimize,
+    terminal,
+)
 from mmech.strategies import StrategyResult, deadline
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 
@@ -193,6 +209,7 @@ def test_callbacks_are_told_of_strategies_under_zcdp(template, workload):
         ("dense", mm.Prefix(40)),
         ("pidentity", mm.Prefix(40)),
         ("kronecker", UNION),
+        ("marginals", mm.all_marginals((3, 4, 5), 2, lower_orders=True)),
         ("auto", mm.Prefix(40)),
     ],
 )
