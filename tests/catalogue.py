@@ -402,6 +402,11 @@ CATALOGUE = {
         ),
         ref.stack(ref.kronecker(P3, ref.ones(1, 2)), -2 * ref.kronecker(T3, I2)),
     ),
+    # operators side by side: a stack of transposes, transposed
+    "side-by-side": (
+        VStack([-1 * Prefix(3).T, Total(3), 0.5 * Identity(3)]).T,
+        np.hstack([-np.array(P3), np.array(T3).T, 0.5 * np.array(I3)]),
+    ),
     # products, sums, transposes, grams
     "product-of-forest": (
         Product(Sparse(sp.csr_array(QUERY_LEAVES)), PartitionStack(LABELS, GROUPS)),

@@ -95,7 +95,7 @@ STRATEGIES = (
     "pidentity-l2", "marginal", "marginals", "marginals-negative", "residuals",
     "merged", "merged-pidentity", "scaled-float", "kronecker-float",
     "kronecker-mixed-shapes", "vstack-int-and-float", "vstack-union-of-products",
-    "hstack-signed", "product-of-forest", "product-low-rank", "sum",
+    "side-by-side", "product-of-forest", "product-low-rank", "sum",
 )  # fmt: skip
 """A strategy of every type in the catalogue."""
 
