@@ -16,23 +16,7 @@ import numpy as np
 import pytest
 from maintainer_pages import code_of
 
-from mmech import (
-    AllRange,
-    Dense,
-    Identity,
-    Kronecker,
-    PerformanceWarning,
-    Prefix,
-    Total,
-    UnsupportedWorkloadError,
-    VStack,
-    WidthRange,
-    all_marginals,
-    limits,
-    loss,
-    optimize,
-    terminal,
-)
+import mmech as mm
 from mmech.strategies import StrategyResult, deadline
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 
