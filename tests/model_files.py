@@ -3,6 +3,9 @@
 import json
 import zipfile
 
+import numpy as np
+from refusals import refused
+
 from mmech.storage import archive as _archive
 
 
@@ -31,6 +34,30 @@ def rewrite(path, change=lambda content: None, arrays=(), drop=()):
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in members.items():
             archive.writestr(name, text)
+
+
+def refused_when_changed(path, changes, load):
+    """Assert that a file is read as it is, and with none of these changes.
+
+    A change is a function of the description, or the number of an array and a function
+    of that.
+    """
+    whole = path.read_bytes()
+    rewrite(path)
+    load(path)
+    for number, change in enumerate(changes):
+        path.write_bytes(whole)
+        if isinstance(change, tuple):
+            index, edit = change
+            with np.load(path) as arrays:
+                rewrite(path, arrays={index: edit(arrays[f"array_{index}"])})
+        else:
+            rewrite(path, change)
+        try:
+            refused(lambda: load(path), "is not a model file or is damaged", ValueError)
+        except BaseException as failure:
+            failure.add_note(f"of change {number}")
+            raise
 
 
 def description(path):

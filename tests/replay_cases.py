@@ -9,23 +9,16 @@ from replay import People, facts
 from rf_cases import CELLS, CLASSES, PRIVATE, SCHEMA, SHAPE, classifier
 from sklearn.base import clone
 
+import mmech_rf as rf
 from mmech import PrivacyLedger, rho_from_epsilon_delta
-from mmech_rf import (
-    Attribute,
-    PrivateForestClassifier,
-    Recipe,
-    RecipeForestClassifier,
-    Schema,
-    recipes,
-)
 
 RELATIONS = ("add_remove", "replace")
 
 """Two classes, and enough attributes for blocks to choose from."""
 
-OTHERS = Schema(
+OTHERS = rf.Schema(
     tuple(
-        Attribute.categorical(f"x{i}", [*map(str, range(size)), "?"])
+        rf.Attribute.categorical(f"x{i}", [*map(str, range(size)), "?"])
         for i, size in enumerate(SHAPE)
     ),
     CLASSES,
@@ -33,18 +26,18 @@ OTHERS = Schema(
 """As the toy schema, with a category for missing and for unknown values."""
 
 
-NUMBERS = Schema(
+NUMBERS = rf.Schema(
     tuple(
-        Attribute.numeric(f"x{i}", lower=0, upper=2, n_bins=size)
+        rf.Attribute.numeric(f"x{i}", lower=0, upper=2, n_bins=size)
         for i, size in enumerate(SHAPE)
     ),
     CLASSES,
 )
 """As the toy schema, of numbers."""
 
-MONOTONE = Schema(
+MONOTONE = rf.Schema(
     tuple(
-        Attribute.ordinal(f"x{i}", [*map(str, range(size))], monotone=direction)
+        rf.Attribute.ordinal(f"x{i}", [*map(str, range(size))], monotone=direction)
         for i, (size, direction) in enumerate(zip(SHAPE, (1, None, -1), strict=True))
     ),
     CLASSES,
@@ -52,11 +45,11 @@ MONOTONE = Schema(
 """As the toy schema, with directions for two attributes."""
 
 
-MIXED = Schema(
+MIXED = rf.Schema(
     (
-        Attribute.categorical("x0", ["0", "1", "2"]),
-        Attribute.numeric("x1", lower=-1, upper=3, n_bins=4),
-        Attribute.categorical("x2", ["0", "1"]),
+        rf.Attribute.categorical("x0", ["0", "1", "2"]),
+        rf.Attribute.numeric("x1", lower=-1, upper=3, n_bins=4),
+        rf.Attribute.categorical("x2", ["0", "1"]),
     ),
     CLASSES,
 )
@@ -233,7 +226,7 @@ def cases(relations=RELATIONS):
         for kind, named in (("pure", CHOSEN_SETTINGS), ("zcdp", ZCDP_SETTINGS)):
             for words, settings in named.items():
                 found[f"{kind}, {words}, {relation}"] = _case(
-                    PrivateForestClassifier, settings, relation
+                    rf.PrivateForestClassifier, settings, relation
                 )
     return found
 
@@ -256,14 +249,14 @@ def runner(case):
     return run
 
 
-RECIPES = dict(recipes()) | {
-    "entropy": Recipe(score="entropy", n_trees=2),
-    "gain": Recipe(score="gain-and-ratio", n_trees=2, splits="threshold",
+RECIPES = dict(rf.recipes()) | {
+    "entropy": rf.Recipe(score="entropy", n_trees=2),
+    "gain": rf.Recipe(score="gain-and-ratio", n_trees=2, splits="threshold",
         candidates="sqrt"),
-    "levels": Recipe(levels="hou", leaves="levels", n_trees=2),
-    "selective": Recipe(pruning="selective", n_trees=3),
-    "nodes that stop": Recipe(stopping="noisy-counts", levels="alternating", n_trees=1,
-        depth=2),
+    "levels": rf.Recipe(levels="hou", leaves="levels", n_trees=2),
+    "selective": rf.Recipe(pruning="selective", n_trees=3),
+    "nodes that stop": rf.Recipe(stopping="noisy-counts", levels="alternating",
+        n_trees=1, depth=2),
 }  # fmt: skip
 
 
@@ -276,7 +269,7 @@ def recipe_cases():
             recipe = recipe.replace(n_trees=min(recipe.n_trees, 3))
         for relation in labels:
             found[f"recipe {name}, {relation}"] = _case(
-                RecipeForestClassifier,
+                rf.RecipeForestClassifier,
                 {"schema": MIXED, "recipe": recipe, "random_state": 0},
                 relation,
             )

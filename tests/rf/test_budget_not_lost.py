@@ -10,36 +10,25 @@ import numpy as np
 import pytest
 
 import mmech as mm
+import mmech_rf as rf
 from mmech.release import noisy_release
 from mmech.session import Session
-from mmech_rf import (
-    Attribute,
-    BatchPredictionClassifier,
-    BatchTrainingClassifier,
-    LaplaceForestClassifier,
-    PrivateForestClassifier,
-    Recipe,
-    RecipeForestClassifier,
-    Schema,
-    SubsampleAggregateClassifier,
-    recipes,
-)
 from mmech_rf.paper import grown
 
 FORESTS = [
-    BatchTrainingClassifier, BatchPredictionClassifier, SubsampleAggregateClassifier,
-    LaplaceForestClassifier,
+    rf.BatchTrainingClassifier, rf.BatchPredictionClassifier,
+    rf.SubsampleAggregateClassifier, rf.LaplaceForestClassifier,
 ]  # fmt: skip
 
 
 def schema_of(sizes, n_classes=2):
     attributes = [
-        Attribute.categorical(f"a{i}", list(range(size)))
+        rf.Attribute.categorical(f"a{i}", list(range(size)))
         if i % 3
-        else Attribute.numeric(f"a{i}", lower=0, upper=size, n_bins=size)
+        else rf.Attribute.numeric(f"a{i}", lower=0, upper=size, n_bins=size)
         for i, size in enumerate(sizes)
     ]
-    return Schema(attributes, class_labels=list("abcd"[:n_classes]))
+    return rf.Schema(attributes, class_labels=list("abcd"[:n_classes]))
 
 
 def records_of(schema, n, rng):
@@ -92,7 +81,7 @@ def random_forest(rng):
         "epsilon": pick(rng, 1, "1/3", 1e-6, 1e3, 3),
         "random_state": int(rng.integers(9)),
     }
-    if kind is not LaplaceForestClassifier:
+    if kind is not rf.LaplaceForestClassifier:
         settings["template"] = pick(
             rng, "auto", "auto", "identity", "workload", "marginals",
             "pidentity", "kronecker", "union", "low_rank", "hierarchy", "nothing",
@@ -183,7 +172,7 @@ def test_no_extreme_of_a_private_forest_loses_budget(settings, rng):
     persons = settings.get("records_per_person", 1)
     ledger = mm.PrivacyLedger(settings["epsilon"], records_per_person=persons)
     schema = schema_of((3, 2))
-    model = PrivateForestClassifier(schema, ledger=ledger, **settings)
+    model = rf.PrivateForestClassifier(schema, ledger=ledger, **settings)
     _, reason = attempt(model.fit, *records_of(schema, 40, rng))
     assert ledger.spent == (0 if reason else ledger.total)
     assert reason is None or isinstance(reason, ValueError)
@@ -200,7 +189,7 @@ def test_no_setting_of_a_private_forest_loses_budget(number):
         neighbours=settings["neighbours"],
         records_per_person=max(settings["records_per_person"], 1),
     )
-    model = PrivateForestClassifier(schema, ledger=ledger, **settings)
+    model = rf.PrivateForestClassifier(schema, ledger=ledger, **settings)
     _, reason = attempt(model.fit, X, y)
     if reason is None:
         assert model.predict(X[:0]).shape == (0,)
@@ -210,11 +199,13 @@ def test_no_setting_of_a_private_forest_loses_budget(number):
         assert ledger.spent == 0, f"{settings}: {reason!r}"
 
 
-RECIPES = dict(recipes()) | {
-    "labels, others": Recipe(
+RECIPES = dict(rf.recipes()) | {
+    "labels, others": rf.Recipe(
         score="median", n_trees=2, depth=2, guarantee="labels", unlabelled=True
     ),
-    "poisson, others": Recipe(records="poisson", n_trees=2, depth=2, unlabelled=True),
+    "poisson, others": rf.Recipe(
+        records="poisson", n_trees=2, depth=2, unlabelled=True
+    ),
 }
 
 
@@ -229,7 +220,7 @@ def test_no_recipe_loses_budget(name, estimated, part):
     X, y = records_of(schema, 30, rng)
     ledger = mm.PrivacyLedger(2, neighbours=relation)
     given = ledger.part("clinics", "north") if part else ledger
-    model = RecipeForestClassifier(
+    model = rf.RecipeForestClassifier(
         schema, epsilon=1, recipe=recipe, n_records=300, neighbours=relation,
         estimate_accuracy=estimated, ledger=given,
     )  # fmt: skip
@@ -248,7 +239,7 @@ def test_the_number_of_records_leaves_rho_for_the_trees(epsilon):
     X, y = records_of(schema, 30, np.random.default_rng(0))
     ledger = mm.PrivacyLedger(mm.rho_from_epsilon_delta(epsilon, 1e-6), currency="rho")
     terms = {"epsilon": epsilon, "privacy": "zcdp", "delta": 1e-6, "ledger": ledger}
-    PrivateForestClassifier(schema, **terms).fit(X, y)
+    rf.PrivateForestClassifier(schema, **terms).fit(X, y)
     count, *rest = (float(entry.cost) for entry in ledger.entries)
     assert count < 0.04 * ledger.total
     assert ledger.spent == pytest.approx(ledger.total)
@@ -258,7 +249,7 @@ def test_the_number_of_records_leaves_rho_for_the_trees(epsilon):
 def test_all_trees_of_many_attributes_are_answered():
     schema = schema_of((2,) * 21)
     ledger = mm.PrivacyLedger(1)
-    model = BatchTrainingClassifier(
+    model = rf.BatchTrainingClassifier(
         schema, epsilon=1, n_trees=math.inf, depth=1, template="marginals",
         ledger=ledger,
     )  # fmt: skip
@@ -339,13 +330,13 @@ def test_fits_in_threads_succeed_or_spend_nothing(name):
     X, y = records_of(schema, 60, np.random.default_rng(0))
     ledger = mm.PrivacyLedger(2)
     make = {
-        "drawn": PrivateForestClassifier,
-        "accuracy": partial(PrivateForestClassifier, estimate_accuracy=True),
+        "drawn": rf.PrivateForestClassifier,
+        "accuracy": partial(rf.PrivateForestClassifier, estimate_accuracy=True),
         "batch training": partial(
-            BatchTrainingClassifier, n_ensembles=2, max_features=2, n_trees=2
+            rf.BatchTrainingClassifier, n_ensembles=2, max_features=2, n_trees=2
         ),
-        "recipe": partial(RecipeForestClassifier, recipe="spe", n_records=60),
-        "subsample": SubsampleAggregateClassifier,
+        "recipe": partial(rf.RecipeForestClassifier, recipe="spe", n_records=60),
+        "subsample": rf.SubsampleAggregateClassifier,
     }[name]
     together = threading.Barrier(6)
 
@@ -400,7 +391,7 @@ def test_only_a_second_interruption_loses_what_is_paid_for(
     monkeypatch.setattr(Session, "measure", interrupted)
     ledger = mm.PrivacyLedger(1)
     schema = schema_of([3, 4])
-    model = BatchTrainingClassifier(schema, epsilon=1, n_ensembles=2, ledger=ledger)
+    model = rf.BatchTrainingClassifier(schema, epsilon=1, n_ensembles=2, ledger=ledger)
     X, y = records_of(schema, 30, np.random.default_rng(0))
     try:
         result, stop = None, None

@@ -19,15 +19,9 @@ from rf_cases import (
     release,
 )
 
+import mmech_rf as rf
 from mmech import loss
 from mmech.noise import discrete_laplace_variance
-from mmech_rf import (
-    Attribute,
-    BatchTrainingClassifier,
-    Schema,
-    datasets,
-    training_workload,
-)
 from mmech_rf.forest.voting import leaf_label_by_rule
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
@@ -133,7 +127,7 @@ def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch, watch_all):
     assert noise.shape == (len(A), 3)
     by_hand = W @ one.counts + W @ ref.pinv(A) @ noise
     if name == "batch training":
-        T = training_workload(model.ensembles_[0].forest).to_dense()
+        T = rf.training_workload(model.ensembles_[0].forest).to_dense()
         np.testing.assert_array_equal(T, W)
         np.testing.assert_allclose(model.leaf_counts_[0], by_hand, atol=1e-8)
         return
@@ -147,16 +141,16 @@ def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch, watch_all):
 # ------------------------------------------------------------------------- voting
 def test_votes_by_hand(noiseless):
     """Leaf counts of two trees of depth 1, and what the two ways to vote make of it."""
-    schema = Schema(
+    schema = rf.Schema(
         [
-            Attribute.categorical("a", ["0", "1"]),
-            Attribute.categorical("b", ["0", "1"]),
+            rf.Attribute.categorical("a", ["0", "1"]),
+            rf.Attribute.categorical("b", ["0", "1"]),
         ],
         ["no", "yes"],
     )
     X = [["0", "0"]] * 3 + [["0", "1"]] * 2 + [["1", "0"]] * 4
     y = ["no"] * 3 + ["yes"] * 2 + ["yes"] * 4
-    model = BatchTrainingClassifier(schema, epsilon=1, n_trees=16, depth=1)
+    model = rf.BatchTrainingClassifier(schema, epsilon=1, n_trees=16, depth=1)
     model.fit(X, y)
     forest = model.ensembles_[0].forest
     roots = forest.feature[forest.node_offsets[:-1]]
@@ -297,7 +291,7 @@ def by_hand(X, y, smoothing):
 def test_log_odds_of_one_way_trees_are_naive_bayes(noiseless, copies):
     """However often the trees test an attribute."""
     X, y = records(60)
-    model = BatchTrainingClassifier(
+    model = rf.BatchTrainingClassifier(
         SCHEMA, epsilon=9, n_trees=math.inf, depth=1, voting="log-odds",
         n_ensembles=copies,
     ).fit(X, y)  # fmt: skip
@@ -320,10 +314,11 @@ def test_smoothing_of_leaves_is_the_noise_of_their_counts():
 
 def test_log_odds_see_classes_that_are_rare_in_every_leaf():
     """Most leaves of Car are labelled with the class of 70 % of the records."""
-    car = datasets.load_car()
+    car = rf.datasets.load_car()
     hard, odds = (
-        BatchTrainingClassifier(car.schema, epsilon=20, random_state=0, voting=voting)
-        .fit(car.data, car.target).score(car.data, car.target)
+        rf.BatchTrainingClassifier(
+            car.schema, epsilon=20, random_state=0, voting=voting,
+        ).fit(car.data, car.target).score(car.data, car.target)
         for voting in ("hard", "log-odds")
     )  # fmt: skip
     assert odds > hard + 0.05

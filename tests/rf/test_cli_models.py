@@ -15,18 +15,10 @@ import pytest
 from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_rows
 from processes import largest_file
 
+import mmech_rf as rf
 from mmech import PrivacyLedger, terminal
 from mmech.session import Session
 from mmech.testing import watch_draws
-from mmech_rf import (
-    Attribute,
-    BatchTrainingClassifier,
-    DrawnSettings,
-    LaplaceForestClassifier,
-    PrivateForestClassifier,
-    Schema,
-    load_model,
-)
 from mmech_rf.cli import models as _models
 from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
@@ -62,14 +54,14 @@ def test_help_explains_and_shows_examples(run, args):
 @pytest.mark.parametrize(
     ("args", "cls"),
     [
-        ([], BatchTrainingClassifier),
-        (["--trees", "inf", "--depth", 2], BatchTrainingClassifier),
-        (["--splits", "binary", "--voting", "weight"], BatchTrainingClassifier),
-        (["--n-ensembles", 2, "--max-features", 3], BatchTrainingClassifier),
-        (["--template", "identity", "--seed", 4], BatchTrainingClassifier),
-        (["--voting", "log-odds"], BatchTrainingClassifier),
-        (["--method", "laplace", "--trees", 4], LaplaceForestClassifier),
-        (["--method", "laplace-disjoint", "--trees", 2], LaplaceForestClassifier),
+        ([], rf.BatchTrainingClassifier),
+        (["--trees", "inf", "--depth", 2], rf.BatchTrainingClassifier),
+        (["--splits", "binary", "--voting", "weight"], rf.BatchTrainingClassifier),
+        (["--n-ensembles", 2, "--max-features", 3], rf.BatchTrainingClassifier),
+        (["--template", "identity", "--seed", 4], rf.BatchTrainingClassifier),
+        (["--voting", "log-odds"], rf.BatchTrainingClassifier),
+        (["--method", "laplace", "--trees", 4], rf.LaplaceForestClassifier),
+        (["--method", "laplace-disjoint", "--trees", 2], rf.LaplaceForestClassifier),
     ],
 )
 def test_a_fitted_model_predicts(run, files, args, cls):
@@ -77,7 +69,7 @@ def test_a_fitted_model_predicts(run, files, args, cls):
     code, out, err = run(*fit(files, *args))
     assert (code, err) == (0, "")
     assert "Released by this fit: epsilon = 50 for neighbouring data sets" in out
-    model = load_model(files / "fruit.npz")
+    model = rf.load_model(files / "fruit.npz")
     assert type(model) is cls
     code, out, err = run("predict", files / "fruit.npz", files / "new.csv")
     assert code == 0
@@ -101,7 +93,7 @@ def test_options_reach_the_model(run, files):
     code, out, _ = run(*fit(files, *options, epsilon="1/3"))
     assert code == 0
     assert "Accuracy on new records: 0." in " ".join(out.split())
-    model = load_model(files / "fruit.npz")
+    model = rf.load_model(files / "fruit.npz")
     assert model.get_params() | {"schema": 0, "ledger": 0} == {
         "schema": 0,
         "ledger": 0,
@@ -136,7 +128,8 @@ def test_options_reach_the_model(run, files):
         (["--privacy", "zcdp", "--delta", "1e-6", "--n-records", 250],
          {"privacy": "zcdp", "delta": 1e-6},
          "epsilon = 50 and delta = 1e-06, from pure epsilon = 50"),
-        (["--settings", "ranking"], {"settings": DrawnSettings.for_ranking()}, "Saved"),
+        (["--settings", "ranking"], {"settings": rf.DrawnSettings.for_ranking()},
+         "Saved"),
     ],
 )  # fmt: skip
 def test_the_default_is_a_private_forest_with_its_options(
@@ -146,8 +139,8 @@ def test_the_default_is_a_private_forest_with_its_options(
     code, out, err = run(*given)
     assert (code, err) == (0, "")
     assert words in " ".join(out.split())
-    model = load_model(files / "fruit.npz")
-    assert type(model) is PrivateForestClassifier
+    model = rf.load_model(files / "fruit.npz")
+    assert type(model) is rf.PrivateForestClassifier
     assert {name: getattr(model, name) for name in found} == found
 
 
@@ -161,8 +154,8 @@ def test_a_private_forest_predicts(run, files, stated):
     text = " ".join(out.split())
     assert "drawn by the exponential mechanism, score of sensitivity 1" in text
     assert ("number of records: epsilon" in text) == (not stated)
-    model = load_model(files / "fruit.npz")
-    assert type(model) is PrivateForestClassifier
+    model = rf.load_model(files / "fruit.npz")
+    assert type(model) is rf.PrivateForestClassifier
     assert f"Saved {len(model.trees_)} tree" in text
     assert model.n_records == (250 if stated else None)
     assert (model.neighbours, model.handle_missing) == ("replace", "drop")
@@ -203,7 +196,7 @@ def test_a_model_that_cannot_be_saved_is_kept_elsewhere(
     outcome = run(*fit(files))
     assert_refused(outcome, "no space left", "epsilon = 50 is spent; model ")
     assert f"kept in {places[1]!r}" in outcome[2]
-    assert load_model(places[1]).privacy_statement_
+    assert rf.load_model(places[1]).privacy_statement_
     broken = 4
     assert_refused(run(*fit(files)), "epsilon = 50 is spent; model lost")
 
@@ -246,7 +239,7 @@ def test_the_seed_fixes_the_forest_and_not_the_noise(run, files):
     for _ in range(2):
         code, *_ = run(*fit(files, "--force", "--depth", 2, epsilon="1/10"))
         assert code == 0
-        models.append(load_model(files / "fruit.npz"))
+        models.append(rf.load_model(files / "fruit.npz"))
     one, two = models
     forests = [model.ensembles_[0].forest for model in models]
     assert forests[0].feature.tolist() == forests[1].feature.tolist()
@@ -268,7 +261,7 @@ def test_labels_go_to_a_file_plain_or_compressed(run, files):
 @pytest.mark.parametrize("method", ["private", "recipe"])
 def test_probabilities_have_a_column_for_every_class(run, files, method):
     run(*fit(files, "--method", method))
-    model = load_model(files / "fruit.npz")
+    model = rf.load_model(files / "fruit.npz")
     query = ("predict", files / "fruit.npz", files / "new.csv", "--proba")
     code, out, _ = run(*query)
     assert code == 0
@@ -342,13 +335,13 @@ def test_a_template_reads_the_header_only(run, files):
     types = [entry["type"] for entry in template["features"]]
     assert types == ["categorical", "categorical", "numeric"]
     with pytest.raises(ValueError, match="must list at least"):
-        Schema.from_json(template)
+        rf.Schema.from_json(template)
     template["features"][0]["categories"] = ["small", "large"]
     template["features"][1]["categories"] = ["red", "green", "blue"]
     template["features"][2] = {"name": "weight", "type": "numeric"}
     template["features"][2] |= {"lower": 0, "upper": 8, "n_bins": 4, "other": "?"}
     template["target"]["categories"] = ["no", "yes"]
-    assert Schema.from_json(template).domain_shape == (2, 3, 5)
+    assert rf.Schema.from_json(template).domain_shape == (2, 3, 5)
 
 
 def test_a_template_for_another_class_and_to_a_file(run, files):
@@ -367,7 +360,7 @@ def test_reading_values_confesses_it(run, files):
     code, out, err = run(*args)
     assert code == 0
     assert err.startswith("mmech-rf: PrivacyLeakWarning: categories, bounds and class")
-    schema = Schema.from_json(out)
+    schema = rf.Schema.from_json(out)
     x, letter, few = schema.attributes
     assert (x.lower, x.upper, x.size, x.other) == (0, 9.75, 5, "?")
     assert letter.categories == ("a", "b", "?")
@@ -508,8 +501,8 @@ def test_a_pipe_has_no_line(capsys):
 
 
 def test_a_fit_says_what_was_released_last():
-    schema = Schema([Attribute.categorical("x", ["a", "b"])], ["no", "yes"])
-    model = PrivateForestClassifier(schema, epsilon=1)
+    schema = rf.Schema([rf.Attribute.categorical("x", ["a", "b"])], ["no", "yes"])
+    model = rf.PrivateForestClassifier(schema, epsilon=1)
     words = releasing(model)
     assert words() == "fitting: 0 releases"
     seen = []
@@ -534,7 +527,7 @@ def test_a_schema_that_was_read_from_records_is_marked_to_the_end(run, files):
     code, _, err = run(*fit)
     assert code == 0
     assert "warning: the schema says that its values were read from the records" in err
-    card = load_model(model).card()
+    card = rf.load_model(model).card()
     assert not card["private"]
     assert "NOT COVERED: the schema was read from the records." in card["statement"]
     document = json.loads(read.read_text())
@@ -542,4 +535,4 @@ def test_a_schema_that_was_read_from_records_is_marked_to_the_end(run, files):
     read.write_text(json.dumps(document))
     code, _, err = run(*fit, "--force")
     assert (code, "read from the records" in err) == (0, False)
-    assert load_model(model).card()["private"]
+    assert rf.load_model(model).card()["private"]

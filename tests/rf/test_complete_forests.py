@@ -248,8 +248,8 @@ def test_the_command_line_takes_infinitely_many_trees_and_splits(capsys):
     options = ["evaluate", "--data", "monks-1", "--repeats", "1", "--quiet"]
     methods = ["--methods", "laplace", "non-private"]
     assert main([*options, "--trees", "inf", *methods]) == 0
-    assert "monks-1, all multiway trees, depth auto" in capsys.readouterr().out
+    assert "monks-1, trees inf: test accuracy" in capsys.readouterr().out
     assert main([*options, "--trees", "4", "--splits", "binary", *methods]) == 0
-    assert "4 trees, depth auto, binary splits" in capsys.readouterr().out
+    assert "monks-1, trees 4, splits binary: test accuracy" in capsys.readouterr().out
     assert main([*options, "--trees", "some", *methods]) == 2
     assert "got 'some'; or inf" in capsys.readouterr().err

@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 import reference as ref
 
+import mmech_rf as rf
 from mmech import Marginal, optimize
-from mmech_rf import (
-    Attribute,
-    Schema,
-    complete_forest,
-    datasets,
-    training_workload,
-    tune,
-)
 from mmech_rf.forest.sizes import TableTooLargeError
 
 SHAPE = (3, 2, 4)
@@ -25,16 +18,16 @@ N_CLASSES, N_RECORDS, EPSILON = 3, 50, 0.8
 
 def schema_of(shape, n_classes=N_CLASSES):
     attributes = [
-        Attribute.categorical(f"x{i}", [str(v) for v in range(size)])
+        rf.Attribute.categorical(f"x{i}", [str(v) for v in range(size)])
         for i, size in enumerate(shape)
     ]
-    return Schema(attributes, [f"c{i}" for i in range(n_classes)])
+    return rf.Schema(attributes, [f"c{i}" for i in range(n_classes)])
 
 
 def single(shape, depth):
     """The one setting of a search with a single candidate."""
     public = {"epsilon": EPSILON, "n_records": N_RECORDS}
-    found = tune(schema_of(shape), **public, depths=[depth])
+    found = rf.tune(schema_of(shape), **public, depths=[depth])
     assert len(found.settings) == 1
     return found.best
 
@@ -99,9 +92,9 @@ def test_a_forest_on_the_cells(shape, depth):
 
 @pytest.mark.parametrize(("shape", "depth"), [((3, 3, 3, 3, 3), 1), ((5, 5, 5, 5), 2)])
 def test_a_forest_on_marginals_by_their_least_squares(shape, depth):
-    forest = complete_forest(shape, depth)
+    forest = rf.complete_forest(shape, depth)
     options = {"template": "marginals", "seed": 0, "max_evaluations": 400}
-    strategy = optimize(training_workload(forest), **options).strategy
+    strategy = optimize(rf.training_workload(forest), **options).strategy
     F = forest_matrix(shape, forest.subsets)
     A = strategy.to_dense().astype(float)
     gain = np.square(F @ ref.pinv(A)).sum() * strategy.sensitivity() ** 2
@@ -119,8 +112,8 @@ def test_an_attribute_of_one_value_changes_nothing():
 # ---- what users see --------------------------------------------------------------
 
 
-CAR = datasets.load_car().schema
-tune_car = partial(tune, CAR, epsilon=1, n_records=1400)
+CAR = rf.datasets.load_car().schema
+tune_car = partial(rf.tune, CAR, epsilon=1, n_records=1400)
 
 
 def test_little_budget_wants_shallow_trees():
@@ -140,8 +133,8 @@ def test_the_result_is_the_same_every_time_and_in_order():
 
 
 def test_the_classifier_of_the_best_depth_fits():
-    iris = datasets.load_iris()
-    found = tune(iris.schema, epsilon=2, n_records=120)
+    iris = rf.datasets.load_iris()
+    found = rf.tune(iris.schema, epsilon=2, n_records=120)
     model = found.classifier(neighbours="replace")
     assert model.neighbours == "replace"
     model.fit(iris.data[::2], iris.target[::2])
@@ -152,7 +145,7 @@ def test_the_classifier_of_the_best_depth_fits():
 @pytest.mark.parametrize("shape", [(2,) * 20, (10,) * 12])
 def test_domains_that_are_too_large_are_refused(shape):
     with pytest.raises(TableTooLargeError, match="too many subsets or cells"):
-        tune(schema_of(shape), epsilon=1, n_records=100)
+        rf.tune(schema_of(shape), epsilon=1, n_records=100)
 
 
 @pytest.mark.parametrize(
@@ -170,4 +163,4 @@ def test_domains_that_are_too_large_are_refused(shape):
 )
 def test_error_messages(given, error, message):
     with pytest.raises(error, match=message):
-        tune(**{"schema": CAR, "epsilon": 1, "n_records": 100} | given)
+        rf.tune(**{"schema": CAR, "epsilon": 1, "n_records": 100} | given)

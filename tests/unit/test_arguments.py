@@ -9,70 +9,43 @@ import pytest
 import scipy.sparse as sp
 
 import mmech
-from mmech import (
-    Dense,
-    Kronecker,
-    MarginalEstimate,
-    Marginals,
-    MatrixMechanism,
-    Merged,
-    Permuted,
-    Prefix,
-    Product,
-    Scaled,
-    Sparse,
-    Sum,
-    VStack,
-    dual_bound,
-    expected_error,
-    loss,
-    optimize,
-    per_query_error,
-    reduce_boxes,
-    reduce_domain,
-    report,
-    reweight,
-    rmse,
-    save,
-    supports,
-    svd_bound,
-)
+import mmech as mm
 from mmech.reconstruction import least_squares, nonnegative
 from mmech.strategies import StrategyResult
 
 QUERIES = np.tril(np.ones((4, 4), np.int64))
 MEASURED = np.vstack([np.eye(4, dtype=np.int64), np.ones((1, 4), np.int64)])
-TABLES = Marginals((2, 2), {(0,): 1, (1,): 1})
+TABLES = mm.Marginals((2, 2), {(0,): 1, (1,): 1})
 
 
 def answered(workload, strategy):
-    mechanism = MatrixMechanism(workload, strategy, epsilon=1)
+    mechanism = mm.MatrixMechanism(workload, strategy, epsilon=1)
     return np.vstack([mechanism.workload.to_dense(), mechanism.strategy.to_dense()])
 
 
 def saved(strategy, folder):
-    save(folder / "strategy.mmech", strategy)
+    mm.save(folder / "strategy.mmech", strategy)
     found = mmech.load(folder / "strategy.mmech")
     return getattr(found, "strategy", found).to_dense()
 
 
 PAIRS = {
     "MatrixMechanism": answered,
-    "expected_error": lambda w, a: expected_error(w, a, epsilon=1),
-    "loss": loss,
-    "per_query_error": lambda w, a: per_query_error(w, a, epsilon=1),
-    "report": lambda w, a: report(w, a, epsilon=1).expected_error,
-    "reweight": lambda w, a: reweight(w, a).loss,
-    "rmse": lambda w, a: rmse(w, a, epsilon=1),
-    "supports": supports,
+    "expected_error": lambda w, a: mm.expected_error(w, a, epsilon=1),
+    "loss": mm.loss,
+    "per_query_error": lambda w, a: mm.per_query_error(w, a, epsilon=1),
+    "report": lambda w, a: mm.report(w, a, epsilon=1).expected_error,
+    "reweight": lambda w, a: mm.reweight(w, a).loss,
+    "rmse": lambda w, a: mm.rmse(w, a, epsilon=1),
+    "supports": mm.supports,
 }
 """Public functions of a workload and a strategy."""
 
 WORKLOADS = {
-    "dual_bound": lambda w: dual_bound(w, epsilon=1).bound,
-    "optimize": lambda w: optimize(w, seed=0).loss,
-    "reduce_domain": lambda w: reduce_domain(w)[1],
-    "svd_bound": lambda w: svd_bound(w, epsilon=1),
+    "dual_bound": lambda w: mm.dual_bound(w, epsilon=1).bound,
+    "optimize": lambda w: mm.optimize(w, seed=0).loss,
+    "reduce_domain": lambda w: mm.reduce_domain(w)[1],
+    "svd_bound": lambda w: mm.svd_bound(w, epsilon=1),
 }
 """Public functions of a workload."""
 
@@ -84,7 +57,7 @@ STRATEGIES = {
 
 STRUCTURED = {
     "MarginalEstimate": (
-        lambda a: MarginalEstimate(a, [1, 2, 3, 4]).marginal([0]),
+        lambda a: mm.MarginalEstimate(a, [1, 2, 3, 4]).marginal([0]),
         "must be Marginals, got Dense",
     )
 }
@@ -96,7 +69,9 @@ stream takes some workloads only, tested with it."""
 
 
 def result_of(workload, strategy, norm="L1"):
-    own = [Dense(part) if isinstance(part, np.ndarray) else part for part in strategy]
+    own = [
+        mm.Dense(part) if isinstance(part, np.ndarray) else part for part in strategy
+    ]
     return StrategyResult(own[0], "given", 1.0, workload=workload, norm=norm)
 
 
@@ -107,12 +82,12 @@ def kinds(matrix, result):
         matrix.astype(float),
         sp.csr_array(matrix),
         sp.coo_matrix(matrix),
-        Sparse(sp.csr_array(matrix)),
+        mm.Sparse(sp.csr_array(matrix)),
         result,
     ]
 
 
-RESULT = result_of(Dense(QUERIES), [MEASURED])
+RESULT = result_of(mm.Dense(QUERIES), [MEASURED])
 FORMS = list(zip(kinds(QUERIES, RESULT), kinds(MEASURED, RESULT), strict=True))
 
 
@@ -131,20 +106,22 @@ def test_every_function_that_takes_a_matrix_is_in_a_table():
 @pytest.mark.parametrize(("workload", "strategy"), FORMS)
 @pytest.mark.parametrize("function", PAIRS.values(), ids=PAIRS)
 def test_pairs_of_any_form(function, workload, strategy):
-    wanted = function(Dense(QUERIES), Dense(MEASURED))
+    wanted = function(mm.Dense(QUERIES), mm.Dense(MEASURED))
     np.testing.assert_allclose(function(workload, strategy), wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("workload", [pair[0] for pair in FORMS])
 @pytest.mark.parametrize("function", WORKLOADS.values(), ids=WORKLOADS)
 def test_workloads_of_any_form(function, workload):
-    np.testing.assert_allclose(function(workload), function(Dense(QUERIES)), rtol=1e-9)
+    np.testing.assert_allclose(
+        function(workload), function(mm.Dense(QUERIES)), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("strategy", [pair[1] for pair in FORMS])
 @pytest.mark.parametrize("function", STRATEGIES.values(), ids=STRATEGIES)
 def test_strategies_of_any_form(function, strategy):
-    wanted = function(Dense(MEASURED))
+    wanted = function(mm.Dense(MEASURED))
     np.testing.assert_allclose(function(strategy), wanted, atol=1e-9)
 
 
@@ -158,11 +135,11 @@ def test_results_of_marginals(function, refusal):
 
 def test_boxes_and_estimates_take_results():
     boxes = mmech.Conjunctions([[[True, False]], [[True, True]]])
-    reduced, _ = reduce_boxes(result_of(boxes, [boxes]))
-    assert reduced.shape == reduce_boxes(boxes)[0].shape
+    reduced, _ = mm.reduce_boxes(result_of(boxes, [boxes]))
+    assert reduced.shape == mm.reduce_boxes(boxes)[0].shape
     with pytest.raises(mmech.UnsupportedWorkloadError, match="needs Conjunctions"):
-        reduce_boxes(QUERIES)
-    estimate = MarginalEstimate(TABLES, [1, 2, 2, 1])
+        mm.reduce_boxes(QUERIES)
+    estimate = mm.MarginalEstimate(TABLES, [1, 2, 2, 1])
     answers = estimate.answer(result_of(TABLES, [TABLES]))
     np.testing.assert_array_equal(answers, estimate.answer(TABLES))
 
@@ -176,13 +153,13 @@ def test_matrices_are_saved(strategy, tmp_path):
 def test_operators_are_made_of_matrices(form):
     a, b = np.array([[1, 2], [0, 3]]), np.array([[1, 0], [4, 1]])
     wanted = {
-        "VStack": (VStack([form(a), b]), np.vstack([a, b])),
-        "Kronecker": (Kronecker([form(a), b]), np.kron(a, b)),
-        "Product": (Product(form(a), b), a @ b),
-        "Sum": (Sum([form(a), b]), a + b),
-        "Scaled": (Scaled(3, form(a)), 3 * a),
-        "Merged": (Merged(form(a), [0, 1, 1]), a[:, [0, 1, 1]]),
-        "Permuted": (Permuted(form(a), [1, 0]), a[:, [1, 0]]),
+        "VStack": (mm.VStack([form(a), b]), np.vstack([a, b])),
+        "Kronecker": (mm.Kronecker([form(a), b]), np.kron(a, b)),
+        "Product": (mm.Product(form(a), b), a @ b),
+        "Sum": (mm.Sum([form(a), b]), a + b),
+        "Scaled": (mm.Scaled(3, form(a)), 3 * a),
+        "Merged": (mm.Merged(form(a), [0, 1, 1]), a[:, [0, 1, 1]]),
+        "Permuted": (mm.Permuted(form(a), [1, 0]), a[:, [1, 0]]),
     }
     for name, (operator, matrix) in wanted.items():
         assert np.array_equal(operator.to_dense(), matrix), name
@@ -190,15 +167,15 @@ def test_operators_are_made_of_matrices(form):
 
 NOT_MATRICES = [[[1, 0], [0, 1]], "prefix", 4, None, SimpleNamespace(shape=(2, 2))]
 FUNCTIONS = {
-    **{name: lambda w, f=f: f(w, Prefix(4)) for name, f in PAIRS.items()},
+    **{name: lambda w, f=f: f(w, mm.Prefix(4)) for name, f in PAIRS.items()},
     **WORKLOADS,
     **STRATEGIES,
     **{name: function for name, (function, _) in STRUCTURED.items()},
-    "reduce_boxes": reduce_boxes,
-    "save": lambda a: save("never written", a),
-    "VStack": lambda a: VStack([a]),
-    "Scaled": lambda a: Scaled(2, a),
-    "Merged": lambda a: Merged(a, [0, 1]),
+    "reduce_boxes": mm.reduce_boxes,
+    "save": lambda a: mm.save("never written", a),
+    "VStack": lambda a: mm.VStack([a]),
+    "Scaled": lambda a: mm.Scaled(2, a),
+    "Merged": lambda a: mm.Merged(a, [0, 1]),
 }
 
 
@@ -213,7 +190,7 @@ def test_other_things_are_refused_in_words(function, value):
 
 def test_rows_of_other_lengths_are_no_matrix():
     with pytest.raises(ValueError, match="must have rows of equal length, got"):
-        Dense([[1], [1, 2]])
+        mm.Dense([[1], [1, 2]])
 
 
 @pytest.mark.parametrize("name", ["expected_error", "loss", "report", "rmse"])
@@ -224,39 +201,41 @@ def test_results_for_other_noise_are_refused(name):
 
 def test_results_for_their_own_noise_are_taken():
     result = result_of(None, [MEASURED], norm="L2")
-    wanted = expected_error(QUERIES, MEASURED, rho=1)
-    assert expected_error(QUERIES, result, rho=1) == wanted
-    assert loss(QUERIES, result, privacy="zcdp") == pytest.approx(2 * wanted)
+    wanted = mm.expected_error(QUERIES, MEASURED, rho=1)
+    assert mm.expected_error(QUERIES, result, rho=1) == wanted
+    assert mm.loss(QUERIES, result, privacy="zcdp") == pytest.approx(2 * wanted)
 
 
 def test_results_without_their_workload_say_so():
     with pytest.raises(ValueError, match="does not hold its workload; pass that"):
-        svd_bound(replace(RESULT, workload=None), epsilon=1)
+        mm.svd_bound(replace(RESULT, workload=None), epsilon=1)
 
 
 def test_a_result_is_all_that_a_mechanism_needs():
-    mechanism = MatrixMechanism(RESULT, epsilon=1)
+    mechanism = mm.MatrixMechanism(RESULT, epsilon=1)
     assert np.array_equal(mechanism.workload.to_dense(), QUERIES)
     assert np.array_equal(mechanism.strategy.to_dense(), MEASURED)
 
 
 def test_the_bound_of_a_report_is_one_on_the_expected_error():
-    found = report(QUERIES, MEASURED, epsilon=0.5)
-    best = dual_bound(QUERIES, epsilon=0.5, tolerance=1e-6)
-    assert svd_bound(QUERIES, epsilon=0.5) <= found.bound * (1 + 1e-9)
+    found = mm.report(QUERIES, MEASURED, epsilon=0.5)
+    best = mm.dual_bound(QUERIES, epsilon=0.5, tolerance=1e-6)
+    assert mm.svd_bound(QUERIES, epsilon=0.5) <= found.bound * (1 + 1e-9)
     assert found.bound <= best.bound * (1 + best.gap)
     assert found.bound_ratio == pytest.approx(found.expected_error / found.bound)
 
 
 WRONG_ARGUMENTS = {
-    "a seed in words": (lambda: optimize(QUERIES, seed="x"), "seed must be an integer"),
-    "a negative seed": (lambda: optimize(QUERIES, seed=-1), "seed must be an integer"),
-    "a number to call": (lambda: optimize(QUERIES, callback=5),
+    "a seed in words": (lambda: mm.optimize(QUERIES, seed="x"),
+        "seed must be an integer"),
+    "a negative seed": (lambda: mm.optimize(QUERIES, seed=-1),
+        "seed must be an integer"),
+    "a number to call": (lambda: mm.optimize(QUERIES, callback=5),
         "callback must be a function of a StrategyResult, got 5"),
-    "one factor": (lambda: Kronecker(Prefix(2)),
+    "one factor": (lambda: mm.Kronecker(mm.Prefix(2)),
         r"takes a list of operators, got Pref"),
-    "no stack": (lambda: VStack(3), "takes a list of operators, got 3; pass a list"),
-    "tables without weights": (lambda: Marginals((2, 2), [(0,)]),
+    "no stack": (lambda: mm.VStack(3), "takes a list of operators, got 3; pass a list"),
+    "tables without weights": (lambda: mm.Marginals((2, 2), [(0,)]),
         "weights must be a dict of attributes to weights, .* got list"),
 }  # fmt: skip
 

@@ -8,45 +8,15 @@ import reference as ref
 from catalogue import CATALOGUE, of_all
 from scipy.sparse import csr_array
 
-from mmech import (
-    AllRange,
-    Dense,
-    DomainTooLargeError,
-    Identity,
-    Kronecker,
-    Marginal,
-    Marginals,
-    MatrixMechanism,
-    Ones,
-    Partition,
-    PartitionStack,
-    PerformanceWarning,
-    Prefix,
-    Ranges,
-    Residuals,
-    Scaled,
-    Sparse,
-    Total,
-    UnsupportedWorkloadError,
-    VStack,
-    all_marginals,
-    dual_bound,
-    expected_error,
-    limits,
-    loss,
-    optimize,
-    per_query_error,
-    rmse,
-    supports,
-)
+import mmech as mm
 
 MARGINALS = {
-    "pairs of binary": all_marginals((2,) * 6, 2),
-    "at most pairs": all_marginals((3, 4, 2), 2, lower_orders=True),
-    "weighted": Marginals((3, 2, 4), {(0,): 3, (0, 2): 0.5, (): 2}),
-    "size one": all_marginals((4, 1, 3), 1),
-    "stacked": VStack(
-        [2 * all_marginals((3, 4), 1), Kronecker([Ones(2, 3), Identity(4)])]
+    "pairs of binary": mm.all_marginals((2,) * 6, 2),
+    "at most pairs": mm.all_marginals((3, 4, 2), 2, lower_orders=True),
+    "weighted": mm.Marginals((3, 2, 4), {(0,): 3, (0, 2): 0.5, (): 2}),
+    "size one": mm.all_marginals((4, 1, 3), 1),
+    "stacked": mm.VStack(
+        [2 * mm.all_marginals((3, 4), 1), mm.Kronecker([mm.Ones(2, 3), mm.Identity(4)])]
     ),
 }
 every_marginals = pytest.mark.parametrize("name", MARGINALS)
@@ -62,7 +32,7 @@ def test_l2_sensitivity_is_the_longest_column():
         assert operator.l2_sensitivity() == wanted, name
 
 
-@pytest.mark.parametrize("kind", [Dense, lambda array: Sparse(csr_array(array))])
+@pytest.mark.parametrize("kind", [mm.Dense, lambda array: mm.Sparse(csr_array(array))])
 def test_l2_sensitivity_of_large_integers_does_not_wrap(kind):
     operator = kind(np.array([[2**40, 0], [2**40, 1]]))
     assert operator.l2_sensitivity() == pytest.approx(2**40 * math.sqrt(2))
@@ -70,10 +40,10 @@ def test_l2_sensitivity_of_large_integers_does_not_wrap(kind):
 
 def test_l2_sensitivity_at_any_domain_size():
     sizes = (100,) * 20
-    assert Kronecker([Prefix(100)] * 20).l2_sensitivity() == pytest.approx(1e20)
-    assert Marginal(sizes, [0]).l2_sensitivity() == 1
-    assert Marginals(sizes, {(0,): 3, (1, 2): -4}).l2_sensitivity() == 5
-    residuals = Residuals(sizes, {(): 1, (0, 5): 2})
+    assert mm.Kronecker([mm.Prefix(100)] * 20).l2_sensitivity() == pytest.approx(1e20)
+    assert mm.Marginal(sizes, [0]).l2_sensitivity() == 1
+    assert mm.Marginals(sizes, {(0,): 3, (1, 2): -4}).l2_sensitivity() == 5
+    residuals = mm.Residuals(sizes, {(): 1, (0, 5): 2})
     assert residuals.l2_sensitivity() == pytest.approx(math.sqrt(1 + 4 * 0.99**2))
 
 
@@ -83,43 +53,43 @@ def test_l2_sensitivity_at_any_domain_size():
 def test_residuals_are_orthogonal_and_span_the_marginals():
     sizes = (2, 3, 2)
     weights = {(): 1.0, (0,): 2.0, (1,): 0.5, (0, 1): 3.0}
-    A = Residuals(sizes, weights)
+    A = mm.Residuals(sizes, weights)
     assert A.shape == (1 + 1 + 2 + 2, 12)
     rows = A.to_dense()
     np.testing.assert_allclose(rows @ rows.T, np.diag(A.row_square_sums()), atol=1e-12)
-    assert supports(Marginal(sizes, [0, 1]), A)
-    assert not supports(Marginal(sizes, [0, 2]), A)
-    assert not supports(Marginal(sizes, [0, 1]), Residuals(sizes, {(0, 1): 1}))
+    assert mm.supports(mm.Marginal(sizes, [0, 1]), A)
+    assert not mm.supports(mm.Marginal(sizes, [0, 2]), A)
+    assert not mm.supports(mm.Marginal(sizes, [0, 1]), mm.Residuals(sizes, {(0, 1): 1}))
 
 
 @pytest.mark.parametrize("name", MARGINALS)
 def test_errors_on_residuals_equal_dense_algebra(name):
     workload = MARGINALS[name]
-    strategy = optimize(workload, template="residuals", privacy="zcdp").strategy
+    strategy = mm.optimize(workload, template="residuals", privacy="zcdp").strategy
     W, A = workload.to_dense(), strategy.to_dense()
     squares = np.square(W @ ref.pinv(A)).sum(axis=1)
     np.testing.assert_allclose(
-        per_query_error(workload, strategy, rho=0.5),
+        mm.per_query_error(workload, strategy, rho=0.5),
         squares * np.square(A).sum(axis=0).max(),
     )
     longest = np.abs(A).sum(axis=0).max()
-    assert loss(workload, strategy) == pytest.approx(longest**2 * squares.sum())
+    assert mm.loss(workload, strategy) == pytest.approx(longest**2 * squares.sum())
 
 
 def test_large_domains_stay_implicit():
     sizes = (10,) * 40
-    A = Residuals(sizes, {(): 1, (3,): 0.5, (7,): 0.5, (3, 7): 0.25})
+    A = mm.Residuals(sizes, {(): 1, (3,): 0.5, (7,): 0.5, (3, 7): 0.25})
     assert A.shape == (1 + 9 + 9 + 81, 10**40)
-    workload = Marginals(sizes, {(3, 7): 2})
-    assert supports(workload, A)
-    assert not supports(Marginals(sizes, {(3, 8): 1}), A)
+    workload = mm.Marginals(sizes, {(3, 7): 2})
+    assert mm.supports(workload, A)
+    assert not mm.supports(mm.Marginals(sizes, {(3, 8): 1}), A)
     # Σ rank τ / w² with τ = 4 n_s / n_a
     expected = 4 * (1 / 100 + 2 * 9 * 0.1 / 0.25 + 81 / 0.0625)
-    assert loss(workload, A, privacy="zcdp") == pytest.approx(
+    assert mm.loss(workload, A, privacy="zcdp") == pytest.approx(
         A.l2_sensitivity() ** 2 * expected
     )
-    with pytest.raises(UnsupportedWorkloadError, match="cannot answer the workload"):
-        loss(Marginals(sizes, {(4,): 1}), A, privacy="zcdp")
+    with pytest.raises(mm.UnsupportedWorkloadError, match="cannot answer the workload"):
+        mm.loss(mm.Marginals(sizes, {(4,): 1}), A, privacy="zcdp")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +105,7 @@ def test_large_domains_stay_implicit():
 )
 def test_residuals_refuse(weights, message):
     with pytest.raises(ValueError, match=message):
-        Residuals((2, 1, 3), weights)
+        mm.Residuals((2, 1, 3), weights)
 
 
 # ----------------------------------------------------------------- strategies
@@ -144,21 +114,21 @@ def test_residuals_refuse(weights, message):
 @pytest.mark.parametrize(
     ("workload", "published"),
     [
-        (Prefix(256), 2.52441),
-        (AllRange(256), 2.90144),
-        (Prefix(64), 2.09986),
-        (AllRange(64), 2.30221),
+        (mm.Prefix(256), 2.52441),
+        (mm.AllRange(256), 2.90144),
+        (mm.Prefix(64), 2.09986),
+        (mm.AllRange(64), 2.30221),
     ],
     ids=str,
 )
 def test_optimal_range_queries(workload, published):
     """RMSE at unit sensitivity (rho = 1/2), known to five decimals."""
-    result = optimize(workload, privacy="zcdp")
-    assert rmse(workload, result.strategy, rho=0.5) == pytest.approx(
+    result = mm.optimize(workload, privacy="zcdp")
+    assert mm.rmse(workload, result.strategy, rho=0.5) == pytest.approx(
         published, abs=1e-4
     )
     # Twice the loss at rho = 1/2 is in the units of dual_bound at epsilon = 1.
-    lower = dual_bound(workload, epsilon=1, tolerance=1e-6).bound / 2
+    lower = mm.dual_bound(workload, epsilon=1, tolerance=1e-6).bound / 2
     assert lower * (1 - 1e-9) <= result.loss <= lower * (1 + 1e-4)
     assert result.success
     assert result.norm == "L2"
@@ -169,11 +139,15 @@ def test_optimal_range_queries(workload, published):
 @every_marginals
 def test_closed_form_equals_the_dual(name):
     workload = MARGINALS[name]
-    closed = optimize(workload, template="residuals", privacy="zcdp")
-    explicit = optimize(Dense(workload.to_dense()), template="dense", privacy="zcdp")
+    closed = mm.optimize(workload, template="residuals", privacy="zcdp")
+    explicit = mm.optimize(
+        mm.Dense(workload.to_dense()), template="dense", privacy="zcdp"
+    )
     assert explicit.success
     assert closed.loss == pytest.approx(explicit.loss, rel=1e-4)
-    assert closed.loss == pytest.approx(loss(workload, closed.strategy, privacy="zcdp"))
+    assert closed.loss == pytest.approx(
+        mm.loss(workload, closed.strategy, privacy="zcdp")
+    )
     assert closed.strategy.l2_sensitivity() == pytest.approx(1)
     assert "optimal among all strategies" in closed.message
     # κ_s ∝ √(v_s / m_s), Σ √(m_s v_s) squared over n
@@ -185,13 +159,15 @@ def test_closed_form_equals_the_dual(name):
 @every_marginals
 def test_weighted_marginals_are_optimal_among_themselves(name):
     workload = MARGINALS[name]
-    result = optimize(workload, template="marginals", tolerance=1e-6, privacy="zcdp")
+    result = mm.optimize(workload, template="marginals", tolerance=1e-6, privacy="zcdp")
     assert result.success
-    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
+    assert result.loss == pytest.approx(
+        mm.loss(workload, result.strategy, privacy="zcdp")
+    )
     assert result.strategy.l2_sensitivity() == pytest.approx(1)
     history = np.array(result.history)
     assert (np.diff(history) <= 1e-12 * history[:-1]).all()
-    best = optimize(workload, privacy="zcdp").loss
+    best = mm.optimize(workload, privacy="zcdp").loss
     assert result.loss >= best * (1 - 1e-9)
     rng = np.random.default_rng(0)
     for _ in range(20):  # nearby weights are no better, up to the gap
@@ -199,37 +175,41 @@ def test_weighted_marginals_are_optimal_among_themselves(name):
             key: weight * math.exp(0.1 * rng.standard_normal())
             for key, weight in result.strategy.weights.items()
         }
-        other = Marginals(result.strategy.domain_shape, weights)
-        assert loss(workload, other, privacy="zcdp") >= result.loss * (1 - 2e-6)
+        other = mm.Marginals(result.strategy.domain_shape, weights)
+        assert mm.loss(workload, other, privacy="zcdp") >= result.loss * (1 - 2e-6)
 
 
 def test_residuals_project_other_workloads():
-    workload = Kronecker([Prefix(6), AllRange(4)])
-    closed = optimize(workload, template="residuals", privacy="zcdp")
-    assert closed.loss == pytest.approx(loss(workload, closed.strategy, privacy="zcdp"))
+    workload = mm.Kronecker([mm.Prefix(6), mm.AllRange(4)])
+    closed = mm.optimize(workload, template="residuals", privacy="zcdp")
+    assert closed.loss == pytest.approx(
+        mm.loss(workload, closed.strategy, privacy="zcdp")
+    )
     assert "optimal among stacks of residuals" in closed.message
-    marginals = optimize(workload, template="marginals", privacy="zcdp")
-    assert optimize(workload, privacy="zcdp").loss < closed.loss <= marginals.loss
+    marginals = mm.optimize(workload, template="marginals", privacy="zcdp")
+    assert mm.optimize(workload, privacy="zcdp").loss < closed.loss <= marginals.loss
 
 
 def test_products_take_products_of_optima():
-    workload = -2 * Kronecker([Prefix(6), AllRange(4), Total(3)])
-    result = optimize(workload, privacy="zcdp")
+    workload = -2 * mm.Kronecker([mm.Prefix(6), mm.AllRange(4), mm.Total(3)])
+    result = mm.optimize(workload, privacy="zcdp")
     assert result.template == "kronecker"
-    assert result.loss == pytest.approx(loss(workload, result.strategy, privacy="zcdp"))
-    explicit = optimize(workload, template="dense", privacy="zcdp")
+    assert result.loss == pytest.approx(
+        mm.loss(workload, result.strategy, privacy="zcdp")
+    )
+    explicit = mm.optimize(workload, template="dense", privacy="zcdp")
     assert result.loss == pytest.approx(explicit.loss, rel=1e-4)
-    large = Kronecker([Prefix(64)] * 8)
-    assert optimize(large, privacy="zcdp").loss == pytest.approx(
-        optimize(Prefix(64), privacy="zcdp").loss ** 8, rel=1e-3
+    large = mm.Kronecker([mm.Prefix(64)] * 8)
+    assert mm.optimize(large, privacy="zcdp").loss == pytest.approx(
+        mm.optimize(mm.Prefix(64), privacy="zcdp").loss ** 8, rel=1e-3
     )
 
 
 def test_all_marginals_of_thirty_attributes():
     d = 30
     sizes = (10,) * d
-    workload = all_marginals(sizes, 3, lower_orders=True)
-    result = optimize(workload, privacy="zcdp")
+    workload = mm.all_marginals(sizes, 3, lower_orders=True)
+    result = mm.optimize(workload, privacy="zcdp")
     assert len(result.strategy.weights) == 1 + 30 + 435 + 4060
     # By symmetry: τ_s = Σ_j C(d - s, j) / 10^j over the larger marginals.
     root = 0.0
@@ -237,23 +217,23 @@ def test_all_marginals_of_thirty_attributes():
         asked = sum(math.comb(d - s, j) / 10**j for j in range(4 - s))
         root += math.comb(d, s) * 9**s * math.sqrt(asked / 10**s)
     assert result.loss == pytest.approx(root**2)
-    assert supports(workload, result.strategy)
+    assert mm.supports(workload, result.strategy)
 
 
 @of_all(CATALOGUE)
 def test_auto_supports_every_workload_and_tells_its_loss(name):
     workload, dense = CATALOGUE[name]
-    result = optimize(workload, privacy="zcdp")
+    result = mm.optimize(workload, privacy="zcdp")
     A = result.strategy.to_dense().astype(float)
     W = np.asarray(dense, float)
     gain = np.square(W @ ref.pinv(A, rcond=1e-10)).sum()
     expected = np.square(A).sum(axis=0).max() * gain
     assert result.loss == pytest.approx(expected, rel=1e-6, abs=1e-12)
-    assert supports(workload, result.strategy)
+    assert mm.supports(workload, result.strategy)
     # optimal: no smaller than the bound, no larger than the bound and the gap
     singular = np.linalg.svd(W, compute_uv=False)
     assert result.loss >= singular.sum() ** 2 / W.shape[1] * (1 - 1e-9)
-    lower = dual_bound(Dense(W), epsilon=1, tolerance=1e-6).bound / 2
+    lower = mm.dual_bound(mm.Dense(W), epsilon=1, tolerance=1e-6).bound / 2
     assert result.loss <= lower * (1 + 1e-3) + 1e-12
     assert result.workload is workload
 
@@ -262,12 +242,12 @@ def test_columns_of_very_different_length():
     """Short columns are lost in the spectrum of the gram, not in the strategy."""
     rng = np.random.default_rng(5)
     entries = rng.standard_normal((200, 60))
-    result = optimize(Dense(entries * np.logspace(0, -5, 60)), privacy="zcdp")
+    result = mm.optimize(mm.Dense(entries * np.logspace(0, -5, 60)), privacy="zcdp")
     assert result.template == "dense"
     assert result.success
     # Beyond the digits of a double the answer is valid and admits what it is.
-    hopeless = Dense(entries * np.logspace(0, -9, 60))
-    result = optimize(hopeless, template="dense", privacy="zcdp")
+    hopeless = mm.Dense(entries * np.logspace(0, -9, 60))
+    result = mm.optimize(hopeless, template="dense", privacy="zcdp")
     assert result.template == "identity"
     assert not result.success
     assert "the columns are of very different size" in result.message
@@ -275,50 +255,52 @@ def test_columns_of_very_different_length():
 
 def test_few_queries_stay_implicit():
     rng = np.random.default_rng(0)
-    forest = PartitionStack(rng.integers(0, 4, (5, 3000)), [4] * 5)
-    result = optimize(forest, privacy="zcdp")
+    forest = mm.PartitionStack(rng.integers(0, 4, (5, 3000)), [4] * 5)
+    result = mm.optimize(forest, privacy="zcdp")
     assert "Product(Dense" in repr(result.strategy)
-    assert result.loss < loss(forest, forest, privacy="zcdp")
-    assert result.loss == pytest.approx(loss(forest, result.strategy, privacy="zcdp"))
+    assert result.loss < mm.loss(forest, forest, privacy="zcdp")
+    assert result.loss == pytest.approx(
+        mm.loss(forest, result.strategy, privacy="zcdp")
+    )
 
 
 def test_cells_are_merged_first():
-    workload = Partition([0, 0, 1, 2, 2, 2])
-    result = optimize(workload, privacy="zcdp")
+    workload = mm.Partition([0, 0, 1, 2, 2, 2])
+    result = mm.optimize(workload, privacy="zcdp")
     assert result.loss == pytest.approx(3)
-    mechanism = MatrixMechanism(workload, result, rho=1)
+    mechanism = mm.MatrixMechanism(workload, result, rho=1)
     assert mechanism.answer([1, 2, 3, 4, 5, 6]).shape == (3,)
 
 
 def test_workloads_that_ask_nothing():
-    for workload in (Scaled(0, Prefix(3)), Dense(np.zeros((2, 3)))):
-        assert optimize(workload, privacy="zcdp").loss == 0
-        assert optimize(workload, template="dense", privacy="zcdp").loss == 0
-    nothing = Scaled(0, all_marginals((2, 3), 1))
+    for workload in (mm.Scaled(0, mm.Prefix(3)), mm.Dense(np.zeros((2, 3)))):
+        assert mm.optimize(workload, privacy="zcdp").loss == 0
+        assert mm.optimize(workload, template="dense", privacy="zcdp").loss == 0
+    nothing = mm.Scaled(0, mm.all_marginals((2, 3), 1))
     for template in ("residuals", "marginals"):
-        assert optimize(nothing, template=template, privacy="zcdp").loss == 0
+        assert mm.optimize(nothing, template=template, privacy="zcdp").loss == 0
 
 
 def test_optimize_dispatches_and_candidates_are_listed():
-    result = optimize(Prefix(16), privacy="zcdp")
-    assert result.loss == optimize(Prefix(16), privacy="zcdp").loss
+    result = mm.optimize(mm.Prefix(16), privacy="zcdp")
+    assert result.loss == mm.optimize(mm.Prefix(16), privacy="zcdp").loss
     tried = [found.template for found in result.candidates if not found.note]
     assert tried == ["dense", "spectral", "identity"]
     assert "norm='L2'" in repr(result)
     assert 1 <= result.bound_ratio < 1.001
-    pure = optimize(Prefix(16), seed=0)
+    pure = mm.optimize(mm.Prefix(16), seed=0)
     assert pure.norm == "L1"
     assert "norm" not in repr(pure)
     assert result.loss < pure.loss
     with pytest.raises(ValueError, match="privacy must be one of 'pure', 'zcdp'"):
-        optimize(Prefix(4), privacy="gaussian")
+        mm.optimize(mm.Prefix(4), privacy="gaussian")
 
 
 def test_a_short_run_says_so():
-    result = optimize(Prefix(64), template="dense", max_iter=2, privacy="zcdp")
+    result = mm.optimize(mm.Prefix(64), template="dense", max_iter=2, privacy="zcdp")
     assert not result.success
     assert "after 2 iterations" in result.message
-    short = optimize(
+    short = mm.optimize(
         MARGINALS["weighted"], template="marginals", max_iter=2, privacy="zcdp"
     )
     assert not short.success
@@ -327,45 +309,47 @@ def test_a_short_run_says_so():
 @pytest.mark.parametrize(
     ("workload", "options", "error", "message"),
     [
-        (Prefix(4), {"template": "union"}, ValueError, "template must be one of"),
-        (Prefix(4), {"q": 3}, TypeError, "template 'auto' has no option 'q' under"),
-        (Prefix(4), {"template": "identity", "max_iter": 3}, TypeError,
+        (mm.Prefix(4), {"template": "union"}, ValueError, "template must be one of"),
+        (mm.Prefix(4), {"q": 3}, TypeError, "template 'auto' has no option 'q' under"),
+        (mm.Prefix(4), {"template": "identity", "max_iter": 3}, TypeError,
          "its options are: none"),
-        (Prefix(4), {"template": "residuals"}, UnsupportedWorkloadError,
+        (mm.Prefix(4), {"template": "residuals"}, mm.UnsupportedWorkloadError,
          "needs the attribute sizes of"),
-        (Dense(np.eye(6)), {"template": "residuals", "domain_shape": (2, 3)},
-         UnsupportedWorkloadError, "no projection of"),
-        (Kronecker([Prefix(2), Prefix(3)]),
+        (mm.Dense(np.eye(6)), {"template": "residuals", "domain_shape": (2, 3)},
+         mm.UnsupportedWorkloadError, "no projection of"),
+        (mm.Kronecker([mm.Prefix(2), mm.Prefix(3)]),
          {"template": "marginals", "domain_shape": (2, 2)}, ValueError,
          "has 4 cells but the workload has 6 columns"),
-        (VStack([Prefix(4), Prefix(4)]), {"template": "kronecker"},
-         UnsupportedWorkloadError, "needs a Kronecker, a VStack of Kroneckers"),
-        (AllRange(3500), {"template": "dense"}, DomainTooLargeError,
+        (mm.VStack([mm.Prefix(4), mm.Prefix(4)]), {"template": "kronecker"},
+         mm.UnsupportedWorkloadError, "needs a Kronecker, a VStack of Kroneckers"),
+        (mm.AllRange(3500), {"template": "dense"}, mm.DomainTooLargeError,
          "needs eigendecompositions of size 3500"),
-        (Prefix(4), {"tolerance": -1}, ValueError, "tolerance must be a number"),
-        (Prefix(4), {"max_iter": 0}, ValueError, "max_iter must be an integer >= 1"),
+        (mm.Prefix(4), {"tolerance": -1}, ValueError, "tolerance must be a number"),
+        (mm.Prefix(4), {"max_iter": 0}, ValueError, "max_iter must be an integer >= 1"),
         ([[1]], {}, TypeError, "workload must be a query matrix"),
     ],
 )  # fmt: skip
 def test_optimize_refuses_under_zcdp(workload, options, error, message):
     with pytest.raises(error, match=message):
-        optimize(workload, **options, privacy="zcdp")
+        mm.optimize(workload, **options, privacy="zcdp")
 
 
 def test_large_unstructured_workloads_get_the_identity_and_a_warning(rng):
     ends = np.sort(rng.integers(0, 20_000, (500, 2)), axis=1)
-    workload = Ranges((20_000,), ends[:, :1], ends[:, 1:])
+    workload = mm.Ranges((20_000,), ends[:, :1], ends[:, 1:])
     with (
-        limits.changed(summed_entries=0, dual_cells=100),
-        pytest.warns(PerformanceWarning, match="'identity' .* was left out"),
+        mm.limits.changed(summed_entries=0, dual_cells=100),
+        pytest.warns(mm.PerformanceWarning, match="'identity' .* was left out"),
     ):
-        result = optimize(workload, privacy="zcdp")
+        result = mm.optimize(workload, privacy="zcdp")
     assert result.template == "identity"
 
 
 def test_too_many_subsets_are_refused():
-    with pytest.raises(DomainTooLargeError, match="too many to list"):
-        optimize(Marginals((2,) * 60, {tuple(range(40)): 1, (0,): 1}), privacy="zcdp")
+    with pytest.raises(mm.DomainTooLargeError, match="too many to list"):
+        mm.optimize(
+            mm.Marginals((2,) * 60, {tuple(range(40)): 1, (0,): 1}), privacy="zcdp"
+        )
 
 
 # --------------------------------------------------------------------- errors
@@ -373,54 +357,56 @@ def test_too_many_subsets_are_refused():
 
 def test_expected_error_by_hand():
     # Prefix(2) on the identity: variances σ², 2σ² with σ² = 1 / (2 rho)
-    assert expected_error(Prefix(2), Identity(2), rho=0.25) == 6.0
-    assert per_query_error(Prefix(2), Identity(2), rho=0.25).tolist() == [2, 4]
-    assert rmse(Prefix(2), Identity(2), rho="1/4") == math.sqrt(3)
+    assert mm.expected_error(mm.Prefix(2), mm.Identity(2), rho=0.25) == 6.0
+    assert mm.per_query_error(mm.Prefix(2), mm.Identity(2), rho=0.25).tolist() == [2, 4]
+    assert mm.rmse(mm.Prefix(2), mm.Identity(2), rho="1/4") == math.sqrt(3)
     # [1 1; 0 2] has columns of length 1 and √5
-    A = Dense([[1, 1], [0, 2]])
-    assert loss(A, A, privacy="zcdp") == pytest.approx(10)
+    A = mm.Dense([[1, 1], [0, 2]])
+    assert mm.loss(A, A, privacy="zcdp") == pytest.approx(10)
 
 
 def test_per_query_errors_add_up():
     for name, (workload, _) in CATALOGUE.items():
-        strategy = Identity(workload.shape[1])
-        total = expected_error(workload, strategy, rho=2)
-        found = per_query_error(workload, strategy, rho=2).sum()
+        strategy = mm.Identity(workload.shape[1])
+        total = mm.expected_error(workload, strategy, rho=2)
+        found = mm.per_query_error(workload, strategy, rho=2).sum()
         assert found == pytest.approx(total, abs=1e-12), name
 
 
-ERRORS = [expected_error, rmse, per_query_error]
+ERRORS = [mm.expected_error, mm.rmse, mm.per_query_error]
 
 
 @pytest.mark.parametrize("formula", ERRORS)
 def test_formulas_take_one_budget_by_name(formula):
     for budgets in ({}, {"epsilon": 1, "rho": 1}):
         with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho="):
-            formula(Prefix(4), Identity(4), **budgets)
+            formula(mm.Prefix(4), mm.Identity(4), **budgets)
     with pytest.raises(TypeError, match="positional"):
-        formula(Prefix(4), Identity(4), 1.0)
+        formula(mm.Prefix(4), mm.Identity(4), 1.0)
     with pytest.raises(ValueError, match="rho must be a finite number > 0, got -1"):
-        formula(Prefix(4), Identity(4), rho=-1)
+        formula(mm.Prefix(4), mm.Identity(4), rho=-1)
     with pytest.raises(ValueError, match="epsilon must be a finite number > 0, got -1"):
-        formula(Prefix(4), Identity(4), epsilon=-1)
+        formula(mm.Prefix(4), mm.Identity(4), epsilon=-1)
 
 
 def test_the_loss_is_of_one_of_two_kinds_of_privacy():
     with pytest.raises(ValueError, match="privacy must be one of 'pure', 'zcdp'"):
-        loss(Prefix(4), Identity(4), privacy="gaussian")
+        mm.loss(mm.Prefix(4), mm.Identity(4), privacy="gaussian")
 
 
 @pytest.mark.parametrize(
     ("formula", "settings"),
     [(formula, {name: 1}) for formula in ERRORS for name in ("epsilon", "rho")]
-    + [(loss, {"privacy": name}) for name in ("pure", "zcdp")],
+    + [(mm.loss, {"privacy": name}) for name in ("pure", "zcdp")],
 )
 def test_formulas_refuse_results_for_the_other_noise(formula, settings):
-    results = {name: optimize(Prefix(4), privacy=name) for name in ("pure", "zcdp")}
+    results = {
+        name: mm.optimize(mm.Prefix(4), privacy=name) for name in ("pure", "zcdp")
+    }
     gaussian = "rho" in settings or settings.get("privacy") == "zcdp"
     own = results.pop("zcdp" if gaussian else "pure")
-    wanted = formula(Prefix(4), own.strategy, **settings)
-    assert np.array_equal(formula(Prefix(4), own, **settings), wanted)
+    wanted = formula(mm.Prefix(4), own.strategy, **settings)
+    assert np.array_equal(formula(mm.Prefix(4), own, **settings), wanted)
     (other,) = results.values()
     with pytest.raises(ValueError, match=f"was optimized for {other.norm} sensitivity"):
-        formula(Prefix(4), other, **settings)
+        formula(mm.Prefix(4), other, **settings)

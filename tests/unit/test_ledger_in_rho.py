@@ -8,17 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from mmech import (
-    BudgetExceededError,
-    Identity,
-    MatrixMechanism,
-    PrivacyLedger,
-    delta_from_rho,
-    exponential_mechanism,
-    noisy_release,
-    permute_and_flip,
-    rho_from_epsilon_delta,
-)
+import mmech as mm
 from mmech.privacy.cost import in_rho, laplace_rho
 
 DELTA = 1e-6
@@ -33,25 +23,26 @@ def spend(ledger, cost, **settings):
 
 SIZE_ONE = {"sensitivity": 1, "released": "x"}
 PRICES = {
-    "laplace": (lambda **s: noisy_release([3, 4], **SIZE_ONE, **s), {"epsilon": "2/3"},
-        in_rho(Fraction(2, 3))),
-    "k_norm": (lambda **s: noisy_release([3, 4], groups=[1, 1], **SIZE_ONE, **s),
+    "laplace": (lambda **s: mm.noisy_release([3, 4], **SIZE_ONE, **s),
         {"epsilon": "2/3"}, in_rho(Fraction(2, 3))),
-    "permute_and_flip": (lambda **s: permute_and_flip([3, 4], released="x", **s),
+    "k_norm": (lambda **s: mm.noisy_release([3, 4], groups=[1, 1], **SIZE_ONE, **s),
         {"epsilon": "2/3"}, in_rho(Fraction(2, 3))),
-    "exponential": (lambda **s: exponential_mechanism([3, 4], released="x", **s),
+    "permute_and_flip": (lambda **s: mm.permute_and_flip([3, 4], released="x", **s),
+        {"epsilon": "2/3"}, in_rho(Fraction(2, 3))),
+    "exponential": (lambda **s: mm.exponential_mechanism([3, 4], released="x", **s),
         {"epsilon": "2/3"}, Fraction(1, 18)),
-    "exponential, rho": (lambda **s: exponential_mechanism([3, 4], released="x", **s),
+    "exponential, rho": (
+        lambda **s: mm.exponential_mechanism([3, 4], released="x", **s),
         {"rho": "1/18"}, Fraction(1, 18)),
-    "gaussian": (lambda **s: noisy_release([3, 4], **SIZE_ONE, **s), {"rho": "2/9"},
+    "gaussian": (lambda **s: mm.noisy_release([3, 4], **SIZE_ONE, **s), {"rho": "2/9"},
         Fraction(2, 9)),
     "laplace, mechanism": (
-        lambda **s: MatrixMechanism(Identity(2), **s).measure([3, 4]),
+        lambda **s: mm.MatrixMechanism(mm.Identity(2), **s).measure([3, 4]),
         {"epsilon": "2/3"},
         in_rho(Fraction(2, 3)),
     ),
     "gaussian, mechanism": (
-        lambda **s: MatrixMechanism(Identity(2), **s).measure([3, 4]),
+        lambda **s: mm.MatrixMechanism(mm.Identity(2), **s).measure([3, 4]),
         {"rho": "2/9"},
         Fraction(2, 9),
     ),
@@ -61,14 +52,14 @@ PRICES = {
 @pytest.mark.parametrize("name", PRICES)
 def test_every_kind_of_release_has_its_price(name):
     release, budget, price = PRICES[name]
-    ledger = PrivacyLedger(price, currency="rho")
+    ledger = mm.PrivacyLedger(price, currency="rho")
     release(ledger=ledger, **budget)
     (entry,) = ledger.entries
     assert (entry.cost, entry.currency) == (price, "rho")
     assert entry.kind == name.split(", ")[0]
     assert ledger.remaining == 0
-    less = PrivacyLedger(price * Fraction(999, 1000), currency="rho")
-    with pytest.raises(BudgetExceededError, match="this release needs rho = "):
+    less = mm.PrivacyLedger(price * Fraction(999, 1000), currency="rho")
+    with pytest.raises(mm.BudgetExceededError, match="this release needs rho = "):
         release(ledger=less, **budget)
     assert less.spent == 0
 
@@ -77,7 +68,7 @@ def test_every_kind_of_release_has_its_price(name):
 def test_a_ledger_of_epsilon_takes_no_rho(name):
     release, budget, _ = PRICES[name]
     for total in (1, math.inf):
-        ledger = PrivacyLedger(total)
+        ledger = mm.PrivacyLedger(total)
         with pytest.raises(TypeError, match="of pure epsilon cannot pay"):
             release(ledger=ledger, **budget)
         assert ledger.spent == 0
@@ -85,7 +76,7 @@ def test_a_ledger_of_epsilon_takes_no_rho(name):
 
 def test_many_releases_cost_the_sum_of_their_squares():
     """A hundred of epsilon 1/100 cost epsilon 1, or next to rho of 1/200."""
-    pure, concentrated = PrivacyLedger(1), PrivacyLedger("1/200", currency="rho")
+    pure, concentrated = mm.PrivacyLedger(1), mm.PrivacyLedger("1/200", currency="rho")
     for ledger in (pure, concentrated):
         for _ in range(100):
             spend(ledger, "1/100")
@@ -94,7 +85,7 @@ def test_many_releases_cost_the_sum_of_their_squares():
 
 
 def test_of_a_partition_the_dearest_part_counts_in_rho():
-    ledger = PrivacyLedger(1, currency="rho")
+    ledger = mm.PrivacyLedger(1, currency="rho")
     north, south = (ledger.part("region", name) for name in ("north", "south"))
     spend(north, "1/2", currency="rho")
     spend(south, 1)
@@ -104,15 +95,15 @@ def test_of_a_partition_the_dearest_part_counts_in_rho():
     assert ledger.spent == price
     assert {entry.currency for entry in ledger.entries} == {"rho"}
     assert north.remaining == Fraction(1, 2)
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(mm.BudgetExceededError):
         spend(north, "0.51", currency="rho")
 
 
 def test_json_and_repr_of_rho():
-    ledger = PrivacyLedger(
+    ledger = mm.PrivacyLedger(
         "1/2", currency="rho", neighbours="replace", records_per_person=3
     )
-    noisy_release(
+    mm.noisy_release(
         [3], **SIZE_ONE, epsilon="1/2", ledger=ledger, neighbours="replace",
         records_per_person=3,
     )  # fmt: skip
@@ -136,7 +127,7 @@ def test_json_and_repr_of_rho():
 
 
 def test_copies_and_pickles_of_a_ledger_of_rho():
-    ledger = PrivacyLedger(1, currency="rho")
+    ledger = mm.PrivacyLedger(1, currency="rho")
     assert copy.copy(ledger) is copy.deepcopy(ledger) is ledger
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(ledger)
@@ -153,26 +144,28 @@ def test_copies_and_pickles_of_a_ledger_of_rho():
 )
 def test_wrong_ledgers(settings, kind, message):
     with pytest.raises(kind, match=message):
-        PrivacyLedger(1, **settings)
+        mm.PrivacyLedger(1, **settings)
 
 
 @pytest.mark.parametrize("kind", ["", None, 3])
 def test_a_kind_is_a_name(kind):
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     with pytest.raises(TypeError, match="kind must be a name, got"):
         spend(ledger, "1/2", kind=kind)
     assert ledger.spent == 0
 
 
 def test_people_of_other_numbers_of_records_do_not_mix():
-    ledger = PrivacyLedger(1, records_per_person=3)
-    mechanism = MatrixMechanism(Identity(2), epsilon=1, ledger=ledger)
+    ledger = mm.PrivacyLedger(1, records_per_person=3)
+    mechanism = mm.MatrixMechanism(mm.Identity(2), epsilon=1, ledger=ledger)
     with pytest.raises(ValueError, match=r"up to 3 records but .* removing one record"):
         mechanism.measure([1, 2])
     with pytest.raises(
         ValueError, match=r"with up to 3 records but .* up to 2 records"
     ):
-        noisy_release([1], **SIZE_ONE, epsilon=1, ledger=ledger, records_per_person=2)
+        mm.noisy_release(
+            [1], **SIZE_ONE, epsilon=1, ledger=ledger, records_per_person=2
+        )
     assert ledger.spent == 0
 
 
@@ -180,15 +173,15 @@ def test_people_of_other_numbers_of_records_do_not_mix():
 
 
 def test_what_was_released_is_carried_over_at_its_price_in_rho():
-    ledger = PrivacyLedger(1, neighbours="replace", records_per_person=2)
+    ledger = mm.PrivacyLedger(1, neighbours="replace", records_per_person=2)
     spend(ledger, "1/10", kind="laplace")
     spend(ledger, "1/5", kind="exponential")
     spend(ledger.part("region", "north"), "1/10", insecure=True)
     left = ledger.remaining_rho(DELTA)
     other = ledger.concentrate(DELTA)
     assert other.currency == "rho"
-    assert other.total == Fraction(rho_from_epsilon_delta(1, DELTA))
-    assert delta_from_rho(other.total, 1) <= DELTA
+    assert other.total == Fraction(mm.rho_from_epsilon_delta(1, DELTA))
+    assert mm.delta_from_rho(other.total, 1) <= DELTA
     assert other.relation == ledger.relation
     prices = [TENTH, Fraction(1, 200), TENTH]
     assert [entry.cost for entry in other.entries] == prices
@@ -212,23 +205,23 @@ def test_what_was_released_is_carried_over_at_its_price_in_rho():
 
 def test_the_old_ledger_is_closed():
     """And the parts of it, those made before included."""
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     part = ledger.part("region", "north")
     ledger.concentrate(DELTA)
     for closed in (ledger, part, ledger.part("region", "south")):
-        with pytest.raises(BudgetExceededError, match="went over into one of rho"):
+        with pytest.raises(mm.BudgetExceededError, match="went over into one of rho"):
             spend(closed, "1/1000")
-        with pytest.raises(BudgetExceededError, match="went over into one of rho"):
+        with pytest.raises(mm.BudgetExceededError, match="went over into one of rho"):
             closed.check("1/1000")
-    with pytest.raises(BudgetExceededError, match="nothing was released"):
-        noisy_release([1], **SIZE_ONE, epsilon="1/100", ledger=ledger)
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(mm.BudgetExceededError, match="nothing was released"):
+        mm.noisy_release([1], **SIZE_ONE, epsilon="1/100", ledger=ledger)
+    with pytest.raises(mm.BudgetExceededError):
         ledger.concentrate(DELTA)
     assert ledger.spent == 0
 
 
 def test_a_part_goes_over_with_the_whole_ledger():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     north = ledger.part("region", "north")
     spend(north, "0.1")
     after = north.concentrate(DELTA)
@@ -239,27 +232,27 @@ def test_a_part_goes_over_with_the_whole_ledger():
     assert south.remaining == after.whole.total
     spend(south, south.remaining, currency="rho")
     assert after.whole.spent == after.whole.total
-    with pytest.raises(BudgetExceededError, match="went over into one of rho"):
+    with pytest.raises(mm.BudgetExceededError, match="went over into one of rho"):
         spend(ledger, "1/1000")
 
 
 def test_parts_go_over_at_the_price_of_the_dearest():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     for part in "abcdefghij":
         spend(ledger.part("region", part), "0.1")
     left = ledger.remaining_rho(DELTA)
-    assert left == Fraction(rho_from_epsilon_delta(1, DELTA)) - TENTH
+    assert left == Fraction(mm.rho_from_epsilon_delta(1, DELTA)) - TENTH
     after = ledger.concentrate(DELTA)
     assert (after.remaining, after.spent) == (left, TENTH)
-    with pytest.raises(BudgetExceededError, match="went over into one of rho"):
+    with pytest.raises(mm.BudgetExceededError, match="went over into one of rho"):
         ledger.concentrate(DELTA)
 
 
 def test_what_cost_too_much_is_not_carried_over():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     spend(ledger, "0.9")
     assert ledger.remaining_rho(DELTA) < 0
-    with pytest.raises(BudgetExceededError, match="keep to the ledger of epsilon"):
+    with pytest.raises(mm.BudgetExceededError, match="keep to the ledger of epsilon"):
         ledger.concentrate(DELTA)
     # It is as good as before.
     spend(ledger, "0.1")
@@ -268,9 +261,9 @@ def test_what_cost_too_much_is_not_carried_over():
 
 def test_what_cannot_go_over():
     with pytest.raises(ValueError, match="without a limit has no rho"):
-        PrivacyLedger(math.inf).concentrate(DELTA)
+        mm.PrivacyLedger(math.inf).concentrate(DELTA)
     for delta in (0, 1, -1e-6, math.nan):
-        ledger = PrivacyLedger(1)
+        ledger = mm.PrivacyLedger(1)
         with pytest.raises(ValueError, match="delta must be a probability"):
             ledger.concentrate(delta)
         spend(ledger, 1)
@@ -279,7 +272,7 @@ def test_what_cannot_go_over():
 @pytest.mark.parametrize("call", ["concentrate", "remaining_rho"])
 def test_a_ledger_of_rho_does_not_go_over(call):
     """Its total is no epsilon, though it is a number like one."""
-    ledger = PrivacyLedger(1, currency="rho")
+    ledger = mm.PrivacyLedger(1, currency="rho")
     with pytest.raises(TypeError, match="a ledger of rho"):
         getattr(ledger, call)(DELTA)
     spend(ledger, 1, currency="rho")

@@ -10,41 +10,7 @@ import numpy as np
 import pytest
 import reference as ref
 
-from mmech import (
-    AllRange,
-    Anova,
-    Conjunctions,
-    Dense,
-    DomainTooLargeError,
-    Identity,
-    Kronecker,
-    Marginal,
-    MarginalEstimate,
-    Marginals,
-    MatrixMechanism,
-    Merged,
-    Partition,
-    PartitionStack,
-    PIdentity,
-    Prefix,
-    Product,
-    Ranges,
-    Records,
-    Residuals,
-    Scaled,
-    Sum,
-    Total,
-    UnsupportedWorkloadError,
-    VStack,
-    all_marginals,
-    expected_error,
-    loss,
-    optimize,
-    per_query_error,
-    rmse,
-    supports,
-    svd_bound,
-)
+import mmech as mm
 from mmech.marginals.records import exact_answers
 from mmech.strategies.marginals import marginals_strategy
 from mmech.structure.spectrum import mean_spectrum, query_spectra
@@ -66,7 +32,7 @@ def boxes(rng, shape=SHAPE, rows=6):
     for mask in masks:
         mask[rng.random(rows) < 0.4] = True
         mask[~mask.any(axis=1), 0] = True
-    return Conjunctions(masks)
+    return mm.Conjunctions(masks)
 
 
 def small_workloads(rng):
@@ -74,19 +40,28 @@ def small_workloads(rng):
     box = boxes(rng)
     return [
         box,
-        Product(Dense(rng.normal(size=(3, box.shape[0]))), box),
-        Ranges(SHAPE, [[0, 1, 0, 1], [1, 0, 0, 0]], [[1, 2, 0, 2], [1, 2, 0, 3]]),
-        Kronecker([Prefix(2), AllRange(3), Identity(1), Total(4)]),
-        Kronecker([Dense([[1.5, -1.0]]), Identity(3), Total(1), Total(4)]),
-        Marginals(SHAPE, {(0, 1): 2, (2, 3): -0.5, (): 1}),
-        VStack([Scaled(-3, box), Marginal(SHAPE, [1, 3]), Identity(24), Total(24)]),
+        mm.Product(mm.Dense(rng.normal(size=(3, box.shape[0]))), box),
+        mm.Ranges(SHAPE, [[0, 1, 0, 1], [1, 0, 0, 0]], [[1, 2, 0, 2], [1, 2, 0, 3]]),
+        mm.Kronecker([mm.Prefix(2), mm.AllRange(3), mm.Identity(1), mm.Total(4)]),
+        mm.Kronecker(
+            [mm.Dense([[1.5, -1.0]]), mm.Identity(3), mm.Total(1), mm.Total(4)]
+        ),
+        mm.Marginals(SHAPE, {(0, 1): 2, (2, 3): -0.5, (): 1}),
+        mm.VStack(
+            [
+                mm.Scaled(-3, box),
+                mm.Marginal(SHAPE, [1, 3]),
+                mm.Identity(24),
+                mm.Total(24),
+            ]
+        ),
     ]
 
 
 def full_strategy(rng):
     """Marginals with weights of any sign that overlap and support everything."""
     weights = {(0, 1, 2, 3): 0.3, (0, 1): -0.7, (1, 2): 0.2, (3,): rng.normal(), (): 1}
-    return Marginals(SHAPE, weights)
+    return mm.Marginals(SHAPE, weights)
 
 
 # ------------------------------------------------------------------ spectra and errors
@@ -116,115 +91,117 @@ def test_errors_equal_the_dense_formulas(place, rng):
     pinv = ref.pinv(strategy.to_dense())
     rows = np.square(workload.to_dense() @ pinv).sum(axis=1)
     rows *= 2 * strategy.sensitivity() ** 2
-    found = per_query_error(workload, strategy, epsilon=1)
+    found = mm.per_query_error(workload, strategy, epsilon=1)
     np.testing.assert_allclose(found, rows, rtol=1e-9)
-    assert expected_error(workload, strategy, epsilon=1) == pytest.approx(rows.sum())
-    assert supports(workload, strategy)
+    assert mm.expected_error(workload, strategy, epsilon=1) == pytest.approx(rows.sum())
+    assert mm.supports(workload, strategy)
 
 
 def test_sums_of_boxes_that_cancel_ask_for_nothing():
-    both = Conjunctions([[[True, False], [False, True]], [[True, True]] * 2])
-    total = Product(Dense([[1.0, 1.0]]), both)
+    both = mm.Conjunctions([[[True, False], [False, True]], [[True, True]] * 2])
+    total = mm.Product(mm.Dense([[1.0, 1.0]]), both)
     assert set(mean_spectrum(total, (2, 2))) == {()}
-    assert supports(total, Marginal((2, 2), []))
+    assert mm.supports(total, mm.Marginal((2, 2), []))
 
 
 def test_a_forest_counts_like_its_labels():
     forest = grow_random_forest((3, 2, 2), n_trees=5, depth=2, seed=1)
-    labels, leaves = training_workload(forest), Conjunctions(forest.leaf_masks())
-    strategy = all_marginals((3, 2, 2), 2, lower_orders=True)
-    assert isinstance(labels, PartitionStack)
-    assert loss(labels, strategy) == pytest.approx(loss(leaves, strategy))
+    labels, leaves = training_workload(forest), mm.Conjunctions(forest.leaf_masks())
+    strategy = mm.all_marginals((3, 2, 2), 2, lower_orders=True)
+    assert isinstance(labels, mm.PartitionStack)
+    assert mm.loss(labels, strategy) == pytest.approx(mm.loss(leaves, strategy))
     np.testing.assert_allclose(
-        per_query_error(labels, strategy, epsilon=1),
-        per_query_error(leaves, strategy, epsilon=1),
+        mm.per_query_error(labels, strategy, epsilon=1),
+        mm.per_query_error(leaves, strategy, epsilon=1),
     )
 
 
 def test_errors_do_not_depend_on_attributes_that_nobody_asks_for(rng):
-    small = Marginals((2, 3), {(0, 1): 0.6, (0,): 0.4})
+    small = mm.Marginals((2, 3), {(0, 1): 0.6, (0,): 0.4})
     box = boxes(rng, (2, 3))
     sizes = (2, 3) + (10,) * 400  # a domain of 6e400 cells, beyond a double
     masks = [*box._masks, *[np.ones((6, 10), np.bool_)] * 400]
-    wide, strategy = Conjunctions(masks), Marginals(sizes, small.weights)
-    assert loss(wide, strategy) == pytest.approx(loss(box, small))
+    wide, strategy = mm.Conjunctions(masks), mm.Marginals(sizes, small.weights)
+    assert mm.loss(wide, strategy) == pytest.approx(mm.loss(box, small))
     np.testing.assert_allclose(
-        per_query_error(wide, strategy, epsilon=1),
-        per_query_error(box, small, epsilon=1),
+        mm.per_query_error(wide, strategy, epsilon=1),
+        mm.per_query_error(box, small, epsilon=1),
     )
 
 
 def test_the_message_names_what_is_not_measured(rng):
     sizes = (2,) * 30
-    workload = all_marginals(sizes, 2)
-    strategy = Marginals(sizes, {(0, 1): 1, (2,): 1})
-    assert not supports(workload, strategy)
+    workload = mm.all_marginals(sizes, 2)
+    strategy = mm.Marginals(sizes, {(0, 1): 1, (2,): 1})
+    assert not mm.supports(workload, strategy)
     match = r"asks for the attributes \(3,\) together, which no marginal"
     for call in (
-        lambda: loss(workload, strategy),
-        lambda: MatrixMechanism(workload, strategy, epsilon=1),
-        lambda: rmse(workload, strategy, epsilon=1),
+        lambda: mm.loss(workload, strategy),
+        lambda: mm.MatrixMechanism(workload, strategy, epsilon=1),
+        lambda: mm.rmse(workload, strategy, epsilon=1),
     ):
-        with pytest.raises(UnsupportedWorkloadError, match=match):
+        with pytest.raises(mm.UnsupportedWorkloadError, match=match):
             call()
 
 
 def test_queries_over_too_many_attributes_are_refused():
     masks = [[[True, False]]] * 40
-    with pytest.raises(DomainTooLargeError, match="ask for queries over fewer"):
-        query_spectra(Conjunctions(masks), (2,) * 40)
-    with pytest.raises(DomainTooLargeError, match="too many to list"):
-        mean_spectrum(Kronecker([Prefix(2)] * 40), (2,) * 40)
+    with pytest.raises(mm.DomainTooLargeError, match="ask for queries over fewer"):
+        query_spectra(mm.Conjunctions(masks), (2,) * 40)
+    with pytest.raises(mm.DomainTooLargeError, match="too many to list"):
+        mean_spectrum(mm.Kronecker([mm.Prefix(2)] * 40), (2,) * 40)
 
 
 def test_the_bound_of_many_attributes_continues_that_of_few():
     few, many = (3,) * 20, (3,) * 21
-    bounds = [svd_bound(Marginal(sizes, [0, 5]), epsilon=1) for sizes in (few, many)]
+    bounds = [
+        mm.svd_bound(mm.Marginal(sizes, [0, 5]), epsilon=1) for sizes in (few, many)
+    ]
     assert bounds[0] == pytest.approx(bounds[1])
     asked = {(0, 1): 1, (1, 2): 1, (): 2}
-    dense = np.linalg.svd(Marginals((3, 3, 3), asked).to_dense(), compute_uv=False)
-    found = svd_bound(Marginals(many, asked), epsilon=1)
+    dense = np.linalg.svd(mm.Marginals((3, 3, 3), asked).to_dense(), compute_uv=False)
+    found = mm.svd_bound(mm.Marginals(many, asked), epsilon=1)
     assert found == pytest.approx(2 * dense.sum() ** 2 / 27, rel=1e-12)
     assert found <= 2 * dense.sum() ** 2 / 27 * (1 + 1e-12)
 
 
 def test_the_bound_of_an_anova_operator_uses_its_eigenvalues():
-    workload = Anova((2, 3, 4), np.linspace(-1, 2, 8))
+    workload = mm.Anova((2, 3, 4), np.linspace(-1, 2, 8))
     singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
-    found = svd_bound(workload, epsilon=1)
+    found = mm.svd_bound(workload, epsilon=1)
     assert found == pytest.approx(2 * singular.sum() ** 2 / 24)
-    large = Anova((50,) * 4, np.ones(16))  # the identity: no dense matrix is made
-    assert svd_bound(large, epsilon=1) == pytest.approx(2.0 * 50**4)
+    large = mm.Anova((50,) * 4, np.ones(16))  # the identity: no dense matrix is made
+    assert mm.svd_bound(large, epsilon=1) == pytest.approx(2.0 * 50**4)
 
 
 # ------------------------------------------------------------------ the search
 
 
 def search(workload, **options):
-    return optimize(workload, template="marginals", **(QUICK | options))
+    return mm.optimize(workload, template="marginals", **(QUICK | options))
 
 
 @pytest.mark.parametrize(
     ("shape", "order"), [((3,) * 5, 2), ((2, 3, 4, 2), 2), ((2,) * 6, 1)]
 )
 def test_loss_is_the_lattice_loss_and_beats_the_closed_forms(shape, order):
-    workload = all_marginals(shape, order)
+    workload = mm.all_marginals(shape, order)
     result = search(workload)
-    assert result.loss == pytest.approx(loss(workload, result.strategy), rel=1e-9)
-    assert result.loss <= loss(workload, workload) * (1 + 1e-9)
-    assert result.loss <= loss(workload, Identity(math.prod(shape))) * (1 + 1e-9)
+    assert result.loss == pytest.approx(mm.loss(workload, result.strategy), rel=1e-9)
+    assert result.loss <= mm.loss(workload, workload) * (1 + 1e-9)
+    assert result.loss <= mm.loss(workload, mm.Identity(math.prod(shape))) * (1 + 1e-9)
     assert result.strategy.sensitivity() == pytest.approx(1)
 
 
 def test_the_same_seed_gives_the_same_strategy():
-    workload = all_marginals((2,) * 24, 2)
+    workload = mm.all_marginals((2,) * 24, 2)
     first, second = search(workload), search(workload)
     assert dict(first.strategy.weights) == dict(second.strategy.weights)
     assert search(workload, seed=1).loss != first.loss
 
 
 def test_blocks_respect_the_cap_unless_asked_for():
-    workload = Marginals((5,) * 22, {(0, 1, 2): 1, (2, 3): 1, (3, 4): 1})
+    workload = mm.Marginals((5,) * 22, {(0, 1, 2): 1, (2, 3): 1, (3, 4): 1})
     result = search(workload, max_cells=25)
     blocks = set(result.strategy.weights)
     assert (0, 1, 2) in blocks
@@ -232,7 +209,9 @@ def test_blocks_respect_the_cap_unless_asked_for():
 
 
 def test_auto_searches_marginals_above_twenty_attributes():
-    result = optimize(all_marginals((2,) * 40, 2), seed=0, max_work=10**6, n_starts=1)
+    result = mm.optimize(
+        mm.all_marginals((2,) * 40, 2), seed=0, max_work=10**6, n_starts=1
+    )
     assert result.template == "marginals"
     assert 1 <= result.bound_ratio < math.inf
     notes = {candidate.template: candidate.note for candidate in result.candidates}
@@ -240,16 +219,16 @@ def test_auto_searches_marginals_above_twenty_attributes():
 
 
 def test_auto_measures_a_single_marginal_as_it_is():
-    result = optimize(Marginal((4,) * 40, [3, 7]), seed=0)
+    result = mm.optimize(mm.Marginal((4,) * 40, [3, 7]), seed=0)
     assert result.loss == pytest.approx(16)
 
 
 def test_trivial_and_wrong_requests():
-    total = search(Marginal((2,) * 30, []))
+    total = search(mm.Marginal((2,) * 30, []))
     assert total.loss == 1
     assert dict(total.strategy.weights) == {(): 1}
     with pytest.raises(ValueError, match="max_cells must be an integer >= 1"):
-        marginals_strategy(all_marginals((2, 2), 1), max_cells=0)
+        marginals_strategy(mm.all_marginals((2, 2), 1), max_cells=0)
 
 
 def test_a_callback_stops_the_search():
@@ -259,7 +238,7 @@ def test_a_callback_stops_the_search():
         seen.append(result.loss)
         return True
 
-    result = search(all_marginals((2,) * 22, 2), callback=stop)
+    result = search(mm.all_marginals((2,) * 22, 2), callback=stop)
     assert len(seen) == 1
     assert result.loss <= seen[0]
 
@@ -272,22 +251,22 @@ def strategies(rng):
     labels = rng.integers(0, 3, (2, 24))
     labels[:, :3] = np.arange(3)
     return [
-        Identity(24),
-        Total(24),
-        Marginal(SHAPE, [0, 3]),
-        Marginals(SHAPE, {(0, 2): 3, (1,): -2, (): 1}),
+        mm.Identity(24),
+        mm.Total(24),
+        mm.Marginal(SHAPE, [0, 3]),
+        mm.Marginals(SHAPE, {(0, 2): 3, (1,): -2, (): 1}),
         full_strategy(rng),
         boxes(rng),
-        PartitionStack(labels, [3, 3], SHAPE),
-        Partition(labels[0], 3),
-        Kronecker([Prefix(2), Identity(3), Identity(1), AllRange(4)]),
-        Kronecker([Prefix(6), Total(4)]),
-        Scaled(-2, boxes(rng)),
-        VStack([Scaled(0.5, Marginal(SHAPE, [1])), boxes(rng)]),
-        Sum([Identity(24), Scaled(2, Identity(24))]),
-        Merged(Prefix(3), labels[0]),
-        Residuals(SHAPE, {(0, 1): 1, (): 2}),
-        PIdentity(rng.random((2, 24))),
+        mm.PartitionStack(labels, [3, 3], SHAPE),
+        mm.Partition(labels[0], 3),
+        mm.Kronecker([mm.Prefix(2), mm.Identity(3), mm.Identity(1), mm.AllRange(4)]),
+        mm.Kronecker([mm.Prefix(6), mm.Total(4)]),
+        mm.Scaled(-2, boxes(rng)),
+        mm.VStack([mm.Scaled(0.5, mm.Marginal(SHAPE, [1])), boxes(rng)]),
+        mm.Sum([mm.Identity(24), mm.Scaled(2, mm.Identity(24))]),
+        mm.Merged(mm.Prefix(3), labels[0]),
+        mm.Residuals(SHAPE, {(0, 1): 1, (): 2}),
+        mm.PIdentity(rng.random((2, 24))),
     ]
 
 
@@ -300,7 +279,7 @@ def test_one_record_adds_exactly_one_column(place, rng):
 
     def answers(codes, columns):
         return exact_answers(
-            strategy, Records(codes, SHAPE, columns=columns, n_columns=2)
+            strategy, mm.Records(codes, SHAPE, columns=columns, n_columns=2)
         )
 
     before = answers(base, classes)
@@ -320,13 +299,13 @@ def test_records_measure_like_counts(rng):
     counts = np.bincount(np.ravel_multi_index(codes.T, SHAPE), minlength=24)
     strategy = full_strategy(rng)
     found = []
-    for data in (Records(codes, SHAPE), counts):
+    for data in (mm.Records(codes, SHAPE), counts):
         with pytest.warns(Warning, match="insecure"):
-            first = MatrixMechanism(strategy, strategy, epsilon=1, insecure_rng=0)
+            first = mm.MatrixMechanism(strategy, strategy, epsilon=1, insecure_rng=0)
         found.append(first.measure(data).values)
     np.testing.assert_allclose(*found)
-    mechanism = MatrixMechanism(strategy, strategy, rho=1)
-    assert mechanism.answer(Records(codes, SHAPE)).shape == (strategy.shape[0],)
+    mechanism = mm.MatrixMechanism(strategy, strategy, rho=1)
+    assert mechanism.answer(mm.Records(codes, SHAPE)).shape == (strategy.shape[0],)
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -337,8 +316,8 @@ def test_multiplicities_are_records_listed_so_often(signed, rng):
 
     def records(rows, **more):
         if signed:
-            return Records(codes[rows], SHAPE, signs=1 - 2 * kinds[rows], **more)
-        return Records(codes[rows], SHAPE, columns=kinds[rows], n_columns=2, **more)
+            return mm.Records(codes[rows], SHAPE, signs=1 - 2 * kinds[rows], **more)
+        return mm.Records(codes[rows], SHAPE, columns=kinds[rows], n_columns=2, **more)
 
     for strategy in strategies(rng):
         np.testing.assert_array_equal(
@@ -348,12 +327,12 @@ def test_multiplicities_are_records_listed_so_often(signed, rng):
 
 
 def test_no_records_are_zero_counts():
-    records = Records(np.zeros((0, 4), np.int64), SHAPE)
-    assert not exact_answers(Marginal(SHAPE, [1]), records).any()
+    records = mm.Records(np.zeros((0, 4), np.int64), SHAPE)
+    assert not exact_answers(mm.Marginal(SHAPE, [1]), records).any()
 
 
 def test_records_show_and_hand_out_nothing():
-    records = Records([[1, 2, 0, 3]] * 7, SHAPE, columns=[1] * 7, n_columns=2)
+    records = mm.Records([[1, 2, 0, 3]] * 7, SHAPE, columns=[1] * 7, n_columns=2)
     assert repr(records) == (
         "Records(4 attributes, 2 columns) [holds sensitive records: do not save or "
         "share]"
@@ -370,30 +349,31 @@ def test_records_show_and_hand_out_nothing():
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        (lambda: Records([[0, 3, 0, 0]], SHAPE), ValueError,
+        (lambda: mm.Records([[0, 3, 0, 0]], SHAPE), ValueError,
          "attribute 1 must .* below 3"),
-        (lambda: Records([[0, -1, 0, 0]], SHAPE), ValueError, "attribute 1 must be at"),
-        (lambda: Records([[0, 0]], SHAPE), ValueError, r"shape \(N, 4\)"),
-        (lambda: Records([0, 0], SHAPE), ValueError, "got 1 dimensions"),
-        (lambda: Records([[0.0] * 4], SHAPE), TypeError, "codes must be integers"),
-        (lambda: Records([[0] * 4], SHAPE, columns=[1]), ValueError,
+        (lambda: mm.Records([[0, -1, 0, 0]], SHAPE), ValueError,
+         "attribute 1 must be at"),
+        (lambda: mm.Records([[0, 0]], SHAPE), ValueError, r"shape \(N, 4\)"),
+        (lambda: mm.Records([0, 0], SHAPE), ValueError, "got 1 dimensions"),
+        (lambda: mm.Records([[0.0] * 4], SHAPE), TypeError, "codes must be integers"),
+        (lambda: mm.Records([[0] * 4], SHAPE, columns=[1]), ValueError,
          "columns must lie in 0..0"),
-        (lambda: Records([[0] * 4], SHAPE, columns=[0, 0], n_columns=2), ValueError,
+        (lambda: mm.Records([[0] * 4], SHAPE, columns=[0, 0], n_columns=2), ValueError,
          "one entry per record"),
-        (lambda: Records([[0] * 4], SHAPE, columns=["a"], n_columns=2), TypeError,
+        (lambda: mm.Records([[0] * 4], SHAPE, columns=["a"], n_columns=2), TypeError,
          "columns must be integers"),
-        (lambda: Records([[0] * 4], SHAPE, n_columns=2), ValueError,
+        (lambda: mm.Records([[0] * 4], SHAPE, n_columns=2), ValueError,
          "which of the 2 columns"),
-        (lambda: Records([[0] * 4], SHAPE, multiplicities=[1.0]), TypeError,
+        (lambda: mm.Records([[0] * 4], SHAPE, multiplicities=[1.0]), TypeError,
          "multiplicities must be integers"),
-        (lambda: Records([[0] * 4], SHAPE, multiplicities=[-1]), ValueError,
+        (lambda: mm.Records([[0] * 4], SHAPE, multiplicities=[-1]), ValueError,
          "one number of at least zero"),
-        (lambda: Records([[0] * 4] * 3, SHAPE, multiplicities=[2**61] * 3),
+        (lambda: mm.Records([[0] * 4] * 3, SHAPE, multiplicities=[2**61] * 3),
          OverflowError, r"at most 2\^62"),
-        (lambda: exact_answers(Marginal((4, 6), [0]), Records([[0] * 4], SHAPE)),
+        (lambda: exact_answers(mm.Marginal((4, 6), [0]), mm.Records([[0] * 4], SHAPE)),
          ValueError, "both must be the same domain"),
-        (lambda: exact_answers(Identity(2**40), Records([[0] * 40], (2,) * 40)),
-         DomainTooLargeError, "measure marginals over fewer attributes"),
+        (lambda: exact_answers(mm.Identity(2**40), mm.Records([[0] * 40], (2,) * 40)),
+         mm.DomainTooLargeError, "measure marginals over fewer attributes"),
     ],
 )  # fmt: skip
 def test_wrong_records(make, error, match):
@@ -408,12 +388,12 @@ def test_wrong_records(make, error, match):
 def test_estimate_equals_the_pseudoinverse(columns, rng):
     strategy = full_strategy(rng)
     values = rng.normal(size=(strategy.shape[0], *columns))
-    estimate = MarginalEstimate(strategy, values)
+    estimate = mm.MarginalEstimate(strategy, values)
     dense = ref.pinv(strategy.to_dense()) @ values
     np.testing.assert_allclose(estimate.to_dense(), dense, atol=1e-10)
     codes = np.array(list(itertools.product(*map(range, SHAPE))))
     np.testing.assert_allclose(estimate.cells(codes), dense, atol=1e-10)
-    table = Marginal(SHAPE, [3, 0]) @ dense
+    table = mm.Marginal(SHAPE, [3, 0]) @ dense
     np.testing.assert_allclose(estimate.marginal([3, 0]), table, atol=1e-10)
     for workload in small_workloads(rng):
         np.testing.assert_allclose(
@@ -422,43 +402,47 @@ def test_estimate_equals_the_pseudoinverse(columns, rng):
 
 
 def test_what_was_not_measured_has_least_norm_and_no_table(rng):
-    strategy = Marginals(SHAPE, {(0, 1): -2.0, (1, 3): 0.5, (2,): 0.0})
+    strategy = mm.Marginals(SHAPE, {(0, 1): -2.0, (1, 3): 0.5, (2,): 0.0})
     values = rng.normal(size=strategy.shape[0])
-    estimate = MarginalEstimate(strategy, values)
+    estimate = mm.MarginalEstimate(strategy, values)
     dense = ref.pinv(strategy.to_dense()) @ values
     np.testing.assert_allclose(estimate.to_dense(), dense, atol=1e-10)
-    with pytest.raises(UnsupportedWorkloadError, match=r"attributes \(0, 3\) together"):
+    with pytest.raises(
+        mm.UnsupportedWorkloadError, match=r"attributes \(0, 3\) together"
+    ):
         estimate.marginal([0, 3])
     with pytest.raises(
-        UnsupportedWorkloadError, match="is not answered from marginals"
+        mm.UnsupportedWorkloadError, match="is not answered from marginals"
     ):
-        estimate.answer(PIdentity(np.ones((1, 24))))
+        estimate.answer(mm.PIdentity(np.ones((1, 24))))
     with pytest.raises(TypeError, match="is implicit"):
         np.asarray(estimate)
 
 
 def test_what_cancels_need_not_be_measured(rng):
-    halves = Conjunctions([[[True, False], [False, True]], [[True, True]] * 2])
-    strategy = Marginal((2, 2), [])
-    estimate = MarginalEstimate(strategy, [7.0])
+    halves = mm.Conjunctions([[[True, False], [False, True]], [[True, True]] * 2])
+    strategy = mm.Marginal((2, 2), [])
+    estimate = mm.MarginalEstimate(strategy, [7.0])
     np.testing.assert_allclose(
-        estimate.answer(Product(Dense([[1.0, 1.0]]), halves)), [7.0]
+        estimate.answer(mm.Product(mm.Dense([[1.0, 1.0]]), halves)), [7.0]
     )
-    with pytest.raises(UnsupportedWorkloadError, match=r"attributes \(0,\) together"):
-        estimate.answer(Product(Dense([[1.0, 0.5]]), halves))
+    with pytest.raises(
+        mm.UnsupportedWorkloadError, match=r"attributes \(0,\) together"
+    ):
+        estimate.answer(mm.Product(mm.Dense([[1.0, 0.5]]), halves))
 
 
 def test_reconstruction_is_lazy_only_where_it_must_be():
     for d, lazy in ((4, False), (30, True)):
-        strategy = all_marginals((2,) * d, 1)
-        mechanism = MatrixMechanism(strategy, strategy, epsilon=1)
-        measurement = mechanism.measure(Records([[1] * d], (2,) * d))
+        strategy = mm.all_marginals((2,) * d, 1)
+        mechanism = mm.MatrixMechanism(strategy, strategy, epsilon=1)
+        measurement = mechanism.measure(mm.Records([[1] * d], (2,) * d))
         estimate = mechanism.reconstruct(measurement)
-        assert isinstance(estimate, MarginalEstimate) == lazy
-        assert mechanism.answer(Records([[1] * d], (2,) * d)).shape == (2 * d,)
-    with pytest.raises(DomainTooLargeError, match="do not fit in memory"):
+        assert isinstance(estimate, mm.MarginalEstimate) == lazy
+        assert mechanism.answer(mm.Records([[1] * d], (2,) * d)).shape == (2 * d,)
+    with pytest.raises(mm.DomainTooLargeError, match="do not fit in memory"):
         mechanism.reconstruct(measurement, "nonnegative")
-    with pytest.raises(DomainTooLargeError, match="ask for fewer"):
+    with pytest.raises(mm.DomainTooLargeError, match="ask for fewer"):
         estimate.to_dense()
 
 
@@ -470,13 +454,13 @@ def run_forest(n_trees, n_attributes, n_records, rng, **options):
     sizes = (2,) * n_attributes
     forest = grow_random_forest(sizes, n_trees, 3, seed=0)
     workload = training_workload(forest)
-    assert isinstance(workload, Conjunctions)
+    assert isinstance(workload, mm.Conjunctions)
     codes = rng.integers(0, 2, (n_records, n_attributes))
     classes = rng.integers(0, 2, n_records)
-    records = Records(codes, sizes, columns=classes, n_columns=2)
-    result = optimize(workload, seed=0, **options)
+    records = mm.Records(codes, sizes, columns=classes, n_columns=2)
+    result = mm.optimize(workload, seed=0, **options)
     assert result.template == "marginals"
-    mechanism = MatrixMechanism(workload, result, epsilon=1)
+    mechanism = mm.MatrixMechanism(workload, result, epsilon=1)
     answers = mechanism.answer(records)
     exact = forest.count_leaves(codes, classes, 2)
     return np.square(answers - exact).sum() / (2 * mechanism.expected_error()), forest
@@ -488,11 +472,11 @@ def test_a_forest_over_forty_attributes_from_records_to_answers(rng):
     assert 0.7 < ratio < 1.4  # 640 noisy answers, correlated: 1 in the mean
     queries = rng.integers(0, 2, (10, 40))
     batch = prediction_workload(forest, queries)
-    result = optimize(batch, seed=0, max_work=10**7, n_starts=1)
-    errors = per_query_error(batch, result.strategy, epsilon=1)
+    result = mm.optimize(batch, seed=0, max_work=10**7, n_starts=1)
+    errors = mm.per_query_error(batch, result.strategy, epsilon=1)
     assert errors.sum() == pytest.approx(2 * result.loss)
-    mechanism = MatrixMechanism(batch, result, epsilon=1)
-    assert mechanism.answer(Records(queries, (2,) * 40)).shape == (10,)
+    mechanism = mm.MatrixMechanism(batch, result, epsilon=1)
+    assert mechanism.answer(mm.Records(queries, (2,) * 40)).shape == (10,)
 
 
 @compiled
@@ -504,6 +488,6 @@ def test_a_thousand_trees_over_120_attributes(rng):
 
 def test_the_search_takes_no_weight_of_zero_along():
     """A block of no weight may be all that is left where another is dropped."""
-    workload = Marginals((2, 2), {(0,): 1, (1,): 2, (): 1})
+    workload = mm.Marginals((2, 2), {(0,): 1, (1,): 2, (): 1})
     for seed in (51, 69, 72):
-        assert optimize(workload, template="marginals", seed=seed).loss > 0
+        assert mm.optimize(workload, template="marginals", seed=seed).loss > 0

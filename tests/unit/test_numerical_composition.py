@@ -12,24 +12,7 @@ import pytest
 import reference as ref
 from scipy.stats import norm
 
-from mmech import (
-    Attribute,
-    Dense,
-    Domain,
-    Hierarchy,
-    Identity,
-    Kronecker,
-    LedgerEntry,
-    MatrixMechanism,
-    Prefix,
-    PrivacyLedger,
-    Stream,
-    VStack,
-    epsilon_from_rho,
-    exponential_mechanism,
-    noisy_release,
-    release_tables,
-)
+import mmech as mm
 from mmech.noise import LAPLACE
 from mmech.privacy import numerical
 from mmech.privacy.answers import epsilon_delta
@@ -42,12 +25,12 @@ with_the_extra = pytest.mark.skipif(
     find_spec("dp_accounting") is None, reason="needs the extra mmech[accounting]"
 )
 EPSILONS = np.linspace(-3, 6, 181)
-TREE = VStack([Identity(3), Dense([[1, 1, 1]])])
+TREE = mm.VStack([mm.Identity(3), mm.Dense([[1, 1, 1]])])
 STRATEGIES = {
-    "cells": Identity(3),
-    "prefix sums": Prefix(3),
+    "cells": mm.Identity(3),
+    "prefix sums": mm.Prefix(3),
     "tree": TREE,
-    "weighted tree": Hierarchy(3, {1: 1.0, 3: 0.5}),
+    "weighted tree": mm.Hierarchy(3, {1: 1.0, 3: 0.5}),
 }
 DELTAS = (1e-2, 1e-5, 1e-9)
 
@@ -128,7 +111,7 @@ def test_no_neighbours_are_less_private_than_the_shifts(
     name, neighbours, records, currency
 ):
     strategy = STRATEGIES[name]
-    mechanism = MatrixMechanism(
+    mechanism = mm.MatrixMechanism(
         strategy, strategy, neighbours=neighbours, records_per_person=records,
         **{currency: 1},
     )  # fmt: skip
@@ -140,8 +123,8 @@ def test_no_neighbours_are_less_private_than_the_shifts(
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_contributions_and_signs(signed):
-    strategy = VStack([Identity(2), Dense([[1, 1]])])
-    mechanism = MatrixMechanism(
+    strategy = mm.VStack([mm.Identity(2), mm.Dense([[1, 1]])])
+    mechanism = mm.MatrixMechanism(
         strategy, strategy, epsilon=2, contribution=2, signed=signed
     )
     moved = [
@@ -154,16 +137,16 @@ def test_contributions_and_signs(signed):
 
 def test_of_unequal_columns_none_is_taken_to_dominate():
     for strategy, rows in (
-        (Dense([[2, 0, 1], [0, 1, 3], [1, 1, 1]]), 0),
-        (VStack([Dense([[1, 1, 0, 0]]), Dense([[0, 0, 3, 3]])]), 0),
-        (Dense([[2, 0], [0, 1]]), 0),
-        (Dense([[2, 0], [0, -2]]), 1),
-        (VStack([Dense([[1, 0]]), Dense([[0, 1]])]), 1),
-        (Kronecker([Prefix(3), Dense([[0, 5]])]), 3),
-        (Kronecker([Prefix(3), Dense([[1, 5]])]), 0),
-        (VStack([Dense([[1, 1], [0, 1]]), 2 * Dense([[1, 1]])]), 3),
+        (mm.Dense([[2, 0, 1], [0, 1, 3], [1, 1, 1]]), 0),
+        (mm.VStack([mm.Dense([[1, 1, 0, 0]]), mm.Dense([[0, 0, 3, 3]])]), 0),
+        (mm.Dense([[2, 0], [0, 1]]), 0),
+        (mm.Dense([[2, 0], [0, -2]]), 1),
+        (mm.VStack([mm.Dense([[1, 0]]), mm.Dense([[0, 1]])]), 1),
+        (mm.Kronecker([mm.Prefix(3), mm.Dense([[0, 5]])]), 3),
+        (mm.Kronecker([mm.Prefix(3), mm.Dense([[1, 5]])]), 0),
+        (mm.VStack([mm.Dense([[1, 1], [0, 1]]), 2 * mm.Dense([[1, 1]])]), 3),
     ):
-        shifts = MatrixMechanism(strategy, strategy, epsilon=1).planned.shifts
+        shifts = mm.MatrixMechanism(strategy, strategy, epsilon=1).planned.shifts
         assert sum(times for *_, times in shifts) == rows
         if shifts:
             largest = sum(d * times / b for _, d, b, times in shifts)
@@ -171,8 +154,10 @@ def test_of_unequal_columns_none_is_taken_to_dominate():
 
 
 def test_three_changes_that_share_rows_are_not_put_together():
-    for strategy, known in ((TREE, False), (Identity(3), True)):
-        mechanism = MatrixMechanism(strategy, strategy, epsilon=1, records_per_person=3)
+    for strategy, known in ((TREE, False), (mm.Identity(3), True)):
+        mechanism = mm.MatrixMechanism(
+            strategy, strategy, epsilon=1, records_per_person=3
+        )
         assert bool(mechanism.planned.shifts) == known
     check_domination(mechanism, ref.changes(3, "add_remove", 3))
 
@@ -190,7 +175,7 @@ def test_a_longer_shift_is_less_private_than_its_parts(law, parameter):
 
 def test_what_a_caller_states():
     def shifts(**settings):
-        return noisy_release([3, 4], released="two", **settings).entry.shifts
+        return mm.noisy_release([3, 4], released="two", **settings).entry.shifts
 
     assert shifts(sensitivity=3, epsilon="1/2") == (("laplace", 3, Fraction(6), 1),)
     assert shifts(sensitivity="1/2", epsilon=1) == ()
@@ -207,10 +192,10 @@ def test_where_one_charge_pays_for_two_releases_no_closer_price_is_taken():
     *_, entry = planned(*asked, Price())
     assert closer.rho < 0.9 * in_rho(Fraction(1))
     assert (entry.rho, entry.shifts) == (in_rho(Fraction(1)), ())
-    domain = Domain([Attribute.categorical(name, list("xy")) for name in "ab"])
+    domain = mm.Domain([mm.Attribute.categorical(name, list("xy")) for name in "ab"])
     for policy in ("error", "drop"):
-        ledger = PrivacyLedger(math.inf, currency="rho")
-        release_tables(
+        ledger = mm.PrivacyLedger(math.inf, currency="rho")
+        mm.release_tables(
             [list("xy")] * 9, domain, ways=2, epsilon=1, ledger=ledger,
             handle_unknown=policy,
         )  # fmt: skip
@@ -233,7 +218,7 @@ def exact_epsilon(losses, delta):
 
 
 def entry(*shifts):
-    return LedgerEntry(Fraction(99), "noise", currency="rho", shifts=shifts)
+    return mm.LedgerEntry(Fraction(99), "noise", currency="rho", shifts=shifts)
 
 
 def between(found, exact, wider=1e-3):
@@ -276,7 +261,7 @@ def test_randomised_responses_have_a_binomial_tail(times, epsilon, delta):
             for k in ones]  # fmt: skip
     weights = np.exp(logs + ones * epsilon - times * np.log1p(math.exp(epsilon)))
     exact = exact_epsilon(((2 * ones - times) * epsilon, weights), delta)
-    pure = LedgerEntry(Fraction(str(epsilon)), "a choice", "permute_and_flip")
+    pure = mm.LedgerEntry(Fraction(str(epsilon)), "a choice", "permute_and_flip")
     between(numerical_epsilon([pure] * times, delta), exact, 2e-3)
 
 
@@ -296,20 +281,20 @@ def test_different_laws_are_composed():
 
 
 def mixed_ledger(**settings):
-    ledger = PrivacyLedger(math.inf, **settings)
-    tree = Hierarchy(16, {1: 1, 4: 1, 16: 1})
+    ledger = mm.PrivacyLedger(math.inf, **settings)
+    tree = mm.Hierarchy(16, {1: 1, 4: 1, 16: 1})
     for _ in range(20):
-        MatrixMechanism(tree, tree, epsilon="1/3", ledger=ledger).measure(range(16))
+        mm.MatrixMechanism(tree, tree, epsilon="1/3", ledger=ledger).measure(range(16))
     for scores in ([3, 1], [1, 3]):
-        exponential_mechanism(
+        mm.exponential_mechanism(
             scores, epsilon="1/2", ledger=ledger, released="a choice", monotone=True
         )
-    noisy_release(
+    mm.noisy_release(
         [3], sensitivity=1, epsilon="1/4", groups=[1], released="a number",
         ledger=ledger,
     )  # fmt: skip
     if ledger.currency == "rho":
-        noisy_release([3], sensitivity=1, rho="1/9", released="one", ledger=ledger)
+        mm.noisy_release([3], sensitivity=1, rho="1/9", released="one", ledger=ledger)
         ledger.spend("1/5000", "something", sensitivity=1, currency="rho")
     for name in ("north", "south"):
         ledger.part("region", name).spend("1/50", "some", sensitivity=1)
@@ -335,12 +320,12 @@ def test_what_has_no_known_loss_counts_by_its_rho(delta):
     """Gaussian noise by its rho, between its exact law and any split of delta."""
     known = entry(("laplace", 1, Fraction(4), 20))
     gaussian = ("gaussian", 1, Fraction(50), 1)
-    other = LedgerEntry(Fraction(1, 100), "something", currency="rho")
+    other = mm.LedgerEntry(Fraction(1, 100), "something", currency="rho")
     both = epsilon_delta([known, other], delta)
     assert both == numerical_epsilon([known], delta, other.rho)
     splits = [
         numerical_epsilon([known], share * delta)
-        + epsilon_from_rho(other.rho, (1 - share) * delta)
+        + mm.epsilon_from_rho(other.rho, (1 - share) * delta)
         for share in np.linspace(0.01, 0.99, 99)
     ]
     exact = numerical_epsilon([known, entry(gaussian)], delta)
@@ -349,11 +334,11 @@ def test_what_has_no_known_loss_counts_by_its_rho(delta):
     # Alone it has the delta of its rho.
     tiny = entry(("laplace", 1, Fraction(10**5), 1))
     alone = numerical_epsilon([tiny], delta, Fraction(1, 2))
-    between(alone, epsilon_from_rho(Fraction(1, 2), delta))
+    between(alone, mm.epsilon_from_rho(Fraction(1, 2), delta))
 
 
 def test_parts_of_a_partition_have_no_shifts():
-    north = LedgerEntry(Fraction(1), "some", partition="region", part="north")
+    north = mm.LedgerEntry(Fraction(1), "some", partition="region", part="north")
     assert shifts_of(north) == ()
     assert numerical_epsilon([north], 1e-5) == math.inf
 
@@ -377,19 +362,19 @@ def test_numbers_beyond_doubles_count_in_rho():
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 def test_a_file_keeps_shifts_and_an_older_one_has_none(tmp_path, currency):
     path = tmp_path / "budget.json"
-    ledger = PrivacyLedger.open(path, total=1, currency=currency)
-    MatrixMechanism(Prefix(3), epsilon="2/3", ledger=ledger).measure([1, 2, 3])
+    ledger = mm.PrivacyLedger.open(path, total=1, currency=currency)
+    mm.MatrixMechanism(mm.Prefix(3), epsilon="2/3", ledger=ledger).measure([1, 2, 3])
     assert ledger.entries[0].shifts
-    assert PrivacyLedger.open(path).entries == ledger.entries
-    old = PrivacyLedger.open(tmp_path / "old.json", total=1, currency=currency)
+    assert mm.PrivacyLedger.open(path).entries == ledger.entries
+    old = mm.PrivacyLedger.open(tmp_path / "old.json", total=1, currency=currency)
     old.spend("1/2", "something", sensitivity=1)
     assert "shifts" not in (tmp_path / "old.json").read_text(encoding="utf-8")
-    assert PrivacyLedger.open(tmp_path / "old.json").entries[0].shifts == ()
+    assert mm.PrivacyLedger.open(tmp_path / "old.json").entries[0].shifts == ()
     content = json.loads(path.read_text(encoding="utf-8"))
     content["releases"][0]["shifts"][0][2] = "400"
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(ValueError, match="was changed after it was written"):
-        PrivacyLedger.open(path)
+        mm.PrivacyLedger.open(path)
 
 
 @pytest.mark.parametrize(
@@ -403,12 +388,12 @@ def test_no_other_shifts(shift):
 
 def test_nodes_of_a_stream_are_shifts_of_one():
     for settings, times in (({}, 1), ({"neighbours": "replace"}, 2)):
-        made = Stream(horizon=64, epsilon=1, **settings)
+        made = mm.Stream(horizon=64, epsilon=1, **settings)
         made.push(3)
         levels = made._rows.sensitivity
         (paid,) = made.ledger.entries
         scale = Fraction(levels * times)
         assert paid.shifts == (("laplace", 1, scale, levels * times),)
-    many = Stream(horizon=64, epsilon=1, records_per_person=2)
+    many = mm.Stream(horizon=64, epsilon=1, records_per_person=2)
     many.push(3)
     assert many.ledger.entries[0].shifts == ()

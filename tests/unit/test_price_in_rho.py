@@ -9,21 +9,7 @@ import numpy as np
 import pytest
 import reference as ref
 
-from mmech import (
-    Attribute,
-    Dense,
-    Domain,
-    Hierarchy,
-    Identity,
-    Kronecker,
-    Marginals,
-    MatrixMechanism,
-    Prefix,
-    PrivacyLedger,
-    VStack,
-    noisy_release,
-    release_tables,
-)
+import mmech as mm
 from mmech.integer_strategy import IntegerBlock, IntegerStrategy
 from mmech.privacy.cost import in_rho, laplace_rho
 
@@ -99,12 +85,12 @@ def test_no_pure_mechanism_costs_more_than_randomised_response(epsilon, rng):
 # ------------------------------------------------------------------ strategies
 
 STRATEGIES = {
-    "cells": Identity(3),
-    "prefix sums": Prefix(3),
-    "tree": VStack([Identity(3), Dense([[1, 1, 1]])]),
-    "weighted tree": Hierarchy(3, {1: 1.0, 3: 0.5}),
-    "signs": Dense([[1, -1, 0], [0, 1, 1], [1, 0, 0]]),
-    "entries": Dense([[2, 0, 1], [0, 1, 3], [1, 1, 1]]),
+    "cells": mm.Identity(3),
+    "prefix sums": mm.Prefix(3),
+    "tree": mm.VStack([mm.Identity(3), mm.Dense([[1, 1, 1]])]),
+    "weighted tree": mm.Hierarchy(3, {1: 1.0, 3: 0.5}),
+    "signs": mm.Dense([[1, -1, 0], [0, 1, 1], [1, 0, 0]]),
+    "entries": mm.Dense([[2, 0, 1], [0, 1, 3], [1, 1, 1]]),
 }
 
 
@@ -144,7 +130,7 @@ def test_all_neighbours_of_small_tables_cost_no_more(name, neighbours, records):
     strategy = STRATEGIES[name]
     moved = ref.changes(3, neighbours, records)
     for epsilon in ("1/3", 2):
-        mechanism = MatrixMechanism(
+        mechanism = mm.MatrixMechanism(
             strategy, strategy, epsilon=epsilon, neighbours=neighbours,
             records_per_person=records,
         )  # fmt: skip
@@ -164,7 +150,7 @@ TIGHT = ("cells", "prefix sums", "tree", "weighted tree")
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 def test_signs_and_contributions_are_changes_of_any_cells(neighbours):
     """A record may take away from counts, and change two of them."""
-    strategy = Dense([[1, 1, 0], [0, 1, 1]])
+    strategy = mm.Dense([[1, 1, 0], [0, 1, 1]])
     size = 4 if neighbours == "replace" else 2
     moved = [
         np.array(change)
@@ -172,11 +158,11 @@ def test_signs_and_contributions_are_changes_of_any_cells(neighbours):
         if sum(map(abs, change)) <= size
     ]
     for settings in ({"contribution": 2}, {"contribution": 2, "signed": True}):
-        mechanism = MatrixMechanism(
+        mechanism = mm.MatrixMechanism(
             strategy, strategy, epsilon=1, neighbours=neighbours, **settings
         )
         assert worst_share(mechanism, moved) <= float(mechanism.planned.rho)
-    single = MatrixMechanism(
+    single = mm.MatrixMechanism(
         strategy, strategy, epsilon=1, neighbours=neighbours, signed=True
     )
     moved = [c for c in moved if np.abs(c).sum() <= size // 2]
@@ -199,11 +185,13 @@ def test_rows_with_weights_of_their_own(rng):
     entries = rng.integers(0, 2, (300, 5))
     for most in (3, 10**6):
         weights = rng.integers(1, most, 300)
-        block = IntegerBlock(Dense(entries), weights)
-        stack = IntegerBlock(VStack([Dense(entries), Identity(5)]), np.arange(1, 306))
+        block = IntegerBlock(mm.Dense(entries), weights)
+        stack = IntegerBlock(
+            mm.VStack([mm.Dense(entries), mm.Identity(5)]), np.arange(1, 306)
+        )
         for released in (
-            IntegerStrategy((block,), Dense(entries)),
-            IntegerStrategy((block, stack), Dense(entries)),
+            IntegerStrategy((block,), mm.Dense(entries)),
+            IntegerStrategy((block, stack), mm.Dense(entries)),
         ):
             scale = Fraction(released.sensitivity, 3)
             exact = brute_force(released, scale, 2)
@@ -211,8 +199,8 @@ def test_rows_with_weights_of_their_own(rng):
 
 
 def test_large_entries_and_products_are_bounded():
-    entries = Dense([[2**40, 1], [0, 2**40], [3, 5]])
-    for matrix in (entries, Kronecker([Dense([[5, 1], [1, 7]]), Prefix(4)])):
+    entries = mm.Dense([[2**40, 1], [0, 2**40], [3, 5]])
+    for matrix in (entries, mm.Kronecker([mm.Dense([[5, 1], [1, 7]]), mm.Prefix(4)])):
         released = IntegerStrategy((IntegerBlock(matrix),), matrix)
         for epsilon in (Fraction(1, 2), Fraction(4)):
             scale = released.sensitivity / epsilon
@@ -225,12 +213,14 @@ def test_large_entries_and_products_are_bounded():
 
 def test_many_rows_cost_a_fraction():
     """A tree of 16 levels: at most about epsilon² / (2 * 16) of rho."""
-    tree = Hierarchy(2**15, {2**level: 1 for level in range(16)})
-    mechanism = MatrixMechanism(Prefix(2**15), tree, epsilon=1)
+    tree = mm.Hierarchy(2**15, {2**level: 1 for level in range(16)})
+    mechanism = mm.MatrixMechanism(mm.Prefix(2**15), tree, epsilon=1)
     exact = 16 * ref.laplace_rho(1, Fraction(16))
     assert exact <= mechanism.planned.rho <= exact * (1 + 1e-5)
-    pairs = Marginals((2,) * 14, {s: 1 for s in itertools.combinations(range(14), 2)})
-    price = float(MatrixMechanism(pairs, pairs, epsilon=1).planned.rho)
+    pairs = mm.Marginals(
+        (2,) * 14, {s: 1 for s in itertools.combinations(range(14), 2)}
+    )
+    price = float(mm.MatrixMechanism(pairs, pairs, epsilon=1).planned.rho)
     assert price == pytest.approx(91 * ref.laplace_rho(1, Fraction(91)), rel=1e-5)
 
 
@@ -238,24 +228,24 @@ def test_many_rows_cost_a_fraction():
 
 
 def test_a_ledger_of_rho_pays_the_price():
-    strategy = VStack([Identity(4), Dense([[1, 1, 1, 1]])])
-    ledger = PrivacyLedger(1, currency="rho")
-    mechanism = MatrixMechanism(strategy, strategy, epsilon=1, ledger=ledger)
+    strategy = mm.VStack([mm.Identity(4), mm.Dense([[1, 1, 1, 1]])])
+    ledger = mm.PrivacyLedger(1, currency="rho")
+    mechanism = mm.MatrixMechanism(strategy, strategy, epsilon=1, ledger=ledger)
     mechanism.measure([3, 0, 2, 1])
     (entry,) = ledger.entries
     assert entry.cost == ledger.spent == mechanism.planned.rho < in_rho(Fraction(1))
     assert float(entry.cost) == pytest.approx(2 * ref.laplace_rho(1, 2), rel=1e-5)
     assert (entry.currency, entry.epsilon, entry.rho) == ("rho", 1, entry.cost)
-    pure = PrivacyLedger(1)
-    MatrixMechanism(strategy, strategy, epsilon=1, ledger=pure).measure([3, 0, 2, 1])
+    pure = mm.PrivacyLedger(1)
+    mm.MatrixMechanism(strategy, strategy, epsilon=1, ledger=pure).measure([3, 0, 2, 1])
     (entry,) = pure.entries
     assert (entry.cost, entry.rho) == (1, ledger.spent)
 
 
 def test_what_a_caller_states_is_taken_for_a_change_of_one_number():
-    ledger = PrivacyLedger(9, currency="rho")
+    ledger = mm.PrivacyLedger(9, currency="rho")
     for size in (1, 5, Fraction(7, 2), Fraction(1, 3)):
-        noisy_release(
+        mm.noisy_release(
             [4, 4], sensitivity=size, epsilon=2, released="sums", ledger=ledger
         )
         whole = math.ceil(size)
@@ -264,8 +254,8 @@ def test_what_a_caller_states_is_taken_for_a_change_of_one_number():
 
 
 def test_groups_cost_as_much_as_any_pure_release():
-    ledger = PrivacyLedger(9, currency="rho")
-    noisy_release(
+    ledger = mm.PrivacyLedger(9, currency="rho")
+    mm.noisy_release(
         [4, 4, 1], sensitivity=5, groups=[1, 1, 1], epsilon=2, released="sums",
         ledger=ledger,
     )  # fmt: skip
@@ -274,12 +264,14 @@ def test_groups_cost_as_much_as_any_pure_release():
 
 def test_records_that_tables_leave_out_have_their_price():
     """How many there are has Laplace noise of all of epsilon, on one number."""
-    domain = Domain([Attribute.categorical(name, list("xyzuv")) for name in "abcdef"])
+    domain = mm.Domain(
+        [mm.Attribute.categorical(name, list("xyzuv")) for name in "abcdef"]
+    )
     prices = []
     for policy in ("error", "drop"):
         # Unlimited: a ledger of rho takes the pure release at its price.
-        ledger = PrivacyLedger(math.inf, currency="rho")
-        release_tables(
+        ledger = mm.PrivacyLedger(math.inf, currency="rho")
+        mm.release_tables(
             [list("xyzuvx")] * 9, domain, ways=2, epsilon=1, ledger=ledger,
             handle_unknown=policy,
         )  # fmt: skip

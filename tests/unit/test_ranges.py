@@ -8,17 +8,7 @@ import pytest
 import reference as ref
 from hypothesis import given
 
-from mmech import (
-    AllRange,
-    DomainTooLargeError,
-    Permuted,
-    Prefix,
-    Ranges,
-    Suffix,
-    VStack,
-    WidthRange,
-    optimize,
-)
+import mmech as mm
 from mmech.testing import assert_query_matrix
 
 
@@ -37,19 +27,19 @@ def listed_ranges(draw):
 
 @given(listed_ranges())
 def test_listed_ranges(problem):
-    assert_query_matrix(Ranges(*problem), ref.ranges(*problem))
+    assert_query_matrix(mm.Ranges(*problem), ref.ranges(*problem))
 
 
 @pytest.mark.parametrize(
     ("n", "width"), [(n, w) for n in range(1, 7) for w in range(1, n + 1)]
 )
 def test_ranges_of_every_width(n, width):
-    assert_query_matrix(WidthRange(n, width), ref.width_range(n, width))
+    assert_query_matrix(mm.WidthRange(n, width), ref.width_range(n, width))
 
 
 def test_counts_of_a_large_window_stay_exact():
     counts = np.full(50_000, 2**40)
-    windows = WidthRange(50_000, 20_000)
+    windows = mm.WidthRange(50_000, 20_000)
     assert (windows @ counts == 20_000 * 2**40).all()
     assert windows.sensitivity() == windows.column_abs_sums().max() == 20_000
     # A row of the gram counts the ranges that hold two cells: a triangle.
@@ -63,17 +53,19 @@ def test_counts_of_a_large_window_stay_exact():
 def test_ranges_of_a_huge_domain():
     sizes = (10**6,) * 6
     middle = [[0] * 6, [10**5] * 6, [5 * 10**5] * 6]
-    ranges = Ranges(sizes, middle, np.array(middle) + 450_000)
+    ranges = mm.Ranges(sizes, middle, np.array(middle) + 450_000)
     assert ranges.shape == (3, 10**36)
     assert ranges.sensitivity() == 2  # the first and the last do not meet
     assert ranges.l2_sensitivity() == math.sqrt(2)
     assert ranges.row_abs_sums() == pytest.approx([450_001.0**6] * 3)
-    with pytest.raises(DomainTooLargeError, match=r"about 10\^36 cells does not fit"):
+    with pytest.raises(
+        mm.DomainTooLargeError, match=r"about 10\^36 cells does not fit"
+    ):
         ranges.rmatvec(np.ones(3))
 
 
 def test_no_ranges():
-    empty = Ranges((3, 2), np.zeros((0, 2), int), np.zeros((0, 2), int))
+    empty = mm.Ranges((3, 2), np.zeros((0, 2), int), np.zeros((0, 2), int))
     assert empty.sensitivity() == 0
     assert (empty @ np.ones(6)).shape == (0,)
     assert (empty.rmatvec(np.ones(0)) == 0).all()
@@ -81,8 +73,8 @@ def test_no_ranges():
 
 def test_permuted_ranges_cost_what_ranges_cost(rng, seed):
     permutation = rng.permutation(64)
-    workload = Permuted(AllRange(64), permutation)
-    result = optimize(workload, seed=seed)
+    workload = mm.Permuted(mm.AllRange(64), permutation)
+    result = mm.optimize(workload, seed=seed)
     # What the published optimizer misses in 43 % of its starts.
     assert result.loss < 32250
     dense = ref.all_range(64)[:, permutation]
@@ -91,57 +83,59 @@ def test_permuted_ranges_cost_what_ranges_cost(rng, seed):
 
 def test_closed_forms_do_not_visit_the_cells():
     n = 10**12
-    assert Suffix(n).sensitivity() == n
-    assert WidthRange(n, 10**5).sensitivity() == 10**5
-    assert WidthRange(n, n).shape == (1, n)
+    assert mm.Suffix(n).sensitivity() == n
+    assert mm.WidthRange(n, 10**5).sensitivity() == 10**5
+    assert mm.WidthRange(n, n).shape == (1, n)
 
 
 def test_inverses():
-    assert Suffix(4).pinv().to_dense().tolist() == [
+    assert mm.Suffix(4).pinv().to_dense().tolist() == [
         [1, -1, 0, 0],
         [0, 1, -1, 0],
         [0, 0, 1, -1],
         [0, 0, 0, 1],
     ]
-    assert isinstance(Suffix(4).T, Prefix)
-    assert Suffix(1).pinv().to_dense() == [[1]]
-    assert isinstance(Permuted(Suffix(4), [3, 1, 0, 2]).pinv().T, Permuted)
+    assert isinstance(mm.Suffix(4).T, mm.Prefix)
+    assert mm.Suffix(1).pinv().to_dense() == [[1]]
+    assert isinstance(mm.Permuted(mm.Suffix(4), [3, 1, 0, 2]).pinv().T, mm.Permuted)
 
 
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: Suffix(0), ValueError, "n must be an integer >= 1, got 0"),
-        (lambda: Suffix(2.5), TypeError, "n must be an integer >= 1, got 2.5"),
-        (lambda: WidthRange(0, 1), ValueError, "n must be an integer >= 1, got 0"),
-        (lambda: WidthRange(3, 0), ValueError, "width must be an integer >= 1, got 0"),
-        (lambda: WidthRange(3, 4), ValueError,
+        (lambda: mm.Suffix(0), ValueError, "n must be an integer >= 1, got 0"),
+        (lambda: mm.Suffix(2.5), TypeError, "n must be an integer >= 1, got 2.5"),
+        (lambda: mm.WidthRange(0, 1), ValueError, "n must be an integer >= 1, got 0"),
+        (lambda: mm.WidthRange(3, 0), ValueError,
+         "width must be an integer >= 1, got 0"),
+        (lambda: mm.WidthRange(3, 4), ValueError,
          "width must be at most the number of cells, 3, got 4"),
-        (lambda: Ranges((2, 3), [[0]], [[1]]), ValueError,
+        (lambda: mm.Ranges((2, 3), [[0]], [[1]]), ValueError,
          r"lower must be integers of shape \(m, 2\).*got int64 of shape \(1, 1\)"),
-        (lambda: Ranges((4,), [0], [1]), ValueError,
+        (lambda: mm.Ranges((4,), [0], [1]), ValueError,
          r"lower must be integers of shape \(m, 1\).*of shape \(1,\)"),
-        (lambda: Ranges((4,), [[0]], [[1.5]]), ValueError,
+        (lambda: mm.Ranges((4,), [[0]], [[1.5]]), ValueError,
          "upper must be integers .* got float64"),
-        (lambda: Ranges((4,), [[0], [1]], [[1]]), ValueError,
+        (lambda: mm.Ranges((4,), [[0], [1]], [[1]]), ValueError,
          "one row per range each, got 2 and 1 rows"),
-        (lambda: Ranges((4, 2), [[0, 0], [2, 0]], [[1, 1], [1, 1]]), ValueError,
+        (lambda: mm.Ranges((4, 2), [[0, 0], [2, 0]], [[1, 1], [1, 1]]), ValueError,
          r"of attribute 0 must lie in 0\.\.3 and .* got 2\.\.1 in row 1"),
-        (lambda: Ranges((4, 2), [[0, 0]], [[1, 2]]), ValueError,
+        (lambda: mm.Ranges((4, 2), [[0, 0]], [[1, 2]]), ValueError,
          r"of attribute 1 must lie in 0\.\.1 and .* got 0\.\.2 in row 0"),
-        (lambda: Ranges((4,), [[-1]], [[1]]), ValueError,
+        (lambda: mm.Ranges((4,), [[-1]], [[1]]), ValueError,
          r"must lie in 0\.\.3 and .* got -1\.\.1"),
-        (lambda: Ranges(5, [[0]], [[1]]), TypeError, "domain_shape must be a sequence"),
-        (lambda: Permuted([[1, 0]], [0, 1]), TypeError,
+        (lambda: mm.Ranges(5, [[0]], [[1]]), TypeError,
+         "domain_shape must be a sequence"),
+        (lambda: mm.Permuted([[1, 0]], [0, 1]), TypeError,
          "operator must be a query matrix, .* got list; wrap other sequences"),
-        (lambda: Permuted(Prefix(3), [0, 1, 1]), ValueError,
+        (lambda: mm.Permuted(mm.Prefix(3), [0, 1, 1]), ValueError,
          r"each of the 3 columns 0\.\.2 once, got 3 entries of which 2 differ"),
-        (lambda: Permuted(Prefix(3), [0, 1]), ValueError,
+        (lambda: mm.Permuted(mm.Prefix(3), [0, 1]), ValueError,
          r"each of the 3 columns 0\.\.2 once, got 2 entries"),
-        (lambda: Permuted(Prefix(3), [0.0, 1.0, 2.0]), ValueError,
+        (lambda: mm.Permuted(mm.Prefix(3), [0.0, 1.0, 2.0]), ValueError,
          r"permutation must be a vector of integers, got float64 of shape \(3,\)"),
-        (lambda: VStack([]), ValueError, "VStack needs at least one operator"),
-        (lambda: VStack([2]), TypeError, "a part of VStack must be a query matrix"),
+        (lambda: mm.VStack([]), ValueError, "VStack needs at least one operator"),
+        (lambda: mm.VStack([2]), TypeError, "a part of VStack must be a query matrix"),
     ],
 )  # fmt: skip
 def test_errors(make, kind, message):
@@ -151,7 +145,7 @@ def test_errors(make, kind, message):
 
 def test_input_arrays_are_copied():
     permutation, lower, upper = np.array([1, 0]), np.array([[0]]), np.array([[1]])
-    operators = [Permuted(Prefix(2), permutation), Ranges((2,), lower, upper)]
+    operators = [mm.Permuted(mm.Prefix(2), permutation), mm.Ranges((2,), lower, upper)]
     before = [operator.to_dense() for operator in operators]
     for owned in (permutation, lower, upper):
         owned[...] = 0
@@ -160,8 +154,11 @@ def test_input_arrays_are_copied():
 
 
 def test_repr():
-    assert repr(Suffix(4)) == "Suffix(4) shape=(4, 4)"
-    assert repr(WidthRange(5, 2)) == "WidthRange(5, 2) shape=(4, 5)"
-    ranges = Ranges((4, 2), [[0, 0]], [[1, 1]])
+    assert repr(mm.Suffix(4)) == "Suffix(4) shape=(4, 4)"
+    assert repr(mm.WidthRange(5, 2)) == "WidthRange(5, 2) shape=(4, 5)"
+    ranges = mm.Ranges((4, 2), [[0, 0]], [[1, 1]])
     assert repr(ranges) == "Ranges(1 ranges over 4x2) shape=(1, 8)"
-    assert repr(Permuted(AllRange(2), [1, 0])) == "Permuted(AllRange(2)) shape=(3, 2)"
+    assert (
+        repr(mm.Permuted(mm.AllRange(2), [1, 0]))
+        == "Permuted(AllRange(2)) shape=(3, 2)"
+    )

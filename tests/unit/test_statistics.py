@@ -11,23 +11,16 @@ import pandas as pd
 import pytest
 from replay import People, check_pair, play, watched
 
-from mmech import (
-    Attribute,
-    BudgetExceededError,
-    Domain,
-    MeasuredTables,
-    PrivacyLedger,
-    release_tables,
-)
+import mmech as mm
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, Sum
 from mmech.tables.statistics import StatisticPlan
 
-DOMAIN = Domain(
+DOMAIN = mm.Domain(
     [
-        Attribute.categorical("sex", ["f", "m"]),
-        Attribute.numeric("age", lower=0, upper=90, n_bins=3, integer=True),
-        Attribute.numeric("pay", cut_points=[10, 20]),
+        mm.Attribute.categorical("sex", ["f", "m"]),
+        mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3, integer=True),
+        mm.Attribute.numeric("pay", cut_points=[10, 20]),
     ]
 )
 ALL = [
@@ -37,10 +30,10 @@ ALL = [
     Histogram("pay", edges=[0, 15, 30], by="sex"),
     Quantiles("age", [0.5], by="sex", step=10),
 ]
-SMALL = Domain(
+SMALL = mm.Domain(
     [
-        Attribute.numeric("x", lower=-1, upper=5, n_bins=2),
-        Attribute.categorical("g", [0, 1]),
+        mm.Attribute.numeric("x", lower=-1, upper=5, n_bins=2),
+        mm.Attribute.categorical("g", [0, 1]),
     ]
 )
 RELATIONS = [("add_remove", 1), ("replace", 1), ("add_remove", 2)]
@@ -56,7 +49,7 @@ def people(n, seed=0):
 def made(statistic, domain=DOMAIN, **options):
     """Return the plan of one statistic."""
     given = {"ways": 1, "epsilon": 1, "dry_run": True, **options}
-    (own,) = release_tables(None, domain, statistics=[statistic], **given).statistics
+    (own,) = mm.release_tables(None, domain, statistics=[statistic], **given).statistics
     return own
 
 
@@ -67,7 +60,7 @@ def seen_exactly(plan, codes):
     """Return the exact values that noise is added to, and the entry that pays."""
     draws = []
     with watched(lambda draw, sample: (draws.append(draw), draw.exact)[1]):
-        ledger = PrivacyLedger(
+        ledger = mm.PrivacyLedger(
             100, currency=plan.currency, neighbours=plan.relation.neighbours,
             records_per_person=plan.relation.records_per_person,
         )  # fmt: skip
@@ -110,7 +103,7 @@ def test_a_public_total_halves_what_a_replaced_record_changes():
         draws = []
         with watched(lambda draw, sample: (draws.append(draw), draw.exact)[1]):  # noqa: B023
             found = own.measure(
-                Session(PrivacyLedger(9, neighbours="replace")), np.array([[place]])
+                Session(mm.PrivacyLedger(9, neighbours="replace")), np.array([[place]])
             )
         values.append(int(draws[0].exact[0]))
         assert found.n_records == 1
@@ -130,7 +123,7 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency
     cost = {currency: Fraction(1)}
 
     def run(own, ledger):
-        released = release_tables(
+        released = mm.release_tables(
             own.X, DOMAIN, ways=1, statistics=ALL, ledger=ledger, **cost, **terms
         )
         columns = [own.columns(0.9) for own in released.statistics]
@@ -146,7 +139,7 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency
         others = [before.without(0), before.and_of(new, 0)]
         if persons == 2:
             others.append(before.without(0).without(0))
-    ledger = lambda: PrivacyLedger(1, currency=currency, **terms)  # noqa: E731
+    ledger = lambda: mm.PrivacyLedger(1, currency=currency, **terms)  # noqa: E731
     tape = play(run, before, ledger())
     assert sum(entry.cost for entry in tape.entries) == 1
     assert len(tape.entries) == 1 + len(ALL)
@@ -160,7 +153,7 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency
 def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
     rows = people(400)
     frame = pd.DataFrame(rows, columns=DOMAIN.names)
-    released = release_tables(
+    released = mm.release_tables(
         frame, DOMAIN, ways=1, statistics=[*ALL, Histogram("age")], epsilon=10**9
     )
     by = frame.groupby("sex")
@@ -195,7 +188,7 @@ def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
 def test_groups_without_records_have_a_sentence():
     rows = [["f", 50, 1.0]] * 2000
     asked = [Mean("age", by="sex"), Quantiles("age", by="sex"), Mean("age")]
-    released = release_tables(rows, DOMAIN, ways=1, statistics=asked, epsilon=5)
+    released = mm.release_tables(rows, DOMAIN, ways=1, statistics=asked, epsilon=5)
     for statistic, value in ((asked[0], "mean"), (asked[1], "quantile")):
         table = released.statistic(statistic)
         empty = table[table["sex"] == "m"]
@@ -206,18 +199,18 @@ def test_groups_without_records_have_a_sentence():
         full = table[table["sex"] == "f"]
         assert (full["note"] == "").all()
         assert full[value].tolist() == pytest.approx([50] * len(full), abs=2)
-    none = release_tables(
+    none = mm.release_tables(
         rows[:0], DOMAIN, ways=1, statistics=asked, epsilon=5, neighbours="replace"
     )
     assert none.statistic("mean of age")["note"][0] != ""
 
 
 def test_values_without_a_number_are_in_no_statistic():
-    number = Attribute.numeric("age", lower=0, upper=90, n_bins=3, other="unknown")
-    domain = Domain([DOMAIN.attributes[0], number])
+    number = mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3, other="unknown")
+    domain = mm.Domain([DOMAIN.attributes[0], number])
     rows = [["f", 30], ["f", None], ["f", 60]] * 100
     asked = [Mean("age", by="sex"), Histogram("age")]
-    released = release_tables(
+    released = mm.release_tables(
         rows, domain, ways=1, statistics=asked, epsilon=10**9,
         handle_missing="category", neighbours="replace",
     )  # fmt: skip
@@ -226,7 +219,7 @@ def test_values_without_a_number_are_in_no_statistic():
 
 
 def test_the_budget_is_split_by_expected_errors_and_adds_up():
-    plan = release_tables(
+    plan = mm.release_tables(
         None, DOMAIN, ways=1, statistics=ALL, epsilon=Fraction(7, 3), dry_run=True
     )
     costs = [own.cost for own in plan.statistics]
@@ -237,10 +230,10 @@ def test_the_budget_is_split_by_expected_errors_and_adds_up():
 
 def test_what_was_interrupted_keeps_its_statistics(tmp_path):
     path = tmp_path / "kept.measured"
-    released = release_tables(
+    released = mm.release_tables(
         people(90), DOMAIN, ways=1, statistics=ALL, epsilon=1, keep=path
     )
-    again = MeasuredTables.load(path).finish()
+    again = mm.MeasuredTables.load(path).finish()
     assert again.statement == released.statement
     assert (
         repr(again) == repr(released) == "Tables(3 tables of 3 attributes, epsilon=1)"
@@ -290,23 +283,23 @@ WRONG = {
 def test_wrong_statistics_are_refused_in_a_sentence_and_nothing_is_spent(
     make, kind, words
 ):
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     with pytest.raises(kind, match=words):
-        release_tables(
+        mm.release_tables(
             people(5), DOMAIN, ways=1, statistics=[make()], epsilon=1, ledger=ledger
         )
     assert ledger.entries == ()
 
 
 def test_a_value_of_no_group_and_a_small_ledger_cost_nothing():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     options = {"ways": 1, "statistics": ALL[:1], "ledger": ledger}
     with pytest.raises(ValueError, match="row 1, column 'sex'"):
-        release_tables([*people(1), ["x", 3, 4]], DOMAIN, epsilon=1, **options)
-    with pytest.raises(BudgetExceededError):
-        release_tables(people(9), DOMAIN, epsilon=1.01, **options)
+        mm.release_tables([*people(1), ["x", 3, 4]], DOMAIN, epsilon=1, **options)
+    with pytest.raises(mm.BudgetExceededError):
+        mm.release_tables(people(9), DOMAIN, epsilon=1.01, **options)
     with pytest.raises(ValueError, match="each statistic once"):
-        release_tables(
+        mm.release_tables(
             people(9), DOMAIN, epsilon=1, **{**options, "statistics": ALL[:1] * 2}
         )
     assert ledger.entries == ()
@@ -318,11 +311,11 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def test_files_say_what_they_are(tmp_path):
-    domain = Domain(
-        [Attribute.categorical("=1+1", [HOSTILE, "=cmd"]), DOMAIN.attributes[1]]
+    domain = mm.Domain(
+        [mm.Attribute.categorical("=1+1", [HOSTILE, "=cmd"]), DOMAIN.attributes[1]]
     )
     asked = [Mean("age", by="=1+1"), Quantiles("age", by="=1+1")]
-    released = release_tables(
+    released = mm.release_tables(
         [[HOSTILE, 40]] * 500, domain, ways=(1, 2), statistics=asked, epsilon=3
     )
     folder = released.write(tmp_path / "out", level=0.9, synthetic=3, excel=False)
@@ -356,8 +349,8 @@ def test_files_say_what_they_are(tmp_path):
 
 def test_a_workbook_has_a_sheet_per_table_and_no_formulas(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
-    domain = Domain([Attribute.categorical("a" * 40, ["=1+1", "b\x01"])])
-    released = release_tables([["=1+1"]] * 9, domain, ways=1, epsilon=9)
+    domain = mm.Domain([mm.Attribute.categorical("a" * 40, ["=1+1", "b\x01"])])
+    released = mm.release_tables([["=1+1"]] * 9, domain, ways=1, epsilon=9)
     folder = released.write(tmp_path / "out", excel=True)
     book = openpyxl.load_workbook(folder / "tables.xlsx")
     assert book.sheetnames == ["statement", "a" * 31]
@@ -375,7 +368,7 @@ def test_a_workbook_without_its_library_is_refused_only_if_asked_for(
 ):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    released = release_tables(people(9), DOMAIN, tables=[("sex",)], epsilon=1)
+    released = mm.release_tables(people(9), DOMAIN, tables=[("sex",)], epsilon=1)
     with pytest.raises(ValueError, match=r"pip install 'mmech\[excel\]'"):
         released.write(tmp_path / "no", excel=True)
     folder = released.write(tmp_path / "out")
@@ -383,8 +376,8 @@ def test_a_workbook_without_its_library_is_refused_only_if_asked_for(
 
 
 def test_large_tables_are_named_without_a_chart(tmp_path):
-    domain = Domain([Attribute.categorical(name, range(80)) for name in "ab"])
-    released = release_tables([[1, 2]], domain, ways=2, epsilon=1)
+    domain = mm.Domain([mm.Attribute.categorical(name, range(80)) for name in "ab"])
+    released = mm.release_tables([[1, 2]], domain, ways=2, epsilon=1)
     page = (released.write(tmp_path / "out") / "index.html").read_text("utf-8")
     assert "6,400 rows are too many for a chart" in page
     assert "<svg" not in page

@@ -11,36 +11,8 @@ from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import mmech
+import mmech as mm
 from benchmarks.strategy_table import behind, random_workload
-from mmech import (
-    AllRange,
-    Attribute,
-    Dense,
-    Domain,
-    Identity,
-    Kronecker,
-    MatrixMechanism,
-    PartitionStack,
-    PIdentity,
-    Prefix,
-    StrategyResult,
-    Total,
-    UnsupportedWorkloadError,
-    VStack,
-    WidthRange,
-    confidence_interval,
-    dual_bound,
-    expected_error,
-    loss,
-    optimize,
-    per_query_error,
-    release_tables,
-    report,
-    reweight,
-    rmse,
-    supports,
-    svd_bound,
-)
 from mmech.strategies.kronecker import SurrogateGrams
 from mmech.strategies.pidentity import PIdentityObjective, default_p, minimize_pidentity
 from mmech.strategies.starts import random_starts
@@ -48,16 +20,19 @@ from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
 from mmech_rf import grow_random_forest, training_workload
 
-UNION = VStack(
+UNION = mm.VStack(
     [
-        Kronecker([Prefix(24), Total(6)]),
-        -2 * Kronecker([Total(24), Identity(6)]),
-        Kronecker([AllRange(24), Prefix(6)]),
+        mm.Kronecker([mm.Prefix(24), mm.Total(6)]),
+        -2 * mm.Kronecker([mm.Total(24), mm.Identity(6)]),
+        mm.Kronecker([mm.AllRange(24), mm.Prefix(6)]),
     ]
 )
 
-SMALL_UNION = VStack(
-    [Kronecker([Prefix(8), Total(3)]), Kronecker([Identity(8), AllRange(3)])]
+SMALL_UNION = mm.VStack(
+    [
+        mm.Kronecker([mm.Prefix(8), mm.Total(3)]),
+        mm.Kronecker([mm.Identity(8), mm.AllRange(3)]),
+    ]
 )
 
 QUICK = {"n_starts": 1, "max_iter": 60, "max_evaluations": 500}
@@ -70,12 +45,12 @@ def objective_of(workload):
 
 
 GRAMS = [
-    Prefix(6),
-    AllRange(6),
-    Total(6),
-    Dense(np.arange(12.0).reshape(2, 6) - 5),
-    PartitionStack([[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]], [3, 2]),
-    Kronecker([Prefix(3), Total(2)]),
+    mm.Prefix(6),
+    mm.AllRange(6),
+    mm.Total(6),
+    mm.Dense(np.arange(12.0).reshape(2, 6) - 5),
+    mm.PartitionStack([[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]], [3, 2]),
+    mm.Kronecker([mm.Prefix(3), mm.Total(2)]),
 ]
 
 
@@ -91,7 +66,7 @@ def test_objective_equals_the_dense_formula(workload, p, weight, rng):
     value, gradient = objective_of(workload)(columns)
     wanted = ref.pidentity_loss(dense.T @ dense, columns.T)
     assert value == pytest.approx(wanted, rel=1e-7)
-    assert value == pytest.approx(loss(workload, PIdentity(columns.T)), rel=1e-9)
+    assert value == pytest.approx(mm.loss(workload, mm.PIdentity(columns.T)), rel=1e-9)
     assert gradient.shape == (6, p)
 
 
@@ -107,7 +82,7 @@ def test_gradient_equals_finite_differences(workload, p, rng):
 
 def test_gradient_where_the_factorisation_changes(rng):
     # Large weights take the QR path; it must agree with explicit inversion.
-    objective = objective_of(Prefix(5))
+    objective = objective_of(mm.Prefix(5))
     columns = 1e3 * rng.random((5, 2)) + 500
     gram = ref.prefix(5).T @ ref.prefix(5)
     value, gradient = objective(columns)
@@ -131,10 +106,10 @@ def test_identity_is_a_strict_local_minimum():
 
 def test_descent_never_increases(rng):
     start = rng.random((8, 2))
-    run = minimize_pidentity(Prefix(8).gram(), start, max_iter=100, tolerance=1e-9)
+    run = minimize_pidentity(mm.Prefix(8).gram(), start, max_iter=100, tolerance=1e-9)
     assert all(b <= a for a, b in zip(run.history, run.history[1:], strict=False))
-    assert run.loss <= objective_of(Prefix(8))(start)[0]
-    assert run.loss == pytest.approx(loss(Prefix(8), PIdentity(run.columns.T)))
+    assert run.loss <= objective_of(mm.Prefix(8))(start)[0]
+    assert run.loss == pytest.approx(mm.loss(mm.Prefix(8), mm.PIdentity(run.columns.T)))
     assert (run.columns >= 0).all()
 
 
@@ -158,7 +133,7 @@ def test_default_number_of_extra_queries():
 @of_all(CATALOGUE)
 def test_auto_is_never_worse_than_identity_or_workload(name, seed):
     workload, dense = CATALOGUE[name]
-    result = optimize(workload, seed=seed, **QUICK)
+    result = mm.optimize(workload, seed=seed, **QUICK)
     rank = np.linalg.matrix_rank(dense, tol=1e-7 * max(np.abs(dense).max(), 1e-300))
     identity = np.square(dense, dtype=float).sum()
     itself = ref.sensitivity(dense) ** 2 * rank
@@ -172,21 +147,21 @@ def test_auto_is_never_worse_than_identity_or_workload(name, seed):
 @pytest.mark.parametrize(
     "workload",
     [
-        Total(16),
-        Total(100),
-        Dense(np.ones((5, 30))),
-        Dense(np.outer([1, -2, 3], np.arange(20))),
-        Dense(np.repeat(np.eye(3), 10, axis=1)),
-        PartitionStack(np.zeros((3, 20), int), [1, 1, 1]),
-        VStack([Total(40), -1 * Total(40)]),
-        Kronecker([Total(8), Total(8)]),
+        mm.Total(16),
+        mm.Total(100),
+        mm.Dense(np.ones((5, 30))),
+        mm.Dense(np.outer([1, -2, 3], np.arange(20))),
+        mm.Dense(np.repeat(np.eye(3), 10, axis=1)),
+        mm.PartitionStack(np.zeros((3, 20), int), [1, 1, 1]),
+        mm.VStack([mm.Total(40), -1 * mm.Total(40)]),
+        mm.Kronecker([mm.Total(8), mm.Total(8)]),
     ],
     ids=str,
 )
 def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
     # Descent drives some weights to their bound, where digits are lost first.
     p = 4 if workload.shape[1] < 30 else 1
-    result = optimize(workload, template="pidentity", p=p, n_starts=1, seed=seed)
+    result = mm.optimize(workload, template="pidentity", p=p, n_starts=1, seed=seed)
     dense = workload.to_dense().astype(float)
     assert result.loss > 0
     assert result.loss >= ref.svd_bound(dense, 1.0) / 2 * (1 - 1e-6)
@@ -196,16 +171,18 @@ def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
 
 
 def test_total_is_answered_by_itself(seed):
-    result = optimize(Total(50), seed=seed)
+    result = mm.optimize(mm.Total(50), seed=seed)
     assert result.loss == pytest.approx(1, rel=0.01)
 
 
 # HDMM's published optimizer reaches 906.5 and 32066.5 (total squared error / 2).
 @pytest.mark.parametrize(
-    ("workload", "published"), [(Prefix(64), 906.5), (AllRange(64), 32066.5)], ids=str
+    ("workload", "published"),
+    [(mm.Prefix(64), 906.5), (mm.AllRange(64), 32066.5)],
+    ids=str,
 )
 def test_known_optima(workload, published, seed):
-    result = optimize(workload, seed=seed)
+    result = mm.optimize(workload, seed=seed)
     assert result.template == "pidentity"
     assert result.loss <= published
     assert result.loss > 0.99 * published
@@ -213,7 +190,7 @@ def test_known_optima(workload, published, seed):
 
 
 def test_candidates_tell_what_was_tried(seed):
-    result = optimize(Prefix(16), seed=seed)
+    result = mm.optimize(mm.Prefix(16), seed=seed)
     templates = {candidate.template for candidate in result.candidates}
     assert templates >= {"identity", "workload", "pidentity", "kronecker"}
     tried = [candidate for candidate in result.candidates if not candidate.note]
@@ -230,11 +207,11 @@ def test_candidates_tell_what_was_tried(seed):
 
 
 def test_closed_form_templates():
-    identity = optimize(Prefix(8), template="identity")
-    assert isinstance(identity.strategy, Identity)
+    identity = mm.optimize(mm.Prefix(8), template="identity")
+    assert isinstance(identity.strategy, mm.Identity)
     assert identity.loss == 36
-    itself = optimize(Prefix(8), template="workload")
-    assert isinstance(itself.strategy, Prefix)
+    itself = mm.optimize(mm.Prefix(8), template="workload")
+    assert isinstance(itself.strategy, mm.Prefix)
     assert itself.loss == 64 * 8
     for result in (identity, itself):
         assert result.success
@@ -243,18 +220,18 @@ def test_closed_form_templates():
 
 
 def test_pidentity_template(seed):
-    result = optimize(Prefix(32), template="pidentity", p=3, seed=seed)
-    assert isinstance(result.strategy, PIdentity)
+    result = mm.optimize(mm.Prefix(32), template="pidentity", p=3, seed=seed)
+    assert isinstance(result.strategy, mm.PIdentity)
     assert result.strategy.p == 3
-    assert result.loss == pytest.approx(loss(Prefix(32), result.strategy))
-    assert result.loss < optimize(Prefix(32), template="identity").loss
+    assert result.loss == pytest.approx(mm.loss(mm.Prefix(32), result.strategy))
+    assert result.loss < mm.optimize(mm.Prefix(32), template="identity").loss
     assert result.n_iter == len(result.history) > 0
     assert result.history[-1] == pytest.approx(result.loss)
 
 
 def test_collapse_to_the_identity_is_reported(seed):
     # All 2-way marginals of few cells: nothing beats the identity.
-    result = optimize(Identity(12), template="pidentity", seed=seed)
+    result = mm.optimize(mm.Identity(12), template="pidentity", seed=seed)
     assert result.loss == 12
     assert result.strategy.p == 0
     assert "identity" in result.message
@@ -262,12 +239,12 @@ def test_collapse_to_the_identity_is_reported(seed):
 
 @pytest.mark.parametrize("p", [None, 2, [2, 1]])
 def test_kronecker_of_a_single_product(p, seed):
-    workload = Kronecker([Prefix(16), AllRange(8)])
-    result = optimize(workload, template="kronecker", p=p, seed=seed)
-    assert isinstance(result.strategy, Kronecker)
-    assert result.loss == pytest.approx(loss(workload, result.strategy))
+    workload = mm.Kronecker([mm.Prefix(16), mm.AllRange(8)])
+    result = mm.optimize(workload, template="kronecker", p=p, seed=seed)
+    assert isinstance(result.strategy, mm.Kronecker)
+    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
     separate = [
-        optimize(factor, template="identity").loss for factor in workload.factors
+        mm.optimize(factor, template="identity").loss for factor in workload.factors
     ]
     assert result.loss < np.prod(separate)
     wanted = ref.loss(workload.to_dense(), result.strategy.to_dense())
@@ -276,9 +253,9 @@ def test_kronecker_of_a_single_product(p, seed):
 
 @pytest.mark.parametrize("p", [None, 1, [3, 2]])
 def test_kronecker_on_a_union(p, seed):
-    result = optimize(UNION, template="kronecker", p=p, seed=seed)
-    identity = optimize(UNION, template="identity").loss
-    assert isinstance(result.strategy, Kronecker)
+    result = mm.optimize(UNION, template="kronecker", p=p, seed=seed)
+    identity = mm.optimize(UNION, template="identity").loss
+    assert isinstance(result.strategy, mm.Kronecker)
     assert result.loss < identity
     wanted = ref.loss(UNION.to_dense(), result.strategy.to_dense())
     assert result.loss == pytest.approx(wanted)
@@ -291,57 +268,65 @@ def test_kronecker_on_a_union(p, seed):
 
 def test_kronecker_on_a_union_is_never_worse_than_the_identity(seed):
     # On so few cells every start ends above the identity.
-    workload = VStack(
-        [Kronecker([Prefix(3), Total(2)]), Kronecker([Total(3), Identity(2)])]
+    workload = mm.VStack(
+        [
+            mm.Kronecker([mm.Prefix(3), mm.Total(2)]),
+            mm.Kronecker([mm.Total(3), mm.Identity(2)]),
+        ]
     )
-    result = optimize(workload, template="kronecker", seed=seed)
-    assert result.loss <= optimize(workload, template="identity").loss
-    assert isinstance(result.strategy, Kronecker)
+    result = mm.optimize(workload, template="kronecker", seed=seed)
+    assert result.loss <= mm.optimize(workload, template="identity").loss
+    assert isinstance(result.strategy, mm.Kronecker)
 
 
 @pytest.mark.parametrize("n", [20, 600])
 def test_sums_of_grams_are_explicit_for_small_factors(n):
-    factors, weights = [Prefix(n), Total(n), Prefix(n)], np.array([0.5, 2.0, 3.0])
+    factors, weights = (
+        [mm.Prefix(n), mm.Total(n), mm.Prefix(n)],
+        np.array([0.5, 2.0, 3.0]),
+    )
     total = SurrogateGrams(factors).weighted(weights)
-    assert isinstance(total, Dense) == (n == 20)
-    wanted = 3.5 * Prefix(n).gram().to_dense() + 2 * np.ones((n, n))
+    assert isinstance(total, mm.Dense) == (n == 20)
+    wanted = 3.5 * mm.Prefix(n).gram().to_dense() + 2 * np.ones((n, n))
     np.testing.assert_allclose(total.to_dense(), wanted)
 
 
 def test_auto_on_unions_and_products(seed):
-    for workload in (SMALL_UNION, Kronecker([Prefix(16), Prefix(16)])):
-        result = optimize(workload, seed=seed, **QUICK)
-        assert result.loss <= optimize(workload, template="identity").loss
+    for workload in (SMALL_UNION, mm.Kronecker([mm.Prefix(16), mm.Prefix(16)])):
+        result = mm.optimize(workload, seed=seed, **QUICK)
+        assert result.loss <= mm.optimize(workload, template="identity").loss
         tried = {c.template for c in result.candidates if not c.note}
         assert "kronecker" in tried
 
 
 def test_options_of_one_template_do_not_disturb_auto(seed):
     # One p per factor is an option of "kronecker".
-    workload = Kronecker([Prefix(8), Prefix(8)])
-    result = optimize(workload, p=[2, 2], seed=seed, max_evaluations=500)
-    assert result.loss <= optimize(workload, template="identity").loss
+    workload = mm.Kronecker([mm.Prefix(8), mm.Prefix(8)])
+    result = mm.optimize(workload, p=[2, 2], seed=seed, max_evaluations=500)
+    assert result.loss <= mm.optimize(workload, template="identity").loss
 
 
 def test_auto_on_large_factors(seed):
-    workload = Kronecker([Identity(5000), Prefix(8)])
-    result = optimize(workload, seed=seed, p=1, **QUICK)
+    workload = mm.Kronecker([mm.Identity(5000), mm.Prefix(8)])
+    result = mm.optimize(workload, seed=seed, p=1, **QUICK)
     assert result.loss <= 5000 * 36
 
 
 def test_auto_on_a_large_forest(seed):
     labels = np.random.default_rng(seed).integers(0, 4, (5, 6000))
-    result = optimize(PartitionStack(labels, [4] * 5), seed=seed)
+    result = mm.optimize(mm.PartitionStack(labels, [4] * 5), seed=seed)
     assert result.loss == pytest.approx(min(5 * 6000, 25 * 16))
 
 
 # ------------------------------------------------------------------ seeds, callbacks
 
 
-@pytest.mark.parametrize("workload", [Prefix(20), SMALL_UNION], ids=["prefix", "union"])
+@pytest.mark.parametrize(
+    "workload", [mm.Prefix(20), SMALL_UNION], ids=["prefix", "union"]
+)
 def test_the_same_seed_gives_the_same_strategy(workload):
     def run(seed):
-        return optimize(workload, seed=seed, **QUICK)
+        return mm.optimize(workload, seed=seed, **QUICK)
 
     first, again = run(7), run(7)
     assert first.loss == again.loss
@@ -351,30 +336,31 @@ def test_the_same_seed_gives_the_same_strategy(workload):
 
 @pytest.mark.parametrize("kind", [np.random.SeedSequence, np.random.default_rng])
 def test_every_kind_of_seed_gives_the_same_strategy(kind):
-    first, again = (optimize(Prefix(20), seed=kind(3), **QUICK) for _ in range(2))
+    first, again = (mm.optimize(mm.Prefix(20), seed=kind(3), **QUICK) for _ in range(2))
     assert first.loss == again.loss
 
 
 @pytest.mark.parametrize(
-    "workload", [AllRange(48), SMALL_UNION], ids=["ranges", "union"]
+    "workload", [mm.AllRange(48), SMALL_UNION], ids=["ranges", "union"]
 )
 def test_the_result_does_not_depend_on_blas_threads(workload):
     results = []
     for threads in (1, 2):
         with threadpool_limits(limits=threads, user_api="blas"):
-            results.append(optimize(workload, seed=1, **QUICK))
+            results.append(mm.optimize(workload, seed=1, **QUICK))
     assert results[0].loss == results[1].loss
     dense = [result.strategy.to_dense() for result in results]
     assert np.array_equal(dense[0], dense[1])
 
 
 DOORS = (
-    confidence_interval, dual_bound, expected_error, loss,
-    optimize, per_query_error, release_tables, report, reweight, rmse,
-    supports, svd_bound, Tables.sample, TablePlan.errors,
-    MatrixMechanism.measure, MatrixMechanism.reconstruct, MatrixMechanism.answer,
-    MatrixMechanism.answer_from, MatrixMechanism.expected_error,
-    MatrixMechanism.per_query_error,
+    mm.confidence_interval, mm.dual_bound, mm.expected_error, mm.loss,
+    mm.optimize, mm.per_query_error, mm.release_tables, mm.report, mm.reweight, mm.rmse,
+    mm.supports, mm.svd_bound, Tables.sample, TablePlan.errors,
+    mm.MatrixMechanism.measure, mm.MatrixMechanism.reconstruct,
+    mm.MatrixMechanism.answer,
+    mm.MatrixMechanism.answer_from, mm.MatrixMechanism.expected_error,
+    mm.MatrixMechanism.per_query_error,
 )  # fmt: skip
 """Public functions and methods that multiply matrices beyond a product or two."""
 
@@ -418,10 +404,10 @@ def test_tables_are_fitted_with_one_blas_thread(monkeypatch):
         return minimize(*args, **options)
 
     monkeypatch.setattr("mmech.tables.classes.minimize", watched)
-    domain = Domain([Attribute.ordinal(name, [0, 1, 2]) for name in "abc"])
+    domain = mm.Domain([mm.Attribute.ordinal(name, [0, 1, 2]) for name in "abc"])
     with threadpool_limits(limits=2, user_api="blas"):
         before = [pool.get_num_threads() for pool in pools.lib_controllers]
-        release_tables(np.zeros((90, 3), int), domain, ways=2, epsilon=1)
+        mm.release_tables(np.zeros((90, 3), int), domain, ways=2, epsilon=1)
         assert before == [pool.get_num_threads() for pool in pools.lib_controllers]
     assert seen
     assert {number for numbers in seen for number in numbers} == {1}
@@ -440,7 +426,7 @@ def test_overlapping_optimizations_leave_the_number_of_blas_threads_alone():
         return [pool.get_num_threads() for pool in pools.lib_controllers]
 
     def run(callback, done):
-        optimize(Prefix(16), template="pidentity", n_starts=1, callback=callback)
+        mm.optimize(mm.Prefix(16), template="pidentity", n_starts=1, callback=callback)
         done.set()
         checked.wait(60)  # the thread lives on, as those of a pool do
 
@@ -474,14 +460,14 @@ def test_overlapping_optimizations_leave_the_number_of_blas_threads_alone():
 
 @pytest.mark.parametrize(
     ("workload", "template"),
-    [(Prefix(16), "pidentity"), (UNION, "kronecker")],
+    [(mm.Prefix(16), "pidentity"), (UNION, "kronecker")],
     ids=["pidentity", "kronecker"],
 )
 def test_callback_sees_every_start_and_can_stop(workload, template):
     seen = []
-    optimize(workload, template=template, seed=0, n_starts=3, callback=seen.append)
+    mm.optimize(workload, template=template, seed=0, n_starts=3, callback=seen.append)
     assert len(seen) == 3
-    assert all(isinstance(result, StrategyResult) for result in seen)
+    assert all(isinstance(result, mm.StrategyResult) for result in seen)
     losses = [result.loss for result in seen]
     assert losses == sorted(losses, reverse=True)
     calls = []
@@ -490,29 +476,33 @@ def test_callback_sees_every_start_and_can_stop(workload, template):
         calls.append(result)
         return True
 
-    stopped = optimize(workload, template=template, seed=0, n_starts=3, callback=stop)
+    stopped = mm.optimize(
+        workload, template=template, seed=0, n_starts=3, callback=stop
+    )
     assert len(calls) == 1
     assert stopped.loss == calls[0].loss
 
 
 def test_callback_is_called_for_a_single_product():
     seen = []
-    workload = Kronecker([Prefix(8), Prefix(8)])
-    optimize(workload, template="kronecker", seed=0, n_starts=2, callback=seen.append)
+    workload = mm.Kronecker([mm.Prefix(8), mm.Prefix(8)])
+    mm.optimize(
+        workload, template="kronecker", seed=0, n_starts=2, callback=seen.append
+    )
     assert seen
-    assert isinstance(seen[-1].strategy, Kronecker)
+    assert isinstance(seen[-1].strategy, mm.Kronecker)
 
 
 def test_iteration_limit_is_reported(seed):
-    result = optimize(
-        AllRange(64), template="pidentity", seed=seed, n_starts=1, max_iter=2
+    result = mm.optimize(
+        mm.AllRange(64), template="pidentity", seed=seed, n_starts=1, max_iter=2
     )
     assert not result.success
     assert "ITERATION" in result.message.upper()
 
 
 def test_result_is_frozen_and_prints_briefly():
-    result = optimize(Prefix(4), template="identity")
+    result = mm.optimize(mm.Prefix(4), template="identity")
     with pytest.raises(AttributeError):
         result.loss = 0
     assert repr(result) == (
@@ -541,37 +531,38 @@ def test_result_is_frozen_and_prints_briefly():
         ({"p": 100, "privacy": "zcdp"}, ValueError, "p must be at most the number of"),
         ({"n_starts": 0}, ValueError, r"n_starts must be an integer >= 1, got 0"),
         ({"max_iter": 0}, ValueError, r"max_iter must be an integer >= 1, got 0"),
-        ({"template": "kronecker"}, UnsupportedWorkloadError, "needs a Kronecker, a"),
+        ({"template": "kronecker"}, mm.UnsupportedWorkloadError,
+         "needs a Kronecker, a"),
     ],
     ids=str,
 )  # fmt: skip
 def test_wrong_options(options, kind, message):
     with pytest.raises(kind, match=message):
-        optimize(Prefix(4), **options)
+        mm.optimize(mm.Prefix(4), **options)
 
 
 def test_wrong_number_of_p():
     with pytest.raises(ValueError, match="one integer or 2 integers, one per factor"):
-        optimize(UNION, template="kronecker", p=[1, 2, 3])
+        mm.optimize(UNION, template="kronecker", p=[1, 2, 3])
 
 
 @pytest.mark.parametrize("tolerance", ["tight", [1e-6], float("nan"), -1.0])
 def test_wrong_tolerance(tolerance):
     with pytest.raises((TypeError, ValueError), match="tolerance"):
-        optimize(Prefix(4), template="pidentity", tolerance=tolerance)
+        mm.optimize(mm.Prefix(4), template="pidentity", tolerance=tolerance)
 
 
 def test_wrong_workload():
     with pytest.raises(ValueError, match="workload must have 2 dimensions"):
-        optimize(np.ones(3))
+        mm.optimize(np.ones(3))
 
 
 def test_auto_survives_rank_deficient_forests(seed):
     """Trees of depth one repeat rows up to rounding; no candidate may take all down."""
     forest = grow_random_forest((4, 3, 3), 8, 1, seed=seed)
     workload = training_workload(forest)
-    result = optimize(workload, seed=0)
-    assert result.loss == pytest.approx(loss(workload, result.strategy))
+    result = mm.optimize(workload, seed=0)
+    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
 
 
 # ---- "auto" beside its templates -----------------------------------------------------
@@ -580,11 +571,14 @@ def test_auto_survives_rank_deficient_forests(seed):
 @pytest.mark.parametrize(
     "workload",
     [
-        WidthRange(365, 30),
-        VStack([Identity(96), WidthRange(96, 7), WidthRange(96, 28)]),
-        Kronecker([AllRange(12), WidthRange(11, 4)]),
-        VStack(
-            [Kronecker([Prefix(30), Total(5)]), Kronecker([Identity(30), Identity(5)])]
+        mm.WidthRange(365, 30),
+        mm.VStack([mm.Identity(96), mm.WidthRange(96, 7), mm.WidthRange(96, 28)]),
+        mm.Kronecker([mm.AllRange(12), mm.WidthRange(11, 4)]),
+        mm.VStack(
+            [
+                mm.Kronecker([mm.Prefix(30), mm.Total(5)]),
+                mm.Kronecker([mm.Identity(30), mm.Identity(5)]),
+            ]
         ),
         random_workload(89),  # the first start collapses
         random_workload(167),  # the first start is 2.2 % above the best
@@ -592,8 +586,8 @@ def test_auto_survives_rank_deficient_forests(seed):
     ids=str,
 )
 def test_auto_is_not_behind_a_descent_that_it_left_out(workload):
-    alone = optimize(workload, template="pidentity", seed=0)
-    assert optimize(workload, seed=0).loss <= 1.01 * alone.loss
+    alone = mm.optimize(workload, template="pidentity", seed=0)
+    assert mm.optimize(workload, seed=0).loss <= 1.01 * alone.loss
 
 
 @pytest.mark.parametrize(

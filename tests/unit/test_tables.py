@@ -13,23 +13,7 @@ import pytest
 import reference as ref
 from replay import People, check_pair, play, watched
 
-from mmech import (
-    Attribute,
-    BudgetExceededError,
-    Domain,
-    Marginals,
-    MatrixMechanism,
-    MeasuredTables,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-    Records,
-    TablePlan,
-    Tables,
-    __version__,
-    limits,
-    read,
-    release_tables,
-)
+import mmech as mm
 from mmech.domain.csv_files import read_cells
 from mmech.tables import release as release_module
 from mmech.tables.classes import expected_pairs
@@ -39,12 +23,12 @@ from mmech.tables.noise import Noise
 from mmech.tables.release import release
 from mmech.tables.rounding import apportion, controlled_rounding, with_margins
 
-DOMAIN = Domain(
+DOMAIN = mm.Domain(
     [
-        Attribute.categorical("sex", ["f", "m"]),
-        Attribute.ordinal("size", ["s", "m", "l"]),
-        Attribute.numeric("age", lower=0, upper=90, n_bins=4),
-        Attribute.categorical("town", ["north", "south", "?"]),
+        mm.Attribute.categorical("sex", ["f", "m"]),
+        mm.Attribute.ordinal("size", ["s", "m", "l"]),
+        mm.Attribute.numeric("age", lower=0, upper=90, n_bins=4),
+        mm.Attribute.categorical("town", ["north", "south", "?"]),
     ]
 )
 WAYS = {"margins": (1, 2), "records": (2, 3)}
@@ -91,7 +75,7 @@ def rounding(request):
 
 @pytest.fixture
 def released(rounding):
-    return release_tables(
+    return mm.release_tables(
         frame_of(people(2000)), DOMAIN, ways=WAYS[rounding], epsilon=0.5
     )
 
@@ -127,7 +111,7 @@ def test_the_result_and_its_statement_say_how_counts_were_made_whole(
 
 def test_much_budget_gives_the_exact_tables(rounding):
     codes = people(500)
-    released = release_tables(
+    released = mm.release_tables(
         frame_of(codes), DOMAIN, ways=WAYS[rounding], epsilon=10_000
     )
     assert released.total == 500
@@ -181,7 +165,7 @@ def test_rows_of_ranges_count_all_between_two_values(released):
 def test_a_total_of_nothing_is_published_as_nothing(rounding, noise_rng):
     for _ in range(5):  # the noise of some totals is below zero
         options = {"ways": WAYS[rounding], "epsilon": 0.1, "insecure_rng": noise_rng}
-        released = release_tables(np.zeros((0, 4)), DOMAIN, **options)
+        released = mm.release_tables(np.zeros((0, 4)), DOMAIN, **options)
         assert (count(released, released.tables[0]) >= 0).all()
         assert len(released.sample(10, frame="dict")["sex"]) == 10
 
@@ -191,8 +175,8 @@ def test_a_total_that_is_all_noise_is_published_too(rounding, epsilon, noise_rng
     """Its tables are consistent, though so many records are not made one by one."""
     options = {"ways": WAYS[rounding], "epsilon": epsilon, "insecure_rng": noise_rng}
     for _ in range(4):
-        with limits.changed(table_entries=2**16):
-            released = release_tables(frame_of(people(50)), DOMAIN, **options)
+        with mm.limits.changed(table_entries=2**16):
+            released = mm.release_tables(frame_of(people(50)), DOMAIN, **options)
         tables = [count(released, names) for names in released.tables]
         assert all((table >= 0).all() for table in tables)
         assert {int(table.sum()) for table in tables} == {released.total}
@@ -212,7 +196,7 @@ def test_intervals_hold_at_ninety_and_ninety_five_percent(rounding, cost, noise_
     """
     codes = people(300)
     held = {}
-    plan = release_tables(None, DOMAIN, ways=WAYS[rounding], dry_run=True, **cost)
+    plan = mm.release_tables(None, DOMAIN, ways=WAYS[rounding], dry_run=True, **cost)
     for _ in range(12):
         released = release(
             plan, codes, ledger=None, say=lambda text: None, insecure_rng=noise_rng
@@ -240,7 +224,7 @@ def test_intervals_hold_at_ninety_and_ninety_five_percent(rounding, cost, noise_
 @pytest.mark.parametrize("ways", [1, (1, 2)], ids=str)
 @pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": "1/2"}], ids=str)
 def test_standard_errors_are_those_of_the_mechanism(relation, persons, ways, cost):
-    plan = release_tables(
+    plan = mm.release_tables(
         None, DOMAIN, ways=ways, dry_run=True, neighbours=relation,
         records_per_person=persons, **cost,
     )  # fmt: skip
@@ -259,8 +243,8 @@ def test_standard_errors_are_those_of_the_mechanism(relation, persons, ways, cos
 def test_the_law_of_errors_is_that_of_simulated_noise(cost, noise_rng):
     """By 4000 errors, each comparison at a false alarm of 1e-7."""
     sizes = (3, 4, 2)
-    strategy = Marginals(sizes, {(0, 1): 1, (0, 2): 2, (1, 2): 0.5, (0,): 0.3})
-    mechanism = MatrixMechanism(strategy, strategy, insecure_rng=noise_rng, **cost)
+    strategy = mm.Marginals(sizes, {(0, 1): 1, (0, 2): 2, (1, 2): 0.5, (0,): 0.3})
+    mechanism = mm.MatrixMechanism(strategy, strategy, insecure_rng=noise_rng, **cost)
     noise = Noise(mechanism)
     no_records = np.zeros((24, 4000), np.int64)
     # A table of 4000 columns is measured with independent noise.
@@ -291,18 +275,18 @@ class Untouchable:
 
 
 def test_a_dry_run_reads_nothing_and_spends_nothing():
-    ledger = PrivacyLedger(1)
+    ledger = mm.PrivacyLedger(1)
     options = {"ways": 2, "epsilon": 1, "ledger": ledger, "dry_run": True}
-    plan = release_tables(object.__new__(Untouchable), DOMAIN, **options)
-    assert isinstance(plan, TablePlan)
+    plan = mm.release_tables(object.__new__(Untouchable), DOMAIN, **options)
+    assert isinstance(plan, mm.TablePlan)
     assert len(plan.errors(frame="dict")["table"]) == 6
     assert ledger.spent == 0
 
 
 def test_a_dry_run_tells_the_errors_of_the_release():
     options = {"tables": [("sex", "age"), "town"], "epsilon": 1}
-    plan = release_tables(None, DOMAIN, dry_run=True, **options)
-    released = release_tables(frame_of(people(50)), DOMAIN, **options)
+    plan = mm.release_tables(None, DOMAIN, dry_run=True, **options)
+    released = mm.release_tables(frame_of(people(50)), DOMAIN, **options)
     errors = plan.errors(frame="dict")
     assert errors["table"].tolist() == ["sex x age", "town"]
     for names, error in zip(plan.tables, errors["standard_error"], strict=True):
@@ -339,14 +323,14 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
     def run(own, ledger):
         told = []
         options = {"neighbours": neighbours, "callback": told.append, **cost}
-        released = release_tables(
+        released = mm.release_tables(
             own.X, DOMAIN, ways=WAYS[rounding], ledger=ledger, **options
         )
         return seen(released), told
 
     def ledger():
         currency = next(iter(cost))
-        return PrivacyLedger(1, currency=currency, neighbours=neighbours)
+        return mm.PrivacyLedger(1, currency=currency, neighbours=neighbours)
 
     codes = people(8)
     rows = frame_of(codes)[list(DOMAIN.names)].to_numpy(object)
@@ -376,7 +360,7 @@ def test_who_is_left_out_is_paid_for_as_who_is_counted(
 
     def run(own, ledger):
         options = {"ways": WAYS[rounding], "handle_unknown": "drop", **terms, **cost}
-        released = release_tables(own.X, DOMAIN, ledger=ledger, **options)
+        released = mm.release_tables(own.X, DOMAIN, ledger=ledger, **options)
         return seen(released), released.left_out.values.tolist()
 
     codes = people(8)
@@ -394,12 +378,12 @@ def test_who_is_left_out_is_paid_for_as_who_is_counted(
             steps += [own.and_of(fits, 0), own.and_of(odd, 0)]
         return [other for step in steps for other in changed(step, number - 1)]
 
-    tape = play(run, before, PrivacyLedger(1, currency=currency, **terms))
+    tape = play(run, before, mm.PrivacyLedger(1, currency=currency, **terms))
     assert len(tape.entries) == 1
     assert tape.entries[0].released.endswith("and how many records they leave out")
     losses = []
     for other in changed(before, persons):
-        ledger = PrivacyLedger(1, currency=currency, **terms)
+        ledger = mm.PrivacyLedger(1, currency=currency, **terms)
         losses.append(check_pair(tape, play(run, other, ledger, tape), **cost))
     assert max(losses) > 0
 
@@ -407,33 +391,35 @@ def test_who_is_left_out_is_paid_for_as_who_is_counted(
 def test_tables_of_nobody_say_how_many_were_left_out():
     frame = frame_of(people(300)).assign(sex="unheard of")
     options = {"ways": 1, "epsilon": 1, "handle_unknown": "drop"}
-    released = release_tables(frame, DOMAIN, **options)
+    released = mm.release_tables(frame, DOMAIN, **options)
     assert abs(int(released.left_out.values[0]) - 300) < 40  # false alarms: 1e-16
     assert released.facts["left_out"] == released.left_out.values[0]
     number = released.facts["left_out"]
     assert f"Left out: about {number} records that do not fit" in released.statement
     assert "1.4;" in released.statement
-    kept = release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1)
+    kept = mm.release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1)
     assert kept.left_out is None
     assert "left out" not in kept.statement.lower()
 
 
 def test_all_tables_are_paid_for_once():
-    ledger = PrivacyLedger(1)
-    release_tables(
+    ledger = mm.PrivacyLedger(1)
+    mm.release_tables(
         frame_of(people(20)), DOMAIN, ways=(1, 2), epsilon=0.75, ledger=ledger
     )
     (entry,) = ledger.entries
     assert float(entry.cost) == 0.75
     assert entry.released == "10 tables of counts over 4 attributes"
-    with pytest.raises(BudgetExceededError):
-        release_tables(frame_of(people(20)), DOMAIN, ways=2, epsilon=0.5, ledger=ledger)
+    with pytest.raises(mm.BudgetExceededError):
+        mm.release_tables(
+            frame_of(people(20)), DOMAIN, ways=2, epsilon=0.5, ledger=ledger
+        )
     assert len(ledger.entries) == 1
 
 
 def test_predictable_noise_is_said_in_the_statement():
-    with pytest.warns(PrivacyLeakWarning):
-        released = release_tables(
+    with pytest.warns(mm.PrivacyLeakWarning):
+        released = mm.release_tables(
             frame_of(people(20)), DOMAIN, ways=2, epsilon=1, insecure_rng=0
         )
     assert released.statement.startswith("NOT PRIVATE")
@@ -441,10 +427,10 @@ def test_predictable_noise_is_said_in_the_statement():
 
 def test_a_domain_that_was_read_from_records_is_marked_to_the_end():
     marked = replace(DOMAIN, read_from_records=True)
-    again = Domain.from_json(marked.to_json())
+    again = mm.Domain.from_json(marked.to_json())
     assert again == marked != DOMAIN
-    with pytest.warns(PrivacyLeakWarning, match="were read from the records"):
-        released = release_tables(frame_of(people(20)), again, ways=1, epsilon=1)
+    with pytest.warns(mm.PrivacyLeakWarning, match="were read from the records"):
+        released = mm.release_tables(frame_of(people(20)), again, ways=1, epsilon=1)
     assert released.statement.startswith("NOT COVERED: the domain was read")
     assert released.facts["domain"]["read_from_records"]
 
@@ -469,15 +455,15 @@ def test_synthetic_records_can_be_drawn_again_and_in_any_number(released):
 
 
 def test_synthetic_numbers_fill_their_bins_and_integers_stay_whole():
-    domain = Domain(
+    domain = mm.Domain(
         [
-            Attribute.numeric("age", lower=0, upper=90, n_bins=4, integer=True),
-            Attribute.numeric("size", lower=0, upper=1, n_bins=2),
-            Attribute.numeric("fine", lower=0, upper=1, n_bins=4, integer=True),
+            mm.Attribute.numeric("age", lower=0, upper=90, n_bins=4, integer=True),
+            mm.Attribute.numeric("size", lower=0, upper=1, n_bins=2),
+            mm.Attribute.numeric("fine", lower=0, upper=1, n_bins=4, integer=True),
         ]
     )
     records = np.random.default_rng(0).random((500, 3)) * [90, 1, 1]
-    released = release_tables(records, domain, ways=2, epsilon=100)
+    released = mm.release_tables(records, domain, ways=2, epsilon=100)
     drawn = released.sample(20_000, frame="dict")
     cells = np.unique(domain.encode(np.column_stack([*drawn.values()])), axis=0)
     assert len(cells) == 32  # all cells of the three: no number left its bin
@@ -488,8 +474,8 @@ def test_synthetic_numbers_fill_their_bins_and_integers_stay_whole():
 
 
 def test_numbers_without_bounds_have_synthetic_values_too():
-    domain = Domain([Attribute.numeric("x", cut_points=[1, 2, 4], other="none")])
-    released = release_tables(
+    domain = mm.Domain([mm.Attribute.numeric("x", cut_points=[1, 2, 4], other="none")])
+    released = mm.release_tables(
         [[0], [9], [None], [3]], domain, ways=1, epsilon=100, handle_missing="category"
     )
     drawn = released.sample(200, frame="dict")["x"]
@@ -499,8 +485,8 @@ def test_numbers_without_bounds_have_synthetic_values_too():
 
 def test_a_model_that_is_too_large_leaves_tables_out():
     codes = people(3000)
-    with limits.changed(model_cells=14):
-        released = release_tables(frame_of(codes), DOMAIN, ways=2, epsilon=5)
+    with mm.limits.changed(model_cells=14):
+        released = mm.release_tables(frame_of(codes), DOMAIN, ways=2, epsilon=5)
     model = released.counts.model
     linked = [group for group in model.groups if len(group) > 1]
     cells = [np.prod([DOMAIN.shape[i] for i in group]) for group in linked]
@@ -525,8 +511,10 @@ def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng
     Ratios of two releases are .760 with a standard deviation of .027, and .971 with
     .012, over 20 pairs of releases: bounds lie five above, a false alarm of 1e-6.
     """
-    domain = Domain([Attribute.categorical(name, [0, 1, 2, 3]) for name in "abcdefgh"])
-    plan = release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
+    domain = mm.Domain(
+        [mm.Attribute.categorical(name, [0, 1, 2, 3]) for name in "abcdefgh"]
+    )
+    plan = mm.release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
     codes = clustered(5000, apart)
     truth = {
         pair: np.histogram2d(*codes[:, pair].T, bins=[np.arange(5)] * 2)[0]
@@ -542,7 +530,7 @@ def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng
             plan, codes, ledger=None, say=lambda text: None, insecure_rng=noise_rng
         )
         together += misplaced(released.counts)
-        with limits.changed(linked_entries=0):
+        with mm.limits.changed(linked_entries=0):
             own = settle(released.estimate, released.noise, plan.subsets, str)
         alone += misplaced(own)
     assert together < most * alone
@@ -551,9 +539,9 @@ def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng
 def test_noise_alone_is_explained_by_independence(noise_rng):
     """Nothing is read from estimates whose noise is far larger than they are."""
     codes = people(2000)
-    plan = release_tables(None, DOMAIN, ways=2, epsilon="1/1000", dry_run=True)
+    plan = mm.release_tables(None, DOMAIN, ways=2, epsilon="1/1000", dry_run=True)
     measured = plan.mechanism(insecure_rng=noise_rng).measure(
-        Records(codes, DOMAIN.shape)
+        mm.Records(codes, DOMAIN.shape)
     )
     estimate = plan.noise.estimate(measured.values)
     shares = [
@@ -612,13 +600,13 @@ def test_frames_come_back_as_they_went_in():
     options = {"tables": [("sex",)], "epsilon": 100}
     frame = frame_of(people(40))
     assert isinstance(
-        release_tables(frame, DOMAIN, **options).table("sex"), pd.DataFrame
+        mm.release_tables(frame, DOMAIN, **options).table("sex"), pd.DataFrame
     )
     for library, kind in (("polars", "DataFrame"), ("pyarrow", "Table")):
         module = pytest.importorskip(library)
         make = module if library == "polars" else module.Table
         own = make.from_pandas(frame)
-        table = release_tables(own, DOMAIN, **options).table("sex")
+        table = mm.release_tables(own, DOMAIN, **options).table("sex")
         assert type(table) is getattr(module, kind)
 
 
@@ -629,7 +617,7 @@ def test_rows_arrays_and_csv_files_are_read(tmp_path):
     frame.to_csv(file, index=False)
     rows = frame[list(DOMAIN.names)].to_numpy(object)
     for data in (file, str(file), rows, rows.tolist(), frame.to_dict("records")):
-        released = release_tables(data, DOMAIN, ways=2, epsilon=10_000)
+        released = mm.release_tables(data, DOMAIN, ways=2, epsilon=10_000)
         found = count(released, ("sex", "town")).tolist()
         assert found == exact(codes, ["sex", "town"]).tolist()
 
@@ -639,37 +627,39 @@ def test_arrays_hold_all_attributes_whichever_tables_are_asked_for(tmp_path):
     frame = frame_of(codes)[list(DOMAIN.names)]
     rows = frame.to_numpy(object)
     frame.to_csv(tmp_path / "people.csv", index=False)
-    parts = read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
+    parts = mm.read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
     options = {"tables": [("town", "sex"), "sex"], "epsilon": 10_000}
     for data in (rows, rows.tolist(), parts):
-        released = release_tables(data, DOMAIN, **options)
+        released = mm.release_tables(data, DOMAIN, **options)
         found = count(released, ("sex", "town")).tolist()
         assert found == exact(codes, ["sex", "town"]).tolist()
     with pytest.raises(ValueError, match="X has 3 columns but the domain has 4 attrib"):
-        release_tables(rows[:, :3], DOMAIN, **options)
+        mm.release_tables(rows[:, :3], DOMAIN, **options)
     # Rows are counted through the parts of a file.
     frame.loc[25, "town"] = "SECRET"
     frame.to_csv(tmp_path / "people.csv", index=False)
-    parts = read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
+    parts = mm.read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
     with pytest.raises(ValueError, match=r"people.csv'*: row 25, column 'town'"):
-        release_tables(parts, DOMAIN, **options)
+        mm.release_tables(parts, DOMAIN, **options)
     with pytest.raises(TypeError, match=r"must yield parts as mmech\.read does"):
-        release_tables(iter(rows), DOMAIN, **options)
+        mm.release_tables(iter(rows), DOMAIN, **options)
     with pytest.raises(ValueError, match="has no part; read them anew"):
-        release_tables(parts, DOMAIN, **options)
+        mm.release_tables(parts, DOMAIN, **options)
 
 
 def test_a_table_that_is_too_large_names_the_attribute_to_make_coarser():
     sizes = {"state": 53, "city": 2_877}
-    domain = Domain([Attribute.categorical(n, range(k)) for n, k in sizes.items()])
+    domain = mm.Domain(
+        [mm.Attribute.categorical(n, range(k)) for n, k in sizes.items()]
+    )
     words = "but state, city has 152481; give 'city', which has 2,877 values, coarser"
     with pytest.raises(ValueError, match=words):
-        release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
+        mm.release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
 
 
 def test_a_domain_is_read_from_its_file(tmp_path):
     DOMAIN.to_json(tmp_path / "domain.json")
-    plan = release_tables(
+    plan = mm.release_tables(
         None, tmp_path / "domain.json", ways=2, epsilon=1, dry_run=True
     )
     assert plan.domain.names == DOMAIN.names
@@ -677,7 +667,7 @@ def test_a_domain_is_read_from_its_file(tmp_path):
 
 def test_only_attributes_in_tables_are_read():
     frame = frame_of(people(30)).drop(columns="town")
-    released = release_tables(frame, DOMAIN, tables=[("sex", "age")], epsilon=1)
+    released = mm.release_tables(frame, DOMAIN, tables=[("sex", "age")], epsilon=1)
     assert list(released.sample(3).columns) == ["sex", "age"]
 
 
@@ -685,8 +675,8 @@ def test_tables_are_written_whole_with_their_statement(released, tmp_path):
     folder = released.write(tmp_path / "out", synthetic=50)
     facts = json.loads((folder / "release.json").read_text(encoding="utf-8"))
     assert facts["cost"] == "1/2"
-    assert facts["version"] == __version__
-    assert Domain.from_json(facts["domain"]) == released.plan.domain
+    assert facts["version"] == mm.__version__
+    assert mm.Domain.from_json(facts["domain"]) == released.plan.domain
     assert (facts["handle_unknown"], facts["handle_missing"]) == ("clip", "error")
     errors = released.plan.errors(frame="dict")["standard_error"].tolist()
     assert list(facts["standard_errors"].values()) == errors
@@ -704,11 +694,11 @@ def test_tables_are_written_whole_with_their_statement(released, tmp_path):
 
 
 def test_nothing_is_left_of_files_that_could_not_be_written(released, tmp_path):
-    class Interrupted(Tables):
+    class Interrupted(mm.Tables):
         def sample(self, *args, **kwargs):
             raise KeyboardInterrupt
 
-    own = {one.name: getattr(released, one.name) for one in fields(Tables)}
+    own = {one.name: getattr(released, one.name) for one in fields(mm.Tables)}
     with pytest.raises(KeyboardInterrupt):
         Interrupted(**own).write(tmp_path / "out", synthetic=5)
     assert list(tmp_path.iterdir()) == []
@@ -716,8 +706,8 @@ def test_nothing_is_left_of_files_that_could_not_be_written(released, tmp_path):
 
 def test_names_of_files_are_plain_and_each_for_one_table(tmp_path):
     names = ["a/b", "A_b", "..", "synthetic"]
-    domain = Domain([Attribute.categorical(name, [0, 1]) for name in names])
-    released = release_tables([[0, 1, 0, 1]], domain, ways=1, epsilon=1)
+    domain = mm.Domain([mm.Attribute.categorical(name, [0, 1]) for name in names])
+    released = mm.release_tables([[0, 1, 0, 1]], domain, ways=1, epsilon=1)
     folder = released.write(tmp_path / "out", synthetic=3)
     facts = json.loads((folder / "release.json").read_text(encoding="utf-8"))
     assert [name for (name,) in facts["files"].values()] == names
@@ -729,8 +719,8 @@ def test_names_of_files_are_plain_and_each_for_one_table(tmp_path):
 
 # ---- wrong input -------------------------------------------------------------------
 
-MANY = Domain([Attribute.categorical(name, range(400)) for name in "ab"])
-TAKEN = Domain([Attribute.categorical("count", [0, 1])])
+MANY = mm.Domain([mm.Attribute.categorical(name, range(400)) for name in "ab"])
+TAKEN = mm.Domain([mm.Attribute.categorical("count", [0, 1])])
 
 WRONG = {
     "neither ways nor tables": ({"epsilon": 1}, TypeError, "ways= or tables="),
@@ -779,10 +769,10 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_input_is_one_sentence_and_costs_nothing(case):
     options, kind, words = WRONG[case]
-    ledger = PrivacyLedger(9)
+    ledger = mm.PrivacyLedger(9)
     given = {"data": frame_of(people(5)), "domain": DOMAIN, "ledger": ledger, **options}
     with pytest.raises(kind, match=words) as error:
-        release_tables(given.pop("data"), given.pop("domain"), **given)
+        mm.release_tables(given.pop("data"), given.pop("domain"), **given)
     assert "\n" not in str(error.value)
     assert ledger.spent == 0
 
@@ -806,15 +796,15 @@ def test_wrong_input_is_one_sentence_and_costs_nothing(case):
     ],
 )
 def test_wrong_wishes_for_a_table_are_one_sentence(arguments, words):
-    released = release_tables(frame_of(people(5)), DOMAIN, ways=2, epsilon=1)
+    released = mm.release_tables(frame_of(people(5)), DOMAIN, ways=2, epsilon=1)
     with pytest.raises((TypeError, ValueError), match=words) as error:
         released.table(**arguments)
     assert "\n" not in str(error.value)
-    assert isinstance(released, Tables)
+    assert isinstance(released, mm.Tables)
 
 
 def test_more_records_than_memory_holds_are_drawn_in_parts():
-    released = release_tables(frame_of(people(5)), DOMAIN, ways=1, epsilon=1)
+    released = mm.release_tables(frame_of(people(5)), DOMAIN, ways=1, epsilon=1)
     with pytest.raises(ValueError, match=r"n must be at most .* draw parts, each"):
         released.sample(10**12)
 
@@ -823,10 +813,10 @@ def test_more_records_than_memory_holds_are_drawn_in_parts():
 
 
 def test_domains_of_many_attributes_need_no_list_of_cells():
-    domain = Domain([Attribute.categorical(f"x{i}", [0, 1]) for i in range(40)])
+    domain = mm.Domain([mm.Attribute.categorical(f"x{i}", [0, 1]) for i in range(40)])
     records = np.random.default_rng(0).integers(0, 2, (500, 40))
     tables = [(f"x{i}", f"x{i + 1}") for i in range(39)]
-    released = release_tables(records, domain, tables=tables, epsilon=50)
+    released = mm.release_tables(records, domain, tables=tables, epsilon=50)
     assert len(released.tables) == 39
     assert released.sample(5).shape == (5, 40)
     own = count(released, ("x3", "x4"))
@@ -841,10 +831,10 @@ def test_domains_of_many_attributes_need_no_list_of_cells():
 def test_all_pairs_of_adult_are_consistent_and_held_by_their_intervals(data_dir):
     """14 raw attributes, 3 * 10^13 cells, 91 tables at epsilon 1."""
     document = json.loads((data_dir / "adult.schema.json").read_text(encoding="utf-8"))
-    domain = Domain.from_json({key: document[key] for key in ("name", "features")})
+    domain = mm.Domain.from_json({key: document[key] for key in ("name", "features")})
     cells = read_cells(data_dir / "adult.csv.gz", domain.names)
     codes = domain.encode(cells, handle_missing="drop")
-    released = release_tables(
+    released = mm.release_tables(
         data_dir / "adult.csv.gz", domain, ways=2, epsilon=1, handle_missing="drop"
     )
     shares = {0.90: [], 0.95: []}
@@ -874,19 +864,19 @@ def test_what_was_measured_is_finished_at_no_cost(
 ):
     """From the file, and from the exception: bit for bit what would have come."""
     path = tmp_path / "tables.measured"
-    ledger = PrivacyLedger(1, currency=next(iter(cost)))
+    ledger = mm.PrivacyLedger(1, currency=next(iter(cost)))
 
     options = {"ways": WAYS[rounding], "handle_unknown": policy, "keep": path, **cost}
     with monkeypatch.context() as patch:
         patch.setattr(release_module, "settle", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt) as stop:
-            release_tables(frame_of(people(200)), DOMAIN, ledger=ledger, **options)
+            mm.release_tables(frame_of(people(200)), DOMAIN, ledger=ledger, **options)
     measured = stop.value.measured
     assert "is spent. What was measured is kept" in stop.value.__notes__[0]
     spent = ledger.spent
     assert spent == next(iter(map(Fraction, cost.values())))
     with watched(lambda draw, sample: pytest.fail("drawn again")):
-        again, loaded = measured.finish(), MeasuredTables.load(path).finish()
+        again, loaded = measured.finish(), mm.MeasuredTables.load(path).finish()
     assert ledger.spent == spent
     assert seen(again) == seen(loaded)
     assert again.statement == loaded.statement
@@ -899,7 +889,7 @@ def test_a_kept_measurement_holds_noisy_numbers_only(tmp_path):
 
     def run(own, ledger):
         path = tmp_path / f"{len(files)}.measured"
-        release_tables(
+        mm.release_tables(
             own.X, DOMAIN, ways=2, epsilon=1, keep=path, handle_unknown="drop"
         )
         files.append(path.read_bytes())
@@ -914,16 +904,16 @@ def test_a_kept_measurement_holds_noisy_numbers_only(tmp_path):
 
 def test_other_files_are_no_measurement(tmp_path):
     path = tmp_path / "tables.measured"
-    release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=path)
-    kept = MeasuredTables.load(path)
+    mm.release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=path)
+    kept = mm.MeasuredTables.load(path)
     short = dataclasses.replace(kept.measurement, values=kept.measurement.values[1:])
-    MeasuredTables(kept.plan, short).save(path)
+    mm.MeasuredTables(kept.plan, short).save(path)
     with pytest.raises(ValueError, match="has numbers of another measurement"):
-        MeasuredTables.load(path)
+        mm.MeasuredTables.load(path)
     path.write_text("{}")
     with pytest.raises(ValueError, match="not a measurement of tables file"):
-        MeasuredTables.load(path)
+        mm.MeasuredTables.load(path)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
-        release_tables(
+        mm.release_tables(
             frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=tmp_path / "a" / "b"
         )
