@@ -138,8 +138,6 @@ HELP = {
     "attribute declares for them, or leave the record out without a word (look at "
     f"`{PROG} schema check` first)",
     "--handle-missing": "the same for empty fields",
-    "--show-counts": "say how many of the records are used, n of N; sensitive: this "
-    "number is not private, keep it to yourself",
     # what is promised
     "--epsilon": "privacy budget to spend, in nats; smaller is more private",
     "demo --epsilon": "privacy budget of every release, in nats; smaller is more "

@@ -77,22 +77,16 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
             "records that are dropped count in no answer, and how many they are is "
             "not released; `mmech tables` with the same option releases their number"
         )
-    said, total = ["reading"], 0
+    said = ["reading"]
     parts = parts_of(args, path, schema, said)
     with showing(lambda: said[-1]):
         for part in parts:
             with located(f"cannot use the data {file_of(part, path)!r}"):
                 model.count(*part[:2], chunk_id=part.chunk_id)
-            total += len(part.X)
             needed = model._parts.nbytes
             check_memory(args.memory, needed, "the distinct records")
     if remark:
         say(remark)
-    if args.show_counts:
-        say(
-            f"SENSITIVE, outside the privacy guarantee: {model._parts.number:,} of "
-            f"{total:,} records of {path!r} are used"
-        )
 
 
 def answers_to_queries(

@@ -75,12 +75,6 @@ examples:
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
       --method training --trees inf
       leaf counts of all multiway trees instead of some
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --n-ensembles 5 --max-features partition
-      many attributes: five forests over a fifth of them each, at epsilon / 5
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --trees 1 --depth 6 --voting log-odds
-      one tree of all six attributes
 """,
 }
 _PREDICT = {
@@ -97,7 +91,6 @@ the fit, and "drop" counts as "error", because every record needs an answer.
 
 examples:
   {PROG} predict mine.npz new.csv
-  {PROG} predict mine.npz new.csv --out labels.csv
   {PROG} predict mine.npz new.csv --proba --out probabilities.csv
 """,
 }
@@ -229,7 +222,6 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     unknown = ("clip", "error", "category", "drop")
     add(command, "--handle-unknown", choices=unknown, default="clip")
     add(command, "--handle-missing", choices=unknown[1:], default="error")
-    add(command, "--show-counts", action="store_true")
     add_memory(command, "the distinct records")
     add_columns(command)
     seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}

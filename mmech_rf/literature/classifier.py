@@ -117,9 +117,7 @@ class RecipeForestClassifier(AccountedForest):
 
     # ---- before anything is released -----------------------------------------
 
-    def fit(
-        self, X: Any, y: Any, X_unlabelled: Any = None, **weights: Any
-    ) -> RecipeForestClassifier:
+    def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> RecipeForestClassifier:
         """Draw the tests of the trees, then release their leaves.
 
         Parameters
@@ -131,8 +129,6 @@ class RecipeForestClassifier(AccountedForest):
         X_unlabelled : frame, list of rows or array, shape (M, d), optional
             Records of other persons, without labels, for semi-supervised recipes.
             Public where only labels are protected, otherwise sensitive.
-        **weights
-            None are taken, as in every private forest.
 
         Returns
         -------
@@ -142,14 +138,12 @@ class RecipeForestClassifier(AccountedForest):
         ------
         ValueError
             If a parameter, a value or a label is not valid; nothing is released.
-        TypeError
-            If there are weights.
         BudgetExceededError
             If the ledger does not cover epsilon; nothing is released.
         """
         self._unlabelled = X_unlabelled
         try:
-            super().fit(X, y, **weights)
+            super().fit(X, y)
         finally:
             self.__dict__.pop("_unlabelled", None)
         return self

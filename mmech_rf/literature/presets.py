@@ -8,7 +8,6 @@ refused by name.
 from __future__ import annotations
 
 import difflib
-import html
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -58,11 +57,6 @@ class Recipes(Mapping[str, Recipe]):
             f"{name}\n  {paper}\n  {guarantee}\n  corrected: {corrected}"
             for name, paper, guarantee, corrected in self.rows()
         )
-
-    def _repr_html_(self) -> str:
-        rows = [("recipe", "paper", "guarantee", "corrected"), *self.rows()]
-        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in r) for r in rows)
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def recipes() -> Recipes:

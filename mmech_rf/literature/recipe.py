@@ -108,10 +108,7 @@ class Recipe:
     unlabelled : bool
         Whether tests come from ``X_unlabelled``.
     name, paper, corrected : str
-        Name of a preset, where it is from, and what was corrected of it. `replace`
-        adds to the name which choices are others.
-    preset : Recipe, optional
-        The preset that other choices were made in.
+        Name of a preset, where it is from, and what was corrected of it.
 
     Raises
     ------
@@ -125,8 +122,8 @@ class Recipe:
     >>> budget = spe.budget(1, n_levels=4)
     >>> [round(float(2 * share), 4) for share in budget.tests], budget.counts[-1]
     ([0.1231, 0.1846, 0.2769, 0.4154], Fraction(1, 2))
-    >>> spe.replace(n_trees=5).replace(depth=3).name
-    'spe with n_trees=5, depth=3'
+    >>> spe.replace(n_trees=5).name
+    'spe, changed'
     """
 
     structure: str = "drawn"
@@ -151,7 +148,6 @@ class Recipe:
     name: str = field(default="own", compare=False)
     paper: str = field(default="", compare=False)
     corrected: str = field(default="", compare=False)
-    preset: Recipe | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
@@ -250,7 +246,7 @@ class Recipe:
     # ---- what follows from public numbers --------------------------------------
 
     def replace(self, **choices: Any) -> Recipe:
-        """Return the recipe with other choices, which its name then lists.
+        """Return the recipe with other choices, as one of your own.
 
         Parameters
         ----------
@@ -260,23 +256,10 @@ class Recipe:
         Returns
         -------
         Recipe
-            Of a preset with a name such as ``"spe with depth=4"``; the name of other
-            recipes is kept.
+            With a name such as ``"spe, changed"``, unless another is given.
         """
-        changed = replace(self, **choices)
-        preset = self.preset or self
-        if "name" in choices or not preset.paper:
-            return changed
-        if changed == preset:
-            return preset
-        names = [part.name for part in fields(self) if part.compare]
-        others = {n: getattr(changed, n) for n in names}
-        words = ", ".join(
-            f"{name}={value}"
-            for name, value in others.items()
-            if value != getattr(preset, name)
-        )
-        return replace(changed, name=f"{preset.name} with {words}", preset=preset)
+        name = self.name if self.name.endswith(", changed") else f"{self.name}, changed"
+        return replace(self, **{"name": name, **choices})
 
     @property
     def needs_records(self) -> bool:
@@ -405,8 +388,7 @@ class Recipe:
         -------
         str
         """
-        source = f"after {self.paper}" if self.preset else self.paper
-        lines = [f"{self.name}: {source}" if source else self.name]
+        lines = [f"{self.name}: {self.paper}" if self.paper else self.name]
         lines.append(f"Guarantee: {GUARANTEES[self.guarantee]}.")
         choices = (part.name for part in fields(self) if part.compare)
         lines += [f"  {name}: {getattr(self, name)}" for name in choices]

@@ -61,7 +61,7 @@ class PerBatchClassifier(OptimizedForest):
         "Queries are public: never predict on training records."
     )
 
-    def fit(self, X: Any, y: Any, **weights: Any) -> PerBatchClassifier:
+    def fit(self, X: Any, y: Any) -> PerBatchClassifier:
         """Grow the forests and count the records; releases nothing yet.
 
         Parameters
@@ -70,15 +70,13 @@ class PerBatchClassifier(OptimizedForest):
             Records in the schema's raw values. Sensitive.
         y : array_like, shape (N,)
             Class labels of any type. Sensitive.
-        **weights
-            Nothing, see `ForestClassifier.fit`.
 
         Returns
         -------
         self
             Holds exact counts: it refuses to be pickled or copied.
         """
-        super().fit(X, y, **weights)
+        super().fit(X, y)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

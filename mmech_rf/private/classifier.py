@@ -41,7 +41,7 @@ from mmech.terminal import finishing
 from mmech.threads import one_blas_thread
 from mmech_rf.forest.ensembles import Ensemble, check_random_state
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
-from mmech_rf.private.estimator import estimator, refuse_weights
+from mmech_rf.private.estimator import estimator
 from mmech_rf.private.inferred import infer_schema, warn_of_encoders
 from mmech_rf.private.lineage import Lineage
 from mmech_rf.private.records import (
@@ -251,7 +251,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         del self._parts
         return self
 
-    def fit(self, X: Any, y: Any, **weights: Any) -> ForestClassifier:
+    def fit(self, X: Any, y: Any) -> ForestClassifier:
         """Grow the forests, then count the records in them.
 
         Parameters
@@ -260,9 +260,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             Records in the schema's raw values. Sensitive.
         y : array_like, shape (N,)
             Class labels of any type that the schema can read. Sensitive.
-        **weights
-            Nothing: ``sample_weight`` is refused, because noise hides one record that
-            counts once.
 
         Returns
         -------
@@ -270,8 +267,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
         Raises
         ------
-        TypeError
-            If there are weights.
         ValueError
             If a parameter, a value or a label is not valid; nothing is released.
         BudgetExceededError
@@ -285,12 +280,11 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         PrivacyLeakWarning
             Once, if this object or a clone of it was fitted before without a ledger:
             each fit then spends a budget of its own.
+
+        Notes
+        -----
+        There is no ``sample_weight``: noise hides one record that counts once.
         """
-        if weights:
-            refuse_weights(weights)
-            raise TypeError(
-                f"fit takes X and y, got {', '.join(weights)}; leave it out"
-            )
         if self._holds_parts():
             raise ValueError(
                 "fit would leave out the parts that were counted; release() them, or "

@@ -7,13 +7,11 @@ a dataclass, and its text is written once, in the docstring of the class that ha
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import wraps
 from inspect import Parameter, cleandoc, signature
 from typing import TypeVar, dataclass_transform
 
-__all__ = ["estimator", "refuse_weights"]
+__all__ = ["estimator"]
 
 _Class = TypeVar("_Class")
 
@@ -49,14 +47,6 @@ def estimator(cls: type[_Class]) -> type[_Class]:
     'answer : int, default=2\n    What is answered.'
     """
     made = dataclass(eq=False, repr=False, kw_only=True)(cls)
-    assign = made.__init__
-
-    @wraps(assign)
-    def init(self: object, *args: object, **parameters: object) -> None:
-        refuse_weights(parameters)
-        assign(self, *args, **parameters)
-
-    made.__init__ = init  # type: ignore[method-assign]
     if made.__doc__ is not None:  # python -OO has none
         made.__doc__ = _completed(made, cleandoc(made.__doc__))
     return made
@@ -97,13 +87,3 @@ def _with_default(text: str, parameter: Parameter) -> str:
     shown = str(parameter.default)
     shown = f'"{shown}"' if isinstance(parameter.default, str) else shown
     return re.sub("(?<=default=).*", lambda _: shown, text, count=1)
-
-
-def refuse_weights(given: Collection[str]) -> None:
-    """Raise for weights, which scikit-learn's classifiers take and these cannot."""
-    for name in ("sample_weight", "class_weight"):
-        if name in given:
-            raise TypeError(
-                f"{name} is not supported, because noise hides one record that counts "
-                "once, and a weight would let it change more; leave it out"
-            )

@@ -67,11 +67,6 @@ def html_page(
     Importances come with the largest first; notes explain the words of trees.
     """
     title = escape(title)
-    facts = (
-        f"<tr><th>{escape(name)}</th><td>{escape(_fact(value))}</td></tr>"
-        for name, value in card.items()
-        if name not in ("releases", "statement")
-    )
     bars = (
         f'<tr><td>{escape(name)}</td><td><meter value="{share:.3f}"></meter></td>'
         f"<td>{share:.1%}</td></tr>"
@@ -99,21 +94,9 @@ def html_page(
             "<details><summary>Statement: what was released, by which mechanisms"
             "</summary>",
             *(f"<p>{escape(line.strip())}</p>" for line in statement.splitlines()),
-            "</details>\n<details><summary>Card: the same as fields</summary>",
-            f"<table>{''.join(facts)}</table></details>",
-            "</body>\n</html>\n",
+            "</details>\n</body>\n</html>\n",
         ]
     )
-
-
-def _fact(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_fact(part)}" for name, part in value.items())
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value))
-    return "" if value is None else str(value)
 
 
 def _node(node: Node) -> str:

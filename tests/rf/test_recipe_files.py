@@ -1,6 +1,5 @@
 """Recipes as files, and on the command line."""
 
-
 import numpy as np
 import pytest
 
@@ -46,9 +45,8 @@ def test_a_saved_model_says_how_its_preset_was_changed(tmp_path):
     model = RecipeForestClassifier(CAR.schema, epsilon=2, recipe=recipe, n_records=1728)
     model.fit(CAR.data, CAR.target).save(tmp_path / "m.npz")
     copy = load_model(tmp_path / "m.npz")
-    assert copy.recipe_.name == "jpw with n_trees=2"
-    assert copy.recipe_.replace(n_trees=10).name == "jpw"
-    assert "Recipe: jpw with n_trees=2." in copy.privacy_statement_
+    assert copy.recipe_ == recipe
+    assert "Recipe: jpw, changed." in copy.privacy_statement_
 
 
 @pytest.fixture

@@ -313,8 +313,8 @@ def test_a_clone_has_the_recipe():
 
 
 def test_the_table_names_every_recipe():
-    text, page = repr(recipes()), recipes()._repr_html_()
-    assert all(name in text and name in page for name in recipes())
+    text = repr(recipes())
+    assert all(name in text for name in recipes())
 
 
 # ----------------------------------------------------------------------- refusals
@@ -394,14 +394,12 @@ def test_trees_that_do_not_fit_are_refused_with_a_depth_that_does():
 def test_a_changed_preset_says_so():
     spe = recipes()["spe"]
     changed = spe.replace(n_trees=5).replace(depth=2, leaf_share="1/3")
-    assert changed.name == "spe with n_trees=5, depth=2, leaf_share=1/3"
-    assert spe.replace(depth=2).replace(depth=spe.depth).name == "spe"
+    assert changed.name == "spe, changed"
     assert spe.replace(name="mine", depth=2).name == "mine"
-    assert Recipe().replace(depth=2).name == "own"
     model = fit(changed)
     for seen in (model.describe(), model.privacy_statement_, model.card()["statement"]):
         assert changed.name in seen
-    assert "after Huang, Lei, Kaban" in model.describe()
+    assert "  leaf_share: 1/3" in model.describe()
 
 
 def test_no_other_choices_have_the_name_of_a_preset():

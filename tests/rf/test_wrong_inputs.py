@@ -154,17 +154,6 @@ SPENDING = [
     (lambda ledger: fitted(ledger, [["SECRET", 1]] * 3), "outside the domain"),
     (lambda ledger: fitted(ledger, schema="a.json"), "schema must be a Schema"),
     (lambda ledger: fitted(ledger, neighbours="replace"), "same neighbours="),
-    (lambda ledger: fitted(ledger, class_weight="balanced"), "class_weight is not su"),
-    (
-        lambda ledger: PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(
-            X, Y, sample_weight=[1, 2, 3]
-        ),
-        "sample_weight is not supported, because noise hides one record that counts",
-    ),
-    (
-        lambda ledger: PrivateForestClassifier(SCHEMA, epsilon=1).fit(X, Y, weights=Y),
-        "fit takes X and y, got weights",
-    ),
     (lambda ledger: fitted(ledger, y=np.array([0.5, 1, 2])), "as for regression; put"),
     (lambda ledger: fitted(ledger, delta=1e-6, cls=PrivateForestClassifier), "zcdp"),
     (
