@@ -128,8 +128,6 @@ HELP = {
     "suggest` prints one to fill in",
     "evaluate --schema": "JSON file with the public attributes and classes; needed "
     "for a csv file",
-    "--extra-columns": "what to do with columns that the schema does not name: leave "
-    "them unread and say so, or stop",
     "--bins": "number of bins of numeric attributes for which the schema gives only "
     "bounds",
     "--missing": "what to do with records that have missing values",

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mmech.cli.files import (
-    add_csv,
     check_memory,
     csv_format,
     opened,
@@ -18,7 +17,7 @@ from mmech.cli.files import (
     read_header,
     writing,
 )
-from mmech.terminal import InputError, say, showing
+from mmech.terminal import say, showing
 from mmech_rf.cli.common import add
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from mmech_rf.schema import Schema
 
 __all__ = [
-    "add_columns",
     "add_output",
     "answers_to_queries",
     "count_records",
@@ -41,25 +39,14 @@ def add_output(command: argparse.ArgumentParser, *, required: bool = False) -> N
     add(command, "--force", action="store_true")
 
 
-def add_columns(command: argparse.ArgumentParser) -> None:
-    """Add how a csv file is read, and the policy for columns outside the schema."""
-    add_csv(command)
-    add(command, "--extra-columns", choices=("ignore", "error"), default="ignore")
-
-
 def _unread_columns(args: argparse.Namespace, path: str, schema: Schema) -> str:
-    """Return a remark on columns outside the schema, if any; or raise for them."""
+    """Return a remark on columns outside the schema, if any."""
     known = {*schema.feature_names, *schema.required, schema.target}
     extra = [name for name in read_header(args, path) if name not in known]
     if not extra:
         return ""
     named = [repr(name) if name else "one without a name" for name in extra[:5]]
     shown = ", ".join(named) + (", ..." if len(extra) > 5 else "")
-    if args.extra_columns == "error":
-        raise InputError(
-            f"{path!r} has {len(extra)} columns that the schema does not name: "
-            f"{shown}; remove them, or leave --extra-columns at ignore"
-        )
     return f"columns of {path!r} that the schema does not name are not read: {shown}"
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
-from mmech.cli.files import add_memory, check_output, kept_elsewhere
+from mmech.cli.files import add_csv, add_memory, check_output, kept_elsewhere
 from mmech.limits import LIMITS
 from mmech.privacy.neighbours import NEIGHBOURS
 from mmech.terminal import (
@@ -36,7 +35,6 @@ from mmech_rf.cli.common import (
     read_settings,
 )
 from mmech_rf.cli.files import (
-    add_columns,
     add_output,
     answers_to_queries,
     count_records,
@@ -162,7 +160,7 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     add(command, "data", metavar="CSV")
     add_output(command)
     add(command, "--proba", action="store_true")
-    add_columns(command)
+    add_csv(command)
     # The schema of a model is what it is.
     command.set_defaults(words={"schema": None, **_QUERY_WORDS})
 
@@ -223,7 +221,7 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     add(command, "--handle-unknown", choices=unknown, default="clip")
     add(command, "--handle-missing", choices=unknown[1:], default="error")
     add_memory(command, "the distinct records")
-    add_columns(command)
+    add_csv(command)
     seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}
     add(command, "--seed", metavar="N", **seeds)
 
@@ -242,7 +240,7 @@ def _fit(args: argparse.Namespace) -> None:
     with showing(releasing(model)):
         model.release()
         _keep("model", model, args.out, model.save)
-    print_wrapped(f"Saved {_structure(model)} in {args.out}.")
+    print_wrapped(f"Saved the model in {args.out}.")
     for line in model.privacy_statement_.splitlines():
         print_wrapped(line.strip(), bullet=True)
 
@@ -307,26 +305,6 @@ def releasing(model: ForestClassifier) -> Callable[[], str]:
     return words
 
 
-def _structure(model: ForestClassifier) -> str:
-    if hasattr(model, "trees_"):
-        trees, leaves = len(model.trees_), sum(tree.n_leaves for tree in model.trees_)
-        return (
-            f"{trees:,} tree{'s' if trees > 1 else ''} with {leaves:,} labelled leaves"
-        )
-    forests = [ensemble.forest for ensemble in model.ensembles_]
-    if not forests:
-        return "the model"
-    trees = sum(forest.n_trees for forest in forests)
-    leaves = sum(forest.n_leaves for forest in forests)
-    groups = "" if len(forests) == 1 else f" in {len(forests)} ensembles"
-    depths = sorted({forest.depth for forest in forests})
-    depth = " or ".join(map(str, depths))
-    return (
-        f"a forest of {trees:,} tree{'s' if trees > 1 else ''}{groups}, depth {depth}, "
-        f"{leaves:,} leaves"
-    )
-
-
 def _predict(args: argparse.Namespace) -> None:
     check_output(args)
     from mmech_rf import load_model
@@ -373,8 +351,7 @@ def _predict_batch(args: argparse.Namespace) -> None:
     _keep(
         "labels", model, args.out, lambda out: write_table(out, [schema.target], rows)
     )
-    trees = "all" if model.n_trees == math.inf else model.n_trees
     say(
-        f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries ({trees} trees, "
-        f"{args.method}); another batch on the same records costs its ε on top"
+        f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries; another batch "
+        "on the same records costs its ε on top"
     )

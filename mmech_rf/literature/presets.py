@@ -87,20 +87,9 @@ def find_recipe(recipe: Any) -> Recipe:
     Raises
     ------
     ParameterError
-        If there is none of that name, or it is not private as published, or a recipe
-        with other choices has the name of a preset.
+        If there is none of that name, or it is not private as published.
     """
     if isinstance(recipe, Recipe):
-        if recipe != recipes().get(recipe.name, recipe):
-            raise ParameterError(
-                "recipe",
-                f"{{recipe}} has the name of the preset {recipe.name!r}, but other "
-                "choices",
-                remedy=(
-                    "give it a name of its own",
-                    f"change the preset by recipes()[{recipe.name!r}].replace(...)",
-                ),
-            )
         return recipe
     if not isinstance(recipe, str):
         raise TypeError(

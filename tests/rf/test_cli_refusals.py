@@ -85,13 +85,6 @@ def test_training_records_as_queries_are_warned_about(run, files):
         assert (warning in err) == is_warned
 
 
-def test_extra_columns_can_be_an_error(run, files):
-    run(*fit(files, "--depth", 3))
-    args = ("predict", files / "fruit.npz", files / "new.csv")
-    outcome = run(*args, "--extra-columns", "error")
-    assert_refused(outcome, "has 1 columns that the schema does not name: 'note'")
-
-
 def test_values_may_be_dropped_or_put_in_a_cell_of_their_own(run, files):
     with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
         stream.write("small,red,,no\nsmall,red,99,no\n")

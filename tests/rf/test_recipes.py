@@ -402,11 +402,6 @@ def test_a_changed_preset_says_so():
     assert "  leaf_share: 1/3" in model.describe()
 
 
-def test_no_other_choices_have_the_name_of_a_preset():
-    with pytest.raises(ParameterError, match="has the name of the preset 'spe', but"):
-        fit(Recipe(name="spe", depth=2))
-
-
 def test_records_without_labels_for_a_recipe_without_use_are_refused():
     with pytest.raises(ParameterError, match="no use for X_unlabelled; leave it out"):
         RecipeForestClassifier(CAR.schema, epsilon=1, recipe="spe").fit(
