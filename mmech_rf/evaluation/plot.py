@@ -62,14 +62,14 @@ def accuracy_figure(trials: Sequence[Trial], *, title: str = "") -> Any:
         look: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": dashes}
         look["label"] = line.method.label
         if line not in private:
-            axes.axhline(np.mean(line.accuracies[None]), **look, zorder=1)
+            axes.axhline(float(np.mean(line.accuracies[None])), **look, zorder=1)
             continue
         place = private.index(line) - (len(private) - 1) / 2
         found = sorted((float(e or 0), own) for e, own in line.accuracies.items())
         axes.errorbar(
             [epsilon * _DODGE**place for epsilon, _ in found],
             [np.mean(own) for _, own in found],
-            yerr=[np.std(own, ddof=1) if len(own) > 1 else 0.0 for _, own in found],
+            yerr=[float(np.std(own, ddof=len(own) > 1)) for _, own in found],
             **look,
             elinewidth=1.0,
             capsize=2.5,

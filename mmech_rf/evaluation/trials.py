@@ -238,12 +238,14 @@ def accuracy_table(trials: Sequence[Trial]) -> str:
 
     Methods without a budget show the same number in every column.
     """
-    budgets = sorted({t.epsilon for t in trials if t.epsilon is not None})
-    titles = [f"ε = {float(epsilon):g}" for epsilon in budgets] or ["any ε"]
+    budgets: list[Fraction | None] = [
+        *sorted({t.epsilon for t in trials if t.epsilon is not None})
+    ] or [None]
+    titles = [f"ε = {float(e):g}" if e else "any ε" for e in budgets]
     rows = [["method", "released", *titles]]
     for line in lines_of(trials):
         found = line.accuracies
-        cells = [found.get(e, found.get(None)) for e in budgets or [None]]
+        cells = [found.get(e, found.get(None)) for e in budgets]
         rows.append([line.method.label, line.method.released, *map(_in_words, cells)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
