@@ -322,10 +322,11 @@ class TreeRows:
     r"""Nodes of a tree over the times, whose noise is drawn before the first count.
 
     All nodes have noise z, one for every row of the tree A. Two kinds of numbers are
-    known of :math:`y = A x + z` at a time: the leaves so far, :math:`y_s = x_s + z_s`,
-    and the residues of larger nodes, their noise less the sum of their leaves'. Residues
-    do not depend on counts. The least squares answer :math:`W A^+ y` of all nodes, whole
-    or not, is :math:`\sum_s w_{t-s} y_s` and a correction made of residues alone.
+    known of :math:`y = A x + z` at a time. These are the leaves so far, :math:`y_s =
+    x_s + z_s`, and the residues of larger nodes: their noise less the sum of their
+    leaves'. Residues do not depend on counts. The least squares answer :math:`W A^+ y`
+    of all nodes, whole or not, is :math:`\sum_s w_{t-s} y_s` and a correction made of
+    residues alone.
 
     Parameters
     ----------
