@@ -177,7 +177,7 @@ class TriangularRows:
             if n > PIECES:
                 # Where steps of scales cost least, their size is as the square root.
                 steps = np.sqrt(np.abs(np.diff(np.log(scales))))
-                piece = np.cumsum(steps) * (PIECES - 1) // (steps.sum() or 1.0)
+                piece = np.cumsum([0.0, *steps]) * (PIECES - 1) // (steps.sum() or 1.0)
                 starts = np.flatnonzero(np.diff(piece, prepend=-1.0))
                 lengths = np.diff(starts, append=n)
                 scales = np.repeat(np.minimum.reduceat(scales, starts), lengths)
@@ -230,9 +230,9 @@ class TriangularRows:
         """Return the sum of the expected squared errors of all answers.
 
         An answer is weighted by F = W D⁻¹ C⁻¹, of which one row differs from the next
-        one by a shift, while the scales of the counts that come and go are the same:
-        sums over these rows and their squares are differences of running sums. O(T)
-        for each of at most 2 `PIECES` such spans.
+        one by a shift, while the scales of the counts that come and go are the same.
+        Sums over these rows and their squares are differences of running sums. There
+        are at most 2 `PIECES` spans of equal scales, and each takes O(T).
         """
         n, width = self.weights.size, _width(self.weights)
         if width is None:
@@ -321,11 +321,12 @@ def _convolved(a: Integers, b: Integers) -> Integers:
 class TreeRows:
     r"""Nodes of a tree over the times, whose noise is drawn before the first count.
 
-    With the noise z of all nodes, one per row of the tree A, what can be known of
-    :math:`y = A x + z` at a time is the leaves so far, :math:`y_s = x_s + z_s`, and the
-    residues of larger nodes, their noise less that of their leaves. Residues do not
-    depend on counts. The least squares answer :math:`W A^+ y` of all nodes, whole or
-    not, is :math:`\sum_s w_{t-s} y_s` and a correction made of residues alone.
+    All nodes have noise z, one for every row of the tree A. Two kinds of numbers are
+    known of :math:`y = A x + z` at a time. These are the leaves so far, :math:`y_s =
+    x_s + z_s`, and the residues of larger nodes: their noise less the sum of their
+    leaves'. Residues do not depend on counts. The least squares answer :math:`W A^+ y`
+    of all nodes, whole or not, is :math:`\sum_s w_{t-s} y_s` and a correction made of
+    residues alone.
 
     Parameters
     ----------
