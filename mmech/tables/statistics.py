@@ -280,7 +280,7 @@ class Mean(_Ratio):
         high = 1 - _first_ratio(below, above + below, widths)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.clip(above / (above + below), 0, 1)
-        none = low > high  # no ratio explains such noise: it tells nothing
+        none = low > high  # such noise tells nothing
         low, high = np.where(none, 0, low), np.where(none, 1, high)
         return made.plan.with_note("mean", found, low, high)
 
@@ -572,7 +572,7 @@ class StatisticPlan:
         if isinstance(self.statistic, Quantiles):
             found = session.measure(self._mechanism(session), values, what)
         else:
-            own = {"unit": self.unit, "currency": self.currency}
+            own: Any = {"unit": self.unit, "currency": self.currency}
             found = session.add_noise(values, self.cost, what, **own)
         known = len(codes) if self.total_is_public else None
         return MeasuredStatistic(self, found, known)
