@@ -280,7 +280,7 @@ class Mean(_Ratio):
         high = 1 - _first_ratio(below, above + below, widths)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.clip(above / (above + below), 0, 1)
-        none = low > high  # such noise tells nothing
+        none = low > high  # beyond what any ratio explains
         low, high = np.where(none, 0, low), np.where(none, 1, high)
         return made.plan.with_note("mean", found, low, high)
 
