@@ -94,22 +94,13 @@ examples:
       paid from a budget that other releases of these records share
 """
 _STATISTICS = {
-    "mean": "the mean of a number, with the tables and from their budget; --by, "
-    "--bounds and --step after it are for it; may be repeated, as the next three",
+    "mean": "the mean of a number, from the budget of the tables; the options --by to "
+    "--step after it are for it. It may be repeated, as the next three",
     "sum": "the sum of a number",
-    "histogram": "counts of a number in bins; --edges after it gives bins of its own",
-    "quantiles": "quartiles of a number, or quantiles of --probabilities after it",
+    "histogram": "counts of a number in ten bins, or in bins of a width of --step",
+    "quantiles": "quartiles of a number, or quantiles of --probabilities",
 }
 """Options of statistics, and what they are for."""
-
-_OF_STATISTICS = {
-    "by": ("NAME,NAME", "attributes whose values are groups of the statistic before"),
-    "bounds": ("LOW,HIGH", "public bounds that its numbers are clipped to"),
-    "step": ("STEP", "what its numbers are rounded to, from the lower bound on"),
-    "probabilities": ("P,P", "probabilities of its quantiles"),
-    "edges": ("E,E,E", "edges of the bins of its histogram"),
-}
-"""Options of the statistic before them: what they take, and what they are for."""
 
 _RESUME = """\
 Finish tables that were paid for. If `tables` is interrupted after the measurement,
@@ -203,12 +194,11 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         help="all tables of one attribute and of two; of ten pairs or more, those are "
         "measured that are worth their budget",
     )
+    of: dict[str, Any] = {"dest": "statistics", "action": _OfStatistics}
     for option, text in _STATISTICS.items():
-        add(f"--{option}", dest="statistics", action=_Append, metavar="NAME", help=text)
-    for option, (metavar, text) in _OF_STATISTICS.items():
-        add(
-            f"--{option}", action=_OfLast, dest="statistics", metavar=metavar, help=text
-        )
+        add(f"--{option}", metavar="NAME", help=text, **of)
+    for option, (metavar, kind, text) in _OF_STATISTICS.items():
+        add(f"--{option}", metavar=metavar, type=kind, help=text, **of)
     cost = command.add_mutually_exclusive_group(required=True)
     cost.add_argument(
         "--epsilon",
@@ -249,40 +239,39 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
     add_csv(command)
 
 
-class _Append(argparse.Action):
-    """Adds a statistic, about an attribute."""
-
-    def __call__(self, parser: Any, args: Any, name: Any, option: Any = None) -> None:
-        own = [*(args.statistics or ()), (option[2:], {"name": name})]
-        args.statistics = own
+def _names(table: str) -> list[str]:
+    return [name.strip() for name in table.split(",")]
 
 
-class _OfLast(argparse.Action):
-    """Gives an option to the statistic before it."""
+class _OfStatistics(argparse.Action):
+    """Adds a statistic about an attribute, or gives an option to the last one."""
 
     def __call__(self, parser: Any, args: Any, value: Any, option: Any = None) -> None:
-        if not args.statistics:
-            raise argparse.ArgumentError(
-                self, f"must follow a statistic, such as --mean NAME {option} {value}"
-            )
-        _, given = args.statistics[-1]
-        if option == "--by":
-            given["by"] = _names(value)
-            return
-        try:
-            numbers = [read_float(text) for text in value.split(",")]
-        except ValueError:
-            numbers = []
-        if option == "--bounds" and len(numbers) == 2:
-            given["lower"], given["upper"] = numbers
-        elif option == "--step" and len(numbers) == 1:
-            (given["step"],) = numbers
-        elif option in ("--probabilities", "--edges") and numbers:
-            given[option[2:]] = numbers
+        name, listed = option[2:], args.statistics or []
+        if name in _STATISTICS:
+            args.statistics = [*listed, (name, {"name": value})]
+        elif listed:
+            listed[-1][1][name] = value
         else:
             raise argparse.ArgumentError(
-                self, f"it must be {self.metavar} in numbers, got {value!r}"
+                self, "must follow a statistic, such as --mean"
             )
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [read_float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"it must be numbers, got {text!r}") from None
+
+
+_OF_STATISTICS: dict[str, tuple[str, Any, str]] = {
+    "by": ("NAME,NAME", _names, "attributes whose values are groups of the last one"),
+    "bounds": ("LOW,HIGH", _numbers, "public bounds that its numbers are clipped to"),
+    "probabilities": ("P,P", _numbers, "probabilities of its quantiles"),
+    "step": ("STEP", read_float, "what its numbers are rounded to, from LOW on"),
+}
+"""Options of the statistic before them: what they take, and what they are for."""
 
 
 def _statistics(args: argparse.Namespace) -> list[Any]:
@@ -290,11 +279,14 @@ def _statistics(args: argparse.Namespace) -> list[Any]:
     from mmech.tables import Histogram, Mean, Quantiles, Sum
 
     made = {"mean": Mean, "sum": Sum, "histogram": Histogram, "quantiles": Quantiles}
-    found = []
+    found: list[Any] = []
     for kind, given in args.statistics or ():
-        for option, only in (("probabilities", "quantiles"), ("edges", "histogram")):
-            if option in given and kind != only:
-                raise InputError(f"--{option} is for --{only}, and not for --{kind}")
+        bounds = given.pop("bounds", None)
+        if bounds is not None and len(bounds) != 2:
+            raise InputError(f"--bounds must be LOW,HIGH, got {len(bounds)} numbers")
+        given["lower"], given["upper"] = bounds or (None, None)
+        if "probabilities" in given and kind != "quantiles":
+            raise InputError(f"--probabilities is for --quantiles, got --{kind}")
         found.append(made[kind](**given))
     return found
 
@@ -390,10 +382,6 @@ def _read_level(text: str) -> float:
     if not 0 < level < 1:
         raise argparse.ArgumentTypeError(f"it must lie between 0 and 1, got {text!r}")
     return level
-
-
-def _names(table: str) -> list[str]:
-    return [name.strip() for name in table.split(",")]
 
 
 def _tables(args: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ CHARTED = 5000
 """Most numbers of a chart; larger tables are named without one."""
 
 COLOURS = np.array([[247, 251, 255], [33, 113, 181]])
-"""Of the least and the largest count of a heat map."""
+"""Colours of the least and the largest count of a heat map."""
 
 STYLE = """body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em auto}
 body{padding:0 1em}svg{font:12px sans-serif;display:block}
@@ -241,7 +241,11 @@ def _bars(sheet: Sheet) -> Iterator[str]:
         for own in (sheet.value, "lower", "upper")
     )
     least, most = min(0.0, float(low.min())), max(0.0, float(high.max()))
-    x = lambda at: 250 + 480 * (at - least) / ((most - least) or 1)  # noqa: E731
+    width = 480 / ((most - least) or 1)
+
+    def x(at: float) -> float:
+        return 250 + width * (at - least)
+
     yield f'<svg width="960" height="{22 * len(names) + 6}" role="img">'
     for i, (name, number) in enumerate(zip(names, numbers, strict=True)):
         y = 22 * i + 4

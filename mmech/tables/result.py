@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -582,21 +582,16 @@ class Tables:
 
     def _sheets(self, level: float) -> list[Sheet]:
         """Return all tables, then all statistics."""
-        titles = [(" x ".join(names), names) for names in self.tables]
-        titles += [(str(own.plan.statistic),) * 2 for own in self.statistics]
-        stems = [names if isinstance(names, tuple) else [names] for _, names in titles]
-        found: list[tuple[tuple[str, ...], str, Mapping[str, NDArray[Any]]]]
-        found = [(names, "count", self._columns(names, level)) for names in self.tables]
+        stems: list[tuple[str, ...]] = list(self.tables)
+        stems += [(str(own.plan.statistic),) for own in self.statistics]
+        found = [(x, "count", self._columns(x, level)) for x in self.tables]
         for own in self.statistics:
-            columns = own.columns(level)
-            value = own.plan.statistic.value
+            columns, value = own.columns(level), own.plan.statistic.value
             keys = tuple(columns)[: list(columns).index(value)]
             found.append((keys, value, columns))
         return [
-            Sheet(file, title, *own)
-            for file, (title, _), own in zip(
-                file_names(stems), titles, found, strict=True
-            )
+            Sheet(file, " x ".join(stem), *own)
+            for file, stem, own in zip(file_names(stems), stems, found, strict=True)
         ]
 
 

@@ -34,11 +34,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,7 +62,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, ledger_or_own
 from mmech.session import Session
 from mmech.storage.codec import storable
-from mmech.strategies import StrategyResult, optimize
+from mmech.strategies import optimize
 from mmech.tables.frames import as_column
 from mmech.tables.noise import ErrorLaw, error_law
 
@@ -94,11 +93,8 @@ LARGEST_CUMULATIVE = 4096
 SHARES = 1000
 """What the least part of a budget is a part of, about."""
 
-FIELLER = 512
-"""Steps on which ratios are looked at first, before ends are bisected."""
-
-OWN = ("mean", "sum", "count", "probability", "quantile")
-OWN += ("standard_error", "lower", "upper", "note")
+OWN = {"mean", "sum", "count", "probability", "quantile", "standard_error", "lower"}
+OWN |= {"upper", "note"}
 """Columns of a statistic beside its groups."""
 
 
@@ -161,53 +157,35 @@ class Statistic:
         inside = np.clip(numbers, plan.lower, plan.upper)
         return np.rint((inside - plan.lower) / plan.step).astype(np.int64)
 
-    def release(
-        self, plan: StatisticPlan, session: Session, places: Integers, groups: Integers
-    ) -> tuple[Measurement, int | None]:
-        """Measure it, and return the number of records with it where that is public."""
-        raise NotImplementedError
+    def values(
+        self, plan: StatisticPlan, places: Integers, groups: Integers
+    ) -> Integers:
+        """Return what is measured, a column per group: the number at every place."""
+        size = plan.n_steps + (not isinstance(self, Histogram))
+        cells = places * plan.n_groups + groups
+        return np.bincount(cells, minlength=size * plan.n_groups).reshape(size, -1)
 
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return the columns beside the groups; free of privacy cost."""
         raise NotImplementedError
 
     def variance(self, plan: StatisticPlan) -> float:
-        """Return the expected squared error of one number, in records."""
-        raise NotImplementedError
+        """Return the expected squared error of one number, in records or ranges."""
+        return plan.relation.factor**2 * plan.law.continuous(plan.cost)
 
 
 @dataclass(frozen=True)
 class _Ratio(Statistic):
-    """What sums and means have in common: what they measure."""
+    """What sums and means have in common: distances from both bounds."""
 
-    def release(
-        self, plan: StatisticPlan, session: Session, places: Integers, groups: Integers
-    ) -> tuple[Measurement, int | None]:
-        """Measure the distances from both bounds, or where they are public, less."""
-        g = plan.n_steps
-        above = np.bincount(groups, places, plan.n_groups).astype(np.int64)
-        below = np.bincount(groups, g - places, plan.n_groups).astype(np.int64)
-        known = len(places) if plan.total_is_public else None
-        values = np.stack([above, below]) if known is None else above - below
-        cost, currency = plan.cost, plan.currency
-        found = session.add_noise(values, cost, plan.released, g, currency=currency)
-        return found, known
-
-    def _parts(self, made: MeasuredStatistic) -> tuple[Floats, Floats, float]:
-        """Return noisy A and B (k,), and the share of the noise in each of them."""
-        noisy, g = made.measurement.values.astype(np.float64), made.plan.n_steps
-        if made.n_records is None:
-            return noisy[0], noisy[1], 1.0
-        total = float(g * made.n_records)
-        return (total + noisy) / 2, (total - noisy) / 2, 0.5
-
-    def _sum_law(self, made: MeasuredStatistic) -> tuple[Floats, ErrorLaw]:
-        """Return sums of the numbers (k,), and the law of their error."""
-        plan = made.plan
-        above, below, share = self._parts(made)
-        up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
-        weights = [up, down] if made.n_records is None else [(up - down) * share]
-        return up * above + down * below, made.law([w for w in weights if w])
+    def values(
+        self, plan: StatisticPlan, places: Integers, groups: Integers
+    ) -> Integers:
+        """Return A and B (2, k), or their difference (k,) where it is enough."""
+        g, k = plan.n_steps, plan.n_groups
+        above, below = (np.bincount(groups, own, k) for own in (places, g - places))
+        both = above - below if plan.total_is_public else np.stack([above, below])
+        return both.astype(np.int64)
 
 
 @storable("Sum")
@@ -232,21 +210,22 @@ class Sum(_Ratio):
 
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return sums with intervals."""
-        total, law = self._sum_law(made)
+        plan, (above, below) = made.plan, made.distances
+        up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
+        total, law = up * above + down * below, made.law(up, down)
         half = law.half_width(level)
-        least = 0.0 if made.plan.lower >= 0 else -math.inf
-        most = 0.0 if made.plan.upper <= 0 else math.inf
+        ends = 0.0 if plan.lower >= 0 else -np.inf, 0.0 if plan.upper <= 0 else np.inf
         return {
-            "sum": np.clip(total, least, most),
+            "sum": np.clip(total, *ends),
             "standard_error": np.full(total.size, law.standard_error),
-            "lower": np.clip(total - half, least, most),
-            "upper": np.clip(total + half, least, most),
+            "lower": np.clip(total - half, *ends),
+            "upper": np.clip(total + half, *ends),
         }
 
     def variance(self, plan: StatisticPlan) -> float:
         """Return the squared error in units of the range."""
-        size = plan.lower**2 + plan.upper**2
-        return plan.unit * size / (plan.upper - plan.lower) ** 2
+        size = (plan.lower**2 + plan.upper**2) / (plan.upper - plan.lower) ** 2
+        return super().variance(plan) * size
 
 
 @storable("Mean")
@@ -291,30 +270,19 @@ class Mean(_Ratio):
 
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return means with Fieller's intervals."""
-        plan = made.plan
-        above, below, _ = self._parts(made)
-        if made.n_records is not None:
-            total, law = self._sum_law(made)
-            n = max(made.n_records, 1)
-            ends = [(total + sign * law.half_width(level)) / n for sign in (0, -1, 1)]
-            shares = [(end - plan.lower) / (plan.upper - plan.lower) for end in ends]
-            found, low, high = (np.clip(share, 0, 1) for share in shares)
-            if not made.n_records:
-                low, high = 0 * low, 0 * high + 1
-        else:
-            at = np.linspace(0, 1, 65)
-            widths = [
-                made.law([w for w in (1 - f, f) if w]).half_width(level)
-                for f in np.minimum(at, 1 - at).tolist()
-            ]
-            low, high = _fieller(above, above + below, at, np.array(widths))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found = np.clip(above / (above + below), 0, 1)
-        return plan.with_note("mean", plan.lower, plan.upper, found, low, high)
-
-    def variance(self, plan: StatisticPlan) -> float:
-        """Return the squared error of the sum in units of the range, at worst."""
-        return plan.unit
+        above, below = made.distances
+        halves = [
+            made.law(1 - f, -f).half_width(level)
+            for f in np.linspace(0, 0.5, 33).tolist()
+        ]
+        widths = np.array(halves + halves[-2::-1])  # noise of A and B has one law
+        low = _first_ratio(above, above + below, widths)
+        high = 1 - _first_ratio(below, above + below, widths)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.clip(above / (above + below), 0, 1)
+        none = low > high  # beyond what any ratio explains
+        low, high = np.where(none, 0, low), np.where(none, 1, high)
+        return made.plan.with_note("mean", found, low, high)
 
 
 @storable("Histogram")
@@ -327,65 +295,40 @@ class Histogram(Statistic):
 
     Parameters
     ----------
-    name, by
-        As in `Mean`.
-    edges : sequence of float, default=()
-        Public edges of bins :math:`[e_0, e_1], (e_1, e_2], ...`; numbers beyond count
-        in the first and last. Without them, the bins of the attribute.
+    name, by, lower, upper
+        As in `Mean`; numbers beyond the bounds count in the first and last bins.
+    step : float, default=None
+        Width of the bins; ``None`` is a tenth of the range.
 
     Examples
     --------
     >>> from mmech.tables import Histogram
-    >>> print(Histogram("hours", edges=[0, 20, 40, 100], by="sex"))
+    >>> print(Histogram("hours", step=5, by="sex"))
     histogram of hours by sex
     """
-
-    edges: Any = ()
 
     noun: ClassVar[str] = "histogram"
     value: ClassVar[str] = "count"
     of: ClassVar[str] = " records"
-
-    def bins(self, attribute: Attribute) -> Attribute:
-        """Return an attribute whose cells are the bins."""
-        if not len(self.edges):
-            return replace(attribute, other=None)
-        edges = [check_number(edge, f"every edge of {self}") for edge in self.edges]
-        if len(edges) < 3 or any(a >= b for a, b in pairwise(edges)):
-            raise ParameterError(
-                "edges",
-                f"of {self} must be at least three increasing numbers",
-                list(self.edges),
-            )
-        bounds = {"lower": edges[0], "upper": edges[-1], "cut_points": edges[1:-1]}
-        return Attribute.numeric(self.name, **bounds)
+    steps: ClassVar[int] = 10
+    most: ClassVar[int] = LARGEST_CUMULATIVE
 
     def places(self, plan: StatisticPlan, numbers: Floats) -> Integers:
         """Return the bin of every number, shape (N,)."""
         return np.searchsorted(plan.bins.cut_points, numbers, side="left")
 
-    def release(
-        self, plan: StatisticPlan, session: Session, places: Integers, groups: Integers
-    ) -> tuple[Measurement, int | None]:
-        """Measure the counts of all bins."""
-        counts = plan.counted(places, groups)
-        cost, currency = plan.cost, plan.currency
-        return session.add_noise(counts, cost, plan.released, currency=currency), None
-
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return counts with intervals."""
-        noisy, law = made.measurement.values.T.ravel(), made.law([1.0])
+        plan, noisy, law = made.plan, made.measurement.values.T.ravel(), made.law(1.0)
         half = math.floor(law.half_width(level) + 0.5)
+        rows = np.tile(np.arange(plan.n_steps), plan.n_groups)
         return {
+            self.name: as_column(plan.bins.labels, rows),
             "count": np.maximum(noisy, 0),
             "standard_error": np.full(noisy.size, law.standard_error),
             "lower": np.maximum(noisy - half, 0),
             "upper": np.maximum(noisy + half, 0),
         }
-
-    def variance(self, plan: StatisticPlan) -> float:
-        """Return the squared error of a count."""
-        return plan.unit
 
 
 @storable("Quantiles")
@@ -438,39 +381,24 @@ class Quantiles(Statistic):
             )
         object.__setattr__(self, "probabilities", tuple(map(float, given)))
 
-    def release(
-        self, plan: StatisticPlan, session: Session, places: Integers, groups: Integers
-    ) -> tuple[Measurement, int | None]:
-        """Measure a strategy for cumulative counts."""
-        counts = plan.counted(places, groups)
-        paid = {"epsilon": None, "rho": None, plan.currency: plan.cost}
-        mechanism = session.mechanism(Prefix(len(counts)), plan.strategy, **paid)
-        return session.measure(mechanism, counts, plan.released), None
-
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return quantiles with intervals."""
         plan = made.plan
-        mechanism = plan.mechanism
-        estimate = np.asarray(mechanism.reconstruct(made.measurement))
+        estimate: Any = plan.mechanism.reconstruct(made.measurement)
         below = estimate.cumsum(axis=0)  # (g + 1, k)
-        errors = _Errors(mechanism, level)
+        errors = _Errors(plan.mechanism, level)
         empty = below[-1] <= errors.half(0.0, plan.n_steps)
-        found = []
-        for p in self.probabilities:
+        shares = np.empty((3, plan.n_groups, len(self.probabilities)))
+        for j, p in enumerate(self.probabilities):
             apart = below - p * below[-1]
             rising = np.maximum.accumulate(apart)
-            falling = np.minimum.accumulate(apart[::-1])[::-1]
-            middle = (rising + falling) / 2 >= 0
-            middle[-1] = True
-            ends = [errors.ends(p, own) for own in apart.T]
-            low, high = np.array(ends, np.float64).T / plan.n_steps
-            low[empty], high[empty] = 0.0, 1.0
-            found.append((middle.argmax(axis=0) / plan.n_steps, low, high))
-        values, low, high = (
-            np.stack(part, axis=1).ravel() for part in zip(*found, strict=True)
-        )
-        own = plan.with_note("quantile", plan.lower, plan.upper, values, low, high)
+            reached = rising + np.minimum.accumulate(apart[::-1])[::-1] >= 0
+            reached[-1] = True
+            shares[0, :, j] = reached.argmax(axis=0) / plan.n_steps
+            ends = np.transpose([errors.ends(p, own) for own in apart.T])
+            shares[1:, :, j] = np.where(empty, [[0], [1]], ends / plan.n_steps)
         ask = np.tile(self.probabilities, plan.n_groups)
+        own = plan.with_note("quantile", *shares.reshape(3, -1))
         return {"probability": ask, **own}
 
     def variance(self, plan: StatisticPlan) -> float:
@@ -516,9 +444,7 @@ class StatisticPlan:
                 f"{own} is {attribute.kind}",
                 remedy="count its values in a table",
             )
-        if isinstance(own, Histogram):
-            _ = self.bins
-        elif self.lower >= self.upper:
+        if self.lower >= self.upper:
             low, high = number_text(self.lower), number_text(self.upper)
             raise ParameterError(
                 "lower", f"of the {own} must be below {{upper}}", f"{low} and {high}"
@@ -532,8 +458,8 @@ class StatisticPlan:
                 f"{number_text(self.upper)} into 1 to {own.most:,} whole steps",
                 number_text(self.step),
             )
-        numbers = self.n_groups * (1 if isinstance(own, _Ratio) else self.n_steps + 1)
-        if self.n_groups > LIMITS.published_cells or numbers > LIMITS.model_cells * 256:
+        rows = 1 if isinstance(own, _Ratio) else self.n_steps + 1
+        if rows * self.n_groups > LIMITS.listed_cells:
             raise ParameterError(
                 "by",
                 f"of the {own} makes {magnitude(self.n_groups)} groups, which are too "
@@ -569,25 +495,23 @@ class StatisticPlan:
         own, width = self.statistic, self.upper - self.lower
         if own.step is not None:
             return own.step
-        if self.domain.attributes[0].integer and width % 1 == 0 and width <= own.most:
+        whole = self.domain.attributes[0].integer and width % 1 == 0
+        if whole and width <= own.most and not isinstance(own, Histogram):
             return 1.0
         return width / own.steps
 
     @cached_property
     def n_steps(self) -> int:
-        """Number of steps of the grid; of a histogram, its bins but one."""
-        if isinstance(self.statistic, Histogram):
-            return self.bins.size - 1
+        """Number of steps of the grid."""
         if not self.step > 0:
             return 0
         return round(min((self.upper - self.lower) / self.step, 2.0**53))
 
     @cached_property
     def bins(self) -> Attribute:
-        """Cells of a histogram."""
-        own: Any = self.statistic
-        found: Attribute = own.bins(self.domain.attributes[0])
-        return found
+        """Bins of a histogram."""
+        own: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
+        return Attribute.numeric("x", n_bins=self.n_steps, **own)
 
     @property
     def n_groups(self) -> int:
@@ -600,21 +524,10 @@ class StatisticPlan:
         return LAPLACE if self.currency == "epsilon" else GAUSSIAN
 
     @property
-    def unit(self) -> float:
-        """Expected squared error of a count of records."""
-        factor = self.relation.factor**2
-        return factor * self.law.continuous(self.cost)
-
-    @property
     def total_is_public(self) -> bool:
         """Whether all neighbours have as many records with a number."""
         same = self.relation.neighbours == "replace"
         return same and self.all_count and not self.statistic.by
-
-    @property
-    def released(self) -> str:
-        """What is released, in words."""
-        return f"{self.statistic} of {self.n_groups} groups"
 
     @property
     def expected(self) -> str:
@@ -628,33 +541,22 @@ class StatisticPlan:
         )
 
     @cached_property
-    def strategy(self) -> StrategyResult:
-        """Strategy for cumulative counts."""
-        pure = self.currency == "epsilon"
-        return optimize(
-            Prefix(self.n_steps + 1),
-            template="hierarchy" if pure else "spectral",
-            privacy="pure" if pure else "zcdp",
-            seed=0,
-        )
-
-    @cached_property
     def mechanism(self) -> MatrixMechanism:
         """What quantiles are reconstructed with."""
-        return MatrixMechanism(
-            Prefix(self.n_steps + 1),
-            self.strategy,
-            epsilon=self.cost if self.currency == "epsilon" else None,
-            rho=self.cost if self.currency == "rho" else None,
-            neighbours=self.relation.neighbours,
-            records_per_person=self.relation.records_per_person,
-        )
+        return self._mechanism()
 
-    def counted(self, places: Integers, groups: Integers) -> Integers:
-        """Return the number of records at every place of every group, (g + 1, k)."""
-        size = self.n_steps + 1
-        cells = places * self.n_groups + groups
-        return np.bincount(cells, minlength=size * self.n_groups).reshape(size, -1)
+    def _mechanism(self, session: Session | None = None) -> MatrixMechanism:
+        """Return what measures cumulative counts, paid for by a session if given."""
+        workload, pure = Prefix(self.n_steps + 1), self.currency == "epsilon"
+        strategy = optimize(
+            workload,
+            template="hierarchy" if pure else "spectral",
+            privacy="pure" if pure else "zcdp",
+        ).strategy
+        options: dict[str, Any] = {self.currency: self.cost, **asdict(self.relation)}
+        if session is None:
+            return MatrixMechanism(workload, strategy, **options)
+        return session.mechanism(workload, strategy, **options)
 
     def measure(self, session: Session, codes: NDArray[Any]) -> MeasuredStatistic:
         """Measure it from the codes of its groups, and places in the last column.
@@ -665,18 +567,29 @@ class StatisticPlan:
         groups = np.zeros(len(codes), np.int64)
         for j, size in enumerate(self.domain.shape[1:]):
             groups = groups * size + codes[:, j]
-        found = self.statistic.release(self, session, codes[:, -1], groups)
-        return MeasuredStatistic(self, *found)
+        values = self.statistic.values(self, codes[:, -1], groups)
+        what = f"{self.statistic} of {self.n_groups} groups"
+        if isinstance(self.statistic, Quantiles):
+            found = session.measure(self._mechanism(session), values, what)
+        else:
+            own: Any = {"unit": self.unit, "currency": self.currency}
+            found = session.add_noise(values, self.cost, what, **own)
+        known = len(codes) if self.total_is_public else None
+        return MeasuredStatistic(self, found, known)
 
-    def with_note(
-        self, name: str, lower: float, upper: float, *parts: Floats
-    ) -> dict[str, NDArray[Any]]:
+    @property
+    def unit(self) -> int:
+        """How much one record changes what is measured."""
+        return self.n_steps if isinstance(self.statistic, _Ratio) else 1
+
+    def with_note(self, name: str, *parts: Floats) -> dict[str, NDArray[Any]]:
         """Return values and intervals from shares of the range, and what to say.
 
         Where an interval is the whole range, nothing is known of a value.
         """
         empty = (parts[1] <= 0) & (parts[2] >= 1)
-        found, low, high = (lower + (upper - lower) * part for part in parts)
+        width = self.upper - self.lower
+        found, low, high = (self.lower + width * part for part in parts)
         words = "too few records for the noise: any value within the bounds is possible"
         return {
             name: np.where(empty, np.nan, found),
@@ -687,22 +600,16 @@ class StatisticPlan:
 
     @classmethod
     def _stored(cls) -> dict[str, str]:
-        own = ("statistic", "currency", "cost", "all_count")
-        made = {"domain": "_document", "relation": "_relation"}
-        return made | {name: name for name in own}
+        own = ("statistic", "currency", "cost", "relation", "all_count")
+        return {"domain": "_document"} | {name: name for name in own}
 
     @property
     def _document(self) -> Any:
         return json.loads(self.domain.to_json() or "")
 
-    @property
-    def _relation(self) -> tuple[str, int]:
-        return self.relation.neighbours, self.relation.records_per_person
-
     @classmethod
-    def _restored(cls, *, domain: Any, relation: Any, **facts: Any) -> StatisticPlan:
-        found = {"domain": Domain.from_json(domain), "relation": Relation(*relation)}
-        return cls(**found, **facts)
+    def _restored(cls, *, domain: Any, **facts: Any) -> StatisticPlan:
+        return cls(domain=Domain.from_json(domain), **facts)
 
 
 @storable("MeasuredStatistic")
@@ -722,16 +629,25 @@ class MeasuredStatistic:
     measurement: Measurement
     n_records: int | None = None
 
-    def law(self, weights: Sequence[float]) -> ErrorLaw:
-        """Return the law of a weighted sum of its noise, which rows share."""
-        plan = self.plan
-        rows = np.ones(len(weights))
-        sensitivity = 1 if isinstance(plan.statistic, Histogram) else plan.n_steps
-        size = Fraction(plan.relation.factor * sensitivity) ** plan.law.power
-        parameter = plan.law.parameter(size, plan.cost)
-        variance = rows * float(plan.law.variance(parameter))
-        own = np.asarray(weights, np.float64)
-        return error_law(plan.law, own, rows, variance, rows * float(parameter))
+    @property
+    def distances(self) -> tuple[Floats, Floats]:
+        """Noisy distances A and B from both bounds, (k,) each."""
+        noisy = self.measurement.values.astype(np.float64)
+        if self.n_records is None:
+            return noisy[0], noisy[1]
+        total = float(self.plan.n_steps * self.n_records)
+        return (total + noisy) / 2, (total - noisy) / 2
+
+    def law(self, *weights: float) -> ErrorLaw:
+        """Return the law of the error of a weighted sum of rows, or of A and B."""
+        if self.n_records is not None:  # one noise is half of both, with two signs
+            weights = ((weights[0] - weights[1]) / 2,)
+        plan, own = self.plan, np.array([weight for weight in weights if weight])
+        size = Fraction(plan.relation.factor * plan.unit) ** plan.law.power
+        t, rows = plan.law.parameter(size, plan.cost), np.ones(own.size)
+        return error_law(
+            plan.law, own, rows, rows * plan.law.variance(t), rows * float(t)
+        )
 
     def columns(self, level: float) -> dict[str, NDArray[Any]]:
         """Return a column per attribute of the groups, and those of the statistic."""
@@ -746,89 +662,52 @@ class MeasuredStatistic:
             attribute.name: as_column(attribute.labels, own)
             for attribute, own in zip(plan.domain.attributes[1:], at, strict=True)
         }
-        if isinstance(plan.statistic, Histogram):
-            names = as_column(plan.bins.labels, np.tile(np.arange(rows), plan.n_groups))
-            groups[plan.statistic.name] = names
         return groups | values
 
     @property
     def words(self) -> str:
         """What becomes of numbers, in a sentence."""
-        plan = self.plan
-        if isinstance(plan.statistic, Histogram):
-            return f"{plan.statistic}: numbers beyond count in the first and last bins."
-        low, high, step = map(number_text, (plan.lower, plan.upper, plan.step))
+        own = self.plan
+        low, high, step = map(number_text, (own.lower, own.upper, own.step))
+        cut = "cut" if isinstance(own.statistic, Histogram) else "rounded to steps"
         return (
-            f"{plan.statistic}: numbers are clipped to {low} to {high} and rounded to "
-            f"steps of {step}."
+            f"{own.statistic}: numbers are clipped to {low} to {high}, {cut} by {step}."
         )
 
     @property
     def facts(self) -> dict[str, Any]:
         """The same for machines."""
-        plan, entry = self.plan, self.measurement.entry
-        grid = {}
-        if not isinstance(plan.statistic, Histogram):
-            grid = {"lower": plan.lower, "upper": plan.upper, "step": plan.step}
-        return {
-            "statistic": str(plan.statistic),
-            "by": list(plan.statistic.by),
-            **grid,
-            "cost": str(plan.cost),
-            "noise": entry.kind,
-            "sensitivity": entry.sensitivity,
-        }
+        own, entry = self.plan, self.measurement.entry
+        given = {"statistic": str(own.statistic), "by": list(own.statistic.by)}
+        grid = {"lower": own.lower, "upper": own.upper, "step": own.step}
+        paid = {"cost": str(own.cost), "noise": entry.kind}
+        return {**given, **grid, **paid, "sensitivity": entry.sensitivity}
 
 
 # ---- intervals -----------------------------------------------------------------------
 
 
-def _fieller(
-    above: Floats, total: Floats, at: Floats, widths: Floats
-) -> tuple[Floats, Floats]:
-    """Return the least and the largest ratio that noise does not rule out, (k,) each.
+def _first_ratio(above: Floats, total: Floats, widths: Floats) -> Floats:
+    """Return the least ratio f from 0 to 1 that noise does not rule out, (k,).
 
     Parameters
     ----------
     above, total : ndarray, shape (k,)
         Noisy numerators and denominators.
-    at, widths : ndarray
-        Ratios f from 0 to 1, and what the magnitude of the error of numerator - f
-        denominator stays below; straight lines between them are above it, because it is
-        convex in f.
+    widths : ndarray, shape (s + 1,)
+        What the magnitude of the error of numerator - f denominator stays below, in
+        steps of f. Lines between them are above it, because it is convex in f.
     """
-
-    def holds(ratio: Floats) -> NDArray[np.bool_]:
-        return np.abs(above - ratio * total) <= np.interp(ratio, at, widths)
-
-    steps = np.linspace(0, 1, FIELLER + 1)[:, None]
-    known = holds(np.broadcast_to(steps, (FIELLER + 1, above.size)))
+    at = np.linspace(0, 1, len(widths))[:, None]
+    beyond = np.sign(above) * (above - at * total) - widths[:, None]  # (s + 1, k)
+    place = (beyond <= 0).argmax(axis=0)
+    last, before = np.take_along_axis(
+        beyond, np.stack([place, np.maximum(place - 1, 0)]), axis=0
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
-        centre = np.clip(np.nan_to_num(above / total, nan=0.5), 0, 1)
-    own = holds(centre)
-    any_step = known.any(axis=0)
-    first = np.where(any_step, known.argmax(axis=0) / FIELLER, 2.0)
-    last = np.where(any_step, 1 - known[::-1].argmax(axis=0) / FIELLER, -1.0)
-    low = np.where(own, np.minimum(first, centre), first)
-    high = np.where(own, np.maximum(last, centre), last)
-    none = ~own & ~any_step  # no ratio explains such noise: it tells nothing
-    low, high = np.where(none, 0.0, low), np.where(none, 1.0, high)
-    return _bisected(low, -1, holds), _bisected(high, 1, holds)
-
-
-def _bisected(inside: Floats, side: int, holds: Any) -> Floats:
-    """Return where a condition ends between a ratio and the next step beyond it."""
-    beyond = inside * FIELLER
-    beyond = np.ceil(beyond) - 1 if side < 0 else np.floor(beyond) + 1
-    beyond = np.clip(beyond / FIELLER, 0, 1)
-    for _ in range(50):
-        middle = (inside + beyond) / 2
-        held = holds(middle)
-        inside, beyond = (
-            np.where(held, middle, inside),
-            np.where(held, beyond, middle),
-        )
-    return beyond
+        found = (place - 1 + before / (before - last)) / (len(widths) - 1)
+    found = np.where(place == 0, 0.0, found)
+    return np.where((beyond > 0).all(axis=0), 2.0, found)
 
 
 class _Errors:
@@ -850,7 +729,7 @@ class _Errors:
         self._factors = factors
         sizes = [stop - start for start, stop, _ in mechanism._runs()]
         self._parameters = np.repeat([float(t) for t in mechanism._parameters()], sizes)
-        paid = {mechanism.law.currency: mechanism.cost}
+        paid: dict[str, Any] = {mechanism.law.currency: mechanism.cost}
         self._bound = float(confidence_interval(0.0, 1.0, level, **paid)[1])
         self._halves: dict[tuple[float, int], float] = {}
 
@@ -975,7 +854,7 @@ def plan_statistics(
         names = (statistic.name, *statistic.by)
         for name in names:
             check_choice(name, f"an attribute of the {statistic}", domain.names)
-        if len(set(names)) < len(names) or {*OWN} & {*names}:
+        if len(set(names)) < len(names) or OWN & {*names}:
             raise ParameterError(
                 "by",
                 f"of the {statistic} must name other attributes, each once, and none "

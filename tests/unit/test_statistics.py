@@ -27,7 +27,7 @@ ALL = [
     Mean("age", by="sex"),
     Mean("age"),
     Sum("pay", by="sex", lower=-10, upper=30),
-    Histogram("pay", edges=[0, 15, 30], by="sex"),
+    Histogram("pay", lower=0, upper=30, step=15, by="sex"),
     Quantiles("age", [0.5], by="sex", step=10),
 ]
 SMALL = mm.Domain(
@@ -73,10 +73,9 @@ def seen_exactly(plan, codes):
 @pytest.mark.parametrize("cost", ["epsilon", "rho"])
 def test_every_small_neighbour_changes_sums_by_their_sensitivity_at_most(kind, cost):
     """All data sets of up to two records, and all that have one more."""
-    own = StatisticPlan(
-        *(kind("x", by="g", step=2), SMALL, cost, Fraction(1)),
-        made(kind("x"), SMALL).relation, True,
-    )  # fmt: skip
+    relation = made(kind("x"), SMALL).relation
+    asked = kind("x", by="g", step=2)
+    own = StatisticPlan(asked, SMALL, cost, Fraction(1), relation, True)
     assert own.n_steps == 3
     records = list(itertools.product(range(2), range(4)))
     largest = 0.0
@@ -154,7 +153,11 @@ def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
     rows = people(400)
     frame = pd.DataFrame(rows, columns=DOMAIN.names)
     released = mm.release_tables(
-        frame, DOMAIN, ways=1, statistics=[*ALL, Histogram("age")], epsilon=10**9
+        frame,
+        DOMAIN,
+        ways=1,
+        statistics=[*ALL, Histogram("age", step=30)],
+        epsilon=10**9,
     )
     by = frame.groupby("sex")
     means = released.statistic(ALL[0])
@@ -209,7 +212,7 @@ def test_values_without_a_number_are_in_no_statistic():
     number = mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3, other="unknown")
     domain = mm.Domain([DOMAIN.attributes[0], number])
     rows = [["f", 30], ["f", None], ["f", 60]] * 100
-    asked = [Mean("age", by="sex"), Histogram("age")]
+    asked = [Mean("age", by="sex"), Histogram("age", step=30)]
     released = mm.release_tables(
         rows, domain, ways=1, statistics=asked, epsilon=10**9,
         handle_missing="category", neighbours="replace",
@@ -272,7 +275,7 @@ WRONG = {
         ValueError,
         "1 to 4,095 whole steps",
     ),
-    "edges": (lambda: Histogram("age", edges=[3, 2, 1]), ValueError, "increasing"),
+    "bins": (lambda: Histogram("age", step=40), ValueError, "1 to 4,096 whole steps"),
     "name": (lambda: Mean(3), TypeError, "needs the name of an attribute"),
     "bound": (lambda: Mean("age", lower="low"), TypeError, "lower of mean of age"),
     "kind": (lambda: "mean", TypeError, "must be Mean, Sum, Histogram or Quantiles"),
