@@ -40,8 +40,9 @@ def range_gain(workload: QueryMatrix, strategy: Tau) -> float | None:
 
 @range_gain.register(AllRange | Prefix | Suffix | Ones)
 def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float:
-    ((a, b, _),) = separable_terms(workload) or ()
-    a, b = a / strategy._scales, b / strategy._scales
+    terms = separable_terms(workload)
+    assert terms is not None
+    a, b = (factor / strategy._scales for factor in terms[0][:2])
     if strategy.free_end == "first":
         a, b = b[::-1].copy(), a[::-1].copy()
     inverse = _forward(strategy)

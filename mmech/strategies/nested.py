@@ -67,7 +67,7 @@ TOTAL = 11.0
 
 
 class _Blocks:
-    """The gram of a workload as that of blocks of neighbours, on both levels."""
+    """The gram of a workload, in blocks of neighbours."""
 
     def __init__(self, terms: list[Separable], size: int) -> None:
         self.terms = in_blocks(terms, size)

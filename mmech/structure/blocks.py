@@ -248,7 +248,7 @@ def _contrasts_of_cut_parts(
 
 @singledispatch
 def separable_terms(workload: QueryMatrix) -> list[Separable] | None:
-    """Return vectors, each of shape (n,), of grams that sum to that of a workload.
+    """Return vectors (n,) of grams whose sum is the gram of a workload.
 
     ``None`` where no rule knows these.
     """
@@ -266,12 +266,14 @@ through_wrappers(
 def _(workload: QueryMatrix) -> list[Separable]:
     m, n = workload.shape
     up, one = np.arange(1.0, n + 1), np.ones(n)
-    a, b = {
-        AllRange: (up, up[::-1].copy()),
+    down = up[::-1].copy()
+    factors: dict[type, tuple[Floats, Floats]] = {
+        AllRange: (up, down),
         Identity: (0.0 * one, one),
-        Prefix: (one, up[::-1].copy()),
+        Prefix: (one, down),
         Suffix: (up, one),
-    }.get(type(workload), (m * one, one))
+    }
+    a, b = factors.get(type(workload), (m * one, one))
     return [(a, b, one if isinstance(workload, Identity) else a * b)]
 
 
