@@ -50,7 +50,7 @@ class PIdentityObjectiveAndGradient:
     """One evaluation, on a gram with structure and on an explicit one."""
 
     params = (
-        [(256, 16), (1024, 16), (1024, 64), (1728, 108), (2048, 128)],
+        [(256, 16), (1024, 64), (1728, 108)],
         ["AllRange", "Dense"],
     )
     param_names = ("n_p", "gram")
@@ -82,9 +82,9 @@ class PIdentityObjectiveAndGradient:
 
 
 class PIdentityMemory:
-    """Peak of one evaluation in a domain of 4,096 cells; checked in a small one."""
+    """Peak of one evaluation in a domain of 2,048 cells; checked in a small one."""
 
-    params = ([4096],)
+    params = ([2048],)
     param_names = ("n",)
     timeout = 300
 

@@ -37,7 +37,7 @@ from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import restrict_columns
-from mmech.structure.blocks import block_energies, tree_components
+from mmech.structure.blocks import block_energies, block_gain, tree_components
 from mmech.structure.shape import frobenius_squared, is_uniform, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
@@ -354,8 +354,10 @@ class _StackRule(PairRule):
 def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
     """Stacked Kroneckers: exact by a generalized eigenproblem per attribute."""
     terms = kronecker_terms(workload)
-    inverse = None if terms is None else joint_inverse_gram(strategy)
-    if terms is None or inverse is None:
+    if terms is None:
+        return block_gain(workload, strategy)
+    inverse = joint_inverse_gram(strategy)
+    if inverse is None:
         return None
     sizes = [len(transform) for transform in inverse.transforms]
     if math.prod(sizes) > LIMITS.spectrum_cells or any(

@@ -22,6 +22,7 @@ from mmech.operators.compose import Scaled
 from mmech.operators.ranges import Ranges
 from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
+from mmech.structure.blocks import separable_terms
 
 __all__ = ["range_gain", "running_gains"]
 
@@ -39,7 +40,9 @@ def range_gain(workload: QueryMatrix, strategy: Tau) -> float | None:
 
 @range_gain.register(AllRange | Prefix | Suffix | Ones)
 def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float:
-    a, b = (factor / strategy._scales for factor in gram_factors(workload))
+    terms = separable_terms(workload)
+    assert terms is not None
+    a, b = (factor / strategy._scales for factor in terms[0][:2])
     if strategy.free_end == "first":
         a, b = b[::-1].copy(), a[::-1].copy()
     inverse = _forward(strategy)
@@ -95,22 +98,6 @@ def _(workload: Ranges, strategy: Tau) -> float | None:
         crossed = np.square(waves, out=waves) @ (twice * both[1])
         total += float(pairs - crossed.real.sum()) / length
     return total
-
-
-@singledispatch
-def gram_factors(workload: QueryMatrix) -> tuple[Floats, Floats]:
-    """Return vectors a, b (n,) with (WᵀW)_ij = a_i b_j for i <= j."""
-    raise TypeError(f"the gram of {workload!r} is not known to be semiseparable")
-
-
-def _up(n: int) -> Floats:
-    return np.arange(1.0, n + 1)
-
-
-gram_factors.register(AllRange, lambda w: (_up(w.n), _up(w.n)[::-1].copy()))
-gram_factors.register(Prefix, lambda w: (np.ones(w.n), _up(w.n)[::-1].copy()))
-gram_factors.register(Suffix, lambda w: (_up(w.n), np.ones(w.n)))
-gram_factors.register(Ones, lambda w: (np.full(w.n, float(w.m)), np.ones(w.n)))
 
 
 @singledispatch

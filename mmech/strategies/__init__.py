@@ -15,6 +15,7 @@ marginal_weights  weighted marginals under L2 sensitivity, with their gap
 equal_totals      single attributes, for K-norm noise with equal totals
 spectral          sine waves for ranges, near the optimum under L2 at any size
 hierarchy         trees over an ordered domain, with the best budgets
+nested            p-Identity within blocks of neighbours, and over their totals
 ordered           workloads whose cells have an order
 reweight          better weights for the rows of any strategy
 dual              the optimum under L2 sensitivity

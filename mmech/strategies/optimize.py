@@ -25,6 +25,7 @@ from mmech.strategies.hierarchy import HIERARCHY
 from mmech.strategies.kronecker import KRONECKER, KRONECKER_L2
 from mmech.strategies.marginal_weights import MARGINALS_L2
 from mmech.strategies.marginals import MARGINALS, forest_work
+from mmech.strategies.nested import NESTED
 from mmech.strategies.pidentity import PIDENTITY, PIDENTITY_L2
 from mmech.strategies.registry import (
     TOO_LARGE,
@@ -56,6 +57,7 @@ for _template in (
     MARGINALS,
     EQUAL_TOTALS,
     HIERARCHY,
+    NESTED,
     PIDENTITY,
     KRONECKER,
     UNION,
@@ -103,6 +105,7 @@ def optimize(
           equal totals. The result says so, with the loss of that noise, and a mechanism
           that is given the result draws it; "auto" leaves it out.
         * "hierarchy": a tree over an ordered domain, of the best levels.
+        * "nested": p-Identity within blocks of an ordered domain and over their totals.
         * "pidentity": identity queries and p extra queries, by descent.
         * "kronecker": one p-Identity per attribute of a (union of) products.
         * "union": groups of products, all measurements answering all queries.

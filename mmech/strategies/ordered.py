@@ -20,6 +20,7 @@ from mmech.operators.explicit import Dense
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
 from mmech.operators.stack import through_wrappers
+from mmech.structure.blocks import separable_terms
 
 __all__ = [
     "BlockLevel",
@@ -242,24 +243,8 @@ def _(gram: AllRangeGram) -> SeparableGram | None:
 
 @_separable.register(Gram)
 def _(gram: Gram) -> SeparableGram | None:
-    return _separable_gram_of(gram.operator)
-
-
-@singledispatch
-def _separable_gram_of(workload: QueryMatrix) -> SeparableGram | None:
-    return None
-
-
-@_separable_gram_of.register(Prefix)
-def _(workload: Prefix) -> SeparableGram | None:
-    falling = np.arange(1.0, workload.n + 1)[::-1].copy()
-    return SeparableGram(np.ones(workload.n), falling, falling)
-
-
-@_separable_gram_of.register(Suffix)
-def _(workload: Suffix) -> SeparableGram | None:
-    rising = np.arange(1.0, workload.n + 1)
-    return SeparableGram(rising, np.ones(workload.n), rising)
+    terms = separable_terms(gram.operator) or ()
+    return SeparableGram(*terms[0]) if len(terms) == 1 else None
 
 
 def block_gram(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:

@@ -41,8 +41,10 @@ from mmech.structure.shape import frobenius_squared
 __all__ = [
     "PIDENTITY",
     "PIDENTITY_L2",
+    "Descent",
     "PIdentityObjective",
     "default_p",
+    "descend",
     "minimize_pidentity",
     "better_than_cells",
     "default_p_l2",
@@ -275,7 +277,7 @@ def pidentity_strategy(
     limit, stop = _race(max_iter, descents[-1].stop)
     short = limit < RACE_ITERATIONS  # no time for low minima
     for start in make_starts(first.counts.size, p, rng, n_starts):
-        run = _descend(first, start, limit, stop, by_face=short)
+        run = descend(first, start, limit, stop, by_face=short)
         runs.append(run)
         if callback is not None:
             best = finished(first, run)
@@ -289,7 +291,7 @@ def pidentity_strategy(
         if time_is_up():
             break
         runs = [
-            _then(run, _descend(finer, refined(run.columns, level, finer), limit, stop))
+            _then(run, descend(finer, refined(run.columns, level, finer), limit, stop))
             for run in runs
         ]
         level = finer
@@ -438,7 +440,7 @@ def minimize_pidentity(
     `tolerance` is the relative decrease per iteration at which to stop; losses are in
     units of the gram (n, n) of the workload.
     """
-    return _descend(BlockLevel.of(gram), start, max_iter, tolerance, norm=norm)
+    return descend(BlockLevel.of(gram), start, max_iter, tolerance, norm=norm)
 
 
 def _then(first: Descent, second: Descent) -> Descent:
@@ -446,7 +448,7 @@ def _then(first: Descent, second: Descent) -> Descent:
     return replace(second, history=first.history + second.history)
 
 
-def _descend(
+def descend(
     level: BlockLevel,
     start: Floats,
     max_iter: int,
@@ -454,6 +456,7 @@ def _descend(
     by_face: bool = True,
     norm: str = "L1",
 ) -> Descent:
+    """Descend from Θᵀ = `start` (n, p) on blocks of cells, as `minimize_pidentity`."""
     unit = float(level.diagonal.sum())
     if unit == 0:
         return Descent(np.zeros_like(start), 0.0, True, "the workload is zero", ())
@@ -484,8 +487,11 @@ def _descend(
 def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out large domains, products, and what a short descent does not improve."""
     n = workload.shape[1]
-    ordered = n > LARGE_DOMAIN and find_order(workload.gram()) is not None
-    most = LARGE_ORDERED_DOMAIN if ordered else LARGE_DOMAIN
+    most = LARGE_DOMAIN
+    if n > most and found.has("nested"):
+        return Skip("'nested' is better on ordered domains of this size")
+    if n > most and find_order(workload.gram()) is not None:
+        most = LARGE_ORDERED_DOMAIN
     if n > most:
         products = kronecker_terms(workload)
         if products is not None and len(products[0][1]) > 1:
@@ -507,8 +513,9 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     short = _glance(workload, 1)
     if short.n_iter == 0:  # collapsed, as about one start in three does
         short = _glance(workload, GLANCES)
-    # A tree has more queries than eight, and is no measure of what more will do.
-    flat = (run.loss for run in found.runs if run.template != "hierarchy")
+    # Levels have more queries than eight, and are no measure of what more will do.
+    levels = ("hierarchy", "nested")
+    flat = (run.loss for run in found.runs if run.template not in levels)
     if short.loss >= min(flat, default=math.inf):
         return Skip("a short descent did not improve on the best", short.loss)
     return None

@@ -1,4 +1,4 @@
-"""What a workload asks of blocks of neighbours, and of a tree of them."""
+"""What a workload asks of blocks of neighbours, and of strategies on two levels."""
 
 from __future__ import annotations
 
@@ -16,16 +16,32 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.stack import through_wrappers
 
-__all__ = ["BlockEnergies", "block_energies", "tree_components"]
+__all__ = [
+    "BlockEnergies",
+    "Separable",
+    "block_energies",
+    "block_gain",
+    "energies_within",
+    "in_blocks",
+    "separable_terms",
+    "tree_components",
+]
 
 Floats = NDArray[np.float64]
+Separable = tuple[Floats, Floats, Floats]
+"""Vectors (a, b, d) of a gram with the entries a_i b_j for i < j, and d_i for i = j."""
+
 Overlaps = Callable[[int, int, int], int]
 """(first cell, size, count) -> Σ ‖W 1_b‖² over blocks b, in exact integers."""
 
 Terms = list[tuple[float, Overlaps]]
 """Squared weights and sums of parts of a union."""
+
+ALIKE = 12
+"""Digits to which ratios of precisions are equal, but for rounding."""
 
 
 class BlockEnergies(Protocol):
@@ -225,3 +241,78 @@ def _contrasts_of_cut_parts(
             average += share * (cut - average)
         cut = average
     yield scaled(cut, strategy.variance(top, strategy.inside[top][1]))
+
+
+# ---- grams of ranges --------------------------------------------------------------
+
+
+@singledispatch
+def separable_terms(workload: QueryMatrix) -> list[Separable] | None:
+    """Return vectors (n,) of grams whose sum is the gram of a workload.
+
+    ``None`` where no rule knows these.
+    """
+    return None
+
+
+through_wrappers(
+    separable_terms,
+    scaled=lambda terms, c: [(float(c) ** 2 * a, b, c**2 * d) for a, b, d in terms],
+    stacked=lambda parts: list(chain.from_iterable(parts)),
+)
+
+
+@separable_terms.register(AllRange | Identity | Ones | Prefix | Suffix)
+def _(workload: QueryMatrix) -> list[Separable]:
+    m, n = workload.shape
+    up, one = np.arange(1.0, n + 1), np.ones(n)
+    down = up[::-1].copy()
+    factors: dict[type, tuple[Floats, Floats]] = {
+        AllRange: (up, down),
+        Identity: (0.0 * one, one),
+        Prefix: (one, down),
+        Suffix: (up, one),
+    }
+    a, b = factors.get(type(workload), (m * one, one))
+    return [(a, b, one if isinstance(workload, Identity) else a * b)]
+
+
+def in_blocks(terms: Sequence[Separable], size: int) -> list[Separable]:
+    """Return the vectors of `separable_terms` with a row for every block of cells."""
+    return [
+        (a.reshape(-1, size), b.reshape(-1, size), own.reshape(-1, size))
+        for a, b, own in terms
+    ]
+
+
+def energies_within(blocks: Sequence[Separable], covariance: Floats) -> Floats:
+    """Return tr(V_bb M) of every block b for a covariance M (s, s) of its cells."""
+    pairs, variances = 2.0 * np.triu(covariance, 1), covariance.diagonal()
+    parts = [((a @ pairs) * b).sum(axis=1) + own @ variances for a, b, own in blocks]
+    return np.asarray(np.sum(parts, axis=0))
+
+
+def block_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
+    """Return ‖W A⁺‖_F² for ranges and stacked products of two factors.
+
+    Blocks of neighbours and their cells are the two attributes. Waves of the cells
+    whose precisions are alike in all blocks are summed up at once. ``None`` where the
+    gram of W is not known to be separable.
+    """
+    terms = separable_terms(workload)
+    inverse = None if terms is None else joint_inverse_gram(strategy)
+    if terms is None or inverse is None or len(inverse.transforms) != 2:
+        return None
+    outer, inner = inverse.transforms
+    blocks, spectrum = in_blocks(terms, len(inner)), inverse.spectrum
+    ratios = np.round(spectrum[0] / spectrum, ALIKE)
+    kinds, places = np.unique(ratios, axis=1, return_inverse=True)
+    total = 0.0
+    for kind, weights in enumerate(kinds.T):
+        alike = places.ravel() == kind
+        waves = inner[:, alike] / np.sqrt(spectrum[0, alike])
+        between = (outer * weights) @ outer.T
+        pairs = sum(np.triu((a @ waves) @ (b @ waves).T, 1) for a, b, _ in blocks)
+        own = energies_within(blocks, waves @ waves.T)
+        total += float(2.0 * (between * pairs).sum() + between.diagonal() @ own)
+    return total

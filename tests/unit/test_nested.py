@@ -1,0 +1,102 @@
+"""p-Identity within blocks of an ordered domain, and over their totals."""
+
+import numpy as np
+import pytest
+import reference as ref
+
+from mmech import (
+    AllRange,
+    Dense,
+    Diagonal,
+    Hierarchy,
+    Identity,
+    Kronecker,
+    MatrixMechanism,
+    PIdentity,
+    Prefix,
+    Scaled,
+    Suffix,
+    Total,
+    UnsupportedWorkloadError,
+    VStack,
+    loss,
+    optimize,
+)
+from mmech.strategies.nested import _block_size, look_at_nested, nested_strategy
+from mmech.strategies.registry import Request, Skip
+
+UNION = VStack([Scaled(2, Prefix(24)), Suffix(24), Identity(24), Total(24)])
+
+
+@pytest.mark.parametrize("workload", [Prefix(24), Suffix(24), AllRange(24), UNION])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_the_gain_over_blocks_is_that_of_explicit_matrices(workload, rank):
+    rng = np.random.default_rng(rank)
+    cells = PIdentity(rng.random((2, 4)))
+    rest = Dense(rng.random((rank, 4)))  # with rank one most waves are alike
+    strategy = VStack(
+        [
+            Kronecker([Diagonal(rng.random(6) + 0.5), cells]),
+            Kronecker([Dense(rng.random((2, 6))), rest]),
+        ]
+    )
+    explicit = workload.to_dense() @ ref.pinv(strategy.to_dense())
+    expected = np.square(explicit).sum() * strategy.sensitivity() ** 2
+    np.testing.assert_allclose(loss(workload, strategy), expected, rtol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return optimize(Prefix(4096), template="nested", seed=0)
+
+
+def test_it_beats_trees_by_a_fifth(found):
+    tree = optimize(Prefix(4096), template="hierarchy")
+    assert found.loss < 0.81 * tree.loss
+    assert found.loss == loss(Prefix(4096), found.strategy)
+    np.testing.assert_allclose(found.strategy.column_abs_sums(), 1.0, rtol=1e-12)
+    assert found.message == "128 blocks of 32 cells"
+
+
+def test_its_release_is_exact_but_for_noise(found):
+    counts = np.random.default_rng(0).integers(0, 50, 4096)
+    mechanism = MatrixMechanism(Prefix(4096), found, epsilon=10**4)
+    answers = mechanism.answer(counts)
+    assert mechanism.expected_error() < 1.05 * 2 * found.loss / 10**8
+    np.testing.assert_allclose(answers, np.cumsum(counts), atol=0.1)
+
+
+def test_auto_takes_it_where_blocks_fit():
+    request = Request("L1")
+    assert look_at_nested(Prefix(8192), request) is None
+    for workload, reason in (
+        (Prefix(2048), "this size"),
+        (Identity(4096), "not ranges"),
+        (Hierarchy(4096, {1: 1, 2: 1}), "not ranges"),
+        (Prefix(4099), "no divisor"),
+    ):
+        skipped = look_at_nested(workload, request)
+        assert isinstance(skipped, Skip)
+        assert reason in skipped.reason
+
+
+def test_the_same_seed_gives_the_same_strategy():
+    losses = {nested_strategy(AllRange(400), seed=3).loss for _ in range(2)}
+    assert len(losses) == 1
+
+
+def test_a_callback_ends_it_early():
+    seen = []
+    nested_strategy(Suffix(400), seed=0, callback=lambda run: seen.append(run) or True)
+    assert len(seen) == 1
+
+
+def test_blocks_are_about_half_the_root():
+    assert _block_size(2**16) == 128
+    assert _block_size(2**20) == 1024  # no more than 1,024 blocks
+    assert _block_size(4099) == 0
+
+
+def test_a_domain_without_blocks_is_refused():
+    with pytest.raises(UnsupportedWorkloadError, match="divisor of its size"):
+        optimize(Prefix(4099), template="nested")
