@@ -23,6 +23,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones
 from mmech.operators.compose import Sum
 from mmech.operators.explicit import Dense
+from mmech.operators.known import weighted_blocks
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
@@ -38,7 +39,6 @@ from mmech.structure.blocks import (
     in_blocks,
     separable_terms,
 )
-from mmech.structure.shape import weighted_blocks
 
 __all__ = ["NESTED", "nested_strategy"]
 

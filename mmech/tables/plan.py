@@ -207,8 +207,8 @@ class TablePlan:
 
     @classmethod
     def _stored(cls) -> dict[str, str]:
-        own = ("tables", "strategy", "currency", "cost", "policies", "frame")
-        own += ("adaptive", "statistics")
+        own = ["tables", "strategy", "currency", "cost", "policies", "frame"]
+        own += ["adaptive", "statistics"]
         made = {"domain": "_document", "relation": "_relation"}
         return made | {name: name for name in own}
 
