@@ -20,7 +20,7 @@ from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import Diagonal, Identity, Ones
+from mmech.operators.basic import AllRange, Diagonal, Ones, Prefix, Suffix
 from mmech.operators.compose import Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.known import weighted_blocks
@@ -190,7 +190,7 @@ def look_at_nested(workload: QueryMatrix, found: Request) -> Skip | None:
     if n <= SMALLEST_DOMAIN:
         return Skip("p-Identity suits ordered domains of this size")
     kinds = {type(block) for _, block in weighted_blocks(workload)}
-    if separable_terms(workload) is None or kinds <= {Identity, Ones}:
+    if separable_terms(workload) is None or not kinds & {AllRange, Prefix, Suffix}:
         return Skip("not ranges or prefix sums of one ordered attribute")
     if not _block_size(n):
         return Skip("the size of the domain has no divisor near its root")

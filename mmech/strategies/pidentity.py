@@ -84,7 +84,8 @@ SMALL_DOMAIN = 64
 
 LARGE_DOMAIN = 4096
 LARGE_ORDERED_DOMAIN = 8192
-"""Above these sizes "auto" does not try p-Identity; from the latter on trees win."""
+"""Above these sizes "auto" does not try p-Identity; from the latter on trees win.
+Where there are blocks of cells, "nested" wins from the former on."""
 
 TOLERANCE = 1e-7
 """Default relative decrease at which the last descent stops."""

@@ -71,7 +71,7 @@ def test_auto_takes_it_where_blocks_fit():
     assert look_at_nested(Prefix(8192), request) is None
     for workload, reason in (
         (Prefix(2048), "this size"),
-        (Identity(4096), "not ranges"),
+        (VStack([Identity(4096), Total(4096)]), "not ranges"),
         (Hierarchy(4096, {1: 1, 2: 1}), "not ranges"),
         (Prefix(4099), "no divisor"),
     ):
