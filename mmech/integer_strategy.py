@@ -246,7 +246,7 @@ class IntegerStrategy:
                 sums[key] = total_sums([sums.get(key, 0), column_sums(matrix)])
                 start += matrix.shape[0]
         most = {key: int(np.max(own)) for key, own in sums.items()}
-        reached = np.True_
+        reached: Any = True
         for key, own in sums.items():
             reached = reached & np.equal(own, most[key])
         if not np.any(reached):
