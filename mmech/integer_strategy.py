@@ -246,10 +246,10 @@ class IntegerStrategy:
                 sums[key] = total_sums([sums.get(key, 0), column_sums(matrix)])
                 start += matrix.shape[0]
         most = {key: int(np.max(own)) for key, own in sums.items()}
-        reached = np.True_
+        reached = np.array(True)
         for key, own in sums.items():
-            reached = reached & np.equal(own, most[key])
-        if not np.any(reached):
+            reached = np.asarray(reached & np.equal(own, most[key]))
+        if not reached.any():
             return []
         return [(first[k], k[1], n // k[1]) for k, n in most.items() if n]
 

@@ -110,11 +110,11 @@ class LedgerEntry:
             )
         if self.other_cost is not None and self.other_cost <= 0:
             raise ValueError(f"other_cost must be > 0, got {self.other_cost}")
-        for law, *numbers in self.shifts:
-            if law not in NUMERICAL or min(numbers) <= 0:
+        for law, distance, parameter, times in self.shifts:
+            if law not in NUMERICAL or min(distance, parameter, times) <= 0:
                 raise ValueError(
                     f"shifts must be of {' or '.join(NUMERICAL)} noise, with numbers "
-                    f"> 0, got {(law, *numbers)}"
+                    f"> 0, got {(law, distance, parameter, times)}"
                 )
 
     @property

@@ -72,7 +72,7 @@ def shifts_of(entry: LedgerEntry) -> tuple[Shift, ...]:
     shifts = entry.shifts
     if not shifts and entry.epsilon is not None:
         shifts = (("laplace", 1, 1 / entry.epsilon, 1),)
-    return shifts if all(_is_listed(*law) for *law, _ in shifts) else ()
+    return shifts if all(_is_listed(*shift[:3]) for shift in shifts) else ()
 
 
 def _is_listed(law: str, distance: int, parameter: Fraction) -> bool:

@@ -356,7 +356,7 @@ def test_numbers_beyond_doubles_count_in_rho():
         assert numerical_epsilon(entries, 1e-9) == math.inf
 
 
-# ------------------------------------------------------------------ files, streams
+# ------------------------------------------------------------------ files
 
 
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
@@ -384,16 +384,3 @@ def test_a_file_keeps_shifts_and_an_older_one_has_none(tmp_path, currency):
 def test_no_other_shifts(shift):
     with pytest.raises(ValueError, match="shifts must be of laplace or gaussian noise"):
         entry(shift)
-
-
-def test_nodes_of_a_stream_are_shifts_of_one():
-    for settings, times in (({}, 1), ({"neighbours": "replace"}, 2)):
-        made = mm.Stream(horizon=64, epsilon=1, **settings)
-        made.push(3)
-        levels = made._rows.sensitivity
-        (paid,) = made.ledger.entries
-        scale = Fraction(levels * times)
-        assert paid.shifts == (("laplace", 1, scale, levels * times),)
-    many = mm.Stream(horizon=64, epsilon=1, records_per_person=2)
-    many.push(3)
-    assert many.ledger.entries[0].shifts == ()
