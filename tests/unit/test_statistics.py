@@ -29,6 +29,7 @@ ALL = [
     Sum("pay", by="sex", lower=-10, upper=30),
     Histogram("pay", lower=0, upper=30, step=15, by="sex"),
     Quantiles("age", [0.5], by="sex", step=10),
+    Sum("age"),
 ]
 SMALL = mm.Domain(
     [
