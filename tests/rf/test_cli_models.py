@@ -308,19 +308,19 @@ def test_nothing_half_written_stays(run, files):
 
 
 @pytest.mark.parametrize(
-    ("args", "trees"),
+    "args",
     [
-        ([], 128),
-        (["--method", "subsample"], 16),
-        (["--method", "subsample", "--voting", "hard", "--trees", 2], 2),
-        (["--trees", "inf"], "all"),
+        [],
+        ["--method", "subsample"],
+        ["--method", "subsample", "--voting", "hard", "--trees", 2],
+        ["--trees", "inf"],
     ],
 )
-def test_a_batch_is_answered_and_its_cost_is_said(run, files, args, trees):
+def test_a_batch_is_answered_and_its_cost_is_said(run, files, args):
     code, out, err = run(*batch(files, "--depth", 3, *args))
     assert code == 0
     assert out.split() == ["sold", *TRUTH]
-    assert f"spent ε = 50 on 10 queries ({trees} trees" in err
+    assert "spent ε = 50 on 10 queries;" in err
     assert "another batch" in err
 
 
