@@ -148,6 +148,7 @@ ONLY = {
     "batch prediction": {"votes by weight": {"voting": "weight"},
         "pidentity": {"template": "pidentity"}},
     "subsample weight": {"workload": {"template": "workload"}},
+    "subsample hard": {},
     "laplace shared": {"votes by weight": {"voting": "weight"}} | ACCURACY,
     "laplace disjoint": {"votes by weight": {"voting": "weight"}} | ACCURACY,
 }  # fmt: skip
