@@ -111,7 +111,8 @@ class LedgerEntry:
         if self.other_cost is not None and self.other_cost <= 0:
             raise ValueError(f"other_cost must be > 0, got {self.other_cost}")
         for law, distance, parameter, times in self.shifts:
-            if law not in NUMERICAL or min(distance, parameter, times) <= 0:
+            good = distance > 0 and parameter > 0 and times > 0
+            if law not in NUMERICAL or not good:
                 raise ValueError(
                     f"shifts must be of {' or '.join(NUMERICAL)} noise, with numbers "
                     f"> 0, got {(law, distance, parameter, times)}"
