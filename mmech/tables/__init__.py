@@ -1,7 +1,7 @@
 """Tables as a product: from records to tables that may be published.
 
-`release_tables` measures (`plan`, `steps`), turns the noisy numbers into counts that are
-whole, non-negative and agree with each other (`counts`, `classes`, `model`,
+`release_tables` measures (`plan`, `steps`), turns the noisy numbers into counts that
+are whole, non-negative and agree with each other (`counts`, `classes`, `model`,
 `rounding`), and returns them with intervals, a statement and synthetic records
 (`result`).
 
