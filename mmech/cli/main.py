@@ -87,8 +87,8 @@ examples:
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out
       --mean age --by sex --quantiles age --probabilities .5,.9
       means and quantiles from the same budget
-  {PROG} tables people.csv --domain people.json --tables auto --epsilon 1 --out out
-      all tables of one and two attributes; those are measured that are worth it
+  {PROG} tables people.csv --domain people.json --tables auto --rho 1/9 --out out
+      the same, of which those are measured that are worth their budget
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 --out out
       --ledger budget.json
       paid from a budget that other releases of these records share

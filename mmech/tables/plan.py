@@ -175,8 +175,8 @@ class TablePlan:
         """Return the errors to expect, one row per table.
 
         They are those of the unbiased estimates that intervals are made of, and known
-        before any record is read. Of a plan in steps they are those if all tables are
-        measured. Published counts are closer where there are many
+        before any record is read. A plan in steps tells those of the case that all
+        tables are measured. Published counts are closer where there are many
         small ones, because they are also non-negative, and agree with each other.
 
         Parameters

@@ -68,12 +68,13 @@ def release_tables(
     """Release tables of counts under differential privacy, ready to be published.
 
     Tables that are listed are measured at once, by a strategy that is optimized for
-    them. Of ten pairs of attributes or more, ``ways=2`` and ``tables="auto"`` measure
-    what is worth its budget, in steps: tables of single attributes, and with them a
-    tree of pairs that is chosen privately, or all pairs. What comes back is whole,
-    non-negative and consistent: every margin and the total are the same in all tables.
-    It has intervals that hold, a privacy statement, and a model
-    from which synthetic records are drawn.
+    them. With ten pairs of attributes or more, ``ways=2`` and ``tables="auto"`` measure
+    in steps what is worth its budget: tables of single attributes, these and a tree of
+    pairs that is chosen privately, or all.
+
+    What comes back is whole, non-negative and consistent: every margin and the total
+    are the same in all tables. It has intervals that hold, a privacy statement, and a
+    model from which synthetic records are drawn.
 
     Parameters
     ----------
