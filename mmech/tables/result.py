@@ -161,7 +161,7 @@ class Tables:
             A column per attribute, then ``count``, the released count; and for the
             unbiased estimate that it was made from ``standard_error`` and the ends of
             an interval, ``lower`` and ``upper``, which are whole, non-negative, and
-            hold the count.
+            hold the count. These three are NaN in a table that was not measured.
 
         Raises
         ------

@@ -267,12 +267,12 @@ def test_records_that_tables_leave_out_have_their_price():
     domain = mm.Domain(
         [mm.Attribute.categorical(name, list("xyzuv")) for name in "abcdef"]
     )
-    prices = []
+    prices, listed = [], list(itertools.combinations("abcdef", 2))
     for policy in ("error", "drop"):
         # Unlimited: a ledger of rho takes the pure release at its price.
         ledger = mm.PrivacyLedger(math.inf, currency="rho")
         mm.release_tables(
-            [list("xyzuvx")] * 9, domain, ways=2, epsilon=1, ledger=ledger,
+            [list("xyzuvx")] * 9, domain, tables=listed, epsilon=1, ledger=ledger,
             handle_unknown=policy,
         )  # fmt: skip
         prices.append(ledger.spent)
