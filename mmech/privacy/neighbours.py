@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 from mmech.checks import check_choice, check_integer
-from mmech.storage.codec import storable
 
 __all__ = ["NEIGHBOURS", "Relation"]
 
@@ -20,7 +19,6 @@ HOW = {
 }
 
 
-@storable("Relation")
 @dataclass(frozen=True)
 class Relation:
     """The neighbour relation of a guarantee.

@@ -469,7 +469,7 @@ class Tables:
                 for own in self.statistics
             ]
             yield (
-                f"{len(self.statistics)} statistics, measured once with noise of their "
+                "Statistics, measured once with noise of their "
                 f"own. Parts of {self.plan.currency}: {', '.join(parts)}. Their "
                 "intervals are for values as they are clipped and rounded:"
             )

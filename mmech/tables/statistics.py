@@ -188,7 +188,7 @@ class _Ratio(Statistic):
         return both.astype(np.int64)
 
 
-@storable("Sum")
+@storable("SumByGroup")
 @dataclass(frozen=True)
 class Sum(_Ratio):
     """The sum of a number, by group, for `release_tables`.
@@ -228,7 +228,7 @@ class Sum(_Ratio):
         return super().variance(plan) * size
 
 
-@storable("Mean")
+@storable("MeanByGroup")
 @dataclass(frozen=True)
 class Mean(_Ratio):
     """The mean of a number, by group, for `release_tables`.
@@ -285,7 +285,7 @@ class Mean(_Ratio):
         return made.plan.with_note("mean", found, low, high)
 
 
-@storable("Histogram")
+@storable("HistogramByGroup")
 @dataclass(frozen=True)
 class Histogram(Statistic):
     """Counts of a number in bins of its own, by group, for `release_tables`.
@@ -331,7 +331,7 @@ class Histogram(Statistic):
         }
 
 
-@storable("Quantiles")
+@storable("QuantilesByGroup")
 @dataclass(frozen=True)
 class Quantiles(Statistic):
     """Quantiles of a number, by group, for `release_tables`.
@@ -600,16 +600,22 @@ class StatisticPlan:
 
     @classmethod
     def _stored(cls) -> dict[str, str]:
-        own = ("statistic", "currency", "cost", "relation", "all_count")
-        return {"domain": "_document"} | {name: name for name in own}
+        own = ("statistic", "currency", "cost", "all_count")
+        made = {"domain": "_document", "relation": "_relation"}
+        return made | {name: name for name in own}
 
     @property
     def _document(self) -> Any:
         return json.loads(self.domain.to_json() or "")
 
+    @property
+    def _relation(self) -> tuple[str, int]:
+        return self.relation.neighbours, self.relation.records_per_person
+
     @classmethod
-    def _restored(cls, *, domain: Any, **facts: Any) -> StatisticPlan:
-        return cls(domain=Domain.from_json(domain), **facts)
+    def _restored(cls, *, domain: Any, relation: Any, **facts: Any) -> StatisticPlan:
+        own = Domain.from_json(domain)
+        return cls(domain=own, relation=Relation(*relation), **facts)
 
 
 @storable("MeasuredStatistic")

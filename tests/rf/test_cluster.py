@@ -271,23 +271,6 @@ def workers(request):
         yield request.param
 
 
-def test_public_work_is_shared_out_by_joblib(workers):
-    """Settings are judged and strategies found by workers, to the same results."""
-    model = rf.BatchTrainingClassifier(
-        CAR.schema, epsilon=2, n_trees=6, depth=2, n_ensembles=3, max_features=4,
-        random_state=0,
-    )  # fmt: skip
-    grid = {"n_trees": [16], "depth": [2, 3], "n_ensembles": [1, 2]}
-
-    def found():
-        tuned = rf.tune(CAR.schema, epsilon=1, n_records=1400, candidates=grid)
-        return tuned.settings, tuned.reasons, *released(model, CAR.data, CAR.target)
-
-    expected = found()
-    with joblib.parallel_config(backend="dask"):
-        assert found() == expected
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["processes"], indirect=True)
 def test_what_spends_a_budget_does_not_leave_the_process(workers):
