@@ -206,7 +206,10 @@ def test_methods_of_operators_are_documented():
     kinds = [mmech.QueryMatrix]
     for kind in kinds:
         kinds += kind.__subclasses__()  # and so on, down to the last one
-        if kind.__module__.startswith("mmech.operators."):
+        home = kind.__module__
+        own = getattr(sys.modules.get(home), kind.__name__, None)
+        # Classes of doctests have the name of the module, too.
+        if home.startswith("mmech.operators.") and own is kind:
             assert_documented(kind)
 
 
