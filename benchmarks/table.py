@@ -186,8 +186,8 @@ WHOLE = [
                 ("Prefix", 65_536, 32, "", BEST_TREE),
             )
         ),
-        ('a tree, by "auto",', "AllRange", 16_384, "default options", "", BEST_TREE),
-        ('a tree, by "auto",', "Prefix", 65_536, "default options", "", BEST_TREE),
+        ('by "auto",', "AllRange", 16_384, "default options", "", BEST_TREE),
+        ('by "auto",', "Prefix", 65_536, "default options", "", BEST_TREE),
     )
 ]
 
