@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from fractions import Fraction
@@ -102,7 +103,7 @@ OWN |= {"upper", "note"}
 
 
 @dataclass(frozen=True)
-class Statistic:
+class Statistic(ABC):
     """What the statistics of `release_tables` have in common.
 
     Classes have a `noun`, the column of their `value`, what an error is `of`, and the
@@ -165,9 +166,9 @@ class Statistic:
         cells = places * plan.n_groups + groups
         return np.bincount(cells, minlength=size * plan.n_groups).reshape(size, -1)
 
+    @abstractmethod
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return the columns beside the groups; free of privacy cost."""
-        raise NotImplementedError
 
     def variance(self, plan: StatisticPlan) -> float:
         """Return the expected squared error of one number, in records or ranges."""
