@@ -278,7 +278,12 @@ def _statistics(args: argparse.Namespace) -> list[Any]:
     """Return the statistics that are asked for."""
     from mmech.tables import Histogram, Mean, Quantiles, Sum
 
-    made = {"mean": Mean, "sum": Sum, "histogram": Histogram, "quantiles": Quantiles}
+    made: dict[str, Any] = {
+        "mean": Mean,
+        "sum": Sum,
+        "histogram": Histogram,
+        "quantiles": Quantiles,
+    }
     found: list[Any] = []
     for kind, given in args.statistics or ():
         bounds = given.pop("bounds", None)
