@@ -88,6 +88,8 @@ from mmech.privacy.cost import epsilon_from_rho as epsilon_from_rho
 from mmech.privacy.cost import rho_from_epsilon_delta as rho_from_epsilon_delta
 
 # errors and warnings
+from mmech.evidence import Evidence as Evidence
+from mmech.evidence import record_evidence as record_evidence
 from mmech.exceptions import BudgetExceededError as BudgetExceededError
 from mmech.exceptions import ConvergenceWarning as ConvergenceWarning
 from mmech.exceptions import DomainTooLargeError as DomainTooLargeError

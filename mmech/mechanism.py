@@ -246,6 +246,8 @@ class MatrixMechanism(Settled):
             noise=self._noise,
             check=partial(self._check_sums, bound),
             price=price,
+            strategy=self.released,
+            contribution=self.contribution,
         )
 
     @property

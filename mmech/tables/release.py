@@ -15,9 +15,12 @@ import numpy as np
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
 from mmech.domain.parts import Part, file_of, read
+from mmech.evidence import Evidence, record_evidence
 from mmech.exceptions import ParameterError, keeping, located
 from mmech.marginals.records import Records
 from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
+from mmech.noise.seam import paid_together
+from mmech.noise.system import Rng
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -251,6 +254,8 @@ class MeasuredTables:
         What was measured.
     measurement : Measurement or Steps
         The noisy numbers.
+    evidence : Evidence
+        How all of them were drawn, for `mmech.verify`.
     left_out : Measurement or None
         As in `Tables`.
     date : str
@@ -272,6 +277,7 @@ class MeasuredTables:
 
     plan: TablePlan
     measurement: Measurement | Steps
+    evidence: Evidence
     left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
     statistics: tuple[MeasuredStatistic, ...] = ()
@@ -306,6 +312,7 @@ class MeasuredTables:
             self.measurement,
             estimate,
             counts,
+            self.evidence,
             self.left_out,
             self.date,
             self.statistics,
@@ -370,36 +377,21 @@ def release(
     `reading` made the codes, where they have places of statistics.
     """
     noise = check_insecure_rng(insecure_rng)
-    statistics = () if reading is None else reading.measure(codes, plan, ledger, noise)
-    codes = codes[:, : len(plan.domain.names)]
     n, d = len(plan.subsets), len(plan.domain.names)
     words = f"{n} tables of counts over {d} attributes"
     words = f"{words}, and how many records they leave out" * plan.drops or words
-    say("measuring")
-    measurement: Measurement | Steps
-    if plan.adaptive:
-        measurement = measure_in_steps(plan, codes, words, ledger, noise, say)
-    else:
-        mechanism = plan.mechanism(ledger, noise)
-        # The number that is left out may cost as much as any release of this epsilon.
-        price = Price() if plan.drops else mechanism._price
-        records = Records(codes, plan.domain.shape)
-        measurement = mechanism._measured(records, words, price)
-    dropped = None
-    if plan.drops:
+    with record_evidence() as record:
+        statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
+        codes = codes[:, : len(plan.domain.names)]
+        say("measuring")
+        measurement = _measure(plan, codes, words, ledger, noise, say)
         # A record is in the tables or left out, so that one charge pays for both.
-        dropped = measure(
-            np.array([left_out]),
-            [(0, 1, Fraction(1))],
-            LAPLACE if plan.currency == "epsilon" else GAUSSIAN,
-            plan.cost,
-            released="how many records are left out",
-            relation=plan.relation,
-            ledger=None,
-            noise=noise,
-        )
+        dropped = _count_dropped(plan, left_out, noise) if plan.drops else None
     # From here on there are only noisy numbers and public facts.
-    measured = MeasuredTables(plan, measurement, dropped, statistics=statistics)
+    evidence = record.evidence(plan.total_cost, plan.currency)
+    measured = MeasuredTables(
+        plan, measurement, evidence, dropped, statistics=statistics
+    )
     spent, then = (
         f"{plan.currency} = {plan.total_cost}",
         "measured.finish() makes the tables",
@@ -408,6 +400,39 @@ def release(
         if keep is not None:
             measured.save(keep)
         return measured.finish(say)
+
+
+def _measure(
+    plan: TablePlan,
+    codes: Any,
+    words: str,
+    ledger: PrivacyLedger | None,
+    noise: Rng,
+    say: Callable[[str], None],
+) -> Measurement | Steps:
+    """Measure encoded records, at once or in steps."""
+    if plan.adaptive:
+        return measure_in_steps(plan, codes, words, ledger, noise, say)
+    mechanism = plan.mechanism(ledger, noise)
+    # The number that is left out may cost as much as any release of this epsilon.
+    price = Price() if plan.drops else mechanism._price
+    return mechanism._measured(Records(codes, plan.domain.shape), words, price)
+
+
+def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:
+    """Measure how many records are left out; the tables paid."""
+    with paid_together():
+        return measure(
+            np.array([left_out]),
+            [(0, 1, Fraction(1))],
+            LAPLACE if plan.currency == "epsilon" else GAUSSIAN,
+            plan.cost,
+            released="how many records are left out",
+            relation=plan.relation,
+            ledger=None,
+            noise=noise,
+            part="left out",
+        )
 
 
 def _encoded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from mmech import __version__
 from mmech.checks import check_choice, check_integer, check_seed
 from mmech.domain.attribute import Attribute
+from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.noise import LAWS
@@ -61,6 +63,8 @@ class Tables:
         Unbiased tables, by least squares.
     counts : Counts
         Whole tables, and the model of maximum entropy.
+    evidence : Evidence
+        How all noisy numbers were drawn, for `mmech.verify`.
     left_out : Measurement or None
         Noisy number of the records that no table counts, where a policy is ``"drop"``.
     date : str
@@ -95,6 +99,7 @@ class Tables:
     measurement: Measurement | Steps
     estimate: AnyEstimate
     counts: Counts
+    evidence: Evidence
     left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
     statistics: tuple[MeasuredStatistic, ...] = ()
@@ -547,7 +552,8 @@ class Tables:
         Path
             The folder: ``index.html``, a page with all charts; a csv file per table and
             statistic, with its columns described beside it (CSVW); the workbook;
-            ``statement.txt``; and ``release.json``, the record of the release.
+            ``statement.txt``; and ``evidence.json``, the record of the release, which
+            `mmech.verify` checks.
         """
         workbook = check_excel(excel)
         check_level(level)
@@ -560,25 +566,47 @@ class Tables:
             if synthetic is not None:
                 records = self.sample(synthetic, frame="dict")
                 write_csv(made / "synthetic.csv", records, "synthetic records")
-            facts = {**self.facts, "level": level}
-            files = [sheet.file for sheet in sheets]
-            facts["files"] = dict(zip(files, facts["tables"], strict=False))
-            for own, file in zip(
-                facts["statistics"], files[len(self.tables) :], strict=True
-            ):
-                own["file"] = file
-            facts["standard_errors"] = {
-                file: self.noise.law(subset).standard_error
-                for file, subset in zip(files, self.plan.subsets, strict=False)
-                if self.noise.measures(subset)
-            }
-            text = json.dumps(facts, indent=1, ensure_ascii=False)
-            (made / "release.json").write_text(text + "\n", encoding="utf-8")
             (made / "statement.txt").write_text(
                 self._statement(level) + "\n", encoding="utf-8"
             )
+            self._evidence(made, sheets, level).save(made / "evidence.json")
             made.replace(target)
         return target
+
+    def _evidence(self, made: Path, sheets: list[Sheet], level: float) -> Evidence:
+        """Return the evidence, with facts on the files that were written."""
+        facts = {**self.facts, "level": level}
+        files = [sheet.file for sheet in sheets]
+        facts["files"] = dict(zip(files, facts["tables"], strict=False))
+        for own, file in zip(
+            facts["statistics"], files[len(self.tables) :], strict=True
+        ):
+            own["file"] = file
+        facts["standard_errors"] = {
+            file: self.noise.law(subset).standard_error
+            for file, subset in zip(files, self.plan.subsets, strict=False)
+            if self.noise.measures(subset)
+        }
+        tables = [
+            {
+                "file": file,
+                "attributes": list(subset),
+                "column": "count",
+                "level": str(Fraction(str(level))),
+            }
+            for file, subset in zip(files, self.plan.subsets, strict=False)
+        ]
+        digests = {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(made.iterdir())
+        }
+        published = {
+            "files": digests,
+            "tables": tables,
+            "sizes": list(self.plan.domain.shape),
+            "margins": True,
+        }
+        return self.evidence.including(about=facts, published=published)
 
     def _sheets(self, level: float) -> list[Sheet]:
         """Return all tables, then all statistics."""

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.marginals.records import Records
 from mmech.mechanism import MatrixMechanism
+from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
@@ -313,6 +314,18 @@ def measure_in_steps(
     entry = LedgerEntry(plan.cost, words, "steps", currency=plan.currency)
     entry = charge(ledger, entry, plan.relation, noise)
     session = Session(PrivacyLedger(math.inf, **plan.terms), noise)
+    with paid_together():
+        return _measured_steps(plan, codes, entry, session, say)
+
+
+def _measured_steps(
+    plan: TablePlan,
+    codes: Any,
+    entry: LedgerEntry,
+    session: Session,
+    say: Callable[[str], None],
+) -> Steps:
+    """Measure encoded records; the entry has paid."""
     number = session.add_noise(
         np.array([len(codes)]), plan.cost * COUNTED, "the number of records"
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from mmech import PrivacyLedger
 from mmech.noise import LAPLACE
+from mmech.noise.seam import paid_together
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.release import measure
@@ -257,8 +258,9 @@ class Fitting:
     ) -> Integers:
         """Add noise that was paid for; one record changes each of its trees by own."""
         flat = values if values.ndim < 3 else values.reshape(-1, values.shape[-1])
-        measured = measure(
-            flat, [(0, len(flat), own * self.times)], LAPLACE, cost * self.times,
-            released=what, relation=self.relation, ledger=None, noise=self.noise,
-        )  # fmt: skip
+        with paid_together():
+            measured = measure(
+                flat, [(0, len(flat), own * self.times)], LAPLACE, cost * self.times,
+                released=what, relation=self.relation, ledger=None, noise=self.noise,
+            )  # fmt: skip
         return measured.values.reshape(values.shape)

@@ -23,7 +23,8 @@ LAYERS = [
     {"marginals"},
     {"strategies", "error", "reduction", "integer_strategy"},
     {"release", "selection", "quantiles"},
-    {"reconstruction", "mechanism", "stream", "session", "export", "testing"},
+    {"reconstruction", "mechanism", "stream", "session", "export", "testing"}
+    | {"evidence"},
     {"tables"},
     {"audit", "cli", "__main__"},
 ]
