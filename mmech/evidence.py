@@ -266,7 +266,7 @@ def _selection(event: Drawn) -> dict[str, Any]:
         "window": str(window or 1),
         "sums": public.get("sums", 1),
         "monotone": window is not None or public.get("monotone", True),
-        "rows": public.get("rows", 1),
+        "rows": public["rows"],
         "outcome": outcome,
     }
 

@@ -14,13 +14,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import wraps
+from itertools import count
 from typing import Any, NamedTuple, TypeVar, cast
 
 from mmech.exceptions import PrivacyLeakWarning
 
 __all__ = [
-    *("Draw", "Drawn", "Payment", "Sampled", "drawn", "paid", "paid_together"),
-    *("recording", "sampler", "watch_draws"),
+    *("Draw", "Drawn", "Payment", "Sampled", "disjoint", "drawn", "in_rows", "paid"),
+    *("paid_together", "recording", "sampler", "watch_draws"),
 ]
 
 
@@ -92,6 +93,8 @@ Recorded = list[Payment | Drawn]
 _recorded: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
 _sampled: ContextVar[list[Sampled] | None] = ContextVar("sampled", default=None)
 _together: ContextVar[bool] = ContextVar("together", default=False)
+_rows: ContextVar[int] = ContextVar("rows", default=1)
+_place: ContextVar[Iterator[int] | None] = ContextVar("place", default=None)
 
 
 def drawn(kind: str, exact: Any, sample: Sampler, **public: Any) -> Any:
@@ -105,7 +108,11 @@ def drawn(kind: str, exact: Any, sample: Sampler, **public: Any) -> Any:
         outcome = _watched(kind, exact, sample, public)
     finally:
         _sampled.reset(token)
-    record.append(Drawn(kind, public, outcome, tuple(samples)))
+    place = _place.get()
+    counted: dict[str, Any] = {"rows": _rows.get()}
+    if place is not None:
+        counted["together"] = f"draw {next(place)}"
+    record.append(Drawn(kind, counted | public, outcome, tuple(samples)))
     return outcome
 
 
@@ -158,6 +165,30 @@ def paid_together() -> Iterator[None]:
         yield
     finally:
         _together.reset(token)
+
+
+@contextmanager
+def disjoint() -> Iterator[None]:
+    """Mark draws as those of a part of the nodes, or leaves, of trees.
+
+    The first draws of all parts under one charge cost as much as the dearest, the
+    second ones as well, and so on: a record counts in one part of each tree.
+    """
+    token = _place.set(count(1))
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
+@contextmanager
+def in_rows(number: int) -> Iterator[None]:
+    """Mark rows that are drawn as those of `number` trees, one of each for a record."""
+    token = _rows.set(number)
+    try:
+        yield
+    finally:
+        _rows.reset(token)
 
 
 @contextmanager
