@@ -120,7 +120,7 @@ class Record:
         claim : Fraction, default=None
             What all of it was promised to cost; ``None`` is what the ledger charged.
         currency : {"epsilon", "rho"}, default=None
-            Currency of the claim; ``None`` is that of the last charge.
+            Currency of the claim; ``None`` takes it from the last charge.
         **facts
             Further top-level facts.
 

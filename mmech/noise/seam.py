@@ -79,7 +79,7 @@ class Payment(NamedTuple):
 class Drawn(NamedTuple):
     """A random outcome that depends on records, without exact values.
 
-    `public` is that of a `Draw`.
+    `public` is the same as in its `Draw`.
     """
 
     kind: str

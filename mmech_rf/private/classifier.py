@@ -113,8 +113,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     privacy_statement_ : str
         What was released at which epsilon, or rho.
     evidence_ : Evidence or None
-        How all of it was drawn, for `mmech.verify`; saved models hold it. For the
-        methods that answer a batch, that of the last one released.
+        How all of it was drawn, for `mmech.verify`; saved models hold it. Methods that
+        answer batches have the evidence of the last batch.
     """
 
     schema: Schema | None = field(default=None, kw_only=False)
