@@ -86,7 +86,8 @@ class Evidence:
     text: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.content, dict) or self.content.get("format") != FORMAT:
+        found = json.loads(self.text)
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise ValueError("the text is no evidence of a release")
 
     @property
