@@ -214,7 +214,7 @@ def _draws(events: Recorded) -> Iterator[dict[str, Any]]:
             payment += 1
         elif event.kind not in ASSIGNMENTS:
             draw = _noise(event) if "runs" in event.public else _selection(event)
-            for key in ("part", "together"):
+            for key in ("part", "together", "bags"):
                 if event.public.get(key) is not None:
                     draw[key] = event.public[key]
             yield {"payment": payment, **draw}

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from mmech.exceptions import PrivacyLeakWarning
 
 __all__ = [
-    *("Draw", "Drawn", "Payment", "Sampled", "disjoint", "drawn", "in_rows", "paid"),
+    *("Draw", "Drawn", "Payment", "Sampled", "disjoint", "drawn", "in_trees", "paid"),
     *("paid_together", "recording", "sampler", "watch_draws"),
 ]
 
@@ -93,7 +93,7 @@ Recorded = list[Payment | Drawn]
 _recorded: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
 _sampled: ContextVar[list[Sampled] | None] = ContextVar("sampled", default=None)
 _together: ContextVar[bool] = ContextVar("together", default=False)
-_rows: ContextVar[int] = ContextVar("rows", default=1)
+_trees: ContextVar[tuple[int, Any]] = ContextVar("trees", default=(1, None))
 _place: ContextVar[Iterator[int] | None] = ContextVar("place", default=None)
 
 
@@ -109,10 +109,10 @@ def drawn(kind: str, exact: Any, sample: Sampler, **public: Any) -> Any:
     finally:
         _sampled.reset(token)
     place = _place.get()
-    counted: dict[str, Any] = {"rows": _rows.get()}
+    facts: dict[str, Any] = dict(zip(("rows", "bags"), _trees.get(), strict=True))
     if place is not None:
-        counted["together"] = f"draw {next(place)}"
-    record.append(Drawn(kind, counted | public, outcome, tuple(samples)))
+        facts["together"] = f"draw {next(place)}"
+    record.append(Drawn(kind, facts | public, outcome, tuple(samples)))
     return outcome
 
 
@@ -182,13 +182,17 @@ def disjoint() -> Iterator[None]:
 
 
 @contextmanager
-def in_rows(number: int) -> Iterator[None]:
-    """Mark rows that are drawn as those of `number` trees, one of each for a record."""
-    token = _rows.set(number)
+def in_trees(number: int, bags: tuple[str, int] | None = None) -> Iterator[None]:
+    """Mark draws as those of trees, in `number` of which a record counts.
+
+    Or of random samples of the records, as many as the second of `bags` says, each of
+    them with a number of copies of a record that is Poisson with mean one.
+    """
+    token = _trees.set((number, bags))
     try:
         yield
     finally:
-        _rows.reset(token)
+        _trees.reset(token)
 
 
 @contextmanager

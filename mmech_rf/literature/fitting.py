@@ -10,7 +10,7 @@ import numpy as np
 
 from mmech import PrivacyLedger
 from mmech.noise import LAPLACE
-from mmech.noise.seam import in_rows, paid_together
+from mmech.noise.seam import in_trees, paid_together
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.release import measure
@@ -103,7 +103,7 @@ class Fitting:
         ties = keyed_numbers(public, votes.shape[1], self.model._tie_key)
         labels = (votes + 1e-9 * ties).argmax(axis=1)
         all_of_them = np.ones((len(public), n_trees), np.int64)
-        with in_rows(self.times):
+        with in_trees(self.times):
             second = self._structure(all_of_them, budget, 1, second=True)
         more = count_leaves(second, public, labels, counts.shape[1], all_of_them)
         return join([forest, second]), np.concatenate([counts, more])
@@ -111,7 +111,8 @@ class Fitting:
     def _phase(
         self, weights: Integers, budget: Budget, unit: int
     ) -> tuple[Forest, Floats]:
-        with in_rows(self.times):
+        bags = (f"trees of unit {unit}", weights.shape[1]) if self.sampled else None
+        with in_trees(self.times, bags):
             forest = self._structure(weights, budget, unit)
             return forest, self._leaves(forest, weights, budget, unit)
 
