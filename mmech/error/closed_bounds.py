@@ -15,13 +15,14 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.circulant import Circulant, without_others
 from mmech.operators.compose import Scaled
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Anova, Marginal, Marginals
 from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import VStack, through_wrappers
 from mmech.operators.subsets import ranks_of, sizes_of
-from mmech.structure.shape import is_uniform, known_singular_values
+from mmech.structure.attributes import is_uniform
+from mmech.structure.shape import known_singular_values
 from mmech.structure.spectrum import mean_spectrum
 
 __all__ = ["commuting_loss_bound", "known_loss_bound", "symmetric_loss_bound"]
@@ -95,7 +96,7 @@ def commuting_loss_bound(workload: QueryMatrix) -> float | None:
     eigenvalues of the gram are sums of outer products. Identities commute with
     everything: ranges on one attribute, and on another, of a large table.
     """
-    terms = kronecker_terms(workload)
+    terms = normal_form(workload).products
     if terms is None or workload.shape[1] > LIMITS.dual_distribution:
         return None
     sizes = [factor.shape[1] for factor in terms[0][1]]

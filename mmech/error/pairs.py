@@ -25,7 +25,7 @@ from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
-from mmech.operators.known import has_full_column_rank, kronecker_terms
+from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -37,8 +37,9 @@ from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import restrict_columns
+from mmech.structure.attributes import is_uniform
 from mmech.structure.blocks import block_energies, block_gain, tree_components
-from mmech.structure.shape import frobenius_squared, is_uniform, rank
+from mmech.structure.shape import frobenius_squared, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
 __all__ = [
@@ -285,7 +286,7 @@ class _MergedRule(PairRule):
 
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
-    if kronecker_terms(workload) is not None:
+    if normal_form(workload).products is not None:
         reduced, own = reduce_domain(workload)
         if np.array_equal(own, strategy.groups):
             return reduced
@@ -301,7 +302,7 @@ def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
 @register(Kronecker)
 class _KroneckerRule(PairRule):
     def gain(self, workload: QueryMatrix, strategy: Kronecker) -> float | None:
-        terms = kronecker_terms(workload)
+        terms = normal_form(workload).products
         sizes = [factor.shape[1] for factor in strategy.factors]
         if terms is None or any(
             [factor.shape[1] for factor in factors] != sizes for _, factors in terms
@@ -353,7 +354,7 @@ class _StackRule(PairRule):
 
 def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
     """Stacked Kroneckers: exact by a generalized eigenproblem per attribute."""
-    terms = kronecker_terms(workload)
+    terms = normal_form(workload).products
     if terms is None:
         return block_gain(workload, strategy)
     inverse = joint_inverse_gram(strategy)

@@ -404,6 +404,10 @@ class Conjunctions(Sets):
     def _masks(self) -> tuple[NDArray[np.bool_], ...]:
         return self.masks  # type: ignore[return-value]
 
+    def boxes(self) -> list[NDArray[np.bool_]]:
+        """Return which values of each attribute a box holds."""
+        return list(self._masks)
+
     @property
     def domain_shape(self) -> tuple[int, ...]:
         """Number of values of every attribute."""

@@ -191,6 +191,14 @@ class Ranges(ZeroOne):
         """Number of values of every range in every attribute, shape (m, d)."""
         return np.asarray(self._upper - self._lower + 1)
 
+    def boxes(self) -> list[NDArray[np.bool_]]:
+        """Return which values of each attribute a range holds."""
+        sides = zip(self.domain_shape, self._lower.T, self._upper.T, strict=True)
+        return [
+            (np.arange(n) >= low[:, None]) & (np.arange(n) <= high[:, None])
+            for n, low, high in sides
+        ]
+
     @cached_property
     def _corners(self) -> Sparse:
         """The signed corners C of W = C S, where S sums all cells up to a cell."""

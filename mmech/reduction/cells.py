@@ -17,7 +17,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.stack import VStack
@@ -84,7 +84,7 @@ def _reduce(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
         return workload, np.zeros(0, np.int64)
     if _tells_all_apart(workload):
         return workload, np.arange(n)
-    terms = kronecker_terms(workload)
+    terms = normal_form(workload).products
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms)
     if n > LIMITS.visited_cells:

@@ -25,7 +25,7 @@ from mmech.operators.basic import Identity
 from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.joint import distinct_grams
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
@@ -44,7 +44,7 @@ from mmech.strategies.registry import Request, Skip, Template, try_all
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
-from mmech.structure.boxes import box_terms
+from mmech.structure.attributes import box_terms
 from mmech.structure.shape import frobenius_squared
 
 __all__ = [
@@ -161,7 +161,7 @@ def _terms(
     workload: QueryMatrix, others: str
 ) -> list[tuple[float, tuple[QueryMatrix, ...]]]:
     """Return a union of products as terms; raise for any other workload."""
-    terms = kronecker_terms(workload) or box_terms(workload)
+    terms = normal_form(workload).products or box_terms(workload)
     if not terms:
         raise UnsupportedWorkloadError(
             "template 'kronecker' needs a Kronecker, a VStack of Kroneckers with equal "
@@ -456,7 +456,7 @@ def _alternate_waves(
 
 def look_at_products(workload: QueryMatrix, found: Request) -> Skip | None:
     """Keep unions of products that have no better template."""
-    products = kronecker_terms(workload)
+    products = normal_form(workload).products
     if products is None or len(products[0][1]) < 2:
         return Skip("not a union of products")
     if found.norm == "L2":

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce, singledispatch
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,11 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     Anova,
     Marginal,
-    Marginals,
     check_lattice,
     lattice_product,
     subset_cells,
@@ -38,10 +38,9 @@ from mmech.operators.marginals import (
 )
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
-from mmech.operators.stack import through_wrappers
 from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
-from mmech.structure.attributes import domain_shape_of
+from mmech.structure.attributes import domain_shape_of, is_uniform
 
 __all__ = [
     "BoxGroup",
@@ -71,37 +70,25 @@ ROUNDING = 1e-13
 
 
 @once
-@singledispatch
 def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
     """Return a union of marginals as (subset, squared weight), else ``None``.
 
     The gram of a union of marginals lies in the marginal algebra.
     """
-    return None
-
-
-@marginal_terms.register(Marginals)
-def _(workload: Marginals) -> list[tuple[Subset, float]] | None:
-    return [(key, float(weight) ** 2) for key, weight in workload.weights.items()]
-
-
-marginal_terms.register(Marginal, lambda workload: [(workload.attributes, 1.0)])
-
-
-through_wrappers(
-    marginal_terms,
-    scaled=lambda terms, c: [(key, float(c) ** 2 * square) for key, square in terms],
-    stacked=lambda parts: list(chain.from_iterable(parts)),
-)
-
-
-@marginal_terms.register(Kronecker)
-def _(workload: Kronecker) -> list[tuple[Subset, float]] | None:
-    if not all(isinstance(f, (Identity, Ones)) for f in workload.factors):
+    found = normal_form(workload).ask(_marginal_of)
+    if found is None:
         return None
-    kept = tuple(i for i, f in enumerate(workload.factors) if isinstance(f, Identity))
-    times = math.prod(f.m for f in workload.factors if isinstance(f, Ones))
-    return [(kept, float(times))]
+    return [(key, float(weight) ** 2 * times) for weight, (key, times) in found]
+
+
+def _marginal_of(block: QueryMatrix) -> tuple[Subset, float] | None:
+    """Return the attributes of a marginal, and how often it is asked."""
+    if isinstance(block, Marginal):
+        return block.attributes, 1.0
+    if not isinstance(block, Kronecker) or not is_uniform(block):
+        return None
+    kept = tuple(i for i, f in enumerate(block.factors) if isinstance(f, Identity))
+    return kept, float(math.prod(f.m for f in block.factors if isinstance(f, Ones)))
 
 
 def _terms_over(
@@ -134,12 +121,17 @@ def mean_spectrum(
     terms = _terms_over(workload, domain_shape)
     if terms is not None:
         return _marginal_spectrum(terms, domain_shape)
-    squares = _squares_by_kind(workload, domain_shape)
-    if squares is None:
+    found = normal_form(workload).ask(_squares, domain_shape)
+    if found is None:
         return None
+    squares: Squares = {}
+    for weight, part in found:
+        for subset, value in part.items():
+            own = float(weight) ** 2 * value
+            squares[subset] = squares.get(subset, 0.0) + own
     ranks = ranks_of(squares, domain_shape).tolist()
-    found = zip(squares.items(), ranks, strict=True)
-    return {subset: value / rank for (subset, value), rank in found if value > 0}
+    each = zip(squares.items(), ranks, strict=True)
+    return {subset: value / rank for (subset, value), rank in each if value > 0}
 
 
 def _marginal_spectrum(
@@ -179,22 +171,6 @@ def _squares_of_marginals(terms: list[tuple[Subset, float]], sizes: Sizes) -> Sq
     spectrum = _marginal_spectrum(terms, sizes)
     ranks = ranks_of(spectrum, sizes)
     return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
-
-
-def _added(parts: list[Squares]) -> Squares:
-    total: Squares = {}
-    for part in parts:
-        for subset, value in part.items():
-            total[subset] = total.get(subset, 0.0) + value
-    return total
-
-
-through_wrappers(
-    _squares_by_kind,
-    scaled=lambda squares, c: {s: float(c) ** 2 * v for s, v in squares.items()},
-    stacked=_added,
-    ask=_squares,
-)
 
 
 @_squares_by_kind.register(Product)
@@ -249,9 +225,13 @@ def _(workload: Anova, sizes: Sizes) -> Squares | None:
 def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares | None:
     if workload.domain_shape != sizes:
         return None
-    widths = _widths(workload)
-    if widths is None:
-        return _partition_squares(workload, sizes)
+    if isinstance(workload, Ranges):
+        widths = workload.widths
+    else:
+        masks = workload.boxes()
+        if masks is None:
+            return _partition_squares(workload, sizes)
+        widths = _widths_of(masks)
     kinds, counts = np.unique(widths, axis=0, return_counts=True)
     total: Squares = {}
     for rows, subsets, places, values in _box_norms(kinds, sizes):
@@ -259,16 +239,6 @@ def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares
         for subset, value in zip(subsets, sums.tolist(), strict=True):
             total[subset] = total.get(subset, 0.0) + value
     return total
-
-
-@singledispatch
-def _widths(workload: QueryMatrix) -> Ints | None:
-    """Return how many values of every attribute boxes hold, ``None`` for others."""
-    masks = _boxes_of(workload, ())
-    return None if masks is None else _widths_of(masks)
-
-
-_widths.register(Ranges, lambda workload: workload.widths)
 
 
 def _partition_squares(workload: Any, sizes: Sizes) -> Squares | None:
@@ -347,25 +317,8 @@ class BoxGroup:
 def _box_masks(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
     """Return a union of boxes as one mask per attribute, else ``None``."""
     same = getattr(workload, "domain_shape", None) == sizes
-    return _boxes_of(workload, sizes) if same else None
-
-
-@singledispatch
-def _boxes_of(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
-    return None
-
-
-_boxes_of.register(Conjunctions, lambda workload, sizes: workload._masks)
-_boxes_of.register(PartitionStack, lambda workload, sizes: workload.boxes())
-
-
-@_boxes_of.register(Ranges)
-def _(workload: Ranges, sizes: Sizes) -> Masks | None:
-    sides = zip(sizes, workload._lower.T, workload._upper.T, strict=True)
-    return [
-        (np.arange(n) >= low[:, None]) & (np.arange(n) <= high[:, None])
-        for n, low, high in sides
-    ]
+    boxes = getattr(workload, "boxes", None)
+    return boxes() if same and boxes is not None else None
 
 
 def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] | None:
