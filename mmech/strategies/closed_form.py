@@ -135,8 +135,7 @@ def look_at_workload(
         reason = "one marginal, measured as it is, is optimal"
         return replace(workload_strategy(workload, norm="L2"), message=reason)
     m, n = workload.shape
-    products = normal_form(workload).products
-    if products is not None and len(products) == 1:
+    if normal_form(workload).is_product:
         return None
     if max(m, n) > LARGE_RANK:
         return Skip(f"{TOO_LARGE}the rank is out of reach")
@@ -221,8 +220,7 @@ def look_at_residuals(
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)
-    products = normal_form(workload).products
-    if products is not None and len(products) == 1:
+    if normal_form(workload).is_product:
         return Skip("'kronecker' is the product of optimal factors")
     if shape is None or len(shape) < 2:
         return Skip("the attribute sizes are not known")

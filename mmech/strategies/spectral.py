@@ -186,7 +186,9 @@ def _strategies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
         yield _on_a_circle(np.sqrt(_added(parts, angles)), size, n)
 
 
-def _added(parts: list[tuple[float, QueryMatrix]], angles: NDArray[Any]) -> Floats:
+def _added(
+    parts: tuple[tuple[float, QueryMatrix], ...], angles: NDArray[Any]
+) -> Floats:
     terms = [weight**2 * energies(block, angles) for weight, block in parts]
     return np.asarray(np.sum(terms, axis=0), np.float64)
 
