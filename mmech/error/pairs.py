@@ -36,7 +36,7 @@ from mmech.operators.stack import VStack
 from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
-from mmech.reduction.columns import restrict_columns
+from mmech.reduction.columns import first_members, restrict_columns
 from mmech.structure.attributes import is_uniform
 from mmech.structure.blocks import block_energies, block_gain, tree_components
 from mmech.structure.shape import frobenius_squared, rank
@@ -143,33 +143,18 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
 def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
     """Return the squared row norms of W A⁺, shape (m,)."""
     known = pair_rule(strategy).rows(workload, strategy)
-    return _rows_of(workload, strategy) if known is None else known
-
-
-@singledispatch
-def _rows_of(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
-    """Return the row norms by what the workload knows."""
-    return _row_gains_by_blocks(workload, strategy)
-
-
-@_rows_of.register(Scaled)
-def _(workload: Scaled, strategy: QueryMatrix) -> Floats:
-    if workload.weight == 0:
-        return _row_gains_by_blocks(workload, strategy)
-    return row_gains(workload.operator, strategy) * workload.weight**2
-
-
-@_rows_of.register(VStack)
-def _(workload: VStack, strategy: QueryMatrix) -> Floats:
-    return np.concatenate([row_gains(block, strategy) for block in workload.blocks])
-
-
-@_rows_of.register(AllRange | WidthRange)
-def _(workload: AllRange | WidthRange, strategy: QueryMatrix) -> Floats:
-    distances = _range_gains(workload, strategy)
-    if distances is None:
-        return _row_gains_by_blocks(workload, strategy)
-    return distances
+    if known is not None:
+        return known
+    blocks = normal_form(workload).blocks
+    if blocks[0][1] is not workload:
+        gains = [
+            c**2 * row_gains(block, strategy) if c else np.zeros(block.shape[0])
+            for c, block in blocks
+        ]
+        return np.concatenate(gains)
+    if isinstance(workload, AllRange | WidthRange):
+        known = _range_gains(workload, strategy)
+    return _row_gains_by_blocks(workload, strategy) if known is None else known
 
 
 def unsupported(
@@ -177,12 +162,6 @@ def unsupported(
 ) -> UnsupportedWorkloadError:
     """Return the error for a pair that `supports` refuses, as specific as can be."""
     missing = pair_rule(strategy).missing(workload, strategy)
-    return _unsupported(workload, strategy, missing)
-
-
-def _unsupported(
-    workload: QueryMatrix, strategy: QueryMatrix, missing: tuple[int, ...] | None = None
-) -> UnsupportedWorkloadError:
     if missing is None:
         reason = (
             "some query is not a combination of strategy queries; add rows such as "
@@ -237,7 +216,7 @@ class _DiagonalRule(PairRule):
         squares = np.square(strategy.diag().astype(np.float64))
         columns = workload.column_square_sums()
         if (columns[squares == 0] != 0).any():
-            raise _unsupported(workload, strategy)
+            raise unsupported(workload, strategy)
         return float((columns[squares > 0] / squares[squares > 0]).sum())
 
 
@@ -290,12 +269,12 @@ def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
         reduced, own = reduce_domain(workload)
         if np.array_equal(own, strategy.groups):
             return reduced
-    reduced = restrict_columns(workload, strategy.representatives)
+    reduced = restrict_columns(workload, first_members(strategy._groups))
     probe = np.random.default_rng(0).standard_normal((workload.shape[0], 2))
     actual = workload.rmatmat(probe)
     spread = Merged(reduced, strategy.groups).rmatmat(probe)
     if not np.allclose(spread, actual, rtol=0, atol=1e-9 * np.abs(actual).max()):
-        raise _unsupported(workload, strategy)
+        raise unsupported(workload, strategy)
     return reduced
 
 
@@ -484,7 +463,7 @@ def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     products = workload.gram().matmat(vectors)
     energies = np.einsum("ij,ij->j", vectors, products)
     if not keep.all() and not supports(workload, strategy):
-        raise _unsupported(workload, strategy)
+        raise unsupported(workload, strategy)
     return float((energies[keep] / values[keep]).sum())
 
 
@@ -531,6 +510,6 @@ def _row_gains_by_blocks(workload: QueryMatrix, strategy: QueryMatrix) -> Floats
         rows = np.ascontiguousarray(workload._rows(start, stop).T, np.float64)
         coefficients = pinv.rmatmat(rows)
         if not _rows_supported(rows, strategy, coefficients):
-            raise _unsupported(workload, strategy)
+            raise unsupported(workload, strategy)
         gains[start:stop] = np.einsum("ij,ij->j", coefficients, coefficients)
     return gains

@@ -18,6 +18,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Symmetric,
     ZeroOne,
+    held,
     power_sums,
     product_of,
     query_matrix,
@@ -170,13 +171,9 @@ class Ranges(ZeroOne):
             )
         self._set(domain_shape=sizes, lower=read_only(lower), upper=read_only(upper))
 
-    @property
-    def _lower(self) -> NDArray[np.int64]:
-        return self.lower  # type: ignore[return-value]
+    _lower = held("lower", NDArray[np.int64])
 
-    @property
-    def _upper(self) -> NDArray[np.int64]:
-        return self.upper  # type: ignore[return-value]
+    _upper = held("upper", NDArray[np.int64])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -269,9 +266,7 @@ class _Reordered(Wrapper):
         order = check_permutation(self.permutation, self.operator.shape[1])
         self._set(permutation=order)
 
-    @property
-    def _permutation(self) -> NDArray[np.int64]:
-        return self.permutation  # type: ignore[return-value]
+    _permutation = held("permutation", NDArray[np.int64])
 
     @cached_property
     def _inverse(self) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.known import normal_form
+from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
 from mmech.reduction.boxes import reduce_boxes
@@ -120,7 +120,7 @@ def _tells_all_apart(workload: QueryMatrix) -> bool:
 
 def _reduce_products(
     workload: QueryMatrix,
-    terms: list[tuple[float, tuple[QueryMatrix, ...]]],
+    terms: list[Term],
 ) -> tuple[QueryMatrix, Groups]:
     """Reduce every attribute of a union of products by itself."""
     sizes = [factor.shape[1] for factor in terms[0][1]]

@@ -27,7 +27,7 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
-from mmech.operators.known import normal_form
+from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
@@ -41,7 +41,6 @@ from mmech.structure.attributes import box_terms, marginals_of
 __all__ = ["UNION", "union_strategy"]
 
 Floats = NDArray[np.float64]
-Term = tuple[float, tuple[QueryMatrix, ...]]
 
 TRIAL = 60
 """Iterations of every start."""

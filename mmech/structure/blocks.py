@@ -240,6 +240,8 @@ def separable_terms(workload: QueryMatrix) -> list[Separable] | None:
 
 
 def _separable(workload: QueryMatrix) -> Separable | None:
+    if not isinstance(workload, RANGES):
+        return None
     m, n = workload.shape
     up, one = np.arange(1.0, n + 1), np.ones(n)
     down = up[::-1].copy()
@@ -249,8 +251,6 @@ def _separable(workload: QueryMatrix) -> Separable | None:
         Prefix: (one, down),
         Suffix: (up, one),
     }
-    if not isinstance(workload, RANGES):
-        return None
     a, b = factors.get(type(workload), (m * one, one))
     return a, b, one if isinstance(workload, Identity) else a * b
 

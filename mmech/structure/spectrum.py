@@ -11,7 +11,7 @@ marginals have few of them: one per subset of the attributes that they restrict.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce, singledispatch
 from itertools import combinations
@@ -354,34 +354,26 @@ def query_spectra(
     products of attributes with at most 2^26 pairs of a query and a subset.
     """
     masks = _box_masks(workload, domain_shape)
-    return None if masks is None else _box_spectra(masks, domain_shape)
+    if masks is None:
+        return None
+    widths = _widths_of(masks)
+    return _spectra(len(widths), _box_norms(widths, domain_shape))
 
 
-class _Numbering:
-    """Numbers subsets as they come and collects entries."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Subset, int] = {}
-        self.rows: list[Ints] = []
-        self.columns: list[Ints] = []
-        self.values: list[Floats] = []
-
-    def number(self, subset: Subset) -> int:
-        return self.numbers.setdefault(subset, len(self.numbers))
-
-    def add(self, rows: Ints, columns: Ints, values: Floats) -> None:
-        self.rows.append(rows)
-        self.columns.append(columns)
-        self.values.append(values)
-
-    def spectra(self, n_queries: int) -> QuerySpectra:
-        return QuerySpectra(
-            n_queries,
-            tuple(self.numbers),
-            np.concatenate([np.zeros(0, np.int64), *self.rows]),
-            np.concatenate([np.zeros(0, np.int64), *self.columns]),
-            np.concatenate([np.zeros(0), *self.values]),
-        )
+def _spectra(
+    n_queries: int, entries: Iterable[tuple[Ints, Sequence[Subset], Ints, Floats]]
+) -> QuerySpectra:
+    """Collect entries: rows, subsets, the place of the subset of every row, values."""
+    numbers: dict[Subset, int] = {}
+    nothing = np.zeros(0, np.int64)
+    rows, columns, values = [nothing], [nothing], [np.zeros(0)]
+    for own, subsets, place, squares in entries:
+        known = [numbers.setdefault(subset, len(numbers)) for subset in subsets]
+        rows.append(own)
+        columns.append(np.array(known, np.int64)[place])
+        values.append(squares)
+    places = np.concatenate(rows), np.concatenate(columns)
+    return QuerySpectra(n_queries, tuple(numbers), *places, np.concatenate(values))
 
 
 def _too_many_pairs() -> DomainTooLargeError:
@@ -425,15 +417,6 @@ def _box_norms(
                 yield rows, list(map(tuple, keys.tolist())), place.ravel(), values
 
 
-def _box_spectra(masks: Masks, sizes: Sizes) -> QuerySpectra:
-    widths = _widths_of(masks)
-    found = _Numbering()
-    for rows, subsets, place, values in _box_norms(widths, sizes):
-        numbers = np.array([found.number(subset) for subset in subsets])
-        found.add(rows, numbers[place], values)
-    return found.spectra(widths.shape[0])
-
-
 def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
     """Return squared norms of the rows less their mean, and of the mean entries."""
     n = factor.shape[1]
@@ -455,15 +438,15 @@ def _kronecker_spectra(
     m = workload.shape[0]
     if m * 2 ** len(active) > LIMITS.box_terms:
         return None
-    found = _Numbering()
-    rows = np.arange(m)
+    found = []
+    every, alike = np.arange(m), np.zeros(m, np.int64)
     for subset in downward_closure([tuple(active)], sizes):
         values: Floats = np.ones(1)
         for i, (inside, outside) in enumerate(parts):
             own = inside if i in subset else outside
             values = np.multiply.outer(values, own).ravel()
-        found.add(rows, np.full(m, found.number(subset)), values)
-    return found.spectra(m)
+        found.append((every, [subset], alike, values))
+    return _spectra(m, found)
 
 
 @query_spectra.register(Product)
@@ -490,7 +473,7 @@ def _product_spectra(
                 f"the queries restrict attributes with more than {most} subsets; ask "
                 "for queries over fewer attributes, or raise a limit of mmech.limits"
             )
-    found = _Numbering()
+    found = []
     for subset, members in inside.items():
         boxes = np.concatenate([group.rows for group in members])
         tables = np.concatenate([box_tables(group, subset) for group in members])
@@ -498,8 +481,8 @@ def _product_spectra(
         rounding = ROUNDING * largest * float(np.abs(tables).max(initial=0.0))
         rows = np.flatnonzero(values > rounding**2)
         if rows.size:
-            found.add(rows, np.full(rows.size, found.number(subset)), values[rows])
-    return found.spectra(workload.shape[0])
+            found.append((rows, [subset], np.zeros_like(rows), values[rows]))
+    return _spectra(workload.shape[0], found)
 
 
 def box_tables(group: BoxGroup, subset: Subset) -> Floats:

@@ -488,10 +488,9 @@ def test_merged_strategies(workload, strategy, watch_all, rng):
     np.testing.assert_allclose(answers, workload @ counts, atol=1e-9)
 
 
-def test_merged_cells_have_sizes_and_representatives():
+def test_merged_cells_have_sizes():
     strategy = Merged(Prefix(3), GROUPS)
     assert strategy.sizes.tolist() == [2, 2, 3]
-    assert strategy.representatives.tolist() == [1, 2, 0]
 
 
 def test_ranges_stay_ranges_over_the_cells_that_are_left():
