@@ -379,7 +379,7 @@ def test_rules_are_there_whatever_module_is_imported_first(first):
     code = (
         f"import mmech.{first}\n"
         + """if True:
-        from mmech.operators import Circulant
+        from mmech.operators.circulant import Circulant
         from mmech.operators.known import BOUNDS
         from mmech.structure.shape import known_rank
         ring = Circulant([1, 0, 1, 0])

@@ -14,14 +14,12 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.circulant import Circulant, without_others
-from mmech.operators.compose import Scaled
-from mmech.operators.known import kronecker_terms
-from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Anova, Marginal, Marginals
+from mmech.operators.known import normal_form
+from mmech.operators.marginals import Anova
 from mmech.operators.ranges import WidthRange
-from mmech.operators.stack import VStack, through_wrappers
 from mmech.operators.subsets import ranks_of, sizes_of
-from mmech.structure.shape import is_uniform, known_singular_values
+from mmech.structure.attributes import domain_shape_of, is_uniform
+from mmech.structure.shape import known_singular_values
 from mmech.structure.spectrum import mean_spectrum
 
 __all__ = ["commuting_loss_bound", "known_loss_bound", "symmetric_loss_bound"]
@@ -39,31 +37,15 @@ SMALLEST_SHIFT = 1e-5
 """Least shift relative to the largest singular value: its inverse keeps its digits."""
 
 
-@singledispatch
 def _symmetric_shape(workload: QueryMatrix) -> tuple[int, ...] | None:
     """Return a domain shape under whose relabellings the gram is invariant."""
-    return None
-
-
-_symmetric_shape.register(Identity | Ones, lambda workload: (workload.n,))
-_symmetric_shape.register(Scaled, lambda workload: _symmetric_shape(workload.operator))
-_symmetric_shape.register(
-    Anova | Marginal | Marginals, lambda workload: workload.domain_shape
-)
-
-
-@_symmetric_shape.register(Kronecker)
-def _(workload: Kronecker) -> tuple[int, ...] | None:
-    sizes = tuple(factor.shape[1] for factor in workload.factors)
-    return sizes if is_uniform(workload) else None
-
-
-@_symmetric_shape.register(VStack)
-def _(workload: VStack) -> tuple[int, ...] | None:
-    shapes = {_symmetric_shape(block) for block in workload.blocks}
-    shapes.discard((workload.shape[1],))  # symmetric in every shape
-    if not shapes:
-        return (workload.shape[1],)
+    shapes = set()
+    for _, block in normal_form(workload).blocks:
+        if type(block) is not Anova and not is_uniform(block):
+            return None
+        # The cells and the total are symmetric in every shape.
+        shapes.add(domain_shape_of(block) or (workload.shape[1],))
+    shapes = shapes - {(workload.shape[1],)} or shapes
     return shapes.pop() if len(shapes) == 1 else None
 
 
@@ -73,8 +55,9 @@ def symmetric_loss_bound(workload: QueryMatrix) -> float | None:
     The group of relabellings moves every cell to every other and the bound is
     concave in p, so uniform p is best.
     """
-    if isinstance(workload, (Identity, Ones)):
-        return float(workload.shape[0])
+    (weight, block), *others = normal_form(workload).blocks
+    if isinstance(block, (Identity, Ones)) and not others:
+        return float(weight) ** 2 * block.shape[0]
     shape = _symmetric_shape(workload)
     if shape is None:
         return None
@@ -95,7 +78,7 @@ def commuting_loss_bound(workload: QueryMatrix) -> float | None:
     eigenvalues of the gram are sums of outer products. Identities commute with
     everything: ranges on one attribute, and on another, of a large table.
     """
-    terms = kronecker_terms(workload)
+    terms = normal_form(workload).products
     if terms is None or workload.shape[1] > LIMITS.dual_distribution:
         return None
     sizes = [factor.shape[1] for factor in terms[0][1]]
@@ -133,9 +116,6 @@ def known_loss_bound(workload: QueryMatrix) -> float | None:
         return None
     rounding = 1.0 - 64.0 * np.finfo(float).eps
     return float(values.sum()) ** 2 / workload.shape[1] * rounding
-
-
-through_wrappers(known_loss_bound, scaled=lambda bound, c: float(c) ** 2 * bound)
 
 
 @known_loss_bound.register(WidthRange)

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, wraps
+from operator import attrgetter
 from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -585,6 +586,11 @@ def freeze(value: Any) -> None:
     elif isinstance(value, tuple):
         for part in value:
             freeze(part)
+
+
+def held(name: str, kind: type[Kind]) -> Kind:
+    """Return a property that reads a field as what the constructor makes of it."""
+    return property(attrgetter(name))  # type: ignore[return-value]
 
 
 def read_only(array: Array) -> Array:

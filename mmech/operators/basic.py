@@ -17,6 +17,7 @@ from mmech.operators.base import (
     Symmetric,
     ZeroOne,
     exact_sums,
+    held,
     int64_or_float64,
     query_matrix,
     read_only,
@@ -373,9 +374,7 @@ class Diagonal(Symmetric, Stored):
         values = check_finite_array(self.values, "values", ndim=1)
         self._set(values=read_only(int64_or_float64(values)))
 
-    @property
-    def _values(self) -> Array:
-        return self.values  # type: ignore[return-value]
+    _values = held("values", Array)
 
     @property
     def shape(self) -> tuple[int, int]:

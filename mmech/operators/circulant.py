@@ -15,6 +15,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Stored,
     exact_sums,
+    held,
     int64_or_float64,
     query_matrix,
     read_only,
@@ -74,9 +75,7 @@ class Circulant(Stored):
     def __post_init__(self) -> None:
         self._set(column=read_only(_vector(self.column, "column")))
 
-    @property
-    def _column(self) -> Array:
-        return self.column  # type: ignore[return-value]
+    _column = held("column", Array)
 
     @property
     def n(self) -> int:
@@ -224,13 +223,9 @@ class Toeplitz(Stored):
         self._set(first_column=read_only(column.astype(dtype)))
         self._set(first_row=read_only(row.astype(dtype)))
 
-    @property
-    def _column(self) -> Array:
-        return self.first_column  # type: ignore[return-value]
+    _column = held("first_column", Array)
 
-    @property
-    def _row(self) -> Array:
-        return self.first_row  # type: ignore[return-value]
+    _row = held("first_row", Array)
 
     @cached_property
     def _diagonals(self) -> Array:

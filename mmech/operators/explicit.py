@@ -15,6 +15,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Stored,
     exact_sums,
+    held,
     int64_or_float64,
     query_matrix,
     read_only,
@@ -62,9 +63,7 @@ class Dense(Stored):
         object.__setattr__(made, "array", array)
         return made
 
-    @property
-    def _array(self) -> Array:
-        return self.array  # type: ignore[return-value]
+    _array = held("array", Array)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -193,12 +192,9 @@ class Sparse(Stored):
     def _rmatmat(self, y: Array, /) -> Array:
         return _sparse_product(self._as(y.dtype).T, y)
 
-    @property
-    def T(self) -> Sparse:
-        return self._transposed
-
     @cached_property
-    def _transposed(self) -> Sparse:
+    def T(self) -> Sparse:
+        """The transpose, made once."""
         return Sparse(self.matrix.T)
 
     def abs(self) -> Sparse:

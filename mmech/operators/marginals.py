@@ -27,6 +27,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Symmetric,
     exact_sums,
+    held,
     product_of,
     query_matrix,
     read_only,
@@ -150,23 +151,9 @@ class Marginal(Kronecker):
     def _arguments(self) -> str:
         return f"{self.domain_shape}, {list(self.attributes)}"
 
-    def _matmat(self, x: Array, /) -> Array:
-        _check_enumerable(self)
-        removed = tuple(
-            i for i in range(len(self.domain_shape)) if i not in self.attributes
-        )
-        tensor = x.reshape(*self.domain_shape, x.shape[1])
-        summed = tensor.sum(axis=removed, dtype=x.dtype) if removed else tensor.copy()
-        return summed.reshape(self.shape[0], x.shape[1])
-
     def _rmatmat(self, y: Array, /) -> Array:
         _check_enumerable(self)
-        kept = [
-            n if i in self.attributes else 1 for i, n in enumerate(self.domain_shape)
-        ]
-        full = (*self.domain_shape, y.shape[1])
-        spread = np.broadcast_to(y.reshape(*kept, y.shape[1]), full)
-        return np.array(spread, order="C").reshape(self.shape[1], y.shape[1])
+        return super()._rmatmat(y)
 
     def pinv(self) -> QueryMatrix:
         summed = self.shape[1] // self.shape[0]
@@ -378,9 +365,7 @@ class Anova(Symmetric):
             )
         self._set(domain_shape=sizes, eigenvalues=read_only(values.astype(np.float64)))
 
-    @property
-    def _values(self) -> NDArray[np.float64]:
-        return self.eigenvalues  # type: ignore[return-value]
+    _values = held("eigenvalues", NDArray[np.float64])
 
     @property
     def shape(self) -> tuple[int, int]:

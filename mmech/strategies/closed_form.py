@@ -13,7 +13,7 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import normal_form
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.strategies.marginals import (
@@ -24,8 +24,8 @@ from mmech.strategies.marginals import (
 )
 from mmech.strategies.registry import PRIVACY, TIE, TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import StrategyResult
-from mmech.structure.attributes import domain_shape_of, marginals_of
-from mmech.structure.shape import is_uniform, measured_loss_bound, unscaled
+from mmech.structure.attributes import domain_shape_of, is_uniform, marginals_of
+from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
 
 __all__ = [
@@ -135,8 +135,7 @@ def look_at_workload(
         reason = "one marginal, measured as it is, is optimal"
         return replace(workload_strategy(workload, norm="L2"), message=reason)
     m, n = workload.shape
-    products = kronecker_terms(workload)
-    if products is not None and len(products) == 1:
+    if normal_form(workload).is_product:
         return None
     if max(m, n) > LARGE_RANK:
         return Skip(f"{TOO_LARGE}the rank is out of reach")
@@ -221,8 +220,7 @@ def look_at_residuals(
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)
-    products = kronecker_terms(workload)
-    if products is not None and len(products) == 1:
+    if normal_form(workload).is_product:
         return Skip("'kronecker' is the product of optimal factors")
     if shape is None or len(shape) < 2:
         return Skip("the attribute sizes are not known")

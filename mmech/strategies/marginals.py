@@ -33,8 +33,11 @@ from mmech.strategies.marginal_search import (
 )
 from mmech.strategies.registry import TIE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
-from mmech.structure.attributes import domain_shape_of
-from mmech.structure.boxes import comes_from_partitions, is_union_of_boxes
+from mmech.structure.attributes import (
+    comes_from_partitions,
+    domain_shape_of,
+    is_union_of_boxes,
+)
 from mmech.structure.spectrum import mean_spectrum
 
 __all__ = [

@@ -14,9 +14,9 @@ from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product, Sum
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.stack import through_wrappers
+from mmech.operators.marginals import Marginal
 from mmech.structure.spectrum import BoxGroup, box_groups
 
 __all__ = ["answers_by_marginals"]
@@ -27,7 +27,6 @@ Tables = Callable[[Subset], Array]
 """Function from sorted attributes a to the marginal over them, shape (n_a, k)."""
 
 
-@singledispatch
 def answers_by_marginals(
     operator: QueryMatrix, domain_shape: tuple[int, ...], tables: Tables
 ) -> NDArray[Any] | None:
@@ -37,58 +36,45 @@ def answers_by_marginals(
     combinations of such. Exact for integer operators and tables. Every table that is
     asked for is over the attributes that some query of the operator restricts.
     """
+    found = normal_form(operator).ask(_answers, domain_shape, tables)
+    if found is None:
+        return None
+    return np.concatenate([answers * c for c, answers in found])
+
+
+@singledispatch
+def _answers(
+    operator: QueryMatrix, domain_shape: Subset, tables: Tables
+) -> NDArray[Any] | None:
+    """Return the answers of one block of a union."""
     groups = box_groups(operator, domain_shape)
     return None if groups is None else _boxes(operator.shape[0], groups, tables)
 
 
-through_wrappers(
-    answers_by_marginals, scaled=lambda answers, c: answers * c, stacked=np.concatenate
-)
-
-
-@answers_by_marginals.register(Marginal)
+@_answers.register(Marginal)
 def _(operator: Marginal, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
     same = operator.domain_shape == domain_shape
     return tables(operator.attributes) if same else None
 
 
-@answers_by_marginals.register(Marginals)
-def _(operator: Marginals, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
-    if operator.domain_shape != domain_shape:
-        return None
-    return np.concatenate(
-        [weight * tables(key) for key, weight in operator.weights.items()]
-    )
-
-
-@answers_by_marginals.register(Sum)
+@_answers.register(Sum)
 def _(operator: Sum, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
-    return _all(operator.terms, domain_shape, tables, sum)
+    parts = [answers_by_marginals(a, domain_shape, tables) for a in operator.terms]
+    known = [part for part in parts if part is not None]
+    return np.asarray(sum(known)) if len(known) == len(parts) else None
 
 
-@answers_by_marginals.register(Identity)
+@_answers.register(Identity)
 def _(operator: Identity, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
     return tables(tuple(range(len(domain_shape))))
 
 
-@answers_by_marginals.register(Ones)
+@_answers.register(Ones)
 def _(operator: Ones, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
     return np.repeat(tables(()), operator.m, axis=0)
 
 
-def _all(
-    parts: Any, domain_shape: tuple[int, ...], tables: Tables, join: Callable[..., Any]
-) -> NDArray[Any] | None:
-    answers = []
-    for part in parts:
-        own = answers_by_marginals(part, domain_shape, tables)
-        if own is None:
-            return None
-        answers.append(own)
-    return np.asarray(join(answers))
-
-
-@answers_by_marginals.register(Product)
+@_answers.register(Product)
 def _product(
     operator: Product, domain_shape: tuple[int, ...], tables: Tables
 ) -> NDArray[Any] | None:
@@ -107,7 +93,7 @@ def _product(
     return answers
 
 
-@answers_by_marginals.register(Kronecker)
+@_answers.register(Kronecker)
 def _kronecker(
     operator: Kronecker, domain_shape: tuple[int, ...], tables: Tables
 ) -> NDArray[Any] | None:

@@ -194,10 +194,10 @@ def test_bounds_of_windows_are_below_their_singular_values(
     singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
     monkeypatch.setattr("mmech.error.closed_bounds.WIDEST", widest)
     with limits.changed(quick_dual_cells=0):
-        bound = known_loss_bound(2 * workload)
-    assert 0.6 * singular.sum() ** 2 / n <= bound / 4 <= least * (1 + 1e-4)
+        bound = known_loss_bound(workload)
+    assert 0.6 * singular.sum() ** 2 / n <= bound <= least * (1 + 1e-4)
     if widest and share <= 0.5:
-        assert bound / 4 == pytest.approx(singular.sum() ** 2 / n, rel=3e-3)
+        assert bound == pytest.approx(singular.sum() ** 2 / n, rel=3e-3)
 
 
 # ---- strategies ------------------------------------------------------------------
