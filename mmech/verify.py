@@ -45,7 +45,7 @@ Array = NDArray[Any]
 Listed = tuple[Array, Array, Array]
 """Rows, columns and values, one of each per entry that may not be zero."""
 
-FILE = "evidence.json"
+FILE, DESCRIPTION = "evidence.json", "description.json"
 MOST_BYTES, MOST_PUBLISHED, MOST_DIRECTORY = 2**24, 2**28, 2**22
 """Bytes of the evidence, of all published files, of the directory of an archive."""
 
@@ -105,7 +105,7 @@ def _content(path: Path, most: int) -> bytes:
 
 
 def _member(path: Path) -> bytes:
-    """Return the evidence in an archive, whose directory and members may lie."""
+    """Return the evidence in a model file, whose directory and members may lie."""
     with open(path, "rb") as stream:
         stream.seek(max(0, path.stat().st_size - 2**17))
         tail = stream.read()
@@ -114,19 +114,19 @@ def _member(path: Path) -> bytes:
     plain = end >= 0 and directory <= MOST_DIRECTORY and b"PK\6\7" not in tail
     _need(plain, "an archive must have a directory of at most 4 MB")
     with zipfile.ZipFile(path) as archive:
-        found = [own for own in archive.infolist() if own.filename == FILE]
+        found = [own for own in archive.infolist() if own.filename == DESCRIPTION]
         plain = len(found) == 1 and found[0].compress_type in (0, 8)
-        _need(plain, f"an archive must hold one {FILE}, stored or deflated")
+        _need(plain, f"an archive must hold one {DESCRIPTION}, stored or deflated")
         with archive.open(found[0]) as member:
-            return member.read(MOST_BYTES + 1)
+            entries = _parsed(member.read(MOST_BYTES + 1))["entries"]
+    texts = [own["arguments"]["text"] for own in entries if own["class"] == "Evidence"]
+    _need(len(texts) == 1, f"one evidence is needed in an archive, got {len(texts)}")
+    return str(texts[0]).encode()
 
 
 def _parsed(text: bytes) -> Any:
-    """Return JSON without floats and repeated names, its packed numbers unpacked."""
+    """Return JSON without repeated names, its packed numbers unpacked."""
     effort = Effort()
-
-    def refuse(number: str) -> Any:
-        raise UncheckedError(f"numbers must be exact, got {short(number)}")
 
     def record(pairs: list[tuple[str, Any]]) -> Any:
         found = dict(pairs)
@@ -139,9 +139,8 @@ def _parsed(text: bytes) -> Any:
         _need(len(numbers) == 8 * n and unpacker.eof, f"packed numbers must be {n}")
         return np.frombuffer(numbers, "<i8").astype(np.int64)
 
-    _need(len(text) <= MOST_BYTES, f"{FILE} must have at most {MOST_BYTES} bytes")
-    own: Any = {"parse_float": refuse, "parse_constant": refuse}
-    return json.loads(text.decode(), object_pairs_hook=record, **own)
+    _need(len(text) <= MOST_BYTES, f"evidence must have at most {MOST_BYTES} bytes")
+    return json.loads(text.decode(), object_pairs_hook=record)
 
 
 def _exact(record: Any, name: str) -> Fraction:
@@ -429,6 +428,10 @@ def _marginal(record: Any, effort: Effort) -> Term:
 
 def _stack(record: Any, effort: Effort) -> Term:
     """Return blocks of rows: sums over columns add up."""
+    maps = {(own["kind"], own.get("map")) for own in record["blocks"]}
+    if len(maps) == 1 and all(type(own) is str for own in next(iter(maps))):
+        of = {"kind": "stack", "blocks": [own["of"] for own in record["blocks"]]}
+        return _hidden({"kind": next(iter(maps))[0], "of": of}, effort)
     blocks = [term(own, effort) for own in record["blocks"]]
     ends, widths = [0, *accumulate(b.m for b in blocks)], {b.n for b in blocks}
     _hold(len(widths - {0}) <= 1, "blocks of a strategy have other columns")
@@ -507,6 +510,7 @@ class Run(NamedTuple):
     stop: int
     law: str
     scale: Fraction
+    groups: Any
 
 
 def _runs(draw: Any) -> list[Run]:
@@ -514,12 +518,12 @@ def _runs(draw: Any) -> list[Run]:
     law, columns, start = draw["law"], _whole(draw, "columns", 1, 1), 0
     _need(law in ("laplace", "gaussian", "k_norm"), f"law {short(law)} is not known")
     runs = []
-    for name, scale, shape in draw["sampled"]:
+    for name, scale, shape, *groups in draw["sampled"]:
         rows, width = _wholes({"shape": shape}, "shape", 1, FITS, 2).tolist()
         known = name in (law, "laplace" if law == "k_norm" else law)
         _hold(known and width == columns, f"the noise is not {law} noise of its shape")
-        runs.append(Run(start, start + rows, name, _exact({"scale": scale}, "scale")))
-        start += rows
+        start, t = start + rows, _exact({"scale": scale}, "scale")
+        runs.append(Run(start - rows, start, name, t, groups))
     right = _wholes(draw, "values").size == start * columns > 0
     _hold(right, "other numbers were released than noise was drawn for")
     return runs
@@ -550,26 +554,25 @@ def kappa(moves: int, scale: Fraction) -> Fraction:
     return min(parabola, Fraction(price) * (1 + Fraction(1, 10**30)))
 
 
-def _of_norm(groups: Any, blocks: Any, runs: Sequence[Run], effort: Effort) -> Any:
-    """Return the loads of columns under noise of a norm, one per run (T4).
+def _of_norm(matrix: Term, run: Run, effort: Effort) -> Array:
+    """Return the load of columns under noise of a norm, of one run (T4).
 
     The group counts that a column changes most. Groups of one list must have equal
     totals in every column, because noise keeps to those.
     """
-    start, left, heights = 0, iter(blocks), [np.array(0)] * len(runs)
-    for sizes in groups:
-        own, stop = [next(left) for _ in sizes], start + sum(sizes)
-        _hold([b.m for b in own] == [*sizes], "each group must be a block of rows")
-        totals = [column_sums(b, "sum", 1, effort) for b in own if len(own) > 1]
+    heights, start = np.zeros((), object), run.start
+    (lists,) = run.groups if run.law == "k_norm" else [[[run.stop - run.start]]]
+    for sizes in lists:
+        totals = []
+        for size in _wholes({"groups": sizes}, "groups", 1).tolist():
+            w = np.zeros(effort.spend(matrix.m), np.int64)
+            w[start : start + size], start = 1, start + size
+            heights = np.maximum(heights, column_sums(matrix, "L1", w, effort))
+            if len(sizes) > 1:
+                totals.append(column_sums(matrix, "sum", w, effort))
         equal = all(np.all(total == totals[0]) for total in totals)
         _hold(equal, "groups whose noise has equal totals have others")
-        (at,) = (i for i, r in enumerate(runs) if r.start <= start < stop <= r.stop)
-        alone = (start, stop) == runs[at][:2] and len(own) == 1
-        _hold(alone or runs[at].law == "k_norm", "Laplace noise was drawn for groups")
-        heights[at] = reduce(
-            np.maximum, [column_sums(b, "L1", 1, effort) for b in own], heights[at]
-        )
-        start = stop
+    _hold(start == run.stop, "noise was drawn for other groups than are stated")
     return heights
 
 
@@ -666,12 +669,11 @@ class Checker:
             records = [own["matrix"] for own in draw["strategy"]]
             matrix, line = _stack({"blocks": records}, effort), "T5"
             _hold(matrix.m == w.size, "noise was drawn for other rows")
+            norm, columns = "L2" if law == "gaussian" else "L1", np.zeros((), object)
             if law == "k_norm":
-                blocks = [term(own, effort) for own in records]
-                heights = _of_norm(draw["groups"], blocks, runs, effort)
-                columns = sum(h * load for h, load in zip(heights, loads, strict=True))
+                for run, load in zip(runs, loads, strict=True):
+                    columns = columns + _of_norm(matrix, run, effort) * load
             else:
-                norm = "L2" if law == "gaussian" else "L1"
                 columns = column_sums(matrix, norm, w, effort)
             size = Fraction(int(np.max(columns)), whole)
         self.say(
@@ -723,7 +725,7 @@ class Checker:
         return sum((Fraction(max(own.values())) for own in parts.values()), Fraction())
 
     def payment(self, payment: Any, draws: Any) -> tuple[Any, dict[str, Fraction]]:
-        """Check that a payment covers what was drawn (T10); return its part and costs."""
+        """Check that a payment covers its draws (T10); return its part and costs."""
         words, currency = short(payment["released"]), payment["currency"]
         stated = {currency: _exact(payment, "cost")}
         if payment.get("other_cost") is not None:
@@ -737,11 +739,22 @@ class Checker:
         opaque = kind in ("random_samples", "other")
         _need(not opaque, f"{words} cannot be checked: payments of kind {kind!r}")
         _hold(draws, f"{words} was paid for, and no draw of it is shown")
-        found = [(draw.get("part"), self.attempt(self.cost, draw)) for draw in draws]
+        found = [(draw, self.attempt(self.cost, draw)) for draw in draws]
         for currency, cost in stated.items() if all(own for _, own in found) else ():
             priced = all(currency in costs for _, costs in found)
             _hold(priced, f"a draw of {words} has no price in {currency}")
-            spent = self.together([(part, costs[currency]) for part, costs in found])
+            dearest: dict[Any, Fraction] = {}
+            for number, (draw, costs) in enumerate(found):
+                key = draw.get("part"), draw.get("together", number)
+                dearest[key] = max(dearest.get(key, Fraction()), costs[currency])
+            parts = Counter[Any]()
+            for (part, _), most in dearest.items():
+                parts[part] += most  # type: ignore[assignment]
+            spent = Fraction(max(parts.values()))
+            if len(dearest) < len(found) or len(parts) > 1:
+                self.say(
+                    TRUSTED, f"draws of {words} are said to share or split records"
+                )
             said = f"draws cost {currency} = {_number(spent)}"
             _hold(spent <= cost, f"{words}: {said}, and {_number(cost)} was paid")
             self.say("T10", f"{said}, and as much was paid at least")
