@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import hashlib
 import json
 import os
 import zlib
@@ -19,7 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mmech.integer_strategy import IntegerStrategy
 from mmech.limits import LIMITS
@@ -235,6 +236,7 @@ def _noise(event: Drawn) -> dict[str, Any]:
     else:
         moved["strategy"] = _blocks(strategy)
         moved["contribution"] = event.public["contribution"]
+        moved["signed"] = event.public["signed"]
     return {
         "kind": "noise",
         "law": event.kind,
@@ -372,6 +374,13 @@ def _product(matrix: Product) -> dict[str, Any] | None:
     return {"kind": "row_scaled", "weights": _packed(left.diag()), "of": term(right)}
 
 
+def _hidden(kind: str, matrix: QueryMatrix, places: ArrayLike) -> dict[str, Any]:
+    """Return a term of columns at other places, with a digest that tells places apart."""
+    whole = np.asarray(places, "<i8")
+    digest = hashlib.sha256(whole.tobytes()).hexdigest()
+    return {"kind": kind, "map": digest, "of": term(matrix)}
+
+
 def _window(matrix: WidthRange) -> dict[str, Any]:
     starts = np.arange(matrix.shape[0])
     return {
@@ -430,7 +439,7 @@ TERMS: Mapping[type, Callable[[Any], dict[str, Any] | None]] = {
         "free_end": a.free_end,
         "scales": _packed(a.scales),
     },
-    Merged: lambda a: {"kind": "merged", "of": term(a.operator)},
-    Permuted: lambda a: {"kind": "permuted", "of": term(a.operator)},
+    Merged: lambda a: _hidden("merged", a.operator, a.groups),
+    Permuted: lambda a: _hidden("permuted", a.operator, a.permutation),
 }
 """The term of each class, for that very class; ``None`` where it has none."""

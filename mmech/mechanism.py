@@ -248,6 +248,7 @@ class MatrixMechanism(Settled):
             price=price,
             strategy=self.released,
             contribution=self.contribution,
+            signed=self.signed,
         )
 
     @property
