@@ -375,7 +375,7 @@ def _product(matrix: Product) -> dict[str, Any] | None:
 
 
 def _hidden(kind: str, matrix: QueryMatrix, places: ArrayLike) -> dict[str, Any]:
-    """Return a term of columns at other places, with a digest that tells places apart."""
+    """Return a term of columns at other places, and a digest of these."""
     whole = np.asarray(places, "<i8")
     digest = hashlib.sha256(whole.tobytes()).hexdigest()
     return {"kind": kind, "map": digest, "of": term(matrix)}

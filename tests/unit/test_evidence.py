@@ -13,7 +13,7 @@ from mmech.evidence import LONG, term
 from mmech.integer_strategy import integer_strategy
 from mmech.noise import GAUSSIAN, LAPLACE, k_norm
 from mmech.noise import seam as seams
-from mmech.operators import Tau
+from mmech.operators.tau import Tau
 from mmech.tables import Mean, Quantiles
 
 SEX = mm.Attribute.categorical("sex", ["f", "m"])
