@@ -22,11 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_integer
-from mmech.error.closed_bounds import (
-    commuting_loss_bound,
-    known_loss_bound,
-    symmetric_loss_bound,
-)
 from mmech.error.dual_iteration import (
     BoundResult,
     iterate,
@@ -34,9 +29,12 @@ from mmech.error.dual_iteration import (
     spectral_step,
     spread_bound,
 )
-from mmech.error.partial_bounds import (
+from mmech.error.singular_bounds import (
+    commuting_loss_bound,
+    known_loss_bound,
     partial_loss_bound,
     sum_of_roots,
+    symmetric_loss_bound,
     weighted_loss_bound,
 )
 from mmech.exceptions import DomainTooLargeError
@@ -288,7 +286,9 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
     if max(m, n) > LIMITS.table_entries or n > LIMITS.dual_distribution:
         return
     try:
-        squares = _cheap_column_squares(workload)
+        squares = known_column_squares(workload)
+        if squares is None and m * n <= LIMITS.certificate_entries:
+            squares = workload.column_square_sums().astype(np.float64)
     except DomainTooLargeError:
         return
     if squares is not None:
@@ -300,14 +300,6 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
     for p in _cell_weights(n, squares):
         trace = None if squares is None else float(p @ squares)
         yield partial_loss_bound(workload, p, trace), "partial singular values"
-
-
-def _cheap_column_squares(workload: QueryMatrix) -> NDArray[np.float64] | None:
-    """Return the squared norms of the columns, unless too many entries are listed."""
-    squares = known_column_squares(workload)
-    if squares is None and math.prod(workload.shape) <= LIMITS.certificate_entries:
-        return workload.column_square_sums().astype(np.float64)
-    return squares
 
 
 def _cell_weights(

@@ -133,6 +133,8 @@ class QueryMatrix:
 
     def _multiply(self, array: Array, transpose: bool) -> Array:
         """Return a product; integers that could wrap around are refused."""
+        if array.ndim == 1:
+            return self._multiply(array[:, None], transpose)[:, 0]
         product = self._rmatmat if transpose else self._matmat
         if array.dtype == _INT64 and array.size:
             largest = max(int(array.max()), -int(array.min()))
@@ -151,17 +153,11 @@ class QueryMatrix:
 
     def matvec(self, x: ArrayLike) -> Array:
         """Return A x for x of shape (n,) or (n, 1)."""
-        array = self._input(x, self.shape[1], (1, 2))
-        if array.ndim == 1:
-            return self._multiply(array[:, None], False)[:, 0]
-        return self._multiply(array, False)
+        return self._multiply(self._input(x, self.shape[1], (1, 2)), False)
 
     def rmatvec(self, y: ArrayLike) -> Array:
         """Return Aᵀ y for y of shape (m,) or (m, 1)."""
-        array = self._input(y, self.shape[0], (1, 2))
-        if array.ndim == 1:
-            return self._multiply(array[:, None], True)[:, 0]
-        return self._multiply(array, True)
+        return self._multiply(self._input(y, self.shape[0], (1, 2)), True)
 
     def matmat(self, x: ArrayLike) -> Array:
         """Return A X for X of shape (n, k)."""

@@ -192,9 +192,12 @@ class Sparse(Stored):
     def _rmatmat(self, y: Array, /) -> Array:
         return _sparse_product(self._as(y.dtype).T, y)
 
-    @cached_property
+    @property
     def T(self) -> Sparse:
-        """The transpose, made once."""
+        return self._transposed
+
+    @cached_property
+    def _transposed(self) -> Sparse:
         return Sparse(self.matrix.T)
 
     def abs(self) -> Sparse:

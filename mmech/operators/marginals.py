@@ -301,21 +301,15 @@ class Marginals(VStack):
         total = sum(abs(weight) ** power for weight in self.weights.values())
         return exact_sums(np.full(self.shape[1], total, np.float64), self.dtype)
 
-    def weight_array(self) -> NDArray[np.float64]:
-        """Return the weights on the lattice, shape (2^d,)."""
-        d = len(self.domain_shape)
-        check_lattice(d)
-        out = np.zeros(2**d)
-        for key, weight in self.weights.items():
-            out[mask_of(key)] = weight
-        return out
-
     def gram(self) -> QueryMatrix:
         if len(self.domain_shape) > LIMITS.lattice_attributes:
             return super().gram()
         from mmech import _kernels
 
-        eigenvalues = np.square(self.weight_array()) * subset_cells(self.domain_shape)
+        eigenvalues = np.zeros(2 ** len(self.domain_shape))
+        for key, weight in self.weights.items():
+            eigenvalues[mask_of(key)] = float(weight) ** 2
+        eigenvalues *= subset_cells(self.domain_shape)
         _kernels.superset_sums(eigenvalues)
         return Anova(self.domain_shape, eigenvalues)
 

@@ -130,7 +130,7 @@ def look_at_workload(
 ) -> Skip | StrategyResult | None:
     """Under L2 stop at one marginal; under L1 leave out ranks that are hard to find."""
     if found.norm == "L2":
-        if not _is_one_marginal(workload):
+        if not is_uniform(unscaled(workload)):
             return Skip("optimal for one marginal only")
         reason = "one marginal, measured as it is, is optimal"
         return replace(workload_strategy(workload, norm="L2"), message=reason)
@@ -145,11 +145,6 @@ def look_at_workload(
     if min(m, n) > LIMITS.dense_cells or m * n > DENSE_ENTRIES:
         return Skip(f"{TOO_LARGE}the rank is out of reach", lower)
     return None
-
-
-def _is_one_marginal(workload: QueryMatrix) -> bool:
-    """Whether the workload is a multiple of one marginal, the cells or the total."""
-    return is_uniform(unscaled(workload))
 
 
 # ---- weighted residuals ----------------------------------------------------------

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from operator import attrgetter
 from typing import Any
 
@@ -285,17 +284,10 @@ def _separate(
         losses.append(own.loss)
         terms = normal_form(own.strategy).products
         assert terms is not None
-        thetas.append([_theta_of(factor) for factor in terms[0][1]])
+        none = [np.zeros((0, n)) for n in sizes]  # of the cells
+        pairs = zip(terms[0][1], none, strict=True)
+        thetas.append([getattr(factor, "_theta", cells) for factor, cells in pairs])
     return thetas, np.array(losses)
-
-
-@singledispatch
-def _theta_of(factor: QueryMatrix) -> Floats:
-    """Return the queries of a p-Identity, none of the cells."""
-    return np.zeros((0, factor.shape[1]))
-
-
-_theta_of.register(PIdentity, lambda factor: factor._theta)
 
 
 def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:

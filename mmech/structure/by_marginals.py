@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
@@ -103,18 +102,12 @@ def _kronecker(
         return None
     kept = tuple(i for i, f in enumerate(factors) if not isinstance(f, Ones))
     answers = tables(kept)
-    k = answers.shape[1]
-    if kept:
-        answers = Kronecker([factors[i] for i in kept]).matmat(answers)
-    shape = [f.shape[0] if i in kept else 1 for i, f in enumerate(factors)]
-    full = [f.shape[0] for f in factors]
-    if shape != full:  # NumPy has at most 64 axes: repeat one by one
-        for i, times in enumerate(full):
-            if i not in kept and times > 1:
-                before = math.prod(full[:i])
-                grouped = answers.reshape(before, 1, -1)
-                answers = np.repeat(grouped, times, axis=1)
-    return answers.reshape(-1, k)
+    own = [
+        factor if i in kept else Ones(factor.shape[0], 1)
+        for i, factor in enumerate(factors)
+        if i in kept or factor.shape[0] > 1
+    ]
+    return Kronecker(own).matmat(answers) if own else answers
 
 
 def _boxes(m: int, groups: list[BoxGroup], tables: Tables) -> NDArray[Any]:
