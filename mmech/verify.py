@@ -656,8 +656,8 @@ class Checker:
         kind = draw["kind"] if draw["kind"] != "noise" else draw["law"]
         _need(kind in LINES, f"{short(kind)} is not checked: {short(draw.get('why'))}")
         costs = (self.noise if draw["kind"] == "noise" else self.selection)(draw)
-        said = ", ".join(f"{own} = {_number(cost)}" for own, cost in costs.items())
-        self.say(LINES[kind], f"{kind} costs {said}")
+        currency = "epsilon" if "epsilon" in costs else "rho"
+        self.say(LINES[kind], f"{kind} costs {currency} = {_number(costs[currency])}")
         return costs
 
     def noise(self, draw: Any) -> dict[str, Fraction]:
@@ -692,7 +692,15 @@ class Checker:
         if law == "gaussian":
             return {"rho": factor**2 * size / 2}
         prices = [kappa(1, 1 / (factor * size))]
-        if law == "laplace" and matrix:
+        if law == "laplace" and not matrix:  # a whole change in one number costs most
+            moved = zip(own, runs, strict=True)
+            prices.append(
+                sum(
+                    (kappa(math.ceil(factor * s), r.scale) for s, r in moved),
+                    Fraction(),
+                )
+            )
+        elif law == "laplace" and matrix:
             signed, moves = contribution > 1 or _flag(draw, "signed", False), factor
             with suppress(UncheckedError):  # hidden columns may have any sign
                 sums = [column_sums(matrix, norm, 1, effort) for norm in ("sum", "L1")]
@@ -769,6 +777,10 @@ class Checker:
             said = f"draws cost {currency} = {_number(spent)}"
             _hold(spent <= cost, f"{words}: {said}, and {_number(cost)} was paid")
             self.say("T10", f"{said}, and as much was paid at least")
+            if currency == "rho" and any("epsilon" in costs for _, costs in found):
+                self.say(
+                    "T9", f"pure epsilon has a price in {currency}, which was paid"
+                )
 
     def claim(self, document: Any) -> str:
         """Check that draws are paid for, within the claim (T10 to T12)."""
@@ -810,8 +822,8 @@ class Checker:
         known = kind in ("add_remove", "replace", "labels")
         _need(known, f"neighbours of kind {short(kind)} are not known")
         self.factor = self.records * (1 if kind == "add_remove" else 2)
-        words = f"{self.records} records of a person, by {kind}"
-        self.say("T1", f"neighbours differ in {self.factor} unit changes: {words}")
+        words = f"people with at most {self.records} records each, neighbours {kind}"
+        self.say("T1", f"{words}: {self.factor} unit changes of records")
         self.say(
             TRUSTED, "records were counted as stated, and the sampler has its laws"
         )
