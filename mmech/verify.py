@@ -180,7 +180,7 @@ def _wholes(
         _need(known, f"{name!r} must be whole numbers, got {short(own)}")
     array = np.array(own, np.int64)
     inside = not array.size or least <= array.min() <= array.max() <= most
-    _need(inside, f"{name!r} must be whole numbers from {least}, got {short(own)}")
+    _need(inside, f"{name!r} must be whole numbers from {least}")
     _need(size in (None, array.size), f"{name!r} must have another number of entries")
     return array
 
@@ -591,18 +591,29 @@ def _rows_in_rho(
 ) -> Fraction:
     """Return the rho of the dearest column under Laplace noise, at most (T9).
 
-    Entries 0, 1 and -1 have the price kappa, others at most its parabola; in units that
-    are rounded up.
+    Entries have the price kappa, in units that are rounded up. Where they are too many
+    to list, those that are 0, 1 or -1 have it, and others its parabola.
     """
+    which = np.repeat(range(len(runs)), [run.stop - run.start for run in runs])
+    with suppress(NotListedError):
+        rows, columns, entries = matrix.listed()
+        own = np.stack([abs(entries), which[rows]])
+        pairs, at = np.unique(own, axis=1, return_inverse=True)
+        _need(pairs.shape[1] < 5000, "its prices are too many", NotListedError)
+        prices = [kappa(moves * int(a), runs[int(r)].scale) for a, r in pairs.T]
+        unit = max(prices) / 2**40
+        whole = np.array([math.ceil(price / unit) for price in prices])
+        found = np.zeros(effort.spend(int(columns.max()) + 1), np.int64)
+        np.add.at(found, columns, whole[at.ravel()])
+        return int(found.max()) * unit
     norms = [column_sums(matrix, norm, 1, effort) for norm in ("L1", "L2")]
     small = np.all(norms[0] == norms[1])
     prices = [
         kappa(moves, r.scale) if small else (moves / r.scale) ** 2 / 2 for r in runs
     ]
-    unit = 2**60 * math.ceil(max(r.scale for r in runs)) ** 2
-    loads = np.array([math.ceil(unit * own) for own in prices], object)
-    w = loads.repeat([run.stop - run.start for run in runs])
-    return Fraction(int(column_sums(matrix, "L2", w, effort).max()), unit)
+    unit = max(prices) / 2**40
+    loads = np.array([math.ceil(price / unit) for price in prices], object)[which]
+    return int(column_sums(matrix, "L2", loads, effort).max()) * unit
 
 
 class Checker:
@@ -617,7 +628,7 @@ class Checker:
     def __init__(self) -> None:
         self.said: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.effort = Effort()
-        self.records = self.factor = 1
+        self.records, self.factor, self.currency = 1, 1, "epsilon"
 
     def say(self, title: str, sentence: str) -> None:
         """Note a sentence under a title, or under the line of the theorem it proves."""
@@ -656,8 +667,8 @@ class Checker:
         kind = draw["kind"] if draw["kind"] != "noise" else draw["law"]
         _need(kind in LINES, f"{short(kind)} is not checked: {short(draw.get('why'))}")
         costs = (self.noise if draw["kind"] == "noise" else self.selection)(draw)
-        said = ", ".join(f"{own} = {_number(cost)}" for own, cost in costs.items())
-        self.say(LINES[kind], f"{kind} costs {said}")
+        currency = "epsilon" if "epsilon" in costs else "rho"
+        self.say(LINES[kind], f"{kind} costs {currency} = {_number(costs[currency])}")
         return costs
 
     def noise(self, draw: Any) -> dict[str, Fraction]:
@@ -691,8 +702,18 @@ class Checker:
         )
         if law == "gaussian":
             return {"rho": factor**2 * size / 2}
+        if self.currency == "epsilon":
+            return {"epsilon": factor * size}
         prices = [kappa(1, 1 / (factor * size))]
-        if law == "laplace" and matrix:
+        if law == "laplace" and not matrix:  # a whole change in one number costs most
+            moved = zip(own, runs, strict=True)
+            prices.append(
+                sum(
+                    (kappa(math.ceil(factor * s), r.scale) for s, r in moved),
+                    Fraction(),
+                )
+            )
+        elif law == "laplace" and matrix:
             signed, moves = contribution > 1 or _flag(draw, "signed", False), factor
             with suppress(UncheckedError):  # hidden columns may have any sign
                 sums = [column_sums(matrix, norm, 1, effort) for norm in ("sum", "L1")]
@@ -739,9 +760,8 @@ class Checker:
         """Check that a payment covers its draws (T10); return its part and costs."""
         words, currency = short(payment["released"]), payment["currency"]
         stated = {currency: _exact(payment, "cost")}
-        if payment.get("other_cost") is not None:
-            other = "rho" if currency == "epsilon" else "epsilon"
-            stated[other] = _exact(payment, "other_cost")
+        if currency != self.currency and payment.get("other_cost") is not None:
+            stated[self.currency] = _exact(payment, "other_cost")
         self.attempt(self.covered, payment["kind"], stated, draws, words)
         return payment.get("part"), stated
 
@@ -769,6 +789,10 @@ class Checker:
             said = f"draws cost {currency} = {_number(spent)}"
             _hold(spent <= cost, f"{words}: {said}, and {_number(cost)} was paid")
             self.say("T10", f"{said}, and as much was paid at least")
+            if currency == "rho" and any("epsilon" in costs for _, costs in found):
+                self.say(
+                    "T9", f"pure epsilon has a price in {currency}, which was paid"
+                )
 
     def claim(self, document: Any) -> str:
         """Check that draws are paid for, within the claim (T10 to T12)."""
@@ -776,6 +800,8 @@ class Checker:
             document[own] for own in ("payments", "draws", "claim")
         )
         currency, total = claim["currency"], _exact(claim, "cost")
+        _need(currency in ("epsilon", "rho"), f"{short(currency)} is no currency")
+        self.currency = currency
         own: list[list[Any]] = [[] for _ in payments]
         for draw in draws:
             at = _whole(draw, "payment", 0)
@@ -810,8 +836,8 @@ class Checker:
         known = kind in ("add_remove", "replace", "labels")
         _need(known, f"neighbours of kind {short(kind)} are not known")
         self.factor = self.records * (1 if kind == "add_remove" else 2)
-        words = f"{self.records} records of a person, by {kind}"
-        self.say("T1", f"neighbours differ in {self.factor} unit changes: {words}")
+        words = f"people with at most {self.records} records each, neighbours {kind}"
+        self.say("T1", f"{words}: {self.factor} unit changes of records")
         self.say(
             TRUSTED, "records were counted as stated, and the sampler has its laws"
         )

@@ -18,7 +18,7 @@ import pytest
 
 import mmech
 import mmech_rf
-from mmech import PrivacyLedger
+from mmech import PrivacyLedger, verify
 from mmech.audit.__main__ import main as run_audit
 from mmech.cli import main as run_engine
 from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
@@ -227,7 +227,7 @@ PROVEN = [
     if "insecure_rng" in parameters_of(getattr(package, name))
 ] + [
     PrivacyLedger, assign_records, random_argmax, keyed_argmax, weighted_choice,
-    select_tree,
+    select_tree, verify,
 ]  # fmt: skip
 """Everything public that releases, by the argument that all of it takes in tests; and
 what such functions are made of."""

@@ -1,4 +1,4 @@
-"""The command ``mmech``: tables from a csv file, and the budget that pays for them."""
+"""The command ``mmech``: tables from a csv file, their budget, and their evidence."""
 
 from __future__ import annotations
 
@@ -119,6 +119,15 @@ examples:
   {PROG} budget budget.json
       what was spent, when and on what
 """
+_VERIFY = """\
+Check the evidence of a release: a folder of tables, an evidence.json, or the file of
+a model. What was released from records, and at what cost, is computed anew in whole
+numbers and fractions. The file mmech/verify.py does it alone: a copy of it and NumPy
+are enough.
+
+The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
+cannot be checked; the last line says so in one sentence.
+"""
 _WORDS = {
     "X": "the records (row 0 is below the header)",
     "domain": "domain",
@@ -145,6 +154,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_tables(commands)
     _add_resume(commands)
     _add_budget(commands)
+    _add_verify(commands)
     add_schema(commands, Described(PROG, "domain", _read_domain))
     return parser
 
@@ -377,6 +387,26 @@ def _add_budget(commands: argparse._SubParsersAction[Parser]) -> None:
         "privacy (default: epsilon)",
     )
     _add_relation(command, None, None)
+
+
+def _add_verify(commands: argparse._SubParsersAction[Parser]) -> None:
+    command = add_command(
+        commands,
+        "verify",
+        _verify,
+        short="check the evidence of a release by arithmetic",
+        description=_VERIFY,
+        epilog=f"example:\n  {PROG} verify out\n",
+    )
+    command.add_argument(
+        "path", metavar="PATH", help="folder, evidence.json or archive"
+    )
+
+
+def _verify(args: argparse.Namespace) -> None:
+    from mmech.verify import main as verify
+
+    raise SystemExit(verify([args.path]))
 
 
 def _read_level(text: str) -> float:

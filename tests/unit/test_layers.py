@@ -16,7 +16,7 @@ FORESTS = Path(mmech_rf.__file__).parent
 
 LAYERS = [
     {"exceptions", "checks", "lazy", "limits", "threads"}
-    | {"writing", "terminal", "storage", "_kernels"},
+    | {"writing", "terminal", "storage", "_kernels", "verify"},
     {"domain", "privacy", "noise"},
     {"operators"},
     {"structure"},

@@ -1132,3 +1132,26 @@ def test_hostile_files_end_in_a_sentence(tmp_path):
         assert float(seconds) < 2, (name, seconds)
         assert last.startswith(("refuted: ", "cannot check: ")), (name, last)
         assert len(last) < 400, name
+
+
+# ---- the theorem ---------------------------------------------------------------------
+
+
+def test_every_check_names_its_line_of_the_theorem():
+    """The page states T1 to T14, and the file carries out each of them."""
+    page = FILE.parents[1] / "notebooks" / "proofs" / "evidence.md"
+    stated = re.findall(r"\*\*(T\d+)\.\*\*", page.read_text(encoding="utf-8"))
+    source = FILE.read_text(encoding="utf-8")
+    said = set(re.findall(r'"(T\d+)"', source))
+    lines = [f"T{number}" for number in range(1, 15)]
+    assert stated == lines
+    assert said == {*lines}
+    documented = set()
+    for text in re.findall(r"\"\"\"(.*?)\"\"\"", source, re.S):
+        numbers = [int(own) for own in re.findall(r"T(\d+)", text)]
+        for first, last in re.findall(r"T(\d+) to T(\d+)", text):
+            numbers += (
+                range(int(first), int(last) + 1) if "neighbours" not in text else ()
+            )
+        documented |= {f"T{number}" for number in numbers}
+    assert documented == {*lines}
