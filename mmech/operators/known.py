@@ -1,4 +1,4 @@
-"""What is known of an operator by its class: terms, rank, norms.
+"""What is known of an operator by its class: normal form, rank, norms.
 
 A class without a rule gets the answer that is always right: not known. Everything that
 `mmech.structure` tells beyond that, it tells by these.
