@@ -22,7 +22,7 @@ from mmech.operators.known import normal_form
 from mmech.operators.marginals import Anova
 from mmech.operators.ranges import WidthRange
 from mmech.operators.subsets import ranks_of, sizes_of
-from mmech.structure.attributes import domain_shape_of, is_uniform
+from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import known_singular_values, squared_singular_values
 from mmech.structure.spectrum import mean_spectrum
 
@@ -57,7 +57,7 @@ def _symmetric_shape(workload: QueryMatrix) -> tuple[int, ...] | None:
         if type(block) is not Anova and not is_uniform(block):
             return None
         # The cells and the total are symmetric in every shape.
-        shapes.add(domain_shape_of(block) or (workload.shape[1],))
+        shapes.add(normal_form(block).domain_shape or (workload.shape[1],))
     shapes = shapes - {(workload.shape[1],)} or shapes
     return shapes.pop() if len(shapes) == 1 else None
 

@@ -20,7 +20,7 @@ pidentity    identity and a few further queries, with a closed inverse
 joint        the inverse gram of stacked Kronecker products
 algebra      how pairs of operators combine
 row_scaling  operators with scaled rows, in the structure they had
-known        terms, rank and norms that the class of an operator tells
+known        normal form, rank and norms, by the class of an operator
 pinv         pseudoinverses, by structure or solved
 lsmr         least squares for operators too large to factorise
 axes         products along one axis of a tensor

@@ -1,4 +1,4 @@
-"""What is known of an operator by its class: terms, rank, norms.
+"""What is known of an operator by its class: normal form, rank, norms.
 
 A class without a rule gets the answer that is always right: not known. Everything that
 `mmech.structure` tells beyond that, it tells by these.
@@ -85,6 +85,12 @@ class NormalForm:
             return None
         return [(float(weight), factors) for weight, factors in terms]
 
+    @cached_property
+    def domain_shape(self) -> tuple[int, ...] | None:
+        """The attribute sizes that all blocks know, else ``None``."""
+        shapes = {_attribute_sizes(block) for _, block in self.blocks}
+        return shapes.pop() if len(shapes) == 1 else None
+
     @property
     def is_product(self) -> bool:
         """Whether the only block is a product of attributes."""
@@ -138,6 +144,22 @@ def _factors(block: QueryMatrix) -> Factors | None:
 
 
 _factors.register(Kronecker, lambda block: tuple(block.factors))
+
+
+@singledispatch
+def _attribute_sizes(block: QueryMatrix) -> tuple[int, ...] | None:
+    """Return the attribute sizes that a block is over, as far as it knows."""
+    known = getattr(block, "domain_shape", None)
+    return None if known is None else tuple(known)
+
+
+_attribute_sizes.register(Marginal, lambda block: block.domain_shape)
+_attribute_sizes.register(
+    Kronecker, lambda block: tuple([factor.shape[1] for factor in block.factors])
+)
+_attribute_sizes.register(
+    Product, lambda block: normal_form(block.factors[-1]).domain_shape
+)
 
 
 # ---- rank ------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from mmech.strategies.marginals import (
 )
 from mmech.strategies.registry import PRIVACY, TIE, TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import StrategyResult
-from mmech.structure.attributes import domain_shape_of, is_uniform, marginals_of
+from mmech.structure.attributes import is_uniform, marginals_of
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
 
@@ -74,7 +74,7 @@ def look_at_identity(
     """Leave out more cells than fit; stop at them where nothing else will do better."""
     large = workload.shape[1] > LIMITS.enumerated_cells
     if found.norm == "L2":
-        sizes = domain_shape_of(workload) or ()
+        sizes = normal_form(workload).domain_shape or ()
         if large and len(sizes) > LIMITS.lattice_attributes:
             return Skip(f"{TOO_LARGE}more cells than fit in memory")
         return None
@@ -209,7 +209,7 @@ def look_at_residuals(
     workload: QueryMatrix, found: Request
 ) -> Skip | StrategyResult | None:
     """Stop where they are optimal; leave them out beside an optimum of another kind."""
-    shape = found.options.get("domain_shape", domain_shape_of(workload))
+    shape = found.options.get("domain_shape", normal_form(workload).domain_shape)
     if has_closed_form(workload):
         return residuals_strategy(workload, domain_shape=shape)
     optimum = optimum_under_l2(workload, found)

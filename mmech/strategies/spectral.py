@@ -32,7 +32,6 @@ from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
-from mmech.structure.attributes import domain_shape_of
 from mmech.structure.shape import unscaled
 
 __all__ = ["SPECTRAL", "spectral_strategy", "suits_waves"]
@@ -66,7 +65,7 @@ waves_of.register(Identity | Ones, lambda workload: "any")
 
 def suits_waves(workload: QueryMatrix) -> bool:
     """Whether a workload is made of ranges and sums of one ordered attribute."""
-    if domain_shape_of(workload) not in (None, (workload.shape[1],)):
+    if normal_form(workload).domain_shape not in (None, (workload.shape[1],)):
         return False
     parts = normal_form(workload).blocks
     kinds = {waves_of(block) for _, block in parts}

@@ -17,28 +17,10 @@ from mmech.operators.ranges import Ranges
 __all__ = [
     "box_terms",
     "comes_from_partitions",
-    "domain_shape_of",
     "is_uniform",
     "is_union_of_boxes",
     "marginals_of",
 ]
-
-Sizes = tuple[int, ...]
-
-
-def domain_shape_of(workload: QueryMatrix) -> Sizes | None:
-    """Return the attribute sizes that a workload, or its parts, know, else ``None``."""
-    shapes = {_own_shape(block) for _, block in normal_form(workload).blocks}
-    return shapes.pop() if len(shapes) == 1 else None
-
-
-def _own_shape(block: QueryMatrix) -> Sizes | None:
-    known = getattr(block, "domain_shape", None)
-    if known is None and isinstance(block, Kronecker):
-        return tuple(factor.shape[1] for factor in block.factors)
-    if isinstance(block, Product):
-        return domain_shape_of(block.factors[-1])
-    return None if known is None else tuple(known)
 
 
 def marginals_of(operator: QueryMatrix) -> Marginals | None:

@@ -23,8 +23,8 @@ from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
+from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
-from mmech.structure.attributes import domain_shape_of
 from mmech.structure.spectrum import marginal_terms
 
 __all__ = [
@@ -55,15 +55,24 @@ def unscaled(operator: QueryMatrix) -> QueryMatrix:
 @singledispatch
 def frobenius_squared(operator: QueryMatrix) -> float:
     """Return the sum of all squared entries, along the cheaper side."""
-    terms = normal_form(operator).products
-    if terms is not None:
-        return sum(
-            weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
-            for weight, factors in terms
-        )
+    return _visited(operator)
+
+
+def _visited(operator: QueryMatrix) -> float:
     by_rows = operator.has_row_forms or operator.shape[0] < operator.shape[1]
     sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
     return float(sums.sum(dtype=np.float64))  # int64 could wrap
+
+
+@frobenius_squared.register(Kronecker | Scaled | VStack)
+def _(operator: QueryMatrix) -> float:
+    terms = normal_form(operator).products
+    if terms is None:
+        return _visited(operator)
+    return sum(
+        weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
+        for weight, factors in terms
+    )
 
 
 @frobenius_squared.register(Marginals)
@@ -161,7 +170,7 @@ def rank(workload: QueryMatrix) -> int:
     known = known_rank(workload)
     if known is not None:
         return known
-    terms, shape = marginal_terms(workload), domain_shape_of(workload)
+    terms, shape = marginal_terms(workload), normal_form(workload).domain_shape
     if terms is not None and shape is not None:
         asked = downward_closure((key for key, square in terms if square > 0), shape)
         return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)

@@ -40,7 +40,7 @@ from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
-from mmech.structure.attributes import domain_shape_of, is_uniform
+from mmech.structure.attributes import is_uniform
 
 __all__ = [
     "BoxGroup",
@@ -95,7 +95,11 @@ def _terms_over(
     workload: QueryMatrix, sizes: Sizes
 ) -> list[tuple[Subset, float]] | None:
     """Return the marginals that a workload is a union of, if over these attributes."""
-    return marginal_terms(workload) if domain_shape_of(workload) == sizes else None
+    return (
+        marginal_terms(workload)
+        if normal_form(workload).domain_shape == sizes
+        else None
+    )
 
 
 @once

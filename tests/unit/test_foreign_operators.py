@@ -24,7 +24,7 @@ from mmech.operators.lsmr import preconditioner
 from mmech.operators.row_scaling import scale_rows
 from mmech.reconstruction import least_squares
 from mmech.reduction.columns import merge_rows, restrict_columns
-from mmech.structure.attributes import domain_shape_of, is_uniform
+from mmech.structure.attributes import is_uniform
 from mmech.structure.blocks import block_energies
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.shape import (
@@ -71,7 +71,7 @@ def foreign():
 NOT_KNOWN = {
     "products of attributes": lambda a: normal_form(a).products,
     "a union of marginals": marginal_terms,
-    "attributes": domain_shape_of,
+    "attributes": lambda a: normal_form(a).domain_shape,
     "interactions": lambda a: mean_spectrum(a, SHAPE),
     "interactions of every query": lambda a: query_spectra(a, SHAPE),
     "boxes": lambda a: box_groups(a, SHAPE),
