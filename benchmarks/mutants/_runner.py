@@ -212,24 +212,39 @@ def verify(mutants: Sequence[Mutant], root: Path, jobs: int = 1) -> Iterator[Ver
             yield from pool.map(judge, mutants)
 
 
+ALONE = """
+import contextlib, io, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import verify
+for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = verify.main([str(path)])
+    print(code, path.name, said.getvalue().splitlines()[-1], sep="|")
+"""
+"""Checks all evidence in a folder by a copy of the verifier, without the package."""
+
+
 def _released(tree: Path, checker: Path, **extra: str) -> tuple[str, str]:
     """Make all releases in a tree, and check their evidence without the package."""
-    own = {"cwd": tree, "capture_output": True, "text": True, "check": False}
-    environment = {**os.environ, "PYTHONPATH": str(tree), **extra}
+    numpy = importlib.util.find_spec("numpy")
+    packages = str(Path(str(numpy and numpy.origin)).parents[1])
+
+    def python(path: str, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": path, **extra}
+        command = [sys.executable, *words]
+        return subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True,
+            timeout=60 * MINUTES, check=False,
+        )  # fmt: skip
+
     with tempfile.TemporaryDirectory() as out:
-        made = [sys.executable, "-m", "benchmarks.mutants._releases", out]
-        done = subprocess.run(made, env=environment, timeout=60 * MINUTES, **own)
-        names = sorted(path.name for path in Path(out).iterdir())
-        numpy = importlib.util.find_spec("numpy")
-        packages = str(Path(str(numpy and numpy.origin)).parents[1])
-        for name in names:
-            alone = [sys.executable, "-S", str(checker), str(Path(out, name))]
-            run = subprocess.run(
-                alone, env={**os.environ, "PYTHONPATH": packages}, **own
-            )
-            if run.returncode == 1:
-                return "refused", f"{name}: {run.stdout.splitlines()[-1]}"
-    said = done.stderr.strip().splitlines()
+        made = python(str(tree), "-m", "benchmarks.mutants._releases", out)
+        found = python(packages, "-S", "-c", ALONE, str(checker.parent), out)
+    for line in found.stdout.splitlines():
+        code, name, verdict = line.split("|", 2)
+        if code == "1":
+            return "refused", f"{name}: {verdict}"
+    said = (made.stderr + found.stderr).strip().splitlines()
     return ("raises", said[-1]) if said else ("unseen", "")
 
 
