@@ -10,7 +10,7 @@ PATH is a folder with an ``evidence.json``, this file itself, or an archive that
 it. The exit code is 0 if everything holds, 1 if something is refuted, and 2 if
 something cannot be checked; the last line says so in one sentence.
 
-Lines T1 to T14 are those of the theorem in ``notebooks/proofs/evidence.md``.
+Lines T1 to T15 are those of the theorem in ``notebooks/proofs/evidence.md``.
 """
 
 from __future__ import annotations
@@ -140,21 +140,17 @@ def _parsed(text: bytes) -> Any:
         _need(len(numbers) == 8 * n and unpacker.eof, f"packed numbers must be {n}")
         return np.frombuffer(numbers, "<i8").astype(np.int64)
 
-    short_enough = len(text) <= MOST_BYTES and text.count(b"{") < MOST_RECORDS
-    _need(
-        short_enough,
-        f"evidence must have at most {MOST_BYTES} bytes, few of them braces",
-    )
+    few = len(text) <= MOST_BYTES and text.count(b"{") < MOST_RECORDS
+    _need(few, f"evidence must have at most {MOST_BYTES} bytes, few of them braces")
     return json.loads(text.decode(), object_pairs_hook=record)
 
 
 def _exact(record: Any, name: str) -> Fraction:
     """Return a fraction above zero that is written "7/2" or "3"."""
-    found = re.fullmatch("([0-9]{1,4000})(?:/([0-9]{1,4000}))?", record[name])
+    text = record[name]
+    found = re.fullmatch("([0-9]{1,4000})(?:/([0-9]{1,4000}))?", text)
     parts = [int(own or 1) for own in found.groups()] if found else [0]
-    _need(
-        all(parts), f"{name!r} must be a fraction above zero, got {short(record[name])}"
-    )
+    _need(all(parts), f"{name!r} must be a fraction above zero, got {short(text)}")
     return Fraction(*parts)
 
 
@@ -174,10 +170,11 @@ def _wholes(
     """Return a list of whole numbers, or packed ones, as 64-bit integers."""
     own = record[name]
     if not isinstance(own, np.ndarray):  # neither booleans nor numbers beyond 64 bits
-        known = isinstance(own, list) and all(
-            type(number) is int and abs(number) <= FITS for number in own
+        known = all(type(number) is int and abs(number) <= FITS for number in own)
+        _need(
+            known and type(own) is list,
+            f"{name!r} must be whole numbers, got {short(own)}",
         )
-        _need(known, f"{name!r} must be whole numbers, got {short(own)}")
     array = np.array(own, np.int64)
     inside = not array.size or least <= array.min() <= array.max() <= most
     _need(inside, f"{name!r} must be whole numbers from {least}")
@@ -235,10 +232,8 @@ def column_sums(matrix: Term, norm: str, weights: Any, effort: Effort) -> Array:
         most = matrix.m * int(abs(entries).max(initial=1)) ** 2 * int(np.max(abs(w)))
         kind = np.int64 if most < FITS else object
         listed = np.zeros(effort.spend(matrix.n, NotListedError), kind)
-        own = w[rows] if w.ndim else w
-        np.add.at(
-            listed, columns, _measured(entries.astype(kind), norm) * own.astype(kind)
-        )
+        own = (w[rows] if w.ndim else w).astype(kind)
+        np.add.at(listed, columns, _measured(entries.astype(kind), norm) * own)
     found = listed if closed is None else np.asarray(closed, object)
     if found is None:
         raise UncheckedError("a matrix has too many entries to add, or hides them")
@@ -349,9 +344,8 @@ def _toeplitz(record: Any, effort: Effort) -> Term:
 
     def sums(norm: str, w: Array) -> Any:
         """Take differences of running sums, along the diagonals that a column meets."""
-        below, above = (
-            np.cumsum(_measured(own.astype(object), norm)) for own in (column, row)
-        )
+        both = column.astype(object), row.astype(object)
+        below, above = (np.cumsum(_measured(own, norm)) for own in both)
         j = np.arange(n)
         over = above - above[np.maximum(j - m, 0)]
         inside = np.where(j < m, below[np.maximum(m - 1 - j, 0)], 0)
@@ -608,9 +602,8 @@ def _rows_in_rho(
         return int(found.max()) * unit
     norms = [column_sums(matrix, norm, 1, effort) for norm in ("L1", "L2")]
     small = np.all(norms[0] == norms[1])
-    prices = [
-        kappa(moves, r.scale) if small else (moves / r.scale) ** 2 / 2 for r in runs
-    ]
+    parabolas = [(moves / r.scale) ** 2 / 2 for r in runs]
+    prices = [kappa(moves, r.scale) for r in runs] if small else parabolas
     unit = max(prices) / 2**40
     loads = np.array([math.ceil(price / unit) for price in prices], object)[which]
     return int(column_sums(matrix, "L2", loads, effort).max()) * unit
@@ -644,20 +637,16 @@ class Checker:
         except UncheckedError as error:
             self.say(UNCHECKED, str(error))
         except Exception as error:  # whatever files may hold that others wrote
-            words = short(f"{type(error).__name__}: {error}")
-            self.say(
-                UNCHECKED, f"the evidence is not of version 1, or damaged: {words}"
-            )
+            words = f"it is not of version 1, or damaged: {type(error).__name__}"
+            self.say(UNCHECKED, f"{words}: {short(str(error))}")
         return None
 
     def verdict(self, holds: Any) -> tuple[int, str]:
         """Return the exit code, and a sentence."""
-        for code, word, title in (
-            (1, "refuted", REFUTED),
-            (2, "cannot check", UNCHECKED),
-        ):
-            if self.said[title]:
-                return code, f"{word}: {next(iter(self.said[title]))}"
+        if self.said[REFUTED]:
+            return 1, f"refuted: {next(iter(self.said[REFUTED]))}"
+        if self.said[UNCHECKED]:
+            return 2, f"cannot check: {next(iter(self.said[UNCHECKED]))}"
         return 0, f"holds: {holds}"
 
     # ---- what a draw costs ----
@@ -678,12 +667,9 @@ class Checker:
         factor, (loads, whole) = self.factor * contribution, _common(runs)
         w = loads.repeat([run.stop - run.start for run in runs])
         if draw["strategy"] is None:
-            own = [
-                _exact({"sensitivity": s}, "sensitivity") for s in draw["sensitivity"]
-            ]
-            size = sum(
-                (s / r.scale for s, r in zip(own, runs, strict=True)), Fraction()
-            )
+            own = [_exact({"size": s}, "size") for s in draw["sensitivity"]]
+            moved = [*zip(own, runs, strict=True)]
+            size = sum((s / r.scale for s, r in moved), Fraction())
             factor, line, matrix = self.factor, "T6", None
             self.say(TRUSTED, "how much one record changes numbers without a matrix")
         else:
@@ -697,22 +683,15 @@ class Checker:
             else:
                 columns = column_sums(matrix, norm, w, effort)
             size = Fraction(int(np.max(columns)), whole)
-        self.say(
-            line, f"a unit in {w.size} rows changes {_number(size)} scales at most"
-        )
+        self.say(line, f"a unit change in {w.size} rows is {_number(size)} scales")
         if law == "gaussian":
             return {"rho": factor**2 * size / 2}
         if self.currency == "epsilon":
             return {"epsilon": factor * size}
         prices = [kappa(1, 1 / (factor * size))]
         if law == "laplace" and not matrix:  # a whole change in one number costs most
-            moved = zip(own, runs, strict=True)
-            prices.append(
-                sum(
-                    (kappa(math.ceil(factor * s), r.scale) for s, r in moved),
-                    Fraction(),
-                )
-            )
+            whole_moves = [kappa(math.ceil(factor * s), r.scale) for s, r in moved]
+            prices.append(sum(whole_moves, Fraction()))
         elif law == "laplace" and matrix:
             signed, moves = contribution > 1 or _flag(draw, "signed", False), factor
             with suppress(UncheckedError):  # hidden columns may have any sign
@@ -743,14 +722,12 @@ class Checker:
         for number, (part, cost) in enumerate(costs):
             partition, name = (number, "") if part is None else part
             parts[partition][name] += cost  # type: ignore[assignment]
-            _need(
-                part is None or type(partition) is type(name) is str, "parts need names"
-            )
+            named = part is None or type(partition) is type(name) is str
+            _need(named, "parts need names")
         for partition, own in parts.items():
             if isinstance(partition, str):
-                _hold(
-                    _are_disjoint(own), f"parts of {short(partition)} overlap by name"
-                )
+                words = f"parts of {short(partition)} overlap by name"
+                _hold(_are_disjoint(own), words)
                 said = f"{len(own)} parts of {short(partition)}"
                 self.say("T11", f"of {said} the dearest counts")
                 self.say(TRUSTED, f"each record is in at most one of {said}")
@@ -767,38 +744,61 @@ class Checker:
 
     def covered(self, kind: str, stated: Any, draws: Any, words: str) -> None:
         """Check stated costs, in each currency, against those of draws (T10)."""
-        opaque = kind in ("random_samples", "other")
-        _need(not opaque, f"{words} cannot be checked: payments of kind {kind!r}")
+        _need(kind != "other", f"{words} cannot be checked: it was paid by hand")
         _hold(draws, f"{words} was paid for, and no draw of it is shown")
         found = [(draw, self.attempt(self.cost, draw)) for draw in draws]
+        in_bags = [draw.get("bags") is not None for draw in draws]
+        alike = all(own == (kind == "random_samples") for own in in_bags)
+        _hold(alike, f"{words} mixes draws in random samples with others")
         for currency, cost in stated.items() if all(own for _, own in found) else ():
-            priced = all(currency in costs for _, costs in found)
-            _hold(priced, f"a draw of {words} has no price in {currency}")
-            dearest: dict[Any, Fraction] = {}
-            for number, (draw, costs) in enumerate(found):
-                key = draw.get("part"), draw.get("together", number)
-                dearest[key] = max(dearest.get(key, Fraction()), costs[currency])
-            parts = Counter[Any]()
-            for (part, _), most in dearest.items():
-                parts[part] += most  # type: ignore[assignment]
-            spent = Fraction(max(parts.values()))
-            if len(dearest) < len(found) or len(parts) > 1:
-                self.say(
-                    TRUSTED, f"draws of {words} are said to share or split records"
-                )
+            own = "epsilon" if in_bags[0] else currency
+            priced = all(own in costs for _, costs in found)
+            _hold(priced, f"a draw of {words} has no price in {own}")
+            spent = self.drawn([(draw, costs[own]) for draw, costs in found], words)
+            spent = kappa(1, 1 / spent) if own != currency else spent
             said = f"draws cost {currency} = {_number(spent)}"
             _hold(spent <= cost, f"{words}: {said}, and {_number(cost)} was paid")
             self.say("T10", f"{said}, and as much was paid at least")
             if currency == "rho" and any("epsilon" in costs for _, costs in found):
-                self.say(
-                    "T9", f"pure epsilon has a price in {currency}, which was paid"
-                )
+                self.say("T9", "pure epsilon has a price in rho, which was paid")
+
+    def drawn(self, costs: Sequence[tuple[Any, Fraction]], words: str) -> Fraction:
+        """Return what the draws of one payment cost together (T10, T15)."""
+        dearest: dict[Any, Fraction] = {}
+        for number, (draw, cost) in enumerate(costs):
+            key = draw.get("part"), draw.get("bags"), draw.get("together", number)
+            name = json.dumps(key)
+            dearest[name] = max(dearest.get(name, Fraction()), cost)
+        parts = defaultdict[Any, Counter[Any]](Counter)
+        for name, most in dearest.items():
+            part, bags, _ = json.loads(name)
+            parts[part][json.dumps(bags)] += most  # type: ignore[assignment]
+        if len(dearest) < len(costs) or len(parts) > 1:
+            self.say(TRUSTED, f"draws of {words} are said to share or split records")
+        sums = [[self.in_bags(*own) for own in each.items()] for each in parts.values()]
+        return max(sum(each, Fraction()) for each in sums)
+
+    def in_bags(self, bags: str, cost: Any) -> Fraction:
+        r"""Return what draws cost in n bags of K ~ Poisson(1) copies of records (T15).
+
+        A unit change of cost :math:`\epsilon` costs :math:`\log E e^{K \epsilon}
+        = e^\epsilon - 1` in each, and there are `factor` of them.
+        """
+        if bags == "null":
+            return Fraction(cost)
+        number, one = json.loads(bags)[1], cost / self.factor
+        _need(
+            type(number) is int and number > 0 and one < 1000, "its bags are too many"
+        )
+        with localcontext(prec=60):
+            power = (Decimal(one.numerator) / Decimal(one.denominator)).exp()
+        price = Fraction(power) * (1 + Fraction(1, 10**40)) - 1
+        self.say("T15", f"a bag costs epsilon = {_number(price)} of one record")
+        return number * price * self.factor
 
     def claim(self, document: Any) -> str:
         """Check that draws are paid for, within the claim (T10 to T12)."""
-        payments, draws, claim = (
-            document[own] for own in ("payments", "draws", "claim")
-        )
+        payments, draws, claim = map(document.get, ("payments", "draws", "claim"))
         currency, total = claim["currency"], _exact(claim, "cost")
         _need(currency in ("epsilon", "rho"), f"{short(currency)} is no currency")
         self.currency = currency
@@ -829,18 +829,14 @@ class Checker:
         _need(form == ("mmech evidence", 1), f"{short(form)} is no known form")
         _hold(not _flag(document, "insecure"), "the noise was predictable, for tests")
         relation = document["relation"]
-        kind, self.records = (
-            relation["neighbours"],
-            _whole(relation, "records_per_person"),
-        )
+        kind = relation["neighbours"]
+        self.records = _whole(relation, "records_per_person")
         known = kind in ("add_remove", "replace", "labels")
         _need(known, f"neighbours of kind {short(kind)} are not known")
         self.factor = self.records * (1 if kind == "add_remove" else 2)
         words = f"people with at most {self.records} records each, neighbours {kind}"
         self.say("T1", f"{words}: {self.factor} unit changes of records")
-        self.say(
-            TRUSTED, "records were counted as stated, and the sampler has its laws"
-        )
+        self.say(TRUSTED, "records were counted as stated; the sampler has its laws")
         self.say(UNSEEN, "other releases of the same records, timings, who saw records")
         holds = self.claim(document)
         if document.get("published"):
@@ -881,9 +877,8 @@ def _number(value: Any) -> str:
 def _are_disjoint(names: Any) -> bool:
     """Return whether no name is a union of others, or a share of another number."""
     pieces = [{*re.split(r"[^\w/.-]+|_or_", name)} - {name} for name in names]
-    shares = {
-        name.rpartition("/")[2] for name in names if re.search("[0-9]/[0-9]", name)
-    }
+    shared = [name for name in names if re.search("[0-9]/[0-9]", name)]
+    shares = {name.rpartition("/")[2] for name in shared}
     unions = any(own & {*names} for own in pieces)
     return not unions and len(shares) <= 1 and not {*names} & {"", "*", "all"}
 
@@ -933,11 +928,8 @@ def _variance(run: Run) -> float:
 
 def _measured_marginals(draws: Any, sizes: Sequence[int]) -> list[Marginal] | None:
     """Return what was measured, if it is all marginals with independent noise."""
-    found, start, strategy = (
-        [],
-        0,
-        draws[0].get("strategy") if len(draws) == 1 else None,
-    )
+    found, start = [], 0
+    strategy = draws[0].get("strategy") if len(draws) == 1 else None
     matrices = [own["matrix"] for own in strategy or ()]
     alike = all(m["kind"] == "marginal" and [*m["sizes"]] == sizes for m in matrices)
     if not matrices or not alike or draws[0]["law"] == "k_norm":
@@ -996,9 +988,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Check the evidence at a path and print what was found; return the exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
     if len(words) != 1 or words[0].startswith("-"):
-        print(
-            __doc__, "cannot check: one PATH is needed; this text is --help", sep="\n"
-        )
+        print(f"{__doc__}\ncannot check: one PATH is needed; --help is this text")
         return 2
     checker = Checker()
     code, verdict = checker.verdict(checker.attempt(checker.check, Path(words[0])))

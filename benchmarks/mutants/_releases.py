@@ -44,14 +44,18 @@ def statistics(**options: Any) -> Any:
     return made.write
 
 
-def recorded(release: Callable[[], Any], cost: Any = 1, currency: str = "epsilon") -> Any:
+def recorded(
+    release: Callable[[], Any], cost: Any = 1, currency: str = "epsilon"
+) -> Any:
     """Make a release, and return what saves its evidence with the promised cost."""
     with mmech.record_evidence() as record:
         release()
     return record.evidence(Fraction(cost), currency).save
 
 
-def measured(strategy: Any, cost: Any = 1, currency: str = "epsilon", **options: Any) -> Any:
+def measured(
+    strategy: Any, cost: Any = 1, currency: str = "epsilon", **options: Any
+) -> Any:
     """Measure a strategy, which is the workload as well."""
     own: Any = {currency: cost, **options}
     mechanism = mmech.MatrixMechanism(strategy, strategy, **own)
@@ -64,11 +68,12 @@ def several(total: Any, **options: Any) -> Any:
     ledger = mmech.PrivacyLedger(total, **options)
 
     def release() -> None:
-        own: Any = {"sensitivity": 1, "ledger": ledger, **options}
+        own: Any = {"sensitivity": 1, **options}
         half = Fraction(total) / 2
         for part in ("north", "south"):
-            with ledger.part("region", part):
-                mmech.noisy_release([4, 7], epsilon=half, released=part, **own)
+            own["ledger"] = ledger.part("region", part)
+            mmech.noisy_release([4, 7], epsilon=half, released=part, **own)
+        own["ledger"] = ledger
         mmech.noisy_release([4, 7], epsilon=half, released="all", **own)
 
     return recorded(release, total)
@@ -112,7 +117,7 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "permute and flip": lambda: chosen(mmech.permute_and_flip, **PEOPLE),
     "cut points": lambda: recorded(
         lambda: mmech.joint_quantiles(
-            [4, 7, 9, 30], [0, 10, 20, 40], n_bins=2, epsilon=1, released="cut points"
+            [4, 7, 9, 30], 2, n_records=50, epsilon=1, released="cut points"
         )
     ),
 }
