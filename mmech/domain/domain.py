@@ -129,7 +129,8 @@ class Domain:
                 "read_from_records must be true or false, got "
                 f"{self.read_from_records!r:.60}"
             )
-        self._check_distinct(self.names)
+        above = [level for own in attributes for level in own.levels or ()]
+        self._check_distinct((*self.names, *above))
 
     def _check_distinct(self, names: Iterable[str]) -> None:
         seen = set()
@@ -157,6 +158,23 @@ class Domain:
     def names(self) -> tuple[str, ...]:
         """Names of the attributes."""
         return tuple(attribute.name for attribute in self.attributes)
+
+    @cached_property
+    def levels(self) -> dict[str, str]:
+        """The attribute of every name that a table may have, levels first.
+
+        Examples
+        --------
+        >>> from mmech import Attribute, Domain
+        >>> place = Attribute.hierarchy("city", {"North": ["Ham", "Alt"]}, ["region"])
+        >>> Domain([place]).levels
+        {'region': 'city', 'city': 'city'}
+        """
+        return {
+            name: own.name
+            for own in self.attributes
+            for name in (*(own.levels or ()), own.name)
+        }
 
     def _columns(self, *, with_target: bool) -> tuple[list[str], str | None]:
         """Return the columns of records, and the one of their class if it is read."""

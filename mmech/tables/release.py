@@ -27,6 +27,7 @@ from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
+from mmech.tables.level_counts import settle_levels
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
 from mmech.tables.statistics import (
@@ -300,7 +301,8 @@ class MeasuredTables:
         """
         plan, noise = self.plan, noise_of(self.plan, self.measurement)
         estimate = noise.estimate(self.measurement.values)
-        counts = settle(estimate, noise, plan.subsets, _checked_callback(callback))
+        made: Any = settle if plan.chain is None else settle_levels
+        counts = made(estimate, noise, plan.subsets, _checked_callback(callback))
         return Tables(
             plan,
             self.measurement,
@@ -371,8 +373,8 @@ def release(
     """
     noise = check_insecure_rng(insecure_rng)
     statistics = () if reading is None else reading.measure(codes, plan, ledger, noise)
-    codes = codes[:, : len(plan.domain.names)]
-    n, d = len(plan.subsets), len(plan.domain.names)
+    codes = plan.axis_codes(codes)
+    n, d = len(plan.subsets), len(plan.names)
     words = f"{n} tables of counts over {d} attributes"
     words = f"{words}, and how many records they leave out" * plan.drops or words
     say("measuring")
@@ -383,7 +385,7 @@ def release(
         mechanism = plan.mechanism(ledger, noise)
         # The number that is left out may cost as much as any release of this epsilon.
         price = Price() if plan.drops else mechanism._price
-        records = Records(codes, plan.domain.shape)
+        records = Records(codes, plan.axes.shape)
         measurement = mechanism._measured(records, words, price)
     dropped = None
     if plan.drops:
