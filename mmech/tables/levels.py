@@ -11,8 +11,8 @@ node p add up to,
           G_c = 1 / (U_c C_p) ,
 
 and variances go down: :math:`V_c = 1 / U_c - G_c^2 (C_p - V_p)`. Estimates go the same
-ways. The covariance of a node with one above is the product of the G between them, times
-the V of the one above.
+ways. The covariance of a node with one above is the product of the G between them,
+times the V of the one above.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def chain_of(domain: Domain, names: Sequence[str]) -> Chain | None:
             )
         nodes = [np.zeros(own.size, np.int64), *(own.nodes(names[i]) for i in axes)]
         parents = []
-        for above, below in zip(nodes, nodes[1:], strict=False):
+        for above, below in pairwise(nodes):
             first = np.flatnonzero(np.diff(below, prepend=-1))
             parents.append(above[first])
         found = own.name, Chain(axes, tuple(parents))
@@ -215,15 +216,15 @@ class Tree:
 def level_strategy(
     chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
 ) -> StrategyResult:
-    r"""Return the tables with weights that make the product of their errors least.
+    r"""Return the tables with weights of the least error of an average cell of each.
 
-    A table of many cells so counts no more than a small one above it. The logarithm of
-    the product is at most linear in the errors :math:`V_t` of tables, with slopes
-    :math:`1 / V_t`. With the pull :math:`g_j` of a table, the fall of that
-    linear function with its squared weight, the function is at most
+    Errors :math:`V_t`, the sums of squares over the cells of tables, add up over all
+    tables, each divided by its number of cells: a table of many cells so counts no more
+    than a small one above it. With the pull :math:`g_j` of a table, the fall of the
+    loss with its squared weight, the loss is at most
     :math:`\sum_j \theta_j^4 g_j / w_j^2` for weights w, and equal to it at the weights
     θ at hand. So w in proportion to the cube root of :math:`\theta_j^4 g_j` under pure
-    epsilon, and to the fourth root under rho, never raises the product.
+    epsilon, and to the fourth root under rho, never raises the loss.
 
     Parameters
     ----------
@@ -236,16 +237,16 @@ def level_strategy(
     """
     power, norm = (1 / 3, 1) if currency == "epsilon" else (1 / 4, 2)
     search = _Search(chain, sizes, subsets)
-    weights, history = np.ones(len(subsets)), []
+    cells = np.array([product_of(sizes[i] for i in subset) for subset in subsets])
+    weights, losses = np.ones(len(subsets)), [np.inf]
     for _ in range(ITERATIONS):
         weights = np.maximum(weights / weights.sum(), LEAST)
         weights /= np.linalg.norm(weights, norm)
         errors = search.errors(np.square(weights))
-        history.append(float(np.log(errors).mean()))
-        if len(history) > 1 and history[-2] - history[-1] <= TOLERANCE:
+        losses.append(float((errors / cells).sum()))
+        if losses[-2] - losses[-1] <= TOLERANCE * losses[-1]:
             break
-        pulls = search.pulls(np.square(weights), 1 / errors)
-        weights = np.power(weights**4 * pulls, power)
+        weights = np.power(weights**4 * search.pulls(np.square(weights), cells), power)
     strategy = Marginals(
         tuple(sizes), dict(zip(subsets, weights.tolist(), strict=True))
     )
@@ -253,7 +254,7 @@ def level_strategy(
         strategy,
         "marginals",
         float(errors.sum()),
-        len(history),
+        len(losses) - 1,
         message="weights of tables by all levels",
         norm="L1" if norm == 1 else "L2",
     )
@@ -288,12 +289,12 @@ class _Search:
             found += rank * share * sums[self._levels]
         return found
 
-    def pulls(self, squares: Floats, slopes: Floats) -> Floats:
-        """Return how a weighted sum of errors falls with each squared weight."""
+    def pulls(self, squares: Floats, cells: Floats) -> Floats:
+        """Return how the sum of errors over cells falls with each squared weight."""
         found = np.zeros(squares.size)
         for rank, share in zip(self._ranks, self._shares, strict=True):
             precisions = np.bincount(self._levels, share * squares)
-            wanted = np.bincount(self._levels, share * slopes)
+            wanted = np.bincount(self._levels, share / cells)
             falls = np.zeros(precisions.size)
             for level in np.flatnonzero(precisions):
                 moved = precisions.astype(np.complex128)
@@ -481,7 +482,10 @@ class NodeErrors:
         errors = self.standard_errors
         first, kind = self._kinds
         widths = np.array(
-            [max(law.half_width(level) for law in self._laws(i)) for i in first]
+            [
+                max(law.half_width(level) for law in self._laws(i)) + self._gap(i) / 2
+                for i in first
+            ]
         )
         return np.asarray((widths / errors[first])[kind] * errors)
 
@@ -495,6 +499,21 @@ class NodeErrors:
             keys.astype(np.int32), axis=1, return_index=True, return_inverse=True
         )
         return first, kind.ravel()
+
+    def _gap(self, node: int) -> float:
+        """Return how far values of an error are apart, but for a little noise.
+
+        Whole noise makes them multiples of a common divisor of coefficients, about; it
+        is found by Euclid's algorithm.
+        """
+        own = self.coefficients[:, node]
+        spreads = np.sqrt(self.numbers[:, node] * self.row_variances)
+        gap = float(own.max())
+        for value, spread in zip(own.tolist(), spreads.tolist(), strict=True):
+            large = value
+            while (left := abs(large - gap * round(large / gap))) * spread > gap / 4:
+                gap, large = left, gap
+        return gap
 
     def _laws(self, node: int) -> Iterator[ErrorLaw]:
         own, numbers = self.coefficients[:, node], self.numbers[:, node]
