@@ -297,16 +297,14 @@ class Attribute:
         else:
             self._check_categorical()
         if self.levels is not None:
-            if self.kind not in ("categorical", "ordinal"):
-                raise ValueError(
-                    f"attribute {self.name!r} is {self.kind} and takes no levels; "
-                    "leave them out, or make it categorical"
-                )
             label = f"attribute {self.name!r}"
+            if self.kind != "categorical":
+                raise ValueError(
+                    f"{label} is {self.kind} and takes no levels; leave them out"
+                )
             self._set(levels=check_levels(label, self.categories, self.levels))
-            for name, nodes in (self.levels or {}).items():
-                check_name(name, f"every level of {label}")
-                check_cells(dict.fromkeys(nodes), f"nodes of level {name!r} of {label}")
+            for level in check_names(self.levels, f"levels of {label}"):
+                check_cells(self.at_level(level).categories, f"nodes of {level!r}")
         if self.monotone is not None:
             self._check_monotone(self.monotone)
         for name, kind in (("integer", bool), ("unit", str)):
@@ -528,21 +526,22 @@ class Attribute:
         return (*first, *bins, *last, *extra)
 
     def at_level(self, name: str) -> Attribute:
-        """Return the attribute whose categories are the nodes of a level.
+        """Return the attribute whose categories are the nodes of a level, or its own.
 
         Parameters
         ----------
         name : str
             A level, or the attribute itself.
         """
-        levels = self.levels or {}
+        if self.levels is None:
+            return self
         if name == self.name:
-            return replace(self, levels=None) if levels else self
-        check_choice(name, f"a level of attribute {self.name!r}", tuple(levels))
-        return Attribute.categorical(name, dict.fromkeys(levels[name]))
+            return replace(self, levels=None)
+        check_choice(name, f"a level of attribute {self.name!r}", tuple(self.levels))
+        return Attribute.categorical(name, dict.fromkeys(self.levels[name]))
 
     def nodes(self, name: str) -> NDArray[np.int64]:
-        """Return the node of a level that holds each category, by number.
+        """Return the node of a level that holds each category: increasing numbers.
 
         Parameters
         ----------
@@ -552,12 +551,11 @@ class Attribute:
         Returns
         -------
         int64 array, shape (size,)
-            Increasing.
         """
         if name == self.name:
             return np.arange(self.size)
-        place = {node: i for i, node in enumerate(self.at_level(name).categories)}
-        return np.array([place[node] for node in (self.levels or {})[name]])
+        nodes = (self.levels or {})[name]
+        return np.cumsum([0, *(a != b for a, b in pairwise(nodes))])
 
     @property
     def _ends(self) -> tuple[int, int]:

@@ -129,8 +129,7 @@ class Domain:
                 "read_from_records must be true or false, got "
                 f"{self.read_from_records!r:.60}"
             )
-        above = [level for own in attributes for level in own.levels or ()]
-        self._check_distinct((*self.names, *above))
+        self._check_distinct(n for a in attributes for n in (*(a.levels or ()), a.name))
 
     def _check_distinct(self, names: Iterable[str]) -> None:
         seen = set()
@@ -161,7 +160,7 @@ class Domain:
 
     @cached_property
     def levels(self) -> dict[str, str]:
-        """The attribute of every name that a table may have, levels first.
+        """Attributes by what tables may name: their levels, and themselves.
 
         Examples
         --------
@@ -175,6 +174,16 @@ class Domain:
             for own in self.attributes
             for name in (*(own.levels or ()), own.name)
         }
+
+    def by_level(self) -> Domain:
+        """Return a domain with an attribute for each of these names."""
+        if len(self.levels) == len(self.names):
+            return self
+        owners = {own.name: own for own in self.attributes}
+        made = [owners[owner].at_level(name) for name, owner in self.levels.items()]
+        return Domain(
+            tuple(made), name=self.name, read_from_records=self.read_from_records
+        )
 
     def _columns(self, *, with_target: bool) -> tuple[list[str], str | None]:
         """Return the columns of records, and the one of their class if it is read."""

@@ -93,6 +93,7 @@ def settle(
     noise: AnyNoise,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
+    sizes: tuple[int, ...] | None = None,
 ) -> Counts:
     """Return whole, non-negative, consistent tables from least-squares estimates.
 
@@ -106,8 +107,10 @@ def settle(
         Attributes of the tables.
     say : callable
         Told what happens, for people who wait.
+    sizes : tuple of int, optional
+        Number of values of the attributes that may occur: the first ones.
     """
-    sizes = noise.domain_shape
+    sizes = sizes or noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
     even: dict[Subset, Floats] = {
         (i,): np.full(n, total / n) for i, n in enumerate(sizes)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.base import product_of
 from mmech.tables.counts import Counts, settle, toward
-from mmech.tables.levels import Chain, LevelEstimate, LevelNoise, families_of
+from mmech.tables.levels import Chain, LevelEstimate, LevelNoise
 from mmech.tables.model import draw_codes
+from mmech.tables.rounding import nearest_with_sums
 
 __all__ = ["LevelCounts", "divide", "settle_levels"]
 
@@ -36,9 +36,6 @@ FIT_SWEEPS = 25
 LEAST = 1e-6
 """Records that every cell has at least before its margins are fitted."""
 
-TOLERANCE = 1e-3
-"""Largest error of a row at which sweeps end."""
-
 
 @dataclass(frozen=True, eq=False)
 class LevelCounts(Counts):
@@ -47,70 +44,36 @@ class LevelCounts(Counts):
     Attributes
     ----------
     chain : Chain
-    places : tuple of int
-        What the attributes of the model are, among all that tables are made of.
     family : tuple of int
         Other attributes that nodes are drawn by.
-    nodes : list of ndarray of int64, shape (nodes, cells)
-        Their tables at all levels but the topmost.
+    nodes : list of ndarray of int64
+        Tables of all levels but the topmost by them, nodes first.
     """
 
     chain: Chain
-    places: Subset
     family: Subset
     nodes: Sequence[Integers]
 
     def records(self, n: int, rng: Any) -> Integers:
         """Return records that are drawn from the model, then node by node."""
-        codes = np.zeros((n, len(self.places) + len(self.nodes)), np.int64)
-        codes[:, self.places] = draw_codes(self.model, n, rng)
+        codes = draw_codes(self.model, n, rng)
         rng = np.random.default_rng(0) if rng is None else rng
-        sizes = {
-            i: size
-            for i, size in zip(self.places, self.model.domain_shape, strict=True)
-        }
+        cells = tuple(codes[:, i] for i in self.family)
         column = np.zeros(n, np.int64)
-        for i in self.family:
-            column = column * sizes[i] + codes[:, i]
+        if cells:
+            column = np.ravel_multi_index(cells, self.nodes[0].shape[1:])
+        above = codes[:, self.chain.axes[0]]
         for level, table in enumerate(self.nodes, 2):
-            first = self.chain.first(level)
-            ends = np.append(first[1:], len(table))
-            above = codes[:, self.chain.axes[level - 2]]
-            sums = np.append(0.0, np.cumsum(table.T.ravel() + LEAST))
-            start, stop = (column * len(table) + at[above] for at in (first, ends))
+            first, size = self.chain.first[level - 1], len(table)
+            sums = np.cumsum(table.reshape(size, -1).T.ravel() + LEAST)
+            sums = np.insert(sums, 0, 0.0)
+            start = column * size + first[above]
+            stop = column * size + np.append(first[1:], size)[above]
             drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
             found = np.searchsorted(sums, drawn, side="right") - 1
-            found = np.clip(found, start, stop - 1) - column * len(table)
-            codes[:, self.chain.axes[level - 1]] = found
+            above = np.clip(found, start, stop - 1) - column * size
+            codes = np.column_stack([codes, above])
         return codes
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What is known of the topmost level and of other attributes, by their places."""
-
-    estimate: LevelEstimate
-    noise: LevelNoise
-    places: Subset
-
-    @property
-    def domain_shape(self) -> tuple[int, ...]:
-        return tuple(self.noise.domain_shape[i] for i in self.places)
-
-    def _own(self, subset: Sequence[int]) -> Subset:
-        return tuple(self.places[i] for i in subset)
-
-    def marginal(self, subset: Sequence[int]) -> Floats:
-        return self.estimate.marginal(self._own(subset))
-
-    def measures(self, subset: Subset) -> bool:
-        return self.noise.measures(self._own(subset))
-
-    def spread(self, subset: Subset) -> float:
-        return self.noise.spread(self._own(subset))
-
-    def contrast_variance(self, subset: Subset) -> float:
-        return self.noise.contrast_variance(self._own(subset))
 
 
 @dataclass(frozen=True)
@@ -147,61 +110,56 @@ def settle_levels(
     say : callable
         Told what happens, for people who wait.
     """
-    chain, top = noise.chain, noise.chain.axes[0]
-    places = tuple(i for i in range(len(noise.domain_shape)) if i not in chain.axes[1:])
-    families = families_of(chain, subsets)
+    chain, sizes, top = noise.chain, noise.domain_shape, noise.chain.axes[0]
+    families = chain.families(subsets)
     flat = [subset for subset in subsets if chain.place(subset)[0] < 2]
     flat += [tuple(sorted((top, *family))) for family in ((), *families)]
-    part: Any = _Part(estimate, noise, places)
-    mapped = [tuple(map(places.index, subset)) for subset in dict.fromkeys(flat)]
-    counts = settle(part, part, mapped, say)
-    tables = {
-        tuple(places[i] for i in subset): table
-        for subset, table in counts.tables.items()
-    }
-    nodes = tables[(top,)]
-    whole = {
-        family: np.moveaxis(
-            tables[tuple(sorted((top, *family)))],
-            sorted((top, *family)).index(top),
-            0,
-        ).reshape(len(nodes), -1)
-        for family in families
-    }
-    family = max(families, key=lambda f: product_of(noise.domain_shape[i] for i in f))
+    known: Any = estimate
+    others = sizes[: len(sizes) - len(chain.axes) + 1]  # lower levels come last
+    counts = settle(known, noise, list(dict.fromkeys(flat)), say, others)
+    tables = dict(counts.tables)
+    nodes, whole = tables[(top,)], {}
+    for family in families:
+        own = tuple(sorted((top, *family)))
+        table = np.moveaxis(tables[own], own.index(top), 0)
+        whole[family] = table.reshape(len(nodes), -1)
+    largest = max(families, key=lambda family: whole[family].shape[1])
     drawn_by = []
-    wanted = set(subsets)
-    for level in range(2, len(chain.axes) + 1):
+    for level, axis in enumerate(chain.axes[1:], 2):
         say(f"dividing the counts of {len(nodes)} nodes among {chain.size(level)}")
-        known: Any = _Level(estimate, noise, level)
-        children = chain.up(level, np.ones(chain.size(level)))
-        even = chain.down(level, nodes / children)[:, None]
-        fitted = toward({(): even}, known, known)[()]
-        fitted = _nearest(fitted, chain, level, nodes[:, None])
-        below = divide(fitted, chain, level, nodes[:, None])[:, 0]
+        known = _Level(estimate, noise, level)
+        first, above = chain.first[level - 1], nodes
+        even = chain.down(level, above / np.diff(first, append=chain.size(level)))
+        drawn = toward({(): even[:, None]}, known, known)[()][:, 0]
+        parts = zip(np.split(drawn, first[1:]), above.astype(float), strict=True)
+        drawn = np.concatenate([nearest_with_sums(*part) for part in parts])
+        nodes = divide(drawn[:, None], chain, level, above[:, None])[:, 0]
+        shares = {
+            own: table / _positive(above)[:, None] for own, table in whole.items()
+        }
         expected = {
-            own: below[:, None] * chain.down(level, table / _positive(nodes)[:, None])
-            for own, table in whole.items()
+            own: nodes[:, None] * chain.down(level, share)
+            for own, share in shares.items()
         }
         for own, drawn in toward(expected, known, known).items():
-            fitted = _nearest(drawn, chain, level, whole[own])
-            fitted = _fitted(fitted, chain, level, whole[own], below)
-            whole[own] = divide(fitted, chain, level, whole[own], below)
-        nodes = below
-        drawn_by.append(whole[family])
-        axis = chain.axes[level - 1]
-        for subset in wanted:
-            k, others = chain.place(subset)
-            if k != level:
-                continue
-            own = next(f for f in families if set(others) <= set(f))
-            sizes = [noise.domain_shape[i] for i in own]
-            out = tuple(a for a, i in enumerate(own, 1) if i not in others)
-            table = whole[own].reshape(-1, *sizes).sum(axis=out)
-            tables[subset] = np.moveaxis(table, 0, subset.index(axis))
-    tables = {subset: tables[subset] for subset in subsets}
+            fitted = _fitted(drawn, chain, level, whole[own], nodes)
+            whole[own] = divide(fitted, chain, level, whole[own], nodes)
+        tables |= {
+            (*own, axis): np.moveaxis(
+                table.reshape(-1, *(sizes[i] for i in own)), 0, -1
+            )
+            for own, table in whole.items()
+        }
+        shape = [sizes[i] for i in largest]
+        drawn_by.append(whole[largest].reshape(-1, *shape))
+    for subset in subsets:
+        if chain.place(subset)[0] > 1:
+            own = next(t for t in tables if {*subset} <= {*t})
+            out = tuple(a for a, i in enumerate(own) if i not in subset)
+            tables[subset] = tables[own].sum(axis=out)
+    kept = {subset: tables[subset] for subset in subsets}
     return LevelCounts(
-        counts.total, tables, counts.model, "levels", chain, places, family, drawn_by
+        counts.total, kept, counts.model, "levels", chain, largest, drawn_by
     )
 
 
@@ -209,41 +167,14 @@ def _positive(values: NDArray[Any]) -> NDArray[Any]:
     return np.where(values > 0, values, 1)
 
 
-def _nearest(values: Floats, chain: Chain, level: int, sums: Integers) -> Floats:
-    """Return the nearest numbers of at least zero whose sums over children are given.
-
-    Parameters
-    ----------
-    values : ndarray, shape (nodes, columns)
-    chain : Chain
-    level : int
-    sums : ndarray, shape (nodes above, columns)
-    """
-    parents, first = chain.parents[level - 1], chain.first(level)
-    order = np.argsort(-values, axis=0, kind="stable")
-    order = np.take_along_axis(
-        order, np.argsort(parents[order], axis=0, kind="stable"), axis=0
-    )
-    falling = np.take_along_axis(values, order, axis=0)
-    added = np.cumsum(falling, axis=0)
-    before = added[first] - falling[first]
-    rank = np.arange(len(values)) - first[parents] + 1
-    means = (added - before[parents] - sums[parents]) / rank[:, None]
-    last = np.maximum(chain.up(level, (falling > means).astype(np.int64)), 1)
-    thresholds = np.take_along_axis(means, first[:, None] + last - 1, axis=0)
-    return np.asarray(np.maximum(values - thresholds[parents], 0.0))
-
-
 def _fitted(
     table: Floats, chain: Chain, level: int, sums: Integers, rows: Integers
 ) -> Floats:
     """Return a table near another, by sweeps towards sums over children and of rows."""
-    table = table + LEAST
+    table = np.maximum(table, 0.0) + LEAST
     for _ in range(FIT_SWEEPS):
         table *= (rows / _positive(table.sum(axis=1)))[:, None]
         table *= chain.down(level, sums / _positive(chain.up(level, table)))
-        if np.abs(table.sum(axis=1) - rows).max() < TOLERANCE:
-            break
     return table
 
 
@@ -282,7 +213,7 @@ def divide(
            [1, 1],
            [0, 2]])
     """
-    parents, first = chain.parents[level - 1], chain.first(level)
+    parents, first = chain.parents[level - 1], chain.first[level - 1]
     place = np.arange(len(fitted)) - first[parents]
     whole = np.zeros(fitted.shape, np.int64)
     carried = np.zeros(len(fitted))
@@ -301,19 +232,13 @@ def divide(
         whole[:, j], carried = own, aim - own
     if rows is not None:
         apart = whole.sum(axis=1) - rows
-        for parent in np.flatnonzero(chain.up(level, np.abs(apart))).tolist():
-            own_rows = np.flatnonzero(parents == parent)
-            _move(whole, fitted, apart, own_rows)
+        for node in np.flatnonzero(chain.up(level, np.abs(apart))).tolist():
+            own = np.flatnonzero(parents == node)
+            while apart[own].any():
+                more, less = own[apart[own].argmax()], own[apart[own].argmin()]
+                gain = whole[more] - fitted[more] - (whole[less] - fitted[less])
+                j = int(np.where(whole[more] > 0, gain, -np.inf).argmax())
+                for row, step in ((more, -1), (less, 1)):
+                    whole[row, j] += step
+                    apart[row] += step
     return whole
-
-
-def _move(whole: Integers, fitted: Floats, apart: Integers, rows: Integers) -> None:
-    """Move units within columns, from rows with too many to those with too few."""
-    while apart[rows].any():
-        giver, taker = rows[apart[rows].argmax()], rows[apart[rows].argmin()]
-        gain = whole[giver] - fitted[giver] - (whole[taker] - fitted[taker])
-        j = int(np.where(whole[giver] > 0, gain, -np.inf).argmax())
-        whole[giver, j] -= 1
-        whole[taker, j] += 1
-        apart[giver] -= 1
-        apart[taker] += 1

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import pairwise
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from mmech.mechanism import MatrixMechanism
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.strategies import StrategyResult
-from mmech.tables.noise import ErrorLaw, Noise, error_law, subsets_of
+from mmech.tables.noise import Noise, error_law, subsets_of
 
 __all__ = [
     *("Chain", "LevelEstimate", "LevelNoise", "chain_of", "families_of"),
@@ -56,7 +55,6 @@ ALIKE = 0.005
 """Nodes whose errors are made of noise in about the same shares have one law: the
 square roots of shares are rounded to multiples of this."""
 
-
 MANY = 20_000
 """Counts whose noise together is normal: none is more than a hundredth of it."""
 
@@ -71,23 +69,25 @@ class Chain:
         Places of the levels among all that tables are made of, topmost first.
     parents : tuple of ndarray of int64
         For every level the node above each of its nodes, increasing.
+    first : tuple of ndarray of int64
+        For every level the first child of each node above it.
     """
 
     axes: Subset
     parents: tuple[Integers, ...]
+
+    @cached_property
+    def first(self) -> tuple[Integers, ...]:
+        return tuple(np.flatnonzero(np.diff(p, prepend=-1)) for p in self.parents)
 
     def place(self, subset: Sequence[int]) -> tuple[int, Subset]:
         """Return the level of a table, and its other attributes."""
         level = next((k for k, i in enumerate(self.axes, 1) if i in subset), 0)
         return level, tuple(i for i in subset if i not in self.axes)
 
-    def first(self, level: int) -> Integers:
-        """Return the first child of every node of the level above."""
-        return np.flatnonzero(np.diff(self.parents[level - 1], prepend=-1))
-
     def up(self, level: int, values: NDArray[Any]) -> NDArray[Any]:
         """Return sums over the children of every node of the level above."""
-        return np.asarray(np.add.reduceat(values, self.first(level), axis=0))
+        return np.asarray(np.add.reduceat(values, self.first[level - 1], axis=0))
 
     def down(self, level: int, values: NDArray[Any]) -> NDArray[Any]:
         """Return what the level above has, for each of its children."""
@@ -104,43 +104,34 @@ class Chain:
         """Return the number of nodes of a level."""
         return len(self.parents[level - 1]) if level else 1
 
+    def families(self, subsets: Sequence[Subset]) -> list[Subset]:
+        """Return sets of other attributes that tables below the topmost level link."""
+        found: list[set[int]] = []
+        for level, others in map(self.place, subsets):
+            if level > 1 and others:
+                linked = [own for own in found if own & set(others)]
+                found = [own for own in found if own not in linked]
+                found.append(set(others).union(*linked))
+        return sorted(tuple(sorted(own)) for own in found) or [()]
+
 
 def chain_of(domain: Domain, names: Sequence[str]) -> Chain | None:
     """Return the levels of the one hierarchy that tables have several levels of."""
-    found = None
+    found: dict[str, Chain] = {}
     for own in domain.attributes:
         axes = tuple(i for i, n in enumerate(names) if domain.levels[n] == own.name)
-        if len(axes) < 2:
-            continue
-        if found is not None:
-            raise ParameterError(
-                "tables",
-                "must have several levels of one hierarchy only, but have those of "
-                f"{found[0]!r} and of {own.name!r}",
-                remedy="name one level of one of the two in all tables",
-            )
-        nodes = [np.zeros(own.size, np.int64), *(own.nodes(names[i]) for i in axes)]
-        parents = []
-        for above, below in pairwise(nodes):
-            first = np.flatnonzero(np.diff(below, prepend=-1))
-            parents.append(above[first])
-        found = own.name, Chain(axes, tuple(parents))
-    return None if found is None else found[1]
-
-
-def families_of(chain: Chain, subsets: Sequence[Subset]) -> list[Subset]:
-    """Return sets of other attributes that tables below the topmost level link."""
-    found: list[set[int]] = []
-    for subset in subsets:
-        level, others = chain.place(subset)
-        if level > 1:
-            linked = [own for own in found if own & set(others)]
-            found = [own for own in found if own not in linked]
-            found.append(set(others).union(*linked))
-    return sorted({tuple(sorted(own)) for own in found if own}) or [()]
-
-
-# ---- a tree ---------------------------------------------------------------------
+        if len(axes) > 1:
+            nodes = [np.zeros(own.size, np.int64), *(own.nodes(names[i]) for i in axes)]
+            firsts = [np.flatnonzero(np.diff(below, prepend=-1)) for below in nodes]
+            parents = [a[first] for a, first in zip(nodes, firsts[1:], strict=False)]
+            found[own.name] = Chain(axes, tuple(parents))
+    if len(found) > 1:
+        raise ParameterError(
+            "tables",
+            f"must not have several levels of both {' and '.join(found)}",
+            remedy="name one level of all hierarchies but one",
+        )
+    return next(iter(found.values()), None)
 
 
 class Tree:
@@ -155,45 +146,40 @@ class Tree:
 
     Attributes
     ----------
-    variances : list of ndarray
-        V of all nodes, by level.
-    gains : list of ndarray
-        G of all nodes.
+    variances, gains : list of ndarray
+        V and G of all nodes, by level.
     """
 
     def __init__(self, chain: Chain, precisions: Sequence[Any]) -> None:
         last = max(k for k, own in enumerate(precisions) if own)
         self.chain, self.precisions = chain, precisions[: last + 1]
-        own = np.full(chain.size(last), precisions[last])
-        self._up, self._sums = [own], []
+        self._up: list[Any] = [np.full(chain.size(last), precisions[last])]
+        self._sums: list[Any] = []
         for level in range(last, 0, -1):
             self._sums.insert(0, chain.up(level, 1 / self._up[0]))
             self._up.insert(0, precisions[level - 1] + 1 / self._sums[0])
         self.variances, self.gains = [1 / self._up[0]], [np.ones(1)]
         for level in range(1, last + 1):
-            spread = chain.down(level, self._sums[level - 1])
-            gain = 1 / (self._up[level] * spread)
+            spread, own = chain.down(level, self._sums[level - 1]), self._up[level]
             left = spread - chain.down(level, self.variances[-1])
-            self.gains.append(gain)
-            self.variances.append(1 / self._up[level] - np.square(gain) * left)
+            self.gains.append(1 / (own * spread))
+            self.variances.append(1 / own - np.square(self.gains[-1]) * left)
 
-    def estimate(self, values: Sequence[Floats | None]) -> list[Floats]:
+    def estimate(self, values: Sequence[Any]) -> list[Floats]:
         """Return the estimates of all nodes, by level.
 
         Parameters
         ----------
         values : sequence of ndarray, shape (nodes, columns)
-            What was measured, by level; ``None`` where nothing was.
+            What was measured, times its precision, by level; zero where nothing was.
         """
-        found, sums = [], []
+        found: list[Any] = []
+        sums: list[Any] = []
         for level in range(len(self.precisions) - 1, -1, -1):
-            total: Any = 0.0
+            total = values[level]
             if found:
                 sums.insert(0, self.chain.up(level + 1, found[0]))
-                total = sums[0] / self._sums[level][:, None]
-            own = values[level]
-            if own is not None:
-                total = total + own * self.precisions[level]
+                total = total + sums[0] / self._sums[level][:, None]
             found.insert(0, total / self._up[level][:, None])
         for level in range(1, len(found)):
             apart = self.chain.down(level, found[level - 1] - sums[level - 1])
@@ -210,17 +196,14 @@ class Tree:
         return found
 
 
-# ---- weights --------------------------------------------------------------------
-
-
 def level_strategy(
     chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
 ) -> StrategyResult:
     r"""Return the tables with weights of the least error of an average cell of each.
 
-    Errors :math:`V_t`, the sums of squares over the cells of tables, add up over all
-    tables, each divided by its number of cells: a table of many cells so counts no more
-    than a small one above it. With the pull :math:`g_j` of a table, the fall of the
+    Errors, the sums of squares over the cells of tables, add up over all tables, each
+    divided by its number of cells: a table of many cells so counts no more than a small
+    one above it. With the pull :math:`g_j` of a table, the fall of the
     loss with its squared weight, the loss is at most
     :math:`\sum_j \theta_j^4 g_j / w_j^2` for weights w, and equal to it at the weights
     θ at hand. So w in proportion to the cube root of :math:`\theta_j^4 g_j` under pure
@@ -236,77 +219,60 @@ def level_strategy(
     currency : {"epsilon", "rho"}
     """
     power, norm = (1 / 3, 1) if currency == "epsilon" else (1 / 4, 2)
-    search = _Search(chain, sizes, subsets)
     cells = np.array([product_of(sizes[i] for i in subset) for subset in subsets])
     weights, losses = np.ones(len(subsets)), [np.inf]
     for _ in range(ITERATIONS):
         weights = np.maximum(weights / weights.sum(), LEAST)
         weights /= np.linalg.norm(weights, norm)
-        errors = search.errors(np.square(weights))
-        losses.append(float((errors / cells).sum()))
-        if losses[-2] - losses[-1] <= TOLERANCE * losses[-1]:
+        loss, pulls = _loss(chain, sizes, subsets, np.square(weights), 1 / cells)
+        losses.append(loss)
+        if losses[-2] - loss <= TOLERANCE * loss:
             break
-        weights = np.power(weights**4 * search.pulls(np.square(weights), cells), power)
-    strategy = Marginals(
-        tuple(sizes), dict(zip(subsets, weights.tolist(), strict=True))
-    )
+        weights = np.power(weights**4 * pulls, power)
+    kept = dict(zip(subsets, weights.tolist(), strict=True))
+    loss, _ = _loss(chain, sizes, subsets, np.square(weights), np.ones(len(subsets)))
     return StrategyResult(
-        strategy,
+        Marginals(tuple(sizes), kept),
         "marginals",
-        float(errors.sum()),
+        loss,
         len(losses) - 1,
         message="weights of tables by all levels",
         norm="L1" if norm == 1 else "L2",
     )
 
 
-class _Search:
-    """Errors of tables, summed over their cells, for squared weights of the tables."""
-
-    def __init__(
-        self, chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset]
-    ) -> None:
-        places = [chain.place(subset) for subset in subsets]
-        parts = sorted({part for _, others in places for part in subsets_of(others)})
-        self.chain, self._levels = chain, np.array([level for level, _ in places])
-        self._ranks = [product_of(sizes[i] - 1 for i in part) for part in parts]
-        # By interaction and table: how much of the one the other measures.
-        self._shares = np.zeros((len(parts), len(subsets)))
-        for row, part in enumerate(parts):
-            for j, (_, others) in enumerate(places):
-                if set(part) <= set(others):
-                    rest = product_of(sizes[i] for i in others if i not in part)
-                    self._shares[row, j] = 1 / rest
-
-    def errors(self, squares: Floats) -> Floats:
-        """Return the error of every table."""
-        found = np.zeros(squares.size)
-        for rank, share in zip(self._ranks, self._shares, strict=True):
-            precisions = np.bincount(self._levels, share * squares).tolist()
-            tree = Tree(self.chain, precisions)
-            sums = np.zeros(len(self.chain.axes) + 1)
-            sums[: len(tree.variances)] = [own.sum() for own in tree.variances]
-            found += rank * share * sums[self._levels]
-        return found
-
-    def pulls(self, squares: Floats, cells: Floats) -> Floats:
-        """Return how the sum of errors over cells falls with each squared weight."""
-        found = np.zeros(squares.size)
-        for rank, share in zip(self._ranks, self._shares, strict=True):
-            precisions = np.bincount(self._levels, share * squares)
-            wanted = np.bincount(self._levels, share / cells)
-            falls = np.zeros(precisions.size)
-            for level in np.flatnonzero(precisions):
-                moved = precisions.astype(np.complex128)
-                moved[level] *= 1 + STEP * 1j
-                own = Tree(self.chain, moved.tolist()).variances
-                loss = sum(v.sum() * w for v, w in zip(own, wanted, strict=False))
-                falls[level] = -loss.imag / (STEP * precisions[level])
-            found += rank * share * falls[self._levels]
-        return found
-
-
-# ---- errors ---------------------------------------------------------------------
+def _loss(
+    chain: Chain,
+    sizes: Sequence[int],
+    subsets: Sequence[Subset],
+    squares: Floats,
+    counted: Floats,
+) -> tuple[float, Floats]:
+    """Return a weighted sum of the errors of tables, and the pulls of tables."""
+    places = [chain.place(subset) for subset in subsets]
+    levels, loss = np.array([level for level, _ in places]), 0.0
+    pulls = np.zeros(squares.size)
+    for part in {part for _, others in places for part in subsets_of(others)}:
+        rests = [
+            product_of(sizes[i] for i in others if i not in part)
+            if {*part} <= {*others}
+            else np.inf
+            for _, others in places
+        ]
+        share, rank = 1 / np.array(rests), product_of(sizes[i] - 1 for i in part)
+        precisions = np.bincount(levels, share * squares)
+        wanted = rank * np.bincount(levels, share * counted)
+        found, falls = 0.0j, np.zeros(precisions.size)
+        for level in np.flatnonzero(precisions).tolist():
+            moved = precisions * np.where(
+                np.arange(precisions.size) == level, 1 + STEP * 1j, 1
+            )
+            own = Tree(chain, moved.tolist()).variances
+            found = sum(v.sum() * w for v, w in zip(own, wanted, strict=False))
+            falls[level] = -found.imag / (STEP * precisions[level])
+        loss += found.real
+        pulls += share * falls[levels]
+    return loss, pulls
 
 
 class LevelNoise(Noise):
@@ -325,33 +291,32 @@ class LevelNoise(Noise):
         self._places = [chain.place(attributes) for attributes in self._weights]
         nodes = np.array([chain.size(level) for level, _ in self._places])
         self._node_shares = self._shares * nodes
-        self._trees: dict[Subset, Tree] = {}
-        self._errors: dict[tuple[Subset, Subset], NodeErrors] = {}
+        self.tree = cache(self._tree)
+        self.law = cache(self._errors)  # type: ignore[method-assign, assignment]
 
-    def estimate(self, values: ArrayLike) -> LevelEstimate:  # type: ignore[override]
+    def estimate(self, values: ArrayLike) -> Any:
         """Return the least-squares estimate from measured values, (p,)."""
         return LevelEstimate(self, np.asarray(values, np.float64))
 
     def measures(self, subset: Subset) -> bool:
         """Return whether tables that were measured add up to one of a subset."""
-        return self.reaches(*self.chain.place(subset))
+        level, others = self.chain.place(subset)
+        return any(k >= level and {*others} <= {*a} for k, a in self._places)
 
-    def reaches(self, level: int, part: Subset) -> bool:
-        """Return whether interactions were measured at a level, or below."""
-        return any(k >= level and set(part) <= set(a) for k, a in self._places)
+    def parts(self, level: int, others: Subset) -> Iterator[Subset]:
+        """Yield the interactions of others that were measured at a level, or below."""
+        axis = self.chain.axes[level - 1 : level] if level else ()
+        return (p for p in subsets_of(others) if self.measures((*axis, *p)))
 
-    def tree(self, part: Subset) -> Tree:
+    def _tree(self, part: Subset) -> Tree:
         """Return the tree of the interactions of some of the other attributes."""
-        if part not in self._trees:
-            precisions = np.zeros(len(self.chain.axes) + 1)
-            for (level, others), share in zip(
-                self._places, self._node_shares, strict=True
-            ):
-                if set(part) <= set(others):
-                    precisions[level] += share
-            cells = product_of(self.domain_shape[i] for i in part)
-            self._trees[part] = Tree(self.chain, (precisions * cells).tolist())
-        return self._trees[part]
+        precisions = np.zeros(len(self.chain.axes) + 1)
+        for (level, others), share in zip(self._places, self._node_shares, strict=True):
+            precisions[level] += share * ({*part} <= {*others})
+        return Tree(self.chain, (precisions * self._cells_of(part)).tolist())
+
+    def _cells_of(self, part: Subset) -> int:
+        return product_of(self.domain_shape[i] for i in part)
 
     def contrast_variance(self, subset: Subset) -> float:
         """Return the mean variance of a contrast of the others, over the nodes."""
@@ -362,74 +327,51 @@ class LevelNoise(Noise):
         """Return the mean variance of the error of a count."""
         return float(self.variances(*self.chain.place(subset)).mean())
 
-    def law(  # type: ignore[override]
-        self, subset: Subset, together: Subset | None = None
-    ) -> NodeErrors:
-        """Return the errors of the entries of a table, which differ by node.
-
-        Parameters
-        ----------
-        subset : tuple of int
-            Attributes of the table.
-        together : tuple of int, optional
-            How many values of each attribute the entry counts together; 1 by default.
-        """
-        counted = together or (1,) * len(subset)
-        if (subset, counted) not in self._errors:
-            self._errors[subset, counted] = self._node_errors(subset, counted)
-        return self._errors[subset, counted]
-
-    def variances(
-        self, level: int, others: Subset, counted: Subset | None = None
-    ) -> Floats:
+    def variances(self, level: int, others: Subset, together: Any = None) -> Floats:
         """Return the variances of counts at the nodes of a level, shape (nodes,).
 
-        Interactions that were not measured are taken for zero.
+        Interactions that were not measured are taken for zero. `together` is how many
+        values of each of the others a count has.
         """
         found = np.zeros(self.chain.size(level))
-        for part in subsets_of(others):
+        for part in self.parts(level, others):
             square = 1.0
-            for i, m in zip(others, counted or (1,) * len(others), strict=True):
+            for i, m in zip(others, together or (1,) * len(others), strict=True):
                 n = self.domain_shape[i]
                 square *= m * (1 - m / n) if i in part else (m / n) ** 2
-            if self.reaches(level, part):
-                found += square * self.tree(part).variances[level]
+            found += square * self.tree(part).variances[level]
         return found
 
-    def _node_errors(self, subset: Subset, counted: Subset) -> NodeErrors:
+    def _errors(self, subset: Subset, together: Subset | None = None) -> NodeErrors:
+        """Return the errors of the entries of a table, which differ by node."""
         level, others = self.chain.place(subset)
-        own = tuple(m for i, m in zip(subset, counted, strict=True) if i in others)
-        variance = self.variances(level, others, own)
-        covariances: dict[tuple[Subset, int], Floats] = {}
-        for part in subsets_of(others):
-            tree = self.tree(part)
-            cells = product_of(self.domain_shape[i] for i in part)
-            for k in range(len(tree.variances)):
-                found = tree.covariances(max(k, level))[min(k, level)]
-                covariances[part, k] = cells * found
+        counted = dict(zip(subset, together or (1,) * len(subset), strict=True))
+        own = tuple(counted[i] for i in others)
+
+        @cache
+        def covariance(part: Subset, k: int) -> Floats:
+            found = self.tree(part).covariances(max(k, level))[min(k, level)]
+            return self._cells_of(part) * found
+
         terms = []
-        for place, (k, measured) in enumerate(self._places):
-            common = [j for j, i in enumerate(others) if i in measured]
-            inside = product_of(self.domain_shape[others[j]] for j in common)
-            cells = self._cells[place] / self.chain.size(k) / inside
-            for found, number in self._patterns(
-                others, own, common, lambda part, k=k: covariances[part, k]
-            ):
-                coefficient = np.abs(found * self._node_shares[place])
-                numbers = np.full(coefficient.size, float(number * cells))
+        for j, (k, measured) in enumerate(self._places):
+            common = [a for a, i in enumerate(others) if i in measured]
+            inside = self._cells_of(tuple(others[a] for a in common))
+            rows = self._cells[j] / self.chain.size(k) / inside
+            found = self._patterns(others, own, common, partial(covariance, k=k))
+            for coefficient, number in found:
+                size = np.abs(coefficient * self._node_shares[j])
+                numbers = np.full(size.size, float(number * rows))
                 if k > level:  # as many equal ones, of the same sums of squares
                     nodes = self.chain.ancestors(k, level)
-                    squares = np.bincount(nodes, coefficient**2)
-                    fourth = np.bincount(nodes, coefficient**4)
-                    many = np.where(fourth > 0, squares**2, 1.0)
-                    many /= np.where(fourth > 0, fourth, 1.0)
-                    coefficient, numbers = np.sqrt(squares / many), numbers[0] * many
-                law = self._variances[place], self._parameters[place]
-                terms.append((coefficient, numbers, *law))
-        coefficients, numbers, *laws = zip(*terms, strict=True)
-        return NodeErrors(
-            self._law, variance, np.stack(coefficients), np.stack(numbers), *laws
-        )
+                    squares, fourth = (np.bincount(nodes, size**p) for p in (2, 4))
+                    many = np.where(fourth > 0, squares**2, 1) / (
+                        fourth + (fourth == 0)
+                    )
+                    size, numbers = np.sqrt(squares / many), numbers[0] * many
+                terms.append((size, numbers, self._variances[j], self._parameters[j]))
+        arrays = map(np.array, zip(*terms, strict=True))
+        return NodeErrors(self._law, self.variances(level, others, own), *arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,8 +389,8 @@ class NodeErrors:
     variances : ndarray, shape (nodes,)
         Of the errors.
     coefficients, numbers : ndarray, shape (terms, nodes)
-        Of noise, and how many rows have each.
-    row_variances, parameters : tuple of float
+        Magnitudes of coefficients of noise, and how many rows have each.
+    row_variances, parameters : ndarray, shape (terms,)
         The variance and the parameter of the noise of every term.
     """
 
@@ -456,13 +398,8 @@ class NodeErrors:
     variances: Floats
     coefficients: Floats
     numbers: Floats
-    row_variances: tuple[float, ...]
-    parameters: tuple[float, ...]
-
-    @property
-    def standard_errors(self) -> Floats:
-        """Standard errors of the counts of all nodes, shape (nodes,)."""
-        return np.sqrt(self.variances)
+    row_variances: Floats
+    parameters: Floats
 
     @property
     def standard_error(self) -> float:
@@ -471,64 +408,45 @@ class NodeErrors:
 
     def half_width(self, level: float) -> float:
         """Return the mean half width of the intervals of a table."""
-        return float(self.half_widths(level).mean())
+        return float(self.at(level, slice(None))[1].mean())
 
-    def at(self, level: float, nodes: Integers) -> tuple[Floats, Floats]:
-        """Return the standard errors and half widths at nodes."""
-        return self.standard_errors[nodes], self.half_widths(level)[nodes]
-
-    def half_widths(self, level: float) -> Floats:
-        """Return what errors stay below with a probability, shape (nodes,)."""
-        errors = self.standard_errors
-        first, kind = self._kinds
-        widths = np.array(
-            [
-                max(law.half_width(level) for law in self._laws(i)) + self._gap(i) / 2
-                for i in first
-            ]
+    def at(self, level: float, nodes: Any) -> tuple[Floats, Floats]:
+        """Return the standard errors, and half the widths of intervals, at nodes."""
+        errors = np.sqrt(self.variances)
+        roots = self.coefficients * np.sqrt(self.numbers * self.row_variances[:, None])
+        keys = np.rint(
+            np.concatenate([roots / errors / ALIKE, 4 * np.log2(self.numbers)])
         )
-        return np.asarray((widths / errors[first])[kind] * errors)
+        _, first, kind = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        widths = [self._width(node, level) / errors[node] for node in first.tolist()]
+        return errors[nodes], (np.array(widths)[kind.ravel()] * errors)[nodes]
 
-    @cached_property
-    def _kinds(self) -> tuple[Integers, Integers]:
-        """A node of every kind, and the kind of every node."""
-        roots = self.coefficients * np.sqrt(self.row_variances)[:, None]
-        shares = np.sqrt(self.numbers) * roots / self.standard_errors / ALIKE
-        keys = np.rint(np.concatenate([shares, 4 * np.log2(self.numbers)]))
-        _, first, kind = np.unique(
-            keys.astype(np.int32), axis=1, return_index=True, return_inverse=True
-        )
-        return first, kind.ravel()
+    def _width(self, node: int, level: float) -> float:
+        """Return what the error of a node stays below with a probability.
 
-    def _gap(self, node: int) -> float:
-        """Return how far values of an error are apart, but for a little noise.
-
-        Whole noise makes them multiples of a common divisor of coefficients, about; it
-        is found by Euclid's algorithm.
+        Whole noise makes errors multiples of a common divisor of its coefficients, but
+        for a little noise. Euclid's algorithm finds it, and half of it is added.
         """
-        own = self.coefficients[:, node]
-        spreads = np.sqrt(self.numbers[:, node] * self.row_variances)
-        gap = float(own.max())
-        for value, spread in zip(own.tolist(), spreads.tolist(), strict=True):
-            large = value
-            while (left := abs(large - gap * round(large / gap))) * spread > gap / 4:
-                gap, large = left, gap
-        return gap
-
-    def _laws(self, node: int) -> Iterator[ErrorLaw]:
         own, numbers = self.coefficients[:, node], self.numbers[:, node]
-        parts = numbers * np.square(own) * self.row_variances
-        rest = max(self.variances[node] - parts.sum(), 0.0)
-        most = int(parts.argmax())
-        variance = self.row_variances[most]
-        for number in (MANY, 1) if rest > self.variances[node] / MANY else (1,):
-            yield error_law(
+        spreads = np.sqrt(numbers * self.row_variances)
+        gap, most = float(own.max()), int((own * spreads).argmax())
+        for large, spread in zip(own.tolist(), spreads.tolist(), strict=True):
+            value = large
+            while (left := abs(value - gap * round(value / gap))) * spread > gap / 4:
+                gap, value = left, gap
+        variance, total = self.row_variances[most], self.variances[node]
+        rest = max(total - float(np.square(own * spreads).sum()), 0.0)
+        laws = [
+            error_law(
                 self.law,
                 np.append(own, np.sqrt(rest / (number * variance))),
                 np.append(numbers, number),
                 np.append(self.row_variances, variance),
                 np.append(self.parameters, self.parameters[most]),
             )
+            for number in ((MANY, 1) if rest > total / MANY else (1,))
+        ]
+        return max(law.half_width(level) for law in laws) + gap / 2
 
 
 class LevelEstimate:
@@ -542,67 +460,51 @@ class LevelEstimate:
     """
 
     def __init__(self, noise: LevelNoise, values: Floats) -> None:
-        self.noise, self.domain_shape = noise, noise.domain_shape
-        self._tables = []
-        start = 0
-        for attributes, size in zip(
-            noise._weights, noise._cells.astype(int).tolist(), strict=True
-        ):
-            shape = [self.domain_shape[i] for i in attributes]
-            table = values[start : start + size].reshape(shape)
-            level, _ = noise.chain.place(attributes)
-            if level:
-                table = np.moveaxis(
-                    table, attributes.index(noise.chain.axes[level - 1]), 0
-                )
-            self._tables.append(table.reshape(noise.chain.size(level), -1))
-            start += size
-        self._parts: dict[Subset, list[Floats]] = {}
+        self.noise, self._tables = noise, []
+        parts = np.split(values, np.cumsum(noise._cells.astype(int))[:-1])
+        for attributes, part in zip(noise._weights, parts, strict=True):
+            table = part.reshape([noise.domain_shape[i] for i in attributes])
+            self._tables.append(self._nodes_first(table, attributes))
+        self._part = cache(self._interactions)
+
+    def _nodes_first(self, table: Floats, attributes: Subset) -> Floats:
+        """Return a table with nodes first: those of its level, or all records."""
+        level, _ = self.noise.chain.place(attributes)
+        if not level:
+            return table[None]
+        return np.moveaxis(table, attributes.index(self.noise.chain.axes[level - 1]), 0)
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table in C order of its attributes."""
-        subset = tuple(attributes)
-        level, others = self.noise.chain.place(subset)
+        subset, chain = tuple(attributes), self.noise.chain
+        level, others = chain.place(subset)
         table = self.at_level(level, others)
         if level:
-            sizes = [self.domain_shape[i] for i in others]
-            axis = subset.index(self.noise.chain.axes[level - 1])
-            table = np.moveaxis(table.reshape(-1, *sizes), 0, axis)
+            table = np.moveaxis(table, 0, subset.index(chain.axes[level - 1]))
         return table.ravel()
 
     def at_level(self, level: int, others: Subset) -> Floats:
-        """Return a table of the nodes of a level, shape (nodes, cells)."""
-        sizes = [self.domain_shape[i] for i in others]
+        """Return a table of the nodes of a level, by others."""
+        sizes = [self.noise.domain_shape[i] for i in others]
         table = np.zeros((self.noise.chain.size(level), *sizes))
-        for part in filter(partial(self.noise.reaches, level), subsets_of(others)):
+        for part in self.noise.parts(level, others):
             own = self._part(part)[level]
             shape = [n if i in part else 1 for i, n in zip(others, sizes, strict=True)]
             spread = product_of(sizes) / own.shape[1]
             table += own.reshape(-1, *shape) / spread
-        return table.reshape(len(table), -1)
+        return table
 
-    def _part(self, part: Subset) -> list[Floats]:
-        """Return the interactions of some of the others at all nodes, by level."""
-        if part not in self._parts:
-            tree, noise = self.noise.tree(part), self.noise
-            found: list[Any] = [None] * len(tree.precisions)
-            cells = product_of(self.domain_shape[i] for i in part)
-            for (level, others), share, table in zip(
-                noise._places, noise._node_shares, self._tables, strict=True
-            ):
-                if not set(part) <= set(others):
-                    continue
-                weight = share * cells / tree.precisions[level]
-                own = weight * self._interaction(table, others, part)
-                found[level] = own if found[level] is None else found[level] + own
-            self._parts[part] = tree.estimate(found)
-        return self._parts[part]
-
-    def _interaction(self, table: Floats, others: Subset, part: Subset) -> Floats:
-        """Return sums over others with the means along every axis taken off."""
-        array = table.reshape(-1, *(self.domain_shape[i] for i in others))
-        out = tuple(a for a, i in enumerate(others, 1) if i not in part)
-        array = array.sum(axis=out)
-        for axis in range(1, array.ndim):
-            array = array - array.mean(axis=axis, keepdims=True)
-        return np.asarray(array.reshape(len(table), -1))
+    def _interactions(self, part: Subset) -> list[Floats]:
+        """Return those of some of the others at all nodes, by level."""
+        tree, noise = self.noise.tree(part), self.noise
+        found: list[Any] = [0.0] * len(tree.precisions)
+        measured = zip(noise._places, noise._node_shares, self._tables, strict=True)
+        for (level, others), share, table in measured:
+            if {*part} <= {*others}:
+                out = tuple(a for a, i in enumerate(others, 1) if i not in part)
+                own = table.sum(axis=out)
+                for axis in range(1, own.ndim):
+                    own = own - own.mean(axis=axis, keepdims=True)
+                own = own.reshape(len(own), -1)
+                found[level] = found[level] + share * noise._cells_of(part) * own
+        return tree.estimate(found)

@@ -111,12 +111,7 @@ class TablePlan:
     @cached_property
     def axes(self) -> Domain:
         """An attribute for all that tables are made of."""
-        domain = self.domain
-        if all(own.levels is None for own in domain.attributes):
-            return domain
-        owners = {own.name: own for own in domain.attributes}
-        made = [owners[domain.levels[name]].at_level(name) for name in self.names]
-        return replace(domain, attributes=tuple(made))
+        return self.domain.by_level().select(self.names)
 
     @cached_property
     def chain(self) -> Chain | None:
@@ -125,12 +120,11 @@ class TablePlan:
 
     def axis_codes(self, codes: Any) -> Any:
         """Return the codes of axes (N, axes) for those of the domain. Sensitive."""
-        if self.axes is self.domain:
+        if self.names == self.domain.names:
             return codes[:, : len(self.names)]
-        owners = self.domain.levels
         columns = []
         for name in self.names:
-            i = self.domain.names.index(owners[name])
+            i = self.domain.names.index(self.domain.levels[name])
             nodes = self.domain.attributes[i].nodes(name)
             columns.append(nodes.astype(np.min_scalar_type(nodes[-1]))[codes[:, i]])
         return np.stack(columns, axis=1)
@@ -138,8 +132,11 @@ class TablePlan:
     @property
     def tables(self) -> tuple[tuple[str, ...], ...]:
         """Names of the attributes of every table."""
-        names = self.names
-        return tuple(tuple(names[i] for i in subset) for subset in self.subsets)
+        order, names = list(self.domain.levels).index, self.names
+        return tuple(
+            tuple(sorted((names[i] for i in subset), key=order))
+            for subset in self.subsets
+        )
 
     @property
     def total_cost(self) -> Fraction:
@@ -303,18 +300,20 @@ def make_plan(
     domain = read_domain(domain)
     warn_if_read(domain, "domain")
     asked = _asked(domain, ways, tables)
+    owners = list(domain.levels.values())
     used = sorted({i for subset in asked for i in subset})
+    first = {owners[i]: i for i in reversed(used)}
+    used.sort(key=lambda i: (i > first[owners[i]], i))  # lower levels come last
     names = tuple(list(domain.levels)[i] for i in used)
-    owners = {domain.levels[name] for name in names}
     own = Domain(
-        tuple(a for a in domain.attributes if a.name in owners),
+        tuple(a for a in domain.attributes if a.name in first),
         name=domain.name,
         read_from_records=domain.read_from_records,
     )
-    place = {i: j for j, i in enumerate(used)}
-    subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
-    sizes = tuple(_sizes(domain)[i] for i in used)
+    subsets = tuple(tuple(sorted(map(used.index, subset))) for subset in asked)
+    sizes = tuple(domain.by_level().shape[i] for i in used)
     chain = chain_of(own, names)
+    _check_cells(names, sizes, subsets, chain)
     if strategy is None and chain is not None:
         strategy = level_strategy(chain, sizes, subsets, currency)
     result = strategy or _strategy(_workload(sizes, subsets), currency, callback)
@@ -324,15 +323,6 @@ def make_plan(
     return TablePlan(
         own, names, subsets, result, currency, cost, relation, policies, frame, adaptive
     )
-
-
-def _sizes(domain: Domain) -> list[int]:
-    """Return the number of values of every attribute, levels first."""
-    found = []
-    for own in domain.attributes:
-        found += [len(set(nodes)) for nodes in (own.levels or {}).values()]
-        found.append(own.size)
-    return found
 
 
 def _shown(domain: Any) -> str:
@@ -402,11 +392,22 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
         chosen = [_positions(domain, table) for table in _listed(tables)]
     if not chosen:
         raise ParameterError("tables", "must name at least one table", remedy="add one")
-    found = list(dict.fromkeys(chosen))
-    sizes, used = _sizes(domain), {names[i] for subset in found for i in subset}
-    chain = chain_of(domain, tuple(name for name in names if name in used))
-    limit = LIMITS.published_cells if chain is None else LIMITS.level_cells
-    for subset in found:
+    return list(dict.fromkeys(chosen))
+
+
+def _check_cells(
+    names: Sequence[str],
+    sizes: Sequence[int],
+    subsets: Sequence[Subset],
+    chain: Chain | None,
+) -> None:
+    """Raise for tables that are too large, and for what they are divided by."""
+    limits = dict.fromkeys(subsets, LIMITS.published_cells)
+    if chain is not None:
+        made = [(*family, chain.axes[-1]) for family in chain.families(subsets)]
+        below = [subset for subset in subsets if chain.place(subset)[0] > 1]
+        limits |= dict.fromkeys([*below, *made], LIMITS.level_cells)
+    for subset, limit in limits.items():
         cells = product_of(sizes[i] for i in subset)
         if cells > limit:
             largest = max(subset, key=lambda i: sizes[i])
@@ -420,7 +421,6 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
                     "take fewer attributes",
                 ),
             )
-    return found
 
 
 def _listed(tables: Any) -> list[Any]:
@@ -434,26 +434,15 @@ def _listed(tables: Any) -> list[Any]:
 
 def _positions(domain: Domain, table: Any) -> Subset:
     """Return the sorted positions of the attributes of a table."""
-    given = [table] if isinstance(table, (str, int)) else list(table)
-    positions = []
+    given: list[Any] = [table] if isinstance(table, (str, int)) else list(table)
     names = tuple(domain.levels)
     for name in given:
         check_choice(name, "an attribute of a table", names)
-        positions.append(names.index(name))
-    if not positions or len(set(positions)) < len(positions):
+    if not given or len({domain.levels[name] for name in given}) < len(given):
         raise ParameterError(
             "tables",
-            "must name one attribute or more in every table, each once",
+            "must name one attribute or more in every table, each once and at one "
+            "level",
             tuple(given),
         )
-    owners = [domain.levels[name] for name in given]
-    for name, owner in zip(given, owners, strict=True):
-        if owners.count(owner) > 1:
-            raise ParameterError(
-                "tables",
-                f"must have one level of {owner!r} in a table, but one has {name!r} "
-                "beside another",
-                tuple(given),
-                "make a table for each level",
-            )
-    return tuple(sorted(positions))
+    return tuple(sorted(names.index(name) for name in given))
