@@ -256,17 +256,18 @@ class Tables:
         )
         centre = summed(own(subset))
         # How many values of every attribute a row counts together.
-        together = [
-            (last - first + 1)[rows]
-            for (_, first, last), rows in zip(spans, grid, strict=True)
-        ]
-        kinds, which = np.unique(
-            [together[order.index(i)] for i in subset], axis=1, return_inverse=True
-        )
+        together = np.array(
+            [
+                (last - first + 1)[rows]
+                for (_, first, last), rows in zip(spans, grid, strict=True)
+            ]
+        )[[order.index(i) for i in subset]]
+        place = np.ravel_multi_index(tuple(together), [n + 1 for n in shape])
+        _, first, which = np.unique(place, return_index=True, return_inverse=True)
         error, width = np.empty(count.size), np.empty(count.size)
         nodes = self._nodes(subset, order, grid)
-        for k, kind in enumerate(kinds.T.tolist()):
-            rows = which.ravel() == k
+        for k, kind in enumerate(together[:, first].T.tolist()):
+            rows = which == k
             law = self.noise.law(subset, tuple(kind))
             error[rows], width[rows] = law.at(level, nodes[rows])
         width = width + SLACK
