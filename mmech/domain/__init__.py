@@ -2,6 +2,7 @@
 
 ==========  ==============================================================
 attribute   one attribute: its cells, and how raw values reach them
+hierarchies levels of an attribute: a tree of its values
 discretise  cut points of numbers from public facts: bounds and quantiles
 domain      named attributes, and the cells that they make together
 dates       days of raw values, and the periods of the calendar

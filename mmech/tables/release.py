@@ -87,10 +87,11 @@ def release_tables(
     domain : Domain, or path
         The attributes and their values. Public.
     ways : int or sequence of int
-        All tables of so many attributes, such as ``ways=(1, 2)``.
+        All tables of so many attributes, such as ``ways=(1, 2)``; of a hierarchy, by
+        each of its levels.
     tables : sequence of (sequence of str), or "auto"
-        In place of `ways`: the attributes of each table. ``"auto"`` is all tables of
-        one attribute and of two.
+        In place of `ways`: the attributes of each table, or levels of them, one of a
+        hierarchy. ``"auto"`` is all tables of one attribute and of two.
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
         Statistics of numbers by group, from the same budget: parts of it make the sum
         of expected squared errors least, of an average cell of each table and an
@@ -156,7 +157,9 @@ def release_tables(
     Tables of one and two attributes are rounded to the rounded tables of single
     attributes, which is always possible. Where a table has three attributes or more,
     whole tables with given whole margins need not exist: then all are tabulated from
-    one set of whole records of the fitted model. ``Tables.rounding`` says which.
+    one set of whole records of the fitted model. ``Tables.rounding`` says which. Where
+    tables have several levels of a hierarchy (`Attribute.hierarchy`), those below the
+    topmost are divided among the nodes of each level, which add up to the level above.
 
     References
     ----------

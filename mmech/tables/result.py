@@ -142,7 +142,8 @@ class Tables:
         Parameters
         ----------
         names : str or sequence of str
-            Attributes of one of the tables, or some of those of one, in any order.
+            Attributes of one of the tables, or levels of them, or some of those of one,
+            in any order.
         level : float, default=0.95
             Probability with which an interval holds the exact count.
         cumulative : str or sequence of str, default=()
