@@ -378,8 +378,8 @@ class LevelNoise(Noise):
 class NodeErrors:
     """The laws of the errors of counts at the nodes of a level.
 
-    Noise of a node, of those above and of those below it is told apart. All other noise
-    is taken for a normal error, then for that of one count more; the wider law is kept.
+    Noise of a node, of nodes above and below it is told apart. All other noise is taken
+    for a normal error, and for the noise of one more count. The wider law is kept.
 
     Attributes
     ----------
