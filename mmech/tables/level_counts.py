@@ -47,7 +47,7 @@ class LevelCounts(Counts):
     family : tuple of int
         Other attributes that nodes are drawn by.
     nodes : list of ndarray of int64
-        Tables of all levels but the topmost by them, nodes first.
+        Tables of all levels but the topmost by them, nodes last.
     """
 
     chain: Chain
@@ -58,15 +58,12 @@ class LevelCounts(Counts):
         """Return records that are drawn from the model, then node by node."""
         codes = draw_codes(self.model, n, rng)
         rng = np.random.default_rng(0) if rng is None else rng
-        cells = tuple(codes[:, i] for i in self.family)
-        column = np.zeros(n, np.int64)
-        if cells:
-            column = np.ravel_multi_index(cells, self.nodes[0].shape[1:])
-        above = codes[:, self.chain.axes[0]]
-        for level, table in enumerate(self.nodes, 2):
-            first, size = self.chain.first[level - 1], len(table)
-            sums = np.cumsum(table.reshape(size, -1).T.ravel() + LEAST)
-            sums = np.insert(sums, 0, 0.0)
+        column, above = np.zeros(n, np.int64), codes[:, self.chain.axes[0]]
+        for i in self.family:
+            column = column * self.model.domain_shape[i] + codes[:, i]
+        for first, table in zip(self.chain.first[1:], self.nodes, strict=True):
+            size = table.shape[-1]
+            sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
             start = column * size + first[above]
             stop = column * size + np.append(first[1:], size)[above]
             drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
@@ -74,21 +71,6 @@ class LevelCounts(Counts):
             above = np.clip(found, start, stop - 1) - column * size
             codes = np.column_stack([codes, above])
         return codes
-
-
-@dataclass(frozen=True)
-class _Level:
-    """What is known of the nodes of a level by sets of other attributes."""
-
-    estimate: LevelEstimate
-    noise: LevelNoise
-    level: int
-
-    def marginal(self, family: Subset) -> Floats:
-        return self.estimate.at_level(self.level, family)
-
-    def spread(self, family: Subset) -> Floats:
-        return self.noise.variances(self.level, family)[:, None]
 
 
 def settle_levels(
@@ -111,55 +93,51 @@ def settle_levels(
         Told what happens, for people who wait.
     """
     chain, sizes, top = noise.chain, noise.domain_shape, noise.chain.axes[0]
+    known: Any = estimate
     families = chain.families(subsets)
     flat = [subset for subset in subsets if chain.place(subset)[0] < 2]
-    flat += [tuple(sorted((top, *family))) for family in ((), *families)]
-    known: Any = estimate
+    flat += [tuple(sorted((top, *family))) for family in families]
     others = sizes[: len(sizes) - len(chain.axes) + 1]  # lower levels come last
     counts = settle(known, noise, list(dict.fromkeys(flat)), say, others)
-    tables = dict(counts.tables)
-    nodes, whole = tables[(top,)], {}
+    tables, whole = dict(counts.tables), {}
     for family in families:
         own = tuple(sorted((top, *family)))
         table = np.moveaxis(tables[own], own.index(top), 0)
-        whole[family] = table.reshape(len(nodes), -1)
-    largest = max(families, key=lambda family: whole[family].shape[1])
-    drawn_by = []
+        whole[family] = table.reshape(len(table), -1)
     for level, axis in enumerate(chain.axes[1:], 2):
-        say(f"dividing the counts of {len(nodes)} nodes among {chain.size(level)}")
-        known = _Level(estimate, noise, level)
-        first, above = chain.first[level - 1], nodes
-        even = chain.down(level, above / np.diff(first, append=chain.size(level)))
-        drawn = toward({(): even[:, None]}, known, known)[()][:, 0]
-        parts = zip(np.split(drawn, first[1:]), above.astype(float), strict=True)
-        drawn = np.concatenate([nearest_with_sums(*part) for part in parts])
-        nodes = divide(drawn[:, None], chain, level, above[:, None])[:, 0]
-        shares = {
-            own: table / _positive(above)[:, None] for own, table in whole.items()
-        }
-        expected = {
-            own: nodes[:, None] * chain.down(level, share)
-            for own, share in shares.items()
-        }
-        for own, drawn in toward(expected, known, known).items():
-            fitted = _fitted(drawn, chain, level, whole[own], nodes)
-            whole[own] = divide(fitted, chain, level, whole[own], nodes)
-        tables |= {
-            (*own, axis): np.moveaxis(
-                table.reshape(-1, *(sizes[i] for i in own)), 0, -1
-            )
-            for own, table in whole.items()
-        }
-        shape = [sizes[i] for i in largest]
-        drawn_by.append(whole[largest].reshape(-1, *shape))
+        say(f"dividing the counts of {chain.size(level - 1)} nodes among {sizes[axis]}")
+        above, whole = whole, {}
+        first, rows = chain.first[level - 1], None
+        for family in families:  # that of no attribute comes first
+            shares = np.diff(first, append=sizes[axis])[:, None], 1.0
+            if rows is not None:
+                shares = _positive(above[()]), rows[:, None]
+            expected = chain.down(level, above[family] / shares[0]) * shares[1]
+            key = (*family, axis)
+            drawn = toward({key: expected.T}, known, noise)[key].T
+            if rows is None:
+                parts = zip(np.split(drawn, first[1:]), above[()], strict=True)
+                moved = [nearest_with_sums(own.T, 1.0 * n).T for own, n in parts]
+                drawn = np.concatenate(moved)
+            else:
+                drawn = _fitted(drawn, chain, level, above[family], rows)
+            whole[family] = divide(drawn, chain, level, above[family], rows)
+            rows = whole[()][:, 0]
+            tables[key] = whole[family].T.reshape([sizes[i] for i in key])
     for subset in subsets:
-        if chain.place(subset)[0] > 1:
+        if subset not in tables:
             own = next(t for t in tables if {*subset} <= {*t})
             out = tuple(a for a, i in enumerate(own) if i not in subset)
             tables[subset] = tables[own].sum(axis=out)
-    kept = {subset: tables[subset] for subset in subsets}
+    largest = max(families, key=lambda family: whole[family].shape[1])
     return LevelCounts(
-        counts.total, kept, counts.model, "levels", chain, largest, drawn_by
+        counts.total,
+        {subset: tables[subset] for subset in subsets},
+        counts.model,
+        "levels",
+        chain,
+        largest,
+        [tables[(*largest, axis)] for axis in chain.axes[1:]],
     )
 
 

@@ -105,14 +105,14 @@ class Chain:
         return len(self.parents[level - 1]) if level else 1
 
     def families(self, subsets: Sequence[Subset]) -> list[Subset]:
-        """Return sets of other attributes that tables below the topmost level link."""
+        """Return none, and the others that tables below the topmost level link."""
         found: list[set[int]] = []
         for level, others in map(self.place, subsets):
             if level > 1 and others:
                 linked = [own for own in found if own & set(others)]
                 found = [own for own in found if own not in linked]
                 found.append(set(others).union(*linked))
-        return sorted(tuple(sorted(own)) for own in found) or [()]
+        return [(), *sorted(tuple(sorted(own)) for own in found)]
 
 
 def chain_of(domain: Domain, names: Sequence[str]) -> Chain | None:
@@ -264,9 +264,8 @@ def _loss(
         wanted = rank * np.bincount(levels, share * counted)
         found, falls = 0.0j, np.zeros(precisions.size)
         for level in np.flatnonzero(precisions).tolist():
-            moved = precisions * np.where(
-                np.arange(precisions.size) == level, 1 + STEP * 1j, 1
-            )
+            moved = precisions.astype(np.complex128)
+            moved[level] *= 1 + STEP * 1j
             own = Tree(chain, moved.tolist()).variances
             found = sum(v.sum() * w for v, w in zip(own, wanted, strict=False))
             falls[level] = -found.imag / (STEP * precisions[level])
@@ -462,36 +461,28 @@ class LevelEstimate:
         self.noise, self._tables = noise, []
         parts = np.split(values, np.cumsum(noise._cells.astype(int))[:-1])
         for attributes, part in zip(noise._weights, parts, strict=True):
-            table = part.reshape([noise.domain_shape[i] for i in attributes])
-            self._tables.append(self._nodes_first(table, attributes))
+            table = part.reshape([1, *(noise.domain_shape[i] for i in attributes)])
+            level, _ = noise.chain.place(attributes)
+            if level:  # nodes first
+                axis = attributes.index(noise.chain.axes[level - 1])
+                table = np.moveaxis(table[0], axis, 0)
+            self._tables.append(table)
         self._part = cache(self._interactions)
-
-    def _nodes_first(self, table: Floats, attributes: Subset) -> Floats:
-        """Return a table with nodes first: those of its level, or all records."""
-        level, _ = self.noise.chain.place(attributes)
-        if not level:
-            return table[None]
-        return np.moveaxis(table, attributes.index(self.noise.chain.axes[level - 1]), 0)
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table in C order of its attributes."""
         subset, chain = tuple(attributes), self.noise.chain
         level, others = chain.place(subset)
-        table = self.at_level(level, others)
-        if level:
-            table = np.moveaxis(table, 0, subset.index(chain.axes[level - 1]))
-        return table.ravel()
-
-    def at_level(self, level: int, others: Subset) -> Floats:
-        """Return a table of the nodes of a level, by others."""
         sizes = [self.noise.domain_shape[i] for i in others]
-        table = np.zeros((self.noise.chain.size(level), *sizes))
+        table = np.zeros((chain.size(level), *sizes))
         for part in self.noise.parts(level, others):
             own = self._part(part)[level]
             shape = [n if i in part else 1 for i, n in zip(others, sizes, strict=True)]
             spread = product_of(sizes) / own.shape[1]
             table += own.reshape(-1, *shape) / spread
-        return table
+        if level:
+            table = np.moveaxis(table, 0, subset.index(chain.axes[level - 1]))
+        return table.ravel()
 
     def _interactions(self, part: Subset) -> list[Floats]:
         """Return those of some of the others at all nodes, by level."""
