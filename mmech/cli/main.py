@@ -453,7 +453,7 @@ def _tables(args: argparse.Namespace) -> None:
         domain = read_domain(args.domain)
         tables = args.tables and [_names(table) for table in args.tables]
         statistics = _statistics(args)
-        used = set().union(*tables or ())
+        used = {domain.levels.get(n, n) for n in set().union(*tables or ())}
         for own in statistics if used else ():
             used |= {own.name, *own.by}
         if used and used <= set(domain.names):  # other columns need not be there

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from mmech.tables.rounding import (
 )
 from mmech.tables.steps import AnyEstimate, AnyNoise
 
-__all__ = ["ROUNDING", "Counts", "settle"]
+__all__ = ["ROUNDING", "Counts", "settle", "toward"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -44,6 +45,8 @@ ROUNDING = {
     "(controlled rounding)",
     "records": "all tables are tabulated from one set of whole records of the fitted "
     "model",
+    "levels": "from the topmost level down, the counts of every node are divided among "
+    "those below it, so that each level adds up to the one above in all tables",
 }
 """How counts are made whole, in words."""
 
@@ -71,7 +74,7 @@ class Counts:
     tables : dict of tuple to ndarray of int64
         One axis per attribute.
     model : TableModel
-    rounding : {"margins", "records"}
+    rounding : {"margins", "records", "levels"}
         How counts were made whole.
     """
 
@@ -80,12 +83,17 @@ class Counts:
     model: TableModel
     rounding: str
 
+    def records(self, n: int, rng: Any) -> Integers:
+        """Return records of the model, codes of shape (n, d)."""
+        return draw_codes(self.model, n, rng)
+
 
 def settle(
     estimate: AnyEstimate,
     noise: AnyNoise,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
+    sizes: tuple[int, ...] | None = None,
 ) -> Counts:
     """Return whole, non-negative, consistent tables from least-squares estimates.
 
@@ -99,15 +107,17 @@ def settle(
         Attributes of the tables.
     say : callable
         Told what happens, for people who wait.
+    sizes : tuple of int, optional
+        Number of values of the attributes that may occur: the first ones.
     """
-    sizes = noise.domain_shape
+    sizes = sizes or noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
     even: dict[Subset, Floats] = {
         (i,): np.full(n, total / n) for i, n in enumerate(sizes)
     }
     single = [
         apportion(nearest_with_sums(own, np.array(float(total))), total)
-        for own in _toward(even, estimate, noise).values()
+        for own in toward(even, estimate, noise).values()
     ]
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
@@ -117,7 +127,7 @@ def settle(
 
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
         targets = {pair: expected[pair] for pair in measured}
-        tables = {**expected, **_toward(targets, estimate, noise)}
+        tables = {**expected, **toward(targets, estimate, noise)}
         return {
             (i, j): with_margins(
                 table, single[i].astype(float), single[j].astype(float)
@@ -141,7 +151,7 @@ def settle(
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
         targets = {s: model.marginal(s) for s in subsets if len(s) > 2}
-        for subset, table in _toward(targets, estimate, noise).items():
+        for subset, table in toward(targets, estimate, noise).items():
             own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
             start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
@@ -160,7 +170,7 @@ def settle(
     return Counts(total, tables, model, "margins")
 
 
-def _toward(
+def toward(
     targets: Mapping[Subset, Floats],
     estimate: AnyEstimate,
     noise: AnyNoise,

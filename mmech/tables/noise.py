@@ -17,7 +17,7 @@ function of the error is a product over these, and is inverted numerically.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, combinations
@@ -32,7 +32,7 @@ from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
 
-__all__ = ["ErrorLaw", "Noise", "error_law"]
+__all__ = ["ErrorLaw", "Noise", "error_law", "subsets_of"]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -80,6 +80,10 @@ class ErrorLaw:
         # The trapezoidal rule, with the limit `reach` of the kernel at zero.
         mass = float((kernel * self.characteristic).sum()) + reach / 2
         return 2 / math.pi * float(step) * mass
+
+    def at(self, level: float, nodes: Any) -> tuple[float, float]:
+        """Return the standard error and half the width, which all nodes share."""
+        return self.standard_error, self.half_width(level)
 
     def half_width(self, level: float) -> float:
         """Return what the magnitude of the error stays below with a probability."""
@@ -195,7 +199,9 @@ class Noise:
             own = held == mask
             common = [j for j in range(len(subset)) if mask >> j & 1]
             inside = product_of(self.domain_shape[subset[j]] for j in common)
-            for coefficient, number in self._patterns(subset, counted, common):
+            for coefficient, number in self._patterns(
+                subset, counted, common, lambda part: 1 / self._precision(part)
+            ):
                 parts.append(
                     [
                         coefficient * self._shares[own],
@@ -207,26 +213,30 @@ class Noise:
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
     def _patterns(
-        self, subset: Subset, counted: Subset, common: Sequence[int]
-    ) -> Iterator[tuple[float, int]]:
+        self,
+        subset: Subset,
+        counted: Subset,
+        common: Sequence[int],
+        variance: Callable[[Subset], Any],
+    ) -> Iterator[tuple[Any, int]]:
         """Yield what an entry counts for, and how many do, by which attributes match.
 
         Without the share of its marginal. `common` is what this has in common with the
-        table, as places in `subset`.
+        table, as places in `subset`; `variance` is 1 / κ of interactions.
         """
         sizes = [self.domain_shape[i] for i in subset]
-        for matching in _subsets(common):
+        for matching in subsets_of(common):
             number = product_of(
                 counted[j] if j in matching else sizes[j] - counted[j] for j in common
             )
-            coefficient = 0.0
-            for part in _subsets(common):
-                share = 1 / self._precision(tuple(subset[j] for j in part))
+            coefficient: Any = 0.0
+            for part in subsets_of(common):
+                share = variance(tuple(subset[j] for j in part))
                 for j, (size, own) in enumerate(zip(sizes, counted, strict=True)):
                     even = own / size
-                    share *= (j in matching) - even if j in part else even
-                coefficient += share
-            if number and coefficient:
+                    share = share * ((j in matching) - even if j in part else even)
+                coefficient = coefficient + share
+            if number and np.any(coefficient):
                 yield coefficient, number
 
 
@@ -271,6 +281,7 @@ def error_law(
     return ErrorLaw(math.sqrt(variance), scale, found * smooth, apart)
 
 
-def _subsets(places: Sequence[int]) -> Iterator[Subset]:
+def subsets_of(places: Sequence[int]) -> Iterator[Subset]:
+    """Yield all subsets, smallest first."""
     sizes = range(len(places) + 1)
     return chain.from_iterable(combinations(places, size) for size in sizes)

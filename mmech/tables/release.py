@@ -30,6 +30,7 @@ from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
+from mmech.tables.level_counts import settle_levels
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
 from mmech.tables.statistics import (
@@ -89,10 +90,11 @@ def release_tables(
     domain : Domain, or path
         The attributes and their values. Public.
     ways : int or sequence of int
-        All tables of so many attributes, such as ``ways=(1, 2)``.
+        All tables of so many attributes, such as ``ways=(1, 2)``; of a hierarchy, by
+        each of its levels.
     tables : sequence of (sequence of str), or "auto"
-        In place of `ways`: the attributes of each table. ``"auto"`` is all tables of
-        one attribute and of two.
+        In place of `ways`: the attributes of each table, or levels of them, one of a
+        hierarchy. ``"auto"`` is all tables of one attribute and of two.
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
         Statistics of numbers by group, from the same budget: parts of it make the sum
         of expected squared errors least, of an average cell of each table and an
@@ -158,7 +160,9 @@ def release_tables(
     Tables of one and two attributes are rounded to the rounded tables of single
     attributes, which is always possible. Where a table has three attributes or more,
     whole tables with given whole margins need not exist: then all are tabulated from
-    one set of whole records of the fitted model. ``Tables.rounding`` says which.
+    one set of whole records of the fitted model. ``Tables.rounding`` says which. Where
+    tables have several levels of a hierarchy (`Attribute.hierarchy`), those below the
+    topmost are divided among the nodes of each level, which add up to the level above.
 
     References
     ----------
@@ -306,7 +310,8 @@ class MeasuredTables:
         """
         plan, noise = self.plan, noise_of(self.plan, self.measurement)
         estimate = noise.estimate(self.measurement.values)
-        counts = settle(estimate, noise, plan.subsets, _checked_callback(callback))
+        made: Any = settle if plan.chain is None else settle_levels
+        counts = made(estimate, noise, plan.subsets, _checked_callback(callback))
         return Tables(
             plan,
             self.measurement,
@@ -377,12 +382,12 @@ def release(
     `reading` made the codes, where they have places of statistics.
     """
     noise = check_insecure_rng(insecure_rng)
-    n, d = len(plan.subsets), len(plan.domain.names)
+    n, d = len(plan.subsets), len(plan.names)
     words = f"{n} tables of counts over {d} attributes"
     words = f"{words}, and how many records they leave out" * plan.drops or words
     with record_evidence() as record:
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
-        codes = codes[:, : len(plan.domain.names)]
+        codes = plan.axis_codes(codes)
         say("measuring")
         measurement = _measure(plan, codes, words, ledger, noise, say)
         # A record is in the tables or left out, so that one charge pays for both.
@@ -416,7 +421,7 @@ def _measure(
     mechanism = plan.mechanism(ledger, noise)
     # The number that is left out may cost as much as any release of this epsilon.
     price = Price() if plan.drops else mechanism._price
-    return mechanism._measured(Records(codes, plan.domain.shape), words, price)
+    return mechanism._measured(Records(codes, plan.axes.shape), words, price)
 
 
 def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:

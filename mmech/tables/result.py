@@ -28,7 +28,6 @@ from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
 from mmech.tables.frames import as_column, as_frame
-from mmech.tables.model import draw_codes
 from mmech.tables.plan import TablePlan
 from mmech.tables.statistics import MeasuredStatistic
 from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noise_of
@@ -148,7 +147,8 @@ class Tables:
         Parameters
         ----------
         names : str or sequence of str
-            Attributes of one of the tables, or some of those of one, in any order.
+            Attributes of one of the tables, or levels of them, or some of those of one,
+            in any order.
         level : float, default=0.95
             Probability with which an interval holds the exact count.
         cumulative : str or sequence of str, default=()
@@ -236,7 +236,7 @@ class Tables:
         up_to = self._ordered("cumulative", cumulative, order)
         between = self._ordered("ranges", ranges, order, other=up_to)
         spans = [self._span(i, i in up_to, i in between) for i in order]
-        shape = [self.plan.domain.shape[i] for i in subset]
+        shape = [self.plan.axes.shape[i] for i in subset]
 
         def summed(values: NDArray[Any]) -> NDArray[Any]:
             """Return one sum per row, with axes in the order asked for."""
@@ -249,7 +249,7 @@ class Tables:
         count = summed(self._count(subset))
         grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
         values = {
-            self.plan.domain.names[i]: as_column(names, rows)
+            self.plan.names[i]: as_column(names, rows)
             for i, (names, _, _), rows in zip(order, spans, grid, strict=True)
         }
         if not self.noise.measures(subset):
@@ -262,16 +262,20 @@ class Tables:
         )
         centre = summed(own(subset))
         # How many values of every attribute a row counts together.
-        together = [
-            (last - first + 1)[rows]
-            for (_, first, last), rows in zip(spans, grid, strict=True)
-        ]
-        kinds, which = np.unique(
-            [together[order.index(i)] for i in subset], axis=1, return_inverse=True
-        )
-        laws = [self.noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
-        error = np.array([law.standard_error for law in laws])[which.ravel()]
-        width = np.array([law.half_width(level) for law in laws])[which.ravel()]
+        together = np.array(
+            [
+                (last - first + 1)[rows]
+                for (_, first, last), rows in zip(spans, grid, strict=True)
+            ]
+        )[[order.index(i) for i in subset]]
+        place = np.ravel_multi_index(tuple(together), [n + 1 for n in shape])
+        _, first, which = np.unique(place, return_index=True, return_inverse=True)
+        error, width = np.empty(count.size), np.empty(count.size)
+        nodes = self._nodes(subset, order, grid)
+        for k, kind in enumerate(together[:, first].T.tolist()):
+            rows = which == k
+            law = self.noise.law(subset, tuple(kind))
+            error[rows], width[rows] = law.at(level, nodes[rows])
         width = width + SLACK
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
         upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
@@ -282,9 +286,17 @@ class Tables:
             "upper": np.maximum(upper, count),
         }
 
+    def _nodes(self, subset: Subset, order: Subset, grid: Integers) -> Integers:
+        """Return the node of every row, where a hierarchy has several levels."""
+        chain = self.plan.chain
+        level = 0 if chain is None else chain.place(subset)[0]
+        if chain is None or level == 0:
+            return np.zeros(grid.shape[1], np.int64)
+        return grid[order.index(chain.axes[level - 1])]
+
     def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
         """Return the rows of an attribute: their names, first and last values."""
-        labels = self.plan.domain.attributes[position].labels
+        labels = self.plan.axes.attributes[position].labels
         first = last = np.arange(len(labels))
         if cumulative:
             return tuple(f"up to {label}" for label in labels), 0 * first, last
@@ -304,7 +316,7 @@ class Tables:
                 f"{names!r}"
             )
         given = (names,) if isinstance(names, str) else tuple(names)
-        known = self.plan.domain.names
+        known = self.plan.names
         for name in given:
             check_choice(name, "an attribute", known)
         order = tuple(known.index(name) for name in given)
@@ -338,9 +350,9 @@ class Tables:
                 f"{option} must be names of attributes with an order, got {names!r}"
             )
         for name in (names,) if isinstance(names, str) else names:
-            check_choice(name, "an attribute", self.plan.domain.names)
-            position = self.plan.domain.names.index(name)
-            attribute = self.plan.domain.attributes[position]
+            check_choice(name, "an attribute", self.plan.names)
+            position = self.plan.names.index(name)
+            attribute = self.plan.axes.attributes[position]
             if position not in order or position in other:
                 raise ParameterError(
                     option,
@@ -393,7 +405,7 @@ class Tables:
             is uniform within its bin, and whole where the attribute says ``integer``.
         """
         number = self.total if n is None else check_integer(n, "n", minimum=0)
-        most = LIMITS.table_entries // len(self.plan.domain.names)
+        most = LIMITS.table_entries // len(self.plan.names)
         if number > most:
             raise ParameterError(
                 "n",
@@ -402,11 +414,11 @@ class Tables:
                 "draw parts, each with a seed of its own",
             )
         rng = check_seed(seed, "seed")
-        codes = draw_codes(self.counts.model, number, rng)
+        codes = self.counts.records(number, rng)
         rng = np.random.default_rng(0) if rng is None else rng
         columns = {
             attribute.name: _values(attribute, codes[:, i], rng)
-            for i, attribute in enumerate(self.plan.domain.attributes)
+            for i, attribute in enumerate(self.plan.axes.attributes)
         }
         return as_frame(columns, frame or self.plan.frame)
 
@@ -506,7 +518,7 @@ class Tables:
             "version": __version__,
             "domain": json.loads(self.plan.domain.to_json() or ""),
             **self.plan.policies,
-            "attributes": list(self.plan.domain.names),
+            "attributes": list(self.plan.names),
             "tables": [list(names) for names in self.tables],
             "currency": self.plan.currency,
             "cost": str(self.cost),
@@ -603,7 +615,7 @@ class Tables:
         published = {
             "files": digests,
             "tables": tables,
-            "sizes": list(self.plan.domain.shape),
+            "sizes": list(self.plan.axes.shape),
             "margins": True,
         }
         return self.evidence.including(about=facts, published=published)

@@ -275,7 +275,7 @@ def mechanisms_of(
     plan: TablePlan, regime: str, chosen: tuple[Subset, ...], session: Session
 ) -> list[MatrixMechanism]:
     """Return what measures single attributes, and pairs, each where it has a share."""
-    sizes = plan.domain.shape
+    sizes = plan.axes.shape
     rest = plan.cost * (1 - COUNTED)
     single, choice = (share * rest for share in SHARES[regime])
     found = []
@@ -331,7 +331,7 @@ def _measured_steps(
     )
     regime = regime_of(plan, float(number.values[0]))
     chosen: tuple[Subset, ...] = ()
-    records = Records(codes, plan.domain.shape)
+    records = Records(codes, plan.axes.shape)
     what = "tables of pairs" if regime == "all" else "tables of one attribute"
     own = mechanisms_of(plan, regime, (), session)[0]
     tables = [session.measure(own, records, what)]
@@ -356,7 +356,7 @@ def _tree(
     session: Session,
 ) -> tuple[Subset, ...]:
     """Choose a spanning tree of pairs, one after the other, by the exact selection."""
-    sizes = plan.domain.shape
+    sizes = plan.axes.shape
     single = [np.maximum(estimate.marginal([i]), 0.0) for i in range(len(sizes))]
     total = max(float(estimate.marginal([])[0]), 0.0)
     shares = [own / max(own.sum(), 1e-300) for own in single]
