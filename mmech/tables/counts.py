@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.tables.classes import expected_pairs, too_many_values
+from mmech.tables.known import Known
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
 from mmech.tables.rounding import (
     apportion,
@@ -86,6 +87,7 @@ def settle(
     noise: AnyNoise,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
+    known: Known | None = None,
 ) -> Counts:
     """Return whole, non-negative, consistent tables from least-squares estimates.
 
@@ -99,16 +101,25 @@ def settle(
         Attributes of the tables.
     say : callable
         Told what happens, for people who wait.
+    known : Known, optional
+        What tables keep to.
     """
     sizes = noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
     even: dict[Subset, Floats] = {
         (i,): np.full(n, total / n) for i, n in enumerate(sizes)
     }
+    exact = {} if known is None else known.exact
     single = [
-        apportion(nearest_with_sums(own, np.array(float(total))), total)
-        for own in _toward(even, estimate, noise).values()
+        exact[subset]
+        if subset in exact
+        else apportion(nearest_with_sums(own, np.array(float(total))), total)
+        for subset, own in _toward(even, estimate, noise).items()
     ]
+    closed = {} if known is None else known.closed(subsets)
+    if known is not None:
+        for i, own in (known.margins(subsets, total, single) or {}).items():
+            single[i] = own
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
@@ -119,8 +130,13 @@ def settle(
         targets = {pair: expected[pair] for pair in measured}
         tables = {**expected, **_toward(targets, estimate, noise)}
         return {
-            (i, j): with_margins(
-                table, single[i].astype(float), single[j].astype(float)
+            (i, j): exact[i, j].astype(float)
+            if (i, j) in exact
+            else with_margins(
+                table,
+                single[i].astype(float),
+                single[j].astype(float),
+                closed=closed.get((i, j)),
             )
             for (i, j), table in tables.items()
         }
@@ -128,12 +144,12 @@ def settle(
     expected = expected_pairs(estimate, noise, shares, total, pairs)
     fitted = drawn(expected)
     if total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
-        known = {pair: fitted[pair] for pair in measured}
-        model = fit_model(sizes, shares, total, known)
+        told = {pair: fitted[pair] for pair in measured}
+        model = fit_model(sizes, shares, total, told)
         linked: dict[Subset, Floats] = {p: model.marginal(p) for p in pairs}
         if not too_many_values(sizes):  # two models of other pairs, half of each
             linked = {
-                pair: expected[pair] if pair in known else (table + expected[pair]) / 2
+                pair: expected[pair] if pair in told else (table + expected[pair]) / 2
                 for pair, table in linked.items()
             }
         fitted = drawn(linked)
@@ -146,15 +162,20 @@ def settle(
             start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     say("fitting a model of maximum entropy")
-    known = {pair: fitted[pair] for pair in measured}
-    model = fit_model(sizes, shares, total, known, larger)
+    told = {pair: fitted[pair] for pair in measured}
+    model = fit_model(sizes, shares, total, told, larger, first=tuple(closed))
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
         return Counts(total, _of_records(model, total, subsets), model, "records")
     tables = {
         subset: single[subset[0]]
         if len(subset) == 1
-        else controlled_rounding(fitted[subset], single[subset[0]], single[subset[1]])
+        else controlled_rounding(
+            fitted[subset],
+            single[subset[0]],
+            single[subset[1]],
+            closed=closed.get(subset),
+        )
         for subset in subsets
     }
     return Counts(total, tables, model, "margins")

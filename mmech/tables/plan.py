@@ -27,6 +27,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
 from mmech.tables.frames import as_frame
+from mmech.tables.known import Known, KnownNoise, what_is_known
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
 from mmech.tables.statistics import StatisticPlan
@@ -46,7 +47,7 @@ times as many took a quarter of a percent off the error of 91 tables of two of 1
 attributes."""
 
 
-@storable("TablePlan", added=("adaptive", "statistics"))
+@storable("TablePlan", added=("adaptive", "statistics", "known"))
 @dataclass(frozen=True, eq=False)
 class TablePlan:
     """What `release_tables` measures, and the errors to expect; holds no records.
@@ -77,6 +78,8 @@ class TablePlan:
         Whether tables are measured in steps, each chosen by what was measured.
     statistics : tuple of StatisticPlan
         Statistics that are measured beside tables, from costs of their own.
+    known : Known or None
+        Public knowledge that tables keep to.
 
     Examples
     --------
@@ -101,6 +104,7 @@ class TablePlan:
     frame: str | None = None
     adaptive: bool = False
     statistics: tuple[StatisticPlan, ...] = ()
+    known: Known | None = None
 
     @property
     def tables(self) -> tuple[tuple[str, ...], ...]:
@@ -154,7 +158,7 @@ class TablePlan:
         cost = self.cost * (1 - COUNTED) if self.adaptive else self.cost
         price: dict[str, Any] = {self.currency: cost}
         return MatrixMechanism(
-            _workload(self.domain.shape, self.subsets),
+            _workload(self.domain.shape, _unknown(self.subsets, self.known)),
             self.strategy,
             **price,
             neighbours=self.relation.neighbours,
@@ -167,8 +171,11 @@ class TablePlan:
     def noise(self) -> Noise | SharedNoise:
         """The law of the errors of the tables; in steps, if all are measured."""
         mechanism = self.mechanism()
+        if self.known is not None and self.known.rules:
+            return KnownNoise(mechanism, self.known, self.subsets)
+        exact = {} if self.known is None else self.known.exact
         shared = mechanism.equal_totals is not None
-        return SharedNoise(mechanism) if shared else Noise(mechanism)
+        return SharedNoise(mechanism, exact) if shared else Noise(mechanism, exact)
 
     @one_blas_thread()
     def errors(self, *, frame: str | None = None) -> Any:
@@ -208,7 +215,7 @@ class TablePlan:
     @classmethod
     def _stored(cls) -> dict[str, str]:
         own = ["tables", "strategy", "currency", "cost", "policies", "frame"]
-        own += ["adaptive", "statistics"]
+        own += ["adaptive", "statistics", "known"]
         made = {"domain": "_document", "relation": "_relation"}
         return made | {name: name for name in own}
 
@@ -263,6 +270,8 @@ def make_plan(
     callback: Callable[[StrategyResult], Any] | None,
     strategy: StrategyResult | None = None,
     adaptive: bool | None = None,
+    known: Any = None,
+    impossible: Any = (),
 ) -> TablePlan:
     """Check what is asked for, and choose what to measure unless it is given."""
     domain = read_domain(domain)
@@ -276,12 +285,15 @@ def make_plan(
     )
     place = {i: j for j, i in enumerate(used)}
     subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
-    result = strategy or _strategy(_workload(own.shape, subsets), currency, callback)
+    facts = what_is_known(known or {}, impossible, own, subsets)
+    workload = _workload(own.shape, _unknown(subsets, facts))
+    result = strategy or _strategy(workload, currency, callback, facts)
     if adaptive is None:
-        listed = ways is None and not isinstance(tables, str)
+        listed = facts or (ways is None and not isinstance(tables, str))
         adaptive = not listed and worth_steps(subsets)
     return TablePlan(
-        own, subsets, result, currency, cost, relation, policies, frame, adaptive
+        *(own, subsets, result, currency, cost, relation, policies, frame, adaptive),
+        known=facts,
     )
 
 
@@ -295,6 +307,7 @@ def _strategy(
     workload: Marginals,
     currency: str,
     callback: Callable[[StrategyResult], Any] | None,
+    known: Known | None,
 ) -> StrategyResult:
     """Return the best of what measures marginals: weighted, or of equal totals."""
     pure = currency == "epsilon"
@@ -307,10 +320,15 @@ def _strategy(
         **({"max_evaluations": EVALUATIONS} if pure else {}),
     )
     found = [weighted]
-    if pure:
+    if pure and not (known and known.rules):
         with suppress(UnsupportedWorkloadError):
             found.append(optimize(workload, template="equal_totals", callback=callback))
     return min(found, key=lambda result: result.loss)
+
+
+def _unknown(subsets: Sequence[Subset], known: Known | None) -> list[Subset]:
+    """Return the tables that are measured."""
+    return [subset for subset in subsets if not (known and subset in known.exact)]
 
 
 def _workload(sizes: tuple[int, ...], subsets: Sequence[Subset]) -> Marginals:

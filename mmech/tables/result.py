@@ -26,6 +26,7 @@ from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
 from mmech.tables.frames import as_column, as_frame
+from mmech.tables.known import KnownNoise
 from mmech.tables.model import draw_codes
 from mmech.tables.plan import TablePlan
 from mmech.tables.statistics import MeasuredStatistic
@@ -264,7 +265,15 @@ class Tables:
         kinds, which = np.unique(
             [together[order.index(i)] for i in subset], axis=1, return_inverse=True
         )
-        laws = [self.noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
+        if isinstance(self.noise, KnownNoise):  # every row has a law of its own
+            ends = {
+                i: (first[rows], last[rows])
+                for i, (_, first, last), rows in zip(order, spans, grid, strict=True)
+            }
+            firsts, lasts = zip(*(ends[i] for i in subset), strict=True)
+            laws, which = self.noise.laws(subset, firsts, lasts), np.arange(count.size)
+        else:
+            laws = [self.noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
         error = np.array([law.standard_error for law in laws])[which.ravel()]
         width = np.array([law.half_width(level) for law in laws])[which.ravel()]
         width = width + SLACK
@@ -429,6 +438,7 @@ class Tables:
             "entropy. All else follows from these noisy numbers and from public facts: "
             "the total, the tables, their intervals and all synthetic records.",
             f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
+            *(self.plan.known.words(facts["attributes"]) if self.plan.known else ()),
             f"Each interval holds the exact count with probability {level:g} over the "
             "noise, by itself; all of them together hold with less. standard_error "
             "belongs to the unbiased estimate, not to the published count.",
