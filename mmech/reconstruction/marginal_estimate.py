@@ -148,8 +148,8 @@ class MarginalEstimate:
         Parameters
         ----------
         tables : mapping of tuple of int to array_like
-            Tables over sorted attributes, one axis for each, of a single column. Only
-            their interactions of exactly these attributes count.
+            Tables over sorted attributes, one axis for each, and one more where
+            columns differ. Only their interactions of exactly these attributes count.
 
         Returns
         -------
@@ -166,10 +166,12 @@ class MarginalEstimate:
         made._alphas = dict(self._alphas)
         for subset, table in tables.items():
             own = np.asarray(table, np.float64)
-            for axis in range(own.ndim):
+            for axis in range(len(subset)):
                 own = own - own.mean(axis=axis, keepdims=True)
-            if all(size > 1 for size in own.shape):
-                made._alphas[subset] = own[..., None]
+            if own.ndim == len(subset):
+                own = np.repeat(own[..., None], self._columns, axis=-1)
+            if all(self.domain_shape[i] > 1 for i in subset):
+                made._alphas[subset] = own
         return made
 
     def _sizes(self, subset: Subset) -> list[int]:

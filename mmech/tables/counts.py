@@ -106,15 +106,16 @@ def settle(
     """
     sizes = noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
-    even: dict[Subset, Floats] = {
-        (i,): np.full(n, total / n) for i, n in enumerate(sizes)
-    }
     exact = {} if known is None else known.exact
+    even: dict[Subset, Floats] = {
+        (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
+    }
+    alone = _toward(even, estimate, noise)
     single = [
-        exact[subset]
-        if subset in exact
-        else apportion(nearest_with_sums(own, np.array(float(total))), total)
-        for subset, own in _toward(even, estimate, noise).items()
+        apportion(nearest_with_sums(alone[i,], np.array(float(total))), total)
+        if (i,) in alone
+        else exact[i,]
+        for i in range(len(sizes))
     ]
     closed = {} if known is None else known.closed(subsets)
     if known is not None:
@@ -127,7 +128,7 @@ def settle(
     measured: list[Subset] = [pair for pair in pairs if noise.measures(pair)]
 
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
-        targets = {pair: expected[pair] for pair in measured}
+        targets = {pair: expected[pair] for pair in measured if pair not in exact}
         tables = {**expected, **_toward(targets, estimate, noise)}
         return {
             (i, j): exact[i, j].astype(float)

@@ -123,14 +123,28 @@ class Known:
         found = {s: self.zeros(s) for s in subsets if s not in self.exact}
         return {subset: mask for subset, mask in found.items() if mask.any()}
 
-    def words(self, names: Sequence[str]) -> Iterator[str]:
-        """Yield what a statement says."""
+    def facts(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return what is known, for machines."""
+        return {
+            what: [
+                {"attributes": [names[i] for i in own], values: table.tolist()}
+                for own, table in given
+            ]
+            for what, values, given in (
+                ("known", "counts", self.tables),
+                ("impossible", "cells", self.rules),
+            )
+        }
+
+    def words(self, names: Sequence[str], neighbours: str) -> Iterator[str]:
+        """Yield what a statement says, for a neighbour relation."""
         if self.tables:
             shown = "; ".join(_called(own, names) for own, _ in self.tables)
             yield (
                 f"Known beforehand, and published as it was: {shown}. Data sets that "
-                "agree on it have as many records and differ by replaced ones: "
-                "replacing one is removing one and adding one."
+                "agree on it have as many records, and differ by replaced ones"
+                + ": twice what adding or removing does." * (neighbours == "add_remove")
+                + "." * (neighbours != "add_remove")
             )
         if self.rules:
             shown = "; ".join(_called(own, names) for own, _ in self.rules)
@@ -281,7 +295,8 @@ def what_is_known(
             "this need not exist for three",
             remedy="leave out tables of three attributes and more",
         )
-    if all(subset in found.exact for subset in subsets):
+    measured = ([i for i in s if domain.shape[i] > 1] for s in subsets)
+    if all(tuple(subset) in found.exact for subset in measured):
         raise ParameterError(
             "known", "must leave a table to be measured", remedy="add other tables"
         )
@@ -362,19 +377,18 @@ def _table(domain: Domain, names: tuple[str, ...], value: Any) -> Integers:
         place = np.ravel_multi_index(codes, sizes)
         if sorted(place.tolist()) != list(range(product_of(sizes))):
             raise ValueError(f"{what} must have a row for every combination, and one")
-        array = np.asarray(table.column(last))[np.argsort(place)]
+        given = table.column(last)[np.argsort(place)]
     else:
-        array = plain_array(value, what)
-    numeric = array.dtype.kind in "iu" or (
-        array.dtype.kind == "f" and (array % 1 == 0).all()
-    )
-    if (
-        array.size != product_of(sizes)
-        or not numeric
-        or not ((array >= 0).all() and array.sum() <= LARGEST)
-    ):
+        given = plain_array(value, what)
+    try:
+        array = given.astype(np.float64)
+        good = (array >= 0).all() and (array % 1 == 0).all()
+    except (TypeError, ValueError):
+        good = False
+    if not (good and given.size == product_of(sizes) and array.sum() <= LARGEST):
         raise ValueError(
-            f"{what} must be {product_of(sizes)} whole numbers >= 0, got {value!r:.60}"
+            f"{what} must be {product_of(sizes)} whole numbers >= 0, got "
+            f"{given.tolist()!r:.60}"
         )
     return array.astype(np.int64).reshape(sizes)
 
@@ -452,7 +466,7 @@ def _check_agreement(
                 remedy="correct one of them",
             )
     called = [f"the known counts of {name}" for name in called]
-    called += [f"rule {k} of impossible" for k in range(1, len(known.rules) + 1)]
+    called += [f"rule {k}" for k in range(1, len(known.rules) + 1)]
 
     def holds(items: list[int]) -> bool:
         n = len(known.tables)
@@ -537,7 +551,9 @@ class KnownNoise(Noise):
     ) -> None:
         super().__init__(mechanism, known.exact)
         sizes = self.domain_shape
-        closed = known.closed(subsets)
+        closed = known.closed([*subsets, *self._weights])  # larger tables tell more
+        if sum(int(mask.sum()) for mask in closed.values()) > MOST_IMPOSSIBLE:
+            closed = known.closed(subsets)
         self._closed = {
             subset: mask
             for subset, mask in closed.items()
@@ -552,6 +568,7 @@ class KnownNoise(Noise):
         self._inverse = pinvh(np.block(blocks), rtol=1e-10)
         self._left: dict[Subset, Floats] = {}
         self._own_laws: dict[bytes, ErrorLaw] = {}
+        self._row_laws: dict[tuple[Subset, bytes], list[ErrorLaw]] = {}
 
     def _covariance(self, one: _Rows, other: _Rows) -> Floats:
         """Return the covariances of unconditioned errors of rows of two tables."""
@@ -591,24 +608,25 @@ class KnownNoise(Noise):
         for (subset, mask), own in zip(
             self._closed.items(), np.split(weights, ends[:-1]), strict=True
         ):
-            table = np.zeros(mask.shape)
+            table = np.zeros((*mask.shape, *weights.shape[1:]))
             table[mask] = own
             yield subset, table
 
     def estimate(self, values: ArrayLike) -> MarginalEstimate:
-        """Return the conditioned estimate from measured values, (p,)."""
+        """Return the conditioned estimate from measured values, (p,) or (p, k)."""
         plain = super().estimate(values)
         apart = [
-            plain.marginal(own)[mask.ravel()] for own, mask in self._closed.items()
+            plain.marginal(own).reshape(mask.size, -1)[mask.ravel()]
+            for own, mask in self._closed.items()
         ]
         weights = self._inverse @ np.concatenate(apart)
         tables = {}
         for part in self._parts - {*self._exact}:
             sizes = [self.domain_shape[i] for i in part]
-            tables[part] = plain.marginal(part).reshape(sizes)
+            tables[part] = plain.marginal(part).reshape(*sizes, -1)
             for subset, table in self._lifted(weights):
                 if {*part} <= {*subset}:
-                    share = 1 / (table.size * self._precision(part))
+                    share = 1 / (self._closed[subset].size * self._precision(part))
                     tables[part] = tables[part] - share * margin(table, subset, part)
         return plain.given(tables)
 
@@ -648,9 +666,13 @@ class KnownNoise(Noise):
         first, last : sequence of ndarray of int64, shape (n_rows,)
             For each attribute, which values a row counts.
         """
+        asked = np.array([first, last])
+        key = (subset, asked.tobytes())
+        if key in self._row_laws:
+            return self._row_laws[key]
         rows = _Rows.of(subset, self.domain_shape, first, last)
         gains, left, before = self._conditioned(rows)
-        found = []
+        found = self._row_laws[key] = []
         for k, (own, variance) in enumerate(zip(gains, left, strict=True)):
             if variance <= LEAST_SHARE * before[k]:
                 found.append(NO_ERROR)

@@ -20,12 +20,14 @@ from mmech.domain.domain import Domain, warn_if_read
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
-from mmech.operators.base import product_of
+from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import Marginals
+from mmech.operators.residuals import Residuals
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
+from mmech.structure.spectrum import mean_spectrum
 from mmech.tables.frames import as_frame
 from mmech.tables.known import Known, KnownNoise, what_is_known
 from mmech.tables.noise import Noise
@@ -286,8 +288,7 @@ def make_plan(
     place = {i: j for j, i in enumerate(used)}
     subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
     facts = what_is_known(known or {}, impossible, own, subsets)
-    workload = _workload(own.shape, _unknown(subsets, facts))
-    result = strategy or _strategy(workload, currency, callback, facts)
+    result = strategy or _strategy(own.shape, subsets, currency, callback, facts)
     if adaptive is None:
         listed = facts or (ways is None and not isinstance(tables, str))
         adaptive = not listed and worth_steps(subsets)
@@ -304,12 +305,18 @@ def _shown(domain: Any) -> str:
 
 
 def _strategy(
-    workload: Marginals,
+    sizes: tuple[int, ...],
+    subsets: Sequence[Subset],
     currency: str,
     callback: Callable[[StrategyResult], Any] | None,
     known: Known | None,
 ) -> StrategyResult:
     """Return the best of what measures marginals: weighted, or of equal totals."""
+    workload: QueryMatrix = _workload(sizes, _unknown(subsets, known))
+    if known and known.exact:  # what is known needs no budget
+        asked = mean_spectrum(workload, sizes) or {}
+        left = {s: math.sqrt(v) for s, v in asked.items() if s not in known.exact}
+        workload = Residuals(sizes, left)
     pure = currency == "epsilon"
     weighted = optimize(
         workload,

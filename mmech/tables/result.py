@@ -438,7 +438,7 @@ class Tables:
             "entropy. All else follows from these noisy numbers and from public facts: "
             "the total, the tables, their intervals and all synthetic records.",
             f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
-            *(self.plan.known.words(facts["attributes"]) if self.plan.known else ()),
+            *self._words_on_what_is_known(),
             f"Each interval holds the exact count with probability {level:g} over the "
             "noise, by itself; all of them together hold with less. standard_error "
             "belongs to the unbiased estimate, not to the published count.",
@@ -485,6 +485,11 @@ class Tables:
             )
         yield from (own.words for own in self.statistics)
 
+    def _words_on_what_is_known(self) -> Iterator[str]:
+        if self.plan.known is not None:
+            names, relation = self.plan.domain.names, self.plan.relation
+            yield from self.plan.known.words(names, relation.neighbours)
+
     @property
     def _how(self) -> str:
         """How noisy numbers were made, in words."""
@@ -522,6 +527,9 @@ class Tables:
             "sensitivity": entry.sensitivity,
             "insecure": entry.insecure,
             **steps,
+            **(
+                self.plan.known.facts(self.plan.domain.names) if self.plan.known else {}
+            ),
             "rounding": self.counts.rounding,
             "total": self.total,
             "statistics": [own.facts for own in self.statistics],
