@@ -119,8 +119,8 @@ def settle(
     ]
     closed = {} if known is None else known.closed(subsets)
     if known is not None:
-        for i, own in (known.margins(subsets, total, single) or {}).items():
-            single[i] = own
+        for i, margin in (known.margins(subsets, total, single) or {}).items():
+            single[i] = margin
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")

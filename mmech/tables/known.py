@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from mmech.domain.attribute import Attribute
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
 from mmech.exceptions import ParameterError
+from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.operators.base import product_of
 from mmech.reconstruction import MarginalEstimate
@@ -51,20 +52,23 @@ Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Subset = tuple[int, ...]
 
-MOST_IMPOSSIBLE = 4096
-"""Most impossible cells of all tables: a dense matrix of so many rows is inverted."""
-
 LARGEST = 2**53
 """Known counts are at most this, so that floats hold them."""
 
-FEW_COEFFICIENTS, STEP = 256, 1.01
+MOST_IMPOSSIBLE = 4096
+"""Most impossible cells of all tables: a dense matrix of so many rows is inverted."""
+
+CHUNK = 512
+"""Measured numbers whose effect on tables is computed at a time."""
+
+FEW, STEP = 256, 1.01
 """Where an error has more different coefficients, their magnitudes are rounded up to
 powers of this step: an interval gets longer, by at most as much."""
 
-LEAST_SHARE = 1e-9
-"""Share of the variance of a count below which what is left of it is rounding."""
+LEAST_SHARE = 1e-12
+"""Share of the variance of noise below which that of a count is rounding."""
 
-COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+COMPARISONS = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -94,9 +98,7 @@ class Known:
 
     def __post_init__(self) -> None:
         for subset, table in (*self.tables, *self.rules):
-            if list(subset) != sorted({*subset} & {*range(len(self.sizes))}) or (
-                table.shape != tuple(self.sizes[i] for i in subset)
-            ):
+            if table.shape != tuple(self.sizes[i] for i in sorted({*subset})):
                 raise ValueError("what is known is of other attributes")
 
     @cached_property
@@ -113,8 +115,8 @@ class Known:
         found = np.zeros([self.sizes[i] for i in subset], bool)
         for own, mask in self.rules:
             if {*own} <= {*subset}:
-                found |= mask.reshape(
-                    [self.sizes[i] if i in own else 1 for i in subset]
+                found |= np.expand_dims(
+                    mask, [a for a, i in enumerate(subset) if i not in own]
                 )
         return found
 
@@ -127,34 +129,32 @@ class Known:
         """Return what is known, for machines."""
         return {
             what: [
-                {"attributes": [names[i] for i in own], values: table.tolist()}
+                {"attributes": [names[i] for i in own], "cells": table.tolist()}
                 for own, table in given
             ]
-            for what, values, given in (
-                ("known", "counts", self.tables),
-                ("impossible", "cells", self.rules),
-            )
+            for what, given in (("known", self.tables), ("impossible", self.rules))
         }
 
     def words(self, names: Sequence[str], neighbours: str) -> Iterator[str]:
         """Yield what a statement says, for a neighbour relation."""
-        if self.tables:
-            shown = "; ".join(_called(own, names) for own, _ in self.tables)
+        shown, rules = (
+            "; ".join(" x ".join(names[i] for i in own) or "the total" for own, _ in of)
+            for of in (self.tables, self.rules)
+        )
+        if shown:
+            twice = ": twice what adding or removing one does" * (
+                neighbours == "add_remove"
+            )
             yield (
                 f"Known beforehand, and published as it was: {shown}. Data sets that "
-                "agree on it have as many records, and differ by replaced ones"
-                + ": twice what adding or removing does." * (neighbours == "add_remove")
-                + "." * (neighbours != "add_remove")
+                f"agree on it have as many records, and differ by replaced ones{twice}."
             )
-        if self.rules:
-            shown = "; ".join(_called(own, names) for own, _ in self.rules)
-            yield f"Impossible by rules, and zero: cells of {shown}."
+        if rules:
+            yield f"Impossible by rules, and zero: cells of {rules}."
         yield (
             "The promise of privacy is for data sets that agree on what is known, "
             "which must have been public already. Records are never compared with it."
         )
-
-    # ---- whole numbers -------------------------------------------------------------
 
     def margins(
         self,
@@ -193,60 +193,54 @@ class Known:
         linked = sorted({i for subset in closed for i in subset})
         if not linked:
             return {}
-        # Blocks of columns, with a cost and an upper bound, and blocks of rows.
-        columns: dict[Any, tuple[int, float, ArrayLike]] = {}
-        rows: list[tuple[dict[Any, Any], ArrayLike]] = []
+        most: dict[tuple[str, Any], Floats] = {}  # by block of columns
+        rows: list[tuple[dict[tuple[str, Any], Any], ArrayLike]] = []
         for i in linked:
-            own, size = (i,), self.sizes[i]
-            each = eye_array(size)
-            columns[own] = (0, np.where(self.zeros(own), 0, total), np.ones(size))
-            rows.append(({own: csr_array(np.ones((1, size)))}, [total]))
-            if own in self.exact:
-                rows.append(({own: each}, self.exact[own]))
-            elif wanted is not None:
-                more, less = (i, "more"), (i, "less")
-                columns |= dict.fromkeys(
-                    (more, less), (1, np.full(size, np.inf), np.zeros(size))
-                )
-                rows.append(({own: each, more: -each, less: each}, wanted[i]))
+            each = eye_array(self.sizes[i])
+            most["margin", i] = np.where(self.zeros((i,)), 0.0, total)
+            rows.append(
+                ({("margin", i): csr_array(np.ones((1, self.sizes[i])))}, [total])
+            )
+            goal = self.exact.get((i,), None if wanted is None else wanted[i])
+            if goal is not None:
+                apart = {("more", i): each, ("less", i): -each}
+                far = 0.0 if (i,) in self.exact else np.inf
+                most |= dict.fromkeys(apart, np.full(self.sizes[i], far))
+                rows.append(({("margin", i): each, **apart}, goal))
         for pair, mask in closed.items():
             places = np.nonzero(~mask)
-            n = places[0].size
-            if len(pair) == 2:
-                columns[pair, "flow"] = (0, np.full(n, np.inf), np.zeros(n))
-                for i, place in zip(pair, places, strict=True):
-                    entries = np.ones(n), (place, np.arange(n))
-                    flow = csr_array(entries, shape=(self.sizes[i], n))
-                    own = {(i,): -eye_array(self.sizes[i]), (pair, "flow"): flow}
-                    rows.append((own, np.zeros(self.sizes[i])))
-        costs, upper, whole = zip(*columns.values(), strict=True)
+            for i, place in zip(pair, places, strict=True):
+                if len(pair) > 1:
+                    most["flow", pair] = np.full(place.size, np.inf)
+                    entries = np.ones(place.size), (place, np.arange(place.size))
+                    flow = csr_array(entries, shape=(self.sizes[i], place.size))
+                    sums = {
+                        ("margin", i): -eye_array(self.sizes[i]),
+                        ("flow", pair): flow,
+                    }
+                    rows.append((sums, np.zeros(self.sizes[i])))
+        kinds = np.concatenate(
+            [np.full(own.size, kind) for (kind, _), own in most.items()]
+        )
         sides = np.concatenate([side for _, side in rows])
+        matrix = block_array([[own.get(key) for key in most] for own, _ in rows])
         found = milp(
-            np.repeat(costs, [len(own) for own in upper]),
-            integrality=np.concatenate(whole),
-            bounds=Bounds(0, np.concatenate(upper)),
-            constraints=LinearConstraint(
-                block_array([[own.get(key) for key in columns] for own, _ in rows]),
-                sides,
-                sides,
-            ),
+            np.isin(kinds, ["more", "less"]).astype(float),
+            integrality=kinds == "margin",
+            bounds=Bounds(0, np.concatenate(list(most.values()))),
+            constraints=LinearConstraint(matrix, sides, sides),
         )
         if found.x is None:
             return None
-        ends = np.cumsum([len(own) for own in upper])
-        parts = dict(zip(columns, np.split(found.x, ends[:-1]), strict=True))
-        return {i: np.rint(parts[i,]).astype(np.int64) for i in linked}
-
-
-def _called(subset: Subset, names: Sequence[str]) -> str:
-    return " x ".join(names[i] for i in subset) or "the total"
+        ends = np.cumsum([self.sizes[i] for i in linked])[:-1]
+        whole = np.rint(found.x[kinds == "margin"]).astype(np.int64)
+        return dict(zip(linked, np.split(whole, ends), strict=True))
 
 
 def margin(table: NDArray[Any], subset: Subset, part: Subset) -> NDArray[Any]:
     """Return the sums of a table, an axis per attribute, over all but some of them."""
-    return np.asarray(
-        table.sum(axis=tuple(a for a, i in enumerate(subset) if i not in part))
-    )
+    others = tuple(a for a, i in enumerate(subset) if i not in part)
+    return np.asarray(table.sum(axis=others))
 
 
 # ---- what is given -----------------------------------------------------------------
@@ -273,12 +267,26 @@ def what_is_known(
         If it cannot be read, is about attributes that no table has together, or
         contradicts itself.
     """
-    found = known
+    if not isinstance(known, Known | Mapping):
+        raise TypeError(
+            "known must map names of attributes to a table, such as {('sex',): [40, "
+            f"60]}}, got {known!r:.60}"
+        )
+    if not isinstance(impossible, Iterable) or isinstance(impossible, str | Mapping):
+        raise TypeError(
+            "impossible must be a list of rules, such as [{'age': '<15', 'status': "
+            f"'married'}}], got {impossible!r:.60}"
+        )
     if not isinstance(known, Known):
-        found = Known(domain.shape, *_given(known, impossible, domain))
-    if not (found.tables or found.rules):
+        tables = tuple(_table(domain, names, own) for names, own in known.items())
+        rules = tuple(
+            _rule(domain, own, f"rule {k} of impossible")
+            for k, own in enumerate(impossible, 1)
+        )
+        known = Known(domain.shape, tables, rules)
+    if not (known.tables or known.rules):
         return None
-    for what, of in (("known", found.tables), ("impossible", found.rules)):
+    for what, of in (("known", known.tables), ("impossible", known.rules)):
         for subset, _ in of:
             if not any({*subset} <= {*table} for table in subsets):
                 raise ParameterError(
@@ -287,7 +295,7 @@ def what_is_known(
                     tuple(domain.names[i] for i in subset),
                     "add a table of them, or leave it out",
                 )
-    if max(map(len, subsets)) > 2 and (found.rules or {*found.exact} > {()}):
+    if max(map(len, subsets)) > 2 and (known.rules or {*known.exact} > {()}):
         raise ParameterError(
             "known",
             "may be more than the number of records, and cells may be impossible, "
@@ -296,189 +304,40 @@ def what_is_known(
             remedy="leave out tables of three attributes and more",
         )
     measured = ([i for i in s if domain.shape[i] > 1] for s in subsets)
-    if all(tuple(subset) in found.exact for subset in measured):
+    if all(tuple(subset) in known.exact for subset in measured):
         raise ParameterError(
             "known", "must leave a table to be measured", remedy="add other tables"
         )
-    _check_agreement(found, domain.names, subsets)
-    return found
-
-
-def _given(known: Any, impossible: Any, domain: Domain) -> tuple[Any, Any]:
-    """Return tables and rules with their attributes as positions, sorted."""
-    if not isinstance(known, Mapping):
-        raise TypeError(
-            "known must map names of attributes to a table, such as {('sex',): [40, "
-            f"60]}}, got {known!r:.60}"
-        )
-    if isinstance(impossible, (str, Mapping)) or not isinstance(impossible, Iterable):
-        raise TypeError(
-            "impossible must be a list of rules, such as [{'age': '<15', 'status': "
-            f"'married'}}], got {impossible!r:.60}"
-        )
-    tables = [
-        _in_order(domain, own, _table(domain, own, value))
-        for own, value in ((_names(domain, n), v) for n, v in known.items())
-    ]
-    rules = []
-    for number, rule in enumerate(impossible, 1):
-        what = f"rule {number} of impossible"
-        if not isinstance(rule, Mapping) or not rule:
-            raise TypeError(
-                f"{what} must map attributes to values, such as {{'age': '<15', "
-                f"'status': 'married'}}, got {rule!r:.60}"
-            )
-        first = next(iter(rule))
-        if isinstance(first, tuple):  # a table of truth values
-            own = _names(domain, first)
-            mask = plain_array(rule[first], what)
-            sizes = [domain.shape[domain.names.index(name)] for name in own]
-            if len(rule) > 1 or mask.dtype != bool or mask.size != product_of(sizes):
-                raise ValueError(
-                    f"{what} must be one table of {product_of(sizes)} truth values"
-                )
-            mask = mask.reshape(sizes)
-        else:
-            own = _names(domain, tuple(rule))
-            masks = [_cells(domain, name, rule[name], what) for name in own]
-            mask = reduce(np.logical_and.outer, masks)
-        rules.append(_in_order(domain, own, mask))
-    return tuple(tables), tuple(rules)
-
-
-def _names(domain: Domain, names: Any) -> tuple[str, ...]:
-    own = (names,) if isinstance(names, str) else tuple(names)
-    for name in own:
-        check_choice(name, "an attribute of what is known", domain.names)
-    if len(set(own)) < len(own):
-        raise ParameterError("known", "must name attributes of a table once", own)
-    return own
-
-
-def _in_order(domain: Domain, names: tuple[str, ...], table: Any) -> Any:
-    """Return positions of attributes, sorted, and the table with its axes so."""
-    positions = [domain.names.index(name) for name in names]
-    order = np.argsort(positions).tolist()
-    return tuple(sorted(positions)), table.transpose(order).copy()
-
-
-def _table(domain: Domain, names: tuple[str, ...], value: Any) -> Integers:
-    """Return known counts, an axis per attribute in the order of the names."""
-    what = f"the known table of {' x '.join(names) or 'the total'}"
-    attributes = [domain.attributes[domain.names.index(name)] for name in names]
-    sizes = [own.size for own in attributes]
-    if names and (isinstance(value, Mapping) or hasattr(value, "columns")):
-        table = read_table(value)
-        places, (last,) = table.locate(names, "known table", ("count",))
-        codes = [
-            _codes(own, table.column(j), what)
-            for own, j in zip(attributes, places, strict=True)
-        ]
-        place = np.ravel_multi_index(codes, sizes)
-        if sorted(place.tolist()) != list(range(product_of(sizes))):
-            raise ValueError(f"{what} must have a row for every combination, and one")
-        given = table.column(last)[np.argsort(place)]
-    else:
-        given = plain_array(value, what)
-    try:
-        array = given.astype(np.float64)
-        good = (array >= 0).all() and (array % 1 == 0).all()
-    except (TypeError, ValueError):
-        good = False
-    if not (good and given.size == product_of(sizes) and array.sum() <= LARGEST):
-        raise ValueError(
-            f"{what} must be {product_of(sizes)} whole numbers >= 0, got "
-            f"{given.tolist()!r:.60}"
-        )
-    return array.astype(np.int64).reshape(sizes)
-
-
-def _codes(attribute: Attribute, values: Iterable[Any], what: str) -> Integers:
-    """Return the cells that values name."""
-    places = {str(label): code for code, label in enumerate(attribute.labels)}
-    found = []
-    for value in values:
-        check_choice(str(value), f"a value of {attribute.name!r} in {what}", places)
-        found.append(places[str(value)])
-    return np.array(found, np.int64)
-
-
-def _cells(domain: Domain, name: str, values: Any, what: str) -> Mask:
-    """Return which cells of an attribute a rule names, by value or by comparison."""
-    attribute = domain.attributes[domain.names.index(name)]
-    found = np.zeros(attribute.size, bool)
-    labels = [str(label) for label in attribute.labels]
-    given = values if isinstance(values, (list, tuple)) else [values]
-    for value in given:
-        compared = re.fullmatch(r"\s*(<=|>=|<|>)\s*(\S+)\s*", str(value))
-        if compared is None or str(value) in labels:
-            found[_codes(attribute, [value], what)] = True
-            continue
-        passes, number = COMPARISONS[compared[1]], read_float(compared[2])
-        found |= [
-            passes(low, number) and passes(high, number)
-            for low, high in _ends(attribute)
-        ]
-    if not found.any():
-        raise ValueError(
-            f"{what} must name a whole cell of {name!r}, got {values!r:.60}; its cells "
-            f"are {', '.join(labels)}"[:400]
-        )
-    return found
-
-
-def _ends(attribute: Attribute) -> Iterator[tuple[float, float]]:
-    """Yield the least and the largest number of every cell."""
-    n_bins = len(attribute.cut_points) + 1
-    if attribute.kind == "numeric" and n_bins > 1:
-        low = -math.inf if attribute.lower is None else attribute.lower
-        high = math.inf if attribute.upper is None else attribute.upper
-        for a, b in pairwise([low, *attribute.cut_points, high]):
-            if attribute.integer and math.isfinite(b):
-                b = math.floor(b)
-            if a != low:  # open at this end
-                a = math.floor(a) + 1 if attribute.integer else np.nextafter(a, b)
-            yield a, b
-    for label in attribute.labels[n_bins if attribute.kind == "numeric" else 0 :]:
-        try:
-            yield (read_float(label),) * 2
-        except (TypeError, ValueError):
-            yield math.nan, math.nan
+    _check_agreement(known, domain.names, subsets)
+    return known
 
 
 def _check_agreement(
     known: Known, names: Sequence[str], subsets: Sequence[Subset]
 ) -> None:
     """Raise unless whole tables of some records keep to what is known."""
-    called = [_called(own, names) for own, _ in known.tables]
-    for (one, other), (a, b) in zip(
-        combinations(known.tables, 2), combinations(called, 2), strict=True
-    ):
-        shared = tuple(i for i in one[0] if i in other[0])
-        sums = [margin(table, own, shared).ravel() for own, table in (one, other)]
-        apart = np.flatnonzero(sums[0] != sums[1])
-        if apart.size:
-            first, second = (int(own[apart[0]]) for own in sums)
-            raise ParameterError(
-                "known",
-                f"must not contradict itself, but {_called(shared, names)} has a count "
-                f"of {first} by the table of {a} and of {second} by that of {b}",
-                remedy="correct one of them",
-            )
-    called = [f"the known counts of {name}" for name in called]
-    called += [f"rule {k}" for k in range(1, len(known.rules) + 1)]
+    called = [
+        f"the known counts of {' x '.join(names[i] for i in own) or 'the total'}"
+        for own, _ in known.tables
+    ] + [f"rule {k}" for k in range(1, len(known.rules) + 1)]
+    n = len(known.tables)
 
     def holds(items: list[int]) -> bool:
-        n = len(known.tables)
         own = Known(
             known.sizes,
             tuple(known.tables[k] for k in items if k < n),
             tuple(known.rules[k - n] for k in items if k >= n),
         )
-        total = int(own.exact[()]) if own.exact else 1
-        if any(own.zeros(s)[table > 0].any() for s, table in own.exact.items()):
-            return False
-        return own.margins(subsets, total) is not None
+        total = int(own.exact.get((), np.array(1)))
+        return (
+            all(
+                np.array_equal(margin(table, subset, part), own.exact[part])
+                for subset, table in own.tables
+                for part in subsets_of(subset)
+            )
+            and not any(own.zeros(s)[table > 0].any() for s, table in own.exact.items())
+            and own.margins(subsets, total) is not None
+        )
 
     items = list(range(len(called)))
     if not holds(items):
@@ -486,52 +345,131 @@ def _check_agreement(
             if not holds(fewer := [k for k in items if k != item]):
                 items = fewer
         raise ParameterError(
-            "impossible",
-            "must leave a cell for every record, but there is none by "
+            "known" if items[0] < n else "impossible",
+            "must leave counts that are possible, but there are none by "
             + " and ".join(called[k] for k in items),
             remedy="correct one of them",
         )
-    cells = sum(int(mask.sum()) for mask in known.closed(subsets).values())
-    if cells > MOST_IMPOSSIBLE:
-        raise ParameterError(
-            "impossible",
-            f"must be at most {MOST_IMPOSSIBLE:,} cells of all tables",
-            f"{cells:,}",
-            "give attributes coarser values",
-        )
 
 
-# ---- errors of what is conditioned ---------------------------------------------------
+def _positions(domain: Domain, names: tuple[str, ...]) -> list[int]:
+    for name in names:
+        check_choice(name, "an attribute of what is known", domain.names)
+    if len({*names}) < len(names):
+        raise ParameterError("known", "must name attributes of a table once", names)
+    return [domain.names.index(name) for name in names]
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Sums of cells of a table: which values of each attribute they count, by row."""
+def _in_order(positions: Sequence[int], table: Any) -> tuple[Subset, Any]:
+    """Return positions of attributes, sorted, and the table with its axes so."""
+    return tuple(sorted(positions)), table.transpose(np.argsort(positions)).copy()
 
-    subset: Subset
-    counted: tuple[Floats, ...]
 
-    @classmethod
-    def of(cls, subset: Subset, sizes: Sequence[int], first: Any, last: Any) -> _Rows:
-        """Return rows that count from some values to others."""
-        counted = []
-        for i, a, b in zip(subset, first, last, strict=True):
-            at = np.arange(sizes[i])
-            counted.append(((a[:, None] <= at) & (at <= b[:, None])).astype(float))
-        return cls(subset, tuple(counted))
-
-    def even(self, part: Subset) -> Floats:
-        """Return what an even spread over all other attributes contributes, by row."""
-        means = [
-            own.mean(axis=1)
-            for i, own in zip(self.subset, self.counted, strict=True)
-            if i not in part
+def _table(domain: Domain, names: Any, value: Any) -> tuple[Subset, Integers]:
+    """Return the attributes of a known table, and its counts."""
+    names = (names,) if isinstance(names, str) else tuple(names)
+    positions = _positions(domain, names)
+    what = f"the known table of {' x '.join(names) or 'the total'}"
+    sizes = [domain.shape[i] for i in positions]
+    if isinstance(value, Mapping) or hasattr(value, "columns"):
+        table = read_table(value)
+        places, (last,) = table.locate(names, "known table", ("count",))
+        codes = [
+            _codes(domain.attributes[i], table.column(j), what)
+            for i, j in zip(positions, places, strict=True)
         ]
-        return np.prod([np.ones(len(self.counted[0])), *means], axis=0)
+        cells = np.ravel_multi_index(codes, sizes)
+        if sorted(cells.tolist()) != list(range(product_of(sizes))):
+            raise ValueError(f"{what} must have a row for every combination, and one")
+        given = table.column(last)[np.argsort(cells)]
+    else:
+        given = plain_array(value, what)
+    try:
+        counts = given.astype(np.float64)
+        good = given.size == product_of(sizes) and 0 <= counts.sum() <= LARGEST
+        good = good and bool(((counts >= 0) & (counts % 1 == 0)).all())
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(
+            f"{what} must be {product_of(sizes)} whole numbers >= 0, got "
+            f"{given.tolist()!r:.60}"
+        )
+    return _in_order(positions, counts.astype(np.int64).reshape(sizes))
 
-    def centred(self, i: int) -> Floats:
-        own = self.counted[self.subset.index(i)]
-        return own - own.mean(axis=1, keepdims=True)
+
+def _rule(domain: Domain, rule: Any, what: str) -> tuple[Subset, Mask]:
+    """Return the attributes of a rule, and which of their cells are impossible."""
+    if not isinstance(rule, Mapping) or not rule:
+        raise TypeError(
+            f"{what} must map attributes to values, such as {{'age': '<15', 'status': "
+            f"'married'}}, got {rule!r:.60}"
+        )
+    first, table = next(iter(rule.items()))
+    if not isinstance(first, tuple):
+        positions = _positions(domain, tuple(rule))
+        masks = [
+            _cells(domain.attributes[i], values, what)
+            for i, values in zip(positions, rule.values(), strict=True)
+        ]
+        return _in_order(positions, reduce(np.logical_and.outer, masks))
+    positions = _positions(domain, first)
+    mask, sizes = plain_array(table, what), [domain.shape[i] for i in positions]
+    if len(rule) > 1 or mask.dtype != bool or mask.size != product_of(sizes):
+        raise ValueError(
+            f"{what} must be one table of {product_of(sizes)} truth values"
+        )
+    return _in_order(positions, mask.reshape(sizes))
+
+
+def _codes(attribute: Attribute, values: Iterable[Any], what: str) -> Integers:
+    """Return the cells that values name."""
+    labels = [str(label) for label in attribute.labels]
+    texts = [str(value) for value in values]
+    for text in texts:
+        check_choice(text, f"a value of {attribute.name!r} in {what}", labels)
+    return np.array([labels.index(text) for text in texts], np.int64)
+
+
+def _cells(attribute: Attribute, values: Any, what: str) -> Mask:
+    """Return which cells of an attribute a rule names, by value or by comparison."""
+    found = np.zeros(attribute.size, bool)
+    for value in values if isinstance(values, list | tuple) else [values]:
+        compared = re.fullmatch(r"\s*([<>]=?)\s*(\S+)\s*", str(value))
+        if compared is None or value in attribute.labels:
+            found[_codes(attribute, [value], what)] = True
+        else:
+            passes, number = COMPARISONS[compared[1]], read_float(compared[2])
+            ends = _ends(attribute)
+            found |= [passes(a, number) and passes(b, number) for a, b in ends]
+    if not found.any():
+        raise ValueError(
+            f"{what} must name a whole cell of {attribute.name!r}, got {values!r:.60}; "
+            f"its cells are {', '.join(map(str, attribute.labels)):.200}"
+        )
+    return found
+
+
+def _ends(attribute: Attribute) -> list[tuple[float, float]]:
+    """Return the least and the largest number of every cell."""
+    found: list[tuple[float, float]] = []
+    if attribute.cut_points:
+        least = -math.inf if attribute.lower is None else attribute.lower
+        most = math.inf if attribute.upper is None else attribute.upper
+        for a, b in pairwise([least, *attribute.cut_points, most]):
+            low, high = a if a == least else np.nextafter(a, b), b
+            if attribute.integer:
+                low, high = (np.ceil(low), np.floor(high))
+            found.append((float(low), float(high)))
+    for label in attribute.labels[len(found) :]:
+        try:
+            found.append((read_float(label),) * 2)
+        except (TypeError, ValueError):
+            found.append((math.nan, math.nan))
+    return found
+
+
+# ---- errors of what is conditioned -------------------------------------------------
 
 
 class KnownNoise(Noise):
@@ -550,203 +488,114 @@ class KnownNoise(Noise):
         self, mechanism: MatrixMechanism, known: Known, subsets: Sequence[Subset]
     ) -> None:
         super().__init__(mechanism, known.exact)
-        sizes = self.domain_shape
-        closed = known.closed([*subsets, *self._weights])  # larger tables tell more
-        if sum(int(mask.sum()) for mask in closed.values()) > MOST_IMPOSSIBLE:
-            closed = known.closed(subsets)
-        self._closed = {
-            subset: mask
-            for subset, mask in closed.items()
-            if not any({*subset} < {*other} for other in closed)
-        }
-        self._groups = [
-            _Rows.of(subset, sizes, np.nonzero(mask), np.nonzero(mask))
-            for subset, mask in self._closed.items()
+        self._closed = known.closed([*subsets, *self._weights])  # larger ones tell more
+        if sum(int(mask.sum()) for mask in self._closed.values()) > MOST_IMPOSSIBLE:
+            self._closed = known.closed(subsets)
+        parts = {s for own in self._closed for s in subsets_of(own)} - {*known.exact}
+        self._parts = sorted(parts)
+        each = self._cells.astype(np.int64)
+        self._noises = np.repeat([self._variances, self._parameters], each, axis=1)
+        cells = sum(int(mask.sum()) for mask in self._closed.values())
+        lines = [
+            [product_of(known.sizes[i] for i in s) for s in tables]
+            for tables in (subsets, parts)
         ]
-        self._parts = {part for own in self._closed for part in subsets_of(own)}
-        blocks = [[self._covariance(a, b) for b in self._groups] for a in self._groups]
-        self._inverse = pinvh(np.block(blocks), rtol=1e-10)
-        self._left: dict[Subset, Floats] = {}
-        self._own_laws: dict[bytes, ErrorLaw] = {}
-        self._row_laws: dict[tuple[Subset, bytes], list[ErrorLaw]] = {}
+        held = (max(lines[0]) + sum(lines[1]) + cells) * self._noises.shape[1]
+        if cells > MOST_IMPOSSIBLE or held > LIMITS.table_entries:
+            raise ParameterError(
+                "impossible",
+                f"must be at most {MOST_IMPOSSIBLE:,} cells of all tables, of "
+                f"{LIMITS.table_entries:,} pairs of counts and measured numbers",
+                f"{cells:,} of {held:,}",
+                ("give attributes coarser values", "take fewer tables"),
+            )
+        plain = super().estimate
+        moves = self._moved(plain, self._impossible)
+        self._inverse = pinvh(moves * self._noises[0] @ moves.T, rtol=1e-10)
+        all_parts = self._moved(plain, lambda own: self._tables(own, self._parts))
+        self._ties = all_parts * self._noises[0] @ moves.T
+        self._laws_of_rows: dict[bytes, ErrorLaw] = {}
 
-    def _covariance(self, one: _Rows, other: _Rows) -> Floats:
-        """Return the covariances of unconditioned errors of rows of two tables."""
-        found = np.zeros((len(one.counted[0]), len(other.counted[0])))
-        for part in subsets_of([i for i in one.subset if i in other.subset]):
-            if part in self._exact:
-                continue
-            own = np.outer(one.even(part), other.even(part)) / self._scale(part)
-            for i in part:
-                own *= one.centred(i) @ other.centred(i).T
-            found += own
-        return found
+    def _tables(self, estimate: MarginalEstimate, subsets: Iterable[Subset]) -> Floats:
+        """Return tables one below the other, a column per column of the estimate."""
+        tables = [estimate.marginal(subset) for subset in subsets]
+        return np.concatenate([own.reshape(len(own), -1) for own in tables])
 
-    def _scale(self, part: Subset) -> float:
-        """Return what interactions have one over as variance, but for centring."""
-        return product_of(self.domain_shape[i] for i in part) * self._precision(part)
+    def _impossible(self, estimate: MarginalEstimate) -> Floats:
+        masks = [mask.ravel() for mask in self._closed.values()]
+        return self._tables(estimate, self._closed)[np.concatenate(masks)]
 
-    def _conditioned(self, rows: _Rows) -> tuple[Floats, Floats, Floats]:
-        """Return by row how much of impossible cells is taken off, and variances.
-
-        Variances are those that are left, and those before.
-        """
-        ties = np.hstack([self._covariance(rows, own) for own in self._groups])
-        gains = ties @ self._inverse
-        before = np.zeros(len(ties))
-        for part in subsets_of(rows.subset):
-            if part not in self._exact:
-                own = rows.even(part) ** 2 / self._scale(part)
-                for i in part:
-                    own *= np.square(rows.centred(i)).sum(axis=1)
-                before += own
-        return gains, before - (gains * ties).sum(axis=1), before
-
-    def _lifted(self, weights: Floats) -> Iterator[tuple[Subset, Floats]]:
-        """Yield weights of impossible cells as a table, with its attributes."""
-        ends = np.cumsum([int(mask.sum()) for mask in self._closed.values()])
-        for (subset, mask), own in zip(
-            self._closed.items(), np.split(weights, ends[:-1]), strict=True
-        ):
-            table = np.zeros((*mask.shape, *weights.shape[1:]))
-            table[mask] = own
-            yield subset, table
+    def _moved(
+        self,
+        estimate: Callable[[Floats], MarginalEstimate],
+        answer: Callable[[MarginalEstimate], Floats],
+    ) -> Floats:
+        """Return what one more of each measured number adds to answers, (m, p)."""
+        p = self._noises.shape[1]
+        found = []
+        for start in range(0, p, CHUNK):
+            places = np.arange(start, min(start + CHUNK, p))
+            values = np.zeros((p, 1 + places.size))
+            values[places, 1 + places - start] = 1
+            moved = answer(estimate(values))
+            found.append(moved[:, 1:] - moved[:, :1])
+        return np.hstack(found)
 
     def estimate(self, values: ArrayLike) -> MarginalEstimate:
         """Return the conditioned estimate from measured values, (p,) or (p, k)."""
         plain = super().estimate(values)
-        apart = [
-            plain.marginal(own).reshape(mask.size, -1)[mask.ravel()]
-            for own, mask in self._closed.items()
-        ]
-        weights = self._inverse @ np.concatenate(apart)
-        tables = {}
-        for part in self._parts - {*self._exact}:
+        taken = self._ties @ (self._inverse @ self._impossible(plain))
+        tables, start = {}, 0
+        for part in self._parts:
+            table = self._tables(plain, [part])
+            table = table - taken[start : start + len(table)]
+            start += len(table)
             sizes = [self.domain_shape[i] for i in part]
-            tables[part] = plain.marginal(part).reshape(*sizes, -1)
-            for subset, table in self._lifted(weights):
-                if {*part} <= {*subset}:
-                    share = 1 / (self._closed[subset].size * self._precision(part))
-                    tables[part] = tables[part] - share * margin(table, subset, part)
+            tables[part] = table.reshape(*sizes, -1)
         return plain.given(tables)
 
-    def _left_of(self, subset: Subset) -> Floats:
-        """Return the variances of the counts of a table, zero where it is rounding."""
-        if subset not in self._left:
-            codes = np.indices([self.domain_shape[i] for i in subset])
-            codes = codes.reshape(len(subset), -1)
-            parts = []
-            for own in np.array_split(codes, 1 + codes.shape[1] // 1024, axis=1):
-                rows = _Rows.of(subset, self.domain_shape, own, own)
-                _, left, before = self._conditioned(rows)
-                parts.append(np.where(left > LEAST_SHARE * before, left, 0.0))
-            self._left[subset] = np.concatenate(parts)
-        return self._left[subset]
+    def coefficients(self, subset: Subset) -> Floats:
+        """Return the coefficients of all noise in the errors of a table, (cells, p)."""
+        return self._moved(self.estimate, lambda own: self._tables(own, [subset]))
+
+    def _spreads(self, coefficients: Floats) -> Floats:
+        """Return variances by row, zero where they are rounding."""
+        found = np.square(coefficients) @ self._noises[0]
+        return np.where(found > LEAST_SHARE * self._variances.max(), found, 0.0)
 
     def spread(self, subset: Subset) -> float:
         """Return the mean variance of the errors of counts that have any."""
-        left = self._left_of(subset)
-        return max(float(left.sum()) / max(1, np.count_nonzero(left)), VARIANCE_FLOOR)
+        found = self._spreads(self.coefficients(subset))
+        return max(float(found.sum()) / max(1, int((found > 0).sum())), VARIANCE_FLOOR)
 
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of the count with the largest variance."""
-        sizes = [self.domain_shape[i] for i in subset]
-        place = np.unravel_index([int(np.argmax(self._left_of(subset)))], sizes)
-        return self.laws(subset, place, place)[0]
+        found = self.coefficients(subset)
+        return self.laws(found[[np.argmax(self._spreads(found))]])[0]
 
-    def laws(
-        self, subset: Subset, first: Sequence[Integers], last: Sequence[Integers]
-    ) -> list[ErrorLaw]:
-        """Return the laws of the errors of rows of a table.
-
-        Parameters
-        ----------
-        subset : tuple of int
-            Attributes of the table.
-        first, last : sequence of ndarray of int64, shape (n_rows,)
-            For each attribute, which values a row counts.
-        """
-        asked = np.array([first, last])
-        key = (subset, asked.tobytes())
-        if key in self._row_laws:
-            return self._row_laws[key]
-        rows = _Rows.of(subset, self.domain_shape, first, last)
-        gains, left, before = self._conditioned(rows)
-        found = self._row_laws[key] = []
-        for k, (own, variance) in enumerate(zip(gains, left, strict=True)):
-            if variance <= LEAST_SHARE * before[k]:
-                found.append(NO_ERROR)
-            elif variance >= (1 - LEAST_SHARE) * before[k]:  # no impossible cell tells
-                counted = tuple(
-                    int(b[k] - a[k] + 1) for a, b in zip(first, last, strict=True)
-                )
-                found.append(super().law(subset, counted))
-            else:
-                terms = self._row_terms(rows, k, own)
-                found.append(self._row_law(terms, math.sqrt(variance)))
-        return found
-
-    def _row_terms(self, rows: _Rows, k: int, gains: Floats) -> list[Floats]:
-        """Return coefficients of the noise of a row, as `Noise` has them."""
-        lifted = list(self._lifted(gains))
-        parts: dict[Subset, Floats] = {}
-        for part in {*subsets_of(rows.subset)} | self._parts:
-            if part in self._exact:
-                continue
-            weights = np.zeros([self.domain_shape[i] for i in part])
-            if {*part} <= {*rows.subset}:
-                own = [rows.centred(i)[k] for i in part]
-                weights += rows.even(part)[k] * reduce(
-                    np.multiply.outer, own, np.ones(())
-                )
-            for subset, table in lifted:
-                if {*part} <= {*subset}:
-                    sums = margin(table, subset, part) * (weights.size / table.size)
-                    for axis in range(len(part)):
-                        sums = sums - sums.mean(axis=axis, keepdims=True)
-                    weights -= sums
-            parts[part] = weights / self._precision(part)
-        made: dict[frozenset[Subset], tuple[Floats, int]] = {}
-        columns = []
-        for place, measured in enumerate(self._weights):
-            held = frozenset(part for part in parts if {*part} <= {*measured})
-            if held not in made:
-                common = sorted({i for part in held for i in part})
-                total = np.zeros([self.domain_shape[i] for i in common])
-                for part in held:
-                    shape = [self.domain_shape[i] if i in part else 1 for i in common]
-                    total += parts[part].reshape(shape)
-                made[held] = total.ravel()
-            own = made[held]
-            each = np.ones(own.size)
-            columns.append(
-                [
-                    own * self._shares[place],
-                    each * (self._cells[place] / own.size),
-                    each * self._variances[place],
-                    each * self._parameters[place],
-                ]
+    def laws(self, coefficients: Floats) -> list[ErrorLaw]:
+        """Return the law of every row of coefficients of all noise."""
+        return [
+            self._law_of_row(own, math.sqrt(variance)) if variance else NO_ERROR
+            for own, variance in zip(
+                coefficients, self._spreads(coefficients), strict=True
             )
-        return [np.concatenate(column) for column in zip(*columns, strict=True)]
+        ]
 
-    def _row_law(self, terms: list[Floats], error: float) -> ErrorLaw:
-        """Return the law of noise of such terms; equal ones are looked for once."""
-        coefficients, *others = terms
-        largest = np.abs(coefficients).max()
-        kept = np.abs(coefficients) > 1e-12 * largest
-        sizes = np.abs(coefficients[kept]) / largest
-        if np.unique(sizes.round(9)).size > FEW_COEFFICIENTS:
-            sizes = STEP ** np.ceil(np.log(sizes) / math.log(STEP) - 1e-9)
-        table = np.column_stack([sizes.round(9), *(own[kept] for own in others[1:])])
-        kinds, which = np.unique(table, axis=0, return_inverse=True)
-        numbers = np.bincount(which.ravel(), weights=others[0][kept])
-        key = (
-            np.round(np.column_stack([kinds, numbers]), 6).tobytes()
-            + str(round(error, 9)).encode()
+    def _law_of_row(self, coefficients: Floats, error: float) -> ErrorLaw:
+        """Return the law of a row; equal ones are looked for once."""
+        sizes = np.abs(coefficients)
+        kept = sizes > 1e-9 * sizes.max()
+        sizes = sizes[kept].round(9)
+        whole = 0.0 if (sizes % 1 == 0).all() else None
+        if np.unique(sizes).size > FEW:
+            sizes = STEP ** np.ceil(np.log(sizes) / math.log(STEP))
+        kinds, numbers = np.unique(
+            np.vstack([sizes, self._noises[:, kept]]), axis=1, return_counts=True
         )
-        if key not in self._own_laws:
-            law = error_law(
-                self._law, kinds[:, 0] * largest, numbers, kinds[:, 1], kinds[:, 2]
-            )
-            self._own_laws[key] = replace(law, standard_error=error)
-        return self._own_laws[key]
+        key = np.vstack([kinds, numbers]).tobytes()
+        if key not in self._laws_of_rows:
+            terms = kinds[0], numbers.astype(float), kinds[1], kinds[2]
+            law = error_law(self._law, *terms, whole)
+            self._laws_of_rows[key] = replace(law, standard_error=error)
+        return self._laws_of_rows[key]

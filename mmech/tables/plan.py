@@ -292,10 +292,13 @@ def make_plan(
     if adaptive is None:
         listed = facts or (ways is None and not isinstance(tables, str))
         adaptive = not listed and worth_steps(subsets)
-    return TablePlan(
+    plan = TablePlan(
         *(own, subsets, result, currency, cost, relation, policies, frame, adaptive),
         known=facts,
     )
+    if facts and facts.rules:
+        _ = plan.noise  # what is too large for it is refused before it is paid for
+    return plan
 
 
 def _shown(domain: Any) -> str:

@@ -236,13 +236,14 @@ class Tables:
 
         def summed(values: NDArray[Any]) -> NDArray[Any]:
             """Return one sum per row, with axes in the order asked for."""
-            array = values.reshape(shape).transpose([subset.index(i) for i in order])
+            axes = [subset.index(i) for i in order] + [len(order)]
+            array = values.reshape(*shape, -1).transpose(axes)
             for axis, (_, first, last) in enumerate(spans):
                 sums = np.insert(array.cumsum(axis=axis), 0, 0, axis=axis)
                 array = sums.take(last + 1, axis) - sums.take(first, axis)
-            return array.ravel()
+            return array.reshape(-1, *values.shape[1:])
 
-        count = summed(self._count(subset))
+        count = summed(self._count(subset).ravel())
         grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
         values = {
             self.plan.domain.names[i]: as_column(names, rows)
@@ -266,12 +267,8 @@ class Tables:
             [together[order.index(i)] for i in subset], axis=1, return_inverse=True
         )
         if isinstance(self.noise, KnownNoise):  # every row has a law of its own
-            ends = {
-                i: (first[rows], last[rows])
-                for i, (_, first, last), rows in zip(order, spans, grid, strict=True)
-            }
-            firsts, lasts = zip(*(ends[i] for i in subset), strict=True)
-            laws, which = self.noise.laws(subset, firsts, lasts), np.arange(count.size)
+            laws = self.noise.laws(summed(self.noise.coefficients(subset)))
+            which = np.arange(len(laws))
         else:
             laws = [self.noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
         error = np.array([law.standard_error for law in laws])[which.ravel()]

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import os
 import re
 import warnings
@@ -14,7 +15,7 @@ import reference as ref
 from replay import People, check_pair, play
 
 import mmech as mm
-from mmech.tables.known import what_is_known
+from mmech.tables.known import KnownNoise, what_is_known
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import controlled_rounding, with_margins
 
@@ -241,10 +242,10 @@ def test_intervals_hold_after_conditioning(name, cost, noise_rng):
 
 def laws_of(plan, subset):
     """Return the laws of the errors of the counts of a table."""
-    codes = np.indices([SIZES[i] for i in subset]).reshape(len(subset), -1)
-    if hasattr(plan.noise, "laws"):
-        return plan.noise.laws(subset, codes, codes)
-    return [plan.noise.law(subset)] * codes.shape[1]
+    noise, cells = plan.noise, math.prod(SIZES[i] for i in subset)
+    if isinstance(noise, KnownNoise):
+        return noise.laws(noise.coefficients(subset))
+    return [noise.law(subset)] * cells
 
 
 # ---- counts ------------------------------------------------------------------------
@@ -393,14 +394,14 @@ def test_the_statement_says_what_is_known_and_for_whom_the_promise_is():
     made = released(people(60), fact)
     words = "published as it was: sex. Data sets that agree on it have as many records"
     assert words in made.statement
-    assert "twice what adding or removing does" in made.statement
+    assert "twice what adding or removing one does" in made.statement
     assert "zero: cells of age x status" in made.statement
     assert "for data sets that agree on what is known" in made.statement
     assert "must have been public already" in made.statement
     other = released(people(60), fact, neighbours="replace").statement
     assert "differ by replaced ones." in other
     (known,) = made.facts["known"]
-    assert known == {"attributes": ["sex"], "counts": fact["known"]["sex",].tolist()}
+    assert known == {"attributes": ["sex"], "cells": fact["known"]["sex",].tolist()}
     (rule,) = made.facts["impossible"]
     assert rule["attributes"] == ["age", "status"]
     assert rule["cells"][0] == [False, True, True]
@@ -457,10 +458,10 @@ def test_a_rule_may_be_a_table_of_truth_values():
 
 WRONG = {
     "two totals": ({"known": {("sex",): [40, 60], (): 99}},
-        "the total has a count of 100 by the table of sex and of 99 by that of the"),
+        "none by the known counts of sex and the known counts of the total;"),
     "two margins": ({"known": {("sex", "age"): np.ones((2, 4)), ("age", "status"):
         [[2, 0, 0], [1, 1, 0], [3, 0, 0], [1, 1, 0]]}},
-        "age has a count of 2 by the table of sex x age and of 3"),
+        "none by the known counts of sex x age and the known counts of age x status"),
     "a known count in an impossible cell": (
         {"known": {("age",): [1, 2, 3, 4]}, "impossible": [{"age": "<=15"}]},
         "none by the known counts of age and rule 1"),
