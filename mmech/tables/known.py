@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -57,9 +57,6 @@ LARGEST = 2**53
 
 MOST_IMPOSSIBLE = 4096
 """Most impossible cells of all tables: a dense matrix of so many rows is inverted."""
-
-CHUNK = 512
-"""Measured numbers whose effect on tables is computed at a time."""
 
 FEW, STEP = 256, 1.01
 """Where an error has more different coefficients, their magnitudes are rounded up to
@@ -491,76 +488,82 @@ class KnownNoise(Noise):
         self._closed = known.closed([*subsets, *self._weights])  # larger ones tell more
         if sum(int(mask.sum()) for mask in self._closed.values()) > MOST_IMPOSSIBLE:
             self._closed = known.closed(subsets)
-        parts = {s for own in self._closed for s in subsets_of(own)} - {*known.exact}
-        self._parts = sorted(parts)
-        each = self._cells.astype(np.int64)
-        self._noises = np.repeat([self._variances, self._parameters], each, axis=1)
+        self._variance, self._parameter = (
+            np.repeat(own, self._cells.astype(np.int64))
+            for own in (self._variances, self._parameters)
+        )
         cells = sum(int(mask.sum()) for mask in self._closed.values())
-        lines = [
-            [product_of(known.sizes[i] for i in s) for s in tables]
-            for tables in (subsets, parts)
-        ]
-        held = (max(lines[0]) + sum(lines[1]) + cells) * self._noises.shape[1]
+        largest = max(product_of(known.sizes[i] for i in own) for own in subsets)
+        held = (largest + cells) * self._variance.size
         if cells > MOST_IMPOSSIBLE or held > LIMITS.table_entries:
             raise ParameterError(
                 "impossible",
-                f"must be at most {MOST_IMPOSSIBLE:,} cells of all tables, of "
-                f"{LIMITS.table_entries:,} pairs of counts and measured numbers",
-                f"{cells:,} of {held:,}",
+                f"must be at most {MOST_IMPOSSIBLE:,} cells of all tables, and fit "
+                f"into a matrix of {LIMITS.table_entries:,} entries",
+                f"{cells:,} and {held:,}",
                 ("give attributes coarser values", "take fewer tables"),
             )
-        plain = super().estimate
-        moves = self._moved(plain, self._impossible)
-        self._inverse = pinvh(moves * self._noises[0] @ moves.T, rtol=1e-10)
-        all_parts = self._moved(plain, lambda own: self._tables(own, self._parts))
-        self._ties = all_parts * self._noises[0] @ moves.T
-        self._laws_of_rows: dict[bytes, ErrorLaw] = {}
+        self._moves = np.concatenate(
+            [self._plain(own)[mask.ravel()] for own, mask in self._closed.items()]
+        )
+        scaled = self._moves * self._variance
+        self._inverse = pinvh(scaled @ self._moves.T, rtol=1e-10)
+        parts = {s for own in self._closed for s in subsets_of(own)} - {*known.exact}
+        self._ties = {part: self._plain(part) @ scaled.T for part in parts}
+        _, self._kind = np.unique(self._parameter, return_inverse=True)
+        self._found: dict[bytes, ErrorLaw] = {}
 
-    def _tables(self, estimate: MarginalEstimate, subsets: Iterable[Subset]) -> Floats:
-        """Return tables one below the other, a column per column of the estimate."""
-        tables = [estimate.marginal(subset) for subset in subsets]
-        return np.concatenate([own.reshape(len(own), -1) for own in tables])
+    def _plain(self, subset: Subset) -> Floats:
+        """Return coefficients of all noise before conditioning, (cells, p)."""
+        sizes = self.domain_shape
+        blocks = []
+        for measured, share in zip(self._weights, self._shares, strict=True):
+            common = tuple(i for i in subset if i in measured)
+            cells = product_of(sizes[i] for i in common)
+            kernel = np.zeros((cells, cells))
+            for part in subsets_of(common):
+                even = (np.full((sizes[i],) * 2, 1 / sizes[i]) for i in common)
+                factors = (
+                    np.eye(len(own)) - own if i in part else own
+                    for i, own in zip(common, even, strict=True)
+                )
+                own = reduce(np.kron, factors, np.ones((1, 1)))
+                kernel += own / self._precision(part)
+            rows, columns = (self._places(own, common) for own in (subset, measured))
+            blocks.append(kernel[np.ix_(rows, columns)] * (share * cells / rows.size))
+        return np.hstack(blocks)
 
-    def _impossible(self, estimate: MarginalEstimate) -> Floats:
-        masks = [mask.ravel() for mask in self._closed.values()]
-        return self._tables(estimate, self._closed)[np.concatenate(masks)]
-
-    def _moved(
-        self,
-        estimate: Callable[[Floats], MarginalEstimate],
-        answer: Callable[[MarginalEstimate], Floats],
-    ) -> Floats:
-        """Return what one more of each measured number adds to answers, (m, p)."""
-        p = self._noises.shape[1]
-        found = []
-        for start in range(0, p, CHUNK):
-            places = np.arange(start, min(start + CHUNK, p))
-            values = np.zeros((p, 1 + places.size))
-            values[places, 1 + places - start] = 1
-            moved = answer(estimate(values))
-            found.append(moved[:, 1:] - moved[:, :1])
-        return np.hstack(found)
+    def _places(self, subset: Subset, part: Subset) -> Integers:
+        """Return the cell of a margin that each cell of a table is counted in."""
+        sizes = self.domain_shape
+        margins = np.arange(product_of(sizes[i] for i in part))
+        margins = margins.reshape([sizes[i] if i in part else 1 for i in subset])
+        return np.broadcast_to(margins, [sizes[i] for i in subset]).ravel()
 
     def estimate(self, values: ArrayLike) -> MarginalEstimate:
         """Return the conditioned estimate from measured values, (p,) or (p, k)."""
         plain = super().estimate(values)
-        taken = self._ties @ (self._inverse @ self._impossible(plain))
-        tables, start = {}, 0
-        for part in self._parts:
-            table = self._tables(plain, [part])
-            table = table - taken[start : start + len(table)]
-            start += len(table)
+        apart = [
+            plain.marginal(own).reshape(mask.size, -1)[mask.ravel()]
+            for own, mask in self._closed.items()
+        ]
+        weights = self._inverse @ np.concatenate(apart)
+        tables = {}
+        for part, ties in self._ties.items():
             sizes = [self.domain_shape[i] for i in part]
+            table = plain.marginal(part).reshape(len(ties), -1) - ties @ weights
             tables[part] = table.reshape(*sizes, -1)
         return plain.given(tables)
 
     def coefficients(self, subset: Subset) -> Floats:
         """Return the coefficients of all noise in the errors of a table, (cells, p)."""
-        return self._moved(self.estimate, lambda own: self._tables(own, [subset]))
+        plain = self._plain(subset)
+        ties = (plain * self._variance) @ self._moves.T
+        return np.asarray(plain - ties @ self._inverse @ self._moves)
 
     def _spreads(self, coefficients: Floats) -> Floats:
         """Return variances by row, zero where they are rounding."""
-        found = np.square(coefficients) @ self._noises[0]
+        found = np.square(coefficients) @ self._variance
         return np.where(found > LEAST_SHARE * self._variances.max(), found, 0.0)
 
     def spread(self, subset: Subset) -> float:
@@ -584,18 +587,23 @@ class KnownNoise(Noise):
 
     def _law_of_row(self, coefficients: Floats, error: float) -> ErrorLaw:
         """Return the law of a row; equal ones are looked for once."""
-        sizes = np.abs(coefficients)
-        kept = sizes > 1e-9 * sizes.max()
-        sizes = sizes[kept].round(9)
-        whole = 0.0 if (sizes % 1 == 0).all() else None
+        largest = np.abs(coefficients).max()
+        kept = np.abs(coefficients) > 1e-9 * largest
+        sizes = (np.abs(coefficients[kept]) / largest).round(9)
         if np.unique(sizes).size > FEW:
-            sizes = STEP ** np.ceil(np.log(sizes) / math.log(STEP))
-        kinds, numbers = np.unique(
-            np.vstack([sizes, self._noises[:, kept]]), axis=1, return_counts=True
+            sizes = STEP ** np.ceil(np.log(sizes) / math.log(STEP) - 1e-6)
+        _, first, numbers = np.unique(
+            sizes + 2 * self._kind[kept], return_index=True, return_counts=True
         )
-        key = np.vstack([kinds, numbers]).tobytes()
-        if key not in self._laws_of_rows:
-            terms = kinds[0], numbers.astype(float), kinds[1], kinds[2]
+        variances, parameters = (
+            self._variance[kept][first],
+            self._parameter[kept][first],
+        )
+        terms = [largest * sizes[first], numbers.astype(float), variances, parameters]
+        key = np.round(terms, 6).tobytes()
+        if key not in self._found:
+            apart = np.abs(terms[0] - np.rint(terms[0])).max()
+            whole = 0.0 if apart < 1e-8 else None
             law = error_law(self._law, *terms, whole)
-            self._laws_of_rows[key] = replace(law, standard_error=error)
-        return self._laws_of_rows[key]
+            self._found[key] = replace(law, standard_error=error)
+        return self._found[key]

@@ -469,7 +469,7 @@ WRONG = {
         4]}, "impossible": [{"sex": "f", "age": ">45"}, CHILDREN]},
         "none by the known counts of age and the known counts of status and rule 2;"),
     "a rule that leaves no cell": ({"impossible": [{"sex": ["f", "m"]}]},
-        "there is none by rule 1;"),
+        "there are none by rule 1;"),
     "rules that leave no cell together": ({"impossible": [{"sex": "f", "age": "<=15"},
         {"age": ">15"}, {"sex": "m", "status": "single"},
         {"status": ["married", "widowed"]}]},
