@@ -63,7 +63,7 @@ FEW, STEP = 256, 1.01
 powers of this step: an interval gets longer, by at most as much."""
 
 LEAST_SHARE = 1e-12
-"""Share of the variance of noise below which that of a count is rounding."""
+"""Share of the variance of noise: a smaller variance of a count is rounding."""
 
 COMPARISONS = {
     "<": operator.lt,
