@@ -7,6 +7,7 @@ import os
 import re
 import warnings
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import reference as ref
 from replay import People, check_pair, play
 
 import mmech as mm
+from mmech.cli import main
 from mmech.tables.known import KnownNoise, what_is_known
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import controlled_rounding, with_margins
@@ -541,3 +543,61 @@ def test_what_is_known_is_kept_with_what_was_measured(tmp_path):
     for names in made.tables:
         own, other = (x.table(names, frame="dict") for x in (made, again))
         assert all((own[key] == other[key]).all() for key in own)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Files of the command line, in the folder where it runs."""
+    monkeypatch.chdir(tmp_path)
+    frame_of(people(60)).to_csv("in.csv", index=False)
+    DOMAIN.to_json("d.json")
+    for name, text in {
+        "sex.csv": "sex,count\nm,35\nf,25\n",
+        "n.csv": "count\n60\n",
+        "other.csv": "count\n61\n",
+        "words.csv": "count\nmany\n",
+        "town.csv": "town,count\nnorth,1\n",
+        "rules.json": json.dumps([CHILDREN]),
+        "rule.json": json.dumps(CHILDREN),
+        "no.json": "[",
+    }.items():
+        Path(name).write_text(text, encoding="utf-8")
+
+
+USUAL = "tables in.csv --domain d.json --ways 1 2 --epsilon 1 --out made"
+
+
+def test_the_command_line_keeps_to_what_is_known(files, capsys):
+    options = " --known sex.csv --known n.csv --impossible rules.json"
+    assert main((USUAL + options).split()) == 0
+    assert "Known beforehand" in " ".join(capsys.readouterr().out.split())
+    assert pd.read_csv("made/sex.csv")["count"].tolist() == [25, 35]
+    assert pd.read_csv("made/age_x_status.csv")["count"][1:3].tolist() == [0, 0]
+    facts = json.loads(Path("made/release.json").read_text(encoding="utf-8"))
+    assert [own["cells"] for own in facts["known"]] == [[25, 35], 60]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            "--known sex.csv --known other.csv",
+            "counts of sex and the known counts of the",
+        ),
+        ("--known n.csv --known other.csv", "another file has counts of the same"),
+        ("--known words.csv", "cannot use the known totals 'words.csv'"),
+        ("--known town.csv", "an attribute of what is known must be one of"),
+        ("--known in.csv", "no column named 'count'"),
+        ("--known none.csv", "cannot open 'none.csv'"),
+        ("--impossible rule.json", "they must be a JSON list of objects"),
+        ("--impossible no.json", "cannot use the rules 'no.json'"),
+        ("--ways 3 --known sex.csv", "--known may be more than the number of records"),
+    ],
+)
+def test_wrong_files_of_what_is_known_are_one_sentence(options, words, files, capsys):
+    assert main(f"{USUAL} {options}".split()) == 2
+    shown = capsys.readouterr()
+    assert words in shown.err
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert not Path("made").exists()
