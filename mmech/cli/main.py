@@ -17,10 +17,12 @@ from mmech.cli.files import (
     add_memory,
     check_memory,
     check_readable,
+    csv_format,
     kept_elsewhere,
     parts_of,
 )
 from mmech.cli.schemas import Described, add_schema
+from mmech.exceptions import located
 from mmech.terminal import (
     InputError,
     Parser,
@@ -89,6 +91,9 @@ examples:
       means and quantiles from the same budget
   {PROG} tables people.csv --domain people.json --tables auto --rho 1/9 --out out
       the same, of which those are measured that are worth their budget
+  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out
+      --known sex.csv --impossible rules.json
+      totals that were published before stay as they are
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 --out out
       --ledger budget.json
       paid from a budget that other releases of these records share
@@ -209,6 +214,20 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         add(f"--{option}", metavar="NAME", help=text, **of)
     for option, (metavar, kind, text) in _OF_STATISTICS.items():
         add(f"--{option}", metavar=metavar, type=kind, help=text, **of)
+    add(
+        "--known",
+        metavar="CSV",
+        action="append",
+        help="totals that are public already and stay as they are: a csv file with a "
+        "column per attribute and one called count, or with a count alone, the number "
+        "of records; may be repeated",
+    )
+    add(
+        "--impossible",
+        metavar="FILE",
+        help="JSON list of rules for cells that are impossible, and zero, such as "
+        '[{"age": "<15", "status": ["married", "widowed"]}]',
+    )
     cost = command.add_mutually_exclusive_group(required=True)
     cost.add_argument(
         "--epsilon",
@@ -304,6 +323,30 @@ def _statistics(args: argparse.Namespace) -> list[Any]:
             raise InputError(f"--probabilities is for --quantiles, got --{kind}")
         found.append(made[kind](**given))
     return found
+
+
+def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
+    """Return known totals by the names of their attributes, and rules."""
+    from mmech.domain.csv_files import read_cells, read_header
+
+    form, known, rules = csv_format(args), {}, []
+    for path in args.known or ():
+        with located(f"cannot use the known totals {path!r}"):
+            names = tuple(n for n in read_header(path, **form) if n != "count")
+            cells = read_cells(path, [*names, "count"], ("count",), **form).T
+            columns = dict(zip(names, cells, strict=False))
+            counts = [read_float(text) for text in cells[-1]]
+            if names in known:
+                raise ValueError("another file has counts of the same attributes")
+            known[names] = {**columns, "count": counts} if names else counts
+    if args.impossible is not None:
+        with located(f"cannot use the rules {args.impossible!r}"):
+            rules = json.loads(Path(args.impossible).read_text(encoding="utf-8"))
+            if not (
+                isinstance(rules, list) and all(isinstance(r, dict) for r in rules)
+            ):
+                raise ValueError("they must be a JSON list of objects")
+    return known, rules
 
 
 def _add_output(command: argparse.ArgumentParser, *, required: bool) -> None:
@@ -453,6 +496,7 @@ def _tables(args: argparse.Namespace) -> None:
         domain = read_domain(args.domain)
         tables = args.tables and [_names(table) for table in args.tables]
         statistics = _statistics(args)
+        known, rules = _known(args)
         used = {domain.levels.get(n, n) for n in set().union(*tables or ())}
         for own in statistics if used else ():
             used |= {own.name, *own.by}
@@ -464,6 +508,8 @@ def _tables(args: argparse.Namespace) -> None:
             ways=args.ways,
             tables=args.auto or tables,
             statistics=statistics,
+            known=known,
+            impossible=rules,
             epsilon=args.epsilon,
             rho=args.rho,
             neighbours=args.neighbours,

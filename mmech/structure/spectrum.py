@@ -38,6 +38,7 @@ from mmech.operators.marginals import (
 )
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
+from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
 from mmech.structure.attributes import is_uniform
@@ -223,6 +224,15 @@ def _(workload: Anova, sizes: Sizes) -> Squares | None:
         return None
     values = np.square(workload._values) * subset_ranks(sizes) / subset_cells(sizes)
     return {attributes_of(mask): v for mask, v in enumerate(values.tolist()) if v > 0}
+
+
+@_squares_by_kind.register(Residuals)
+def _(workload: Residuals, sizes: Sizes) -> Squares | None:
+    if workload.domain_shape != sizes:
+        return None
+    ranks = ranks_of(workload.weights, sizes).tolist()
+    weights = zip(workload.weights.items(), ranks, strict=True)
+    return {subset: weight**2 * rank for (subset, weight), rank in weights}
 
 
 @_squares_by_kind.register(Conjunctions | Ranges | PartitionStack)

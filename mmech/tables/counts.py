@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.tables.classes import expected_pairs, too_many_values
+from mmech.tables.known import Known
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
 from mmech.tables.rounding import (
     apportion,
@@ -93,6 +94,7 @@ def settle(
     noise: AnyNoise,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
+    known: Known | None = None,
     sizes: tuple[int, ...] | None = None,
 ) -> Counts:
     """Return whole, non-negative, consistent tables from least-squares estimates.
@@ -107,18 +109,28 @@ def settle(
         Attributes of the tables.
     say : callable
         Told what happens, for people who wait.
+    known : Known, optional
+        What tables keep to.
     sizes : tuple of int, optional
         Number of values of the attributes that may occur: the first ones.
     """
     sizes = sizes or noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
+    exact = {} if known is None else known.exact
     even: dict[Subset, Floats] = {
-        (i,): np.full(n, total / n) for i, n in enumerate(sizes)
+        (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
     }
+    alone = toward(even, estimate, noise)
     single = [
-        apportion(nearest_with_sums(own, np.array(float(total))), total)
-        for own in toward(even, estimate, noise).values()
+        apportion(nearest_with_sums(alone[i,], np.array(float(total))), total)
+        if (i,) in alone
+        else exact[i,]
+        for i in range(len(sizes))
     ]
+    closed = {} if known is None else known.closed(subsets)
+    if known is not None:
+        for i, margin in (known.margins(subsets, total, single) or {}).items():
+            single[i] = margin
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
@@ -126,11 +138,16 @@ def settle(
     measured: list[Subset] = [pair for pair in pairs if noise.measures(pair)]
 
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
-        targets = {pair: expected[pair] for pair in measured}
+        targets = {pair: expected[pair] for pair in measured if pair not in exact}
         tables = {**expected, **toward(targets, estimate, noise)}
         return {
-            (i, j): with_margins(
-                table, single[i].astype(float), single[j].astype(float)
+            (i, j): exact[i, j].astype(float)
+            if (i, j) in exact
+            else with_margins(
+                table,
+                single[i].astype(float),
+                single[j].astype(float),
+                closed=closed.get((i, j)),
             )
             for (i, j), table in tables.items()
         }
@@ -138,12 +155,12 @@ def settle(
     expected = expected_pairs(estimate, noise, shares, total, pairs)
     fitted = drawn(expected)
     if total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
-        known = {pair: fitted[pair] for pair in measured}
-        model = fit_model(sizes, shares, total, known)
+        told = {pair: fitted[pair] for pair in measured}
+        model = fit_model(sizes, shares, total, told)
         linked: dict[Subset, Floats] = {p: model.marginal(p) for p in pairs}
         if not too_many_values(sizes):  # two models of other pairs, half of each
             linked = {
-                pair: expected[pair] if pair in known else (table + expected[pair]) / 2
+                pair: expected[pair] if pair in told else (table + expected[pair]) / 2
                 for pair, table in linked.items()
             }
         fitted = drawn(linked)
@@ -156,15 +173,20 @@ def settle(
             start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     say("fitting a model of maximum entropy")
-    known = {pair: fitted[pair] for pair in measured}
-    model = fit_model(sizes, shares, total, known, larger)
+    told = {pair: fitted[pair] for pair in measured}
+    model = fit_model(sizes, shares, total, told, larger, first=tuple(closed))
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
         return Counts(total, _of_records(model, total, subsets), model, "records")
     tables = {
         subset: single[subset[0]]
         if len(subset) == 1
-        else controlled_rounding(fitted[subset], single[subset[0]], single[subset[1]])
+        else controlled_rounding(
+            fitted[subset],
+            single[subset[0]],
+            single[subset[1]],
+            closed=closed.get(subset),
+        )
         for subset in subsets
     }
     return Counts(total, tables, model, "margins")

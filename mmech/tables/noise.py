@@ -17,7 +17,7 @@ function of the error is a product over these, and is inverted numerically.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, combinations
@@ -32,7 +32,7 @@ from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
 
-__all__ = ["ErrorLaw", "Noise", "error_law", "subsets_of"]
+__all__ = ["NO_ERROR", "VARIANCE_FLOOR", "ErrorLaw", "Noise", "error_law", "subsets_of"]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -87,6 +87,8 @@ class ErrorLaw:
 
     def half_width(self, level: float) -> float:
         """Return what the magnitude of the error stays below with a probability."""
+        if not self.standard_error:
+            return 0.0
         if level in self._widths:
             return self._widths[level]
         low, high = 0.0, 1.0 / math.sqrt(1.0 - level)  # Chebyshev
@@ -103,6 +105,10 @@ class ErrorLaw:
         return half
 
 
+NO_ERROR = ErrorLaw(0.0, 0.0, np.ones(FREQUENCIES.size))
+"""The law of the error of a count that is known."""
+
+
 class Noise:
     """What is known of the errors of tables that a mechanism of marginals measures.
 
@@ -110,9 +116,14 @@ class Noise:
     ----------
     mechanism : MatrixMechanism
         Measures marginals.
+    exact : mapping of tuple to ndarray, default={}
+        Tables that are known, and all their margins.
     """
 
-    def __init__(self, mechanism: MatrixMechanism) -> None:
+    def __init__(
+        self, mechanism: MatrixMechanism, exact: Mapping[Subset, Any] = {}
+    ) -> None:
+        self._exact = exact
         form: Any = mechanism.released.form  # of marginals, these are `Marginals`
         law = mechanism.law
         self.domain_shape = sizes = form.domain_shape
@@ -149,10 +160,12 @@ class Noise:
         array = np.asarray(values, np.float64)
         factors = np.repeat(list(self._weights.values()), self._cells.astype(np.int64))
         strategy = Marginals(self.domain_shape, self._weights)
-        return MarginalEstimate(strategy, (array.T * factors).T)
+        return MarginalEstimate(strategy, (array.T * factors).T).given(self._exact)
 
     def _precision(self, subset: Subset) -> float:
         """Return κ of the interactions of a subset."""
+        if subset in self._exact:
+            return math.inf
         if subset not in self._precisions:
             held = self._holds[:, list(subset)].all(axis=1)
             self._precisions[subset] = float(self._shares[held].sum())
@@ -165,7 +178,8 @@ class Noise:
 
     def measures(self, subset: Subset) -> bool:
         """Return whether a table was measured, so that it has intervals."""
-        return bool(self._holds[:, list(subset)].all(axis=1).any())
+        held = self._holds[:, list(subset)].all(axis=1)
+        return bool(held.any()) or subset in self._exact
 
     def spread(self, subset: Subset) -> float:
         """Return the variance of the error of a count."""
@@ -210,7 +224,9 @@ class Noise:
                         self._parameters[own],
                     ]
                 )
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)] or [
+            np.zeros(0)
+        ] * 4
 
     def _patterns(
         self,
@@ -260,6 +276,8 @@ def error_law(
     apart : float, optional
         As in `ErrorLaw`.
     """
+    if not coefficients.size:
+        return NO_ERROR
     parts = np.square(coefficients) * variances
     variance = float((numbers * parts).sum())
     uniform = float(np.abs(coefficients).max())  # the width of the widest gap

@@ -20,13 +20,16 @@ from mmech.domain.domain import Domain, warn_if_read
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
-from mmech.operators.base import product_of
+from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import Marginals
+from mmech.operators.residuals import Residuals
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
+from mmech.structure.spectrum import mean_spectrum
 from mmech.tables.frames import as_frame
+from mmech.tables.known import Known, KnownNoise, what_is_known
 from mmech.tables.levels import Chain, LevelNoise, chain_of, level_strategy
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
@@ -47,7 +50,7 @@ times as many took a quarter of a percent off the error of 91 tables of two of 1
 attributes."""
 
 
-@storable("TablePlan", added=("adaptive", "statistics"))
+@storable("TablePlan", added=("adaptive", "statistics", "known"))
 @dataclass(frozen=True, eq=False)
 class TablePlan:
     """What `release_tables` measures, and the errors to expect; holds no records.
@@ -82,6 +85,8 @@ class TablePlan:
         Whether tables are measured in steps, each chosen by what was measured.
     statistics : tuple of StatisticPlan
         Statistics that are measured beside tables, from costs of their own.
+    known : Known or None
+        Public knowledge that tables keep to.
 
     Examples
     --------
@@ -107,6 +112,7 @@ class TablePlan:
     frame: str | None = None
     adaptive: bool = False
     statistics: tuple[StatisticPlan, ...] = ()
+    known: Known | None = None
 
     @cached_property
     def axes(self) -> Domain:
@@ -184,7 +190,7 @@ class TablePlan:
         cost = self.cost * (1 - COUNTED) if self.adaptive else self.cost
         price: dict[str, Any] = {self.currency: cost}
         return MatrixMechanism(
-            _workload(self.axes.shape, self.subsets),
+            _workload(self.axes.shape, _unknown(self.subsets, self.known)),
             self.strategy,
             **price,
             neighbours=self.relation.neighbours,
@@ -199,8 +205,11 @@ class TablePlan:
         mechanism = self.mechanism()
         if self.chain is not None:
             return LevelNoise(mechanism, self.chain)
+        if self.known is not None and self.known.rules:
+            return KnownNoise(mechanism, self.known, self.subsets)
+        exact = {} if self.known is None else self.known.exact
         shared = mechanism.equal_totals is not None
-        return SharedNoise(mechanism) if shared else Noise(mechanism)
+        return SharedNoise(mechanism, exact) if shared else Noise(mechanism, exact)
 
     @one_blas_thread()
     def errors(self, *, frame: str | None = None) -> Any:
@@ -240,7 +249,7 @@ class TablePlan:
     @classmethod
     def _stored(cls) -> dict[str, str]:
         own = ["tables", "strategy", "currency", "cost", "policies", "frame"]
-        own += ["adaptive", "statistics"]
+        own += ["adaptive", "statistics", "known"]
         made = {"domain": "_document", "relation": "_relation"}
         return made | {name: name for name in own}
 
@@ -295,6 +304,8 @@ def make_plan(
     callback: Callable[[StrategyResult], Any] | None,
     strategy: StrategyResult | None = None,
     adaptive: bool | None = None,
+    known: Any = None,
+    impossible: Any = (),
 ) -> TablePlan:
     """Check what is asked for, and choose what to measure unless it is given."""
     domain = read_domain(domain)
@@ -311,18 +322,38 @@ def make_plan(
         read_from_records=domain.read_from_records,
     )
     subsets = tuple(tuple(sorted(map(used.index, subset))) for subset in asked)
-    sizes = tuple(domain.by_level().shape[i] for i in used)
+    axes = domain.by_level().select(names)
     chain = chain_of(own, names)
-    _check_cells(names, sizes, subsets, chain)
+    _check_cells(names, axes.shape, subsets, chain)
+    facts = what_is_known(known or {}, impossible, axes, subsets)
+    if facts and chain is not None:
+        raise ParameterError(
+            "known",
+            "must be left out where tables count by several levels of a hierarchy",
+            remedy="take tables of one of its levels",
+        )
     if strategy is None and chain is not None:
-        strategy = level_strategy(chain, sizes, subsets, currency)
-    result = strategy or _strategy(_workload(sizes, subsets), currency, callback)
+        strategy = level_strategy(chain, axes.shape, subsets, currency)
+    result = strategy or _strategy(axes.shape, subsets, currency, callback, facts)
     if adaptive is None:
-        listed = ways is None and not isinstance(tables, str)
+        listed = facts or (ways is None and not isinstance(tables, str))
         adaptive = not listed and chain is None and worth_steps(subsets)
-    return TablePlan(
-        own, names, subsets, result, currency, cost, relation, policies, frame, adaptive
+    plan = TablePlan(
+        own,
+        names,
+        subsets,
+        result,
+        currency,
+        cost,
+        relation,
+        policies,
+        frame,
+        adaptive,
+        known=facts,
     )
+    if facts and facts.rules:
+        _ = plan.noise  # what is too large for it is refused before it is paid for
+    return plan
 
 
 def _shown(domain: Any) -> str:
@@ -332,11 +363,18 @@ def _shown(domain: Any) -> str:
 
 
 def _strategy(
-    workload: Marginals,
+    sizes: tuple[int, ...],
+    subsets: Sequence[Subset],
     currency: str,
     callback: Callable[[StrategyResult], Any] | None,
+    known: Known | None,
 ) -> StrategyResult:
     """Return the best of what measures marginals: weighted, or of equal totals."""
+    workload: QueryMatrix = _workload(sizes, _unknown(subsets, known))
+    if known and known.exact:  # what is known needs no budget
+        asked = mean_spectrum(workload, sizes) or {}
+        left = {s: math.sqrt(v) for s, v in asked.items() if s not in known.exact}
+        workload = Residuals(sizes, left)
     pure = currency == "epsilon"
     weighted = optimize(
         workload,
@@ -347,10 +385,15 @@ def _strategy(
         **({"max_evaluations": EVALUATIONS} if pure else {}),
     )
     found = [weighted]
-    if pure:
+    if pure and not (known and known.rules):
         with suppress(UnsupportedWorkloadError):
             found.append(optimize(workload, template="equal_totals", callback=callback))
     return min(found, key=lambda result: result.loss)
+
+
+def _unknown(subsets: Sequence[Subset], known: Known | None) -> list[Subset]:
+    """Return the tables that are measured."""
+    return [subset for subset in subsets if not (known and subset in known.exact)]
 
 
 def _workload(sizes: tuple[int, ...], subsets: Sequence[Subset]) -> Marginals:

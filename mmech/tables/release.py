@@ -57,6 +57,8 @@ def release_tables(
     ways: int | Iterable[int] | None = None,
     tables: Iterable[Iterable[str] | str] | str | None = None,
     statistics: Iterable[Statistic] = (),
+    known: Mapping[Any, Any] | None = None,
+    impossible: Iterable[Mapping[Any, Any]] = (),
     epsilon: Any = None,
     rho: Any = None,
     neighbours: str = "add_remove",
@@ -99,6 +101,15 @@ def release_tables(
         Statistics of numbers by group, from the same budget: parts of it make the sum
         of expected squared errors least, of an average cell of each table and an
         average number of each statistic, in records.
+    known : mapping of names to table, optional
+        Published totals, which stay as they are: ``{("sex",): [40, 60]}``, or
+        ``{(): 100}`` for the number of records. A table is whole numbers in the order
+        of its cells, or a frame with a column ``count``. Public.
+    impossible : sequence of mapping, default=()
+        Rules for cells that are impossible, and zero: ``{"age": "<15", "status":
+        ["married", "widowed"]}``, by values of each attribute, or by comparison if all
+        numbers of a cell pass. A rule may also be a table of truth values,
+        ``{("age", "status"): table}``. Public.
     epsilon, rho : float, str or Fraction
         Cost of all tables and statistics together: pure epsilon, or rho of zCDP;
         exactly one of them.
@@ -139,7 +150,7 @@ def release_tables(
         given.
     ValueError
         If a table names an unknown attribute or has more than 2^17 cells, or a value
-        cannot be read; nothing is spent.
+        cannot be read, or what is known contradicts itself; nothing is spent.
     BudgetExceededError
         If the ledger does not cover the cost; nothing is released.
     BaseException
@@ -212,6 +223,8 @@ def release_tables(
         policies={"handle_unknown": handle_unknown, "handle_missing": handle_missing},
         frame=kind_of_frame(data),
         callback=lambda found: _tell(say, found),
+        known=known,
+        impossible=impossible,
     )
     reading = None
     if statistics:
@@ -308,10 +321,14 @@ class MeasuredTables:
         -------
         Tables
         """
-        plan, noise = self.plan, noise_of(self.plan, self.measurement)
-        estimate = noise.estimate(self.measurement.values)
-        made: Any = settle if plan.chain is None else settle_levels
-        counts = made(estimate, noise, plan.subsets, _checked_callback(callback))
+        plan = self.plan
+        noise: Any = noise_of(plan, self.measurement)
+        estimate: Any = noise.estimate(self.measurement.values)
+        say = _checked_callback(callback)
+        if plan.chain is None:
+            counts = settle(estimate, noise, plan.subsets, say, plan.known)
+        else:
+            counts = settle_levels(estimate, noise, plan.subsets, say)
         return Tables(
             plan,
             self.measurement,

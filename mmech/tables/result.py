@@ -28,6 +28,7 @@ from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
 from mmech.tables.frames import as_column, as_frame
+from mmech.tables.known import KnownNoise
 from mmech.tables.plan import TablePlan
 from mmech.tables.statistics import MeasuredStatistic
 from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noise_of
@@ -240,13 +241,14 @@ class Tables:
 
         def summed(values: NDArray[Any]) -> NDArray[Any]:
             """Return one sum per row, with axes in the order asked for."""
-            array = values.reshape(shape).transpose([subset.index(i) for i in order])
+            axes = [subset.index(i) for i in order] + [len(order)]
+            array = values.reshape(*shape, -1).transpose(axes)
             for axis, (_, first, last) in enumerate(spans):
                 sums = np.insert(array.cumsum(axis=axis), 0, 0, axis=axis)
                 array = sums.take(last + 1, axis) - sums.take(first, axis)
-            return array.ravel()
+            return array.reshape(-1, *values.shape[1:])
 
-        count = summed(self._count(subset))
+        count = summed(self._count(subset).ravel())
         grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
         values = {
             self.plan.names[i]: as_column(names, rows)
@@ -271,6 +273,11 @@ class Tables:
         place = np.ravel_multi_index(tuple(together), [n + 1 for n in shape])
         _, first, which = np.unique(place, return_index=True, return_inverse=True)
         error, width = np.empty(count.size), np.empty(count.size)
+        if isinstance(self.noise, KnownNoise):  # every row has a law of its own
+            laws = self.noise.laws(summed(self.noise.coefficients(subset)))
+            error[:] = [law.standard_error for law in laws]
+            width[:] = [law.half_width(level) for law in laws]
+            first = first[:0]
         nodes = self._nodes(subset, order, grid)
         for k, kind in enumerate(together[:, first].T.tolist()):
             rows = which == k
@@ -446,6 +453,7 @@ class Tables:
             "entropy. All else follows from these noisy numbers and from public facts: "
             "the total, the tables, their intervals and all synthetic records.",
             f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
+            *self._words_on_what_is_known(),
             f"Each interval holds the exact count with probability {level:g} over the "
             "noise, by itself; all of them together hold with less. standard_error "
             "belongs to the unbiased estimate, not to the published count.",
@@ -492,6 +500,11 @@ class Tables:
             )
         yield from (own.words for own in self.statistics)
 
+    def _words_on_what_is_known(self) -> Iterator[str]:
+        if self.plan.known is not None:
+            names, relation = self.plan.domain.names, self.plan.relation
+            yield from self.plan.known.words(names, relation.neighbours)
+
     @property
     def _how(self) -> str:
         """How noisy numbers were made, in words."""
@@ -529,6 +542,9 @@ class Tables:
             "sensitivity": entry.sensitivity,
             "insecure": entry.insecure,
             **steps,
+            **(
+                self.plan.known.facts(self.plan.domain.names) if self.plan.known else {}
+            ),
             "rounding": self.counts.rounding,
             "total": self.total,
             "statistics": [own.facts for own in self.statistics],
