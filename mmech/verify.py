@@ -862,7 +862,9 @@ class Checker:
         if _flag(own, "margins", False):
             _margins(tables)
             self.say("T13", "tables agree in all that they have in common")
-        measured = _measured_marginals(document["draws"], sizes) if tables else None
+        conditioned = _flag(own, "conditioned", False)  # on totals known beforehand
+        given = document["draws"] if tables and not conditioned else []
+        measured = _measured_marginals(given, sizes)
         if measured is None:
             self.say(UNSEEN, "estimates and intervals: not of one noise of marginals")
             return

@@ -98,7 +98,7 @@ def settle_levels(
     flat = [subset for subset in subsets if chain.place(subset)[0] < 2]
     flat += [tuple(sorted((top, *family))) for family in families]
     others = sizes[: len(sizes) - len(chain.axes) + 1]  # lower levels come last
-    counts = settle(known, noise, list(dict.fromkeys(flat)), say, others)
+    counts = settle(known, noise, list(dict.fromkeys(flat)), say, sizes=others)
     tables, whole = dict(counts.tables), {}
     for family in families:
         own = tuple(sorted((top, *family)))

@@ -615,14 +615,17 @@ class Tables:
             for file, subset in zip(files, self.plan.subsets, strict=False)
             if self.noise.measures(subset)
         }
+        # Files have their columns in the order of the domain.
+        order = [name for name in self.plan.domain.levels if name in self.plan.names]
+        sizes = dict(zip(self.plan.names, self.plan.axes.shape, strict=True))
         tables = [
             {
                 "file": file,
-                "attributes": list(subset),
+                "attributes": [order.index(name) for name in names],
                 "column": "count",
                 "level": str(Fraction(str(level))),
             }
-            for file, subset in zip(files, self.plan.subsets, strict=False)
+            for file, names in zip(files, self.tables, strict=False)
         ]
         digests = {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest()
@@ -631,8 +634,9 @@ class Tables:
         published = {
             "files": digests,
             "tables": tables,
-            "sizes": list(self.plan.axes.shape),
+            "sizes": [sizes[name] for name in order],
             "margins": True,
+            "conditioned": self.plan.known is not None,
         }
         return self.evidence.including(about=facts, published=published)
 

@@ -573,7 +573,7 @@ def test_the_command_line_keeps_to_what_is_known(files, capsys):
     assert "Known beforehand" in " ".join(capsys.readouterr().out.split())
     assert pd.read_csv("made/sex.csv")["count"].tolist() == [25, 35]
     assert pd.read_csv("made/age_x_status.csv")["count"][1:3].tolist() == [0, 0]
-    facts = json.loads(Path("made/release.json").read_text(encoding="utf-8"))
+    facts = json.loads(Path("made/evidence.json").read_text(encoding="utf-8"))["about"]
     assert [own["cells"] for own in facts["known"]] == [[25, 35], 60]
 
 
