@@ -46,8 +46,8 @@ Listed = tuple[Array, Array, Array]
 """Rows, columns and values, one of each per entry that may not be zero."""
 
 FILE, DESCRIPTION = "evidence.json", "description.json"
-MOST_BYTES, MOST_PUBLISHED, MOST_DIRECTORY = 2**24, 2**28, 2**22
-"""Bytes of the evidence, of all published files, of the directory of an archive."""
+MOST_BYTES, MOST_PUBLISHED, MOST_TEXT, MOST_DIRECTORY = 2**24, 2**28, 2**24, 2**22
+"""Bytes of evidence, published files, their tables, and an archive's directory."""
 
 MOST_LISTED, MOST_EFFORT, MOST_RECORDS, CALL = 10**7, 3 * 10**7, 10**6, 1000
 """Numbers in one list and in all; records of a file; numbers in the time of a call."""
@@ -857,8 +857,10 @@ class Checker:
             _hold(same, f"{short(name)} is not the file that was published")
         self.say("T13", f"{len(files)} files have the stated hashes")
         sizes = _wholes(own, "sizes", 1).tolist() if own.get("tables") else []
+        named = [table["file"] for table in own.get("tables", [])]
+        few = sum(len(files.get(name, b"")) for name in named) <= MOST_TEXT
+        _need(few and len(named) < 2000, "its tables are too long to check")
         tables = [_table(table, files, sizes) for table in own.get("tables", [])]
-        _need(len(tables) < 2000, "its lists are too long")
         self.say("T13", f"counts of {len(tables)} tables are whole and not negative")
         if _flag(own, "margins", False):
             _margins(tables)
@@ -933,7 +935,8 @@ def _measured_marginals(draws: Any, sizes: Sequence[int]) -> list[Marginal] | No
     strategy = draws[0].get("strategy") if len(draws) == 1 else None
     matrices = [own["matrix"] for own in strategy or ()]
     alike = all(m["kind"] == "marginal" and [*m["sizes"]] == sizes for m in matrices)
-    if not matrices or not alike or draws[0]["law"] == "k_norm":
+    plain = alike and matrices and draws[0]["law"] != "k_norm"
+    if not plain or _whole(draws[0], "columns", 1, 1) > 1:
         return None
     values, runs = _wholes(draws[0], "values"), _runs(draws[0])
     for held in (tuple(own["attributes"]) for own in matrices):

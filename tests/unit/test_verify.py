@@ -944,6 +944,12 @@ def test_published_tables_that_are_wrong(old, new, words, tmp_path, capsys):
     assert words in verdict
 
 
+def test_tables_that_are_too_long_to_read(tmp_path, capsys):
+    published(tmp_path, {"sex.csv": COUNTS["sex.csv"] + "f,1,1,0,2\n" * 2_000_000})
+    code, verdict, _ = run(tmp_path, capsys)
+    assert (code, verdict) == (2, "cannot check: its tables are too long to check")
+
+
 def test_margins_that_differ(tmp_path, capsys):
     files = COUNTS | {"again.csv": COUNTS["sex.csv"].replace("f,3", "f,4")}
     published(tmp_path, files)
