@@ -30,18 +30,18 @@ def tables(sizes: tuple[int, ...] = SIZES, records: int = 400, **options: Any) -
         ]
     )
     rows = [[f"v{RNG.randrange(n)}" for n in sizes] for _ in range(records)]
-    return mmech.release_tables(rows, domain, **options).write
+    return mmech.release_tables(rows, domain, **options).evidence.save
 
 
 def statistics(**options: Any) -> Any:
     """Release a table with means, sums and quantiles."""
     sex = mmech.Attribute.categorical("sex", ["f", "m"])
     age = mmech.Attribute.numeric("age", lower=0, upper=90, n_bins=3)
-    rows = [[RNG.choice("fm"), RNG.randrange(90)] for _ in range(400)]
+    rows = [[RNG.choice("fm"), RNG.randrange(90)] for _ in range(200)]
     own = [Mean("age", by="sex"), Quantiles("age"), Sum("age")]
     domain = mmech.Domain([sex, age])
     made = mmech.release_tables(rows, domain, ways=1, statistics=own, **options)
-    return made.write
+    return made.evidence.save
 
 
 def recorded(
