@@ -39,15 +39,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Checker", "Effort", "column_sums", "kappa", "main", "term"]
+__all__ = ["Checker", "Effort", "column_sums", "examine", "kappa", "main", "term"]
 
 Array = NDArray[Any]
 Listed = tuple[Array, Array, Array]
 """Rows, columns and values, one of each per entry that may not be zero."""
 
 FILE, DESCRIPTION = "evidence.json", "description.json"
-MOST_BYTES, MOST_PUBLISHED, MOST_DIRECTORY = 2**24, 2**28, 2**22
-"""Bytes of the evidence, of all published files, of the directory of an archive."""
+MOST_BYTES, MOST_PUBLISHED, MOST_TEXT, MOST_DIRECTORY = 2**24, 2**28, 2**24, 2**22
+"""Bytes of evidence, published files, their tables, and an archive's directory."""
 
 MOST_LISTED, MOST_EFFORT, MOST_RECORDS, CALL = 10**7, 3 * 10**7, 10**6, 1000
 """Numbers in one list and in all; records of a file; numbers in the time of a call."""
@@ -683,7 +683,9 @@ class Checker:
             else:
                 columns = column_sums(matrix, norm, w, effort)
             size = Fraction(int(np.max(columns)), whole)
-        self.say(line, f"a unit change in {w.size} rows is {_number(size)} scales")
+        unit = "variances" if law == "gaussian" else "scales"
+        words = f"one unit change moves {w.size} rows by at most {_number(size)} {unit}"
+        self.say(line, words)
         if law == "gaussian":
             return {"rho": factor**2 * size / 2}
         if self.currency == "epsilon":
@@ -818,13 +820,9 @@ class Checker:
 
     # ---- all of it ----
 
-    def check(self, path: Path) -> str:
-        """Check the evidence at a path; return what holds if nothing was refuted."""
-        path = path / FILE if path.is_dir() else path
-        _need(path.is_file(), f"{short(path.name)} is no file")
-        with open(path, "rb") as stream:
-            archive = stream.read(2) == b"PK"
-        document = _parsed(_member(path) if archive else _content(path, MOST_BYTES))
+    def check(self, text: bytes, folder: Path | None) -> str:
+        """Check a text of evidence; return what holds if nothing was refuted."""
+        document = _parsed(text)
         form = document["format"], _whole(document, "version")
         _need(form == ("mmech evidence", 1), f"{short(form)} is no known form")
         _hold(not _flag(document, "insecure"), "the noise was predictable, for tests")
@@ -834,14 +832,17 @@ class Checker:
         known = kind in ("add_remove", "replace", "labels")
         _need(known, f"neighbours of kind {short(kind)} are not known")
         self.factor = self.records * (1 if kind == "add_remove" else 2)
-        words = f"people with at most {self.records} records each, neighbours {kind}"
-        self.say("T1", f"{words}: {self.factor} unit changes of records")
+        changes = "added or removed" if kind == "add_remove" else "replaced"
+        changes = "with other labels" if kind == "labels" else changes
+        words = f"one person's records, at most {self.records}, {changes}"
+        self.say("T1", f"neighbours differ in {words}: {self.factor} unit changes")
         self.say(TRUSTED, "records were counted as stated; the sampler has its laws")
         self.say(UNSEEN, "other releases of the same records, timings, who saw records")
         holds = self.claim(document)
-        if document.get("published"):
-            _need(not archive, "published files of an archive are not beside it")
-            self.attempt(self.published, document, path.parent)
+        if document.get("published") and folder is None:
+            self.say(UNSEEN, "published files, which are not beside the evidence")
+        elif document.get("published"):
+            self.attempt(self.published, document, folder)
         return f"{holds} for {words}, if what is trusted is so"
 
     def published(self, document: Any, folder: Path) -> None:
@@ -856,8 +857,10 @@ class Checker:
             _hold(same, f"{short(name)} is not the file that was published")
         self.say("T13", f"{len(files)} files have the stated hashes")
         sizes = _wholes(own, "sizes", 1).tolist() if own.get("tables") else []
+        named = [table["file"] for table in own.get("tables", [])]
+        few = sum(len(files.get(name, b"")) for name in named) <= MOST_TEXT
+        _need(few and len(named) < 2000, "its tables are too long to check")
         tables = [_table(table, files, sizes) for table in own.get("tables", [])]
-        _need(len(tables) < 2000, "its lists are too long")
         self.say("T13", f"counts of {len(tables)} tables are whole and not negative")
         if _flag(own, "margins", False):
             _margins(tables)
@@ -934,7 +937,8 @@ def _measured_marginals(draws: Any, sizes: Sequence[int]) -> list[Marginal] | No
     strategy = draws[0].get("strategy") if len(draws) == 1 else None
     matrices = [own["matrix"] for own in strategy or ()]
     alike = all(m["kind"] == "marginal" and [*m["sizes"]] == sizes for m in matrices)
-    if not matrices or not alike or draws[0]["law"] == "k_norm":
+    plain = alike and matrices and draws[0]["law"] != "k_norm"
+    if not plain or _whole(draws[0], "columns", 1, 1) > 1:
         return None
     values, runs = _wholes(draws[0], "values"), _runs(draws[0])
     for held in (tuple(own["attributes"]) for own in matrices):
@@ -986,19 +990,52 @@ def _estimated(
     return True
 
 
+def _evidence(path: Path) -> tuple[bytes, Path | None]:
+    """Return the text of evidence, and the folder of what was published."""
+    path = path / FILE if path.is_dir() else path
+    _need(path.is_file(), f"{short(path.name)} is no file")
+    with open(path, "rb") as stream:
+        archive = stream.read(2) == b"PK"
+    return (
+        (_member(path), None) if archive else (_content(path, MOST_BYTES), path.parent)
+    )
+
+
+def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[str]]:
+    """Check evidence, as text or at a path; return the exit code and the report.
+
+    The last line of the report is the verdict.
+
+    Examples
+    --------
+    >>> from mmech.verify import examine
+    >>> code, report = examine(b"{}")
+    >>> print(code, report[-1])
+    2 cannot check: it is not of version 1, or damaged: KeyError: "'format'"
+    """
+    checker = Checker()
+    found = (
+        (text, folder) if isinstance(text, bytes) else checker.attempt(_evidence, text)
+    )
+    code, verdict = checker.verdict(found and checker.attempt(checker.check, *found))
+    lines: list[str] = []
+    for title in (PROVED, TRUSTED, UNSEEN, UNCHECKED, REFUTED):
+        said = checker.said[title].items()
+        lines += [title] * bool(said)
+        lines += [f"  {words}{f' ({n} times)' * (n > 1)}" for words, n in said]
+    return code, [*lines, verdict]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Check the evidence at a path and print what was found; return the exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
-    if len(words) != 1 or words[0].startswith("-"):
-        print(f"{__doc__}\ncannot check: one PATH is needed; --help is this text")
-        return 2
-    checker = Checker()
-    code, verdict = checker.verdict(checker.attempt(checker.check, Path(words[0])))
-    for title in (PROVED, TRUSTED, UNSEEN, UNCHECKED, REFUTED):
-        said = checker.said[title].items()
-        own = (f"  {words}{f' ({n} times)' * (n > 1)}" for words, n in said)
-        print(*[title] * bool(said), *own, sep="\n", end="\n" * bool(said))
-    print(verdict)
+    if words in (["-h"], ["--help"]):
+        print(__doc__)
+        return 0
+    code, lines = 2, ["cannot check: name one PATH; --help says more"]
+    if len(words) == 1:
+        code, lines = examine(Path(words[0]))
+    print(*lines, sep="\n")
     return code
 
 

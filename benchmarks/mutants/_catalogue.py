@@ -47,9 +47,9 @@ UNSEEN: dict[str, str] = _read("unseen.toml")
 
 
 def of_costs(mutant: Mutant) -> bool:
-    """Return whether a mistake is about strategy, scale, rate, cost or composition."""
+    """Return whether a mistake of the engine is about what is measured or charged."""
     rows = _read("catalogue.toml")
     named = any(mutant.name in rows[section] for section in OF_COSTS)
-    return named or mutant.name.startswith(
-        tuple(f"drawn, {k} " for k in DRAWN_OF_COSTS)
-    )
+    drawn = mutant.name.startswith(tuple(f"drawn, {k} " for k in DRAWN_OF_COSTS))
+    late = mutant.name.endswith("before the charge")
+    return (named or drawn) and mutant.file.startswith("mmech/") and not late

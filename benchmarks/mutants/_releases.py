@@ -1,4 +1,4 @@
-"""Releases of small data with evidence: ``python -m benchmarks.mutants._releases OUT``.
+"""Releases with evidence: ``python -m benchmarks.mutants._releases OUT [tables]``.
 
 A mutant of the package runs this; a verifier without the mistake reads what it wrote.
 A release that raises is left out, with its name on standard error.
@@ -30,18 +30,18 @@ def tables(sizes: tuple[int, ...] = SIZES, records: int = 400, **options: Any) -
         ]
     )
     rows = [[f"v{RNG.randrange(n)}" for n in sizes] for _ in range(records)]
-    return mmech.release_tables(rows, domain, **options).write
+    return mmech.release_tables(rows, domain, **options).evidence.save
 
 
 def statistics(**options: Any) -> Any:
     """Release a table with means, sums and quantiles."""
     sex = mmech.Attribute.categorical("sex", ["f", "m"])
     age = mmech.Attribute.numeric("age", lower=0, upper=90, n_bins=3)
-    rows = [[RNG.choice("fm"), RNG.randrange(90)] for _ in range(400)]
+    rows = [[RNG.choice("fm"), RNG.randrange(90)] for _ in range(200)]
     own = [Mean("age", by="sex"), Quantiles("age"), Sum("age")]
     domain = mmech.Domain([sex, age])
     made = mmech.release_tables(rows, domain, ways=1, statistics=own, **options)
-    return made.write
+    return made.evidence.save
 
 
 def recorded(
@@ -60,7 +60,8 @@ def measured(
     own: Any = {currency: cost, **options}
     mechanism = mmech.MatrixMechanism(strategy, strategy, **own)
     counts = list(range(strategy.shape[1]))
-    return recorded(lambda: mechanism.measure(counts), cost, currency)
+    claimed = (9, "rho") if "ledger" in options else (cost, currency)
+    return recorded(lambda: mechanism.measure(counts), *claimed)
 
 
 def several(total: Any, **options: Any) -> Any:
@@ -87,9 +88,10 @@ def chosen(release: Callable[..., Any], cost: Any = 1, **options: Any) -> Any:
 
 PEOPLE: Any = {"neighbours": "replace", "records_per_person": 2}
 P_IDENTITY = mmech.PIdentity([[0.5, 0.25, 1.5, 0.75], [1, 0, 0, 2]])
+EQUAL = mmech.Marginals((2, 3), {(0,): 1, (1,): 2})
 WEIGHTED = mmech.Marginals((2, 3), {(0,): 0.25, (1,): 0.75, (0, 1): 1})
 
-RELEASES: dict[str, Callable[[], Any]] = {
+TABLES: dict[str, Callable[[], Any]] = {
     "tables": lambda: tables(ways=(1, 2), epsilon=1),
     "tables in rho": lambda: tables(ways=(1, 2), rho="1/8"),
     "tables of people": lambda: tables(ways=(1, 2), epsilon=1, **PEOPLE),
@@ -100,6 +102,10 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "steps in rho": lambda: tables((2, 3) * 5, ways=2, rho="1/20"),
     "statistics": lambda: statistics(epsilon=1),
     "statistics in rho": lambda: statistics(rho="1/8", **PEOPLE),
+}
+"""Releases of tables by name: each returns what writes evidence at a path."""
+
+OTHERS: dict[str, Callable[[], Any]] = {
     "prefix": lambda: measured(mmech.Prefix(9)),
     "prefix, three times": lambda: measured(mmech.Prefix(9), contribution=3),
     "prefix in rho": lambda: measured(mmech.Prefix(9), "1/8", "rho", contribution=3),
@@ -109,6 +115,10 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "weighted marginals in rho": lambda: measured(WEIGHTED, 1, "rho"),
     "entries": lambda: measured(mmech.Dense([[5, -3, 1], [0, 2, 9]])),
     "entries in rho": lambda: measured(mmech.Dense([[5, -3, 1], [0, 2, 9]]), 1, "rho"),
+    "norm": lambda: measured(EQUAL, noise="k_norm", **PEOPLE),
+    "laplace noise in rho": lambda: measured(
+        mmech.Prefix(9), ledger=mmech.PrivacyLedger(9, currency="rho")
+    ),
     "parts": lambda: several(1),
     "exponential": lambda: chosen(mmech.exponential_mechanism),
     "exponential, monotone": lambda: chosen(
@@ -121,13 +131,13 @@ RELEASES: dict[str, Callable[[], Any]] = {
         )
     ),
 }
-"""Releases by name: each returns a function that writes evidence at a path."""
+"""All other releases, which take less time."""
 
 
-def main(out: str) -> None:
-    """Write the evidence of every release, in a folder."""
+def main(out: str, which: str = "others") -> None:
+    """Write the evidence of releases, of tables or of others, in a folder."""
     warnings.simplefilter("ignore")
-    for name, release in RELEASES.items():
+    for name, release in (TABLES if which == "tables" else OTHERS).items():
         try:
             release()(Path(out, name))
         except Exception as error:
@@ -135,4 +145,4 @@ def main(out: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -25,6 +25,7 @@ import pytest
 from catalogue import CATALOGUE
 
 from mmech import evidence, verify
+from mmech.cli import main as run_mmech
 from mmech.privacy.cost import laplace_rho
 from mmech.structure.exact import column_sums
 
@@ -943,6 +944,12 @@ def test_published_tables_that_are_wrong(old, new, words, tmp_path, capsys):
     assert words in verdict
 
 
+def test_tables_that_are_too_long_to_read(tmp_path, capsys):
+    published(tmp_path, {"sex.csv": COUNTS["sex.csv"] + "f,1,1,0,2\n" * 2_000_000})
+    code, verdict, _ = run(tmp_path, capsys)
+    assert (code, verdict) == (2, "cannot check: its tables are too long to check")
+
+
 def test_margins_that_differ(tmp_path, capsys):
     files = COUNTS | {"again.csv": COUNTS["sex.csv"].replace("f,3", "f,4")}
     published(tmp_path, files)
@@ -1014,7 +1021,11 @@ def test_a_copy_needs_nothing_but_numpy(tmp_path):
             (tmp_path / "only" / name).symlink_to(home / name)
     shutil.copy(FILE, tmp_path / "check.py")
     written(VALID["laplace"], tmp_path)
-    code = "import runpy, sys; sys.argv = ['check.py', '.']; runpy.run_path('check.py', run_name='__main__')"
+    code = """if True:
+        import runpy, sys
+        sys.argv = ["check.py", "."]
+        runpy.run_path("check.py", run_name="__main__")
+    """
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
         cwd=tmp_path,
@@ -1185,3 +1196,29 @@ def test_every_check_names_its_line_of_the_theorem():
             )
         documented |= {f"T{number}" for number in numbers}
     assert documented == {*lines}
+
+
+# ---- the command ---------------------------------------------------------------------
+
+
+def test_help_and_wrong_arguments(capsys):
+    assert verify.main(["--help"]) == verify.main(["-h"]) == 0
+    assert "exit code is 0 if everything holds" in capsys.readouterr().out
+    for words in ([], ["a", "b"]):
+        assert verify.main(words) == 2
+        assert capsys.readouterr().out.startswith("cannot check: name one PATH")
+
+
+def test_the_command_of_the_package_returns_the_code(tmp_path, capsys):
+    for content, code in ((VALID["laplace"], 0), (WRONG["twice the rate"][0], 1)):
+        assert run_mmech(["verify", str(written(content, tmp_path))]) == code
+    assert run_mmech(["verify", str(tmp_path / "nothing")]) == 2
+
+
+def test_evidence_is_checked_in_memory(tmp_path, capsys):
+    published(tmp_path)
+    text = (tmp_path / "evidence.json").read_bytes()
+    code, report = verify.examine(text)
+    assert (code, report[-1][:7]) == (0, "holds: ")
+    assert any("published files, which are not beside" in line for line in report)
+    assert verify.examine(text, tmp_path) == verify.examine(tmp_path)
