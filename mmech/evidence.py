@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ from mmech.operators.tau import Tau
 from mmech.privacy.answers import composed
 from mmech.privacy.entry import LedgerEntry, entry_in_rho
 from mmech.storage.codec import storable
+from mmech.verify import examine
 from mmech.writing import replacing
 
 __all__ = ["Evidence", "record_evidence"]
@@ -82,6 +84,8 @@ class Evidence:
     {'currency': 'epsilon', 'cost': '1'}
     >>> evidence.content["draws"][0]["law"]
     'laplace'
+    >>> evidence.verdict.partition(":")[0]
+    'holds'
     """
 
     text: str
@@ -95,6 +99,11 @@ class Evidence:
     def content(self) -> dict[str, Any]:
         """The JSON object."""
         return dict(json.loads(self.text))
+
+    @cached_property
+    def verdict(self) -> str:
+        """What `mmech.verify` finds, in a sentence: it holds, or why not."""
+        return examine(self.text.encode())[1][-1]
 
     def including(self, **facts: Any) -> Evidence:
         """Return it with further top-level facts, such as what was published."""

@@ -457,6 +457,8 @@ class Tables:
             f"Each interval holds the exact count with probability {level:g} over the "
             "noise, by itself; all of them together hold with less. standard_error "
             "belongs to the unbiased estimate, not to the published count.",
+            f"Evidence, checked on {datetime.date.today()}: {self.evidence.verdict}. "
+            "Anyone can check it again: mmech verify FOLDER.",
             "Not covered: an error message about a value that could not be read, how "
             "long the release took, and other releases about the same persons, whose "
             "costs add up.",

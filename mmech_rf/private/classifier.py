@@ -593,7 +593,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             or the noise was predictable; ``date`` and ``version`` of the first
             `save`, None before; ``schema_name``, ``schema_hash``, ``target``,
             ``classes`` and ``attributes``; ``monotone``, directions
-            by name; ``releases``, with exact costs as text;
+            by name; ``releases``, with exact costs as text; ``evidence``, what
+            `mmech.verify` finds of it, on the day ``evidence_checked``;
             and the ``statement``. Nothing in it depends on records.
 
         Raises
@@ -609,6 +610,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             self.schema_,
             getattr(self, "_saved", {}),
             self.privacy_statement_,
+            self.evidence_,
         )
 
     def __sklearn_tags__(self) -> Any:
