@@ -40,7 +40,7 @@ from mmech.operators.ranges import WidthRange as WidthRange
 from mmech.operators.marginals import all_marginals as all_marginals
 
 # strategies and errors
-from mmech.error.bounds import BoundResult as BoundResult
+from mmech.error.dual_iteration import BoundResult as BoundResult
 from mmech.error.bounds import dual_bound as dual_bound
 from mmech.error.bounds import svd_bound as svd_bound
 from mmech.error.expected import expected_error as expected_error

@@ -42,16 +42,6 @@ from mmech.structure.blocks import block_energies, block_gain, tree_components
 from mmech.structure.shape import frobenius_squared, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
-__all__ = [
-    "PairRule",
-    "gain",
-    "pair_rule",
-    "register",
-    "row_gains",
-    "supports",
-    "unsupported",
-]
-
 Floats = NDArray[np.float64]
 Tables = Marginals | Marginal | Residuals
 

@@ -25,8 +25,6 @@ from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.partition import Conjunctions
 from mmech.reduction.columns import reduce_columns
 
-__all__ = ["CellGroups", "reduce_boxes"]
-
 Bits = NDArray[np.uint64]
 
 

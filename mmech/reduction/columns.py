@@ -19,8 +19,6 @@ from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import VStack
 
-__all__ = ["merge_rows", "reduce_columns", "restrict_columns"]
-
 Groups = NDArray[np.int64]
 
 HASHES = 2

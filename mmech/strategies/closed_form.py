@@ -28,18 +28,6 @@ from mmech.structure.attributes import is_uniform, marginals_of
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
 
-__all__ = [
-    "IDENTITY",
-    "RESIDUALS",
-    "WORKLOAD",
-    "has_closed_form",
-    "identity_strategy",
-    "optimum_under_l2",
-    "residuals_strategy",
-    "spectrum_of",
-    "workload_strategy",
-]
-
 HALF_GLANCE = 3000
 TWO_THIRDS_GLANCE = 300
 """Evaluations of marginals beside the cells, for all marginals over at least that share

@@ -10,8 +10,6 @@ from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.storage.codec import is_storable, read, write
 from mmech.strategies.result import StrategyResult
 
-__all__ = ["load", "save"]
-
 
 def save(path: str | os.PathLike[str], strategy: Matrix | StrategyResult) -> None:
     """Write a strategy to one file, to be measured again elsewhere or audited.

@@ -22,20 +22,6 @@ from mmech.operators.base import QueryMatrix
 from mmech.strategies.deadline import start_template, time_is_up
 from mmech.strategies.result import Callback, Candidate, StrategyResult
 
-__all__ = [
-    "PRIVACY",
-    "TOO_LARGE",
-    "Request",
-    "Skip",
-    "Template",
-    "check_options",
-    "find",
-    "register",
-    "templates",
-    "try_all",
-    "unregister",
-]
-
 PRIVACY = {"L1": "pure", "L2": "zcdp"}
 """The value of ``privacy=`` that belongs to a norm."""
 

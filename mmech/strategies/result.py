@@ -12,8 +12,6 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import as_query_matrix
 from mmech.storage.codec import storable
 
-__all__ = ["Callback", "Candidate", "StrategyResult"]
-
 
 @storable("Candidate")
 @dataclass(frozen=True)

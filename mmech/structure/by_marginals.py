@@ -18,8 +18,6 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal
 from mmech.structure.spectrum import BoxGroup, box_groups
 
-__all__ = ["answers_by_marginals"]
-
 Subset = tuple[int, ...]
 
 Tables = Callable[[Subset], Array]

@@ -42,16 +42,6 @@ from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
 from mmech.structure.attributes import is_uniform
 
-__all__ = [
-    "BoxGroup",
-    "QuerySpectra",
-    "box_groups",
-    "box_tables",
-    "marginal_terms",
-    "mean_spectrum",
-    "query_spectra",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
