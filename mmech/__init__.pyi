@@ -59,8 +59,8 @@ from mmech.strategies import Candidate as Candidate
 from mmech.strategies import StrategyResult as StrategyResult
 from mmech.strategies import optimize as optimize
 from mmech.strategies import reweight as reweight
-from mmech.strategies.files import load as load
-from mmech.strategies.files import save as save
+from mmech.strategies.result import load as load
+from mmech.strategies.result import save as save
 
 # mechanism and budget
 from mmech.marginals.counts import Counts as Counts
