@@ -357,10 +357,9 @@ class _SubsetsRule(PairRule):
         return next(missing, None)
 
     def supports(self, workload: QueryMatrix, strategy: Tables) -> bool | None:
-        asked = mean_spectrum(workload, strategy.domain_shape)
-        if asked is None:
+        if mean_spectrum(workload, strategy.domain_shape) is None:
             return None
-        return bool((_precisions(strategy, asked) > 0).all())
+        return self.missing(workload, strategy) is None
 
     def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
         if is_uniform(workload):
