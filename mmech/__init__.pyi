@@ -40,7 +40,7 @@ from mmech.operators.ranges import WidthRange as WidthRange
 from mmech.operators.marginals import all_marginals as all_marginals
 
 # strategies and errors
-from mmech.error.bounds import BoundResult as BoundResult
+from mmech.error.dual_iteration import BoundResult as BoundResult
 from mmech.error.bounds import dual_bound as dual_bound
 from mmech.error.bounds import svd_bound as svd_bound
 from mmech.error.expected import expected_error as expected_error
@@ -59,8 +59,8 @@ from mmech.strategies import Candidate as Candidate
 from mmech.strategies import StrategyResult as StrategyResult
 from mmech.strategies import optimize as optimize
 from mmech.strategies import reweight as reweight
-from mmech.strategies.files import load as load
-from mmech.strategies.files import save as save
+from mmech.strategies.result import load as load
+from mmech.strategies.result import save as save
 
 # mechanism and budget
 from mmech.marginals.counts import Counts as Counts

@@ -48,8 +48,6 @@ from mmech.reduction.cells import reduce_domain
 from mmech.structure.shape import frobenius_squared, squared_singular_values
 from mmech.threads import one_blas_thread
 
-__all__ = ["BoundResult", "dual_bound", "svd_bound"]
-
 CHEAP_WORK = 5e9
 """Iterations of a cheap bound times the cubed size; about a second."""
 

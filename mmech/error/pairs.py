@@ -42,16 +42,6 @@ from mmech.structure.blocks import block_energies, block_gain, tree_components
 from mmech.structure.shape import frobenius_squared, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
-__all__ = [
-    "PairRule",
-    "gain",
-    "pair_rule",
-    "register",
-    "row_gains",
-    "supports",
-    "unsupported",
-]
-
 Floats = NDArray[np.float64]
 Tables = Marginals | Marginal | Residuals
 
@@ -367,10 +357,9 @@ class _SubsetsRule(PairRule):
         return next(missing, None)
 
     def supports(self, workload: QueryMatrix, strategy: Tables) -> bool | None:
-        asked = mean_spectrum(workload, strategy.domain_shape)
-        if asked is None:
+        if mean_spectrum(workload, strategy.domain_shape) is None:
             return None
-        return bool((_precisions(strategy, asked) > 0).all())
+        return self.missing(workload, strategy) is None
 
     def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
         if is_uniform(workload):

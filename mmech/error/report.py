@@ -30,8 +30,6 @@ from mmech.operators.tau import Tau
 from mmech.strategies.result import Candidate, StrategyResult
 from mmech.threads import one_blas_thread
 
-__all__ = ["Report", "confidence_interval", "report"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:

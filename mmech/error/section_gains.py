@@ -24,8 +24,6 @@ from mmech.operators.circulant import SectionPinv, Toeplitz
 from mmech.operators.known import normal_form
 from mmech.operators.ranges import WidthRange
 
-__all__ = ["section_gain", "section_gains"]
-
 Floats = NDArray[np.float64]
 
 

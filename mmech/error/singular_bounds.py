@@ -26,15 +26,6 @@ from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import known_singular_values, squared_singular_values
 from mmech.structure.spectrum import mean_spectrum
 
-__all__ = [
-    "commuting_loss_bound",
-    "known_loss_bound",
-    "partial_loss_bound",
-    "sum_of_roots",
-    "symmetric_loss_bound",
-    "weighted_loss_bound",
-]
-
 Floats = NDArray[np.float64]
 
 COMMUTING = 1e-13

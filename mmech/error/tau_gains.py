@@ -23,8 +23,6 @@ from mmech.operators.ranges import Ranges
 from mmech.operators.tau import Tau
 from mmech.structure.blocks import separable_terms
 
-__all__ = ["range_gain", "running_gains"]
-
 Floats = NDArray[np.float64]
 
 SMALL_BLOCK = 16

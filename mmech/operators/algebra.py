@@ -22,8 +22,6 @@ from mmech.operators.marginals import Anova
 from mmech.operators.ranges import Permuted
 from mmech.operators.stack import VStack
 
-__all__ = ["add", "product", "scale"]
-
 Rule = Callable[[Any, Any], QueryMatrix | None]
 
 

@@ -25,8 +25,6 @@ from mmech.exceptions import DomainTooLargeError, PerformanceWarning
 from mmech.limits import LIMITS
 from mmech.storage.codec import storable
 
-__all__ = ["QueryMatrix", "query_matrix"]
-
 Array = NDArray[Any]
 Kind = TypeVar("Kind")
 Question = TypeVar("Question", bound=Callable[..., Any])

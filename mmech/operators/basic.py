@@ -24,18 +24,6 @@ from mmech.operators.base import (
 )
 from mmech.operators.explicit import Sparse
 
-__all__ = [
-    "AllRange",
-    "AllRangeGram",
-    "Diagonal",
-    "Identity",
-    "Ones",
-    "Prefix",
-    "Suffix",
-    "Total",
-]
-
-
 KERNEL_ENTRIES = 2**14
 """Scans of fewer entries stay with NumPy, which needs no compiled code."""
 

@@ -22,8 +22,6 @@ from mmech.operators.base import (
 )
 from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
 
-__all__ = ["Circulant", "SectionPinv", "Toeplitz", "without_others"]
-
 ZERO_EIGENVALUE = 1e-12
 """Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
 

@@ -24,13 +24,6 @@ from mmech.operators.explicit import Dense
 from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 
-__all__ = [
-    "JointInverseGram",
-    "distinct_grams",
-    "joint_inverse_gram",
-    "nearest_inverse_gram",
-]
-
 Floats = NDArray[np.float64]
 
 MAX_TERMS = 64

@@ -42,16 +42,6 @@ from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
 from mmech.operators.stack import VStack
 
-__all__ = [
-    "BOUNDS",
-    "PARTS",
-    "NormalForm",
-    "has_full_column_rank",
-    "is_known",
-    "norm_bounds",
-    "normal_form",
-]
-
 Factors = tuple[QueryMatrix, ...]
 Term = tuple[float, Factors]
 

@@ -20,8 +20,6 @@ from mmech.operators.joint import nearest_inverse_gram
 from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.stack import VStack
 
-__all__ = ["Preconditioner", "known_column_squares", "preconditioner", "solve"]
-
 TOLERANCE = 1e-12
 """Relative residual, of the equations or of the normal equations, at which to stop."""
 

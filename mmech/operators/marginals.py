@@ -39,15 +39,6 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
 from mmech.operators.table_tree import TableTree, attributes_of, mask_of
 
-__all__ = [
-    "Anova",
-    "Marginal",
-    "Marginals",
-    "all_marginals",
-    "subset_cells",
-    "subset_ranks",
-]
-
 MAX_TABLES = 2**12
 """Products in the marginal algebra go by way of at most this number of marginals."""
 

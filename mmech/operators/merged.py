@@ -21,8 +21,6 @@ from mmech.operators.base import (
 from mmech.operators.compose import Wrapper
 from mmech.operators.explicit import as_query_matrix
 
-__all__ = ["Merged"]
-
 
 @query_matrix("Merged")
 class Merged(Wrapper):

@@ -18,8 +18,6 @@ from mmech.operators.base import (
     read_only,
 )
 
-__all__ = ["ColumnScaledPIdentity", "InverseGram", "PIdentity", "PIdentityPinv"]
-
 
 @query_matrix("PIdentity")
 class PIdentity(QueryMatrix):

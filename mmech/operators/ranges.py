@@ -28,8 +28,6 @@ from mmech.operators.compose import Wrapper
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.marginals import check_domain_shape
 
-__all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
-
 
 @query_matrix("WidthRange")
 class WidthRange(ZeroOne):

@@ -33,8 +33,6 @@ from mmech.operators.marginals import (
 from mmech.operators.stack import VStack
 from mmech.operators.table_tree import mask_of
 
-__all__ = ["Residuals"]
-
 Subset = tuple[int, ...]
 
 

@@ -17,8 +17,6 @@ from mmech.operators.base import (
 )
 from mmech.operators.compose import Composite, check_operators
 
-__all__ = ["VStack"]
-
 
 @query_matrix("VStack")
 class VStack(Composite):

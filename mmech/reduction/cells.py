@@ -29,8 +29,6 @@ from mmech.reduction.columns import (
 )
 from mmech.structure.attributes import marginals_of
 
-__all__ = ["reduce_domain"]
-
 
 def reduce_domain(workload: Matrix) -> tuple[QueryMatrix, Groups]:
     """Merge cells whose columns of the workload are equal; drop zero columns.

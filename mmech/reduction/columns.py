@@ -19,8 +19,6 @@ from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import VStack
 
-__all__ = ["merge_rows", "reduce_columns", "restrict_columns"]
-
 Groups = NDArray[np.int64]
 
 HASHES = 2
@@ -80,19 +78,22 @@ def column_groups(workload: QueryMatrix) -> Groups:
     return np.arange(n)
 
 
-def _equal_rows(keys: NDArray[Any]) -> Groups:
-    """Return the group of every row, by first occurrence; -1 for zero rows."""
-    keys = keys + keys.dtype.type(0)  # minus zero becomes zero
+def distinct_rows(keys: NDArray[Any]) -> tuple[Groups, Groups]:
+    """Return the first of each kind of rows, in order, and the kind of every row."""
     packed = np.ascontiguousarray(keys).view(f"V{keys.dtype.itemsize * keys.shape[1]}")
     _, first, inverse = np.unique(
         packed.ravel(), return_index=True, return_inverse=True
     )
-    zero = ~keys[first].any(axis=1)
-    order = np.argsort(np.where(zero, len(keys), first), kind="stable")
-    rank = np.empty(first.size, np.int64)
-    rank[order] = np.arange(first.size)
-    rank[zero] = -1
-    return rank[inverse.ravel()]
+    order = np.argsort(first, kind="stable")
+    return first[order], np.argsort(order)[inverse.ravel()]
+
+
+def _equal_rows(keys: NDArray[Any]) -> Groups:
+    """Return the group of every row, by first occurrence; -1 for zero rows."""
+    keys = keys + keys.dtype.type(0)  # minus zero becomes zero
+    first, kinds = distinct_rows(keys)
+    filled = keys[first].any(axis=1)
+    return np.where(filled, np.cumsum(filled) - 1, -1)[kinds]
 
 
 def _agrees(workload: QueryMatrix, groups: Groups, probe: NDArray[np.float64]) -> bool:

@@ -22,23 +22,19 @@ from mmech.strategies.marginals import (
     is_beyond_lattices,
     marginals_strategy,
 )
-from mmech.strategies.registry import PRIVACY, TIE, TOO_LARGE, Request, Skip, Template
+from mmech.strategies.registry import (
+    PRIVACY,
+    TIE,
+    TOO_LARGE,
+    Request,
+    Seen,
+    Skip,
+    Template,
+)
 from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import is_uniform, marginals_of
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
-
-__all__ = [
-    "IDENTITY",
-    "RESIDUALS",
-    "WORKLOAD",
-    "has_closed_form",
-    "identity_strategy",
-    "optimum_under_l2",
-    "residuals_strategy",
-    "spectrum_of",
-    "workload_strategy",
-]
 
 HALF_GLANCE = 3000
 TWO_THIRDS_GLANCE = 300
@@ -68,9 +64,7 @@ def _measure(
     return StrategyResult(strategy, template, loss)
 
 
-def look_at_identity(
-    workload: QueryMatrix, found: Request
-) -> Skip | StrategyResult | None:
+def look_at_identity(workload: QueryMatrix, found: Request) -> Seen:
     """Leave out more cells than fit; stop at them where nothing else will do better."""
     large = workload.shape[1] > LIMITS.enumerated_cells
     if found.norm == "L2":
@@ -125,9 +119,7 @@ def workload_strategy(workload: QueryMatrix, *, norm: str = "L1") -> StrategyRes
     return _measure(workload, workload, "workload", norm)
 
 
-def look_at_workload(
-    workload: QueryMatrix, found: Request
-) -> Skip | StrategyResult | None:
+def look_at_workload(workload: QueryMatrix, found: Request) -> Seen:
     """Under L2 stop at one marginal; under L1 leave out ranks that are hard to find."""
     if found.norm == "L2":
         if not is_uniform(unscaled(workload)):
@@ -205,9 +197,7 @@ def residuals_strategy(
     )
 
 
-def look_at_residuals(
-    workload: QueryMatrix, found: Request
-) -> Skip | StrategyResult | None:
+def look_at_residuals(workload: QueryMatrix, found: Request) -> Seen:
     """Stop where they are optimal; leave them out beside an optimum of another kind."""
     shape = found.options.get("domain_shape", normal_form(workload).domain_shape)
     if has_closed_form(workload):

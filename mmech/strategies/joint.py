@@ -23,8 +23,6 @@ from mmech.strategies.pidentity import MAX_WEIGHT
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
-__all__ = ["JointObjective", "JointRun", "Masks", "Thetas"]
-
 Floats = NDArray[np.float64]
 Thetas = list[list[Floats]]
 """Extra queries by attribute and kind of factor."""

@@ -47,15 +47,6 @@ from mmech.strategies.starts import random_starts
 from mmech.structure.attributes import box_terms
 from mmech.structure.shape import frobenius_squared
 
-__all__ = [
-    "KRONECKER",
-    "KRONECKER_L2",
-    "SurrogateGrams",
-    "alternate_factors",
-    "kronecker_l2_strategy",
-    "kronecker_strategy",
-]
-
 Floats = NDArray[np.float64]
 
 EXPLICIT_FACTOR = 512

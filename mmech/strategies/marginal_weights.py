@@ -19,8 +19,6 @@ from mmech.strategies.deadline import time_is_up
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 
-__all__ = ["MARGINALS_L2", "marginal_weights"]
-
 Floats = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-12

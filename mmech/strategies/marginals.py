@@ -40,14 +40,6 @@ from mmech.structure.attributes import (
 )
 from mmech.structure.spectrum import mean_spectrum
 
-__all__ = [
-    "MARGINALS",
-    "attribute_sizes",
-    "forest_work",
-    "is_beyond_lattices",
-    "marginals_strategy",
-]
-
 PAIR_EVALUATIONS = 100
 """Evaluations per pair of subsets of the attributes: few attributes need no more."""
 

@@ -40,8 +40,6 @@ from mmech.structure.blocks import (
     separable_terms,
 )
 
-__all__ = ["NESTED", "nested_strategy"]
-
 Floats = NDArray[np.float64]
 
 SMALLEST_DOMAIN = 2048

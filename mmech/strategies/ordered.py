@@ -21,16 +21,6 @@ from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
 from mmech.structure.blocks import separable_terms
 
-__all__ = [
-    "BlockLevel",
-    "Ordered",
-    "SeparableGram",
-    "asks_in_order",
-    "block_gram",
-    "find_order",
-    "refined",
-]
-
 Floats = NDArray[np.float64]
 
 SERIATION_CELLS = 2048

@@ -37,8 +37,6 @@ from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import box_terms, marginals_of
 
-__all__ = ["UNION", "union_strategy"]
-
 Floats = NDArray[np.float64]
 
 TRIAL = 60

@@ -14,14 +14,6 @@ from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 
-__all__ = [
-    "box_terms",
-    "comes_from_partitions",
-    "is_uniform",
-    "is_union_of_boxes",
-    "marginals_of",
-]
-
 
 def marginals_of(operator: QueryMatrix) -> Marginals | None:
     """Return the weighted marginals that an operator is made as, else ``None``."""

@@ -18,17 +18,6 @@ from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
 
-__all__ = [
-    "BlockEnergies",
-    "Separable",
-    "block_energies",
-    "block_gain",
-    "energies_within",
-    "in_blocks",
-    "separable_terms",
-    "tree_components",
-]
-
 Floats = NDArray[np.float64]
 Separable = tuple[Floats, Floats, Floats]
 """Vectors (a, b, d) of a gram with the entries a_i b_j for i < j, and d_i for i = j."""

@@ -18,17 +18,17 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal
 from mmech.structure.spectrum import BoxGroup, box_groups
 
-__all__ = ["answers_by_marginals"]
-
 Subset = tuple[int, ...]
+
+Answers = NDArray[Any]
 
 Tables = Callable[[Subset], Array]
 """Function from sorted attributes a to the marginal over them, shape (n_a, k)."""
 
 
 def answers_by_marginals(
-    operator: QueryMatrix, domain_shape: tuple[int, ...], tables: Tables
-) -> NDArray[Any] | None:
+    operator: QueryMatrix, domain_shape: Subset, tables: Tables
+) -> Answers | None:
     """Return A X (m, k) from marginals of X, without its cells, or ``None``.
 
     For marginals, products of attributes and boxes, and for sums, stacks and
@@ -44,39 +44,37 @@ def answers_by_marginals(
 @singledispatch
 def _answers(
     operator: QueryMatrix, domain_shape: Subset, tables: Tables
-) -> NDArray[Any] | None:
+) -> Answers | None:
     """Return the answers of one block of a union."""
     groups = box_groups(operator, domain_shape)
     return None if groups is None else _boxes(operator.shape[0], groups, tables)
 
 
 @_answers.register(Marginal)
-def _(operator: Marginal, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+def _(operator: Marginal, domain_shape: Subset, tables: Tables) -> Answers | None:
     same = operator.domain_shape == domain_shape
     return tables(operator.attributes) if same else None
 
 
 @_answers.register(Sum)
-def _(operator: Sum, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+def _(operator: Sum, domain_shape: Subset, tables: Tables) -> Answers | None:
     parts = [answers_by_marginals(a, domain_shape, tables) for a in operator.terms]
     known = [part for part in parts if part is not None]
     return np.asarray(sum(known)) if len(known) == len(parts) else None
 
 
 @_answers.register(Identity)
-def _(operator: Identity, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+def _(operator: Identity, domain_shape: Subset, tables: Tables) -> Answers | None:
     return tables(tuple(range(len(domain_shape))))
 
 
 @_answers.register(Ones)
-def _(operator: Ones, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+def _(operator: Ones, domain_shape: Subset, tables: Tables) -> Answers | None:
     return np.repeat(tables(()), operator.m, axis=0)
 
 
 @_answers.register(Product)
-def _product(
-    operator: Product, domain_shape: tuple[int, ...], tables: Tables
-) -> NDArray[Any] | None:
+def _product(operator: Product, domain_shape: Subset, tables: Tables) -> Answers | None:
     """Boxes that no query adds up, such as leaves without a query, are left out."""
     *left, last = operator.factors
     groups = box_groups(last, domain_shape)
@@ -94,8 +92,8 @@ def _product(
 
 @_answers.register(Kronecker)
 def _kronecker(
-    operator: Kronecker, domain_shape: tuple[int, ...], tables: Tables
-) -> NDArray[Any] | None:
+    operator: Kronecker, domain_shape: Subset, tables: Tables
+) -> Answers | None:
     """Totals of an attribute need no axis: they only repeat rows."""
     factors = operator.factors
     if tuple(factor.shape[1] for factor in factors) != domain_shape:

@@ -27,17 +27,6 @@ from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
 from mmech.structure.spectrum import marginal_terms
 
-__all__ = [
-    "closed_singular_values",
-    "frobenius_squared",
-    "known_rank",
-    "known_singular_values",
-    "rank",
-    "measured_loss_bound",
-    "squared_singular_values",
-    "unscaled",
-]
-
 # ---- unions and weights ----------------------------------------------------------
 
 

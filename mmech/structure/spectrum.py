@@ -43,21 +43,12 @@ from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
 from mmech.structure.attributes import is_uniform
 
-__all__ = [
-    "BoxGroup",
-    "QuerySpectra",
-    "box_groups",
-    "box_tables",
-    "marginal_terms",
-    "mean_spectrum",
-    "query_spectra",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 Sizes = tuple[int, ...]
 Squares = dict[Subset, float]
+Terms = list[tuple[Subset, float]]
 Masks = Sequence[NDArray[np.bool_]]
 
 MANY_QUERIES = 64
@@ -71,7 +62,7 @@ ROUNDING = 1e-13
 
 
 @once
-def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
+def marginal_terms(workload: QueryMatrix) -> Terms | None:
     """Return a union of marginals as (subset, squared weight), else ``None``.
 
     The gram of a union of marginals lies in the marginal algebra.
@@ -92,9 +83,7 @@ def _marginal_of(block: QueryMatrix) -> tuple[Subset, float] | None:
     return kept, float(math.prod(f.m for f in block.factors if isinstance(f, Ones)))
 
 
-def _terms_over(
-    workload: QueryMatrix, sizes: Sizes
-) -> list[tuple[Subset, float]] | None:
+def _terms_over(workload: QueryMatrix, sizes: Sizes) -> Terms | None:
     """Return the marginals that a workload is a union of, if over these attributes."""
     return (
         marginal_terms(workload)
@@ -104,9 +93,7 @@ def _terms_over(
 
 
 @once
-def mean_spectrum(
-    workload: QueryMatrix, domain_shape: tuple[int, ...]
-) -> dict[Subset, float] | None:
+def mean_spectrum(workload: QueryMatrix, domain_shape: Sizes) -> Squares | None:
     r"""Return what a workload asks of the interactions of every subset.
 
     .. math:: \tau_s = \frac{\mathrm{tr}(P_s W^T W)}{\mathrm{rank}(P_s) \, n / n_s}
@@ -139,9 +126,7 @@ def mean_spectrum(
     return {subset: value / rank for (subset, value), rank in each if value > 0}
 
 
-def _marginal_spectrum(
-    terms: list[tuple[Subset, float]], domain_shape: tuple[int, ...]
-) -> dict[Subset, float]:
+def _marginal_spectrum(terms: Terms, domain_shape: Sizes) -> Squares:
     closure = downward_closure((key for key, _ in terms), domain_shape)
     values = np.zeros(len(closure))
     for key, square in terms:
@@ -172,7 +157,7 @@ def _totals(spectra: QuerySpectra | None) -> Squares | None:
     return dict(zip(spectra.subsets, spectra.totals().tolist(), strict=True))
 
 
-def _squares_of_marginals(terms: list[tuple[Subset, float]], sizes: Sizes) -> Squares:
+def _squares_of_marginals(terms: Terms, sizes: Sizes) -> Squares:
     spectrum = _marginal_spectrum(terms, sizes)
     ranks = ranks_of(spectrum, sizes)
     return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
@@ -335,7 +320,7 @@ def _box_masks(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
     return boxes() if same and boxes is not None else None
 
 
-def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] | None:
+def box_groups(workload: QueryMatrix, sizes: Sizes) -> list[BoxGroup] | None:
     """Return a union of boxes by the attributes that they restrict, else ``None``.
 
     Empty boxes are left out.
@@ -359,9 +344,7 @@ def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] 
 
 
 @singledispatch
-def query_spectra(
-    workload: QueryMatrix, domain_shape: tuple[int, ...]
-) -> QuerySpectra | None:
+def query_spectra(workload: QueryMatrix, domain_shape: Sizes) -> QuerySpectra | None:
     """Return the squared norms ‖W_s‖² of every query by itself, or ``None``.
 
     For boxes, sums of boxes as a `Product` with `Conjunctions` on its right, or
@@ -442,9 +425,7 @@ def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
 
 
 @query_spectra.register(Kronecker)
-def _kronecker_spectra(
-    workload: Kronecker, sizes: tuple[int, ...]
-) -> QuerySpectra | None:
+def _kronecker_spectra(workload: Kronecker, sizes: Sizes) -> QuerySpectra | None:
     if tuple(factor.shape[1] for factor in workload.factors) != sizes:
         return None
     parts = [_factor_squares(factor) for factor in workload.factors]
@@ -465,7 +446,7 @@ def _kronecker_spectra(
 
 @query_spectra.register(Product)
 def _product_spectra(
-    workload: Product, sizes: tuple[int, ...], most: int | None = None
+    workload: Product, sizes: Sizes, most: int | None = None
 ) -> QuerySpectra | None:
     """Add up tables: those of a weighted sum of boxes are sums of theirs."""
     most = LIMITS.listed_subsets if most is None else most
