@@ -137,8 +137,8 @@ def main(arguments: list[str] | None = None) -> None:
             measured = noisy(truth, args.epsilon, np.random.default_rng(seed))
             made = {
                 "mmech": [
-                    released.counts.tables[subset].reshape(own.shape)
-                    for subset, own in zip(released.plan.subsets, truth, strict=True)
+                    released.table(names, frame="dict")["count"].reshape(own.shape)
+                    for names, own in zip(tables, truth, strict=True)
                 ],
                 "independent": independent(domain, measured),
                 "top down": top_down(domain, measured),

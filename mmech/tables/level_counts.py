@@ -108,6 +108,7 @@ def settle_levels(
         say(f"dividing the counts of {chain.size(level - 1)} nodes among {sizes[axis]}")
         above, whole = whole, {}
         first, rows = chain.first[level - 1], None
+        shares: tuple[Any, Any]
         for family in families:  # that of no attribute comes first
             shares = np.diff(first, append=sizes[axis])[:, None], 1.0
             if rows is not None:
@@ -117,7 +118,9 @@ def settle_levels(
             drawn = toward({key: expected.T}, known, noise)[key].T
             if rows is None:
                 parts = zip(np.split(drawn, first[1:]), above[()], strict=True)
-                moved = [nearest_with_sums(own.T, 1.0 * n).T for own, n in parts]
+                moved = [
+                    nearest_with_sums(own.T, n.astype(float)).T for own, n in parts
+                ]
                 drawn = np.concatenate(moved)
             else:
                 drawn = _fitted(drawn, chain, level, above[family], rows)

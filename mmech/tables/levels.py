@@ -290,8 +290,7 @@ class LevelNoise(Noise):
         self._places = [chain.place(attributes) for attributes in self._weights]
         nodes = np.array([chain.size(level) for level, _ in self._places])
         self._node_shares = self._shares * nodes
-        self.tree = cache(self._tree)
-        self.law = cache(self._errors)  # type: ignore[method-assign, assignment]
+        self._made: dict[Any, Any] = {}
 
     def estimate(self, values: ArrayLike) -> Any:
         """Return the least-squares estimate from measured values, (p,)."""
@@ -307,12 +306,15 @@ class LevelNoise(Noise):
         axis = self.chain.axes[level - 1 : level] if level else ()
         return (p for p in subsets_of(others) if self.measures((*axis, *p)))
 
-    def _tree(self, part: Subset) -> Tree:
+    def tree(self, part: Subset) -> Tree:
         """Return the tree of the interactions of some of the other attributes."""
+        if part in self._made:
+            return self._made[part]
         precisions = np.zeros(len(self.chain.axes) + 1)
         for (level, others), share in zip(self._places, self._node_shares, strict=True):
             precisions[level] += share * ({*part} <= {*others})
-        return Tree(self.chain, (precisions * self._cells_of(part)).tolist())
+        tree = Tree(self.chain, (precisions * self._cells_of(part)).tolist())
+        return self._made.setdefault(part, tree)
 
     def _cells_of(self, part: Subset) -> int:
         return product_of(self.domain_shape[i] for i in part)
@@ -341,8 +343,13 @@ class LevelNoise(Noise):
             found += square * self.tree(part).variances[level]
         return found
 
-    def _errors(self, subset: Subset, together: Subset | None = None) -> NodeErrors:
+    def law(self, subset: Subset, together: Subset | None = None) -> Any:
         """Return the errors of the entries of a table, which differ by node."""
+        if (subset, together) not in self._made:
+            self._made[subset, together] = self._errors(subset, together)
+        return self._made[subset, together]
+
+    def _errors(self, subset: Subset, together: Subset | None) -> NodeErrors:
         level, others = self.chain.place(subset)
         counted = dict(zip(subset, together or (1,) * len(subset), strict=True))
         own = tuple(counted[i] for i in others)
@@ -467,7 +474,7 @@ class LevelEstimate:
                 axis = attributes.index(noise.chain.axes[level - 1])
                 table = np.moveaxis(table[0], axis, 0)
             self._tables.append(table)
-        self._part = cache(self._interactions)
+        self._parts: dict[Subset, list[Floats]] = {}
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table in C order of its attributes."""
@@ -476,7 +483,9 @@ class LevelEstimate:
         sizes = [self.noise.domain_shape[i] for i in others]
         table = np.zeros((chain.size(level), *sizes))
         for part in self.noise.parts(level, others):
-            own = self._part(part)[level]
+            if part not in self._parts:
+                self._parts[part] = self._interactions(part)
+            own = self._parts[part][level]
             shape = [n if i in part else 1 for i, n in zip(others, sizes, strict=True)]
             spread = product_of(sizes) / own.shape[1]
             table += own.reshape(-1, *shape) / spread

@@ -1,6 +1,7 @@
 """Hierarchies: levels of one attribute, and tables by them that add up."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -408,6 +409,8 @@ def test_what_was_kept_makes_the_same_tables(tmp_path):
     released = mm.release_tables(
         rows_of(people(90)), DOMAIN, **ASKED["gap"], epsilon=1, keep=path
     )
+    released.table("age", frame="dict")
+    assert pickle.loads(pickle.dumps(released)).tables == released.tables
     again = mm.MeasuredTables.load(path).finish()
     assert again.tables == released.tables
     for subset, table in released.counts.tables.items():
