@@ -94,9 +94,14 @@ class Known:
     rules: tuple[tuple[Subset, Mask], ...]
 
     def __post_init__(self) -> None:
-        for subset, table in (*self.tables, *self.rules):
-            if table.shape != tuple(self.sizes[i] for i in sorted({*subset})):
-                raise ValueError("what is known is of other attributes")
+        for name in ("tables", "rules"):
+            shaped = []
+            for subset, table in getattr(self, name):
+                if [*subset] != sorted({*subset} & {*range(len(self.sizes))}):
+                    raise ValueError("what is known is of other attributes")
+                shape = [self.sizes[i] for i in subset]  # files know no empty shape
+                shaped.append((subset, table.reshape(shape)))
+            object.__setattr__(self, name, tuple(shaped))
 
     @cached_property
     def exact(self) -> dict[Subset, Integers]:
@@ -266,13 +271,13 @@ def what_is_known(
     """
     if not isinstance(known, Known | Mapping):
         raise TypeError(
-            "known must map names of attributes to a table, such as {('sex',): [40, "
-            f"60]}}, got {known!r:.60}"
+            "known must map names to tables, such as {'sex': [4, 6]}, got "
+            f"{known!r:.60}"
         )
     if not isinstance(impossible, Iterable) or isinstance(impossible, str | Mapping):
         raise TypeError(
-            "impossible must be a list of rules, such as [{'age': '<15', 'status': "
-            f"'married'}}], got {impossible!r:.60}"
+            "impossible must be a list of rules, such as [{'age': '<15'}], got "
+            f"{impossible!r:.60}"
         )
     if not isinstance(known, Known):
         tables = tuple(_table(domain, names, own) for names, own in known.items())
@@ -399,8 +404,8 @@ def _rule(domain: Domain, rule: Any, what: str) -> tuple[Subset, Mask]:
     """Return the attributes of a rule, and which of their cells are impossible."""
     if not isinstance(rule, Mapping) or not rule:
         raise TypeError(
-            f"{what} must map attributes to values, such as {{'age': '<15', 'status': "
-            f"'married'}}, got {rule!r:.60}"
+            f"{what} must map attributes to values, such as {{'age': '<15'}}, got "
+            f"{rule!r:.60}"
         )
     first, table = next(iter(rule.items()))
     if not isinstance(first, tuple):

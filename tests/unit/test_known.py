@@ -535,9 +535,10 @@ def test_too_many_impossible_cells_are_refused():
         )
 
 
-def test_what_is_known_is_kept_with_what_was_measured(tmp_path):
+@pytest.mark.parametrize("name", ["the total", "both"])
+def test_what_is_known_is_kept_with_what_was_measured(name, tmp_path):
     path = os.fspath(tmp_path / "kept")
-    made = released(people(60), facts_of(people(60))["both"], keep=path)
+    made = released(people(60), facts_of(people(60))[name], keep=path)
     again = mm.MeasuredTables.load(path).finish()
     assert again.statement == made.statement
     for names in made.tables:
