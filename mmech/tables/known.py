@@ -42,6 +42,7 @@ from mmech.tables.noise import (
     ErrorLaw,
     Noise,
     error_law,
+    step_of,
     subsets_of,
 )
 
@@ -626,5 +627,6 @@ class KnownNoise(Noise):
             apart = np.abs(terms[0] - np.rint(terms[0])).max()
             whole = 0.0 if apart < 1e-8 else None
             law = error_law(self._law, *terms, whole)
-            self._found[key] = replace(law, standard_error=error)
+            step = 0.0 if whole == 0.0 else step_of(terms[0])
+            self._found[key] = replace(law, standard_error=error, step=step)
         return self._found[key]
