@@ -218,15 +218,13 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         "--known",
         metavar="CSV",
         action="append",
-        help="totals that are public already and stay as they are: a csv file with a "
-        "column per attribute and one called count, or with a count alone, the number "
-        "of records; may be repeated",
+        help="totals that are public already: a column per attribute and one called "
+        "count, or this alone for the number of records; may be repeated",
     )
     add(
         "--impossible",
         metavar="FILE",
-        help="JSON list of rules for cells that are impossible, and zero, such as "
-        '[{"age": "<15", "status": ["married", "widowed"]}]',
+        help='JSON rules of impossible cells: [{"age": "<15", "status": ["married"]}]',
     )
     cost = command.add_mutually_exclusive_group(required=True)
     cost.add_argument(

@@ -42,6 +42,7 @@ from mmech.tables.noise import (
     ErrorLaw,
     Noise,
     error_law,
+    step_of,
     subsets_of,
 )
 
@@ -94,9 +95,14 @@ class Known:
     rules: tuple[tuple[Subset, Mask], ...]
 
     def __post_init__(self) -> None:
-        for subset, table in (*self.tables, *self.rules):
-            if table.shape != tuple(self.sizes[i] for i in sorted({*subset})):
-                raise ValueError("what is known is of other attributes")
+        for name in ("tables", "rules"):
+            shaped = []
+            for subset, table in getattr(self, name):
+                if [*subset] != sorted({*subset} & {*range(len(self.sizes))}):
+                    raise ValueError("what is known is of other attributes")
+                shape = [self.sizes[i] for i in subset]  # files know no empty shape
+                shaped.append((subset, table.reshape(shape)))
+            object.__setattr__(self, name, tuple(shaped))
 
     @cached_property
     def exact(self) -> dict[Subset, Integers]:
@@ -266,13 +272,13 @@ def what_is_known(
     """
     if not isinstance(known, Known | Mapping):
         raise TypeError(
-            "known must map names of attributes to a table, such as {('sex',): [40, "
-            f"60]}}, got {known!r:.60}"
+            "known must map names to tables, such as {'sex': [4, 6]}, got "
+            f"{known!r:.60}"
         )
     if not isinstance(impossible, Iterable) or isinstance(impossible, str | Mapping):
         raise TypeError(
-            "impossible must be a list of rules, such as [{'age': '<15', 'status': "
-            f"'married'}}], got {impossible!r:.60}"
+            "impossible must be a list of rules, such as [{'age': '<15'}], got "
+            f"{impossible!r:.60}"
         )
     if not isinstance(known, Known):
         tables = tuple(_table(domain, names, own) for names, own in known.items())
@@ -399,8 +405,8 @@ def _rule(domain: Domain, rule: Any, what: str) -> tuple[Subset, Mask]:
     """Return the attributes of a rule, and which of their cells are impossible."""
     if not isinstance(rule, Mapping) or not rule:
         raise TypeError(
-            f"{what} must map attributes to values, such as {{'age': '<15', 'status': "
-            f"'married'}}, got {rule!r:.60}"
+            f"{what} must map attributes to values, such as {{'age': '<15'}}, got "
+            f"{rule!r:.60}"
         )
     first, table = next(iter(rule.items()))
     if not isinstance(first, tuple):
@@ -494,13 +500,13 @@ class KnownNoise(Noise):
         )
         cells = sum(int(mask.sum()) for mask in self._closed.values())
         largest = max(product_of(known.sizes[i] for i in own) for own in subsets)
-        held = (largest + cells) * self._variance.size
-        if cells > MOST_IMPOSSIBLE or held > LIMITS.table_entries:
+        room = LIMITS.table_entries // self._variance.size - largest
+        if cells > min(room, MOST_IMPOSSIBLE):
             raise ParameterError(
                 "impossible",
-                f"must be at most {MOST_IMPOSSIBLE:,} cells of all tables, and fit "
-                f"into a matrix of {LIMITS.table_entries:,} entries",
-                f"{cells:,} and {held:,}",
+                f"must be at most {max(0, min(room, MOST_IMPOSSIBLE)):,} cells of all "
+                "tables",
+                f"{cells:,}",
                 ("give attributes coarser values", "take fewer tables"),
             )
         self._moves = np.concatenate(
@@ -511,6 +517,7 @@ class KnownNoise(Noise):
         parts = {s for own in self._closed for s in subsets_of(own)} - {*known.exact}
         self._ties = {part: self._plain(part) @ scaled.T for part in parts}
         _, self._kind = np.unique(self._parameter, return_inverse=True)
+        self._means: dict[Subset, float] = {}
         self._found: dict[bytes, ErrorLaw] = {}
 
     def _plain(self, subset: Subset) -> Floats:
@@ -568,8 +575,11 @@ class KnownNoise(Noise):
 
     def spread(self, subset: Subset) -> float:
         """Return the mean variance of the errors of counts that have any."""
-        found = self._spreads(self.coefficients(subset))
-        return max(float(found.sum()) / max(1, int((found > 0).sum())), VARIANCE_FLOOR)
+        if subset not in self._means:
+            found = self._spreads(self.coefficients(subset))
+            mean = float(found.sum()) / max(1, int((found > 0).sum()))
+            self._means[subset] = max(mean, VARIANCE_FLOOR)
+        return self._means[subset]
 
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of the count with the largest variance."""
@@ -577,13 +587,25 @@ class KnownNoise(Noise):
         return self.laws(found[[np.argmax(self._spreads(found))]])[0]
 
     def laws(self, coefficients: Floats) -> list[ErrorLaw]:
-        """Return the law of every row of coefficients of all noise."""
-        return [
-            self._law_of_row(own, math.sqrt(variance)) if variance else NO_ERROR
-            for own, variance in zip(
-                coefficients, self._spreads(coefficients), strict=True
-            )
+        """Return the law of every row of coefficients of all noise.
+
+        Rows of the same four moments have the same coefficients in another order.
+        """
+        sizes = np.abs(coefficients)
+        power, moments = self._variance * sizes, []
+        for _ in range(4):
+            moments.append(power.sum(axis=1))
+            power = power * sizes
+        rounded = np.round(moments / np.maximum(np.max(moments, 1), 1e-300)[:, None], 9)
+        _, first, which = np.unique(
+            rounded, axis=1, return_index=True, return_inverse=True
+        )
+        spreads = self._spreads(coefficients[first])
+        laws = [
+            self._law_of_row(coefficients[k], math.sqrt(own)) if own else NO_ERROR
+            for k, own in zip(first, spreads, strict=True)
         ]
+        return [laws[k] for k in which.ravel()]
 
     def _law_of_row(self, coefficients: Floats, error: float) -> ErrorLaw:
         """Return the law of a row; equal ones are looked for once."""
@@ -605,5 +627,6 @@ class KnownNoise(Noise):
             apart = np.abs(terms[0] - np.rint(terms[0])).max()
             whole = 0.0 if apart < 1e-8 else None
             law = error_law(self._law, *terms, whole)
-            self._found[key] = replace(law, standard_error=error)
+            step = 0.0 if whole == 0.0 else step_of(terms[0])
+            self._found[key] = replace(law, standard_error=error, step=step)
         return self._found[key]

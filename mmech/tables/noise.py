@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any
@@ -32,7 +32,15 @@ from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
 
-__all__ = ["NO_ERROR", "VARIANCE_FLOOR", "ErrorLaw", "Noise", "error_law", "subsets_of"]
+__all__ = [
+    "NO_ERROR",
+    "VARIANCE_FLOOR",
+    "ErrorLaw",
+    "Noise",
+    "error_law",
+    "step_of",
+    "subsets_of",
+]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -64,12 +72,15 @@ class ErrorLaw:
     apart : float, default=None
         How far an error is from whole numbers at most, where it is near them; ``None``
         where it is not.
+    step : float, default=0.0
+        Distance of the values that an error takes, where it is known.
     """
 
     standard_error: float
     scale: float
     characteristic: Floats
     apart: float | None = None
+    step: float = 0.0
     _widths: dict[float, float] = field(default_factory=dict, repr=False)
 
     def probability(self, half: float) -> float:
@@ -98,7 +109,7 @@ class ErrorLaw:
                 low = middle
             else:
                 high = middle
-        half = high * self.scale
+        half = high * self.scale + self.step / 2
         if self.apart is not None:  # probabilities do not change between whole numbers
             half = math.ceil(half - 0.5) + self.apart
         self._widths[level] = half
@@ -202,8 +213,9 @@ class Noise:
 
     def _error(self, subset: Subset, counted: Subset) -> ErrorLaw:
         coefficients, numbers, variances, parameters = self._terms(subset, counted)
-        whole = 0.0 if self._cells.size == 1 else None
-        return error_law(self._law, coefficients, numbers, variances, parameters, whole)
+        whole = 0.0 if self._cells.size == 1 and not self._exact else None
+        law = error_law(self._law, coefficients, numbers, variances, parameters, whole)
+        return replace(law, step=step_of(coefficients)) if self._exact else law
 
     def _terms(self, subset: Subset, counted: Subset) -> list[Floats]:
         """Return coefficients of noise, how many entries have them, and its law."""
@@ -254,6 +266,19 @@ class Noise:
                 coefficient = coefficient + share
             if number and np.any(coefficient):
                 yield coefficient, number
+
+
+def step_of(coefficients: Floats) -> float:
+    """Return the distance of whole multiples added up, or zero where it is tiny.
+
+    A probability jumps by as much as a value has, which smoothing shares out.
+    """
+    sizes = np.abs(coefficients)
+    for parts in range(1, 13):
+        step = sizes.min(initial=1.0) / parts
+        if (np.abs(sizes / step - np.rint(sizes / step)) < 1e-6).all():
+            return float(step)
+    return 0.0
 
 
 def error_law(

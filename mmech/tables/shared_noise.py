@@ -281,5 +281,5 @@ class SharedNoise:
             group = (size, counted) if j == own else (1, 0)
             found *= shared.characteristic(*group, move, variances[j], frequencies)
         # The totals of several sets are not whole once they are one.
-        apart = 0.0 if len(self._sets) == 1 else 0.5
+        apart = 0.0 if len(self._sets) == 1 and () not in self._exact else 0.5
         return ErrorLaw(math.sqrt(variance), scale, found, apart)
