@@ -228,10 +228,11 @@ def column_sums(matrix: Term, norm: str, weights: Any, effort: Effort) -> Array:
     closed, listed = matrix.sums(norm, w), None
     with suppress(NotListedError):
         _need(matrix.n, "its columns are hidden", NotListedError)
+        size = effort.spend(matrix.n, NotListedError)  # before anything is listed
         rows, columns, entries = matrix.listed()
         most = matrix.m * int(abs(entries).max(initial=1)) ** 2 * int(np.max(abs(w)))
         kind = np.int64 if most < FITS else object
-        listed = np.zeros(effort.spend(matrix.n, NotListedError), kind)
+        listed = np.zeros(size, kind)
         own = (w[rows] if w.ndim else w).astype(kind)
         np.add.at(listed, columns, _measured(entries.astype(kind), norm) * own)
     found = listed if closed is None else np.asarray(closed, object)
@@ -398,9 +399,9 @@ def _kronecker(record: Any, effort: Effort) -> Term:
     def listed() -> Listed:
         _need(0 < max(m, n) < FITS, "its cells are too many", NotListedError)
         rows, columns, entries = (np.full(1, own) for own in (0, 0, 1))
-        for f in factors:
-            i, j, own = f.listed()
-            effort.spend(rows.size * i.size, NotListedError)
+        parts = [f.listed() for f in factors]
+        effort.spend(math.prod(own.size for own, _, _ in parts), NotListedError)
+        for f, (i, j, own) in zip(factors, parts, strict=True):
             rows = (rows[:, None] * f.m + i).ravel()
             columns = (columns[:, None] * f.n + j).ravel()
             entries = _times(entries[:, None], own).ravel()

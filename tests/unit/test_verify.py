@@ -18,6 +18,7 @@ import sys
 import zipfile
 import zlib
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -846,6 +847,24 @@ def test_large_matrices_have_closed_forms():
     column = [1, 2, *[0] * 9998]
     band = {"kind": "toeplitz", "first_column": column, "first_row": [1, *[0] * 9999]}
     assert sums_of(band, "L2").tolist() == [*[5] * 9999, 1]
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_all_pairs_of_a_census_are_checked(law, tmp_path, capsys):
+    """Their domain has 10^16 cells, so that there is a closed form or nothing."""
+    sizes = [16, 9, 20, 16, 16, 7, 15, 6, 5, 2, 20, 20, 20, 42]
+    sets = [own for k in (1, 2) for own in combinations(range(14), k)]
+    blocks = [marginal(sizes, list(own)) for own in sets]
+    rows = [math.prod(sizes[i] for i in own) for own in sets]
+    scale = str(len(sets)) if law == "laplace" else str(Fraction(len(sets), 2))
+    sampled = [[law, scale, [m, 1]] for m in rows]
+    currency = "epsilon" if law == "laplace" else "rho"
+    draw = noise(law, sampled, stack(*blocks), packed(sum(rows)))
+    own = document([paid("1", law, currency)], [draw], currency)
+    assert run(written(own, tmp_path), capsys)[0] == 0
+    draw["sampled"][7][1] = "1"
+    code, verdict, _ = run(written(own, tmp_path), capsys)
+    assert (code, "and 1 was paid" in verdict) == (1, True)
 
 
 def test_sums_beyond_64_bits_are_exact():
