@@ -109,7 +109,7 @@ def settle_levels(
         above, whole = whole, {}
         first, rows = chain.first[level - 1], None
         shares: tuple[Any, Any]
-        for family in families:  # that of no attribute comes first
+        for family in families:  # the empty one comes first
             shares = np.diff(first, append=sizes[axis])[:, None], 1.0
             if rows is not None:
                 shares = _positive(above[()]), rows[:, None]
