@@ -529,14 +529,12 @@ class KnownNoise(Noise):
             cells = product_of(sizes[i] for i in common)
             kernel = np.zeros((cells, cells))
             for part in subsets_of(common):
-                even = (np.full((sizes[i],) * 2, 1 / sizes[i]) for i in common)
-                factors = (
-                    np.eye(len(own)) - own if i in part else own
-                    for i, own in zip(common, even, strict=True)
-                )
-                own = reduce(np.kron, factors, np.ones((1, 1)))
+                own: Any = np.ones((1, 1))
+                for i in common:
+                    even = np.full((sizes[i], sizes[i]), 1 / sizes[i])
+                    own = np.kron(own, np.eye(sizes[i]) - even if i in part else even)
                 kernel += own / self._precision(part)
-            rows, columns = (self._places(own, common) for own in (subset, measured))
+            rows, columns = (self._places(all_, common) for all_ in (subset, measured))
             blocks.append(kernel[np.ix_(rows, columns)] * (share * cells / rows.size))
         return np.hstack(blocks)
 
@@ -617,16 +615,13 @@ class KnownNoise(Noise):
         _, first, numbers = np.unique(
             sizes + 2 * self._kind[kept], return_index=True, return_counts=True
         )
-        variances, parameters = (
-            self._variance[kept][first],
-            self._parameter[kept][first],
-        )
-        terms = [largest * sizes[first], numbers.astype(float), variances, parameters]
+        terms = [largest * sizes[first], numbers.astype(np.float64)]
+        terms += [own[kept][first] for own in (self._variance, self._parameter)]
         key = np.round(terms, 6).tobytes()
         if key not in self._found:
             apart = np.abs(terms[0] - np.rint(terms[0])).max()
             whole = 0.0 if apart < 1e-8 else None
-            law = error_law(self._law, *terms, whole)
+            law = error_law(self._law, terms[0], terms[1], terms[2], terms[3], whole)
             step = 0.0 if whole == 0.0 else step_of(terms[0])
             self._found[key] = replace(law, standard_error=error, step=step)
         return self._found[key]

@@ -188,8 +188,10 @@ def test_what_is_known_never_makes_errors_larger(name, ways, cost):
         for own in ({}, fact)
     ]
     before, after = (plan.errors(frame="dict") for plan in plans)
-    for column in ("standard_error", "half_width_90", "half_width_95"):
-        assert (after[column] <= before[column] * 1.02 + 1e-9).all()
+    assert (after["standard_error"] <= before["standard_error"] * 1.02 + 1e-9).all()
+    for column in ("half_width_90", "half_width_95"):  # ends of intervals are whole
+        assert (after[column] <= before[column] + 0.5).all()
+        assert after[column].sum() <= before[column].sum() * 1.001
     spreads = [sum(map(plan.noise.spread, plans[0].subsets)) for plan in plans]
     assert spreads[1] < spreads[0]
 
@@ -529,7 +531,7 @@ def test_knowledge_of_another_kind_is_named(fact):
 def test_too_many_impossible_cells_are_refused():
     domain = mm.Domain([mm.Attribute.ordinal(n, range(100)) for n in "ab"])
     rule = {("a", "b"): np.tri(100, dtype=bool)}
-    with pytest.raises(ValueError, match="at most 4,096 cells of all tables"):
+    with pytest.raises(ValueError, match=r"at most [0-9,]+ cells of all tables"):
         mm.release_tables(
             None, domain, ways=2, epsilon=1, dry_run=True, impossible=[rule]
         )
