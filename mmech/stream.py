@@ -51,7 +51,8 @@ class Stream(Settled):
 
     Under `rho` a row of a lower triangular matrix of integers is measured at every
     time, with Gaussian noise; under `epsilon` the nodes of a tree, with Laplace noise
-    that is drawn ahead, at the first time of the largest node. Memory is O(T), a push takes O(T) operations.
+    that is drawn ahead, at the first time of the largest node. Memory is O(T), a push
+    takes O(T) operations.
 
     Parameters
     ----------
