@@ -7,40 +7,40 @@ from mmech.domain.parts import Part as Part
 from mmech.domain.parts import read as read
 
 # operators
-from mmech.operators import AllRange as AllRange
-from mmech.operators import Anova as Anova
-from mmech.operators import Circulant as Circulant
-from mmech.operators import Conjunctions as Conjunctions
-from mmech.operators import Dense as Dense
-from mmech.operators import Diagonal as Diagonal
-from mmech.operators import Hierarchy as Hierarchy
-from mmech.operators import Identity as Identity
-from mmech.operators import Kronecker as Kronecker
-from mmech.operators import Marginal as Marginal
-from mmech.operators import Marginals as Marginals
-from mmech.operators import Merged as Merged
-from mmech.operators import Ones as Ones
-from mmech.operators import PIdentity as PIdentity
-from mmech.operators import Partition as Partition
-from mmech.operators import PartitionStack as PartitionStack
-from mmech.operators import Permuted as Permuted
-from mmech.operators import Prefix as Prefix
-from mmech.operators import Product as Product
-from mmech.operators import QueryMatrix as QueryMatrix
-from mmech.operators import Ranges as Ranges
-from mmech.operators import Residuals as Residuals
-from mmech.operators import Scaled as Scaled
-from mmech.operators import Sparse as Sparse
-from mmech.operators import Suffix as Suffix
-from mmech.operators import Sum as Sum
-from mmech.operators import Toeplitz as Toeplitz
-from mmech.operators import Total as Total
-from mmech.operators import VStack as VStack
-from mmech.operators import WidthRange as WidthRange
-from mmech.operators import all_marginals as all_marginals
+from mmech.operators.basic import AllRange as AllRange
+from mmech.operators.marginals import Anova as Anova
+from mmech.operators.circulant import Circulant as Circulant
+from mmech.operators.partition import Conjunctions as Conjunctions
+from mmech.operators.explicit import Dense as Dense
+from mmech.operators.basic import Diagonal as Diagonal
+from mmech.operators.hierarchy import Hierarchy as Hierarchy
+from mmech.operators.basic import Identity as Identity
+from mmech.operators.kronecker import Kronecker as Kronecker
+from mmech.operators.marginals import Marginal as Marginal
+from mmech.operators.marginals import Marginals as Marginals
+from mmech.operators.merged import Merged as Merged
+from mmech.operators.basic import Ones as Ones
+from mmech.operators.pidentity import PIdentity as PIdentity
+from mmech.operators.partition import Partition as Partition
+from mmech.operators.partition import PartitionStack as PartitionStack
+from mmech.operators.ranges import Permuted as Permuted
+from mmech.operators.basic import Prefix as Prefix
+from mmech.operators.compose import Product as Product
+from mmech.operators.base import QueryMatrix as QueryMatrix
+from mmech.operators.ranges import Ranges as Ranges
+from mmech.operators.residuals import Residuals as Residuals
+from mmech.operators.compose import Scaled as Scaled
+from mmech.operators.explicit import Sparse as Sparse
+from mmech.operators.basic import Suffix as Suffix
+from mmech.operators.compose import Sum as Sum
+from mmech.operators.circulant import Toeplitz as Toeplitz
+from mmech.operators.basic import Total as Total
+from mmech.operators.stack import VStack as VStack
+from mmech.operators.ranges import WidthRange as WidthRange
+from mmech.operators.marginals import all_marginals as all_marginals
 
 # strategies and errors
-from mmech.error.bounds import BoundResult as BoundResult
+from mmech.error.dual_iteration import BoundResult as BoundResult
 from mmech.error.bounds import dual_bound as dual_bound
 from mmech.error.bounds import svd_bound as svd_bound
 from mmech.error.expected import expected_error as expected_error
@@ -59,8 +59,8 @@ from mmech.strategies import Candidate as Candidate
 from mmech.strategies import StrategyResult as StrategyResult
 from mmech.strategies import optimize as optimize
 from mmech.strategies import reweight as reweight
-from mmech.strategies.files import load as load
-from mmech.strategies.files import save as save
+from mmech.strategies.result import load as load
+from mmech.strategies.result import save as save
 
 # mechanism and budget
 from mmech.marginals.counts import Counts as Counts
@@ -88,6 +88,8 @@ from mmech.privacy.cost import epsilon_from_rho as epsilon_from_rho
 from mmech.privacy.cost import rho_from_epsilon_delta as rho_from_epsilon_delta
 
 # errors and warnings
+from mmech.evidence import Evidence as Evidence
+from mmech.evidence import record_evidence as record_evidence
 from mmech.exceptions import BudgetExceededError as BudgetExceededError
 from mmech.exceptions import ConvergenceWarning as ConvergenceWarning
 from mmech.exceptions import DomainTooLargeError as DomainTooLargeError

@@ -12,7 +12,7 @@ from mmech.mechanism import MatrixMechanism
 from mmech.noise import LAWS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.known import weighted_blocks
+from mmech.operators.known import normal_form
 from mmech.operators.marginals import Marginal
 from mmech.release import Measurement
 from mmech.strategies.result import StrategyResult
@@ -105,6 +105,6 @@ def export_marginals(
 
 
 def _weighted_marginals(strategy: QueryMatrix) -> list[tuple[float, Marginal]] | None:
-    parts = list(weighted_blocks(strategy))
+    parts = normal_form(strategy).blocks
     marginals = [(weight, part) for weight, part in parts if isinstance(part, Marginal)]
     return marginals if len(marginals) == len(parts) else None

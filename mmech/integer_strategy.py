@@ -40,7 +40,7 @@ from mmech.operators.compose import Product, Scaled
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
-from mmech.operators.known import is_known, kronecker_terms
+from mmech.operators.known import is_known, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -329,7 +329,7 @@ def on_smaller_grids(
 def _(
     strategy: Kronecker, workload: QueryMatrix, *, norm: str = "L1"
 ) -> Iterator[IntegerStrategy]:
-    terms = kronecker_terms(workload)
+    terms = normal_form(workload).products
     if norm != "L1" or terms is None or not all(map(_is_judged_fast, strategy.factors)):
         return
     sizes = [factor.shape[1] for factor in strategy.factors]

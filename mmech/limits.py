@@ -171,6 +171,8 @@ class Limits(ChangeableLimits):
         lists one by one.
     published_cells : int
         Largest table that `release_tables` makes. More is refused.
+    level_cells : int
+        The same where a hierarchy has several levels in tables.
     model_cells : int
         Cells of the cliques of a model of maximum entropy that is fitted to released
         tables. Tables beyond are left out of the model.
@@ -224,6 +226,7 @@ class Limits(ChangeableLimits):
     reported_queries: int = 2**22
     reported_entries: int = 2**27
     published_cells: int = 2**17
+    level_cells: int = 2**22
     model_cells: int = 2**16
     linked_entries: int = 2**22
 

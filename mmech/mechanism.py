@@ -246,6 +246,9 @@ class MatrixMechanism(Settled):
             noise=self._noise,
             check=partial(self._check_sums, bound),
             price=price,
+            strategy=self.released,
+            contribution=self.contribution,
+            signed=self.signed,
         )
 
     @property

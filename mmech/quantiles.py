@@ -201,6 +201,7 @@ def select_quantiles(
         n_bins=n_bins,
         share=share,
         relation=relation,
+        sums=n_bins,
     )
     return cuts, entry
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.checks import check_integer, plain_array
 from mmech.noise.laws import GAUSSIAN, LAPLACE, Law, k_norm, law_and_cost
 from mmech.noise.norm import Blocks, Groups
-from mmech.noise.seam import drawn
+from mmech.noise.seam import drawn, paid
 from mmech.noise.system import Rng, check_insecure_rng
 from mmech.privacy.cost import laplace_rho, warn_if_weak
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
@@ -290,6 +290,7 @@ def measure(
     noise: Rng,
     check: Callable[[], None] | None = None,
     price: Price | None = None,
+    **origin: Any,
 ) -> Measurement:
     """Charge for noise on rows, then draw it; the only way from exact to noisy numbers.
 
@@ -310,6 +311,9 @@ def measure(
         Called after the charge; raises where the values cannot be right.
     price : Price, optional
         What is known beside the cost; ``None`` takes what follows from the sensitivity.
+    **origin
+        What the evidence of the release says of the values: the ``strategy`` that
+        multiplied and the ``contribution`` of a record, or the ``part`` of the records.
     """
     laws, parameters, entry = planned(runs, law, cost, released, relation, price)
     entry = charge(ledger, entry, relation, noise)
@@ -334,6 +338,7 @@ def measure(
         parameters=parameters,
         groups=law.groups,
         entry=entry,
+        **origin,
     )
     return Measurement(
         noisy,
@@ -409,18 +414,21 @@ def charge(
     """
     insecure = noise is not None
     if ledger is None:
-        return LedgerEntry(**{**vars(entry), "insecure": insecure})
-    as_ledger(ledger).check_relation(relation)
-    return ledger.spend(
-        entry.cost,
-        entry.released,
-        sensitivity=entry.sensitivity,
-        currency=entry.currency,
-        kind=entry.kind,
-        insecure=insecure,
-        other_cost=entry.other_cost,
-        shifts=entry.shifts,
-    )
+        entry = replace(entry, insecure=insecure)
+    else:
+        as_ledger(ledger).check_relation(relation)
+        entry = ledger.spend(
+            entry.cost,
+            entry.released,
+            sensitivity=entry.sensitivity,
+            currency=entry.currency,
+            kind=entry.kind,
+            insecure=insecure,
+            other_cost=entry.other_cost,
+            shifts=entry.shifts,
+        )
+    paid(entry, relation)
+    return entry
 
 
 def per_row(numbers: Sequence[Any], runs: Sequence[Run]) -> Any:

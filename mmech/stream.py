@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mmech.checks import check_integer
 from mmech.error.report import confidence_interval
 from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
+from mmech.noise.seam import paid_together
 from mmech.operators.basic import Prefix
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
@@ -279,16 +280,17 @@ class Stream(Settled):
             self._pay()
             noisy, runs = self._rows.sums(now, whole), self._rows.runs(now)
             if runs:
-                noisy = measure(
-                    noisy,
-                    runs,
-                    self.law,
-                    self.cost,
-                    released=self._words,
-                    relation=self.relation,
-                    ledger=None,  # paid for all times at once
-                    noise=self._noise,
-                ).values
+                with paid_together():  # for all times
+                    noisy = measure(
+                        noisy,
+                        runs,
+                        self.law,
+                        self.cost,
+                        released=self._words,
+                        relation=self.relation,
+                        ledger=None,
+                        noise=self._noise,
+                    ).values
             self._rows.take(now, whole, noisy)
             answer = self._rows.answer(now)
             file = self._file

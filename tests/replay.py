@@ -180,6 +180,8 @@ def play(run, people, ledger=None, tape=None, *, strangers=False):
         if tape is None:
             outcome = sample()
         else:
+            if "runs" in draw.public:  # samplers are seen at work, for the evidence
+                sample()
             outcome = _repeated(draw, sample, played, tape, people, strangers)
         exact = _copy(draw.exact)
         paid = 0 if ledger is None else len(ledger.entries)

@@ -18,7 +18,7 @@ import pytest
 
 import mmech
 import mmech_rf
-from mmech import PrivacyLedger
+from mmech import PrivacyLedger, verify
 from mmech.audit.__main__ import main as run_audit
 from mmech.cli import main as run_engine
 from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
@@ -227,7 +227,7 @@ PROVEN = [
     if "insecure_rng" in parameters_of(getattr(package, name))
 ] + [
     PrivacyLedger, assign_records, random_argmax, keyed_argmax, weighted_choice,
-    select_tree,
+    select_tree, verify,
 ]  # fmt: skip
 """Everything public that releases, by the argument that all of it takes in tests; and
 what such functions are made of."""
@@ -379,7 +379,7 @@ def test_rules_are_there_whatever_module_is_imported_first(first):
     code = (
         f"import mmech.{first}\n"
         + """if True:
-        from mmech.operators import Circulant
+        from mmech.operators.circulant import Circulant
         from mmech.operators.known import BOUNDS
         from mmech.structure.shape import known_rank
         ring = Circulant([1, 0, 1, 0])

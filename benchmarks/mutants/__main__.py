@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.mutants._catalogue import MUTANTS
+from benchmarks.mutants._catalogue import MUTANTS, UNSEEN, of_costs
 from benchmarks.mutants._edits import draw
-from benchmarks.mutants._runner import FailingTestsError, Verdict, run
+from benchmarks.mutants._runner import FailingTestsError, Verdict, run, verify
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +24,23 @@ def report(verdicts: Iterable[Verdict]) -> int:
         print(f"{name:64} {verdict.outcome:10} {verdict.detail}", flush=True)
     print(", ".join(f"{n} {outcome}" for outcome, n in outcomes.items()))
     return int(set(outcomes) != {"killed"})
+
+
+def report_unseen(verdicts: Iterable[Verdict]) -> int:
+    """Print what the verifier refuses; return 1 if it misses one without a reason."""
+    outcomes: Counter[str] = Counter()
+    unexplained = []
+    for verdict in verdicts:
+        name, detail = verdict.mutant.name, verdict.detail
+        outcomes[verdict.outcome] += 1
+        if verdict.outcome in ("unseen", "raises"):
+            detail = UNSEEN.get(name, f"NO REASON IS GIVEN {detail}")
+            unexplained += [name] * (name not in UNSEEN and verdict.outcome == "unseen")
+        print(f"{name:64} {verdict.outcome:8} {detail}", flush=True)
+    seen = outcomes["refused"] + outcomes["unseen"]
+    share = outcomes["refused"] / max(seen, 1)
+    print(f"{dict(outcomes)}; refused of those that release: {share:.0%}")
+    return int(bool(unexplained))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,6 +63,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--draw", type=int, metavar="N", help="print so many new mistakes, and go"
     )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="release tables and more with each mistake about costs, and let a copy of "
+        "mmech/verify.py alone look at the evidence",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
     options = parser.parse_args(arguments)
     if options.draw is not None:
@@ -57,6 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         mutant
         for mutant in MUTANTS
         if options.only is None or any(words in mutant.name for words in options.only)
+        if not options.verify or of_costs(mutant)
     ]
     if not chosen:
         parser.error(f"no mistake is named so: {', '.join(options.only)}; see --list")
@@ -67,6 +91,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{mutant.name:64} {mutant.file}")
         return 0
     try:
+        if options.verify:
+            return report_unseen(verify(chosen, ROOT, options.jobs))
         return report(run(chosen, ROOT, options.jobs))
     except FailingTestsError as failure:
         print(failure, "\nThese tests fail without a mistake: mend them first.")

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.mutants._runner import Mutant
 
-__all__ = ["MUTANTS", "TABLE"]
+__all__ = ["MUTANTS", "TABLE", "UNSEEN", "of_costs"]
 
 
 def _read(name: str) -> dict[str, Any]:
@@ -33,3 +33,23 @@ MUTANTS = (
         for number, (file, find, replace, test) in enumerate(rows, 1)
     ),
 )
+
+
+OF_COSTS = ("calibration", "neighbours", "charges")
+DRAWN_OF_COSTS = (
+    "a factor left out", "not divided", "plus for minus", "max for min",
+    "floor for ceil", "a relation of one", "not charged", "off by one",
+)  # fmt: skip
+"""Sections and drawn kinds that change what is measured, drawn or charged."""
+
+UNSEEN: dict[str, str] = _read("unseen.toml")
+"""Mistakes that no verifier can see in the releases that are tried, and why."""
+
+
+def of_costs(mutant: Mutant) -> bool:
+    """Return whether a mistake of the engine is about what is measured or charged."""
+    rows = _read("catalogue.toml")
+    named = any(mutant.name in rows[section] for section in OF_COSTS)
+    drawn = mutant.name.startswith(tuple(f"drawn, {k} " for k in DRAWN_OF_COSTS))
+    late = mutant.name.endswith("before the charge")
+    return (named or drawn) and mutant.file.startswith("mmech/") and not late

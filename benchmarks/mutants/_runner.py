@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -126,39 +128,127 @@ def _check_without_mistakes(mutants: Sequence[Mutant], tree: Path) -> None:
         raise FailingTestsError(output)
 
 
-def _judge(mutant: Mutant, tree: Path) -> Verdict:
+def _stale(mutant: Mutant, tree: Path) -> Verdict | None:
+    """Return a verdict if the text of a mutant does not occur once."""
+    found = (tree / mutant.file).read_text(encoding="utf-8").count(mutant.find)
+    if found == 1:
+        return None
+    return Verdict(mutant, "stale", f"its text occurs {found} times")
+
+
+@contextmanager
+def _applied(mutant: Mutant, tree: Path) -> Iterator[dict[str, str]]:
+    """Put a mistake into a tree for a while; yield what processes need to run it."""
     path = tree / mutant.file
-    before = path.read_text(encoding="utf-8")
-    found = before.count(mutant.find)
-    if found != 1:
-        return Verdict(mutant, "stale", f"its text occurs {found} times")
-    missing = [t for t in mutant.tests if not (tree / _file_of(t)).exists()]
-    if missing:
-        return Verdict(mutant, "not tested", f"there is no {_file_of(missing[0])}")
-    stamp = path.stat()
+    before, stamp = path.read_text(encoding="utf-8"), path.stat()
     path.write_text(before.replace(mutant.find, mutant.replace), encoding="utf-8")
     # No compiled file is as old, so that none passes for the mutant's.
     os.utime(path, (0, 0))
     # Nor is what a mutant compiles kept.
     extra = {"PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        if path.name != "_kernels.py":
-            code, output = _pytest(tree, mutant.tests, **extra)
-        else:
-            with tempfile.TemporaryDirectory() as cache:
+        with tempfile.TemporaryDirectory() as cache:
+            if path.name == "_kernels.py":
                 extra["NUMBA_CACHE_DIR"] = cache
-                code, output = _pytest(tree, mutant.tests, **extra)
-    except subprocess.TimeoutExpired:
-        return Verdict(mutant, "not tested", f"took more than {MINUTES} minutes")
+            yield extra
     finally:
         path.write_text(before, encoding="utf-8")
         os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+
+
+def _judge(mutant: Mutant, tree: Path) -> Verdict:
+    if (stale := _stale(mutant, tree)) is not None:
+        return stale
+    missing = [t for t in mutant.tests if not (tree / _file_of(t)).exists()]
+    if missing:
+        return Verdict(mutant, "not tested", f"there is no {_file_of(missing[0])}")
+    try:
+        with _applied(mutant, tree) as extra:
+            code, output = _pytest(tree, mutant.tests, **extra)
+    except subprocess.TimeoutExpired:
+        return Verdict(mutant, "not tested", f"took more than {MINUTES} minutes")
     if code == 0:
         return Verdict(mutant, "survived", ", ".join(mutant.tests))
     failed = re.findall(r"^FAILED (.+?)(?: - .*)?$", output, re.MULTILINE)
     if code == 1 and failed:
         return Verdict(mutant, "killed", failed[0])
     return Verdict(mutant, "not tested", output.strip().rpartition("\n")[2])
+
+
+# ---- the verifier alone --------------------------------------------------------------
+
+
+def verify(mutants: Sequence[Mutant], root: Path, jobs: int = 1) -> Iterator[Verdict]:
+    """Yield whether the copied verifier refuses what each mutant releases, in order.
+
+    Outcomes are "refused", "raises" where a release fails, and "unseen".
+
+    Raises
+    ------
+    FailingTestsError
+        If it refuses a release without a mistake.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        checker = Path(shutil.copy(root / "mmech" / "verify.py", folder))
+        trees: SimpleQueue[Path] = SimpleQueue()
+        for number in range(jobs):
+            trees.put(Path(folder, str(number)))
+            _copy(root, Path(folder, str(number)))
+        for which in ("others", "tables"):
+            outcome, detail = _released(Path(folder, "0"), checker, which)
+            if outcome != "unseen":
+                raise FailingTestsError(detail)
+
+        def judge(mutant: Mutant) -> Verdict:
+            tree = trees.get()
+            try:
+                if (stale := _stale(mutant, tree)) is not None:
+                    return stale
+                in_tables = mutant.file.startswith("mmech/tables/")
+                which = "tables" if in_tables else "others"
+                with _applied(mutant, tree) as extra:
+                    return Verdict(mutant, *_released(tree, checker, which, **extra))
+            finally:
+                trees.put(tree)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            yield from pool.map(judge, mutants)
+
+
+ALONE = """
+import contextlib, io, pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import verify
+for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = verify.main([str(path)])
+    print(code, path.name, said.getvalue().splitlines()[-1], sep="|")
+"""
+"""Checks all evidence in a folder by a copy of the verifier, without the package."""
+
+
+def _released(tree: Path, checker: Path, which: str, **extra: str) -> tuple[str, str]:
+    """Make releases in a tree, and check their evidence without the package."""
+    numpy = importlib.util.find_spec("numpy")
+    packages = str(Path(str(numpy and numpy.origin)).parents[1])
+
+    def python(path: str, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": path, **extra}
+        command = [sys.executable, *words]
+        return subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True,
+            timeout=60 * MINUTES, check=False,
+        )  # fmt: skip
+
+    with tempfile.TemporaryDirectory() as out:
+        made = python(str(tree), "-m", "benchmarks.mutants._releases", out, which)
+        found = python(packages, "-S", "-c", ALONE, str(checker.parent), out)
+    for line in found.stdout.splitlines():
+        code, name, verdict = line.split("|", 2)
+        if code == "1":
+            return "refused", f"{name}: {verdict}"
+    said = (made.stderr + found.stderr).strip().splitlines()
+    return ("raises", said[-1]) if said else ("unseen", "")
 
 
 def _file_of(test: str) -> str:

@@ -1,4 +1,4 @@
-"""The command ``mmech``: tables from a csv file, and the budget that pays for them."""
+"""The command ``mmech``: tables from a csv file, their budget, and their evidence."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from mmech.cli.files import (
     add_memory,
     check_memory,
     check_readable,
+    csv_format,
     kept_elsewhere,
     parts_of,
 )
 from mmech.cli.schemas import Described, add_schema
+from mmech.exceptions import located
 from mmech.terminal import (
     InputError,
     Parser,
@@ -89,6 +91,9 @@ examples:
       means and quantiles from the same budget
   {PROG} tables people.csv --domain people.json --tables auto --rho 1/9 --out out
       the same, of which those are measured that are worth their budget
+  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out
+      --known sex.csv --impossible rules.json
+      totals that were published before stay as they are
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 --out out
       --ledger budget.json
       paid from a budget that other releases of these records share
@@ -119,6 +124,15 @@ examples:
   {PROG} budget budget.json
       what was spent, when and on what
 """
+_VERIFY = """\
+Check the evidence of a release: a folder of tables, an evidence.json, or the file of
+a model. What was released from records, and at what cost, is computed anew in whole
+numbers and fractions. The file mmech/verify.py does it alone: a copy of it and NumPy
+are enough.
+
+The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
+cannot be checked; the last line says so in one sentence.
+"""
 _WORDS = {
     "X": "the records (row 0 is below the header)",
     "domain": "domain",
@@ -145,6 +159,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_tables(commands)
     _add_resume(commands)
     _add_budget(commands)
+    _add_verify(commands)
     add_schema(commands, Described(PROG, "domain", _read_domain))
     return parser
 
@@ -199,6 +214,18 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         add(f"--{option}", metavar="NAME", help=text, **of)
     for option, (metavar, kind, text) in _OF_STATISTICS.items():
         add(f"--{option}", metavar=metavar, type=kind, help=text, **of)
+    add(
+        "--known",
+        metavar="CSV",
+        action="append",
+        help="totals that are public already: a column per attribute and one called "
+        "count, or this alone for the number of records; may be repeated",
+    )
+    add(
+        "--impossible",
+        metavar="FILE",
+        help='JSON rules of impossible cells: [{"age": "<15", "status": ["married"]}]',
+    )
     cost = command.add_mutually_exclusive_group(required=True)
     cost.add_argument(
         "--epsilon",
@@ -296,6 +323,30 @@ def _statistics(args: argparse.Namespace) -> list[Any]:
     return found
 
 
+def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
+    """Return known totals by the names of their attributes, and rules."""
+    from mmech.domain.csv_files import read_cells, read_header
+
+    form, known, rules = csv_format(args), {}, []
+    for path in args.known or ():
+        with located(f"cannot use the known totals {path!r}"):
+            names = tuple(n for n in read_header(path, **form) if n != "count")
+            cells = read_cells(path, [*names, "count"], ("count",), **form).T
+            columns = dict(zip(names, cells, strict=False))
+            counts = [read_float(text) for text in cells[-1]]
+            if names in known:
+                raise ValueError("another file has counts of the same attributes")
+            known[names] = {**columns, "count": counts} if names else counts
+    if args.impossible is not None:
+        with located(f"cannot use the rules {args.impossible!r}"):
+            rules = json.loads(Path(args.impossible).read_text(encoding="utf-8"))
+            if not (
+                isinstance(rules, list) and all(isinstance(r, dict) for r in rules)
+            ):
+                raise ValueError("they must be a JSON list of objects")
+    return known, rules
+
+
 def _add_output(command: argparse.ArgumentParser, *, required: bool) -> None:
     add = command.add_argument
     add(
@@ -379,6 +430,26 @@ def _add_budget(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_relation(command, None, None)
 
 
+def _add_verify(commands: argparse._SubParsersAction[Parser]) -> None:
+    command = add_command(
+        commands,
+        "verify",
+        _verify,
+        short="check the evidence of a release by arithmetic",
+        description=_VERIFY,
+        epilog=f"example:\n  {PROG} verify out\n",
+    )
+    command.add_argument(
+        "path", metavar="PATH", help="folder, evidence.json or archive"
+    )
+
+
+def _verify(args: argparse.Namespace) -> None:
+    from mmech.verify import main as verify
+
+    raise SystemExit(verify([args.path]))
+
+
 def _read_level(text: str) -> float:
     try:
         level = read_float(text)
@@ -423,7 +494,8 @@ def _tables(args: argparse.Namespace) -> None:
         domain = read_domain(args.domain)
         tables = args.tables and [_names(table) for table in args.tables]
         statistics = _statistics(args)
-        used = set().union(*tables or ())
+        known, rules = _known(args)
+        used = {domain.levels.get(n, n) for n in set().union(*tables or ())}
         for own in statistics if used else ():
             used |= {own.name, *own.by}
         if used and used <= set(domain.names):  # other columns need not be there
@@ -434,6 +506,8 @@ def _tables(args: argparse.Namespace) -> None:
             ways=args.ways,
             tables=args.auto or tables,
             statistics=statistics,
+            known=known,
+            impossible=rules,
             epsilon=args.epsilon,
             rho=args.rho,
             neighbours=args.neighbours,

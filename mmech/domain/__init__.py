@@ -1,16 +1,17 @@
 """Who a record is: named attributes, their values, and the cells of the domain.
 
-==========  ==============================================================
-attribute   one attribute: its cells, and how raw values reach them
-discretise  cut points of numbers from public facts: bounds and quantiles
-domain      named attributes, and the cells that they make together
-dates       days of raw values, and the periods of the calendar
-values      which raw values are missing, and what the others mean
-encoding    columns of raw values to codes of cells, and what does not fit
-dictionary  columns of few distinct values, each of which is read once
-frames      tables in memory as columns: frames, arrays, lists of rows
-csv_files   csv files, read strictly
-parts       records of files, folders and frames, so many rows at a time
-files       domains as JSON, described by ``schema.json``
-==========  ==============================================================
+===========  ==============================================================
+attribute    one attribute: its cells, and how raw values reach them
+hierarchies  levels of an attribute: a tree of its values
+discretise   cut points of numbers from public facts: bounds and quantiles
+domain       named attributes, and the cells that they make together
+dates        days of raw values, and the periods of the calendar
+values       which raw values are missing, and what the others mean
+encoding     columns of raw values to codes of cells, and what does not fit
+dictionary   columns of few distinct values, each of which is read once
+frames       tables in memory as columns: frames, arrays, lists of rows
+csv_files    csv files, read strictly
+parts        records of files, folders and frames, so many rows at a time
+files        domains as JSON, described by ``schema.json``
+===========  ==============================================================
 """

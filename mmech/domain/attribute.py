@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import KW_ONLY, InitVar, dataclass, field, fields
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Self
@@ -23,6 +23,7 @@ from mmech.domain.discretise import (
     equal_width,
     number_text,
 )
+from mmech.domain.hierarchies import check_levels, read_tree
 
 __all__ = [
     "KINDS",
@@ -154,6 +155,9 @@ class Attribute:
         Unit of a numeric attribute, such as ``"years"``: rules and pages name it. What
         one cell of a date is: ``"day"``, ``"week"``, ``"month"``, ``"quarter"`` or
         ``"year"``.
+    levels : mapping from str to sequence, optional
+        Levels above the categories, topmost first: by the name of a level, the node
+        that holds each category. They are a tree; `hierarchy` makes them.
 
     Attributes
     ----------
@@ -216,6 +220,7 @@ class Attribute:
     monotone: int | None = None
     integer: bool | None = None
     unit: str | None = None
+    levels: Mapping[str, tuple[Any, ...]] | None = field(default=None, hash=False)
     quantiles: InitVar[Any] = None
 
     @classmethod
@@ -227,6 +232,43 @@ class Attribute:
     def ordinal(cls, name: str, categories: Iterable[Any], **options: Any) -> Self:
         """Describe an attribute whose categories are listed in their order."""
         return cls(name, "ordinal", as_tuple(categories, "categories"), **options)
+
+    @classmethod
+    def hierarchy(
+        cls,
+        name: str,
+        tree: Any,
+        levels: Iterable[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Describe categories in groups, these in larger groups, and so on: a tree.
+
+        Records hold values; tables may also count them by any level above.
+
+        Parameters
+        ----------
+        name : str
+            Name of the attribute, and of the column of its values.
+        tree : mapping, or path of a csv file
+            Nested names down to lists of values, all equally deep; or a file with a
+            header, whose rows hold a value in the last column and what holds it before.
+        levels : sequence of str, optional
+            Names of the levels above the values, topmost first; by default those in
+            the header, or ``name_1``, ``name_2`` and so on.
+        **options
+            As for `categorical`.
+
+        Examples
+        --------
+        >>> tree = {"North": {"Ham": ["Alt", "Bek"]}, "South": {"Lim": ["Cor"]}}
+        >>> place = Attribute.hierarchy("city", tree, levels=("region", "county"))
+        >>> place.labels
+        ('Alt', 'Bek', 'Cor')
+        >>> place.at_level("county").labels
+        ('Ham', 'Lim')
+        """
+        categories, above = read_tree(name, tree, levels)
+        return cls(name, "categorical", categories, levels=above, **options)
 
     @classmethod
     def numeric(cls, name: str, **options: Any) -> Self:
@@ -254,6 +296,15 @@ class Attribute:
             self._check_date()
         else:
             self._check_categorical()
+        if self.levels is not None:
+            label = f"attribute {self.name!r}"
+            if self.kind != "categorical":
+                raise ValueError(
+                    f"{label} is {self.kind} and takes no levels; leave them out"
+                )
+            self._set(levels=check_levels(label, self.categories, self.levels))
+            for level in check_names(self.levels, f"levels of {label}"):
+                check_cells(self.at_level(level).categories, f"nodes of {level!r}")
         if self.monotone is not None:
             self._check_monotone(self.monotone)
         for name, kind in (("integer", bool), ("unit", str)):
@@ -473,6 +524,38 @@ class Attribute:
         if self.lower is not None:
             bins[0] = "[" + bins[0][1:]
         return (*first, *bins, *last, *extra)
+
+    def at_level(self, name: str) -> Attribute:
+        """Return the attribute whose categories are the nodes of a level, or its own.
+
+        Parameters
+        ----------
+        name : str
+            A level, or the attribute itself.
+        """
+        if self.levels is None:
+            return self
+        if name == self.name:
+            return replace(self, levels=None)
+        check_choice(name, f"a level of attribute {self.name!r}", tuple(self.levels))
+        return Attribute.categorical(name, dict.fromkeys(self.levels[name]))
+
+    def nodes(self, name: str) -> NDArray[np.int64]:
+        """Return the node of a level that holds each category: increasing numbers.
+
+        Parameters
+        ----------
+        name : str
+            A level, or the attribute itself.
+
+        Returns
+        -------
+        int64 array, shape (size,)
+        """
+        if name == self.name:
+            return np.arange(self.size)
+        nodes = (self.levels or {})[name]
+        return np.cumsum([0, *(a != b for a, b in pairwise(nodes))])
 
     @property
     def _ends(self) -> tuple[int, int]:

@@ -129,7 +129,7 @@ class Domain:
                 "read_from_records must be true or false, got "
                 f"{self.read_from_records!r:.60}"
             )
-        self._check_distinct(self.names)
+        self._check_distinct(n for a in attributes for n in (*(a.levels or ()), a.name))
 
     def _check_distinct(self, names: Iterable[str]) -> None:
         seen = set()
@@ -157,6 +157,33 @@ class Domain:
     def names(self) -> tuple[str, ...]:
         """Names of the attributes."""
         return tuple(attribute.name for attribute in self.attributes)
+
+    @cached_property
+    def levels(self) -> dict[str, str]:
+        """Attributes by what tables may name: their levels, and themselves.
+
+        Examples
+        --------
+        >>> from mmech import Attribute, Domain
+        >>> place = Attribute.hierarchy("city", {"North": ["Ham", "Alt"]}, ["region"])
+        >>> Domain([place]).levels
+        {'region': 'city', 'city': 'city'}
+        """
+        return {
+            name: own.name
+            for own in self.attributes
+            for name in (*(own.levels or ()), own.name)
+        }
+
+    def by_level(self) -> Domain:
+        """Return a domain with an attribute for each of these names."""
+        if len(self.levels) == len(self.names):
+            return self
+        owners = {own.name: own for own in self.attributes}
+        made = [owners[owner].at_level(name) for name, owner in self.levels.items()]
+        return Domain(
+            tuple(made), name=self.name, read_from_records=self.read_from_records
+        )
 
     def _columns(self, *, with_target: bool) -> tuple[list[str], str | None]:
         """Return the columns of records, and the one of their class if it is read."""

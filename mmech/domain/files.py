@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from mmech.checks import check_choice, nearest
 from mmech.domain.attribute import KINDS
+from mmech.domain.hierarchies import read_tree
 from mmech.writing import replacing
 
 __all__ = [
@@ -41,7 +42,7 @@ _REMARKS = frozenset(
 READ = "read_from_records"
 """The mark of a document whose values were read from the records."""
 
-_PAIRS = ("groups", "value_map")
+_PAIRS = ("groups", "value_map", "levels")
 
 _NUMERIC_KEYS = (
     *("lower", "upper", "cut_points", "n_bins", "quantiles", "categories"),
@@ -67,7 +68,11 @@ _OWN = ("other", "monotone")
 
 
 def read_document(source: Any, noun: str) -> dict[str, Any]:
-    """Return the JSON object in a path, an open file, a JSON text or a dict."""
+    """Return the JSON object in a path, an open file, a JSON text or a dict.
+
+    Files of codes that a document in a path names lie beside it.
+    """
+    folder = ""
     if isinstance(source, Mapping):
         return dict(source)
     if hasattr(source, "read"):
@@ -75,6 +80,7 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
     elif isinstance(source, str) and source.lstrip().startswith("{"):
         text = source
     elif isinstance(source, (str, os.PathLike)):
+        folder = os.path.dirname(os.fspath(source))
         with open(source, encoding="utf-8") as stream:
             text = _utf8(stream, noun)
     else:
@@ -94,6 +100,10 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
             f"the {noun} must be a JSON object, got {type(document).__name__}; "
             "check the file"
         )
+    features = document.get("features")
+    for entry in features if folder and isinstance(features, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("tree"), str):
+            entry["tree"] = os.path.join(folder, entry["tree"])
     return document
 
 
@@ -185,6 +195,16 @@ def described_target(entry: Any) -> dict[str, Any]:
     return {"name": entry["name"], "kind": "categorical", "categories": categories}
 
 
+def _with_tree(entry: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Return the entry of a hierarchy as the one of categories with levels."""
+    _check_has(entry, ("tree",), what)
+    check_keys(entry, ("name", "type", "tree", "levels", *_OWN), what)
+    categories, levels = read_tree(entry["name"], entry["tree"], entry.get("levels"))
+    own = {"type": "categorical", "categories": categories}
+    rest = {key: value for key, value in entry.items() if key != "tree"}
+    return rest | own | {"levels": levels.items()}
+
+
 def described_attributes(
     document: Mapping[str, Any], noun: str, n_bins: int, more: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
@@ -195,6 +215,8 @@ def described_attributes(
         _check_has(entry, ("name", "type"), "an entry of features")
         fields: dict[str, Any] = {"name": entry["name"]}
         what = f"attribute {entry['name']!r:.60}"
+        if entry["type"] == "hierarchy":
+            entry = _with_tree(entry, what)
         check_choice(entry["type"], f"the type of {what}", KINDS)
         what, kind = f"{what}, which is {entry['type']}", entry["type"]
         own_keys = _KEYS.get(kind, ("categories", "ordered", *_PAIRS))

@@ -15,18 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import singledispatch
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_integer
-from mmech.error.closed_bounds import (
-    commuting_loss_bound,
-    known_loss_bound,
-    symmetric_loss_bound,
-)
 from mmech.error.dual_iteration import (
     BoundResult,
     iterate,
@@ -34,25 +29,24 @@ from mmech.error.dual_iteration import (
     spectral_step,
     spread_bound,
 )
-from mmech.error.partial_bounds import (
+from mmech.error.singular_bounds import (
+    commuting_loss_bound,
+    known_loss_bound,
     partial_loss_bound,
     sum_of_roots,
+    symmetric_loss_bound,
     weighted_loss_bound,
 )
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
-from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.kronecker import Kronecker
+from mmech.operators.known import normal_form
 from mmech.operators.lsmr import known_column_squares
-from mmech.operators.stack import VStack
 from mmech.reduction.cells import reduce_domain
 from mmech.structure.shape import frobenius_squared, squared_singular_values
 from mmech.threads import one_blas_thread
-
-__all__ = ["BoundResult", "dual_bound", "svd_bound"]
 
 CHEAP_WORK = 5e9
 """Iterations of a cheap bound times the cubed size; about a second."""
@@ -183,12 +177,23 @@ def dual_bound(
 # ---- in units of the loss ----------------------------------------------------
 
 
-@singledispatch
+def _factored(workload: QueryMatrix) -> tuple[float, tuple[QueryMatrix, ...]]:
+    """Return the weight and the factors of the only block of a workload, or itself."""
+    form = normal_form(workload)
+    if form.is_product and form.products:
+        return form.products[0]
+    weight, block = form.blocks[0] if len(form.blocks) == 1 else (1, workload)
+    return weight, (block,)
+
+
 def svd_loss_bound(workload: QueryMatrix) -> float:
     """Return (Σ σ_i)² / n, the bound on the loss of every strategy."""
     closed = symmetric_loss_bound(workload)
     if closed is not None:
         return closed
+    weight, factors = _factored(workload)
+    if factors != (workload,):
+        return weight**2 * math.prod(svd_loss_bound(factor) for factor in factors)
     for structured in (known_loss_bound, commuting_loss_bound):
         bound = structured(workload)
         if bound is not None:
@@ -200,20 +205,6 @@ def svd_loss_bound(workload: QueryMatrix) -> float:
     return sum_of_roots(squared_singular_values(workload), max(m, n)) ** 2 / n
 
 
-svd_loss_bound.register(
-    Scaled, lambda workload: workload.weight**2 * svd_loss_bound(workload.operator)
-)
-
-
-@svd_loss_bound.register(Kronecker)
-def _(workload: Kronecker) -> float:
-    closed = symmetric_loss_bound(workload)
-    if closed is not None:
-        return closed
-    return math.prod(svd_loss_bound(factor) for factor in workload.factors)
-
-
-@singledispatch
 def dual_loss_bound(
     workload: QueryMatrix,
     *,
@@ -226,16 +217,19 @@ def dual_loss_bound(
     After every iteration `stop` is asked whether it is to be the last.
     """
     n = workload.shape[1]
-    closed = _closed_dual_bound(workload)
+    inside = partial(dual_loss_bound, max_iter=max_iter, tolerance=tolerance, stop=stop)
+    closed = symmetric_loss_bound(workload)
     if closed is not None:
-        return closed
+        uniform = np.full(n, 1.0 / n) if n <= LIMITS.dual_distribution else None
+        return BoundResult(closed, 0.0, 0, uniform)
+    weight, factors = _factored(workload)
+    if factors != (workload,):
+        found = product_bound([inside(factor) for factor in factors], n)
+        return replace(found, bound=weight**2 * found.bound)
     if n <= LIMITS.dual_distribution:
         reduced, groups = reduce_domain(workload)
         if reduced is not workload:
-            inner = dual_loss_bound(
-                reduced, max_iter=max_iter, tolerance=tolerance, stop=stop
-            )
-            return spread_bound(inner, groups)
+            return spread_bound(inside(reduced), groups)
     if min(workload.shape) > LIMITS.dual_cells:
         singular = known_loss_bound(workload)
         if singular is not None:
@@ -244,31 +238,6 @@ def dual_loss_bound(
     return iterate(spectral_step(workload), n, max_iter, tolerance, stop)
 
 
-@dual_loss_bound.register(Scaled)
-def _(workload: Scaled, **options: Any) -> BoundResult:
-    inner: BoundResult = dual_loss_bound(workload.operator, **options)
-    return replace(inner, bound=workload.weight**2 * inner.bound)
-
-
-@dual_loss_bound.register(Kronecker)
-def _(workload: Kronecker, **options: Any) -> BoundResult:
-    closed = _closed_dual_bound(workload)
-    if closed is not None:
-        return closed
-    parts = [dual_loss_bound(factor, **options) for factor in workload.factors]
-    return product_bound(parts, workload.shape[1])
-
-
-def _closed_dual_bound(workload: QueryMatrix) -> BoundResult | None:
-    closed = symmetric_loss_bound(workload)
-    if closed is None:
-        return None
-    n = workload.shape[1]
-    uniform = np.full(n, 1.0 / n) if n <= LIMITS.dual_distribution else None
-    return BoundResult(closed, 0.0, 0, uniform)
-
-
-@singledispatch
 @one_blas_thread()
 def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     """Return a bound on the loss that takes about a second at most, and its name.
@@ -279,6 +248,12 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     closed = symmetric_loss_bound(workload)
     if closed is not None:
         return closed, "closed form"
+    weight, factors = _factored(workload)
+    if factors != (workload,):
+        parts = [cheap_loss_bound(factor) for factor in factors]
+        names = [name for _, name in parts if name != "closed form"]
+        bound = weight**2 * math.prod(own for own, _ in parts)
+        return bound, [*names, "closed form"][0]
     if workload.shape[1] <= LIMITS.dual_distribution:
         reduced, _ = reduce_domain(workload)
         if reduced is not workload:
@@ -301,12 +276,17 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
         if bound is not None:
             yield bound, "singular values"
             return
-    yield _sum_over_blocks(workload), "sum over the blocks"
+    blocks = normal_form(workload).blocks
+    if len(blocks) > 1:
+        each = (float(c) ** 2 * cheap_loss_bound(block)[0] for c, block in blocks)
+        yield sum(each), "sum over the blocks"
     yield 0.0, "none"
     if max(m, n) > LIMITS.table_entries or n > LIMITS.dual_distribution:
         return
     try:
-        squares = _cheap_column_squares(workload)
+        squares = known_column_squares(workload)
+        if squares is None and m * n <= LIMITS.certificate_entries:
+            squares = workload.column_square_sums().astype(np.float64)
     except DomainTooLargeError:
         return
     if squares is not None:
@@ -320,14 +300,6 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
         yield partial_loss_bound(workload, p, trace), "partial singular values"
 
 
-def _cheap_column_squares(workload: QueryMatrix) -> NDArray[np.float64] | None:
-    """Return the squared norms of the columns, unless too many entries are listed."""
-    squares = known_column_squares(workload)
-    if squares is None and math.prod(workload.shape) <= LIMITS.certificate_entries:
-        return workload.column_square_sums().astype(np.float64)
-    return squares
-
-
 def _cell_weights(
     n: int, squares: NDArray[np.float64] | None
 ) -> list[NDArray[np.float64]]:
@@ -339,30 +311,3 @@ def _cell_weights(
     if squares is None or squares.sum() == 0 or squares.min() == squares.max():
         return [uniform]
     return [uniform, squares / squares.sum()]
-
-
-@cheap_loss_bound.register(Scaled)
-def _(workload: Scaled) -> tuple[float, str]:
-    bound, name = cheap_loss_bound(workload.operator)
-    return workload.weight**2 * bound, name
-
-
-@cheap_loss_bound.register(Kronecker)
-def _(workload: Kronecker) -> tuple[float, str]:
-    closed = symmetric_loss_bound(workload)
-    if closed is not None:
-        return closed, "closed form"
-    parts = [cheap_loss_bound(factor) for factor in workload.factors]
-    names = [name for _, name in parts if name != "closed form"]
-    return math.prod(bound for bound, _ in parts), [*names, "closed form"][0]
-
-
-@singledispatch
-def _sum_over_blocks(workload: QueryMatrix) -> float:
-    return -math.inf
-
-
-@_sum_over_blocks.register(VStack)
-def _(workload: VStack) -> float:
-    parts = [cheap_loss_bound(block) for block in workload.blocks]
-    return sum(bound for bound, _ in parts)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.error.partial_bounds import sum_of_roots
+from mmech.error.singular_bounds import sum_of_roots
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix

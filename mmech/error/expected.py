@@ -26,15 +26,6 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.threads import one_blas_thread
 
-__all__ = [
-    "expected_error",
-    "loss",
-    "per_query_error",
-    "rmse",
-    "sized_pair",
-    "supports",
-]
-
 NORMS = {"pure": "L1", "zcdp": "L2"}
 """Kind of privacy to the norm of sensitivities."""
 

@@ -25,7 +25,7 @@ from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
-from mmech.operators.known import has_full_column_rank, kronecker_terms
+from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -36,20 +36,11 @@ from mmech.operators.stack import VStack
 from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
-from mmech.reduction.columns import restrict_columns
+from mmech.reduction.columns import first_members, restrict_columns
+from mmech.structure.attributes import is_uniform
 from mmech.structure.blocks import block_energies, block_gain, tree_components
-from mmech.structure.shape import frobenius_squared, is_uniform, rank
+from mmech.structure.shape import frobenius_squared, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
-
-__all__ = [
-    "PairRule",
-    "gain",
-    "pair_rule",
-    "register",
-    "row_gains",
-    "supports",
-    "unsupported",
-]
 
 Floats = NDArray[np.float64]
 Tables = Marginals | Marginal | Residuals
@@ -142,33 +133,18 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
 def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
     """Return the squared row norms of W A⁺, shape (m,)."""
     known = pair_rule(strategy).rows(workload, strategy)
-    return _rows_of(workload, strategy) if known is None else known
-
-
-@singledispatch
-def _rows_of(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
-    """Return the row norms by what the workload knows."""
-    return _row_gains_by_blocks(workload, strategy)
-
-
-@_rows_of.register(Scaled)
-def _(workload: Scaled, strategy: QueryMatrix) -> Floats:
-    if workload.weight == 0:
-        return _row_gains_by_blocks(workload, strategy)
-    return row_gains(workload.operator, strategy) * workload.weight**2
-
-
-@_rows_of.register(VStack)
-def _(workload: VStack, strategy: QueryMatrix) -> Floats:
-    return np.concatenate([row_gains(block, strategy) for block in workload.blocks])
-
-
-@_rows_of.register(AllRange | WidthRange)
-def _(workload: AllRange | WidthRange, strategy: QueryMatrix) -> Floats:
-    distances = _range_gains(workload, strategy)
-    if distances is None:
-        return _row_gains_by_blocks(workload, strategy)
-    return distances
+    if known is not None:
+        return known
+    blocks = normal_form(workload).blocks
+    if blocks[0][1] is not workload:
+        gains = [
+            c**2 * row_gains(block, strategy) if c else np.zeros(block.shape[0])
+            for c, block in blocks
+        ]
+        return np.concatenate(gains)
+    if isinstance(workload, AllRange | WidthRange):
+        known = _range_gains(workload, strategy)
+    return _row_gains_by_blocks(workload, strategy) if known is None else known
 
 
 def unsupported(
@@ -176,12 +152,6 @@ def unsupported(
 ) -> UnsupportedWorkloadError:
     """Return the error for a pair that `supports` refuses, as specific as can be."""
     missing = pair_rule(strategy).missing(workload, strategy)
-    return _unsupported(workload, strategy, missing)
-
-
-def _unsupported(
-    workload: QueryMatrix, strategy: QueryMatrix, missing: tuple[int, ...] | None = None
-) -> UnsupportedWorkloadError:
     if missing is None:
         reason = (
             "some query is not a combination of strategy queries; add rows such as "
@@ -236,7 +206,7 @@ class _DiagonalRule(PairRule):
         squares = np.square(strategy.diag().astype(np.float64))
         columns = workload.column_square_sums()
         if (columns[squares == 0] != 0).any():
-            raise _unsupported(workload, strategy)
+            raise unsupported(workload, strategy)
         return float((columns[squares > 0] / squares[squares > 0]).sum())
 
 
@@ -285,23 +255,23 @@ class _MergedRule(PairRule):
 
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
-    if kronecker_terms(workload) is not None:
+    if normal_form(workload).products is not None:
         reduced, own = reduce_domain(workload)
         if np.array_equal(own, strategy.groups):
             return reduced
-    reduced = restrict_columns(workload, strategy.representatives)
+    reduced = restrict_columns(workload, first_members(strategy._groups))
     probe = np.random.default_rng(0).standard_normal((workload.shape[0], 2))
     actual = workload.rmatmat(probe)
     spread = Merged(reduced, strategy.groups).rmatmat(probe)
     if not np.allclose(spread, actual, rtol=0, atol=1e-9 * np.abs(actual).max()):
-        raise _unsupported(workload, strategy)
+        raise unsupported(workload, strategy)
     return reduced
 
 
 @register(Kronecker)
 class _KroneckerRule(PairRule):
     def gain(self, workload: QueryMatrix, strategy: Kronecker) -> float | None:
-        terms = kronecker_terms(workload)
+        terms = normal_form(workload).products
         sizes = [factor.shape[1] for factor in strategy.factors]
         if terms is None or any(
             [factor.shape[1] for factor in factors] != sizes for _, factors in terms
@@ -353,7 +323,7 @@ class _StackRule(PairRule):
 
 def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
     """Stacked Kroneckers: exact by a generalized eigenproblem per attribute."""
-    terms = kronecker_terms(workload)
+    terms = normal_form(workload).products
     if terms is None:
         return block_gain(workload, strategy)
     inverse = joint_inverse_gram(strategy)
@@ -387,10 +357,9 @@ class _SubsetsRule(PairRule):
         return next(missing, None)
 
     def supports(self, workload: QueryMatrix, strategy: Tables) -> bool | None:
-        asked = mean_spectrum(workload, strategy.domain_shape)
-        if asked is None:
+        if mean_spectrum(workload, strategy.domain_shape) is None:
             return None
-        return bool((_precisions(strategy, asked) > 0).all())
+        return self.missing(workload, strategy) is None
 
     def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
         if is_uniform(workload):
@@ -483,7 +452,7 @@ def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     products = workload.gram().matmat(vectors)
     energies = np.einsum("ij,ij->j", vectors, products)
     if not keep.all() and not supports(workload, strategy):
-        raise _unsupported(workload, strategy)
+        raise unsupported(workload, strategy)
     return float((energies[keep] / values[keep]).sum())
 
 
@@ -530,6 +499,6 @@ def _row_gains_by_blocks(workload: QueryMatrix, strategy: QueryMatrix) -> Floats
         rows = np.ascontiguousarray(workload._rows(start, stop).T, np.float64)
         coefficients = pinv.rmatmat(rows)
         if not _rows_supported(rows, strategy, coefficients):
-            raise _unsupported(workload, strategy)
+            raise unsupported(workload, strategy)
         gains[start:stop] = np.einsum("ij,ij->j", coefficients, coefficients)
     return gains

@@ -22,15 +22,13 @@ from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_pair
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
-from mmech.operators.stack import through_wrappers
 from mmech.operators.tau import Tau
 from mmech.strategies.result import Candidate, StrategyResult
 from mmech.threads import one_blas_thread
-
-__all__ = ["Report", "confidence_interval", "report"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -299,15 +297,11 @@ def _extremes(
     return low, middle, high
 
 
-@singledispatch
 def _gains(workload: QueryMatrix, strategy: QueryMatrix) -> Gains | None:
     """Return the squared row norms of W A⁺, ``None`` where they take long to list."""
-    return _gains_under(strategy, workload)
-
-
-through_wrappers(
-    _gains, scaled=lambda gains, weight: gains * weight**2, stacked=np.concatenate
-)
+    gains: Gains | None
+    gains = normal_form(workload).stacked(lambda block: _gains_under(strategy, block))
+    return gains
 
 
 @singledispatch

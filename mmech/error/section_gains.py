@@ -21,25 +21,28 @@ from numpy.typing import NDArray
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Prefix, Suffix
 from mmech.operators.circulant import SectionPinv, Toeplitz
+from mmech.operators.known import normal_form
 from mmech.operators.ranges import WidthRange
-from mmech.operators.stack import through_wrappers
-
-__all__ = ["section_gain", "section_gains"]
 
 Floats = NDArray[np.float64]
 
 
-@singledispatch
 def section_gains(workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
     """Return the squared row norms of W A⁺, ``None`` where no rule knows W."""
+    gains: Floats | None = normal_form(workload).stacked(_gains, strategy)
+    return gains
+
+
+def section_gain(workload: QueryMatrix, strategy: Toeplitz) -> float | None:
+    """Return ‖W A⁺‖_F², the sum of the squared row norms."""
+    gain: float | None = normal_form(workload).total(_gain, strategy)
+    return gain
+
+
+@singledispatch
+def _gains(workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
+    """Return the squared row norms for one block."""
     return None
-
-
-through_wrappers(
-    section_gains,
-    scaled=lambda gains, c: float(c) ** 2 * gains,
-    stacked=np.concatenate,
-)
 
 
 def _sums(strategy: Toeplitz) -> tuple[Floats, Floats, float]:
@@ -50,7 +53,7 @@ def _sums(strategy: Toeplitz) -> tuple[Floats, Floats, float]:
     return first, second, float(x[0])
 
 
-@section_gains.register(WidthRange | Identity)
+@_gains.register(WidthRange | Identity)
 def _(workload: WidthRange | Identity, strategy: Toeplitz) -> Floats:
     m, n = workload.shape
     width = n - m + 1
@@ -64,7 +67,7 @@ def _(workload: WidthRange | Identity, strategy: Toeplitz) -> Floats:
     return (running[n:] - running[:m]) / x0
 
 
-@section_gains.register(Prefix | Suffix)
+@_gains.register(Prefix | Suffix)
 def _(workload: Prefix | Suffix, strategy: Toeplitz) -> Floats:
     first, second, x0 = _sums(strategy)
     gains = np.cumsum(np.square(first[1:]) - np.square(second[1:])) / x0
@@ -72,16 +75,13 @@ def _(workload: Prefix | Suffix, strategy: Toeplitz) -> Floats:
 
 
 @singledispatch
-def section_gain(workload: QueryMatrix, strategy: Toeplitz) -> float | None:
-    """Return ‖W A⁺‖_F², the sum of the squared row norms."""
-    gains = section_gains(workload, strategy)
+def _gain(workload: QueryMatrix, strategy: Toeplitz) -> float | None:
+    """Return their sum for one block."""
+    gains = _gains(workload, strategy)
     return None if gains is None else float(gains.sum())
 
 
-through_wrappers(section_gain, scaled=lambda gain, c: float(c) ** 2 * gain, stacked=sum)
-
-
-@section_gain.register(AllRange)
+@_gain.register(AllRange)
 def _(workload: AllRange, strategy: Toeplitz) -> float:
     """Sum (X_u - X_r)² over all r < u, for every column of sums X_0..X_n."""
     *both, x0 = _sums(strategy)

@@ -30,16 +30,6 @@ from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import Subset, downward_closure, marginal_precisions
 from mmech.structure.attributes import marginals_of
 
-__all__ = [
-    "VARIANCE_FLOOR",
-    "WIDE",
-    "EqualTotals",
-    "as_sets",
-    "cells_of",
-    "measured_sets",
-    "of_residuals",
-]
-
 Floats = NDArray[np.float64]
 
 VARIANCE_FLOOR = 1e-24

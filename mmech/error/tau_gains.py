@@ -18,13 +18,10 @@ from scipy.fft import irfft, next_fast_len, rfft
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
-from mmech.operators.compose import Scaled
+from mmech.operators.known import normal_form
 from mmech.operators.ranges import Ranges
-from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.structure.blocks import separable_terms
-
-__all__ = ["range_gain", "running_gains"]
 
 Floats = NDArray[np.float64]
 
@@ -32,13 +29,19 @@ SMALL_BLOCK = 16
 """Sums within blocks of so many cells are taken pair by pair."""
 
 
-@singledispatch
 def range_gain(workload: QueryMatrix, strategy: Tau) -> float | None:
     """Return ‖W A⁻¹‖_F², ``None`` where no rule knows the gram of W."""
+    gain: float | None = normal_form(workload).total(_gain, strategy)
+    return gain
+
+
+@singledispatch
+def _gain(workload: QueryMatrix, strategy: Tau) -> float | None:
+    """Return ‖W A⁻¹‖_F² for one block."""
     return None
 
 
-@range_gain.register(AllRange | Prefix | Suffix | Ones)
+@_gain.register(AllRange | Prefix | Suffix | Ones)
 def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float:
     terms = separable_terms(workload)
     assert terms is not None
@@ -50,26 +53,13 @@ def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float:
     return float((a * b) @ inverse.diag() + 2.0 * pairs)
 
 
-@range_gain.register(Identity)
+@_gain.register(Identity)
 def _(workload: Identity, strategy: Tau) -> float:
     variances = strategy.diagonal_of(strategy.eigenvalues**-2.0)
     return float((variances / np.square(strategy._scales.astype(np.float64))).sum())
 
 
-@range_gain.register(Scaled)
-def _(workload: Scaled, strategy: Tau) -> float | None:
-    inner = range_gain(workload.operator, strategy)
-    return None if inner is None else float(workload.weight) ** 2 * inner
-
-
-@range_gain.register(VStack)
-def _(workload: VStack, strategy: Tau) -> float | None:
-    parts = [range_gain(block, strategy) for block in workload.blocks]
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
-
-
-@range_gain.register(Ranges)
+@_gain.register(Ranges)
 def _(workload: Ranges, strategy: Tau) -> float | None:
     """Add up quadratic forms of ranges, by one transform each."""
     m, n = workload.shape

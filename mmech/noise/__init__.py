@@ -28,7 +28,6 @@ thresholds  exp(-x) and 1 / (1 + exp(x)) to as many bits as asked
 from mmech.noise.bernoulli import flip_negative_exponential
 from mmech.noise.choice import (
     assign_records,
-    bernoulli_samples,
     integers_below,
     keyed_argmax,
     poisson_bags,
@@ -57,7 +56,6 @@ __all__ = [
     "LAWS",
     "Law",
     "assign_records",
-    "bernoulli_samples",
     "check_insecure_rng",
     "discrete_gaussian",
     "discrete_gaussian_variance",

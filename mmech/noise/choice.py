@@ -16,7 +16,6 @@ from mmech.noise.thresholds import exp_bits
 
 __all__ = [
     "assign_records",
-    "bernoulli_samples",
     "integers_below",
     "keyed_argmax",
     "poisson_bags",
@@ -97,42 +96,6 @@ def assign_records(
         return integers_below(np.full(n_records, n_parts), insecure_rng=insecure_rng)
 
     return np.asarray(drawn("assignment", n_records, assign, n_parts=n_parts))
-
-
-def bernoulli_samples(
-    n_records: int, n_samples: int, share: Fraction, *, insecure_rng: Rng = None
-) -> NDArray[np.int64]:
-    """Draw which records are in each of several samples, exactly and independently.
-
-    Parameters
-    ----------
-    n_records, n_samples : int
-        Number of records, and of samples.
-    share : Fraction
-        Probability that a record is in a sample, in (0, 1].
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests; the default is the operating system's entropy.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_records, n_samples)
-        One where a record is in a sample, otherwise zero.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from mmech.noise import bernoulli_samples
-    >>> bernoulli_samples(2, 3, Fraction(1))
-    array([[1, 1, 1],
-           [1, 1, 1]])
-    """
-
-    def sample() -> NDArray[np.int64]:
-        bounds = np.full((n_records, n_samples), share.denominator)
-        below = integers_below(bounds.ravel(), insecure_rng=insecure_rng)
-        return (below < share.numerator).astype(np.int64).reshape(bounds.shape)
-
-    return np.asarray(drawn("samples", n_records, sample, n_samples=n_samples))
 
 
 def poisson_bags(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mmech.noise.bernoulli import bernoulli
 from mmech.noise.laplace import MAX_SCALE, check_scale, discrete_laplace
+from mmech.noise.seam import sampler
 from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bits
 
@@ -30,6 +31,7 @@ BLOCK_DRAWS = 2**18
 """Draws that are held at a time."""
 
 
+@sampler("gaussian")
 def discrete_gaussian(
     variance: Any, shape: tuple[int, ...], *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:

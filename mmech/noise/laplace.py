@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.noise.bernoulli import bernoulli
+from mmech.noise.seam import sampler
 from mmech.noise.system import Rng, random_bytes
 from mmech.noise.thresholds import exp_bits, logistic_bits
 
@@ -39,6 +40,7 @@ MAX_EVENTS = 4096
 """Undecided trials that the fast path sets aside before it pauses."""
 
 
+@sampler("laplace")
 def discrete_laplace(
     scale: Any, shape: tuple[int, ...], *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:

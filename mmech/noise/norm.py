@@ -64,6 +64,7 @@ from numpy.typing import NDArray
 
 from mmech.noise.choice import integers_below
 from mmech.noise.laplace import check_scale, discrete_laplace, discrete_laplace_variance
+from mmech.noise.seam import sampler
 from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bounds
 from mmech.noise.weighted import position_by_weight
@@ -76,6 +77,7 @@ Block = tuple[int, ...]
 Blocks = tuple[Block, ...]
 
 
+@sampler("k_norm")
 def norm_noise(
     scale: Any, groups: Groups, columns: int, *, insecure_rng: Rng = None
 ) -> NDArray[np.int64]:

@@ -1,8 +1,8 @@
 """The one place that every random outcome passes through, so that tests can watch it.
 
 A release is a function of exact values, of public settings and of fresh randomness.
-Each of its draws is announced here with all three, after it was paid for. Nothing
-listens outside of tests: then the call below is the call of the sampler.
+Each of its draws is announced here with all three, after it was paid for. Tests watch
+and replace draws; a release records them without exact values, as its evidence.
 """
 
 from __future__ import annotations
@@ -10,12 +10,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from functools import wraps
+from itertools import count
+from typing import Any, NamedTuple, TypeVar, cast
 
 from mmech.exceptions import PrivacyLeakWarning
 
-__all__ = ["Draw", "drawn", "watch_draws"]
+__all__ = [
+    *("Draw", "Drawn", "Payment", "Sampled", "disjoint", "drawn", "in_trees", "paid"),
+    *("paid_together", "recording", "sampler", "watch_draws"),
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +55,161 @@ class Draw:
 
 Sampler = Callable[[], Any]
 Watcher = Callable[[Draw, Sampler], Any]
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _watcher: Watcher | None = None
 
 
+class Sampled(NamedTuple):
+    """Noise of one law, as its sampler was called: parameter, shape, and groups."""
+
+    law: str
+    parameter: Fraction
+    shape: tuple[int, ...]
+    groups: Any = None
+
+
+class Payment(NamedTuple):
+    """A charge, as the ledger keeps it: a `LedgerEntry`, and the relation."""
+
+    entry: Any
+    relation: Any
+
+
+class Drawn(NamedTuple):
+    """A random outcome that depends on records, without exact values.
+
+    `public` is the same as in its `Draw`.
+    """
+
+    kind: str
+    public: Mapping[str, Any]
+    outcome: Any
+    sampled: tuple[Sampled, ...]
+
+
+Recorded = list[Payment | Drawn]
+
+_recorded: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
+_sampled: ContextVar[list[Sampled] | None] = ContextVar("sampled", default=None)
+_together: ContextVar[bool] = ContextVar("together", default=False)
+_trees: ContextVar[tuple[int, Any]] = ContextVar("trees", default=(1, None))
+_place: ContextVar[Iterator[int] | None] = ContextVar("place", default=None)
+
+
 def drawn(kind: str, exact: Any, sample: Sampler, **public: Any) -> Any:
     """Return what `sample` draws, or what a test puts in its place."""
+    record = _recorded.get()
+    if record is None or exact is None:
+        return _watched(kind, exact, sample, public)
+    samples: list[Sampled] = []
+    token = _sampled.set(samples)
+    try:
+        outcome = _watched(kind, exact, sample, public)
+    finally:
+        _sampled.reset(token)
+    place = _place.get()
+    facts: dict[str, Any] = dict(zip(("rows", "bags"), _trees.get(), strict=True))
+    if place is not None:
+        facts["together"] = f"draw {next(place)}"
+    record.append(Drawn(kind, facts | public, outcome, tuple(samples)))
+    return outcome
+
+
+def _watched(kind: str, exact: Any, sample: Sampler, public: Mapping[str, Any]) -> Any:
     if _watcher is None:
         return sample()
     return _watcher(Draw(kind, exact, public), sample)
+
+
+def sampler(law: str) -> Callable[[Decorated], Decorated]:
+    """Decorate what draws noise of a law, so that records hold its very arguments.
+
+    Its first argument is the parameter; the next are groups, if there are any, and a
+    shape. Noise that is drawn on the way to other noise is not recorded.
+    """
+
+    def decorate(draw: Decorated) -> Decorated:
+        @wraps(draw)
+        def noting(*given: Any, **options: Any) -> Any:
+            samples = _sampled.get()
+            if samples is None:
+                return draw(*given, **options)
+            token = _sampled.set(None)
+            try:
+                noise = draw(*given, **options)
+            finally:
+                _sampled.reset(token)
+            parameter, *rest = given
+            groups = rest[0] if len(rest) > 1 else None
+            samples.append(Sampled(law, Fraction(parameter), noise.shape, groups))
+            return noise
+
+        return cast(Decorated, noting)
+
+    return decorate
+
+
+def paid(entry: Any, relation: Any) -> None:
+    """Record a charge, unless it is one step of what was paid for as a whole."""
+    record = _recorded.get()
+    if record is not None and not _together.get():
+        record.append(Payment(entry, relation))
+
+
+@contextmanager
+def paid_together() -> Iterator[None]:
+    """Record no further charge: the one before pays for all draws within."""
+    token = _together.set(True)
+    try:
+        yield
+    finally:
+        _together.reset(token)
+
+
+@contextmanager
+def disjoint() -> Iterator[None]:
+    """Mark draws as those of a part of the nodes, or leaves, of trees.
+
+    The first draws of all parts under one charge cost as much as the dearest, the
+    second ones as well, and so on: a record counts in one part of each tree.
+    """
+    token = _place.set(count(1))
+    try:
+        yield
+    finally:
+        _place.reset(token)
+
+
+@contextmanager
+def in_trees(number: int, bags: tuple[str, int] | None = None) -> Iterator[None]:
+    """Mark draws as those of trees, in `number` of which a record counts.
+
+    Or of random samples of the records, as many as the second of `bags` says, each of
+    them with a number of copies of a record that is Poisson with mean one.
+    """
+    token = _trees.set((number, bags))
+    try:
+        yield
+    finally:
+        _trees.reset(token)
+
+
+@contextmanager
+def recording() -> Iterator[Recorded]:
+    """Record charges, and the draws that they pay for, in order.
+
+    What is public, keys and ties, is not recorded. Records within others go to both.
+    """
+    own: Recorded = []
+    outer = _recorded.get()
+    token = _recorded.set(own)
+    try:
+        yield own
+    finally:
+        _recorded.reset(token)
+        if outer is not None:
+            outer += own
 
 
 @contextmanager

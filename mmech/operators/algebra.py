@@ -22,8 +22,6 @@ from mmech.operators.marginals import Anova
 from mmech.operators.ranges import Permuted
 from mmech.operators.stack import VStack
 
-__all__ = ["add", "product", "scale"]
-
 Rule = Callable[[Any, Any], QueryMatrix | None]
 
 
@@ -58,10 +56,6 @@ def _anova_product(left: Anova, right: Anova) -> QueryMatrix | None:
     if left.domain_shape != right.domain_shape:
         return None
     return Anova(left.domain_shape, left._values * right._values)
-
-
-def _flatten(left: QueryMatrix, right: QueryMatrix) -> Product:
-    return Product(*_factors(left), *_factors(right))
 
 
 @singledispatch
@@ -107,7 +101,7 @@ def product(left: QueryMatrix, right: QueryMatrix) -> QueryMatrix:
             combined = rule(left, right)
             if combined is not None:
                 return combined
-    return _flatten(left, right)
+    return Product(*_factors(left), *_factors(right))
 
 
 def scale(weight: Any, operator: QueryMatrix) -> QueryMatrix:
@@ -131,32 +125,19 @@ def _(operator: Anova, weight: float) -> QueryMatrix:
     return Anova(operator.domain_shape, weight * operator._values)
 
 
-def _anova_sum(left: Anova, right: Anova) -> Anova | None:
-    if left.domain_shape != right.domain_shape:
-        return None
-    return Anova(left.domain_shape, left._values + right._values)
-
-
-SUM_RULES: dict[type, Rule] = {Anova: _anova_sum}
-"""Type of two terms to the rule that adds them."""
-
-
 def add(*terms: QueryMatrix) -> QueryMatrix:
     """Return the sum of the terms, joining those whose sum has a closed form.
 
     Terms of a kind without a rule stay as they are, in order.
     """
-    kept: list[QueryMatrix] = []
-    joinable: dict[type, list[int]] = {kind: [] for kind in SUM_RULES}
-    for term in terms:
-        rule = SUM_RULES.get(type(term))
-        for place in joinable.get(type(term), []):
-            combined = None if rule is None else rule(kept[place], term)
-            if combined is not None:
-                kept[place] = combined
-                break
-        else:
-            if rule is not None:
-                joinable[type(term)].append(len(kept))
-            kept.append(term)
+    sums: dict[Any, QueryMatrix] = {}
+    for number, term in enumerate(terms):
+        key: Any = number
+        if type(term) is Anova:
+            key = term.domain_shape
+            before = sums.get(key)
+            if type(before) is Anova:
+                term = Anova(key, before._values + term._values)
+        sums[key] = term
+    kept = list(sums.values())
     return kept[0] if len(kept) == 1 else Sum(kept)

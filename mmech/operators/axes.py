@@ -16,8 +16,6 @@ from mmech.operators.basic import Identity, Ones, Prefix, Suffix, scan
 from mmech.operators.explicit import Dense
 from mmech.operators.pidentity import PIdentityPinv
 
-__all__ = ["apply_along", "axis_kind", "rotate"]
-
 SMALL_FACTOR = 64
 """Other operators of at most this many rows and columns are multiplied as matrices."""
 

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, wraps
+from operator import attrgetter
 from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -23,8 +24,6 @@ from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError, PerformanceWarning
 from mmech.limits import LIMITS
 from mmech.storage.codec import storable
-
-__all__ = ["QueryMatrix", "query_matrix"]
 
 Array = NDArray[Any]
 Kind = TypeVar("Kind")
@@ -132,6 +131,8 @@ class QueryMatrix:
 
     def _multiply(self, array: Array, transpose: bool) -> Array:
         """Return a product; integers that could wrap around are refused."""
+        if array.ndim == 1:
+            return self._multiply(array[:, None], transpose)[:, 0]
         product = self._rmatmat if transpose else self._matmat
         if array.dtype == _INT64 and array.size:
             largest = max(int(array.max()), -int(array.min()))
@@ -150,17 +151,11 @@ class QueryMatrix:
 
     def matvec(self, x: ArrayLike) -> Array:
         """Return A x for x of shape (n,) or (n, 1)."""
-        array = self._input(x, self.shape[1], (1, 2))
-        if array.ndim == 1:
-            return self._multiply(array[:, None], False)[:, 0]
-        return self._multiply(array, False)
+        return self._multiply(self._input(x, self.shape[1], (1, 2)), False)
 
     def rmatvec(self, y: ArrayLike) -> Array:
         """Return Aᵀ y for y of shape (m,) or (m, 1)."""
-        array = self._input(y, self.shape[0], (1, 2))
-        if array.ndim == 1:
-            return self._multiply(array[:, None], True)[:, 0]
-        return self._multiply(array, True)
+        return self._multiply(self._input(y, self.shape[0], (1, 2)), True)
 
     def matmat(self, x: ArrayLike) -> Array:
         """Return A X for X of shape (n, k)."""
@@ -585,6 +580,11 @@ def freeze(value: Any) -> None:
     elif isinstance(value, tuple):
         for part in value:
             freeze(part)
+
+
+def held(name: str, kind: type[Kind]) -> Kind:
+    """Return a property that reads a field as what the constructor makes of it."""
+    return property(attrgetter(name))  # type: ignore[return-value]
 
 
 def read_only(array: Array) -> Array:

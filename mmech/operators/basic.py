@@ -17,23 +17,12 @@ from mmech.operators.base import (
     Symmetric,
     ZeroOne,
     exact_sums,
+    held,
     int64_or_float64,
     query_matrix,
     read_only,
 )
 from mmech.operators.explicit import Sparse
-
-__all__ = [
-    "AllRange",
-    "AllRangeGram",
-    "Diagonal",
-    "Identity",
-    "Ones",
-    "Prefix",
-    "Suffix",
-    "Total",
-]
-
 
 KERNEL_ENTRIES = 2**14
 """Scans of fewer entries stay with NumPy, which needs no compiled code."""
@@ -373,9 +362,7 @@ class Diagonal(Symmetric, Stored):
         values = check_finite_array(self.values, "values", ndim=1)
         self._set(values=read_only(int64_or_float64(values)))
 
-    @property
-    def _values(self) -> Array:
-        return self.values  # type: ignore[return-value]
+    _values = held("values", Array)
 
     @property
     def shape(self) -> tuple[int, int]:

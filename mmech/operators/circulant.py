@@ -15,13 +15,12 @@ from mmech.operators.base import (
     QueryMatrix,
     Stored,
     exact_sums,
+    held,
     int64_or_float64,
     query_matrix,
     read_only,
 )
 from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
-
-__all__ = ["Circulant", "SectionPinv", "Toeplitz", "without_others"]
 
 ZERO_EIGENVALUE = 1e-12
 """Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
@@ -74,9 +73,7 @@ class Circulant(Stored):
     def __post_init__(self) -> None:
         self._set(column=read_only(_vector(self.column, "column")))
 
-    @property
-    def _column(self) -> Array:
-        return self.column  # type: ignore[return-value]
+    _column = held("column", Array)
 
     @property
     def n(self) -> int:
@@ -224,13 +221,9 @@ class Toeplitz(Stored):
         self._set(first_column=read_only(column.astype(dtype)))
         self._set(first_row=read_only(row.astype(dtype)))
 
-    @property
-    def _column(self) -> Array:
-        return self.first_column  # type: ignore[return-value]
+    _column = held("first_column", Array)
 
-    @property
-    def _row(self) -> Array:
-        return self.first_row  # type: ignore[return-value]
+    _row = held("first_row", Array)
 
     @cached_property
     def _diagonals(self) -> Array:

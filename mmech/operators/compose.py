@@ -24,13 +24,12 @@ from mmech.operators.base import (
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.partition import PartitionStack
 
-__all__ = ["Gram", "Product", "Scaled", "Sum", "Transpose"]
-
 SPARSE_ADVANTAGE = 8
 """How many dense operations cost as much as one on a nonzero, about."""
 
 
 def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
+    """Return a list of operators and matrices as operators; there must be one."""
     if isinstance(parts, QueryMatrix) or not isinstance(parts, Iterable):
         raise TypeError(f"{name} takes a list of operators, got {parts!r}; pass a list")
     found = tuple(as_query_matrix(part, f"a part of {name}") for part in parts)

@@ -16,8 +16,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_CELLS", "IntegerFilter"]
-
 Integers = NDArray[np.int64]
 Residues = NDArray[np.uint32]
 

@@ -15,6 +15,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Stored,
     exact_sums,
+    held,
     int64_or_float64,
     query_matrix,
     read_only,
@@ -62,9 +63,7 @@ class Dense(Stored):
         object.__setattr__(made, "array", array)
         return made
 
-    @property
-    def _array(self) -> Array:
-        return self.array  # type: ignore[return-value]
+    _array = held("array", Array)
 
     @property
     def shape(self) -> tuple[int, int]:

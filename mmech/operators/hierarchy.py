@@ -16,8 +16,6 @@ from mmech.checks import check_integer
 from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums, query_matrix
 from mmech.operators.compose import check_weight
 
-__all__ = ["Hierarchy", "HierarchyInverseGram"]
-
 
 @query_matrix("Hierarchy", init=False)
 class Hierarchy(QueryMatrix):

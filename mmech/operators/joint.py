@@ -21,15 +21,8 @@ from mmech.checks import sizes_label
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, query_matrix
 from mmech.operators.explicit import Dense
-from mmech.operators.known import has_full_column_rank, kronecker_terms
+from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
-
-__all__ = [
-    "JointInverseGram",
-    "distinct_grams",
-    "joint_inverse_gram",
-    "nearest_inverse_gram",
-]
 
 Floats = NDArray[np.float64]
 
@@ -159,7 +152,7 @@ def nearest_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     As for `joint_inverse_gram`, without the need of a common basis; ``None`` where the
     operator is no stack of products or may lack full column rank.
     """
-    terms = kronecker_terms(operator)
+    terms = normal_form(operator).products
     if terms is None:
         return None
     terms = [term for term in terms if term[0] != 0]

@@ -1,4 +1,4 @@
-"""What is known of an operator by its class: terms, rank, norms.
+"""What is known of an operator by its class: normal form, rank, norms.
 
 A class without a rule gets the answer that is always right: not known. Everything that
 `mmech.structure` tells beyond that, it tells by these.
@@ -7,8 +7,10 @@ A class without a rule gets the answer that is always right: not known. Everythi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import singledispatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,17 +42,8 @@ from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
 from mmech.operators.stack import VStack
 
-__all__ = [
-    "BOUNDS",
-    "PARTS",
-    "has_full_column_rank",
-    "is_known",
-    "kronecker_terms",
-    "norm_bounds",
-    "weighted_blocks",
-]
-
 Factors = tuple[QueryMatrix, ...]
+Term = tuple[float, Factors]
 
 Bounds = tuple[int, int]
 """Upper bounds on the largest L1 norm of a row, and of a column."""
@@ -62,23 +55,76 @@ Parts = tuple[int, ...]
 # ---- unions of products ----------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class NormalForm:
+    """A workload as a union of weighted blocks, with unions and weights inside undone.
+
+    Attributes
+    ----------
+    blocks : tuple of (int or float, QueryMatrix)
+        Weights and blocks in order; no block is a `VStack` or a `Scaled`.
+    """
+
+    blocks: tuple[tuple[float, QueryMatrix], ...]
+
+    @cached_property
+    def products(self) -> list[Term] | None:
+        """The blocks as (weight, one factor per attribute), ``None`` for other ones."""
+        terms = self.ask(_factors)
+        if terms is None or len({tuple(f.shape[1] for f in t) for _, t in terms}) > 1:
+            return None
+        return [(float(weight), factors) for weight, factors in terms]
+
+    @cached_property
+    def domain_shape(self) -> tuple[int, ...] | None:
+        """The attribute sizes that all blocks know, else ``None``."""
+        shapes = {_attribute_sizes(block) for _, block in self.blocks}
+        return shapes.pop() if len(shapes) == 1 else None
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the only block is a product of attributes."""
+        return len(self.blocks) == 1 and self.products is not None
+
+    def ask(self, question: Callable[..., Any], *rest: Any) -> list[Any] | None:
+        """Return (weight, answer) of every block, ``None`` if one is not known."""
+        found = []
+        for weight, block in self.blocks:
+            answer = question(block, *rest)
+            if answer is None:
+                return None
+            found.append((weight, answer))
+        return found
+
+    def total(self, question: Callable[..., Any], *rest: Any) -> Any:
+        """Return the sum of answers, by squared weights, ``None`` if not known."""
+        found = self.ask(question, *rest)
+        return found and sum(float(weight) ** 2 * answer for weight, answer in found)
+
+    def stacked(self, question: Callable[..., Any], *rest: Any) -> Any:
+        """Return the answers about rows, by squared weights, one after the other."""
+        found = self.ask(question, *rest)
+        return found and np.concatenate([float(c) ** 2 * rows for c, rows in found])
+
+
 @singledispatch
-def weighted_blocks(
-    workload: QueryMatrix, weight: float = 1.0
-) -> Iterator[tuple[float, QueryMatrix]]:
-    """Yield (weight, block) of a union, with unions and weights inside undone."""
-    yield weight, workload
+def normal_form(workload: QueryMatrix) -> NormalForm:
+    """Return what all questions about unions start from; unions keep theirs."""
+    return NormalForm(((1, workload),))
 
 
-@weighted_blocks.register(Scaled)
-def _(workload: Scaled, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
-    yield from weighted_blocks(workload.operator, weight * workload.weight)
+@normal_form.register(Scaled)
+@once
+def _(workload: Scaled) -> NormalForm:
+    inner = normal_form(workload.operator).blocks
+    return NormalForm(tuple((workload.weight * c, block) for c, block in inner))
 
 
-@weighted_blocks.register(VStack)
-def _(workload: VStack, weight: float = 1.0) -> Iterator[tuple[float, QueryMatrix]]:
-    for block in workload.blocks:
-        yield from weighted_blocks(block, weight)
+@normal_form.register(VStack)
+@once
+def _(workload: VStack) -> NormalForm:
+    parts = map(normal_form, workload.blocks)
+    return NormalForm(tuple(chain.from_iterable(part.blocks for part in parts)))
 
 
 @singledispatch
@@ -90,17 +136,20 @@ def _factors(block: QueryMatrix) -> Factors | None:
 _factors.register(Kronecker, lambda block: tuple(block.factors))
 
 
-@once
-def kronecker_terms(workload: QueryMatrix) -> list[tuple[float, Factors]] | None:
-    """Return a union of products as (weight, factors) terms, else ``None``."""
-    terms = []
-    for weight, block in weighted_blocks(workload):
-        factors = _factors(block)
-        if factors is None:
-            return None
-        terms.append((weight, factors))
-    shapes = {tuple(f.shape[1] for f in factors) for _, factors in terms}
-    return terms if len(shapes) == 1 else None
+@singledispatch
+def _attribute_sizes(block: QueryMatrix) -> tuple[int, ...] | None:
+    """Return the attribute sizes that a block is over, as far as it knows."""
+    known = getattr(block, "domain_shape", None)
+    return None if known is None else tuple(known)
+
+
+_attribute_sizes.register(Marginal, lambda block: block.domain_shape)
+_attribute_sizes.register(
+    Kronecker, lambda block: tuple([factor.shape[1] for factor in block.factors])
+)
+_attribute_sizes.register(
+    Product, lambda block: normal_form(block.factors[-1]).domain_shape
+)
 
 
 # ---- rank ------------------------------------------------------------------------

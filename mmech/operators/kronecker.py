@@ -20,8 +20,6 @@ from mmech.operators.base import (
 )
 from mmech.operators.compose import Composite, check_operators
 
-__all__ = ["Kronecker"]
-
 
 @query_matrix("Kronecker")
 class Kronecker(Composite):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -17,10 +17,8 @@ from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.joint import nearest_inverse_gram
-from mmech.operators.known import has_full_column_rank
-from mmech.operators.stack import VStack, through_wrappers
-
-__all__ = ["Preconditioner", "known_column_squares", "preconditioner", "solve"]
+from mmech.operators.known import has_full_column_rank, normal_form
+from mmech.operators.stack import VStack
 
 TOLERANCE = 1e-12
 """Relative residual, of the equations or of the normal equations, at which to stop."""
@@ -56,9 +54,14 @@ def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
     return Preconditioner(lambda x: x * scales, lambda y: y * scales)
 
 
-@singledispatch
 def known_column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     """Return the squared norms of the columns, ``None`` where they cost n products."""
+    squares: NDArray[np.float64] | None
+    squares = normal_form(operator).total(_column_squares)
+    return squares
+
+
+def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     kind = type(operator)
     if (
         kind.column_square_sums is QueryMatrix.column_square_sums
@@ -66,31 +69,6 @@ def known_column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     ):
         return None
     return operator.column_square_sums().astype(np.float64)
-
-
-through_wrappers(
-    known_column_squares,
-    scaled=lambda squares, c: c**2 * squares,
-    stacked=lambda parts: np.sum(parts, axis=0),
-)
-
-
-@singledispatch
-def _row_weights(factor: QueryMatrix) -> Array | None:
-    """Return the weights of rows that a factor on the left gives, else ``None``."""
-    return None
-
-
-_row_weights.register(Diagonal, lambda factor: factor.diag())
-
-
-@singledispatch
-def _row_blocks(operator: QueryMatrix) -> Sequence[QueryMatrix]:
-    """Return the blocks of a stack, or the operator itself."""
-    return [operator]
-
-
-_row_blocks.register(VStack, lambda operator: operator.blocks)
 
 
 @singledispatch
@@ -102,17 +80,16 @@ def _unweighted(operator: QueryMatrix) -> QueryMatrix:
 @_unweighted.register(Product)
 def _(operator: Product) -> QueryMatrix:
     first, *others = operator.factors
-    weights = _row_weights(first)
-    if len(others) != 1 or weights is None:
+    if type(first) is not Diagonal or len(others) != 1:
         return operator
-    squares = np.square(weights.astype(np.float64))
+    squares = np.square(first.diag().astype(np.float64))
     (stack,) = others
     if (squares == 0).any() or 0 in stack.shape:
         return operator
     weighted, start = [], 0
-    for block in _row_blocks(stack):
+    for weight, block in normal_form(stack).blocks:
         mean = squares[start : start + block.shape[0]].mean()
-        weighted.append(Scaled(float(np.sqrt(mean)), block))
+        weighted.append(Scaled(float(np.sqrt(mean)) * weight, block))
         start += block.shape[0]
     return weighted[0] if len(weighted) == 1 else VStack(weighted)
 

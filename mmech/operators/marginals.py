@@ -27,6 +27,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Symmetric,
     exact_sums,
+    held,
     product_of,
     query_matrix,
     read_only,
@@ -37,15 +38,6 @@ from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
 from mmech.operators.table_tree import TableTree, attributes_of, mask_of
-
-__all__ = [
-    "Anova",
-    "Marginal",
-    "Marginals",
-    "all_marginals",
-    "subset_cells",
-    "subset_ranks",
-]
 
 MAX_TABLES = 2**12
 """Products in the marginal algebra go by way of at most this number of marginals."""
@@ -150,23 +142,9 @@ class Marginal(Kronecker):
     def _arguments(self) -> str:
         return f"{self.domain_shape}, {list(self.attributes)}"
 
-    def _matmat(self, x: Array, /) -> Array:
-        _check_enumerable(self)
-        removed = tuple(
-            i for i in range(len(self.domain_shape)) if i not in self.attributes
-        )
-        tensor = x.reshape(*self.domain_shape, x.shape[1])
-        summed = tensor.sum(axis=removed, dtype=x.dtype) if removed else tensor.copy()
-        return summed.reshape(self.shape[0], x.shape[1])
-
     def _rmatmat(self, y: Array, /) -> Array:
         _check_enumerable(self)
-        kept = [
-            n if i in self.attributes else 1 for i, n in enumerate(self.domain_shape)
-        ]
-        full = (*self.domain_shape, y.shape[1])
-        spread = np.broadcast_to(y.reshape(*kept, y.shape[1]), full)
-        return np.array(spread, order="C").reshape(self.shape[1], y.shape[1])
+        return super()._rmatmat(y)
 
     def pinv(self) -> QueryMatrix:
         summed = self.shape[1] // self.shape[0]
@@ -314,21 +292,15 @@ class Marginals(VStack):
         total = sum(abs(weight) ** power for weight in self.weights.values())
         return exact_sums(np.full(self.shape[1], total, np.float64), self.dtype)
 
-    def weight_array(self) -> NDArray[np.float64]:
-        """Return the weights on the lattice, shape (2^d,)."""
-        d = len(self.domain_shape)
-        check_lattice(d)
-        out = np.zeros(2**d)
-        for key, weight in self.weights.items():
-            out[mask_of(key)] = weight
-        return out
-
     def gram(self) -> QueryMatrix:
         if len(self.domain_shape) > LIMITS.lattice_attributes:
             return super().gram()
         from mmech import _kernels
 
-        eigenvalues = np.square(self.weight_array()) * subset_cells(self.domain_shape)
+        eigenvalues = np.zeros(2 ** len(self.domain_shape))
+        for key, weight in self.weights.items():
+            eigenvalues[mask_of(key)] = float(weight) ** 2
+        eigenvalues *= subset_cells(self.domain_shape)
         _kernels.superset_sums(eigenvalues)
         return Anova(self.domain_shape, eigenvalues)
 
@@ -378,9 +350,7 @@ class Anova(Symmetric):
             )
         self._set(domain_shape=sizes, eigenvalues=read_only(values.astype(np.float64)))
 
-    @property
-    def _values(self) -> NDArray[np.float64]:
-        return self.eigenvalues  # type: ignore[return-value]
+    _values = held("eigenvalues", NDArray[np.float64])
 
     @property
     def shape(self) -> tuple[int, int]:

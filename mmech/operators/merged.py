@@ -13,14 +13,13 @@ from mmech.operators.base import (
     Array,
     QueryMatrix,
     freeze,
+    held,
     power_sums,
     query_matrix,
     read_only,
 )
 from mmech.operators.compose import Wrapper
 from mmech.operators.explicit import as_query_matrix
-
-__all__ = ["Merged"]
 
 
 @query_matrix("Merged")
@@ -69,9 +68,7 @@ class Merged(Wrapper):
             raise ValueError(f"every one of the {size} merged cells must occur")
         self._set(groups=read_only(groups.astype(np.int64)))
 
-    @property
-    def _groups(self) -> NDArray[np.int64]:
-        return self.groups  # type: ignore[return-value]
+    _groups = held("groups", NDArray[np.int64])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -95,14 +92,6 @@ class Merged(Wrapper):
         """Number of original cells in every merged cell."""
         kept = self._groups[self._groups >= 0]
         return read_only(np.bincount(kept, minlength=self.operator.shape[1]))
-
-    @cached_property
-    def representatives(self) -> NDArray[np.int64]:
-        """First original cell of every merged cell, shape (n',)."""
-        first = np.full(self.operator.shape[1], self._groups.size, np.int64)
-        kept = np.flatnonzero(self._groups >= 0)
-        np.minimum.at(first, self._groups[kept], kept)
-        return read_only(first)
 
     def _spread(self, values: Array) -> Array:
         """Return values of the merged cells at the original cells."""

@@ -18,6 +18,7 @@ from mmech.operators.base import (
     Symmetric,
     ZeroOne,
     freeze,
+    held,
     product_of,
     query_matrix,
     read_only,
@@ -154,9 +155,7 @@ class PartitionStack(Sets):
         self._set(labels=read_only(labels.astype(np.int32)))
         self._set(n_groups=read_only(groups.astype(np.int64)))
 
-    @property
-    def _labels(self) -> NDArray[np.int32]:
-        return self.labels  # type: ignore[return-value]
+    _labels = held("labels", NDArray[np.int32])
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -402,9 +401,11 @@ class Conjunctions(Sets):
             )
         self._set(masks=arrays)
 
-    @property
-    def _masks(self) -> tuple[NDArray[np.bool_], ...]:
-        return self.masks  # type: ignore[return-value]
+    _masks = held("masks", tuple[NDArray[np.bool_], ...])
+
+    def boxes(self) -> list[NDArray[np.bool_]]:
+        """Return which values of each attribute a box holds."""
+        return list(self._masks)
 
     @property
     def domain_shape(self) -> tuple[int, ...]:

@@ -9,9 +9,14 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from mmech.checks import check_choice, check_finite_array
-from mmech.operators.base import Array, QueryMatrix, Symmetric, query_matrix, read_only
-
-__all__ = ["ColumnScaledPIdentity", "InverseGram", "PIdentity", "PIdentityPinv"]
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    Symmetric,
+    held,
+    query_matrix,
+    read_only,
+)
 
 
 @query_matrix("PIdentity")
@@ -75,9 +80,7 @@ class PIdentity(QueryMatrix):
             raise ValueError("theta must have at least one column, got shape (p, 0)")
         self._set(theta=read_only(theta))
 
-    @property
-    def _theta(self) -> Array:
-        return self.theta  # type: ignore[return-value]
+    _theta = held("theta", Array)
 
     @property
     def p(self) -> int:

@@ -18,8 +18,6 @@ from mmech.operators.lsmr import Preconditioner, preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
 
-__all__ = ["Pinv", "pinv", "structured_pinv"]
-
 RANK_TOLERANCE = 1e-10
 """Relative size below which a singular value counts as zero."""
 

@@ -18,6 +18,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Symmetric,
     ZeroOne,
+    held,
     power_sums,
     product_of,
     query_matrix,
@@ -26,8 +27,6 @@ from mmech.operators.base import (
 from mmech.operators.compose import Wrapper
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.marginals import check_domain_shape
-
-__all__ = ["Permuted", "PermutedGram", "Ranges", "WidthRange"]
 
 
 @query_matrix("WidthRange")
@@ -170,13 +169,9 @@ class Ranges(ZeroOne):
             )
         self._set(domain_shape=sizes, lower=read_only(lower), upper=read_only(upper))
 
-    @property
-    def _lower(self) -> NDArray[np.int64]:
-        return self.lower  # type: ignore[return-value]
+    _lower = held("lower", NDArray[np.int64])
 
-    @property
-    def _upper(self) -> NDArray[np.int64]:
-        return self.upper  # type: ignore[return-value]
+    _upper = held("upper", NDArray[np.int64])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -190,6 +185,14 @@ class Ranges(ZeroOne):
     def widths(self) -> NDArray[np.int64]:
         """Number of values of every range in every attribute, shape (m, d)."""
         return np.asarray(self._upper - self._lower + 1)
+
+    def boxes(self) -> list[NDArray[np.bool_]]:
+        """Return which values of each attribute a range holds."""
+        sides = zip(self.domain_shape, self._lower.T, self._upper.T, strict=True)
+        return [
+            (np.arange(n) >= low[:, None]) & (np.arange(n) <= high[:, None])
+            for n, low, high in sides
+        ]
 
     @cached_property
     def _corners(self) -> Sparse:
@@ -261,9 +264,7 @@ class _Reordered(Wrapper):
         order = check_permutation(self.permutation, self.operator.shape[1])
         self._set(permutation=order)
 
-    @property
-    def _permutation(self) -> NDArray[np.int64]:
-        return self.permutation  # type: ignore[return-value]
+    _permutation = held("permutation", NDArray[np.int64])
 
     @cached_property
     def _inverse(self) -> NDArray[np.int64]:

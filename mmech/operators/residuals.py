@@ -33,8 +33,6 @@ from mmech.operators.marginals import (
 from mmech.operators.stack import VStack
 from mmech.operators.table_tree import mask_of
 
-__all__ = ["Residuals"]
-
 Subset = tuple[int, ...]
 
 
@@ -130,26 +128,13 @@ class Residuals(QueryMatrix):
 
     @cached_property
     def _stack(self) -> VStack:
-        totals = [Total(n) for n in self.domain_shape]
-        contrasts = [
-            Dense(_contrasts(n)[1:]) if n > 1 else None for n in self.domain_shape
-        ]
-        return VStack(
-            [
-                Scaled(
-                    weight,
-                    Kronecker(
-                        [
-                            contrast if i in subset and contrast is not None else total
-                            for i, (contrast, total) in enumerate(
-                                zip(contrasts, totals, strict=True)
-                            )
-                        ]
-                    ),
-                )
-                for subset, weight in self.weights.items()
-            ]
-        )
+        blocks = []
+        for subset, weight in self.weights.items():
+            factors: list[QueryMatrix] = [Total(n) for n in self.domain_shape]
+            for i in subset:
+                factors[i] = Dense(_contrasts(self.domain_shape[i])[1:])
+            blocks.append(Scaled(weight, Kronecker(factors)))
+        return VStack(blocks)
 
     def _matmat(self, x: Array, /) -> Array:
         return self._stack._matmat(x)

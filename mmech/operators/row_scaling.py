@@ -17,8 +17,6 @@ from mmech.operators.merged import Merged
 from mmech.operators.ranges import Permuted
 from mmech.operators.stack import VStack
 
-__all__ = ["scale_rows"]
-
 Floats = NDArray[np.float64]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, reduce
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,9 +15,7 @@ from mmech.operators.base import (
     power_sums,
     query_matrix,
 )
-from mmech.operators.compose import Composite, Scaled, check_operators
-
-__all__ = ["VStack", "through_wrappers"]
+from mmech.operators.compose import Composite, check_operators
 
 
 @query_matrix("VStack")
@@ -96,45 +93,3 @@ class VStack(Composite):
     def to_sparse(self) -> sp.csr_array:
         parts = [block.to_sparse() for block in self.blocks]
         return sp.csr_array(sp.vstack(parts, format="csr"))
-
-
-def through_wrappers(
-    question: Any,
-    *,
-    scaled: Callable[[Any, Any], Any],
-    stacked: Callable[[list[Any]], Any] | None = None,
-    ask: Callable[..., Any] | None = None,
-) -> None:
-    """Answer a question about a weighted operator, or a stack, from those inside.
-
-    What is not known of a part, ``None``, is not known of the whole.
-
-    Parameters
-    ----------
-    question : single-dispatch function
-        Takes an operator and perhaps further arguments.
-    scaled : callable
-        Takes the answer about an operator and its weight.
-    stacked : callable, optional
-        Takes the answers about all blocks; without it stacks get no rule.
-    ask : callable, optional
-        Asked about parts in place of the question.
-    """
-    inner = ask or question
-
-    def of_scaled(operator: Scaled, *rest: Any) -> Any:
-        answer = inner(operator.operator, *rest)
-        return None if answer is None else scaled(answer, operator.weight)
-
-    def of_stack(operator: VStack, *rest: Any) -> Any:
-        assert stacked is not None
-        answers = []
-        for block in operator.blocks:
-            answers.append(inner(block, *rest))
-            if answers[-1] is None:
-                return None
-        return stacked(answers)
-
-    question.register(Scaled, of_scaled)
-    if stacked is not None:
-        question.register(VStack, of_stack)

@@ -12,15 +12,6 @@ from numpy.typing import NDArray
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 
-__all__ = [
-    "Subset",
-    "downward_closure",
-    "marginal_precisions",
-    "ranks_of",
-    "sizes_of",
-    "subsets_inside",
-]
-
 Floats = NDArray[np.float64]
 
 Subset = tuple[int, ...]

@@ -19,8 +19,6 @@ import numpy as np
 
 from mmech.operators.base import Array
 
-__all__ = ["TableTree", "attributes_of", "mask_of"]
-
 
 class TableTree:
     """A plan of which table is summed from which.

@@ -14,6 +14,7 @@ from mmech.operators.base import (
     Array,
     QueryMatrix,
     exact_sums,
+    held,
     int64_or_float64,
     query_matrix,
     read_only,
@@ -75,7 +76,7 @@ class Tau(QueryMatrix):
 
     Examples
     --------
-    >>> from mmech.operators import Tau
+    >>> from mmech.operators.tau import Tau
     >>> Tau([4, 1, 0, 0, 0]).to_dense()
     array([[4, 1, 0],
            [1, 4, 1],
@@ -140,13 +141,9 @@ class Tau(QueryMatrix):
             made._set(eigenvalues=self.eigenvalues)
         return made
 
-    @property
-    def _symbol(self) -> Array:
-        return self.symbol  # type: ignore[return-value]
+    _symbol = held("symbol", Array)
 
-    @property
-    def _scales(self) -> Array:
-        return self.scales  # type: ignore[return-value]
+    _scales = held("scales", Array)
 
     @property
     def n(self) -> int:

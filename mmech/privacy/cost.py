@@ -37,9 +37,8 @@ takes off for roundings covers it too: it allows for the errors of four probabil
 of two neighbours and in numerator and denominator. Here they are those of two
 neighbours and two candidates, while errors in Z cancel like Z itself.
 
-**Random samples.** A release that is run on a random sample of the records costs less,
-or for a bag with repetitions more, than on all of them: `poisson_bag_epsilon` and
-`bernoulli_sample_epsilon` say what it may cost inside.
+**Random samples.** A release on a bag of the records, with repetitions, costs more than
+on all of them: `poisson_bag_epsilon` says what it may cost inside.
 
 References
 ----------
@@ -67,7 +66,6 @@ from mmech.checks import check_delta, check_epsilon
 from mmech.exceptions import PrivacyLeakWarning
 
 __all__ = [
-    "bernoulli_sample_epsilon",
     "bounded_range_epsilon",
     "delta_from_rho",
     "epsilon_from_rho",
@@ -266,59 +264,15 @@ def poisson_bag_epsilon(epsilon: Fraction) -> Fraction:
     >>> round(float(poisson_bag_epsilon(Fraction(1, 10))), 6)
     0.09531
     """
-    return _log1p_below(epsilon)
-
-
-def bernoulli_sample_epsilon(epsilon: Fraction, share: Fraction) -> Fraction:
-    r"""Return what a release on a sample may cost, if the sample is to cost `epsilon`.
-
-    Each record is in the sample with probability p, independently:
-    :math:`\epsilon = \log (1 + p (e^{\epsilon_0} - 1))`.
-
-    Parameters
-    ----------
-    epsilon : Fraction
-        Cost of the release on the sample, in nats, per record that is added or removed.
-    share : Fraction
-        The probability p, in (0, 1].
-
-    Returns
-    -------
-    Fraction
-        Rounded down, by less than one in 2^40 of it.
-
-    References
-    ----------
-    .. [1] Balle, Barthe, Gaboardi, "Privacy amplification by subsampling: tight
-       analyses via couplings and divergences", NeurIPS 2018, Theorem 8.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from mmech.privacy.cost import bernoulli_sample_epsilon
-    >>> round(float(bernoulli_sample_epsilon(Fraction(1), Fraction(1, 2))), 4)
-    1.4899
-    """
-    if share == 1:
-        return epsilon
-    with localcontext(prec=_digits(epsilon), rounding=ROUND_FLOOR) as context:
-        power = context.divide(epsilon.numerator, epsilon.denominator).exp()
-        return _log1p_below(Fraction(power.next_minus() - 1) / share)
-
-
-def _digits(x: Fraction) -> int:
-    """Return enough decimal digits to tell 1 + x, or e^x, from their neighbours."""
-    return 40 + max(0, x.denominator.bit_length() - x.numerator.bit_length())
-
-
-def _log1p_below(x: Fraction) -> Fraction:
-    """Return a fraction at most log(1 + x), and close to it.
-
-    Decimal logarithms and exponentials are correctly rounded: off by less than a unit.
-    """
-    with localcontext(prec=_digits(x), rounding=ROUND_FLOOR) as context:
-        below = context.divide((1 + x).numerator, (1 + x).denominator).ln()
-        return Fraction(below.next_minus())
+    # Digits that tell 1 + epsilon from its neighbours. Decimal logarithms are correctly
+    # rounded: off by less than a unit.
+    size = epsilon.denominator.bit_length() - epsilon.numerator.bit_length()
+    digits = 40 + max(0, size)
+    with localcontext(prec=digits, rounding=ROUND_FLOOR) as context:
+        more = 1 + epsilon
+        return Fraction(
+            context.divide(more.numerator, more.denominator).ln().next_minus()
+        )
 
 
 def delta_from_rho(rho: Any, epsilon: Any) -> float:

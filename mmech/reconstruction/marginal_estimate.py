@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from itertools import combinations
 from typing import Any, NoReturn
 
@@ -140,6 +141,38 @@ class MarginalEstimate:
             "an estimate from marginals is implicit; ask for .answer(workload), "
             ".marginal(attributes) or .cells(codes)"
         )
+
+    def given(self, tables: Mapping[Subset, ArrayLike]) -> MarginalEstimate:
+        """Return the estimate with the interactions of other tables in place of some.
+
+        Parameters
+        ----------
+        tables : mapping of tuple of int to array_like
+            Tables over sorted attributes, one axis for each, and one more where
+            columns differ. Only their interactions of exactly these attributes count.
+
+        Returns
+        -------
+        MarginalEstimate
+
+        Examples
+        --------
+        >>> from mmech import MarginalEstimate, Marginals
+        >>> estimate = MarginalEstimate(Marginals((2, 2), {(0, 1): 1}), [3, 1, 0, 4])
+        >>> estimate.given({(): 10}).marginal([0])
+        array([5., 5.])
+        """
+        made = copy(self)
+        made._alphas = dict(self._alphas)
+        for subset, table in tables.items():
+            own = np.asarray(table, np.float64)
+            for axis in range(len(subset)):
+                own = own - own.mean(axis=axis, keepdims=True)
+            if own.ndim == len(subset):
+                own = np.repeat(own[..., None], self._columns, axis=-1)
+            if all(self.domain_shape[i] > 1 for i in subset):
+                made._alphas[subset] = own
+        return made
 
     def _sizes(self, subset: Subset) -> list[int]:
         return [self.domain_shape[i] for i in subset]

@@ -23,9 +23,7 @@ from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.partition import Conjunctions
-from mmech.reduction.columns import reduce_columns
-
-__all__ = ["CellGroups", "reduce_boxes"]
+from mmech.reduction.columns import distinct_rows, reduce_columns
 
 Bits = NDArray[np.uint64]
 
@@ -259,11 +257,6 @@ def _unique_rows(rows: Bits, known: int = 0) -> tuple[Bits, NDArray[np.int64]]:
 
     The first `known` rows are distinct already and keep their places.
     """
-    packed = np.ascontiguousarray(rows).view(f"V{8 * rows.shape[1]}").ravel()
-    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    rank = np.empty(order.size, np.int64)
-    rank[order] = np.arange(order.size)
-    places = rank[inverse.ravel()]
+    first, places = distinct_rows(rows)
     assert known == 0 or np.array_equal(places[:known], np.arange(known))
-    return rows[first[order]], places
+    return rows[first], places

@@ -8,8 +8,6 @@ group). So strategies are optimized, and data measured, on the merged cells.
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
@@ -17,9 +15,8 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginals
 from mmech.operators.stack import VStack
 from mmech.reduction.boxes import reduce_boxes
 from mmech.reduction.columns import (
@@ -30,8 +27,7 @@ from mmech.reduction.columns import (
     reduce_columns,
     restrict_columns,
 )
-
-__all__ = ["reduce_domain"]
+from mmech.structure.attributes import marginals_of
 
 
 def reduce_domain(workload: Matrix) -> tuple[QueryMatrix, Groups]:
@@ -84,7 +80,7 @@ def _reduce(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
         return workload, np.zeros(0, np.int64)
     if _tells_all_apart(workload):
         return workload, np.arange(n)
-    terms = kronecker_terms(workload)
+    terms = normal_form(workload).products
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms)
     if n > LIMITS.visited_cells:
@@ -111,21 +107,18 @@ def _reduce_many_cells(workload: QueryMatrix) -> tuple[QueryMatrix, Groups] | No
     return restrict_columns(reduced, order), rank[groups]
 
 
-@singledispatch
 def _tells_all_apart(workload: QueryMatrix) -> bool:
-    """Whether it is known without a look that no two columns are equal."""
-    return False
-
-
-@_tells_all_apart.register(Marginals)
-def _(workload: Marginals) -> bool:  # every open attribute is in a marginal
-    asked = set().union(*(key for key, weight in workload.weights.items() if weight))
-    return all(i in asked for i, n in enumerate(workload.domain_shape) if n > 1)
+    """Whether every attribute of marginals is asked for, which tells columns apart."""
+    marginals = marginals_of(workload)
+    if marginals is None:
+        return False
+    asked = set().union(*(key for key, w in marginals.weights.items() if w))
+    return all(i in asked for i, n in enumerate(marginals.domain_shape) if n > 1)
 
 
 def _reduce_products(
     workload: QueryMatrix,
-    terms: list[tuple[float, tuple[QueryMatrix, ...]]],
+    terms: list[Term],
 ) -> tuple[QueryMatrix, Groups]:
     """Reduce every attribute of a union of products by itself."""
     sizes = [factor.shape[1] for factor in terms[0][1]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
@@ -15,13 +14,10 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix, Total
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.known import has_full_column_rank
-from mmech.operators.marginals import Marginals
+from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import VStack
-
-__all__ = ["merge_rows", "reduce_columns", "restrict_columns"]
 
 Groups = NDArray[np.int64]
 
@@ -82,19 +78,22 @@ def column_groups(workload: QueryMatrix) -> Groups:
     return np.arange(n)
 
 
-def _equal_rows(keys: NDArray[Any]) -> Groups:
-    """Return the group of every row, by first occurrence; -1 for zero rows."""
-    keys = keys + keys.dtype.type(0)  # minus zero becomes zero
+def distinct_rows(keys: NDArray[Any]) -> tuple[Groups, Groups]:
+    """Return the first of each kind of rows, in order, and the kind of every row."""
     packed = np.ascontiguousarray(keys).view(f"V{keys.dtype.itemsize * keys.shape[1]}")
     _, first, inverse = np.unique(
         packed.ravel(), return_index=True, return_inverse=True
     )
-    zero = ~keys[first].any(axis=1)
-    order = np.argsort(np.where(zero, len(keys), first), kind="stable")
-    rank = np.empty(first.size, np.int64)
-    rank[order] = np.arange(first.size)
-    rank[zero] = -1
-    return rank[inverse.ravel()]
+    order = np.argsort(first, kind="stable")
+    return first[order], np.argsort(order)[inverse.ravel()]
+
+
+def _equal_rows(keys: NDArray[Any]) -> Groups:
+    """Return the group of every row, by first occurrence; -1 for zero rows."""
+    keys = keys + keys.dtype.type(0)  # minus zero becomes zero
+    first, kinds = distinct_rows(keys)
+    filled = keys[first].any(axis=1)
+    return np.where(filled, np.cumsum(filled) - 1, -1)[kinds]
 
 
 def _agrees(workload: QueryMatrix, groups: Groups, probe: NDArray[np.float64]) -> bool:
@@ -109,7 +108,6 @@ def _agrees(workload: QueryMatrix, groups: Groups, probe: NDArray[np.float64]) -
     return bool(np.allclose(merged, columns[:, 0], rtol=0, atol=tolerance))
 
 
-@singledispatch
 def merge_rows(workload: QueryMatrix) -> QueryMatrix:
     """Merge equal queries, each weighted by the root of their number; drop zero ones.
 
@@ -123,72 +121,39 @@ def merge_rows(workload: QueryMatrix) -> QueryMatrix:
     >>> merge_rows(Dense([[1, 2], [0, 0], [1, 2], [1, 2], [1, 2]])).to_dense()
     array([[2., 4.]])
     """
+    squares: dict[Any, float] = {}
+    merged: dict[Any, QueryMatrix] = {}
+    blocks = normal_form(workload).blocks
+    unchanged = True
+    for weight, block in blocks:
+        key, rows = _key(block), _distinct_rows(block)
+        unchanged = unchanged and rows is block and key not in merged
+        squares[key] = squares.get(key, 0.0) + weight**2
+        own = float(np.sqrt(squares[key])) if key in merged else weight
+        merged[key] = rows if own == 1 else Scaled(own, rows)
+    if unchanged:
+        return workload
+    kept = list(merged.values())
+    return kept[0] if len(kept) == 1 else VStack(kept)
+
+
+@singledispatch
+def _distinct_rows(workload: QueryMatrix) -> QueryMatrix:
+    """Merge the equal rows of an explicit matrix."""
     return workload
 
 
-@merge_rows.register(Scaled)
-def _(workload: Scaled) -> QueryMatrix:
-    inner = merge_rows(workload.operator)
-    same = inner is workload.operator
-    return workload if same else Scaled(workload.weight, inner)
-
-
-@merge_rows.register(Dense)
-def _(workload: Dense) -> QueryMatrix:
-    return _merge_listed(workload, lambda first: Dense(workload._array[first]))
-
-
-@merge_rows.register(Sparse)
-def _(workload: Sparse) -> QueryMatrix:
-    return _merge_listed(workload, lambda first: Sparse(workload.matrix[first]))
-
-
-def _merge_listed(
-    workload: QueryMatrix, pick: Callable[[Groups], QueryMatrix]
-) -> QueryMatrix:
+@_distinct_rows.register(Dense | Sparse)
+def _(workload: QueryMatrix) -> QueryMatrix:
     groups = column_groups(workload.T)
     first = first_members(groups)
     if first.size in (0, workload.shape[0]):
         return workload
-    rows = pick(first)
+    rows = restrict_columns(workload.T, first).T
     counts = np.bincount(groups[groups >= 0])
     if counts.max() == counts.min():
         return rows if counts[0] == 1 else Scaled(float(np.sqrt(counts[0])), rows)
     return Sparse(sp.diags_array(np.sqrt(counts)) @ sp.csr_array(rows.to_sparse()))
-
-
-merge_rows.register(Marginals, lambda workload: workload)
-
-
-@singledispatch
-def _weight_and_core(block: QueryMatrix) -> tuple[float, QueryMatrix]:
-    return 1.0, block
-
-
-@_weight_and_core.register(Scaled)
-def _(block: Scaled) -> tuple[float, QueryMatrix]:
-    weight, core = _weight_and_core(block.operator)
-    return weight * block.weight, core
-
-
-@merge_rows.register(VStack)
-def _(workload: VStack) -> QueryMatrix:
-    """Merge equal blocks of a stack, up to a factor, and the rows of every block."""
-    squares: dict[Any, float] = {}
-    blocks: dict[Any, QueryMatrix] = {}
-    for block in workload.blocks:
-        weight, inner = _weight_and_core(block)
-        key = _key(inner)
-        squares[key] = squares.get(key, 0.0) + weight**2
-        blocks[key] = (
-            Scaled(float(np.sqrt(squares[key])), inner) if key in blocks else block
-        )
-    merged = [merge_rows(block) for block in blocks.values()]
-    if len(merged) == len(workload.blocks):
-        unchanged = zip(merged, workload.blocks, strict=True)
-        if all(new is old for new, old in unchanged):
-            return workload
-    return merged[0] if len(merged) == 1 else VStack(merged)
 
 
 @singledispatch

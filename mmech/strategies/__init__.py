@@ -3,7 +3,7 @@
 ================  =======================================================
 optimize          chooses a template, runs it, compares with the rest
 registry          the list of templates, and what each may look at
-result            what an optimization returns
+result            what an optimization returns, and strategies as files
 closed_form       strategies that need no search
 pidentity         identity and a few optimized queries
 kronecker         products of such strategies, one per attribute
@@ -24,7 +24,6 @@ streams           rows that are whole when they are drawn, with their errors
 starts            where descents start
 descent           projected L-BFGS in a box
 deadline          a time limit that keeps what was found
-files             strategies as files
 ================  =======================================================
 """
 

@@ -13,7 +13,7 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import normal_form
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.strategies.marginals import (
@@ -22,23 +22,19 @@ from mmech.strategies.marginals import (
     is_beyond_lattices,
     marginals_strategy,
 )
-from mmech.strategies.registry import PRIVACY, TIE, TOO_LARGE, Request, Skip, Template
+from mmech.strategies.registry import (
+    PRIVACY,
+    TIE,
+    TOO_LARGE,
+    Request,
+    Seen,
+    Skip,
+    Template,
+)
 from mmech.strategies.result import StrategyResult
-from mmech.structure.attributes import domain_shape_of, marginals_of
-from mmech.structure.shape import is_uniform, measured_loss_bound, unscaled
+from mmech.structure.attributes import is_uniform, marginals_of
+from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
-
-__all__ = [
-    "IDENTITY",
-    "RESIDUALS",
-    "WORKLOAD",
-    "has_closed_form",
-    "identity_strategy",
-    "optimum_under_l2",
-    "residuals_strategy",
-    "spectrum_of",
-    "workload_strategy",
-]
 
 HALF_GLANCE = 3000
 TWO_THIRDS_GLANCE = 300
@@ -68,13 +64,11 @@ def _measure(
     return StrategyResult(strategy, template, loss)
 
 
-def look_at_identity(
-    workload: QueryMatrix, found: Request
-) -> Skip | StrategyResult | None:
+def look_at_identity(workload: QueryMatrix, found: Request) -> Seen:
     """Leave out more cells than fit; stop at them where nothing else will do better."""
     large = workload.shape[1] > LIMITS.enumerated_cells
     if found.norm == "L2":
-        sizes = domain_shape_of(workload) or ()
+        sizes = normal_form(workload).domain_shape or ()
         if large and len(sizes) > LIMITS.lattice_attributes:
             return Skip(f"{TOO_LARGE}more cells than fit in memory")
         return None
@@ -125,18 +119,15 @@ def workload_strategy(workload: QueryMatrix, *, norm: str = "L1") -> StrategyRes
     return _measure(workload, workload, "workload", norm)
 
 
-def look_at_workload(
-    workload: QueryMatrix, found: Request
-) -> Skip | StrategyResult | None:
+def look_at_workload(workload: QueryMatrix, found: Request) -> Seen:
     """Under L2 stop at one marginal; under L1 leave out ranks that are hard to find."""
     if found.norm == "L2":
-        if not _is_one_marginal(workload):
+        if not is_uniform(unscaled(workload)):
             return Skip("optimal for one marginal only")
         reason = "one marginal, measured as it is, is optimal"
         return replace(workload_strategy(workload, norm="L2"), message=reason)
     m, n = workload.shape
-    products = kronecker_terms(workload)
-    if products is not None and len(products) == 1:
+    if normal_form(workload).is_product:
         return None
     if max(m, n) > LARGE_RANK:
         return Skip(f"{TOO_LARGE}the rank is out of reach")
@@ -146,11 +137,6 @@ def look_at_workload(
     if min(m, n) > LIMITS.dense_cells or m * n > DENSE_ENTRIES:
         return Skip(f"{TOO_LARGE}the rank is out of reach", lower)
     return None
-
-
-def _is_one_marginal(workload: QueryMatrix) -> bool:
-    """Whether the workload is a multiple of one marginal, the cells or the total."""
-    return is_uniform(unscaled(workload))
 
 
 # ---- weighted residuals ----------------------------------------------------------
@@ -211,18 +197,15 @@ def residuals_strategy(
     )
 
 
-def look_at_residuals(
-    workload: QueryMatrix, found: Request
-) -> Skip | StrategyResult | None:
+def look_at_residuals(workload: QueryMatrix, found: Request) -> Seen:
     """Stop where they are optimal; leave them out beside an optimum of another kind."""
-    shape = found.options.get("domain_shape", domain_shape_of(workload))
+    shape = found.options.get("domain_shape", normal_form(workload).domain_shape)
     if has_closed_form(workload):
         return residuals_strategy(workload, domain_shape=shape)
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)
-    products = kronecker_terms(workload)
-    if products is not None and len(products) == 1:
+    if normal_form(workload).is_product:
         return Skip("'kronecker' is the product of optimal factors")
     if shape is None or len(shape) < 2:
         return Skip("the attribute sizes are not known")

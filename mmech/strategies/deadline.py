@@ -13,8 +13,6 @@ from typing import Any
 
 from mmech.terminal import showing
 
-__all__ = ["start_template", "time_is_up", "time_limit"]
-
 
 @dataclass(eq=False)
 class _Run:

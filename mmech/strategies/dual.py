@@ -23,7 +23,7 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Dense
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
@@ -50,7 +50,7 @@ def look_at_dense(workload: QueryMatrix, found: Request) -> Skip | None:
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)
-    products = kronecker_terms(workload)
+    products = normal_form(workload).products
     if products is not None and len(products) == 1 and len(products[0][1]) > 1:
         return Skip("the factors of a product are optimized one by one")
     if not _is_in_reach(reduce_domain(workload)[0]):

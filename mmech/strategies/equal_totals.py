@@ -28,8 +28,6 @@ from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.spectrum import mean_spectrum
 
-__all__ = ["EQUAL_TOTALS", "equal_totals_strategy"]
-
 NAME = "equal_totals"
 
 STEPS = 30

@@ -19,8 +19,6 @@ from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.blocks import BlockEnergies, block_energies, tree_components
 
-__all__ = ["HIERARCHY", "best_tree", "hierarchy_strategy"]
-
 Floats = NDArray[np.float64]
 Sizes = tuple[int, ...]
 """Block sizes of a tree, from 1 upwards, each a divisor of the next."""

@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.base import QueryMatrix
 from mmech.operators.joint import JointInverseGram, distinct_grams
+from mmech.operators.known import Term
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.pidentity import MAX_WEIGHT
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
-__all__ = ["JointObjective", "JointRun", "Masks", "Thetas"]
-
 Floats = NDArray[np.float64]
-Term = tuple[float, tuple[QueryMatrix, ...]]
 Thetas = list[list[Floats]]
 """Extra queries by attribute and kind of factor."""
 Masks = list[tuple[int, ...]]
@@ -172,19 +169,9 @@ class JointObjective:
         from scipy.optimize import Bounds, minimize
 
         shapes = [thetas[i][kind].shape for i, kind in self.used]
-        unit = sum(
-            square
-            * float(
-                np.prod(
-                    [
-                        np.trace(v[at[j]])
-                        for v, at in zip(self.grams, self.places, strict=True)
-                    ]
-                )
-            )
-            for j, square in enumerate(self.squares)
-        )
-        unit = unit or 1.0
+        sizes = zip(self.grams, self.places, strict=True)
+        traces = [np.trace(v, axis1=1, axis2=2)[at] for v, at in sizes]
+        unit = float(sum(self.squares * np.prod(traces, axis=0))) or 1.0
         n_groups = len(self.masks)
         history: list[float] = []
 

@@ -25,7 +25,7 @@ from mmech.operators.basic import Identity
 from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.joint import distinct_grams
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
@@ -44,17 +44,8 @@ from mmech.strategies.registry import Request, Skip, Template, try_all
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
-from mmech.structure.boxes import box_terms
+from mmech.structure.attributes import box_terms
 from mmech.structure.shape import frobenius_squared
-
-__all__ = [
-    "KRONECKER",
-    "KRONECKER_L2",
-    "SurrogateGrams",
-    "alternate_factors",
-    "kronecker_l2_strategy",
-    "kronecker_strategy",
-]
 
 Floats = NDArray[np.float64]
 
@@ -117,9 +108,25 @@ def kronecker_strategy(
         check_integer(n_starts, "n_starts")
     rng = np.random.default_rng(seed)
     if len(terms) == 1:
-        return _single_product(
-            workload, terms[0][1], p_list, n_starts, max_iter, tolerance, rng, callback
+        options: dict[str, Any] = {
+            "n_starts": n_starts,
+            "max_iter": max_iter,
+            "tolerance": tolerance,
+        }
+        pairs = zip(terms[0][1], p_list, strict=True)
+        runs = [pidentity_strategy(f, p=k, seed=rng, **options) for f, k in pairs]
+        strategy = Kronecker([run.strategy for run in runs])
+        result = StrategyResult(
+            strategy,
+            "kronecker",
+            error.loss(workload, strategy),
+            n_iter=max(run.n_iter for run in runs),
+            success=all(run.success for run in runs),
+            message="factors optimized independently",
         )
+        if callback is not None:
+            callback(result)
+        return result
     weights = np.array([weight for weight, _ in terms])
     surrogates = [
         SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
@@ -157,11 +164,9 @@ def kronecker_strategy(
     return best
 
 
-def _terms(
-    workload: QueryMatrix, others: str
-) -> list[tuple[float, tuple[QueryMatrix, ...]]]:
+def _terms(workload: QueryMatrix, others: str) -> list[Term]:
     """Return a union of products as terms; raise for any other workload."""
-    terms = kronecker_terms(workload) or box_terms(workload)
+    terms = normal_form(workload).products or box_terms(workload)
     if not terms:
         raise UnsupportedWorkloadError(
             "template 'kronecker' needs a Kronecker, a VStack of Kroneckers with equal "
@@ -183,41 +188,6 @@ def _p_per_factor(p: int | Sequence[int] | None, sizes: list[int]) -> list[int]:
             f"{len(checked)}"
         )
     return checked
-
-
-def _single_product(
-    workload: QueryMatrix,
-    factors: Sequence[QueryMatrix],
-    p_list: list[int],
-    n_starts: int | None,
-    max_iter: int,
-    tolerance: float,
-    rng: np.random.Generator,
-    callback: Callback | None,
-) -> StrategyResult:
-    runs = [
-        pidentity_strategy(
-            factor,
-            p=rows,
-            n_starts=n_starts,
-            max_iter=max_iter,
-            tolerance=tolerance,
-            seed=rng,
-        )
-        for factor, rows in zip(factors, p_list, strict=True)
-    ]
-    strategy = Kronecker([run.strategy for run in runs])
-    result = StrategyResult(
-        strategy,
-        "kronecker",
-        error.loss(workload, strategy),
-        n_iter=max(run.n_iter for run in runs),
-        success=all(run.success for run in runs),
-        message="factors optimized independently",
-    )
-    if callback is not None:
-        callback(result)
-    return result
 
 
 class SurrogateGrams:
@@ -338,7 +308,17 @@ def kronecker_l2_strategy(
     """
     terms = _terms(workload, "template='pidentity' or 'dense'")
     if len(terms) == 1:
-        result = _product_of_optima(terms[0], max_iter, tolerance, seed)
+        weight, factors = terms[0]
+        options = {"max_iter": max_iter, "tolerance": tolerance / len(factors)}
+        parts = [try_all(f, Request("L2", options, seed=seed)) for f in factors]
+        result = StrategyResult(
+            Kronecker([part.strategy for part in parts]),
+            "kronecker",
+            weight**2 * math.prod(part.loss for part in parts),
+            n_iter=sum(part.n_iter for part in parts),
+            success=all(part.success for part in parts),
+            message="product of: " + "; ".join(part.message for part in parts),
+        )
     elif _has_long_axes(terms):
         result = _alternate_waves(workload, terms, seed)
         bound, _ = cheap_loss_bound(workload)
@@ -353,29 +333,9 @@ def kronecker_l2_strategy(
     return result
 
 
-def _product_of_optima(
-    term: tuple[float, tuple[QueryMatrix, ...]],
-    max_iter: int,
-    tolerance: float,
-    seed: Any,
-) -> StrategyResult:
-    weight, factors = term
-    options = {"max_iter": max_iter, "tolerance": tolerance / len(factors)}
-    asked = Request("L2", options, seed=seed)
-    parts = [try_all(factor, asked) for factor in factors]
-    return StrategyResult(
-        Kronecker([part.strategy for part in parts]),
-        "kronecker",
-        weight**2 * math.prod(part.loss for part in parts),
-        n_iter=sum(part.n_iter for part in parts),
-        success=all(part.success for part in parts),
-        message="product of: " + "; ".join(part.message for part in parts),
-    )
-
-
 def _alternate_l2(
     workload: QueryMatrix,
-    terms: list[tuple[float, tuple[QueryMatrix, ...]]],
+    terms: list[Term],
     max_iter: int,
     tolerance: float,
     seed: Any,
@@ -401,7 +361,7 @@ def _alternate_l2(
     )
 
 
-def _has_long_axes(terms: list[tuple[float, tuple[QueryMatrix, ...]]]) -> bool:
+def _has_long_axes(terms: list[Term]) -> bool:
     """Whether there are large attributes, and all of them suit waves."""
     axes = zip(*(factors for _, factors in terms), strict=True)
     long = [axis for axis in axes if axis[0].shape[1] > LONG_AXIS]
@@ -409,7 +369,7 @@ def _has_long_axes(terms: list[tuple[float, tuple[QueryMatrix, ...]]]) -> bool:
 
 
 def _alternate_waves(
-    workload: QueryMatrix, terms: list[tuple[float, tuple[QueryMatrix, ...]]], seed: Any
+    workload: QueryMatrix, terms: list[Term], seed: Any
 ) -> StrategyResult:
     """Optimize every attribute for its queries, weighed by the errors of the others."""
     squares = np.square([weight for weight, _ in terms])
@@ -456,7 +416,7 @@ def _alternate_waves(
 
 def look_at_products(workload: QueryMatrix, found: Request) -> Skip | None:
     """Keep unions of products that have no better template."""
-    products = kronecker_terms(workload)
+    products = normal_form(workload).products
     if products is None or len(products[0][1]) < 2:
         return Skip("not a union of products")
     if found.norm == "L2":

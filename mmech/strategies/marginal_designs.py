@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from mmech.operators.subsets import Subset
 from mmech.operators.table_tree import attributes_of, mask_of
 
-__all__ = ["Designs", "cover_greedily"]
-
 MAX_VISITS = 10**9
 """Pairs of a block and a subset asked for that designs may visit."""
 

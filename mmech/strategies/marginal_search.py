@@ -22,8 +22,6 @@ from mmech.strategies.deadline import time_is_up
 from mmech.strategies.marginal_designs import Designs, cover_greedily
 from mmech.strategies.result import StrategyResult
 
-__all__ = ["MAX_CELLS", "MAX_EVALUATIONS", "MAX_WORK", "NAME", "Search"]
-
 Floats = NDArray[np.float64]
 
 NAME = "marginals"

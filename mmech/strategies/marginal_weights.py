@@ -19,8 +19,6 @@ from mmech.strategies.deadline import time_is_up
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 
-__all__ = ["MARGINALS_L2", "marginal_weights"]
-
 Floats = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-12
@@ -86,16 +84,17 @@ def marginal_weights(
 
 def _incidence(closure: dict[tuple[int, ...], int], cells: Floats) -> sp.csr_array:
     """Return n_s / n_a for every s ⊆ a, rows s and columns a."""
-    rows: list[int] = []
-    columns: list[int] = []
-    for subset, column in closure.items():
-        for size in range(len(subset) + 1):
-            for inner in combinations(subset, size):
-                rows.append(closure[inner])
-                columns.append(column)
+    rows, columns = np.transpose(
+        [
+            (closure[inner], column)
+            for subset, column in closure.items()
+            for size in range(len(subset) + 1)
+            for inner in combinations(subset, size)
+        ]
+    )
     entries = cells[rows] / cells[columns]
-    size = len(closure)
-    return sp.csr_array((entries, (rows, columns)), shape=(size, size))
+    shape = (len(closure), len(closure))
+    return sp.csr_array((entries, (rows, columns)), shape=shape)
 
 
 def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip:

@@ -23,6 +23,7 @@ from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.known import normal_form
 from mmech.operators.marginals import Marginals, check_domain_shape
 from mmech.strategies.marginal_search import (
     MAX_CELLS,
@@ -33,17 +34,11 @@ from mmech.strategies.marginal_search import (
 )
 from mmech.strategies.registry import TIE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
-from mmech.structure.attributes import domain_shape_of
-from mmech.structure.boxes import comes_from_partitions, is_union_of_boxes
+from mmech.structure.attributes import (
+    comes_from_partitions,
+    is_union_of_boxes,
+)
 from mmech.structure.spectrum import mean_spectrum
-
-__all__ = [
-    "MARGINALS",
-    "attribute_sizes",
-    "forest_work",
-    "is_beyond_lattices",
-    "marginals_strategy",
-]
 
 PAIR_EVALUATIONS = 100
 """Evaluations per pair of subsets of the attributes: few attributes need no more."""
@@ -138,7 +133,7 @@ def attribute_sizes(
     workload: QueryMatrix, domain_shape: Any, template: str
 ) -> tuple[int, ...]:
     """Return the attribute sizes given to a template, or read off the workload."""
-    shape = domain_shape_of(workload) if domain_shape is None else domain_shape
+    shape = normal_form(workload).domain_shape if domain_shape is None else domain_shape
     if shape is None:
         raise UnsupportedWorkloadError(
             f"template {template!r} needs the attribute sizes of {workload!r}; pass "
@@ -158,14 +153,14 @@ def attribute_sizes(
 
 def forest_work(workload: QueryMatrix) -> int:
     """Return the evaluations that a search of marginals for a forest may take."""
-    sizes = domain_shape_of(workload) or ()
+    sizes = normal_form(workload).domain_shape or ()
     pairs = 4 ** sum(size > 1 for size in sizes)
     return min(FOREST_EVALUATIONS, FOREST_PAIR_EVALUATIONS * pairs)
 
 
 def is_beyond_lattices(workload: QueryMatrix) -> bool:
     """Whether a workload asks for subsets of more attributes than a lattice has."""
-    shape = domain_shape_of(workload)
+    shape = normal_form(workload).domain_shape
     if shape is None or len(shape) <= LIMITS.lattice_attributes:
         return False
     try:
@@ -176,7 +171,7 @@ def is_beyond_lattices(workload: QueryMatrix) -> bool:
 
 def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip | None:
     """Search in earnest where a short search improves on what is known."""
-    shape = domain_shape_of(workload)
+    shape = normal_form(workload).domain_shape
     if shape is None or len(shape) < 2:
         return Skip("no product domain")
     if len(shape) > LIMITS.lattice_attributes:

@@ -23,7 +23,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Ones, Prefix, Suffix
 from mmech.operators.compose import Sum
 from mmech.operators.explicit import Dense
-from mmech.operators.known import weighted_blocks
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
@@ -39,8 +39,6 @@ from mmech.structure.blocks import (
     in_blocks,
     separable_terms,
 )
-
-__all__ = ["NESTED", "nested_strategy"]
 
 Floats = NDArray[np.float64]
 
@@ -189,7 +187,7 @@ def look_at_nested(workload: QueryMatrix, found: Request) -> Skip | None:
     n = workload.shape[1]
     if n <= SMALLEST_DOMAIN:
         return Skip("p-Identity suits ordered domains of this size")
-    kinds = {type(block) for _, block in weighted_blocks(workload)}
+    kinds = {type(block) for _, block in normal_form(workload).blocks}
     if separable_terms(workload) is None or not kinds & {AllRange, Prefix, Suffix}:
         return Skip("not ranges or prefix sums of one ordered attribute")
     if not _block_size(n):

@@ -43,8 +43,6 @@ from mmech.strategies.union import UNION
 from mmech.structure.shape import unscaled
 from mmech.threads import one_blas_thread
 
-__all__ = ["optimize"]
-
 UNSEARCHED = ("identity", "workload")
 """Templates that are what is given."""
 

@@ -19,18 +19,7 @@ from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
-from mmech.operators.stack import through_wrappers
 from mmech.structure.blocks import separable_terms
-
-__all__ = [
-    "BlockLevel",
-    "Ordered",
-    "SeparableGram",
-    "asks_in_order",
-    "block_gram",
-    "find_order",
-    "refined",
-]
 
 Floats = NDArray[np.float64]
 
@@ -226,12 +215,10 @@ def _separable(gram: QueryMatrix) -> SeparableGram | None:
 _separable.register(SeparableGram, lambda gram: gram)
 
 
-through_wrappers(
-    _separable,
-    scaled=lambda inner, c: SeparableGram(
-        float(c) * inner.rising, inner.falling, float(c) * inner.diagonal
-    ),
-)
+@_separable.register(Scaled)
+def _(gram: Scaled) -> SeparableGram | None:
+    inner, c = _separable(gram.operator), float(gram.weight)
+    return inner and SeparableGram(c * inner.rising, inner.falling, c * inner.diagonal)
 
 
 @_separable.register(AllRangeGram)

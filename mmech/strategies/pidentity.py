@@ -25,7 +25,7 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import normal_form
 from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies.closed_form import optimum_under_l2
 from mmech.strategies.deadline import time_is_up
@@ -34,8 +34,7 @@ from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refi
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
-from mmech.structure.attributes import marginals_of
-from mmech.structure.boxes import comes_from_partitions
+from mmech.structure.attributes import comes_from_partitions, marginals_of
 from mmech.structure.shape import frobenius_squared
 
 __all__ = [
@@ -502,7 +501,7 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     if n > most and find_order(workload.gram()) is not None:
         most = LARGE_ORDERED_DOMAIN
     if n > most:
-        products = kronecker_terms(workload)
+        products = normal_form(workload).products
         if products is not None and len(products[0][1]) > 1:
             return Skip("a product structure is optimized by 'kronecker'")
         if comes_from_partitions(workload):
@@ -510,7 +509,7 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
         return Skip(f"{TOO_LARGE}more than {most} cells; ask for it by name")
     if n <= SMALL_DOMAIN:
         return None
-    if kronecker_terms(workload) is not None:
+    if normal_form(workload).products is not None:
         if n > PRODUCT_DOMAIN:
             return Skip("a product structure is optimized by 'kronecker'")
         if marginals_of(workload) is not None:
@@ -542,7 +541,7 @@ def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
     own = {k: v for k, v in options.items() if k != "p" or not several}
     if (
         workload.shape[1] > PRODUCT_STARTS_DOMAIN
-        and kronecker_terms(workload) is not None
+        and normal_form(workload).products is not None
     ):
         own = {"n_starts": PRODUCT_STARTS} | own
     large = workload.shape[1] > EXACTING_DOMAIN
@@ -557,7 +556,7 @@ def look_at_pidentity_l2(workload: QueryMatrix, found: Request) -> Skip | None:
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)
-    products = kronecker_terms(workload)
+    products = normal_form(workload).products
     if products is not None and len(products[0][1]) > 1:
         return Skip("a product structure is optimized by 'kronecker'")
     if workload.shape[1] > MAX_CELLS_L2:

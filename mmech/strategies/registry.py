@@ -22,20 +22,6 @@ from mmech.operators.base import QueryMatrix
 from mmech.strategies.deadline import start_template, time_is_up
 from mmech.strategies.result import Callback, Candidate, StrategyResult
 
-__all__ = [
-    "PRIVACY",
-    "TOO_LARGE",
-    "Request",
-    "Skip",
-    "Template",
-    "check_options",
-    "find",
-    "register",
-    "templates",
-    "try_all",
-    "unregister",
-]
-
 PRIVACY = {"L1": "pure", "L2": "zcdp"}
 """The value of ``privacy=`` that belongs to a norm."""
 
@@ -100,7 +86,10 @@ class Request:
         return any(run.template == template for run in self.runs)
 
 
-Look = Callable[[QueryMatrix, Request], Skip | StrategyResult | None]
+Seen = Skip | StrategyResult | None
+"""Why to leave a template out, what settles the search, or nothing."""
+
+Look = Callable[[QueryMatrix, Request], Seen]
 
 
 def _always(workload: QueryMatrix, found: Request) -> None:
@@ -165,9 +154,7 @@ class Template:
         own = {k: v for k, v in asked.options.items() if k in self.options}
         return self.search(workload, replace(asked, options=self.adapt(workload, own)))
 
-    def glance(
-        self, workload: QueryMatrix, found: Request
-    ) -> Skip | StrategyResult | None:
+    def glance(self, workload: QueryMatrix, found: Request) -> Seen:
         """Look at a workload; out of time, or out of reach, is a reason to skip it."""
         if found.runs and time_is_up():
             return Skip("the time was up")

@@ -26,8 +26,6 @@ from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import marginals_of
 from mmech.threads import one_blas_thread
 
-__all__ = ["LOW_RANK", "low_rank_strategy", "reweight"]
-
 Floats = NDArray[np.float64]
 
 LOW_RANK_ROWS = 128

@@ -25,14 +25,13 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.circulant import Toeplitz
-from mmech.operators.known import weighted_blocks
+from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
 from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
-from mmech.structure.attributes import domain_shape_of
 from mmech.structure.shape import unscaled
 
 __all__ = ["SPECTRAL", "spectral_strategy", "suits_waves"]
@@ -66,9 +65,9 @@ waves_of.register(Identity | Ones, lambda workload: "any")
 
 def suits_waves(workload: QueryMatrix) -> bool:
     """Whether a workload is made of ranges and sums of one ordered attribute."""
-    if domain_shape_of(workload) not in (None, (workload.shape[1],)):
+    if normal_form(workload).domain_shape not in (None, (workload.shape[1],)):
         return False
-    parts = list(weighted_blocks(workload))
+    parts = normal_form(workload).blocks
     kinds = {waves_of(block) for _, block in parts}
     asked = any(weight != 0 for weight, _ in parts)
     return None not in kinds and bool(kinds - {"any"}) and asked
@@ -172,7 +171,7 @@ def _(strategy: Merged, workload: QueryMatrix) -> float | None:
 def _strategies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
     """Yield strategies for queries, of which the best is to be taken."""
     n = workload.shape[1]
-    parts = list(weighted_blocks(workload))
+    parts = normal_form(workload).blocks
     kinds = {waves_of(block) for _, block in parts}
     ends = ({"none"} if len(kinds - {"any"}) > 1 else kinds) | kinds
     half_periods = {"none": n + 1.0, "first": n + 0.5, "last": n + 0.5}
@@ -186,7 +185,9 @@ def _strategies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
         yield _on_a_circle(np.sqrt(_added(parts, angles)), size, n)
 
 
-def _added(parts: list[tuple[float, QueryMatrix]], angles: NDArray[Any]) -> Floats:
+def _added(
+    parts: tuple[tuple[float, QueryMatrix], ...], angles: NDArray[Any]
+) -> Floats:
     terms = [weight**2 * energies(block, angles) for weight, block in parts]
     return np.asarray(np.sum(terms, axis=0), np.float64)
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ordered_starts", "random_starts"]
-
 Floats = NDArray[np.float64]
 
 SUPPORT = 4.0

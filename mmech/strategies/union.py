@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from operator import attrgetter
 from typing import Any
 
@@ -27,7 +26,7 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
@@ -36,14 +35,10 @@ from mmech.strategies.joint import JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
-from mmech.structure.attributes import marginals_of
-from mmech.structure.boxes import box_terms
+from mmech.structure.attributes import box_terms, marginals_of
 from mmech.structure.shape import is_uniform
 
-__all__ = ["UNION", "union_strategy"]
-
 Floats = NDArray[np.float64]
-Term = tuple[float, tuple[QueryMatrix, ...]]
 
 TRIAL = 60
 """Iterations of every start."""
@@ -107,7 +102,7 @@ def union_strategy(
     seed, callback
         As in `optimize`.
     """
-    terms = kronecker_terms(workload) or box_terms(workload)
+    terms = normal_form(workload).products or box_terms(workload)
     if not terms or len(terms) < 2:
         raise UnsupportedWorkloadError(
             "template 'union' needs a VStack of Kroneckers with equal factor sizes, or "
@@ -294,9 +289,11 @@ def _separate(
         ]
         own = kronecker_strategy(VStack(blocks), p=rows, n_starts=1, seed=rng)
         losses.append(own.loss)
-        terms = kronecker_terms(own.strategy)
+        terms = normal_form(own.strategy).products
         assert terms is not None
-        thetas.append([_theta_of(factor) for factor in terms[0][1]])
+        none = [np.zeros((0, n)) for n in sizes]  # of the cells
+        pairs = zip(terms[0][1], none, strict=True)
+        thetas.append([getattr(factor, "_theta", cells) for factor, cells in pairs])
     return thetas, np.array(losses)
 
 
@@ -309,15 +306,6 @@ def _near_totals(group: list[Term], thetas: list[Floats]) -> list[Floats]:
         else theta
         for theta, factors in zip(thetas, asked, strict=True)
     ]
-
-
-@singledispatch
-def _theta_of(factor: QueryMatrix) -> Floats:
-    """Return the queries of a p-Identity, none of the cells."""
-    return np.zeros((0, factor.shape[1]))
-
-
-_theta_of.register(PIdentity, lambda factor: factor._theta)
 
 
 def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:
@@ -341,7 +329,7 @@ def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:
 
 def look_at_union(workload: QueryMatrix, found: Request) -> Skip | None:
     """Keep unions of a few products over several attributes."""
-    products = kronecker_terms(workload)
+    products = normal_form(workload).products
     if products is None or not 2 <= len(products) <= MAX_TERMS:
         return Skip("not a union of a few products")
     if len(products[0][1]) < 2 or marginals_of(workload) is not None:

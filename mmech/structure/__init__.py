@@ -1,15 +1,14 @@
 """Questions about operators, one file per question.
 
-============  ======================================================
+============  ==============================================================
 shape         rank, norms, singular values
 exact         largest magnitudes, in whole numbers
 spectrum      what a workload asks of the interactions of attributes
-attributes    which attributes a workload is over
+attributes    which attributes a workload is over, and whether it asks for boxes
 blocks        what it asks of blocks of neighbours
-boxes         whether its queries are boxes, or come from partitions
 by_marginals  its answers, from marginals alone
 circulant     rules of circulant matrices for all of these
-============  ======================================================
+============  ==============================================================
 """
 
 import mmech.operators  # noqa: F401  first: some operators ask, too

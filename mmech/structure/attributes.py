@@ -1,52 +1,71 @@
-"""Which attributes a workload is over, as far as it knows."""
+"""Which attributes a workload is over, and whether its queries are boxes there."""
 
 from __future__ import annotations
 
-from functools import singledispatch
+import numpy as np
 
 from mmech.operators.base import QueryMatrix
-from mmech.operators.compose import Product, Scaled
+from mmech.operators.basic import Identity, Ones
+from mmech.operators.compose import Product, Transpose
+from mmech.operators.explicit import Dense
+from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.stack import VStack
-
-__all__ = ["domain_shape_of", "marginals_of"]
-
-Sizes = tuple[int, ...]
+from mmech.operators.partition import Conjunctions, PartitionStack
+from mmech.operators.ranges import Ranges
 
 
-@singledispatch
-def domain_shape_of(workload: QueryMatrix) -> Sizes | None:
-    """Return the attribute sizes that a workload, or its parts, know, else ``None``."""
-    known = getattr(workload, "domain_shape", None)
-    return None if known is None else tuple(known)
-
-
-domain_shape_of.register(Marginal | Marginals, lambda workload: workload.domain_shape)
-domain_shape_of.register(
-    Kronecker, lambda workload: tuple(factor.shape[1] for factor in workload.factors)
-)
-domain_shape_of.register(Scaled, lambda workload: domain_shape_of(workload.operator))
-domain_shape_of.register(
-    Product, lambda workload: domain_shape_of(workload.factors[-1])
-)
-
-
-@domain_shape_of.register
-def _(workload: VStack) -> Sizes | None:
-    shapes = {domain_shape_of(block) for block in workload.blocks}
-    return shapes.pop() if len(shapes) == 1 else None
-
-
-@singledispatch
 def marginals_of(operator: QueryMatrix) -> Marginals | None:
     """Return the weighted marginals that an operator is made as, else ``None``."""
-    return None
+    if isinstance(operator, Marginal):
+        return Marginals(operator.domain_shape, {operator.attributes: 1})
+    return operator if isinstance(operator, Marginals) else None
 
 
-marginals_of.register(Marginals, lambda operator: operator)
+def is_uniform(workload: QueryMatrix) -> bool:
+    """Whether relabelling values maps every query to every other.
+
+    Then all queries have one error under a strategy that relabelling leaves
+    unchanged, such as marginals: a table of counts has one variance.
+    """
+    factors = workload.factors if isinstance(workload, Kronecker) else (workload,)
+    return all(isinstance(factor, Identity | Ones) for factor in factors)
 
 
-@marginals_of.register
-def _(operator: Marginal) -> Marginals | None:
-    return Marginals(operator.domain_shape, {operator.attributes: 1})
+def is_union_of_boxes(workload: QueryMatrix) -> bool:
+    """Return whether a workload is a union of products or of boxes."""
+    boxes = Kronecker | PartitionStack | Conjunctions | Ranges
+    return all(isinstance(block, boxes) for _, block in normal_form(workload).blocks)
+
+
+def comes_from_partitions(workload: QueryMatrix) -> bool:
+    """Return whether columns come from partitions of the domain, as of a forest."""
+    blocks = [block for _, block in normal_form(workload).blocks]
+    inside = [block.factors[-1] for block in blocks if isinstance(block, Product)]
+    inside += [block.operator for block in blocks if isinstance(block, Transpose)]
+    forests = PartitionStack | Conjunctions
+    known = any(isinstance(block, forests) for block in blocks)
+    return known or any(map(comes_from_partitions, inside))
+
+
+def box_terms(workload: QueryMatrix) -> list[Term] | None:
+    """Return the leaves of a forest as a union of products, else ``None``.
+
+    A leaf that is a box is one product of rows of 0 and 1, as (weight, factors). Equal
+    leaves are one term, whose squared weight is their number.
+    """
+    masks = None
+    if isinstance(workload, Conjunctions | PartitionStack):
+        masks = workload.boxes()
+    if masks is None:
+        return None
+    filled = np.all([mask.any(axis=1) for mask in masks], axis=0)
+    boxes, counts = np.unique(np.hstack(masks)[filled], axis=0, return_counts=True)
+    ends = np.cumsum([mask.shape[1] for mask in masks])[:-1]
+    return [
+        (
+            float(weight),
+            tuple(Dense(row[None].astype(int)) for row in np.split(box, ends)),
+        )
+        for weight, box in zip(np.sqrt(counts), boxes, strict=True)
+    ]

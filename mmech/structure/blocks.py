@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -17,18 +16,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
-from mmech.operators.stack import through_wrappers
-
-__all__ = [
-    "BlockEnergies",
-    "Separable",
-    "block_energies",
-    "block_gain",
-    "energies_within",
-    "in_blocks",
-    "separable_terms",
-    "tree_components",
-]
+from mmech.operators.known import normal_form
 
 Floats = NDArray[np.float64]
 Separable = tuple[Floats, Floats, Floats]
@@ -37,8 +25,7 @@ Separable = tuple[Floats, Floats, Floats]
 Overlaps = Callable[[int, int, int], int]
 """(first cell, size, count) -> Σ ‖W 1_b‖² over blocks b, in exact integers."""
 
-Terms = list[tuple[float, Overlaps]]
-"""Squared weights and sums of parts of a union."""
+RANGES = AllRange | Identity | Ones | Prefix | Suffix
 
 ALIKE = 12
 """Digits to which ratios of precisions are equal, but for rounding."""
@@ -110,56 +97,40 @@ def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
     Within reach are ranges, prefixes and suffixes of any size, unions of such, and
     other workloads of up to 4096 cells.
     """
-    terms = _range_terms(workload)
+    terms = normal_form(workload).ask(_overlaps)
     if terms is not None:
-        return _RangeEnergies(terms)
+        return _RangeEnergies([(weight**2, energy) for weight, energy in terms])
     if workload.shape[1] > LIMITS.dense_cells:
         return None
     gram = workload.gram()._dense().astype(np.float64)
     return _GramEnergies(np.pad(np.cumsum(gram, axis=1), ((0, 0), (1, 0))))
 
 
-@singledispatch
-def _range_terms(workload: QueryMatrix) -> Terms | None:
-    return None
-
-
-through_wrappers(
-    _range_terms,
-    scaled=lambda terms, c: [(c**2 * own, energy) for own, energy in terms],
-    stacked=lambda parts: list(chain.from_iterable(parts)),
-)
-_range_terms.register(
-    Identity, lambda workload: [(1, lambda first, size, count: size * count)]
-)
-_range_terms.register(
-    Ones, lambda workload: [(workload.m, lambda first, size, count: size**2 * count)]
-)
-
-
-@_range_terms.register(AllRange | Prefix | Suffix)
-def _(workload: AllRange | Prefix | Suffix) -> Terms | None:
-    return [(1, _overlaps(type(workload), workload.shape[1]))]
-
-
-def _overlaps(kind: type, n: int) -> Overlaps:
-    """Return the sum of squared overlaps of ranges over n cells and blocks.
+def _overlaps(workload: QueryMatrix) -> Overlaps | None:
+    """Return the sum of squared overlaps of ranges and blocks, ``None`` for others.
 
     A block of m cells with s cells before and t after it is covered whole by ranges
     that start before and end after it. For every cell outside where one end of a range
     may be, the other end is in the block once for each overlap 1, ..., m.
     """
+    if not isinstance(workload, RANGES):
+        return None
+    m, n = workload.shape
 
     def energy(first: int, size: int, count: int) -> int:
+        if isinstance(workload, Identity):
+            return size * count
+        if isinstance(workload, Ones):
+            return m * size**2 * count
         whole, ends = size**2, size * (size + 1) * (2 * size + 1) // 6
         # Sums over the blocks of s = first + i size, t = after - i size, and s t.
         after = n - first - size
         steps = size * (count * (count - 1) // 2)
         squares = size**2 * ((count - 1) * count * (2 * count - 1) // 6)
         before_sum, after_sum = count * first + steps, count * after - steps
-        if kind is Prefix:
+        if isinstance(workload, Prefix):
             return count * ends + whole * after_sum
-        if kind is Suffix:
+        if isinstance(workload, Suffix):
             return count * ends + whole * before_sum
         inside = size * (size + 1) ** 2 * (size + 2) // 12
         products = count * first * after + (after - first) * steps - squares
@@ -246,24 +217,20 @@ def _contrasts_of_cut_parts(
 # ---- grams of ranges --------------------------------------------------------------
 
 
-@singledispatch
 def separable_terms(workload: QueryMatrix) -> list[Separable] | None:
     """Return vectors (n,) of grams whose sum is the gram of a workload.
 
     ``None`` where no rule knows these.
     """
-    return None
+    terms = normal_form(workload).ask(_separable)
+    if terms is None:
+        return None
+    return [(float(c) ** 2 * a, b, c**2 * own) for c, (a, b, own) in terms]
 
 
-through_wrappers(
-    separable_terms,
-    scaled=lambda terms, c: [(float(c) ** 2 * a, b, c**2 * d) for a, b, d in terms],
-    stacked=lambda parts: list(chain.from_iterable(parts)),
-)
-
-
-@separable_terms.register(AllRange | Identity | Ones | Prefix | Suffix)
-def _(workload: QueryMatrix) -> list[Separable]:
+def _separable(workload: QueryMatrix) -> Separable | None:
+    if not isinstance(workload, RANGES):
+        return None
     m, n = workload.shape
     up, one = np.arange(1.0, n + 1), np.ones(n)
     down = up[::-1].copy()
@@ -274,7 +241,7 @@ def _(workload: QueryMatrix) -> list[Separable]:
         Suffix: (up, one),
     }
     a, b = factors.get(type(workload), (m * one, one))
-    return [(a, b, one if isinstance(workload, Identity) else a * b)]
+    return a, b, one if isinstance(workload, Identity) else a * b
 
 
 def in_blocks(terms: Sequence[Separable], size: int) -> list[Separable]:

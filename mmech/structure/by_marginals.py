@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
@@ -14,84 +13,68 @@ from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product, Sum
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.stack import through_wrappers
+from mmech.operators.marginals import Marginal
 from mmech.structure.spectrum import BoxGroup, box_groups
 
-__all__ = ["answers_by_marginals"]
-
 Subset = tuple[int, ...]
+
+Answers = NDArray[Any]
 
 Tables = Callable[[Subset], Array]
 """Function from sorted attributes a to the marginal over them, shape (n_a, k)."""
 
 
-@singledispatch
 def answers_by_marginals(
-    operator: QueryMatrix, domain_shape: tuple[int, ...], tables: Tables
-) -> NDArray[Any] | None:
+    operator: QueryMatrix, domain_shape: Subset, tables: Tables
+) -> Answers | None:
     """Return A X (m, k) from marginals of X, without its cells, or ``None``.
 
     For marginals, products of attributes and boxes, and for sums, stacks and
     combinations of such. Exact for integer operators and tables. Every table that is
     asked for is over the attributes that some query of the operator restricts.
     """
+    found = normal_form(operator).ask(_answers, domain_shape, tables)
+    if found is None:
+        return None
+    return np.concatenate([answers * c for c, answers in found])
+
+
+@singledispatch
+def _answers(
+    operator: QueryMatrix, domain_shape: Subset, tables: Tables
+) -> Answers | None:
+    """Return the answers of one block of a union."""
     groups = box_groups(operator, domain_shape)
     return None if groups is None else _boxes(operator.shape[0], groups, tables)
 
 
-through_wrappers(
-    answers_by_marginals, scaled=lambda answers, c: answers * c, stacked=np.concatenate
-)
-
-
-@answers_by_marginals.register(Marginal)
-def _(operator: Marginal, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+@_answers.register(Marginal)
+def _(operator: Marginal, domain_shape: Subset, tables: Tables) -> Answers | None:
     same = operator.domain_shape == domain_shape
     return tables(operator.attributes) if same else None
 
 
-@answers_by_marginals.register(Marginals)
-def _(operator: Marginals, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
-    if operator.domain_shape != domain_shape:
-        return None
-    return np.concatenate(
-        [weight * tables(key) for key, weight in operator.weights.items()]
-    )
+@_answers.register(Sum)
+def _(operator: Sum, domain_shape: Subset, tables: Tables) -> Answers | None:
+    parts = [answers_by_marginals(a, domain_shape, tables) for a in operator.terms]
+    known = [part for part in parts if part is not None]
+    return np.asarray(sum(known)) if len(known) == len(parts) else None
 
 
-@answers_by_marginals.register(Sum)
-def _(operator: Sum, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
-    return _all(operator.terms, domain_shape, tables, sum)
-
-
-@answers_by_marginals.register(Identity)
-def _(operator: Identity, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+@_answers.register(Identity)
+def _(operator: Identity, domain_shape: Subset, tables: Tables) -> Answers | None:
     return tables(tuple(range(len(domain_shape))))
 
 
-@answers_by_marginals.register(Ones)
-def _(operator: Ones, domain_shape: Subset, tables: Tables) -> NDArray[Any] | None:
+@_answers.register(Ones)
+def _(operator: Ones, domain_shape: Subset, tables: Tables) -> Answers | None:
     return np.repeat(tables(()), operator.m, axis=0)
 
 
-def _all(
-    parts: Any, domain_shape: tuple[int, ...], tables: Tables, join: Callable[..., Any]
-) -> NDArray[Any] | None:
-    answers = []
-    for part in parts:
-        own = answers_by_marginals(part, domain_shape, tables)
-        if own is None:
-            return None
-        answers.append(own)
-    return np.asarray(join(answers))
-
-
-@answers_by_marginals.register(Product)
-def _product(
-    operator: Product, domain_shape: tuple[int, ...], tables: Tables
-) -> NDArray[Any] | None:
+@_answers.register(Product)
+def _product(operator: Product, domain_shape: Subset, tables: Tables) -> Answers | None:
     """Boxes that no query adds up, such as leaves without a query, are left out."""
     *left, last = operator.factors
     groups = box_groups(last, domain_shape)
@@ -107,28 +90,22 @@ def _product(
     return answers
 
 
-@answers_by_marginals.register(Kronecker)
+@_answers.register(Kronecker)
 def _kronecker(
-    operator: Kronecker, domain_shape: tuple[int, ...], tables: Tables
-) -> NDArray[Any] | None:
+    operator: Kronecker, domain_shape: Subset, tables: Tables
+) -> Answers | None:
     """Totals of an attribute need no axis: they only repeat rows."""
     factors = operator.factors
     if tuple(factor.shape[1] for factor in factors) != domain_shape:
         return None
     kept = tuple(i for i, f in enumerate(factors) if not isinstance(f, Ones))
     answers = tables(kept)
-    k = answers.shape[1]
-    if kept:
-        answers = Kronecker([factors[i] for i in kept]).matmat(answers)
-    shape = [f.shape[0] if i in kept else 1 for i, f in enumerate(factors)]
-    full = [f.shape[0] for f in factors]
-    if shape != full:  # NumPy has at most 64 axes: repeat one by one
-        for i, times in enumerate(full):
-            if i not in kept and times > 1:
-                before = math.prod(full[:i])
-                grouped = answers.reshape(before, 1, -1)
-                answers = np.repeat(grouped, times, axis=1)
-    return answers.reshape(-1, k)
+    own = [
+        factor if i in kept else Ones(factor.shape[0], 1)
+        for i, factor in enumerate(factors)
+        if i in kept or factor.shape[0] > 1
+    ]
+    return Kronecker(own).matmat(answers) if own else answers
 
 
 def _boxes(m: int, groups: list[BoxGroup], tables: Tables) -> NDArray[Any]:

@@ -50,8 +50,6 @@ from mmech.operators.partition import Conjunctions, Partition, PartitionStack
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
 from mmech.operators.stack import VStack
 
-__all__ = ["as_integer_matrix", "column_sums", "largest_entry", "total_sums"]
-
 Sums = int | NDArray[Any]
 """One whole number per column (int64, or Python integers), or one for all columns."""
 
@@ -145,6 +143,7 @@ def _wide(numbers: Sums) -> Sums:
 
 
 def times(left: Sums, right: Sums) -> Sums:
+    """Return the product, in Python integers where 64 bits are short."""
     sizes = _largest(left), _largest(right)
     if max(*sizes, sizes[0] * sizes[1]) < FITS:
         return left * right

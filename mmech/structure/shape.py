@@ -19,67 +19,22 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Scaled
-from mmech.operators.known import (
-    has_full_column_rank,
-    kronecker_terms,
-    weighted_blocks,
-)
+from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.ranges import Permuted, Ranges, WidthRange
-from mmech.operators.stack import through_wrappers
+from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
-from mmech.structure.attributes import domain_shape_of
 from mmech.structure.spectrum import marginal_terms
-
-__all__ = [
-    "closed_singular_values",
-    "frobenius_squared",
-    "is_uniform",
-    "known_rank",
-    "known_singular_values",
-    "rank",
-    "measured_loss_bound",
-    "squared_singular_values",
-    "unscaled",
-]
-
-Sizes = tuple[int, ...]
-
 
 # ---- unions and weights ----------------------------------------------------------
 
 
-@singledispatch
 def unscaled(operator: QueryMatrix) -> QueryMatrix:
     """Return an operator without the weights around it, unless one is zero."""
+    while isinstance(operator, Scaled) and operator.weight != 0:
+        operator = operator.operator
     return operator
-
-
-@unscaled.register(Scaled)
-def _(operator: Scaled) -> QueryMatrix:
-    return operator if operator.weight == 0 else unscaled(operator.operator)
-
-
-# ---- symmetry --------------------------------------------------------------------
-
-
-@singledispatch
-def is_uniform(workload: QueryMatrix) -> bool:
-    """Whether relabelling values maps every query to every other.
-
-    Then all queries have one error under a strategy that relabelling leaves
-    unchanged, such as marginals: a table of counts has one variance.
-    """
-    return False
-
-
-is_uniform.register(Identity | Ones, lambda workload: True)
-
-
-@is_uniform.register(Kronecker)
-def _(workload: Kronecker) -> bool:
-    return all(isinstance(f, (Identity, Ones)) for f in workload.factors)
 
 
 # ---- norms -----------------------------------------------------------------------
@@ -89,15 +44,24 @@ def _(workload: Kronecker) -> bool:
 @singledispatch
 def frobenius_squared(operator: QueryMatrix) -> float:
     """Return the sum of all squared entries, along the cheaper side."""
-    terms = kronecker_terms(operator)
-    if terms is not None:
-        return sum(
-            weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
-            for weight, factors in terms
-        )
+    return _visited(operator)
+
+
+def _visited(operator: QueryMatrix) -> float:
     by_rows = operator.has_row_forms or operator.shape[0] < operator.shape[1]
     sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
     return float(sums.sum(dtype=np.float64))  # int64 could wrap
+
+
+@frobenius_squared.register(Kronecker | Scaled | VStack)
+def _(operator: QueryMatrix) -> float:
+    terms = normal_form(operator).products
+    if terms is None:
+        return _visited(operator)
+    return sum(
+        weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
+        for weight, factors in terms
+    )
 
 
 @frobenius_squared.register(Marginals)
@@ -149,9 +113,12 @@ def _(workload: Prefix | Suffix) -> NDArray[np.float64] | None:
     return 1.0 / (2.0 * np.sin(angles))
 
 
-through_wrappers(
-    closed_singular_values, scaled=lambda values, c: abs(float(c)) * values
-)
+@closed_singular_values.register(Scaled)
+def _(workload: Scaled) -> NDArray[np.float64] | None:
+    inner = closed_singular_values(workload.operator)
+    return None if inner is None else abs(float(workload.weight)) * inner
+
+
 closed_singular_values.register(
     Permuted, lambda workload: closed_singular_values(workload.operator)
 )
@@ -192,9 +159,10 @@ def rank(workload: QueryMatrix) -> int:
     known = known_rank(workload)
     if known is not None:
         return known
-    shape = _domain_of_marginals(workload)
-    if shape is not None:
-        return _rank_of_marginals(workload, shape)
+    terms, shape = marginal_terms(workload), normal_form(workload).domain_shape
+    if terms is not None and shape is not None:
+        asked = downward_closure((key for key, square in terms if square > 0), shape)
+        return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)
     values = squared_singular_values(workload)
     floor = max(workload.shape) * np.finfo(float).eps * values.max(initial=0.0)
     return int((values > floor).sum())
@@ -209,9 +177,6 @@ def known_rank(workload: QueryMatrix) -> int | None:
 known_rank.register(Ones, lambda workload: 1)
 known_rank.register(
     Kronecker, lambda workload: math.prod(rank(factor) for factor in workload.factors)
-)
-known_rank.register(
-    Marginals, lambda workload: _rank_of_marginals(workload, workload.domain_shape)
 )
 
 
@@ -240,21 +205,6 @@ def _(workload: Ranges) -> int | None:
 known_rank.register(
     Scaled, lambda workload: None if workload.weight == 0 else rank(workload.operator)
 )
-
-
-def _rank_of_marginals(workload: QueryMatrix, shape: Sizes) -> int:
-    terms = marginal_terms(workload) or []
-    asked = downward_closure((key for key, square in terms if square > 0), shape)
-    return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)
-
-
-def _domain_of_marginals(workload: QueryMatrix) -> Sizes | None:
-    """Return the attribute sizes of a union of marginals, else ``None``."""
-    shapes = {
-        domain_shape_of(block) if is_uniform(block) else None
-        for _, block in weighted_blocks(workload)
-    }
-    return shapes.pop() if len(shapes) == 1 else None
 
 
 def measured_loss_bound(workload: QueryMatrix) -> float:

@@ -11,10 +11,10 @@ marginals have few of them: one per subset of the attributes that they restrict.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce, singledispatch
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,11 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product
+from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     Anova,
     Marginal,
-    Marginals,
     check_lattice,
     lattice_product,
     subset_cells,
@@ -38,26 +38,17 @@ from mmech.operators.marginals import (
 )
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
-from mmech.operators.stack import through_wrappers
+from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import Subset, downward_closure, ranks_of
 from mmech.operators.table_tree import attributes_of
-from mmech.structure.attributes import domain_shape_of
-
-__all__ = [
-    "BoxGroup",
-    "QuerySpectra",
-    "box_groups",
-    "box_tables",
-    "marginal_terms",
-    "mean_spectrum",
-    "query_spectra",
-]
+from mmech.structure.attributes import is_uniform
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 Sizes = tuple[int, ...]
 Squares = dict[Subset, float]
+Terms = list[tuple[Subset, float]]
 Masks = Sequence[NDArray[np.bool_]]
 
 MANY_QUERIES = 64
@@ -71,50 +62,38 @@ ROUNDING = 1e-13
 
 
 @once
-@singledispatch
-def marginal_terms(workload: QueryMatrix) -> list[tuple[Subset, float]] | None:
+def marginal_terms(workload: QueryMatrix) -> Terms | None:
     """Return a union of marginals as (subset, squared weight), else ``None``.
 
     The gram of a union of marginals lies in the marginal algebra.
     """
-    return None
-
-
-@marginal_terms.register(Marginals)
-def _(workload: Marginals) -> list[tuple[Subset, float]] | None:
-    return [(key, float(weight) ** 2) for key, weight in workload.weights.items()]
-
-
-marginal_terms.register(Marginal, lambda workload: [(workload.attributes, 1.0)])
-
-
-through_wrappers(
-    marginal_terms,
-    scaled=lambda terms, c: [(key, float(c) ** 2 * square) for key, square in terms],
-    stacked=lambda parts: list(chain.from_iterable(parts)),
-)
-
-
-@marginal_terms.register(Kronecker)
-def _(workload: Kronecker) -> list[tuple[Subset, float]] | None:
-    if not all(isinstance(f, (Identity, Ones)) for f in workload.factors):
+    found = normal_form(workload).ask(_marginal_of)
+    if found is None:
         return None
-    kept = tuple(i for i, f in enumerate(workload.factors) if isinstance(f, Identity))
-    times = math.prod(f.m for f in workload.factors if isinstance(f, Ones))
-    return [(kept, float(times))]
+    return [(key, float(weight) ** 2 * times) for weight, (key, times) in found]
 
 
-def _terms_over(
-    workload: QueryMatrix, sizes: Sizes
-) -> list[tuple[Subset, float]] | None:
+def _marginal_of(block: QueryMatrix) -> tuple[Subset, float] | None:
+    """Return the attributes of a marginal, and how often it is asked."""
+    if isinstance(block, Marginal):
+        return block.attributes, 1.0
+    if not isinstance(block, Kronecker) or not is_uniform(block):
+        return None
+    kept = tuple(i for i, f in enumerate(block.factors) if isinstance(f, Identity))
+    return kept, float(math.prod(f.m for f in block.factors if isinstance(f, Ones)))
+
+
+def _terms_over(workload: QueryMatrix, sizes: Sizes) -> Terms | None:
     """Return the marginals that a workload is a union of, if over these attributes."""
-    return marginal_terms(workload) if domain_shape_of(workload) == sizes else None
+    return (
+        marginal_terms(workload)
+        if normal_form(workload).domain_shape == sizes
+        else None
+    )
 
 
 @once
-def mean_spectrum(
-    workload: QueryMatrix, domain_shape: tuple[int, ...]
-) -> dict[Subset, float] | None:
+def mean_spectrum(workload: QueryMatrix, domain_shape: Sizes) -> Squares | None:
     r"""Return what a workload asks of the interactions of every subset.
 
     .. math:: \tau_s = \frac{\mathrm{tr}(P_s W^T W)}{\mathrm{rank}(P_s) \, n / n_s}
@@ -134,17 +113,20 @@ def mean_spectrum(
     terms = _terms_over(workload, domain_shape)
     if terms is not None:
         return _marginal_spectrum(terms, domain_shape)
-    squares = _squares_by_kind(workload, domain_shape)
-    if squares is None:
+    found = normal_form(workload).ask(_squares, domain_shape)
+    if found is None:
         return None
+    squares: Squares = {}
+    for weight, part in found:
+        for subset, value in part.items():
+            own = float(weight) ** 2 * value
+            squares[subset] = squares.get(subset, 0.0) + own
     ranks = ranks_of(squares, domain_shape).tolist()
-    found = zip(squares.items(), ranks, strict=True)
-    return {subset: value / rank for (subset, value), rank in found if value > 0}
+    each = zip(squares.items(), ranks, strict=True)
+    return {subset: value / rank for (subset, value), rank in each if value > 0}
 
 
-def _marginal_spectrum(
-    terms: list[tuple[Subset, float]], domain_shape: tuple[int, ...]
-) -> dict[Subset, float]:
+def _marginal_spectrum(terms: Terms, domain_shape: Sizes) -> Squares:
     closure = downward_closure((key for key, _ in terms), domain_shape)
     values = np.zeros(len(closure))
     for key, square in terms:
@@ -175,26 +157,10 @@ def _totals(spectra: QuerySpectra | None) -> Squares | None:
     return dict(zip(spectra.subsets, spectra.totals().tolist(), strict=True))
 
 
-def _squares_of_marginals(terms: list[tuple[Subset, float]], sizes: Sizes) -> Squares:
+def _squares_of_marginals(terms: Terms, sizes: Sizes) -> Squares:
     spectrum = _marginal_spectrum(terms, sizes)
     ranks = ranks_of(spectrum, sizes)
     return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
-
-
-def _added(parts: list[Squares]) -> Squares:
-    total: Squares = {}
-    for part in parts:
-        for subset, value in part.items():
-            total[subset] = total.get(subset, 0.0) + value
-    return total
-
-
-through_wrappers(
-    _squares_by_kind,
-    scaled=lambda squares, c: {s: float(c) ** 2 * v for s, v in squares.items()},
-    stacked=_added,
-    ask=_squares,
-)
 
 
 @_squares_by_kind.register(Product)
@@ -245,13 +211,26 @@ def _(workload: Anova, sizes: Sizes) -> Squares | None:
     return {attributes_of(mask): v for mask, v in enumerate(values.tolist()) if v > 0}
 
 
+@_squares_by_kind.register(Residuals)
+def _(workload: Residuals, sizes: Sizes) -> Squares | None:
+    if workload.domain_shape != sizes:
+        return None
+    ranks = ranks_of(workload.weights, sizes).tolist()
+    weights = zip(workload.weights.items(), ranks, strict=True)
+    return {subset: weight**2 * rank for (subset, weight), rank in weights}
+
+
 @_squares_by_kind.register(Conjunctions | Ranges | PartitionStack)
 def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares | None:
     if workload.domain_shape != sizes:
         return None
-    widths = _widths(workload)
-    if widths is None:
-        return _partition_squares(workload, sizes)
+    if isinstance(workload, Ranges):
+        widths = workload.widths
+    else:
+        masks = workload.boxes()
+        if masks is None:
+            return _partition_squares(workload, sizes)
+        widths = _widths_of(masks)
     kinds, counts = np.unique(widths, axis=0, return_counts=True)
     total: Squares = {}
     for rows, subsets, places, values in _box_norms(kinds, sizes):
@@ -259,16 +238,6 @@ def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares
         for subset, value in zip(subsets, sums.tolist(), strict=True):
             total[subset] = total.get(subset, 0.0) + value
     return total
-
-
-@singledispatch
-def _widths(workload: QueryMatrix) -> Ints | None:
-    """Return how many values of every attribute boxes hold, ``None`` for others."""
-    masks = _boxes_of(workload, ())
-    return None if masks is None else _widths_of(masks)
-
-
-_widths.register(Ranges, lambda workload: workload.widths)
 
 
 def _partition_squares(workload: Any, sizes: Sizes) -> Squares | None:
@@ -347,28 +316,11 @@ class BoxGroup:
 def _box_masks(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
     """Return a union of boxes as one mask per attribute, else ``None``."""
     same = getattr(workload, "domain_shape", None) == sizes
-    return _boxes_of(workload, sizes) if same else None
+    boxes = getattr(workload, "boxes", None)
+    return boxes() if same and boxes is not None else None
 
 
-@singledispatch
-def _boxes_of(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
-    return None
-
-
-_boxes_of.register(Conjunctions, lambda workload, sizes: workload._masks)
-_boxes_of.register(PartitionStack, lambda workload, sizes: workload.boxes())
-
-
-@_boxes_of.register(Ranges)
-def _(workload: Ranges, sizes: Sizes) -> Masks | None:
-    sides = zip(sizes, workload._lower.T, workload._upper.T, strict=True)
-    return [
-        (np.arange(n) >= low[:, None]) & (np.arange(n) <= high[:, None])
-        for n, low, high in sides
-    ]
-
-
-def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] | None:
+def box_groups(workload: QueryMatrix, sizes: Sizes) -> list[BoxGroup] | None:
     """Return a union of boxes by the attributes that they restrict, else ``None``.
 
     Empty boxes are left out.
@@ -392,43 +344,33 @@ def box_groups(workload: QueryMatrix, sizes: tuple[int, ...]) -> list[BoxGroup] 
 
 
 @singledispatch
-def query_spectra(
-    workload: QueryMatrix, domain_shape: tuple[int, ...]
-) -> QuerySpectra | None:
+def query_spectra(workload: QueryMatrix, domain_shape: Sizes) -> QuerySpectra | None:
     """Return the squared norms ‖W_s‖² of every query by itself, or ``None``.
 
     For boxes, sums of boxes as a `Product` with `Conjunctions` on its right, or
     products of attributes with at most 2^26 pairs of a query and a subset.
     """
     masks = _box_masks(workload, domain_shape)
-    return None if masks is None else _box_spectra(masks, domain_shape)
+    if masks is None:
+        return None
+    widths = _widths_of(masks)
+    return _spectra(len(widths), _box_norms(widths, domain_shape))
 
 
-class _Numbering:
-    """Numbers subsets as they come and collects entries."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[Subset, int] = {}
-        self.rows: list[Ints] = []
-        self.columns: list[Ints] = []
-        self.values: list[Floats] = []
-
-    def number(self, subset: Subset) -> int:
-        return self.numbers.setdefault(subset, len(self.numbers))
-
-    def add(self, rows: Ints, columns: Ints, values: Floats) -> None:
-        self.rows.append(rows)
-        self.columns.append(columns)
-        self.values.append(values)
-
-    def spectra(self, n_queries: int) -> QuerySpectra:
-        return QuerySpectra(
-            n_queries,
-            tuple(self.numbers),
-            np.concatenate([np.zeros(0, np.int64), *self.rows]),
-            np.concatenate([np.zeros(0, np.int64), *self.columns]),
-            np.concatenate([np.zeros(0), *self.values]),
-        )
+def _spectra(
+    n_queries: int, entries: Iterable[tuple[Ints, Sequence[Subset], Ints, Floats]]
+) -> QuerySpectra:
+    """Collect entries: rows, subsets, the place of the subset of every row, values."""
+    numbers: dict[Subset, int] = {}
+    nothing = np.zeros(0, np.int64)
+    rows, columns, values = [nothing], [nothing], [np.zeros(0)]
+    for own, subsets, place, squares in entries:
+        known = [numbers.setdefault(subset, len(numbers)) for subset in subsets]
+        rows.append(own)
+        columns.append(np.array(known, np.int64)[place])
+        values.append(squares)
+    places = np.concatenate(rows), np.concatenate(columns)
+    return QuerySpectra(n_queries, tuple(numbers), *places, np.concatenate(values))
 
 
 def _too_many_pairs() -> DomainTooLargeError:
@@ -472,15 +414,6 @@ def _box_norms(
                 yield rows, list(map(tuple, keys.tolist())), place.ravel(), values
 
 
-def _box_spectra(masks: Masks, sizes: Sizes) -> QuerySpectra:
-    widths = _widths_of(masks)
-    found = _Numbering()
-    for rows, subsets, place, values in _box_norms(widths, sizes):
-        numbers = np.array([found.number(subset) for subset in subsets])
-        found.add(rows, numbers[place], values)
-    return found.spectra(widths.shape[0])
-
-
 def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
     """Return squared norms of the rows less their mean, and of the mean entries."""
     n = factor.shape[1]
@@ -492,9 +425,7 @@ def _factor_squares(factor: QueryMatrix) -> tuple[Floats, Floats]:
 
 
 @query_spectra.register(Kronecker)
-def _kronecker_spectra(
-    workload: Kronecker, sizes: tuple[int, ...]
-) -> QuerySpectra | None:
+def _kronecker_spectra(workload: Kronecker, sizes: Sizes) -> QuerySpectra | None:
     if tuple(factor.shape[1] for factor in workload.factors) != sizes:
         return None
     parts = [_factor_squares(factor) for factor in workload.factors]
@@ -502,20 +433,20 @@ def _kronecker_spectra(
     m = workload.shape[0]
     if m * 2 ** len(active) > LIMITS.box_terms:
         return None
-    found = _Numbering()
-    rows = np.arange(m)
+    found = []
+    every, alike = np.arange(m), np.zeros(m, np.int64)
     for subset in downward_closure([tuple(active)], sizes):
         values: Floats = np.ones(1)
         for i, (inside, outside) in enumerate(parts):
             own = inside if i in subset else outside
             values = np.multiply.outer(values, own).ravel()
-        found.add(rows, np.full(m, found.number(subset)), values)
-    return found.spectra(m)
+        found.append((every, [subset], alike, values))
+    return _spectra(m, found)
 
 
 @query_spectra.register(Product)
 def _product_spectra(
-    workload: Product, sizes: tuple[int, ...], most: int | None = None
+    workload: Product, sizes: Sizes, most: int | None = None
 ) -> QuerySpectra | None:
     """Add up tables: those of a weighted sum of boxes are sums of theirs."""
     most = LIMITS.listed_subsets if most is None else most
@@ -537,7 +468,7 @@ def _product_spectra(
                 f"the queries restrict attributes with more than {most} subsets; ask "
                 "for queries over fewer attributes, or raise a limit of mmech.limits"
             )
-    found = _Numbering()
+    found = []
     for subset, members in inside.items():
         boxes = np.concatenate([group.rows for group in members])
         tables = np.concatenate([box_tables(group, subset) for group in members])
@@ -545,8 +476,8 @@ def _product_spectra(
         rounding = ROUNDING * largest * float(np.abs(tables).max(initial=0.0))
         rows = np.flatnonzero(values > rounding**2)
         if rows.size:
-            found.add(rows, np.full(rows.size, found.number(subset)), values[rows])
-    return found.spectra(workload.shape[0])
+            found.append((rows, [subset], np.zeros_like(rows), values[rows]))
+    return _spectra(workload.shape[0], found)
 
 
 def box_tables(group: BoxGroup, subset: Subset) -> Floats:

@@ -11,10 +11,13 @@ plan          what will be measured and how exact it will be; reads no record
 counts        whole, non-negative counts that agree across tables
 classes       what pairs of attributes tell of each other: a latent class model
 rounding      whole numbers that keep given margins
+levels        several levels of a hierarchy: weights, least squares, errors
+level_counts  whole counts that add up from level to level
 model         the model of maximum entropy, and records drawn from it
 noise         the law of the errors of tables, exactly
 shared_noise  the same of single attributes under noise of equal totals
 statistics    sums, means, histograms and quantiles of a number, by group
+known         known totals and impossible cells, and what follows from them
 steps         what is measured next by what was measured; a privately chosen tree
 result        tables with intervals, a statement, and files
 files         csv with metadata, a workbook, a page with charts

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.tables.classes import expected_pairs, too_many_values
+from mmech.tables.known import Known
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
 from mmech.tables.rounding import (
     apportion,
@@ -33,7 +35,7 @@ from mmech.tables.rounding import (
 )
 from mmech.tables.steps import AnyEstimate, AnyNoise
 
-__all__ = ["ROUNDING", "Counts", "settle"]
+__all__ = ["ROUNDING", "Counts", "settle", "toward"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -44,6 +46,8 @@ ROUNDING = {
     "(controlled rounding)",
     "records": "all tables are tabulated from one set of whole records of the fitted "
     "model",
+    "levels": "from the topmost level down, the counts of every node are divided among "
+    "those below it, so that each level adds up to the one above in all tables",
 }
 """How counts are made whole, in words."""
 
@@ -71,7 +75,7 @@ class Counts:
     tables : dict of tuple to ndarray of int64
         One axis per attribute.
     model : TableModel
-    rounding : {"margins", "records"}
+    rounding : {"margins", "records", "levels"}
         How counts were made whole.
     """
 
@@ -80,12 +84,18 @@ class Counts:
     model: TableModel
     rounding: str
 
+    def records(self, n: int, rng: Any) -> Integers:
+        """Return records of the model, codes of shape (n, d)."""
+        return draw_codes(self.model, n, rng)
+
 
 def settle(
     estimate: AnyEstimate,
     noise: AnyNoise,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
+    known: Known | None = None,
+    sizes: tuple[int, ...] | None = None,
 ) -> Counts:
     """Return whole, non-negative, consistent tables from least-squares estimates.
 
@@ -99,16 +109,28 @@ def settle(
         Attributes of the tables.
     say : callable
         Told what happens, for people who wait.
+    known : Known, optional
+        What tables keep to.
+    sizes : tuple of int, optional
+        Number of values of the attributes that may occur: the first ones.
     """
-    sizes = noise.domain_shape
+    sizes = sizes or noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
+    exact = {} if known is None else known.exact
     even: dict[Subset, Floats] = {
-        (i,): np.full(n, total / n) for i, n in enumerate(sizes)
+        (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
     }
+    alone = toward(even, estimate, noise)
     single = [
-        apportion(nearest_with_sums(own, np.array(float(total))), total)
-        for own in _toward(even, estimate, noise).values()
+        apportion(nearest_with_sums(alone[i,], np.array(float(total))), total)
+        if (i,) in alone
+        else exact[i,]
+        for i in range(len(sizes))
     ]
+    closed = {} if known is None else known.closed(subsets)
+    if known is not None:
+        for i, margin in (known.margins(subsets, total, single) or {}).items():
+            single[i] = margin
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
@@ -116,11 +138,16 @@ def settle(
     measured: list[Subset] = [pair for pair in pairs if noise.measures(pair)]
 
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
-        targets = {pair: expected[pair] for pair in measured}
-        tables = {**expected, **_toward(targets, estimate, noise)}
+        targets = {pair: expected[pair] for pair in measured if pair not in exact}
+        tables = {**expected, **toward(targets, estimate, noise)}
         return {
-            (i, j): with_margins(
-                table, single[i].astype(float), single[j].astype(float)
+            (i, j): exact[i, j].astype(float)
+            if (i, j) in exact
+            else with_margins(
+                table,
+                single[i].astype(float),
+                single[j].astype(float),
+                closed=closed.get((i, j)),
             )
             for (i, j), table in tables.items()
         }
@@ -128,12 +155,12 @@ def settle(
     expected = expected_pairs(estimate, noise, shares, total, pairs)
     fitted = drawn(expected)
     if total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
-        known = {pair: fitted[pair] for pair in measured}
-        model = fit_model(sizes, shares, total, known)
+        told = {pair: fitted[pair] for pair in measured}
+        model = fit_model(sizes, shares, total, told)
         linked: dict[Subset, Floats] = {p: model.marginal(p) for p in pairs}
         if not too_many_values(sizes):  # two models of other pairs, half of each
             linked = {
-                pair: expected[pair] if pair in known else (table + expected[pair]) / 2
+                pair: expected[pair] if pair in told else (table + expected[pair]) / 2
                 for pair, table in linked.items()
             }
         fitted = drawn(linked)
@@ -141,26 +168,31 @@ def settle(
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
         targets = {s: model.marginal(s) for s in subsets if len(s) > 2}
-        for subset, table in _toward(targets, estimate, noise).items():
+        for subset, table in toward(targets, estimate, noise).items():
             own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
             start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     say("fitting a model of maximum entropy")
-    known = {pair: fitted[pair] for pair in measured}
-    model = fit_model(sizes, shares, total, known, larger)
+    told = {pair: fitted[pair] for pair in measured}
+    model = fit_model(sizes, shares, total, told, larger, first=tuple(closed))
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
         return Counts(total, _of_records(model, total, subsets), model, "records")
     tables = {
         subset: single[subset[0]]
         if len(subset) == 1
-        else controlled_rounding(fitted[subset], single[subset[0]], single[subset[1]])
+        else controlled_rounding(
+            fitted[subset],
+            single[subset[0]],
+            single[subset[1]],
+            closed=closed.get(subset),
+        )
         for subset in subsets
     }
     return Counts(total, tables, model, "margins")
 
 
-def _toward(
+def toward(
     targets: Mapping[Subset, Floats],
     estimate: AnyEstimate,
     noise: AnyNoise,

@@ -26,6 +26,9 @@ __all__ = ["PAGE", "Sheet", "check_excel", "file_names", "write_csv", "write_fil
 PAGE, WORKBOOK = "index.html", "tables.xlsx"
 """What people open first, and the workbook."""
 
+SHEET_ROWS = 2**17
+"""Rows of a table above which its sheet of the workbook only names its csv file."""
+
 CHARTED = 5000
 """Most numbers of a chart; larger tables are named without one."""
 
@@ -178,8 +181,11 @@ def _write_workbook(path: Path, sheets: Sequence[Sheet], statement: str) -> None
             number += 1
             name = f"{stem[: 30 - len(str(number))]}_{number}"
         known.add(name.lower())
+        page, n = book.create_sheet(name), len(sheet.columns[sheet.value])
+        if n > SHEET_ROWS:
+            fill(page, iter([[f"{n:,} rows are too many for a sheet: {sheet.file}"]]))
+            continue
         columns = [column.tolist() for column in sheet.columns.values()]
-        page = book.create_sheet(name)
         fill(page, chain([list(sheet.columns)], zip(*columns, strict=True)))
     book.save(path)
 

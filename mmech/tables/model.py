@@ -7,6 +7,7 @@ of attributes are then independent given those in between.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,6 +86,7 @@ def fit_model(
     total: int,
     pairs: Mapping[Subset, Floats],
     larger: Mapping[Subset, Floats] | None = None,
+    first: Sequence[Subset] = (),
 ) -> TableModel:
     """Return the model of the most telling tables whose junction tree is small enough.
 
@@ -98,13 +100,15 @@ def fit_model(
         Number of records.
     pairs, larger : mapping of tuple to ndarray
         Tables over two and over more attributes, non-negative.
+    first : sequence of tuple of int, default=()
+        Those that come before others, as far as there is room.
     """
     tables = {
         subset: table / total
         for subset, table in {**pairs, **(larger or {})}.items()
         if table.sum() > 0
     }
-    chosen = _choose(sizes, total, tables)
+    chosen = _choose(sizes, total, tables, first)
     alone = [(i,) for i in range(len(sizes))]
     cliques = junction_tree([*chosen, *alone], sizes)
     fitted = []
@@ -130,10 +134,14 @@ def _along(values: Floats, axis: int, ndim: int) -> Floats:
 
 
 def _choose(
-    sizes: Sequence[int], total: int, tables: Mapping[Subset, Floats]
+    sizes: Sequence[int],
+    total: int,
+    tables: Mapping[Subset, Floats],
+    first: Sequence[Subset],
 ) -> list[Subset]:
     """Return tables, most telling first, as long as their junction tree stays small."""
     gains = {s: total * _information(table) for s, table in tables.items()}
+    gains |= {s: math.inf for s in first if s in gains}
     ordered = sorted(tables, key=lambda s: (-gains[s] / len(s), s))
     chosen: list[Subset] = []
     for subset in ordered[: CANDIDATES * len(sizes)]:

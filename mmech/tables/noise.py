@@ -17,8 +17,8 @@ function of the error is a product over these, and is inverted numerically.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, combinations
 from typing import Any
@@ -32,7 +32,15 @@ from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
 
-__all__ = ["ErrorLaw", "Noise", "error_law"]
+__all__ = [
+    "NO_ERROR",
+    "VARIANCE_FLOOR",
+    "ErrorLaw",
+    "Noise",
+    "error_law",
+    "step_of",
+    "subsets_of",
+]
 
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
@@ -64,12 +72,15 @@ class ErrorLaw:
     apart : float, default=None
         How far an error is from whole numbers at most, where it is near them; ``None``
         where it is not.
+    step : float, default=0.0
+        Distance of the values that an error takes, where it is known.
     """
 
     standard_error: float
     scale: float
     characteristic: Floats
     apart: float | None = None
+    step: float = 0.0
     _widths: dict[float, float] = field(default_factory=dict, repr=False)
 
     def probability(self, half: float) -> float:
@@ -81,8 +92,14 @@ class ErrorLaw:
         mass = float((kernel * self.characteristic).sum()) + reach / 2
         return 2 / math.pi * float(step) * mass
 
+    def at(self, level: float, nodes: Any) -> tuple[float, float]:
+        """Return the standard error and half the width, which all nodes share."""
+        return self.standard_error, self.half_width(level)
+
     def half_width(self, level: float) -> float:
         """Return what the magnitude of the error stays below with a probability."""
+        if not self.standard_error:
+            return 0.0
         if level in self._widths:
             return self._widths[level]
         low, high = 0.0, 1.0 / math.sqrt(1.0 - level)  # Chebyshev
@@ -92,11 +109,15 @@ class ErrorLaw:
                 low = middle
             else:
                 high = middle
-        half = high * self.scale
+        half = high * self.scale + self.step / 2
         if self.apart is not None:  # probabilities do not change between whole numbers
             half = math.ceil(half - 0.5) + self.apart
         self._widths[level] = half
         return half
+
+
+NO_ERROR = ErrorLaw(0.0, 0.0, np.ones(FREQUENCIES.size))
+"""The law of the error of a count that is known."""
 
 
 class Noise:
@@ -106,9 +127,14 @@ class Noise:
     ----------
     mechanism : MatrixMechanism
         Measures marginals.
+    exact : mapping of tuple to ndarray, default={}
+        Tables that are known, and all their margins.
     """
 
-    def __init__(self, mechanism: MatrixMechanism) -> None:
+    def __init__(
+        self, mechanism: MatrixMechanism, exact: Mapping[Subset, Any] = {}
+    ) -> None:
+        self._exact = exact
         form: Any = mechanism.released.form  # of marginals, these are `Marginals`
         law = mechanism.law
         self.domain_shape = sizes = form.domain_shape
@@ -145,10 +171,12 @@ class Noise:
         array = np.asarray(values, np.float64)
         factors = np.repeat(list(self._weights.values()), self._cells.astype(np.int64))
         strategy = Marginals(self.domain_shape, self._weights)
-        return MarginalEstimate(strategy, (array.T * factors).T)
+        return MarginalEstimate(strategy, (array.T * factors).T).given(self._exact)
 
     def _precision(self, subset: Subset) -> float:
         """Return κ of the interactions of a subset."""
+        if subset in self._exact:
+            return math.inf
         if subset not in self._precisions:
             held = self._holds[:, list(subset)].all(axis=1)
             self._precisions[subset] = float(self._shares[held].sum())
@@ -161,7 +189,8 @@ class Noise:
 
     def measures(self, subset: Subset) -> bool:
         """Return whether a table was measured, so that it has intervals."""
-        return bool(self._holds[:, list(subset)].all(axis=1).any())
+        held = self._holds[:, list(subset)].all(axis=1)
+        return bool(held.any()) or subset in self._exact
 
     def spread(self, subset: Subset) -> float:
         """Return the variance of the error of a count."""
@@ -184,8 +213,9 @@ class Noise:
 
     def _error(self, subset: Subset, counted: Subset) -> ErrorLaw:
         coefficients, numbers, variances, parameters = self._terms(subset, counted)
-        whole = 0.0 if self._cells.size == 1 else None
-        return error_law(self._law, coefficients, numbers, variances, parameters, whole)
+        whole = 0.0 if self._cells.size == 1 and not self._exact else None
+        law = error_law(self._law, coefficients, numbers, variances, parameters, whole)
+        return replace(law, step=step_of(coefficients)) if self._exact else law
 
     def _terms(self, subset: Subset, counted: Subset) -> list[Floats]:
         """Return coefficients of noise, how many entries have them, and its law."""
@@ -195,7 +225,9 @@ class Noise:
             own = held == mask
             common = [j for j in range(len(subset)) if mask >> j & 1]
             inside = product_of(self.domain_shape[subset[j]] for j in common)
-            for coefficient, number in self._patterns(subset, counted, common):
+            for coefficient, number in self._patterns(
+                subset, counted, common, lambda part: 1 / self._precision(part)
+            ):
                 parts.append(
                     [
                         coefficient * self._shares[own],
@@ -204,30 +236,49 @@ class Noise:
                         self._parameters[own],
                     ]
                 )
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)] or [
+            np.zeros(0)
+        ] * 4
 
     def _patterns(
-        self, subset: Subset, counted: Subset, common: Sequence[int]
-    ) -> Iterator[tuple[float, int]]:
+        self,
+        subset: Subset,
+        counted: Subset,
+        common: Sequence[int],
+        variance: Callable[[Subset], Any],
+    ) -> Iterator[tuple[Any, int]]:
         """Yield what an entry counts for, and how many do, by which attributes match.
 
         Without the share of its marginal. `common` is what this has in common with the
-        table, as places in `subset`.
+        table, as places in `subset`; `variance` is 1 / κ of interactions.
         """
         sizes = [self.domain_shape[i] for i in subset]
-        for matching in _subsets(common):
+        for matching in subsets_of(common):
             number = product_of(
                 counted[j] if j in matching else sizes[j] - counted[j] for j in common
             )
-            coefficient = 0.0
-            for part in _subsets(common):
-                share = 1 / self._precision(tuple(subset[j] for j in part))
+            coefficient: Any = 0.0
+            for part in subsets_of(common):
+                share = variance(tuple(subset[j] for j in part))
                 for j, (size, own) in enumerate(zip(sizes, counted, strict=True)):
                     even = own / size
-                    share *= (j in matching) - even if j in part else even
-                coefficient += share
-            if number and coefficient:
+                    share = share * ((j in matching) - even if j in part else even)
+                coefficient = coefficient + share
+            if number and np.any(coefficient):
                 yield coefficient, number
+
+
+def step_of(coefficients: Floats) -> float:
+    """Return the distance of whole multiples added up, or zero where it is tiny.
+
+    A probability jumps by as much as a value has, which smoothing shares out.
+    """
+    sizes = np.abs(coefficients)
+    for parts in range(1, 13):
+        step = sizes.min(initial=1.0) / parts
+        if (np.abs(sizes / step - np.rint(sizes / step)) < 1e-6).all():
+            return float(step)
+    return 0.0
 
 
 def error_law(
@@ -250,6 +301,8 @@ def error_law(
     apart : float, optional
         As in `ErrorLaw`.
     """
+    if not coefficients.size:
+        return NO_ERROR
     parts = np.square(coefficients) * variances
     variance = float((numbers * parts).sum())
     uniform = float(np.abs(coefficients).max())  # the width of the widest gap
@@ -271,6 +324,7 @@ def error_law(
     return ErrorLaw(math.sqrt(variance), scale, found * smooth, apart)
 
 
-def _subsets(places: Sequence[int]) -> Iterator[Subset]:
+def subsets_of(places: Sequence[int]) -> Iterator[Subset]:
+    """Yield all subsets, smallest first."""
     sizes = range(len(places) + 1)
     return chain.from_iterable(combinations(places, size) for size in sizes)

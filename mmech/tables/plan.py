@@ -20,13 +20,17 @@ from mmech.domain.domain import Domain, warn_if_read
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
-from mmech.operators.base import product_of
+from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import Marginals
+from mmech.operators.residuals import Residuals
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
+from mmech.structure.spectrum import mean_spectrum
 from mmech.tables.frames import as_frame
+from mmech.tables.known import Known, KnownNoise, what_is_known
+from mmech.tables.levels import Chain, LevelNoise, chain_of, level_strategy
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
 from mmech.tables.statistics import StatisticPlan
@@ -46,7 +50,7 @@ times as many took a quarter of a percent off the error of 91 tables of two of 1
 attributes."""
 
 
-@storable("TablePlan", added=("adaptive", "statistics"))
+@storable("TablePlan", added=("adaptive", "statistics", "known"))
 @dataclass(frozen=True, eq=False)
 class TablePlan:
     """What `release_tables` measures, and the errors to expect; holds no records.
@@ -57,10 +61,14 @@ class TablePlan:
     ----------
     domain : Domain
         The attributes that occur in tables.
+    names : tuple of str
+        What tables are made of: names of attributes, and of levels of them.
+    axes : Domain
+        An attribute for each of these.
     tables : tuple of tuple of str
-        Names of the attributes of every table.
+        Names of the attributes, or levels, of every table.
     subsets : tuple of tuple of int
-        The same as positions in `domain`.
+        The same as positions in `axes`.
     strategy : StrategyResult
         What is measured.
     currency : {"epsilon", "rho"}
@@ -77,6 +85,8 @@ class TablePlan:
         Whether tables are measured in steps, each chosen by what was measured.
     statistics : tuple of StatisticPlan
         Statistics that are measured beside tables, from costs of their own.
+    known : Known or None
+        Public knowledge that tables keep to.
 
     Examples
     --------
@@ -92,6 +102,7 @@ class TablePlan:
     """
 
     domain: Domain
+    names: tuple[str, ...]
     subsets: tuple[Subset, ...]
     strategy: StrategyResult
     currency: str
@@ -101,12 +112,37 @@ class TablePlan:
     frame: str | None = None
     adaptive: bool = False
     statistics: tuple[StatisticPlan, ...] = ()
+    known: Known | None = None
+
+    @cached_property
+    def axes(self) -> Domain:
+        """An attribute for all that tables are made of."""
+        return self.domain.by_level().select(self.names)
+
+    @cached_property
+    def chain(self) -> Chain | None:
+        """The levels of the one hierarchy with several of them, if there is one."""
+        return chain_of(self.domain, self.names)
+
+    def axis_codes(self, codes: Any) -> Any:
+        """Return the codes of axes (N, axes) for those of the domain. Sensitive."""
+        if self.names == self.domain.names:
+            return codes[:, : len(self.names)]
+        columns = []
+        for name in self.names:
+            i = self.domain.names.index(self.domain.levels[name])
+            nodes = self.domain.attributes[i].nodes(name)
+            columns.append(nodes.astype(np.min_scalar_type(nodes[-1]))[codes[:, i]])
+        return np.stack(columns, axis=1)
 
     @property
     def tables(self) -> tuple[tuple[str, ...], ...]:
         """Names of the attributes of every table."""
-        names = self.domain.names
-        return tuple(tuple(names[i] for i in subset) for subset in self.subsets)
+        order, names = list(self.domain.levels).index, self.names
+        return tuple(
+            tuple(sorted((names[i] for i in subset), key=order))
+            for subset in self.subsets
+        )
 
     @property
     def total_cost(self) -> Fraction:
@@ -131,7 +167,7 @@ class TablePlan:
     @cached_property
     def single(self) -> StrategyResult:
         """What measures tables of single attributes, of a plan in steps."""
-        return single_strategy(self.domain.shape, self.currency)
+        return single_strategy(self.axes.shape, self.currency)
 
     @cached_property
     def blur(self) -> float:
@@ -140,7 +176,7 @@ class TablePlan:
         If all tables were measured at once. A normal error has a mean magnitude of
         .8 standard deviations.
         """
-        sizes = self.domain.shape
+        sizes = self.axes.shape
         own = [
             0.8 * n * math.sqrt(self.noise.contrast_variance((i,)))
             for i, n in enumerate(sizes)
@@ -154,7 +190,7 @@ class TablePlan:
         cost = self.cost * (1 - COUNTED) if self.adaptive else self.cost
         price: dict[str, Any] = {self.currency: cost}
         return MatrixMechanism(
-            _workload(self.domain.shape, self.subsets),
+            _workload(self.axes.shape, _unknown(self.subsets, self.known)),
             self.strategy,
             **price,
             neighbours=self.relation.neighbours,
@@ -167,8 +203,13 @@ class TablePlan:
     def noise(self) -> Noise | SharedNoise:
         """The law of the errors of the tables; in steps, if all are measured."""
         mechanism = self.mechanism()
+        if self.chain is not None:
+            return LevelNoise(mechanism, self.chain)
+        if self.known is not None and self.known.rules:
+            return KnownNoise(mechanism, self.known, self.subsets)
+        exact = {} if self.known is None else self.known.exact
         shared = mechanism.equal_totals is not None
-        return SharedNoise(mechanism) if shared else Noise(mechanism)
+        return SharedNoise(mechanism, exact) if shared else Noise(mechanism, exact)
 
     @one_blas_thread()
     def errors(self, *, frame: str | None = None) -> Any:
@@ -190,7 +231,7 @@ class TablePlan:
             ``table``, ``cells``, ``standard_error``, and half the width of intervals,
             ``half_width_90`` and ``half_width_95``, in counts.
         """
-        sizes = self.domain.shape
+        sizes = self.axes.shape
         laws = [self.noise.law(subset) for subset in self.subsets]
         return as_frame(
             {
@@ -208,7 +249,7 @@ class TablePlan:
     @classmethod
     def _stored(cls) -> dict[str, str]:
         own = ["tables", "strategy", "currency", "cost", "policies", "frame"]
-        own += ["adaptive", "statistics"]
+        own += ["adaptive", "statistics", "known"]
         made = {"domain": "_document", "relation": "_relation"}
         return made | {name: name for name in own}
 
@@ -232,7 +273,7 @@ class TablePlan:
 
     def __repr__(self) -> str:
         return (
-            f"TablePlan({len(self.subsets)} tables of {len(self.domain.names)} "
+            f"TablePlan({len(self.subsets)} tables of {len(self.names)} "
             f"attributes, {self.currency}={self.total_cost})"
         )
 
@@ -263,26 +304,56 @@ def make_plan(
     callback: Callable[[StrategyResult], Any] | None,
     strategy: StrategyResult | None = None,
     adaptive: bool | None = None,
+    known: Any = None,
+    impossible: Any = (),
 ) -> TablePlan:
     """Check what is asked for, and choose what to measure unless it is given."""
     domain = read_domain(domain)
     warn_if_read(domain, "domain")
     asked = _asked(domain, ways, tables)
+    owners = list(domain.levels.values())
     used = sorted({i for subset in asked for i in subset})
+    first = {owners[i]: i for i in reversed(used)}
+    used.sort(key=lambda i: (i > first[owners[i]], i))  # lower levels come last
+    names = tuple(list(domain.levels)[i] for i in used)
     own = Domain(
-        tuple(domain.attributes[i] for i in used),
+        tuple(a for a in domain.attributes if a.name in first),
         name=domain.name,
         read_from_records=domain.read_from_records,
     )
-    place = {i: j for j, i in enumerate(used)}
-    subsets = tuple(tuple(place[i] for i in subset) for subset in asked)
-    result = strategy or _strategy(_workload(own.shape, subsets), currency, callback)
+    subsets = tuple(tuple(sorted(map(used.index, subset))) for subset in asked)
+    axes = domain.by_level().select(names)
+    chain = chain_of(own, names)
+    _check_cells(names, axes.shape, subsets, chain)
+    facts = what_is_known(known or {}, impossible, axes, subsets)
+    if facts and chain is not None:
+        raise ParameterError(
+            "known",
+            "must be left out where tables count by several levels of a hierarchy",
+            remedy="take tables of one of its levels",
+        )
+    if strategy is None and chain is not None:
+        strategy = level_strategy(chain, axes.shape, subsets, currency)
+    result = strategy or _strategy(axes.shape, subsets, currency, callback, facts)
     if adaptive is None:
-        listed = ways is None and not isinstance(tables, str)
-        adaptive = not listed and worth_steps(subsets)
-    return TablePlan(
-        own, subsets, result, currency, cost, relation, policies, frame, adaptive
+        listed = facts or (ways is None and not isinstance(tables, str))
+        adaptive = not listed and chain is None and worth_steps(subsets)
+    plan = TablePlan(
+        own,
+        names,
+        subsets,
+        result,
+        currency,
+        cost,
+        relation,
+        policies,
+        frame,
+        adaptive,
+        known=facts,
     )
+    if facts and facts.rules:
+        _ = plan.noise  # what is too large for it is refused before it is paid for
+    return plan
 
 
 def _shown(domain: Any) -> str:
@@ -292,11 +363,18 @@ def _shown(domain: Any) -> str:
 
 
 def _strategy(
-    workload: Marginals,
+    sizes: tuple[int, ...],
+    subsets: Sequence[Subset],
     currency: str,
     callback: Callable[[StrategyResult], Any] | None,
+    known: Known | None,
 ) -> StrategyResult:
     """Return the best of what measures marginals: weighted, or of equal totals."""
+    workload: QueryMatrix = _workload(sizes, _unknown(subsets, known))
+    if known and known.exact:  # what is known needs no budget
+        asked = mean_spectrum(workload, sizes) or {}
+        left = {s: math.sqrt(v) for s, v in asked.items() if s not in known.exact}
+        workload = Residuals(sizes, left)
     pure = currency == "epsilon"
     weighted = optimize(
         workload,
@@ -307,10 +385,15 @@ def _strategy(
         **({"max_evaluations": EVALUATIONS} if pure else {}),
     )
     found = [weighted]
-    if pure:
+    if pure and not (known and known.rules):
         with suppress(UnsupportedWorkloadError):
             found.append(optimize(workload, template="equal_totals", callback=callback))
     return min(found, key=lambda result: result.loss)
+
+
+def _unknown(subsets: Sequence[Subset], known: Known | None) -> list[Subset]:
+    """Return the tables that are measured."""
+    return [subset for subset in subsets if not (known and subset in known.exact)]
 
 
 def _workload(sizes: tuple[int, ...], subsets: Sequence[Subset]) -> Marginals:
@@ -319,7 +402,7 @@ def _workload(sizes: tuple[int, ...], subsets: Sequence[Subset]) -> Marginals:
 
 def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     """Return the sets of attributes of all tables, sorted, none of them twice."""
-    names = domain.names
+    names, owners = tuple(domain.levels), list(domain.levels.values())
     for name in names:
         if name in OWN_COLUMNS:
             raise ParameterError(
@@ -331,39 +414,56 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     if (ways is None) == (tables is None):
         raise TypeError("pass either ways= or tables=, such as ways=2")
     if isinstance(tables, str) and tables == "auto":
-        ways = range(1, min(2, len(names)) + 1)
+        ways = range(1, min(2, len(domain.names)) + 1)
     if ways is not None:
         sizes = [ways] if isinstance(ways, (int, np.integer)) else list(ways)
         chosen = []
         for size in sizes:
             number = check_integer(size, "ways")
-            if number > len(names):
+            if number > len(domain.names):
                 raise ParameterError(
                     "ways",
-                    f"must be at most {len(names)}, the number of attributes",
+                    f"must be at most {len(domain.names)}, the number of attributes",
                     number,
                 )
-            chosen += list(combinations(range(len(names)), number))
+            chosen += [
+                subset  # levels of a hierarchy are not crossed with each other
+                for subset in combinations(range(len(names)), number)
+                if len({owners[i] for i in subset}) == number
+            ]
     else:
         chosen = [_positions(domain, table) for table in _listed(tables)]
     if not chosen:
         raise ParameterError("tables", "must name at least one table", remedy="add one")
-    found = list(dict.fromkeys(chosen))
-    for subset in found:
-        cells = product_of(domain.shape[i] for i in subset)
-        if cells > LIMITS.published_cells:
-            largest = max(subset, key=lambda i: domain.shape[i])
+    return list(dict.fromkeys(chosen))
+
+
+def _check_cells(
+    names: Sequence[str],
+    sizes: Sequence[int],
+    subsets: Sequence[Subset],
+    chain: Chain | None,
+) -> None:
+    """Raise for tables that are too large, and for what they are divided by."""
+    limits = dict.fromkeys(subsets, LIMITS.published_cells)
+    if chain is not None:
+        made = [(*family, chain.axes[-1]) for family in chain.families(subsets)]
+        below = [subset for subset in subsets if chain.place(subset)[0] > 1]
+        limits |= dict.fromkeys([*below, *made], LIMITS.level_cells)
+    for subset, limit in limits.items():
+        cells = product_of(sizes[i] for i in subset)
+        if cells > limit:
+            largest = max(subset, key=lambda i: sizes[i])
             raise ParameterError(
                 "tables",
-                f"must have at most {LIMITS.published_cells:,} cells each, but "
+                f"must have at most {limit:,} cells each, but "
                 f"{', '.join(names[i] for i in subset)} has {magnitude(cells)}",
                 remedy=(
-                    f"give {names[largest]!r}, which has {domain.shape[largest]:,} "
+                    f"give {names[largest]!r}, which has {sizes[largest]:,} "
                     "values, coarser ones, such as groups or wider bins",
                     "take fewer attributes",
                 ),
             )
-    return found
 
 
 def _listed(tables: Any) -> list[Any]:
@@ -377,15 +477,15 @@ def _listed(tables: Any) -> list[Any]:
 
 def _positions(domain: Domain, table: Any) -> Subset:
     """Return the sorted positions of the attributes of a table."""
-    given = [table] if isinstance(table, (str, int)) else list(table)
-    positions = []
+    given: list[Any] = [table] if isinstance(table, (str, int)) else list(table)
+    names = tuple(domain.levels)
     for name in given:
-        check_choice(name, "an attribute of a table", domain.names)
-        positions.append(domain.names.index(name))
-    if not positions or len(set(positions)) < len(positions):
+        check_choice(name, "an attribute of a table", names)
+    if not given or len({domain.levels[name] for name in given}) < len(given):
         raise ParameterError(
             "tables",
-            "must name one attribute or more in every table, each once",
+            "must name one attribute or more in every table, each once and at one "
+            "level",
             tuple(given),
         )
-    return tuple(sorted(positions))
+    return tuple(sorted(names.index(name) for name in given))

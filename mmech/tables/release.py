@@ -15,9 +15,12 @@ import numpy as np
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
 from mmech.domain.parts import Part, file_of, read
+from mmech.evidence import Evidence, record_evidence
 from mmech.exceptions import ParameterError, keeping, located
 from mmech.marginals.records import Records
 from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
+from mmech.noise.seam import paid_together
+from mmech.noise.system import Rng
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -27,6 +30,7 @@ from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
+from mmech.tables.level_counts import settle_levels
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
 from mmech.tables.statistics import (
@@ -53,6 +57,8 @@ def release_tables(
     ways: int | Iterable[int] | None = None,
     tables: Iterable[Iterable[str] | str] | str | None = None,
     statistics: Iterable[Statistic] = (),
+    known: Mapping[Any, Any] | None = None,
+    impossible: Iterable[Mapping[Any, Any]] = (),
     epsilon: Any = None,
     rho: Any = None,
     neighbours: str = "add_remove",
@@ -86,14 +92,24 @@ def release_tables(
     domain : Domain, or path
         The attributes and their values. Public.
     ways : int or sequence of int
-        All tables of so many attributes, such as ``ways=(1, 2)``.
+        All tables of so many attributes, such as ``ways=(1, 2)``; of a hierarchy, by
+        each of its levels.
     tables : sequence of (sequence of str), or "auto"
-        In place of `ways`: the attributes of each table. ``"auto"`` is all tables of
-        one attribute and of two.
+        In place of `ways`: the attributes of each table, or levels of them, one of a
+        hierarchy. ``"auto"`` is all tables of one attribute and of two.
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
         Statistics of numbers by group, from the same budget: parts of it make the sum
         of expected squared errors least, of an average cell of each table and an
         average number of each statistic, in records.
+    known : mapping of names to table, optional
+        Published totals, which stay as they are: ``{("sex",): [40, 60]}``, or
+        ``{(): 100}`` for the number of records. A table is whole numbers in the order
+        of its cells, or a frame with a column ``count``. Public.
+    impossible : sequence of mapping, default=()
+        Rules for cells that are impossible, and zero: ``{"age": "<15", "status":
+        ["married", "widowed"]}``, by values of each attribute, or by comparison if all
+        numbers of a cell pass. A rule may also be a table of truth values,
+        ``{("age", "status"): table}``. Public.
     epsilon, rho : float, str or Fraction
         Cost of all tables and statistics together: pure epsilon, or rho of zCDP;
         exactly one of them.
@@ -134,7 +150,7 @@ def release_tables(
         given.
     ValueError
         If a table names an unknown attribute or has more than 2^17 cells, or a value
-        cannot be read; nothing is spent.
+        cannot be read, or what is known contradicts itself; nothing is spent.
     BudgetExceededError
         If the ledger does not cover the cost; nothing is released.
     BaseException
@@ -155,7 +171,9 @@ def release_tables(
     Tables of one and two attributes are rounded to the rounded tables of single
     attributes, which is always possible. Where a table has three attributes or more,
     whole tables with given whole margins need not exist: then all are tabulated from
-    one set of whole records of the fitted model. ``Tables.rounding`` says which.
+    one set of whole records of the fitted model. ``Tables.rounding`` says which. Where
+    tables have several levels of a hierarchy (`Attribute.hierarchy`), those below the
+    topmost are divided among the nodes of each level, which add up to the level above.
 
     References
     ----------
@@ -205,6 +223,8 @@ def release_tables(
         policies={"handle_unknown": handle_unknown, "handle_missing": handle_missing},
         frame=kind_of_frame(data),
         callback=lambda found: _tell(say, found),
+        known=known,
+        impossible=impossible,
     )
     reading = None
     if statistics:
@@ -251,6 +271,8 @@ class MeasuredTables:
         What was measured.
     measurement : Measurement or Steps
         The noisy numbers.
+    evidence : Evidence
+        How all of them were drawn, for `mmech.verify`.
     left_out : Measurement or None
         As in `Tables`.
     date : str
@@ -272,6 +294,7 @@ class MeasuredTables:
 
     plan: TablePlan
     measurement: Measurement | Steps
+    evidence: Evidence
     left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
     statistics: tuple[MeasuredStatistic, ...] = ()
@@ -298,14 +321,20 @@ class MeasuredTables:
         -------
         Tables
         """
-        plan, noise = self.plan, noise_of(self.plan, self.measurement)
-        estimate = noise.estimate(self.measurement.values)
-        counts = settle(estimate, noise, plan.subsets, _checked_callback(callback))
+        plan = self.plan
+        noise: Any = noise_of(plan, self.measurement)
+        estimate: Any = noise.estimate(self.measurement.values)
+        say = _checked_callback(callback)
+        if plan.chain is None:
+            counts = settle(estimate, noise, plan.subsets, say, plan.known)
+        else:
+            counts = settle_levels(estimate, noise, plan.subsets, say)
         return Tables(
             plan,
             self.measurement,
             estimate,
             counts,
+            self.evidence,
             self.left_out,
             self.date,
             self.statistics,
@@ -370,36 +399,21 @@ def release(
     `reading` made the codes, where they have places of statistics.
     """
     noise = check_insecure_rng(insecure_rng)
-    statistics = () if reading is None else reading.measure(codes, plan, ledger, noise)
-    codes = codes[:, : len(plan.domain.names)]
-    n, d = len(plan.subsets), len(plan.domain.names)
+    n, d = len(plan.subsets), len(plan.names)
     words = f"{n} tables of counts over {d} attributes"
     words = f"{words}, and how many records they leave out" * plan.drops or words
-    say("measuring")
-    measurement: Measurement | Steps
-    if plan.adaptive:
-        measurement = measure_in_steps(plan, codes, words, ledger, noise, say)
-    else:
-        mechanism = plan.mechanism(ledger, noise)
-        # The number that is left out may cost as much as any release of this epsilon.
-        price = Price() if plan.drops else mechanism._price
-        records = Records(codes, plan.domain.shape)
-        measurement = mechanism._measured(records, words, price)
-    dropped = None
-    if plan.drops:
+    with record_evidence() as record:
+        statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
+        codes = plan.axis_codes(codes)
+        say("measuring")
+        measurement = _measure(plan, codes, words, ledger, noise, say)
         # A record is in the tables or left out, so that one charge pays for both.
-        dropped = measure(
-            np.array([left_out]),
-            [(0, 1, Fraction(1))],
-            LAPLACE if plan.currency == "epsilon" else GAUSSIAN,
-            plan.cost,
-            released="how many records are left out",
-            relation=plan.relation,
-            ledger=None,
-            noise=noise,
-        )
+        dropped = _count_dropped(plan, left_out, noise) if plan.drops else None
     # From here on there are only noisy numbers and public facts.
-    measured = MeasuredTables(plan, measurement, dropped, statistics=statistics)
+    evidence = record.evidence(plan.total_cost, plan.currency)
+    measured = MeasuredTables(
+        plan, measurement, evidence, dropped, statistics=statistics
+    )
     spent, then = (
         f"{plan.currency} = {plan.total_cost}",
         "measured.finish() makes the tables",
@@ -408,6 +422,39 @@ def release(
         if keep is not None:
             measured.save(keep)
         return measured.finish(say)
+
+
+def _measure(
+    plan: TablePlan,
+    codes: Any,
+    words: str,
+    ledger: PrivacyLedger | None,
+    noise: Rng,
+    say: Callable[[str], None],
+) -> Measurement | Steps:
+    """Measure encoded records, at once or in steps."""
+    if plan.adaptive:
+        return measure_in_steps(plan, codes, words, ledger, noise, say)
+    mechanism = plan.mechanism(ledger, noise)
+    # The number that is left out may cost as much as any release of this epsilon.
+    price = Price() if plan.drops else mechanism._price
+    return mechanism._measured(Records(codes, plan.axes.shape), words, price)
+
+
+def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:
+    """Measure how many records are left out; the tables paid."""
+    with paid_together():
+        return measure(
+            np.array([left_out]),
+            [(0, 1, Fraction(1))],
+            LAPLACE if plan.currency == "epsilon" else GAUSSIAN,
+            plan.cost,
+            released="how many records are left out",
+            relation=plan.relation,
+            ledger=None,
+            noise=noise,
+            part="left out",
+        )
 
 
 def _encoded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from mmech import __version__
 from mmech.checks import check_choice, check_integer, check_seed
 from mmech.domain.attribute import Attribute
+from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.noise import LAWS
@@ -26,7 +28,7 @@ from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
 from mmech.tables.frames import as_column, as_frame
-from mmech.tables.model import draw_codes
+from mmech.tables.known import KnownNoise
 from mmech.tables.plan import TablePlan
 from mmech.tables.statistics import MeasuredStatistic
 from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noise_of
@@ -61,6 +63,8 @@ class Tables:
         Unbiased tables, by least squares.
     counts : Counts
         Whole tables, and the model of maximum entropy.
+    evidence : Evidence
+        How all noisy numbers were drawn, for `mmech.verify`.
     left_out : Measurement or None
         Noisy number of the records that no table counts, where a policy is ``"drop"``.
     date : str
@@ -95,6 +99,7 @@ class Tables:
     measurement: Measurement | Steps
     estimate: AnyEstimate
     counts: Counts
+    evidence: Evidence
     left_out: Measurement | None = None
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
     statistics: tuple[MeasuredStatistic, ...] = ()
@@ -143,7 +148,8 @@ class Tables:
         Parameters
         ----------
         names : str or sequence of str
-            Attributes of one of the tables, or some of those of one, in any order.
+            Attributes of one of the tables, or levels of them, or some of those of one,
+            in any order.
         level : float, default=0.95
             Probability with which an interval holds the exact count.
         cumulative : str or sequence of str, default=()
@@ -231,20 +237,21 @@ class Tables:
         up_to = self._ordered("cumulative", cumulative, order)
         between = self._ordered("ranges", ranges, order, other=up_to)
         spans = [self._span(i, i in up_to, i in between) for i in order]
-        shape = [self.plan.domain.shape[i] for i in subset]
+        shape = [self.plan.axes.shape[i] for i in subset]
 
         def summed(values: NDArray[Any]) -> NDArray[Any]:
             """Return one sum per row, with axes in the order asked for."""
-            array = values.reshape(shape).transpose([subset.index(i) for i in order])
+            axes = [subset.index(i) for i in order] + [len(order)]
+            array = values.reshape(*shape, -1).transpose(axes)
             for axis, (_, first, last) in enumerate(spans):
                 sums = np.insert(array.cumsum(axis=axis), 0, 0, axis=axis)
                 array = sums.take(last + 1, axis) - sums.take(first, axis)
-            return array.ravel()
+            return array.reshape(-1, *values.shape[1:])
 
-        count = summed(self._count(subset))
+        count = summed(self._count(subset).ravel())
         grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
         values = {
-            self.plan.domain.names[i]: as_column(names, rows)
+            self.plan.names[i]: as_column(names, rows)
             for i, (names, _, _), rows in zip(order, spans, grid, strict=True)
         }
         if not self.noise.measures(subset):
@@ -257,16 +264,25 @@ class Tables:
         )
         centre = summed(own(subset))
         # How many values of every attribute a row counts together.
-        together = [
-            (last - first + 1)[rows]
-            for (_, first, last), rows in zip(spans, grid, strict=True)
-        ]
-        kinds, which = np.unique(
-            [together[order.index(i)] for i in subset], axis=1, return_inverse=True
-        )
-        laws = [self.noise.law(subset, tuple(kind)) for kind in kinds.T.tolist()]
-        error = np.array([law.standard_error for law in laws])[which.ravel()]
-        width = np.array([law.half_width(level) for law in laws])[which.ravel()]
+        together = np.array(
+            [
+                (last - first + 1)[rows]
+                for (_, first, last), rows in zip(spans, grid, strict=True)
+            ]
+        )[[order.index(i) for i in subset]]
+        place = np.ravel_multi_index(tuple(together), [n + 1 for n in shape])
+        _, first, which = np.unique(place, return_index=True, return_inverse=True)
+        error, width = np.empty(count.size), np.empty(count.size)
+        if isinstance(self.noise, KnownNoise):  # every row has a law of its own
+            laws = self.noise.laws(summed(self.noise.coefficients(subset)))
+            error[:] = [law.standard_error for law in laws]
+            width[:] = [law.half_width(level) for law in laws]
+            first = first[:0]
+        nodes = self._nodes(subset, order, grid)
+        for k, kind in enumerate(together[:, first].T.tolist()):
+            rows = which == k
+            law = self.noise.law(subset, tuple(kind))
+            error[rows], width[rows] = law.at(level, nodes[rows])
         width = width + SLACK
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
         upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
@@ -277,9 +293,17 @@ class Tables:
             "upper": np.maximum(upper, count),
         }
 
+    def _nodes(self, subset: Subset, order: Subset, grid: Integers) -> Integers:
+        """Return the node of every row, where a hierarchy has several levels."""
+        chain = self.plan.chain
+        level = 0 if chain is None else chain.place(subset)[0]
+        if chain is None or level == 0:
+            return np.zeros(grid.shape[1], np.int64)
+        return grid[order.index(chain.axes[level - 1])]
+
     def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
         """Return the rows of an attribute: their names, first and last values."""
-        labels = self.plan.domain.attributes[position].labels
+        labels = self.plan.axes.attributes[position].labels
         first = last = np.arange(len(labels))
         if cumulative:
             return tuple(f"up to {label}" for label in labels), 0 * first, last
@@ -299,7 +323,7 @@ class Tables:
                 f"{names!r}"
             )
         given = (names,) if isinstance(names, str) else tuple(names)
-        known = self.plan.domain.names
+        known = self.plan.names
         for name in given:
             check_choice(name, "an attribute", known)
         order = tuple(known.index(name) for name in given)
@@ -333,9 +357,9 @@ class Tables:
                 f"{option} must be names of attributes with an order, got {names!r}"
             )
         for name in (names,) if isinstance(names, str) else names:
-            check_choice(name, "an attribute", self.plan.domain.names)
-            position = self.plan.domain.names.index(name)
-            attribute = self.plan.domain.attributes[position]
+            check_choice(name, "an attribute", self.plan.names)
+            position = self.plan.names.index(name)
+            attribute = self.plan.axes.attributes[position]
             if position not in order or position in other:
                 raise ParameterError(
                     option,
@@ -388,7 +412,7 @@ class Tables:
             is uniform within its bin, and whole where the attribute says ``integer``.
         """
         number = self.total if n is None else check_integer(n, "n", minimum=0)
-        most = LIMITS.table_entries // len(self.plan.domain.names)
+        most = LIMITS.table_entries // len(self.plan.names)
         if number > most:
             raise ParameterError(
                 "n",
@@ -397,11 +421,11 @@ class Tables:
                 "draw parts, each with a seed of its own",
             )
         rng = check_seed(seed, "seed")
-        codes = draw_codes(self.counts.model, number, rng)
+        codes = self.counts.records(number, rng)
         rng = np.random.default_rng(0) if rng is None else rng
         columns = {
             attribute.name: _values(attribute, codes[:, i], rng)
-            for i, attribute in enumerate(self.plan.domain.attributes)
+            for i, attribute in enumerate(self.plan.axes.attributes)
         }
         return as_frame(columns, frame or self.plan.frame)
 
@@ -429,9 +453,12 @@ class Tables:
             "entropy. All else follows from these noisy numbers and from public facts: "
             "the total, the tables, their intervals and all synthetic records.",
             f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
+            *self._words_on_what_is_known(),
             f"Each interval holds the exact count with probability {level:g} over the "
             "noise, by itself; all of them together hold with less. standard_error "
             "belongs to the unbiased estimate, not to the published count.",
+            f"Evidence, checked on {datetime.date.today()}: {self.evidence.verdict}. "
+            "Anyone can check it again: mmech verify FOLDER.",
             "Not covered: an error message about a value that could not be read, how "
             "long the release took, and other releases about the same persons, whose "
             "costs add up.",
@@ -475,6 +502,11 @@ class Tables:
             )
         yield from (own.words for own in self.statistics)
 
+    def _words_on_what_is_known(self) -> Iterator[str]:
+        if self.plan.known is not None:
+            names, relation = self.plan.domain.names, self.plan.relation
+            yield from self.plan.known.words(names, relation.neighbours)
+
     @property
     def _how(self) -> str:
         """How noisy numbers were made, in words."""
@@ -501,7 +533,7 @@ class Tables:
             "version": __version__,
             "domain": json.loads(self.plan.domain.to_json() or ""),
             **self.plan.policies,
-            "attributes": list(self.plan.domain.names),
+            "attributes": list(self.plan.names),
             "tables": [list(names) for names in self.tables],
             "currency": self.plan.currency,
             "cost": str(self.cost),
@@ -512,6 +544,9 @@ class Tables:
             "sensitivity": entry.sensitivity,
             "insecure": entry.insecure,
             **steps,
+            **(
+                self.plan.known.facts(self.plan.domain.names) if self.plan.known else {}
+            ),
             "rounding": self.counts.rounding,
             "total": self.total,
             "statistics": [own.facts for own in self.statistics],
@@ -547,7 +582,8 @@ class Tables:
         Path
             The folder: ``index.html``, a page with all charts; a csv file per table and
             statistic, with its columns described beside it (CSVW); the workbook;
-            ``statement.txt``; and ``release.json``, the record of the release.
+            ``statement.txt``; and ``evidence.json``, the record of the release, which
+            `mmech.verify` checks.
         """
         workbook = check_excel(excel)
         check_level(level)
@@ -560,25 +596,51 @@ class Tables:
             if synthetic is not None:
                 records = self.sample(synthetic, frame="dict")
                 write_csv(made / "synthetic.csv", records, "synthetic records")
-            facts = {**self.facts, "level": level}
-            files = [sheet.file for sheet in sheets]
-            facts["files"] = dict(zip(files, facts["tables"], strict=False))
-            for own, file in zip(
-                facts["statistics"], files[len(self.tables) :], strict=True
-            ):
-                own["file"] = file
-            facts["standard_errors"] = {
-                file: self.noise.law(subset).standard_error
-                for file, subset in zip(files, self.plan.subsets, strict=False)
-                if self.noise.measures(subset)
-            }
-            text = json.dumps(facts, indent=1, ensure_ascii=False)
-            (made / "release.json").write_text(text + "\n", encoding="utf-8")
             (made / "statement.txt").write_text(
                 self._statement(level) + "\n", encoding="utf-8"
             )
+            self._evidence(made, sheets, level).save(made / "evidence.json")
             made.replace(target)
         return target
+
+    def _evidence(self, made: Path, sheets: list[Sheet], level: float) -> Evidence:
+        """Return the evidence, with facts on the files that were written."""
+        facts = {**self.facts, "level": level}
+        files = [sheet.file for sheet in sheets]
+        facts["files"] = dict(zip(files, facts["tables"], strict=False))
+        for own, file in zip(
+            facts["statistics"], files[len(self.tables) :], strict=True
+        ):
+            own["file"] = file
+        facts["standard_errors"] = {
+            file: self.noise.law(subset).standard_error
+            for file, subset in zip(files, self.plan.subsets, strict=False)
+            if self.noise.measures(subset)
+        }
+        # Files have their columns in the order of the domain.
+        order = [name for name in self.plan.domain.levels if name in self.plan.names]
+        sizes = dict(zip(self.plan.names, self.plan.axes.shape, strict=True))
+        tables = [
+            {
+                "file": file,
+                "attributes": [order.index(name) for name in names],
+                "column": "count",
+                "level": str(Fraction(str(level))),
+            }
+            for file, names in zip(files, self.tables, strict=False)
+        ]
+        digests = {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(made.iterdir())
+        }
+        published = {
+            "files": digests,
+            "tables": tables,
+            "sizes": [sizes[name] for name in order],
+            "margins": True,
+            "conditioned": self.plan.known is not None,
+        }
+        return self.evidence.including(about=facts, published=published)
 
     def _sheets(self, level: float) -> list[Sheet]:
         """Return all tables, then all statistics."""

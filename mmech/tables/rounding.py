@@ -9,9 +9,13 @@ __all__ = ["apportion", "controlled_rounding", "nearest_with_sums", "with_margin
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 SWEEPS = 500
 """Most sweeps of a projection on tables with given margins."""
+
+NEAR, FAR = 1e20, 1e30
+"""Beyond all counts: multipliers are less far, and closed cells farther."""
 
 OVERSHOOT = 1e3
 """Cost of moving a count by a whole unit, in units of a rounding: only done where the
@@ -49,7 +53,11 @@ def _thresholds(values: Floats, sums: Floats) -> Floats:
 
 
 def with_margins(
-    table: Floats, rows: Floats, columns: Floats, tolerance: float = 1e-4
+    table: Floats,
+    rows: Floats,
+    columns: Floats,
+    tolerance: float = 1e-4,
+    closed: Mask | None = None,
 ) -> Floats:
     """Return the nearest non-negative table with given margins.
 
@@ -63,6 +71,8 @@ def with_margins(
         Non-negative, of the same total.
     tolerance : float, default=1e-4
         Largest error of a margin at which the sweeps end.
+    closed : ndarray of bool, shape (a, b), optional
+        Cells that stay zero.
 
     Examples
     --------
@@ -76,10 +86,11 @@ def with_margins(
     """
     right = np.zeros(table.shape[1])
     fitted = np.maximum(table, 0.0)
+    below = 0.0 if closed is None else np.where(closed, FAR, 0.0)
     for _ in range(SWEEPS):
-        left = _thresholds(table - right, rows)
-        right = _thresholds((table - left[:, None]).T, columns)
-        fitted = np.maximum(table - left[:, None] - right, 0.0)
+        left = np.maximum(_thresholds(table - right - below, rows), -NEAR)
+        right = _thresholds((table - left[:, None] - below).T, columns)
+        fitted = np.maximum(table - left[:, None] - right - below, 0.0)
         if np.abs(fitted.sum(axis=1) - rows).max() <= tolerance:
             break
     for axis, sums in ((1, rows), (0, columns)):
@@ -119,7 +130,9 @@ def apportion(shares: Floats, total: int) -> Integers:
     return whole
 
 
-def controlled_rounding(table: Floats, rows: Integers, columns: Integers) -> Integers:
+def controlled_rounding(
+    table: Floats, rows: Integers, columns: Integers, closed: Mask | None = None
+) -> Integers:
     """Return a whole, non-negative table with exactly the given margins.
 
     Every count is its estimate rounded down or up, so that the changes are smallest in
@@ -131,6 +144,8 @@ def controlled_rounding(table: Floats, rows: Integers, columns: Integers) -> Int
         Non-negative, with these margins up to rounding errors.
     rows, columns : ndarray of int64, shapes (a,) and (b,)
         Of the same total.
+    closed : ndarray of bool, shape (a, b), optional
+        Cells that stay zero, and leave a table with these margins.
 
     References
     ----------
@@ -151,34 +166,56 @@ def controlled_rounding(table: Floats, rows: Integers, columns: Integers) -> Int
         for line in np.flatnonzero(whole.sum(axis=axis) > sums).tolist():
             own = whole[line] if axis == 1 else whole[:, line]
             own[...] = apportion(own.astype(np.float64), int(sums[line]))
+    if closed is not None:
+        whole[closed] = 0
     left, above = rows - whole.sum(axis=1), columns - whole.sum(axis=0)
-    if not left.any():
+    if not (left.any() or above.any()):
         return whole
-    whole += _transport(np.clip(table - whole, 0.0, 1.0), left, above)
+    fractions = np.clip(table - whole, 0.0, 1.0)
+    if closed is None:
+        reached, fewer = np.outer(left > 0, above > 0), None
+    else:  # margins may be out of reach without taking units off
+        reached, fewer = ~closed, whole
+    whole += _transport(fractions, left, above, reached, fewer)
     return whole
 
 
-def _transport(fractions: Floats, rows: Integers, columns: Integers) -> Integers:
-    """Return the units, mostly 0 or 1 per cell, that fill the margins best."""
+def _transport(
+    fractions: Floats,
+    rows: Integers,
+    columns: Integers,
+    reached: Mask,
+    fewer: Integers | None,
+) -> Integers:
+    """Return the units, mostly 0 or 1 per cell, that fill the margins best.
+
+    They go to cells that are `reached`, which may lose as many as `fewer` says.
+    """
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
-    i, j = (found.ravel() for found in np.nonzero(np.outer(rows > 0, columns > 0)))
+    i, j = np.nonzero(reached)
     n = i.size
     # Every cell has a first unit, dearer for smaller fractions, and further units.
-    costs = np.concatenate([1.0 - 2.0 * fractions[i, j], np.full(n, OVERSHOOT)])
-    lines = np.concatenate([i, i, fractions.shape[0] + j, fractions.shape[0] + j])
-    cells = np.concatenate([np.arange(2 * n)] * 2)
-    shape = (sum(fractions.shape), 2 * n)
-    balance = csr_array((np.ones(4 * n), (lines, cells)), shape=shape)
+    costs = [1.0 - 2.0 * fractions[i, j], np.full(n, OVERSHOOT)]
+    most, signs = [np.ones(n), np.full(n, np.inf)], [1, 1]
+    if fewer is not None:
+        costs.append(costs[1])
+        most.append(fewer[i, j])
+        signs.append(-1)
+    k = len(signs)
+    lines = np.concatenate([i] * k + [fractions.shape[0] + j] * k)
+    cells = np.concatenate([np.arange(k * n)] * 2)
+    shape = (sum(fractions.shape), k * n)
+    balance = csr_array((np.tile(np.repeat(signs, n), 2), (lines, cells)), shape=shape)
     found = linprog(
-        costs,
+        np.concatenate(costs),
         A_eq=balance,
         b_eq=np.concatenate([rows, columns]),
-        bounds=np.column_stack([np.zeros(2 * n), np.repeat([1.0, np.inf], n)]),
+        bounds=np.column_stack([np.zeros(k * n), np.concatenate(most)]),
         method="highs-ds",
     )
     units = np.zeros(fractions.shape, np.int64)
-    amounts = np.rint(found.x).astype(np.int64)
-    np.add.at(units, (i, j), amounts[:n] + amounts[n:])
+    amounts = np.rint(found.x).astype(np.int64).reshape(k, n)
+    units[i, j] = np.tensordot(signs, amounts, axes=1)
     return units

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -27,7 +28,7 @@ from mmech.mechanism import MatrixMechanism
 from mmech.noise import LAPLACE
 from mmech.noise.norm import norm_noise_components
 from mmech.reconstruction import MarginalEstimate
-from mmech.tables.noise import FREQUENCIES, ErrorLaw, Subset
+from mmech.tables.noise import FREQUENCIES, NO_ERROR, ErrorLaw, Subset
 
 __all__ = ["SharedNoise"]
 
@@ -199,9 +200,14 @@ class SharedNoise:
     ----------
     mechanism : MatrixMechanism
         Measures single attributes with K-norm noise.
+    exact : mapping of tuple to ndarray, default={}
+        Tables that are known, and all their margins.
     """
 
-    def __init__(self, mechanism: MatrixMechanism) -> None:
+    def __init__(
+        self, mechanism: MatrixMechanism, exact: Mapping[Subset, Any] = {}
+    ) -> None:
+        self._exact = exact
         known: Any = mechanism.equal_totals
         self.domain_shape = known.domain_shape
         self._known: EqualTotals = known
@@ -223,7 +229,7 @@ class SharedNoise:
 
     def estimate(self, values: ArrayLike) -> MarginalEstimate:
         """Return the least-squares estimate from measured values, (p,) or (p, k)."""
-        return MarginalEstimate(*self._known.weighed(values))
+        return MarginalEstimate(*self._known.weighed(values)).given(self._exact)
 
     def measures(self, subset: Subset) -> bool:
         """Return whether a table was measured, so that it has intervals."""
@@ -235,7 +241,7 @@ class SharedNoise:
 
     def contrast_variance(self, subset: Subset) -> float:
         """Return the variance of a contrast of unit length in a table."""
-        return self._place[subset][1]
+        return 0.0 if subset in self._exact else self._place[subset][1]
 
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of values of an attribute, or of the total.
@@ -249,6 +255,8 @@ class SharedNoise:
         """
         if subset and self.domain_shape[subset[0]] == 1:
             subset = ()  # a table of one value is the total, and not measured
+        if subset in self._exact:
+            return NO_ERROR
         j, contrast = self._place[subset] if subset else (0, 0.0)
         size = self.domain_shape[subset[0]] if subset else 1
         counted = (together or (1,))[0] if subset else 1
@@ -259,6 +267,7 @@ class SharedNoise:
     def _law(self, own: int, size: int, counted: int, contrast: float) -> ErrorLaw:
         part = counted / size
         moves = part * self._known.shares
+        moves = moves * (() not in self._exact)  # a total that is known has no error
         moves[own] -= part
         variances = np.square(moves) * self._known.totals
         inside = counted * (1 - part) * contrast
@@ -272,5 +281,5 @@ class SharedNoise:
             group = (size, counted) if j == own else (1, 0)
             found *= shared.characteristic(*group, move, variances[j], frequencies)
         # The totals of several sets are not whole once they are one.
-        apart = 0.0 if len(self._sets) == 1 else 0.5
+        apart = 0.0 if len(self._sets) == 1 and () not in self._exact else 0.5
         return ErrorLaw(math.sqrt(variance), scale, found, apart)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.marginals.records import Records
 from mmech.mechanism import MatrixMechanism
+from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
@@ -274,7 +275,7 @@ def mechanisms_of(
     plan: TablePlan, regime: str, chosen: tuple[Subset, ...], session: Session
 ) -> list[MatrixMechanism]:
     """Return what measures single attributes, and pairs, each where it has a share."""
-    sizes = plan.domain.shape
+    sizes = plan.axes.shape
     rest = plan.cost * (1 - COUNTED)
     single, choice = (share * rest for share in SHARES[regime])
     found = []
@@ -313,12 +314,24 @@ def measure_in_steps(
     entry = LedgerEntry(plan.cost, words, "steps", currency=plan.currency)
     entry = charge(ledger, entry, plan.relation, noise)
     session = Session(PrivacyLedger(math.inf, **plan.terms), noise)
+    with paid_together():
+        return _measured_steps(plan, codes, entry, session, say)
+
+
+def _measured_steps(
+    plan: TablePlan,
+    codes: Any,
+    entry: LedgerEntry,
+    session: Session,
+    say: Callable[[str], None],
+) -> Steps:
+    """Measure encoded records; the entry has paid."""
     number = session.add_noise(
         np.array([len(codes)]), plan.cost * COUNTED, "the number of records"
     )
     regime = regime_of(plan, float(number.values[0]))
     chosen: tuple[Subset, ...] = ()
-    records = Records(codes, plan.domain.shape)
+    records = Records(codes, plan.axes.shape)
     what = "tables of pairs" if regime == "all" else "tables of one attribute"
     own = mechanisms_of(plan, regime, (), session)[0]
     tables = [session.measure(own, records, what)]
@@ -343,7 +356,7 @@ def _tree(
     session: Session,
 ) -> tuple[Subset, ...]:
     """Choose a spanning tree of pairs, one after the other, by the exact selection."""
-    sizes = plan.domain.shape
+    sizes = plan.axes.shape
     single = [np.maximum(estimate.marginal([i]), 0.0) for i in range(len(sizes))]
     total = max(float(estimate.marginal([])[0]), 0.0)
     shares = [own / max(own.sum(), 1e-300) for own in single]

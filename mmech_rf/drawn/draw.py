@@ -227,11 +227,12 @@ def select_tree(
     arithmetic. Proof: ``notebooks/proofs/labelled_trees.md``.
     """
     third = _third_level(views, n_records, n_rows, third_level)
+    sums = 1 + third.most_sums(views.sizes)
     rate = fixed_point_rate(
         epsilon,
         monotone=True,
         relation=relation,
-        roundings=1 + third.most_sums(views.sizes),
+        roundings=sums,
         score_unit=unit,
     )
     # More budget is not needed: the best tree is then drawn all but certainly.
@@ -259,7 +260,7 @@ def select_tree(
     return drawn(
         "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
         rate=Fraction(rate, 2**FRACTION_BITS), unit=unit, relation=relation,
-        n_records=n_records,
+        n_records=n_records, sums=sums,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mmech import PrivacyLedger
 from mmech.noise import LAPLACE
+from mmech.noise.seam import in_trees, paid_together
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.release import measure
@@ -102,15 +103,18 @@ class Fitting:
         ties = keyed_numbers(public, votes.shape[1], self.model._tie_key)
         labels = (votes + 1e-9 * ties).argmax(axis=1)
         all_of_them = np.ones((len(public), n_trees), np.int64)
-        second = self._structure(all_of_them, budget, 1, second=True)
+        with in_trees(self.times):
+            second = self._structure(all_of_them, budget, 1, second=True)
         more = count_leaves(second, public, labels, counts.shape[1], all_of_them)
         return join([forest, second]), np.concatenate([counts, more])
 
     def _phase(
         self, weights: Integers, budget: Budget, unit: int
     ) -> tuple[Forest, Floats]:
-        forest = self._structure(weights, budget, unit)
-        return forest, self._leaves(forest, weights, budget, unit)
+        bags = (f"trees of unit {unit}", weights.shape[1]) if self.sampled else None
+        with in_trees(self.times, bags):
+            forest = self._structure(weights, budget, unit)
+            return forest, self._leaves(forest, weights, budget, unit)
 
     def _structure(
         self, weights: Integers, budget: Budget, unit: int, second: bool = False
@@ -257,8 +261,9 @@ class Fitting:
     ) -> Integers:
         """Add noise that was paid for; one record changes each of its trees by own."""
         flat = values if values.ndim < 3 else values.reshape(-1, values.shape[-1])
-        measured = measure(
-            flat, [(0, len(flat), own * self.times)], LAPLACE, cost * self.times,
-            released=what, relation=self.relation, ledger=None, noise=self.noise,
-        )  # fmt: skip
+        with paid_together():
+            measured = measure(
+                flat, [(0, len(flat), own * self.times)], LAPLACE, cost * self.times,
+                released=what, relation=self.relation, ledger=None, noise=self.noise,
+            )  # fmt: skip
         return measured.values.reshape(values.shape)

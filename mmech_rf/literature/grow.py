@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from mmech.noise import FRACTION_BITS
+from mmech.noise.seam import disjoint
 from mmech.privacy.neighbours import Relation
 from mmech.selection import choose_rows
 from mmech_rf.arrays import Flags, Integers
@@ -128,9 +129,10 @@ class Grower:
                 else:
                     self.pay(cost, what, "exponential", self.score.size)
             for part in self._parts(tree.size):
-                attribute[part], value[part] = self._draw(
-                    part, boxes[part], stopped[part], cost
-                )
+                with disjoint():
+                    attribute[part], value[part] = self._draw(
+                        part, boxes[part], stopped[part], cost
+                    )
             levels.append(Level(tree, attribute, value))
             tree, boxes = self._descend(tree, boxes, attribute, value)
             if not tree.size:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from mmech import PartitionStack
+from mmech.noise.seam import disjoint
 from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import least_squares
 from mmech.selection import choose_rows, flip
@@ -47,11 +48,13 @@ def draw_leaf_labels(
     """
     if not flipping:
         return choose_rows(counts, epsilon, window=unit, relation=relation, noise=noise)
-    drawn = [
-        flip(row, epsilon / unit, monotone=True, relation=relation, noise=noise)
-        for row in counts
-    ]
-    return np.array(drawn, np.int64)
+    labels = np.zeros(len(counts), np.int64)
+    for leaf, row in enumerate(counts):
+        with disjoint():
+            labels[leaf] = flip(
+                row, epsilon / unit, monotone=True, relation=relation, noise=noise
+            )
+    return labels
 
 
 def ancestors(forest: Forest) -> Integers:

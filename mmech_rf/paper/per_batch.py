@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mmech import BudgetExceededError, Identity, QueryMatrix, optimize
+from mmech import (
+    BudgetExceededError,
+    Identity,
+    QueryMatrix,
+    optimize,
+    record_evidence,
+)
 from mmech.checks import check_choice
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.ensembles import Ensemble
@@ -185,7 +191,10 @@ class PerBatchClassifier(OptimizedForest):
             )
         self._reserve()
         try:
-            return self._answer_batch(codes)
+            with record_evidence() as record:
+                found = self._answer_batch(codes)
+            self.evidence_ = record.evidence()
+            return found
         finally:
             self.ledger_.let_go()
 

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmech import Counts, ParameterError, PrivacyLedger
+from mmech import Counts, Evidence, ParameterError, PrivacyLedger, record_evidence
 from mmech.checks import check_choice, check_epsilon
 from mmech.domain.domain import warn_if_read
 from mmech.noise import (
@@ -112,6 +112,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         Seconds per stage; depends on the records, not for publication.
     privacy_statement_ : str
         What was released at which epsilon, or rho.
+    evidence_ : Evidence or None
+        How all of it was drawn, for `mmech.verify`; saved models hold it. Methods that
+        answer batches have the evidence of the last batch.
     """
 
     schema: Schema | None = field(default=None, kw_only=False)
@@ -136,6 +139,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     schema_: Schema = field(init=False)
     ensembles_: list[Ensemble] = field(init=False)
+    evidence_: Evidence | None = field(init=False)
     _session: Session = field(init=False)
     _lineage: Lineage = field(init=False)
     _terms: Terms = field(init=False)
@@ -355,7 +359,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self._tie_key = random_key(noise)
         if counted:
             self._family().fitted(epsilon)
-        self._measure(records)
+        with record_evidence() as record:
+            self._measure(records)
+        self.evidence_ = record.evidence() if self.releases_ else None
 
     def _check_fit(self) -> None:
         """Raise, or warn, where valid parameters do not go with this fit."""
@@ -587,7 +593,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             or the noise was predictable; ``date`` and ``version`` of the first
             `save`, None before; ``schema_name``, ``schema_hash``, ``target``,
             ``classes`` and ``attributes``; ``monotone``, directions
-            by name; ``releases``, with exact costs as text;
+            by name; ``releases``, with exact costs as text; ``evidence``, what
+            `mmech.verify` finds of it, on the day ``evidence_checked``;
             and the ``statement``. Nothing in it depends on records.
 
         Raises
@@ -603,6 +610,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             self.schema_,
             getattr(self, "_saved", {}),
             self.privacy_statement_,
+            self.evidence_,
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -676,7 +684,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _stored(cls) -> dict[str, str]:
         """Return what files hold of a fit, with the attributes that have it."""
         common = ["privacy_statement_", "releases_", "_terms", "schema_", "_columns"]
-        common += ["_origin", "_total"]
+        common += ["_origin", "_total", "evidence_"]
         names = [*common, "_parameters", "_tie_key", *cls._released]
         return {name.strip("_"): name for name in names}
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
-from mmech import PrivacyLedger, __version__
+from mmech import Evidence, PrivacyLedger, __version__
 from mmech.checks import check_choice, check_delta, check_epsilon
 from mmech.privacy.answers import DELTAS, at_deltas, composed, epsilon_delta
 from mmech.privacy.ledger import LedgerEntry
@@ -183,6 +183,7 @@ def model_card(
     schema: Schema,
     origin: Mapping[str, str],
     statement: str,
+    evidence: Evidence | None,
 ) -> dict[str, Any]:
     """Return the card of a fit; `ForestClassifier.card` says what is on it."""
     currencies = dict.fromkeys(entry.currency for entry in entries)
@@ -230,6 +231,8 @@ def model_card(
             }
             for entry in entries
         ],
+        "evidence": None if evidence is None else evidence.verdict,
+        "evidence_checked": None if evidence is None else date.today().isoformat(),
         "statement": statement,
     }
 

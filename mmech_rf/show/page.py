@@ -43,6 +43,9 @@ def opening(card: Mapping[str, Any]) -> list[str]:
         f"Released{date} by mmech {card['version']}: {', '.join(costs) or 'no cost'}, "
         f"for {card['unit']}.",
     ]
+    if card["evidence"]:
+        checked = f"Evidence, checked on {card['evidence_checked']}"
+        lines.append(f"{checked}: {printable(card['evidence'])}.")
     if not card["private"]:
         lines[1] = "NOT PRIVATE, or not covered by a promise: see the statement."
     if found := card["accuracy"]:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mmech as mm
+from mmech import Hierarchy
 from mmech.integer_strategy import integer_strategy
-from mmech.operators import Gram, Hierarchy, Transpose
+from mmech.operators.compose import Gram, Transpose
 
 ENTRIES = st.one_of(
     st.sampled_from([0, 1, -1, 2**31, -(2**31), 2**32, 2**52 - 1, 2**62, 1 - 2**63]),

@@ -6,6 +6,7 @@ numbers are those of real noise, and cross every threshold that they are held ag
 """
 
 import itertools
+import json
 import re
 import tempfile
 import time
@@ -46,6 +47,10 @@ CASES = cases(["add_remove"]) | {
 
 def content(path):
     """Return what a file holds; a workbook but for the time that it was written at."""
+    if path.name == "evidence.json":
+        evidence = json.loads(path.read_bytes())
+        evidence["published"]["files"].pop("tables.xlsx", None)
+        return evidence
     if path.suffix != ".xlsx":
         return path.read_bytes()
     with zipfile.ZipFile(path) as book:
@@ -221,10 +226,9 @@ def tables_of(options, relation):
             for names in released.tables
         ]
         with tempfile.TemporaryDirectory() as folder:
-            released.write(Path(folder, "tables"), synthetic=20)
+            released.write(Path(folder, "tables"))
             files = sorted(Path(folder, "tables").iterdir())
-            # Synthetic records are drawn anew by every call.
-            written = {f.name: content(f) for f in files if "synth" not in f.name}
+            written = {f.name: content(f) for f in files}
         sample = released.sample(20, seed=0, frame="dict")
         facts = released.measurement, released.facts, released.statement
         return facts, repr(released), shown, written, sample

@@ -10,9 +10,12 @@ from catalogue import CATALOGUE, of_all
 import mmech as mm
 from mmech.error import dual_iteration
 from mmech.error.bounds import cheap_loss_bound, dual_loss_bound, svd_loss_bound
-from mmech.error.closed_bounds import commuting_loss_bound
 from mmech.error.dual_iteration import iterate
-from mmech.error.partial_bounds import partial_loss_bound, weighted_loss_bound
+from mmech.error.singular_bounds import (
+    commuting_loss_bound,
+    partial_loss_bound,
+    weighted_loss_bound,
+)
 from mmech.structure.shape import known_singular_values
 
 GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity

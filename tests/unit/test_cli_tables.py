@@ -76,7 +76,7 @@ def test_tables_are_released_into_a_folder(folder, capsys):
     totals = {
         int(pd.read_csv(file)["count"].sum()) for file in Path("made").glob("*_x_*.csv")
     }
-    facts = json.loads(Path("made/release.json").read_text(encoding="utf-8"))
+    facts = json.loads(Path("made/evidence.json").read_text(encoding="utf-8"))["about"]
     assert totals == {facts["total"]}
     assert facts["level"] == 0.9
     assert len(facts["files"]) == 6
@@ -214,7 +214,7 @@ def test_dropping_is_said_before_and_counted_after(folder, capsys):
     code, out, err = run(f"{line} --out made", capsys)
     assert code == 0
     assert "records that are dropped will count in no table" in err
-    facts = json.loads(Path("made/release.json").read_text(encoding="utf-8"))
+    facts = json.loads(Path("made/evidence.json").read_text(encoding="utf-8"))["about"]
     assert f"Left out: about {facts['left_out']} records" in " ".join(out.split())
     assert abs(facts["left_out"] - 90) < 20  # false alarms: 1e-16
     assert run(f"{line} --dry-run", capsys)[2] == ""

@@ -17,20 +17,18 @@ from mmech.marginals.records import exact_answers
 from mmech.operators.explicit import Dense
 from mmech.operators.known import (
     has_full_column_rank,
-    kronecker_terms,
     norm_bounds,
-    weighted_blocks,
+    normal_form,
 )
 from mmech.operators.lsmr import preconditioner
 from mmech.operators.row_scaling import scale_rows
 from mmech.reconstruction import least_squares
 from mmech.reduction.columns import merge_rows, restrict_columns
-from mmech.structure.attributes import domain_shape_of
+from mmech.structure.attributes import is_uniform
 from mmech.structure.blocks import block_energies
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.shape import (
     frobenius_squared,
-    is_uniform,
     measured_loss_bound,
     rank,
     squared_singular_values,
@@ -71,9 +69,9 @@ def foreign():
 
 
 NOT_KNOWN = {
-    "products of attributes": kronecker_terms,
+    "products of attributes": lambda a: normal_form(a).products,
     "a union of marginals": marginal_terms,
-    "attributes": domain_shape_of,
+    "attributes": lambda a: normal_form(a).domain_shape,
     "interactions": lambda a: mean_spectrum(a, SHAPE),
     "interactions of every query": lambda a: query_spectra(a, SHAPE),
     "boxes": lambda a: box_groups(a, SHAPE),
@@ -125,7 +123,7 @@ def test_nothing_is_claimed(foreign):
     operator, _ = foreign
     assert not has_full_column_rank(operator)
     assert not is_uniform(operator)
-    assert list(weighted_blocks(operator)) == [(1.0, operator)]
+    assert normal_form(operator).blocks == ((1, operator),)
     assert unscaled(operator) is operator
 
 

@@ -16,14 +16,15 @@ FORESTS = Path(mmech_rf.__file__).parent
 
 LAYERS = [
     {"exceptions", "checks", "lazy", "limits", "threads"}
-    | {"writing", "terminal", "storage", "_kernels"},
+    | {"writing", "terminal", "storage", "_kernels", "verify"},
     {"domain", "privacy", "noise"},
     {"operators"},
     {"structure"},
     {"marginals"},
     {"strategies", "error", "reduction", "integer_strategy"},
     {"release", "selection", "quantiles"},
-    {"reconstruction", "mechanism", "stream", "session", "export", "testing"},
+    {"reconstruction", "mechanism", "stream", "session", "export", "testing"}
+    | {"evidence"},
     {"tables"},
     {"audit", "cli", "__main__"},
 ]

@@ -18,8 +18,8 @@ from mmech import (
     VStack,
     limits,
 )
-from mmech.operators import Pinv
 from mmech.operators.lsmr import preconditioner
+from mmech.operators.pinv import Pinv
 from mmech.reconstruction import least_squares
 
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 import mmech as mm
-from mmech.strategies.marginals import domain_shape_of, marginals_strategy
+from mmech.operators.known import normal_form
+from mmech.strategies.marginals import marginals_strategy
 from mmech.structure.spectrum import mean_spectrum
 from mmech_rf import datasets, grow_random_forest, training_workload
 
@@ -561,6 +562,6 @@ def test_attribute_sizes_that_a_workload_knows():
         mm.Ranges((2, 3), [[0, 1]], [[0, 2]]),
         mm.Marginal((2, 3), [1]),
     ):
-        assert domain_shape_of(workload) == (2, 3)
+        assert normal_form(workload).domain_shape == (2, 3)
     for unknown in (mm.Identity(6), mm.VStack([forest, mm.Prefix(6)])):
-        assert domain_shape_of(unknown) is None
+        assert normal_form(unknown).domain_shape is None

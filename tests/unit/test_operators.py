@@ -13,7 +13,9 @@ from catalogue import CATALOGUE, LABELS, SIGNED, THETA, of_all
 
 import mmech
 import mmech as mm
-from mmech.operators import AllRangeGram, Gram, Pinv, Transpose
+from mmech.operators.basic import AllRangeGram
+from mmech.operators.compose import Gram, Transpose
+from mmech.operators.pinv import Pinv
 from mmech.testing import assert_query_matrix
 
 every_operator = of_all(CATALOGUE)

@@ -323,7 +323,7 @@ def test_files_say_what_they_are(tmp_path):
         [[HOSTILE, 40]] * 500, domain, ways=(1, 2), statistics=asked, epsilon=3
     )
     folder = released.write(tmp_path / "out", level=0.9, synthetic=3, excel=False)
-    facts = json.loads((folder / "release.json").read_text(encoding="utf-8"))
+    facts = json.loads((folder / "evidence.json").read_text(encoding="utf-8"))["about"]
     assert facts["cost"] == "3"
     assert [own["statistic"] for own in facts["statistics"]] == list(map(str, asked))
     assert facts["statistics"][0].keys() >= {"lower", "upper", "step", "cost", "noise"}
@@ -331,7 +331,7 @@ def test_files_say_what_they_are(tmp_path):
     assert {path.name for path in folder.iterdir()} == {
         *(name for file in (*files, "synthetic.csv")
           for name in (file, f"{file}-metadata.json")),
-        "index.html", "release.json", "statement.txt",
+        "evidence.json", "index.html", "statement.txt",
     }  # fmt: skip
     for file in files:
         document = json.loads((folder / f"{file}-metadata.json").read_text("utf-8"))

@@ -29,7 +29,7 @@ from mmech import (
     optimize,
     per_query_error,
 )
-from mmech.error.closed_bounds import known_loss_bound
+from mmech.error.singular_bounds import known_loss_bound
 from mmech.integer_strategy import integer_strategy
 from mmech.operators.convolution import MOST_CELLS, PRIMES, IntegerFilter
 from mmech.operators.known import has_full_column_rank
@@ -192,12 +192,12 @@ def test_bounds_of_windows_are_below_their_singular_values(
     workload = WidthRange(n, max(round(share * n), 1))
     least = dual_bound(workload, rho=0.5).bound
     singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
-    monkeypatch.setattr("mmech.error.closed_bounds.WIDEST", widest)
+    monkeypatch.setattr("mmech.error.singular_bounds.WIDEST", widest)
     with limits.changed(quick_dual_cells=0):
-        bound = known_loss_bound(2 * workload)
-    assert 0.6 * singular.sum() ** 2 / n <= bound / 4 <= least * (1 + 1e-4)
+        bound = known_loss_bound(workload)
+    assert 0.6 * singular.sum() ** 2 / n <= bound <= least * (1 + 1e-4)
     if widest and share <= 0.5:
-        assert bound / 4 == pytest.approx(singular.sum() ** 2 / n, rel=3e-3)
+        assert bound == pytest.approx(singular.sum() ** 2 / n, rel=3e-3)
 
 
 # ---- strategies ------------------------------------------------------------------

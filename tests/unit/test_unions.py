@@ -8,12 +8,12 @@ import reference as ref
 
 import mmech as mm
 from mmech.operators.joint import joint_inverse_gram
-from mmech.operators.known import kronecker_terms
+from mmech.operators.known import normal_form
 from mmech.strategies import reweight
 from mmech.strategies.joint import JointObjective
 from mmech.strategies.reweight import low_rank_strategy
 from mmech.strategies.union import union_strategy
-from mmech.structure.boxes import box_terms
+from mmech.structure.attributes import box_terms
 from mmech.structure.shape import frobenius_squared
 from mmech.testing import assert_query_matrix
 from mmech_rf import grow_random_forest, training_workload
@@ -86,7 +86,7 @@ every_design = pytest.mark.parametrize("design", DESIGNS)
 def test_joint_loss_equals_the_dense_formula(design, thetas):
     masks, shares = DESIGNS[design]
     workload = three_terms()
-    value, _, _ = JointObjective(kronecker_terms(workload), masks)(thetas, shares)
+    value, _, _ = JointObjective(normal_form(workload).products, masks)(thetas, shares)
     strategy = stack(thetas, shares, masks)
     dense = workload.to_dense() @ ref.pinv(strategy.to_dense())
     assert value == pytest.approx(np.square(dense).sum(), rel=1e-10)
@@ -96,7 +96,7 @@ def test_joint_loss_equals_the_dense_formula(design, thetas):
 @every_design
 def test_joint_gradient_equals_finite_differences(design, thetas):
     masks, shares = DESIGNS[design]
-    objective = JointObjective(kronecker_terms(three_terms()), masks)
+    objective = JointObjective(normal_form(three_terms()).products, masks)
     _, gradients, in_shares = objective(thetas, shares)
     step = 1e-6
     for kinds, parts in zip(thetas, gradients, strict=True):

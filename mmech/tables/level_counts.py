@@ -1,0 +1,225 @@
+"""Whole counts by the levels of a hierarchy, which add up from level to level.
+
+Tables of the topmost level and of no level are settled as tables of any attributes
+are. Then, level by level, the counts of every node are divided among its children:
+
+1. the records of a node by what was estimated for its children;
+2. for every set of other attributes that tables have in common, a table of the
+   children by them is drawn towards what their counts and the table of the node above
+   them make expected, as `mmech.tables.counts` does it;
+3. its margins become whole: those of children and of the node above them, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmech.tables.counts import Counts, settle, toward
+from mmech.tables.levels import Chain, LevelEstimate, LevelNoise
+from mmech.tables.model import draw_codes
+from mmech.tables.rounding import nearest_with_sums
+
+__all__ = ["LevelCounts", "divide", "settle_levels"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Subset = tuple[int, ...]
+
+FIT_SWEEPS = 25
+"""Sweeps that bring a table near its margins before it becomes whole."""
+
+LEAST = 1e-6
+"""Records that every cell has at least before its margins are fitted."""
+
+
+@dataclass(frozen=True, eq=False)
+class LevelCounts(Counts):
+    """Whole tables by the levels of a hierarchy, and what records are drawn from.
+
+    Attributes
+    ----------
+    chain : Chain
+    family : tuple of int
+        Other attributes that nodes are drawn by.
+    nodes : list of ndarray of int64
+        Tables of all levels but the topmost by them, nodes last.
+    """
+
+    chain: Chain
+    family: Subset
+    nodes: Sequence[Integers]
+
+    def records(self, n: int, rng: Any) -> Integers:
+        """Return records that are drawn from the model, then node by node."""
+        codes = draw_codes(self.model, n, rng)
+        rng = np.random.default_rng(0) if rng is None else rng
+        column, above = np.zeros(n, np.int64), codes[:, self.chain.axes[0]]
+        for i in self.family:
+            column = column * self.model.domain_shape[i] + codes[:, i]
+        for first, table in zip(self.chain.first[1:], self.nodes, strict=True):
+            size = table.shape[-1]
+            sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
+            start = column * size + first[above]
+            stop = column * size + np.append(first[1:], size)[above]
+            drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
+            found = np.searchsorted(sums, drawn, side="right") - 1
+            above = np.clip(found, start, stop - 1) - column * size
+            codes = np.column_stack([codes, above])
+        return codes
+
+
+def settle_levels(
+    estimate: LevelEstimate,
+    noise: LevelNoise,
+    subsets: Sequence[Subset],
+    say: Callable[[str], None],
+) -> LevelCounts:
+    """Return whole, non-negative tables that add up from level to level.
+
+    Parameters
+    ----------
+    estimate : LevelEstimate
+        Unbiased.
+    noise : LevelNoise
+        Law of its errors.
+    subsets : sequence of tuple of int
+        The tables.
+    say : callable
+        Told what happens, for people who wait.
+    """
+    chain, sizes, top = noise.chain, noise.domain_shape, noise.chain.axes[0]
+    known: Any = estimate
+    families = chain.families(subsets)
+    flat = [subset for subset in subsets if chain.place(subset)[0] < 2]
+    flat += [tuple(sorted((top, *family))) for family in families]
+    others = sizes[: len(sizes) - len(chain.axes) + 1]  # lower levels come last
+    counts = settle(known, noise, list(dict.fromkeys(flat)), say, sizes=others)
+    tables, whole = dict(counts.tables), {}
+    for family in families:
+        own = tuple(sorted((top, *family)))
+        table = np.moveaxis(tables[own], own.index(top), 0)
+        whole[family] = table.reshape(len(table), -1)
+    for level, axis in enumerate(chain.axes[1:], 2):
+        say(f"dividing the counts of {chain.size(level - 1)} nodes among {sizes[axis]}")
+        above, whole = whole, {}
+        first, rows = chain.first[level - 1], None
+        shares: tuple[Any, Any]
+        for family in families:  # that of no attribute comes first
+            shares = np.diff(first, append=sizes[axis])[:, None], 1.0
+            if rows is not None:
+                shares = _positive(above[()]), rows[:, None]
+            expected = chain.down(level, above[family] / shares[0]) * shares[1]
+            key = (*family, axis)
+            drawn = toward({key: expected.T}, known, noise)[key].T
+            if rows is None:
+                parts = zip(np.split(drawn, first[1:]), above[()], strict=True)
+                moved = [
+                    nearest_with_sums(own.T, n.astype(float)).T for own, n in parts
+                ]
+                drawn = np.concatenate(moved)
+            else:
+                drawn = _fitted(drawn, chain, level, above[family], rows)
+            whole[family] = divide(drawn, chain, level, above[family], rows)
+            rows = whole[()][:, 0]
+            tables[key] = whole[family].T.reshape([sizes[i] for i in key])
+    for subset in subsets:
+        if subset not in tables:
+            own = next(t for t in tables if {*subset} <= {*t})
+            out = tuple(a for a, i in enumerate(own) if i not in subset)
+            tables[subset] = tables[own].sum(axis=out)
+    largest = max(families, key=lambda family: whole[family].shape[1])
+    return LevelCounts(
+        counts.total,
+        {subset: tables[subset] for subset in subsets},
+        counts.model,
+        "levels",
+        chain,
+        largest,
+        [tables[(*largest, axis)] for axis in chain.axes[1:]],
+    )
+
+
+def _positive(values: NDArray[Any]) -> NDArray[Any]:
+    return np.where(values > 0, values, 1)
+
+
+def _fitted(
+    table: Floats, chain: Chain, level: int, sums: Integers, rows: Integers
+) -> Floats:
+    """Return a table near another, by sweeps towards sums over children and of rows."""
+    table = np.maximum(table, 0.0) + LEAST
+    for _ in range(FIT_SWEEPS):
+        table *= (rows / _positive(table.sum(axis=1)))[:, None]
+        table *= chain.down(level, sums / _positive(chain.up(level, table)))
+    return table
+
+
+def divide(
+    fitted: Floats,
+    chain: Chain,
+    level: int,
+    sums: Integers,
+    rows: Integers | None = None,
+) -> Integers:
+    """Return whole counts near fractional ones, with exact sums over children.
+
+    Column by column, by largest remainders; what rounding left over in a row is added
+    to its next column. Units then move within columns until rows are exact.
+
+    Parameters
+    ----------
+    fitted : ndarray, shape (nodes, columns)
+        At least zero.
+    chain : Chain
+    level : int
+        Of the nodes.
+    sums : ndarray of int64, shape (nodes above, columns)
+    rows : ndarray of int64, shape (nodes,), optional
+        Sums of rows, which add up to those of `sums`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.level_counts import divide
+    >>> from mmech.tables.levels import Chain
+    >>> chain = Chain((0,), (np.array([0, 0, 0]),))
+    >>> fitted = np.array([[0.6, 1.4], [1.2, 0.8], [0.2, 1.8]])
+    >>> divide(fitted, chain, 1, np.array([[2, 4]]), np.array([2, 2, 2]))
+    array([[1, 1],
+           [1, 1],
+           [0, 2]])
+    """
+    parents, first = chain.parents[level - 1], chain.first[level - 1]
+    place = np.arange(len(fitted)) - first[parents]
+    whole = np.zeros(fitted.shape, np.int64)
+    carried = np.zeros(len(fitted))
+    for j in range(fitted.shape[1]):
+        aim = fitted[:, j] + carried
+        own = np.maximum(np.floor(aim), 0).astype(np.int64)
+        left = sums[:, j] - chain.up(level, own)
+        while left.any():
+            step = np.sign(left)[parents]
+            free = (step > 0) | ((step < 0) & (own > 0))
+            order = np.lexsort((np.where(free, step * (own - aim), np.inf), parents))
+            rank = np.empty(len(own), np.int64)
+            rank[order] = place
+            own += step * (free & (rank < np.abs(left)[parents]))
+            left = sums[:, j] - chain.up(level, own)
+        whole[:, j], carried = own, aim - own
+    if rows is not None:
+        apart = whole.sum(axis=1) - rows
+        for node in np.flatnonzero(chain.up(level, np.abs(apart))).tolist():
+            own = np.flatnonzero(parents == node)
+            while apart[own].any():
+                more, less = own[apart[own].argmax()], own[apart[own].argmin()]
+                gain = whole[more] - fitted[more] - (whole[less] - fitted[less])
+                j = int(np.where(whole[more] > 0, gain, -np.inf).argmax())
+                for row, step in ((more, -1), (less, 1)):
+                    whole[row, j] += step
+                    apart[row] += step
+    return whole

@@ -1,0 +1,252 @@
+"""What the evidence of releases says, and who says it."""
+
+import base64
+import json
+import zlib
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mmech as mm
+from mmech.evidence import LONG, term
+from mmech.integer_strategy import integer_strategy
+from mmech.noise import GAUSSIAN, LAPLACE, k_norm
+from mmech.noise import seam as seams
+from mmech.operators.tau import Tau
+from mmech.tables import Mean, Quantiles
+
+SEX = mm.Attribute.categorical("sex", ["f", "m"])
+AGE = mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3)
+
+
+def numbers(packed):
+    """Return the whole numbers of a list that may be packed."""
+    if isinstance(packed, list):
+        return np.array(packed, np.int64)
+    found = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<i8")
+    assert len(found) == packed["n"] > LONG
+    return found
+
+
+def evidence_of(release):
+    with mm.record_evidence() as record:
+        release()
+    return record.evidence().content
+
+
+# ---- samplers ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("law", "parameter", "shape"),
+    [
+        (LAPLACE, Fraction(7, 2), (5, 2)),
+        (GAUSSIAN, Fraction(9, 4), (3,)),
+        (k_norm([(2, 3), 1]), Fraction(5), (6, 2)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_samplers_note_what_they_drew_with(law, parameter, shape):
+    with seams.recording() as events:
+        seams.drawn(law.name, 0, lambda: law.draw(parameter, shape))
+    (event,) = events
+    (sampled,) = event.sampled  # noise on the way to other noise is not noted
+    assert sampled[:3] == (law.name, parameter, shape)
+    assert tuple(map(tuple, sampled.groups or ())) == law.groups
+    assert np.shape(event.outcome) == shape
+
+
+def test_nothing_is_noted_outside_of_a_draw():
+    with seams.recording() as events:
+        LAPLACE.draw(Fraction(2), (3,))
+        seams.drawn("ties", None, lambda: 1)
+    assert not events
+
+
+def test_what_the_sampler_drew_with_is_said_and_not_what_was_planned(monkeypatch):
+    honest = LAPLACE.draw
+    monkeypatch.setitem(
+        vars(LAPLACE), "draw", lambda t, shape, **rest: honest(t / 4, shape, **rest)
+    )
+    content = evidence_of(
+        lambda: mm.MatrixMechanism(mm.Identity(3), epsilon=1).answer([1, 2, 3])
+    )
+    assert content["draws"][0]["sampled"] == [["laplace", "1/4", [3, 1]]]
+
+
+def test_noise_that_no_sampler_of_ours_drew_cannot_be_checked(monkeypatch):
+    monkeypatch.setitem(
+        vars(LAPLACE), "draw", lambda t, shape, **rest: np.zeros(shape, np.int64)
+    )
+    content = evidence_of(
+        lambda: mm.MatrixMechanism(mm.Identity(3), epsilon=1).answer([1, 2, 3])
+    )
+    assert content["draws"][0]["kind"] == "opaque"
+
+
+# ---- releases ------------------------------------------------------------------------
+
+
+def test_a_mechanism_says_what_it_multiplied_and_what_it_answers_from():
+    mechanism = mm.MatrixMechanism(
+        mm.Prefix(4), mm.Hierarchy(4, {1: 1, 4: 3}), epsilon="1/2", contribution=2
+    )
+    with mm.record_evidence() as record:
+        measured = mechanism.measure([[1, 2], [0, 3], [5, 1], [2, 2]])
+    content = record.evidence().content
+    assert content["claim"] == {"currency": "epsilon", "cost": "1/2"}
+    (draw,) = content["draws"]
+    assert [block["weight"] for block in draw["strategy"]] == [1, 3]
+    assert draw["contribution"] == draw["columns"] == 2
+    assert numbers(draw["values"]).tolist() == measured.values.ravel().tolist()
+    assert [own[1] for own in draw["sampled"]] == ["16", "16/3"]
+
+
+def test_selections_say_their_rate_and_window():
+    def release():
+        mm.exponential_mechanism([3, 9], epsilon=1, released="a word", window=2)
+        mm.permute_and_flip([3, 9], epsilon=1, released="another")
+
+    first, second = evidence_of(release)["draws"]
+    assert (first["kind"], first["window"], first["monotone"]) == (
+        "exponential",
+        "2",
+        True,
+    )
+    assert Fraction(first["rate"]) * 2 + Fraction(12, 2**36) <= 1
+    assert (second["kind"], second["rate"]) == ("permute_and_flip", "1/2")
+    assert (first["payment"], second["payment"]) == (0, 1)
+
+
+def test_costs_are_those_of_the_ledger():
+    ledger = mm.PrivacyLedger(3, neighbours="replace")
+
+    def release():
+        for region in ("north", "south"):
+            mm.noisy_release(
+                [4], sensitivity=1, epsilon="1/2", released="a count",
+                neighbours="replace", ledger=ledger.part("region", region),
+            )  # fmt: skip
+
+    content = evidence_of(release)
+    assert content["claim"]["cost"] == str(ledger.spent) == "1/2"
+    parts = [payment["part"] for payment in content["payments"]]
+    assert parts == [["region", "north"], ["region", "south"]]
+    assert content["relation"] == {"neighbours": "replace", "records_per_person": 1}
+
+
+def test_predictable_noise_is_said():
+    with pytest.warns(mm.PrivacyLeakWarning):
+        content = evidence_of(
+            lambda: mm.noisy_release(
+                [4], sensitivity=1, epsilon=1, released="a count", insecure_rng=0
+            )
+        )
+    assert content["insecure"]
+
+
+def test_records_within_records_are_in_both():
+    def release():
+        mm.noisy_release([4], sensitivity=1, epsilon=1, released="a count")
+
+    with mm.record_evidence() as outer:
+        inner = evidence_of(release)
+    assert outer.evidence().content["draws"] == inner["draws"]
+
+
+def test_a_record_without_a_charge_is_refused():
+    with mm.record_evidence() as record:
+        pass
+    with pytest.raises(ValueError, match="nothing was charged within the record"):
+        record.evidence()
+
+
+def test_a_record_of_two_relations_is_refused():
+    with mm.record_evidence() as record:
+        for neighbours in ("add_remove", "replace"):
+            mm.noisy_release(
+                [4], sensitivity=1, epsilon=1, released="x", neighbours=neighbours
+            )
+    with pytest.raises(ValueError, match="must be for one neighbour relation"):
+        record.evidence()
+
+
+def test_other_text_is_no_evidence():
+    with pytest.raises(ValueError, match="no evidence"):
+        mm.Evidence("[1]")
+
+
+# ---- tables --------------------------------------------------------------------------
+
+
+def test_tables_leave_evidence_of_all_that_was_drawn(tmp_path):
+    domain = mm.Domain([SEX, AGE])
+    records = [["f", 20], ["m", 80], ["f", None]] * 40
+    released = mm.release_tables(
+        records, domain, ways=2, epsilon=1, handle_missing="drop",
+        statistics=[Mean("age"), Quantiles("age", by="sex")],
+    )  # fmt: skip
+    folder = released.write(tmp_path / "out")
+    content = json.loads((folder / "evidence.json").read_text("utf-8"))
+    assert content["claim"] == {"currency": "epsilon", "cost": "1"}
+    assert sum(Fraction(own["cost"]) for own in content["payments"]) == 1
+    payments = [draw["payment"] for draw in content["draws"]]
+    assert payments == [0, 1, 2, 2]
+    assert content["draws"][-1]["part"] == "left out"
+    names = {path.name for path in folder.iterdir()} - {"evidence.json"}
+    assert content["published"]["files"].keys() == names
+
+
+def test_steps_are_paid_as_a_whole():
+    domain = mm.Domain([mm.Attribute.categorical(name, [0, 1]) for name in "abcde"])
+    records = np.random.default_rng(0).integers(0, 2, (60, 5))
+    released = mm.release_tables(records, domain, ways=2, epsilon=1)
+    content = released.evidence.content
+    assert [own["kind"] for own in content["payments"]] == ["steps"]
+    assert {draw["payment"] for draw in content["draws"]} == {0}
+
+
+# ---- terms ---------------------------------------------------------------------------
+
+UNKNOWN = mm.Conjunctions([np.array([[1, 0], [1, 1]], bool)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "kind"),
+    [
+        (mm.Identity(3), "identity"),
+        (mm.Total(3), "ones"),
+        (mm.Prefix(3), "prefix"),
+        (mm.Suffix(3), "suffix"),
+        (mm.AllRange(3), "all_range"),
+        (mm.WidthRange(5, 2), "intervals"),
+        (mm.Hierarchy(4, {1: 1, 2: 1}), "stack"),
+        (mm.Partition([0, 1, 0]), "partition"),
+        (mm.Dense([[1, -2]]), "dense"),
+        (mm.Kronecker([mm.Prefix(2), mm.Total(3)]), "kronecker"),
+        (mm.Marginal((2, 3), [1]), "marginal"),
+        (mm.Marginals((2, 3), {(0,): 1, (1,): 1}), "stack"),
+        (mm.Toeplitz([1, 2], [1, 0, 0]), "toeplitz"),
+        (Tau([4, 1, 0, 0, 0]), "tau"),
+        (UNKNOWN, "sparse"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_class_has_its_term(strategy, kind):
+    assert term(strategy)["kind"] == kind
+
+
+def test_operators_without_a_term_are_listed_or_named():
+    with mm.limits.changed(rounded_entries=1):
+        assert term(UNKNOWN)["kind"] == "opaque"
+    long = term(mm.Partition(np.arange(2 * LONG)))
+    assert numbers(long["labels"]).tolist() == list(range(2 * LONG))
+
+
+def test_real_strategies_are_listed_as_what_is_multiplied():
+    exact = integer_strategy(mm.PIdentity([[0.5, 0.5, 0.0]]))
+    (block,) = exact.blocks
+    found = term(block.matrix)["blocks"]
+    assert [own["kind"] for own in found] == ["diagonal", "dense"]
+    assert numbers(found[0]["entries"]).tolist() == [2731, 2731, 4096]

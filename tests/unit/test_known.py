@@ -1,0 +1,604 @@
+"""Tables that keep to published totals and to cells that are impossible."""
+
+import itertools
+import json
+import math
+import os
+import re
+import warnings
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference as ref
+from replay import People, check_pair, play
+
+import mmech as mm
+from mmech.cli import main
+from mmech.tables.known import KnownNoise, what_is_known
+from mmech.tables.result import SLACK
+from mmech.tables.rounding import controlled_rounding, with_margins
+
+DOMAIN = mm.Domain(
+    [
+        mm.Attribute.categorical("sex", ["f", "m"]),
+        mm.Attribute.numeric("age", lower=0, upper=60, n_bins=4, integer=True),
+        mm.Attribute.categorical("status", ["single", "married", "widowed"]),
+    ]
+)
+SIZES = DOMAIN.shape
+CHILDREN = {"age": "<=15", "status": ["married", "widowed"]}
+COSTS = [{"epsilon": 1}, {"rho": Fraction(1, 8)}]
+
+
+def people(n, seed=1):
+    """Return codes of records without married children."""
+    rng = np.random.default_rng(seed)
+    codes = np.column_stack([rng.integers(0, size, n) for size in SIZES])
+    codes[codes[:, 1] == 0, 2] = 0
+    return codes
+
+
+def frame_of(codes):
+    return pd.DataFrame(
+        {
+            "sex": np.array(["f", "m"])[codes[:, 0]],
+            "age": 15 * codes[:, 1] + 5,
+            "status": np.array(["single", "married", "widowed"])[codes[:, 2]],
+        }
+    )
+
+
+def exact(codes, names):
+    places = [DOMAIN.names.index(name) for name in names]
+    shape = [SIZES[i] for i in places]
+    place = np.ravel_multi_index(tuple(codes[:, i] for i in places), shape)
+    return np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)
+
+
+def facts_of(codes):
+    """Return what may be known of records, by a name."""
+    total, sex = {(): len(codes)}, {("sex",): exact(codes, ["sex"])}
+    both = {("status", "sex"): exact(codes, ["status", "sex"])}
+    return {
+        "the total": {"known": total},
+        "a table": {"known": sex},
+        "a pair": {"known": both},
+        "cells": {"impossible": [CHILDREN]},
+        "a value": {"impossible": [{"age": "<=15"}, {"age": ">45", "sex": "f"}]},
+        "both": {"known": sex, "impossible": [CHILDREN]},
+    }
+
+
+FACTS = list(facts_of(people(1)))
+
+
+def released(codes, fact, seed=0, **options):
+    options = {"ways": 2, "epsilon": 1, **fact, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return mm.release_tables(frame_of(codes), DOMAIN, insecure_rng=seed, **options)
+
+
+def count(made, names):
+    shape = [SIZES[DOMAIN.names.index(name)] for name in names]
+    return made.table(names, frame="dict")["count"].reshape(shape)
+
+
+# ---- estimates and variances -------------------------------------------------------
+
+
+def holding(cells, places, code):
+    """Return which cells of the domain are in one of a table."""
+    found = np.ones(cells.shape[1], bool)
+    for i, c in zip(places, code, strict=True):
+        found &= cells[i] == c
+    return found
+
+
+def equations(fact, measured):
+    """Return C and c on the cells of the domain, cell by cell."""
+    rows, sides = [], []
+    cells = np.indices(SIZES).reshape(len(SIZES), -1)
+    for names, table in fact.get("known", {}).items():
+        places = [DOMAIN.names.index(name) for name in names]
+        for code in np.ndindex(*[SIZES[i] for i in places]):
+            rows.append(holding(cells, places, code))
+            sides.append(np.asarray(table)[code])
+    if "impossible" in fact:
+        child = (cells[1] == 0) & (cells[2] > 0)
+        if fact["impossible"] != [CHILDREN]:
+            child = (cells[1] == 0) | ((cells[1] == 3) & (cells[0] == 0))
+        for names in measured:
+            for code in np.ndindex(*[SIZES[i] for i in names]):
+                own = holding(cells, names, code)
+                if child[own].all():
+                    rows.append(own)
+                    sides.append(0)
+    return np.array(rows, float), np.array(sides, float)
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+@pytest.mark.parametrize("name", FACTS)
+def test_estimates_and_errors_are_those_of_dense_conditioning(name, cost):
+    """Generalised least squares with linear constraints, on all cells of the domain."""
+    codes = people(60)
+    fact = facts_of(codes)[name]
+    pairs = [("sex", "age"), ("sex", "status"), ("age", "status")]
+    plan = mm.release_tables(None, DOMAIN, tables=pairs, dry_run=True, **cost, **fact)
+    mechanism = plan.mechanism()
+    A = mechanism.released.form.to_dense()
+    # The estimate of least norm is linear: its matrix, one measured value at a time.
+    noise, subsets = plan.noise, plan.subsets
+    basis = [
+        noise.estimate(row) for row in np.vstack([np.zeros(len(A)), np.eye(len(A))])
+    ]
+    W = mm.Marginals(SIZES, dict.fromkeys(subsets, 1)).to_dense()
+
+    def tables(own):
+        return np.concatenate([own.marginal(subset) for subset in subsets])
+
+    start = tables(basis[0])
+    found = np.array([tables(own) - start for own in basis[1:]]).T
+    variance = np.concatenate(
+        [
+            np.full(stop - first, value)
+            for first, stop, value in row_variances(mechanism)
+        ]
+    )
+    C, c = equations(fact, {*subsets, *mechanism.released.form.weights})
+    scaled = A.T / variance
+    n = A.shape[1]
+    system = np.block([[scaled @ A, C.T], [C, np.zeros((len(C), len(C)))]])
+    inverse = ref.pinv(system, rcond=1e-12)[:n]
+    np.testing.assert_allclose(found, W @ inverse[:, :n] @ scaled, atol=1e-8)
+    np.testing.assert_allclose(start, W @ inverse[:, n:] @ c, atol=1e-7)
+    covariance = W @ inverse[:, :n] @ (scaled @ A) @ inverse[:, :n].T @ W.T
+    left = np.sqrt(np.maximum(np.diag(covariance), 0))
+    made = released(
+        codes, fact, **{"ways": None, "tables": pairs, "epsilon": None, **cost}
+    )
+    errors = [made.table(own, frame="dict")["standard_error"] for own in pairs]
+    np.testing.assert_allclose(np.concatenate(errors), left, rtol=1e-6, atol=1e-4)
+
+
+def row_variances(mechanism):
+    """Return runs of rows of measured values with the variance of their noise."""
+    law, factor = mechanism.law, mechanism.relation.factor**mechanism.law.power
+    for start, stop, weight in mechanism.released.row_weights():
+        own = Fraction(mechanism.released.sensitivity, int(weight))
+        yield (
+            start,
+            stop,
+            float(law.variance(law.parameter(factor * own, mechanism.cost))),
+        )
+
+
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+@pytest.mark.parametrize("ways", [1, 2, (1, 2)], ids=str)
+@pytest.mark.parametrize("name", FACTS)
+def test_what_is_known_never_makes_errors_larger(name, ways, cost):
+    fact = facts_of(people(60))[name]
+    if ways == 1 and name not in ("the total", "a table"):
+        pytest.skip("about two attributes")
+    plans = [
+        mm.release_tables(None, DOMAIN, ways=ways, dry_run=True, **cost, **own)
+        for own in ({}, fact)
+    ]
+    before, after = (plan.errors(frame="dict") for plan in plans)
+    for column in ("standard_error", "half_width_90", "half_width_95"):
+        assert (after[column] <= before[column] * 1.02 + 1e-9).all()
+    spreads = [sum(map(plan.noise.spread, plans[0].subsets)) for plan in plans]
+    assert spreads[1] < spreads[0]
+
+
+# ---- intervals ---------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+@pytest.mark.parametrize("name", FACTS)
+def test_intervals_hold_after_conditioning(name, cost, noise_rng):
+    """Counted over 10,000 measurements, by level, number of attributes, and small ones.
+
+    Counts that are known are left out. Shares of one release have dependent errors:
+    their mean has a false alarm of 1e-6.
+    """
+    codes = people(60)
+    fact = facts_of(codes)[name]
+    if name == "a value":
+        codes = codes[(codes[:, 1] > 0) & ((codes[:, 1] < 3) | (codes[:, 0] == 1))]
+    plan = mm.release_tables(None, DOMAIN, ways=(1, 2), dry_run=True, **cost, **fact)
+    cells = exact(codes, DOMAIN.names).ravel()
+    # A table of 10,000 columns is measured with independent noise.
+    many = np.repeat(cells[:, None], 10_000, axis=1)
+    values = plan.mechanism(insecure_rng=noise_rng).measure(many).values
+    estimate = plan.noise.estimate(values)
+    made = released(codes, fact, **{"ways": (1, 2), "epsilon": None, **cost})
+    held = {}
+    for level, names in itertools.product((0.9, 0.95), plan.tables):
+        table = made.table(names, level=level, frame="dict")
+        truth = exact(codes, names).ravel()
+        subset = tuple(DOMAIN.names.index(name) for name in names)
+        centre = estimate.marginal(subset)
+        error = np.abs(centre - truth[:, None])
+        open_ = table["standard_error"] > 0
+        assert (error[~open_] < 1e-6).all()
+        assert (table["lower"] == table["count"])[~open_].all()
+        laws = laws_of(plan, subset)
+        width = np.array([law.half_width(level) for law in laws]) + SLACK
+        inside = error <= width[:, None]
+        for kind, own in ((len(names), open_), ("small", open_ & (truth < 5))):
+            if own.any():
+                held.setdefault((kind, level), []).append(inside[own].mean(axis=0))
+        if open_.any():
+            squares = np.square(error[open_] / table["standard_error"][open_][:, None])
+            assert abs(squares.mean() - 1) < ref.margin(squares.mean(axis=0))
+    for (_, level), shares in held.items():
+        mean = np.mean(shares, axis=0)
+        assert level - ref.margin(mean) <= mean.mean()
+        assert mean.mean() < (1 + level) / 2 + ref.margin(mean)  # not by being endless
+
+
+def laws_of(plan, subset):
+    """Return the laws of the errors of the counts of a table."""
+    noise, cells = plan.noise, math.prod(SIZES[i] for i in subset)
+    if isinstance(noise, KnownNoise):
+        return noise.laws(noise.coefficients(subset))
+    return [noise.law(subset)] * cells
+
+
+# ---- counts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1])
+@pytest.mark.parametrize("name", FACTS)
+def test_counts_keep_to_what_is_known_whatever_the_records(name, epsilon):
+    """Also where records contradict it, and noise is larger than counts."""
+    rng = np.random.default_rng(3)
+    fact = facts_of(people(60))[name]
+    for seed in range(4):
+        codes = np.column_stack([rng.integers(0, size, 90) for size in SIZES])
+        made = released(codes, fact, seed, ways=(1, 2), epsilon=epsilon)
+        for names, table in fact.get("known", {}).items():
+            if names:
+                own = made.table(names, frame="dict")
+                assert own["count"].tolist() == np.ravel(table).tolist()
+                assert (own["lower"] == own["count"]).all()
+                assert (own["upper"] == own["count"]).all()
+                assert not own["standard_error"].any()
+            assert made.total == np.sum(table)
+        ages = count(made, ["age", "status"])
+        if name in ("cells", "both"):
+            assert not ages[0, 1:].any()
+        if name == "a value":
+            assert not ages[0].any()
+            assert not count(made, ["sex", "age"])[0, 3]
+        for names in made.tables:
+            own = made.table(names, frame="dict")
+            assert (own["count"] >= 0).all()
+            assert (own["lower"] <= own["count"]).all()
+            assert (own["count"] <= own["upper"]).all()
+            for i, other in enumerate(names):
+                axes = tuple(a for a in range(len(names)) if a != i)
+                sums = count(made, names).sum(axis=axes)
+                assert sums.tolist() == count(made, [other]).tolist()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whole_counts_keep_margins_and_closed_cells(seed):
+    """For margins of a random table of which many cells are closed."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 9, 2))
+    closed = rng.random(shape) < 0.6
+    table = rng.poisson(3, shape) * ~closed
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    noisy = table + rng.normal(scale=5, size=shape)
+    fitted = with_margins(
+        noisy, rows.astype(float), columns.astype(float), closed=closed
+    )
+    assert not fitted[closed].any()
+    whole = controlled_rounding(fitted, rows, columns, closed=closed)
+    assert not whole[closed].any()
+    assert (whole >= 0).all()
+    assert (whole.sum(axis=1) == rows).all()
+    assert (whole.sum(axis=0) == columns).all()
+    # What need not move does not: the table itself is rounded to itself.
+    same = controlled_rounding(table.astype(float), rows, columns, closed=closed)
+    assert (same == table).all()
+
+
+def test_an_order_of_values_is_kept_in_all_tables():
+    """Whole margins of three tables together: a staircase leaves few of them."""
+    domain = mm.Domain([mm.Attribute.ordinal(n, list("12345")) for n in "abc"])
+    pairs = list(itertools.combinations("abc", 2))
+    falling = [
+        {(one, other): np.tril(np.ones((5, 5), bool), -1)} for one, other in pairs
+    ]
+    rng = np.random.default_rng(0)
+    records = np.sort(rng.integers(1, 6, (40, 3)), axis=1).astype(str)
+    for seed in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = mm.release_tables(
+                records, domain, ways=2, epsilon=0.1, impossible=falling,
+                insecure_rng=seed, known={("a",): [9, 8, 7, 6, 10]},
+            )  # fmt: skip
+        for pair in pairs:
+            own = made.table(pair, frame="dict")["count"].reshape(5, 5)
+            assert not np.tril(own, -1).any()
+        assert made.table("a", frame="dict")["count"].tolist() == [9, 8, 7, 6, 10]
+
+
+def test_synthetic_records_are_in_no_impossible_cell():
+    made = released(people(300), {"impossible": [CHILDREN]})
+    records = pd.DataFrame(made.sample(2000, seed=0, frame="dict"))
+    assert len(records) == 2000
+    assert not ((records["age"] <= 15) & (records["status"] != "single")).any()
+
+
+def test_three_attributes_keep_to_the_number_of_records():
+    made = released(people(60), {"known": {(): 57}}, ways=3)
+    assert made.total == 57
+    assert made.table(DOMAIN.names, frame="dict")["count"].sum() == 57
+
+
+# ---- privacy -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("cost", COSTS, ids=str)
+@pytest.mark.parametrize("name", ["the total", "a pair", "both"])
+def test_neighbours_are_seen_alike_whether_or_not_they_agree(name, cost, neighbours):
+    """With the outcomes of one run all that is seen is the same; costs are as ever."""
+    before = People.of(frame_of(people(8)).to_numpy(object), np.zeros(8, int))
+    fact = facts_of(people(8))[name]
+
+    def run(own, ledger):
+        told = []
+        options = {"neighbours": neighbours, "callback": told.append, **cost, **fact}
+        made = mm.release_tables(own.X, DOMAIN, ways=2, ledger=ledger, **options)
+        tables = [made.table(names, frame="dict") for names in made.tables]
+        shown = [{k: v.tolist() for k, v in own.items()} for own in tables]
+        return shown, made.statement, told
+
+    def ledger():
+        return mm.PrivacyLedger(1, currency=next(iter(cost)), neighbours=neighbours)
+
+    child = ("m", 5, "widowed")  # in an impossible cell
+    others = (
+        [before.without(0), before.and_of(child, 0)]
+        if neighbours == "add_remove"
+        else [before.replaced(0, child, 0)]
+    )
+    tape = play(run, before, ledger())
+    assert len(tape.entries) == 1
+    for other in others:
+        check_pair(tape, play(run, other, ledger(), tape), **cost)
+
+
+def test_noise_is_that_of_the_relation():
+    """What is known makes no noise smaller than its relation asks for."""
+    for neighbours, scale in (("add_remove", 1), ("replace", 2)):
+        plan = mm.release_tables(
+            None, DOMAIN, tables=["sex", "age"], epsilon=1, neighbours=neighbours,
+            known={("sex",): [1, 2]}, dry_run=True,
+        )  # fmt: skip
+        mechanism = plan.mechanism()
+        assert mechanism.released.sensitivity == 1
+        assert set(map(float, mechanism._parameters())) == {scale}
+
+
+def test_the_statement_says_what_is_known_and_for_whom_the_promise_is():
+    fact = facts_of(people(60))["both"]
+    made = released(people(60), fact)
+    words = "published as it was: sex. Data sets that agree on it have as many records"
+    assert words in made.statement
+    assert "twice what adding or removing one does" in made.statement
+    assert "zero: cells of age x status" in made.statement
+    assert "for data sets that agree on what is known" in made.statement
+    assert "must have been public already" in made.statement
+    other = released(people(60), fact, neighbours="replace").statement
+    assert "differ by replaced ones." in other
+    (known,) = made.facts["known"]
+    assert known == {"attributes": ["sex"], "cells": fact["known"]["sex",].tolist()}
+    (rule,) = made.facts["impossible"]
+    assert rule["attributes"] == ["age", "status"]
+    assert rule["cells"][0] == [False, True, True]
+    json.dumps(made.facts)
+    assert "agree on what" not in released(people(60), {}).statement
+
+
+# ---- input -------------------------------------------------------------------------
+
+
+def test_tables_are_read_from_arrays_and_frames_in_any_order():
+    table = np.arange(6).reshape(3, 2)
+    rows = [(s, x, table[a, b]) for a, s in enumerate(["single", "married", "widowed"])
+            for b, x in enumerate("fm")]  # fmt: skip
+    frame = pd.DataFrame(rows[::-1], columns=["status", "sex", "count"])
+    forms = [
+        ({("status", "sex"): table}, 1),
+        ({("status", "sex"): table.ravel().tolist()}, 1),
+        ({("sex", "status"): frame}, 1),
+        ({("sex", "status"): frame.to_dict("list")}, 1),
+    ]
+    for given, _ in forms:
+        plan = mm.release_tables(
+            None, DOMAIN, ways=2, epsilon=1, dry_run=True, known=given
+        )
+        ((subset, found),) = plan.known.tables
+        assert subset == (0, 2)
+        assert found.tolist() == table.T.tolist()
+
+
+@pytest.mark.parametrize(
+    ("values", "cells"),
+    [
+        ("<=15", [0]), ("<16", [0]), ("<31", [0, 1]), (">15", [1, 2, 3]),
+        (">=16", [1, 2, 3]), (">= 46", [3]), (["<=15", ">45"], [0, 3]),
+        ("[0, 15]", [0]), (["[0, 15]", "(30, 45]"], [0, 2]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_rules_name_cells_all_of_whose_values_pass(values, cells):
+    found = what_is_known({}, [{"age": values, "sex": "f"}], DOMAIN, [(0, 1)])
+    ((subset, mask),) = found.rules
+    assert subset == (0, 1)
+    assert np.flatnonzero(mask[0]).tolist() == cells
+    assert not mask[1].any()
+
+
+def test_a_rule_may_be_a_table_of_truth_values():
+    table = np.zeros((4, 2), bool)
+    table[1, 0] = True
+    found = what_is_known({}, [{("age", "sex"): table}], DOMAIN, [(0, 1)])
+    assert found.zeros((0, 1)).tolist() == table.T.tolist()
+
+
+WRONG = {
+    "two totals": ({"known": {("sex",): [40, 60], (): 99}},
+        "none by the known counts of sex and the known counts of the total;"),
+    "two margins": ({"known": {("sex", "age"): np.ones((2, 4)), ("age", "status"):
+        [[2, 0, 0], [1, 1, 0], [3, 0, 0], [1, 1, 0]]}},
+        "none by the known counts of sex x age and the known counts of age x status"),
+    "a known count in an impossible cell": (
+        {"known": {("age",): [1, 2, 3, 4]}, "impossible": [{"age": "<=15"}]},
+        "none by the known counts of age and rule 1"),
+    "margins that cannot be": ({"known": {("age",): [9, 1, 0, 0], ("status",): [1, 5,
+        4]}, "impossible": [{"sex": "f", "age": ">45"}, CHILDREN]},
+        "none by the known counts of age and the known counts of status and rule 2;"),
+    "a rule that leaves no cell": ({"impossible": [{"sex": ["f", "m"]}]},
+        "there are none by rule 1;"),
+    "rules that leave no cell together": ({"impossible": [{"sex": "f", "age": "<=15"},
+        {"age": ">15"}, {"sex": "m", "status": "single"},
+        {"status": ["married", "widowed"]}]},
+        "none by rule 1 and rule 2 and rule 3 and rule 4"),
+    "half a record": ({"known": {("sex",): [0.5, 1]}}, "2 whole numbers >= 0, got"),
+    "fewer than none": ({"known": {(): -1}}, "1 whole numbers >= 0, got -1"),
+    "a table of another size": ({"known": {("sex",): [1, 2, 3]}}, "2 whole numbers"),
+    "words": ({"known": {("sex",): ["a", "b"]}}, "2 whole numbers >= 0"),
+    "an unknown attribute": ({"known": {("town",): [1, 2]}}, "of what is known must"),
+    "an attribute twice": ({"known": {("sex", "sex"): [1, 2]}}, "once"),
+    "rows that are missing": ({"known": {("sex",): {"sex": ["f"], "count": [1]}}},
+        "a row for every combination, and one"),
+    "an unknown value": ({"impossible": [{"sex": "x"}]}, "a value of 'sex' in rule 1"),
+    "part of a bin": ({"impossible": [{"age": "<15"}]}, "whole cell of 'age', got"),
+    "no order": ({"impossible": [{"sex": "<15"}]}, "whole cell of 'sex', got"),
+    "truth values of another size": ({"impossible": [{("sex",): np.ones(3, bool)}]},
+        "one table of 2 truth values"),
+    "no table of it": ({"tables": ["sex", "age"], "ways": None,
+        "known": {("sex", "age"): np.ones((2, 4))}}, "one of the tables has together"),
+    "nothing to measure": ({"tables": ["sex"], "ways": None, "known":
+        {("sex",): [1, 2]}}, "must leave a table to be measured"),
+    "three attributes": ({"ways": 3, "known": {("sex",): [1, 2]}}, "at most two"),
+    "rules of three": ({"ways": 3, "impossible": [CHILDREN]}, "at most two"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_knowledge_is_one_sentence_and_costs_nothing(case):
+    fact, words = WRONG[case]
+    ledger = mm.PrivacyLedger(1)
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        mm.release_tables(
+            frame_of(people(9)), DOMAIN, **{"ways": 2, "epsilon": 1, **fact},
+            ledger=ledger,
+        )  # fmt: skip
+    assert "\n" not in str(error.value)
+    assert ledger.spent == 0
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        {"known": [1]},
+        {"impossible": CHILDREN},
+        {"impossible": 3},
+        {"impossible": ["x"]},
+    ],
+    ids=str,
+)
+def test_knowledge_of_another_kind_is_named(fact):
+    with pytest.raises(TypeError, match="such as"):
+        mm.release_tables(None, DOMAIN, ways=2, epsilon=1, dry_run=True, **fact)
+
+
+def test_too_many_impossible_cells_are_refused():
+    domain = mm.Domain([mm.Attribute.ordinal(n, range(100)) for n in "ab"])
+    rule = {("a", "b"): np.tri(100, dtype=bool)}
+    with pytest.raises(ValueError, match="at most 4,096 cells of all tables"):
+        mm.release_tables(
+            None, domain, ways=2, epsilon=1, dry_run=True, impossible=[rule]
+        )
+
+
+@pytest.mark.parametrize("name", ["the total", "both"])
+def test_what_is_known_is_kept_with_what_was_measured(name, tmp_path):
+    path = os.fspath(tmp_path / "kept")
+    made = released(people(60), facts_of(people(60))[name], keep=path)
+    again = mm.MeasuredTables.load(path).finish()
+    assert again.statement == made.statement
+    for names in made.tables:
+        own, other = (x.table(names, frame="dict") for x in (made, again))
+        assert all((own[key] == other[key]).all() for key in own)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Files of the command line, in the folder where it runs."""
+    monkeypatch.chdir(tmp_path)
+    frame_of(people(60)).to_csv("in.csv", index=False)
+    DOMAIN.to_json("d.json")
+    for name, text in {
+        "sex.csv": "sex,count\nm,35\nf,25\n",
+        "n.csv": "count\n60\n",
+        "other.csv": "count\n61\n",
+        "words.csv": "count\nmany\n",
+        "town.csv": "town,count\nnorth,1\n",
+        "rules.json": json.dumps([CHILDREN]),
+        "rule.json": json.dumps(CHILDREN),
+        "no.json": "[",
+    }.items():
+        Path(name).write_text(text, encoding="utf-8")
+
+
+USUAL = "tables in.csv --domain d.json --ways 1 2 --epsilon 1 --out made"
+
+
+def test_the_command_line_keeps_to_what_is_known(files, capsys):
+    options = " --known sex.csv --known n.csv --impossible rules.json"
+    assert main((USUAL + options).split()) == 0
+    assert "Known beforehand" in " ".join(capsys.readouterr().out.split())
+    assert pd.read_csv("made/sex.csv")["count"].tolist() == [25, 35]
+    assert pd.read_csv("made/age_x_status.csv")["count"][1:3].tolist() == [0, 0]
+    facts = json.loads(Path("made/evidence.json").read_text(encoding="utf-8"))["about"]
+    assert [own["cells"] for own in facts["known"]] == [[25, 35], 60]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            "--known sex.csv --known other.csv",
+            "counts of sex and the known counts of the",
+        ),
+        ("--known n.csv --known other.csv", "another file has counts of the same"),
+        ("--known words.csv", "cannot use the known totals 'words.csv'"),
+        ("--known town.csv", "an attribute of what is known must be one of"),
+        ("--known in.csv", "no column named 'count'"),
+        ("--known none.csv", "cannot open 'none.csv'"),
+        ("--impossible rule.json", "they must be a JSON list of objects"),
+        ("--impossible no.json", "cannot use the rules 'no.json'"),
+        ("--ways 3 --known sex.csv", "--known may be more than the number of records"),
+    ],
+)
+def test_wrong_files_of_what_is_known_are_one_sentence(options, words, files, capsys):
+    assert main(f"{USUAL} {options}".split()) == 2
+    shown = capsys.readouterr()
+    assert words in shown.err
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert not Path("made").exists()

@@ -1,0 +1,451 @@
+"""Hierarchies: levels of one attribute, and tables by them that add up."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import reference as ref
+from replay import People, check_pair, entropy, play
+
+import mmech as mm
+from mmech.__main__ import main
+from mmech.tables.level_counts import divide
+from mmech.tables.levels import Chain, Tree, _loss, level_strategy
+
+TREE = {
+    "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
+    "South": {"Cor": ["c1", "c2"]},
+    "West": {"Dun": ["d1", "d2"], "Elm": ["e1"], "Fen": ["f1", "f2"]},
+}
+PLACE = mm.Attribute.hierarchy("city", TREE, ("region", "county"))
+DOMAIN = mm.Domain(
+    [
+        mm.Attribute.ordinal("age", [0, 1, 2]),
+        PLACE,
+        mm.Attribute.categorical("sex", ["f", "m"]),
+    ]
+)
+ASKED = {
+    "pairs": {"ways": (1, 2)},
+    "triples": {"ways": 3},
+    "levels": {"tables": ["region", "county", "city"]},
+    "gap": {"tables": [("region", "sex"), ("city", "sex"), "age"]},
+    "linked": {"tables": [("county", "sex"), ("city", "age"), ("city", "sex", "age")]},
+    "apart": {"tables": [("city", "sex"), ("county", "age"), ("age", "sex")]},
+}
+LEVELS = ("region", "county", "city")
+
+
+def people(n, seed=0):
+    """Return codes of records: age, city, sex."""
+    rng = np.random.default_rng(seed)
+    city = rng.choice(11, n, p=rng.dirichlet(np.ones(11) / 2))
+    sex = (rng.random(n) < 0.3 + 0.04 * city).astype(int)
+    return np.column_stack([rng.choice(3, n, p=[0.5, 0.3, 0.2]), city, sex])
+
+
+def rows_of(codes):
+    return DOMAIN.decode(codes).tolist()
+
+
+def plan_of(asked, **cost):
+    cost = cost or {"epsilon": 1}
+    return mm.release_tables(None, DOMAIN, **ASKED[asked], **cost, dry_run=True)
+
+
+def axis_codes(plan, codes):
+    return plan.axis_codes(codes[:, [DOMAIN.names.index(n) for n in plan.domain.names]])
+
+
+def exact(plan, codes, subset):
+    """Return a table of records by its definition."""
+    shape = [plan.axes.shape[i] for i in subset]
+    table = np.zeros(shape, int)
+    np.add.at(table, tuple(axis_codes(plan, codes)[:, i] for i in subset), 1)
+    return table
+
+
+# ---- attributes -----------------------------------------------------------------
+
+
+def test_levels_are_partitions_of_the_values():
+    assert PLACE.categories[:4] == ("a1", "a2", "a3", "b1")
+    assert PLACE.at_level("county").categories == tuple(
+        ["Ham", "Bek", "Cor", "Dun", "Elm", "Fen"]
+    )
+    assert PLACE.nodes("region").tolist() == [0] * 4 + [1] * 2 + [2] * 5
+    assert PLACE.nodes("city").tolist() == list(range(11))
+    assert PLACE.at_level("city").levels is None
+    assert list(DOMAIN.levels) == ["age", *LEVELS, "sex"]
+    assert DOMAIN.by_level().shape == (3, 3, 6, 11, 2)
+    plain = DOMAIN.select(["age", "sex"])
+    assert plain.by_level() is plain
+
+
+def test_records_hold_values_and_files_hold_the_tree(tmp_path):
+    assert DOMAIN.encode([[0, "b1", "m"]]).tolist() == [[0, 3, 1]]
+    assert mm.Domain.from_json(DOMAIN.to_json()) == DOMAIN
+    entry = {"name": "city", "type": "hierarchy", "tree": TREE, "levels": LEVELS[:2]}
+    assert mm.Domain.from_json({"features": [entry]}).attributes[0] == PLACE
+    # Rows in any order, twice too; a node is where its first row is.
+    (tmp_path / "codes.csv").write_text("state,city\n1,11\n2,21\n1,12\n1,11\n")
+    entry = {"name": "place", "type": "hierarchy", "tree": "codes.csv"}
+    (tmp_path / "domain.json").write_text(json.dumps({"features": [entry]}))
+    read = mm.Domain.from_json(tmp_path / "domain.json").attributes[0]
+    assert read.categories == ("11", "12", "21")
+    assert read.levels == {"state": ("1", "1", "2")}
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"N": {"a": ["x"]}, "S": {"a": ["y"]}}, "'a' of level 'place_2' has two pla"),
+        ({"N": ["x"], "S": ["x"]}, "categories .* must be distinct"),
+        ({"N": {"a": ["x"]}, "S": ["y"]}, "values with 1 and 2 levels above them"),
+        (["x", "y"], "at least one, got values with 0 levels"),
+        ({}, "got values with no levels"),
+        ({"N": "xy"}, "nested dicts down to lists of values, .* got 'xy' in it"),
+        ({"N": [""]}, "must not be empty"),
+        ({"": ["x"]}, "must not be empty"),
+    ],
+)
+def test_levels_that_are_no_tree_are_refused(tree, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        mm.Attribute.hierarchy("place", tree)
+
+
+def test_levels_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="must name the 2 levels above its values"):
+        mm.Attribute.hierarchy("city", TREE, ["region"])
+    with pytest.raises(ValueError, match="a node for each of its 2 categories, got 1"):
+        mm.Attribute.categorical("city", ["x", "y"], levels={"region": ["N"]})
+    with pytest.raises(ValueError, match="is ordinal and takes no levels"):
+        mm.Attribute.ordinal("city", ["x"], levels={"region": ["N"]})
+    with pytest.raises(ValueError, match="'region' occurs twice"):
+        mm.Domain([PLACE, mm.Attribute.categorical("region", ["x"])])
+    with pytest.raises(ValueError, match="a level of attribute 'city' must be one of"):
+        PLACE.at_level("town")
+
+
+# ---- plans ----------------------------------------------------------------------
+
+
+def test_tables_have_one_level_of_a_hierarchy_at_most():
+    plan = plan_of("pairs")
+    assert len(plan.tables) == 5 + 7
+    assert all(len({*LEVELS} & {*names}) < 2 for names in plan.tables)
+    assert ("county", "sex") in plan.tables
+    assert not plan.adaptive
+    ledger = mm.PrivacyLedger(1)
+    two = mm.Domain([PLACE, mm.Attribute.hierarchy("job", {"x": ["y"], "z": ["w"]})])
+    for domain, tables, message in [
+        (DOMAIN, [("county", "region")], "each once and at one level"),
+        (DOMAIN, [("town", "sex")], "must be one of 'age', 'region'"),
+        (
+            two,
+            ["city", "county", "job", "job_1"],
+            "several levels of both city and job",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            mm.release_tables([], domain, tables=tables, epsilon=1, ledger=ledger)
+    unknown = [[0, "nowhere", "f"]]
+    with pytest.raises(ValueError, match="column 'city' of X holds a value outside"):
+        mm.release_tables(unknown, DOMAIN, ways=1, epsilon=1, ledger=ledger)
+    assert ledger.spent == 0
+    with (
+        mm.limits.changed(level_cells=65),
+        pytest.raises(
+            ValueError, match="at most 65 cells each, but age, sex, city has"
+        ),
+    ):
+        plan_of("linked")
+
+
+def test_one_level_is_an_attribute_as_any_other():
+    plan = mm.release_tables(
+        None, DOMAIN, tables=[("county", "sex")], epsilon=1, dry_run=True
+    )
+    assert plan.chain is None
+    county = PLACE.at_level("county")
+    flat = mm.Domain([county, DOMAIN.attributes[2]])
+    other = mm.release_tables(None, flat, ways=2, epsilon=1, dry_run=True)
+    assert (
+        plan.noise.law((0, 1)).standard_error == other.noise.law((0, 1)).standard_error
+    )
+    codes = people(50)
+    released = mm.release_tables(
+        rows_of(codes), DOMAIN, tables=[("county", "sex")], epsilon=1e6
+    )
+    assert (released.counts.tables[0, 1] == exact(plan, codes, (0, 1))).all()
+
+
+# ---- least squares --------------------------------------------------------------
+
+
+def design(plan):
+    """Return the tables of a plan as matrices over all cells."""
+    cells = np.indices(DOMAIN.shape).reshape(3, -1).T
+    codes = axis_codes(plan, cells)
+    found = []
+    for subset in plan.subsets:
+        shape = [plan.axes.shape[i] for i in subset]
+        rows = np.ravel_multi_index(tuple(codes[:, i] for i in subset), shape)
+        found.append((np.arange(np.prod(shape))[:, None] == rows).astype(float))
+    return found
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_estimates_are_those_of_least_squares(asked):
+    plan = plan_of(asked)
+    noise, tables = plan.noise, design(plan)
+    precision = np.repeat(1 / noise._variances, [len(own) for own in tables])
+    A = np.concatenate(tables)
+    covariance = ref.pinv(A.T @ (precision[:, None] * A))
+    y = np.random.default_rng(1).normal(50, 9, len(A))
+    x = covariance @ (A.T @ (precision * y))
+    estimate = noise.estimate(y)
+    for subset, own in zip(plan.subsets, tables, strict=True):
+        np.testing.assert_allclose(estimate.marginal(subset), own @ x, atol=1e-8)
+        level, _ = plan.chain.place(subset)
+        shape = [plan.axes.shape[i] for i in subset]
+        nodes = np.zeros(len(own), int)
+        if level:
+            axis = subset.index(plan.chain.axes[level - 1])
+            nodes = np.indices(shape)[axis].ravel()
+        errors, _ = noise.law(subset).at(0.95, nodes)
+        np.testing.assert_allclose(errors**2, np.diag(own @ covariance @ own.T))
+        # All noise that is told apart has its coefficients.
+        law = noise.law(subset)
+        known = (law.numbers * law.coefficients**2).T @ law.row_variances
+        assert (known <= law.variances * (1 + 1e-9)).all()
+    if asked == "pairs":  # sums of two ages, at every node of a level
+        subset = plan.subsets[[set(t) for t in plan.tables].index({"age", "county"})]
+        own = tables[plan.subsets.index(subset)].reshape(3, 6, -1)
+        sums = own[0] + own[2]
+        errors, _ = noise.law(subset, (2, 1)).at(0.95, np.arange(6))
+        np.testing.assert_allclose(errors**2, np.diag(sums @ covariance @ sums.T))
+
+
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+@pytest.mark.parametrize("asked", ["pairs", "gap"])
+def test_weights_have_the_least_error_of_average_cells(asked, currency):
+    plan = plan_of(asked, **{currency: 1})
+    sizes, subsets = plan.axes.shape, plan.subsets
+    cells = np.array([np.prod([sizes[i] for i in subset]) for subset in subsets])
+    norm = 1 if currency == "epsilon" else 2
+
+    def loss(weights):
+        weights = weights / np.linalg.norm(weights, norm)
+        return _loss(plan.chain, sizes, subsets, weights**2, 1 / cells)
+
+    found = level_strategy(plan.chain, sizes, subsets, currency)
+    best = np.array(list(found.strategy.weights.values()))
+    assert np.linalg.norm(best, norm) == pytest.approx(1)
+    least, pulls = loss(best)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        other = np.maximum(best * rng.lognormal(0, 0.2, best.size), 1e-3 * best.sum())
+        assert loss(other)[0] > least * (1 - 1e-4)
+    for j in np.flatnonzero(best > 0.01):
+        moved = (best**2)[:, None] * (
+            1 + 1e-4 * np.outer(np.eye(best.size)[j], [1, -1])
+        )
+        up, down = (_loss(plan.chain, sizes, subsets, m, 1 / cells)[0] for m in moved.T)
+        assert (down - up) / (2e-4 * best[j] ** 2) == pytest.approx(pulls[j], rel=1e-4)
+
+
+def test_no_level_has_a_larger_error_than_equal_parts_have():
+    for asked in ("levels", "pairs", "gap"):
+        plan = plan_of(asked, rho=1)
+        alone = np.sqrt(len(plan.tables) / 2)
+        assert (plan.errors(frame="dict")["standard_error"] < alone).all()
+
+
+# ---- counts ---------------------------------------------------------------------
+
+
+def below(plan, subset, table, level):
+    """Return a table whose nodes are added up to a level above."""
+    own, _ = plan.chain.place(subset)
+    axis = subset.index(plan.chain.axes[own - 1])
+    nodes = plan.chain.ancestors(own, level)
+    out = np.zeros((plan.chain.size(level), *np.delete(table.shape, axis)), int)
+    np.add.at(out, nodes, np.moveaxis(table, axis, 0))
+    return out
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 2])
+@pytest.mark.parametrize("asked", ASKED)
+def test_each_level_adds_up_to_the_one_above(asked, epsilon):
+    released = mm.release_tables(
+        rows_of(people(500)), DOMAIN, **ASKED[asked], epsilon=epsilon
+    )
+    plan, tables = released.plan, released.counts.tables
+    for first, a in tables.items():
+        assert a.min() >= 0
+        assert a.sum() == released.total
+        for second, b in tables.items():
+            level = min(plan.chain.place(own)[0] for own in (first, second))
+            common = [i for i in first if i in second and i not in plan.chain.axes]
+            shown = []
+            for subset, table in ((first, a), (second, b)):
+                k, others = plan.chain.place(subset)
+                own = below(plan, subset, table, level) if k else table[None]
+                out = (axis for axis, i in enumerate(others, 1) if i not in common)
+                shown.append(own.sum(axis=tuple(out)))
+            assert (shown[0] == shown[1]).all()
+
+
+def test_a_large_epsilon_gives_exact_tables():
+    codes = people(300)
+    for asked in ("linked", "pairs"):
+        released = mm.release_tables(
+            rows_of(codes), DOMAIN, **ASKED[asked], epsilon=1e5
+        )
+        for subset, table in released.counts.tables.items():
+            assert (table == exact(released.plan, codes, subset)).all()
+
+
+def test_dividing_keeps_sums_of_rows_and_over_children():
+    rng = np.random.default_rng(0)
+    for size in (1, 4, 30):
+        parents = np.sort(np.append(np.arange(5), rng.integers(0, 5, 5 * size)))
+        chain = Chain((0,), (parents,))
+        whole = rng.poisson(0.7, (len(parents), 7))
+        sums, rows = chain.up(1, whole), whole.sum(axis=1)
+        near = np.maximum(whole + rng.normal(0, 0.4, whole.shape), 0)
+        for fitted in (near, rng.random(whole.shape) * 3, 0.0 * near):
+            found = divide(fitted, chain, 1, sums, rows)
+            assert found.min() >= 0
+            assert (chain.up(1, found) == sums).all()
+            assert (found.sum(axis=1) == rows).all()
+        assert (divide(whole.astype(float), chain, 1, sums, rows) == whole).all()
+
+
+def test_intervals_hold_at_every_level():
+    """1,000 draws. Noise of mostly one table is whole, and needs half a step more."""
+    for asked, cost in (
+        ("gap", {"epsilon": 1}),
+        ("levels", {"epsilon": 1}),
+        ("gap", {"rho": 1}),
+    ):
+        plan = plan_of(asked, **cost)
+        codes = people(40)
+        records = mm.Records(axis_codes(plan, codes), plan.axes.shape)
+        with entropy(3):
+            mechanism = plan.mechanism()
+            drawn = [mechanism.measure(records).values for _ in range(1000)]
+        for subset in plan.subsets:
+            table = exact(plan, codes, subset)
+            level, _ = plan.chain.place(subset)
+            axis = subset.index(plan.chain.axes[level - 1]) if level else 0
+            nodes = np.indices(table.shape)[axis].ravel() * (level > 0)
+            _, width = plan.noise.law(subset).at(0.95, nodes)
+            estimates = np.array(
+                [plan.noise.estimate(y).marginal(subset) for y in drawn]
+            )
+            held = (np.abs(estimates - table.ravel()) <= width + 1e-6).mean(axis=0)
+            deviation = np.sqrt(0.95 * 0.05 / 1000)
+            assert held.min() > 0.95 - 4.5 * deviation
+            assert 0.95 - 2 * deviation < held.mean() < 0.98
+
+
+def test_published_counts_lie_in_their_intervals():
+    released = mm.release_tables(rows_of(people(60)), DOMAIN, ways=(1, 2), epsilon=0.5)
+    for names in released.tables:
+        own = released.table(names, frame="dict")
+        assert (own["lower"] <= own["count"]).all()
+        assert (own["count"] <= own["upper"]).all()
+    by_age = released.table(("county", "age"), cumulative="age", frame="dict")
+    assert by_age["age"][2] == "up to 2"
+    assert by_age["standard_error"][2] > by_age["standard_error"][0]
+
+
+def test_records_are_drawn_node_by_node():
+    codes = people(400)
+    for asked in ("levels", "gap", "linked"):
+        released = mm.release_tables(
+            rows_of(codes), DOMAIN, **ASKED[asked], epsilon=1e4
+        )
+        drawn = released.sample(4000, seed=1, frame="dict")
+        city = PLACE.nodes("city")[[PLACE.categories.index(c) for c in drawn["city"]]]
+        for level in {*LEVELS} & {*released.plan.names}:
+            nodes = np.array(PLACE.at_level(level).categories)
+            assert (nodes[PLACE.nodes(level)[city]] == drawn[level]).all()
+        shares = np.bincount(city, minlength=11) / 4000
+        assert (
+            np.abs(shares - np.bincount(codes[:, 1], minlength=11) / 400).max() < 0.05
+        )
+
+
+# ---- releases -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
+def test_a_neighbour_is_paid_for_and_sees_the_same(cost):
+    """Levels of one record are measured at the price of the tables."""
+
+    def run(own, ledger):
+        released = mm.release_tables(own.X, DOMAIN, ways=2, **cost, ledger=ledger)
+        tables = {k: v.tolist() for k, v in released.counts.tables.items()}
+        return tables, released.sample(5, seed=1, frame="dict")["city"].tolist()
+
+    rows = np.array(rows_of(people(6)), object)
+    before = People.of(rows, np.zeros(6, int))
+    ledger = lambda: mm.PrivacyLedger(1, currency=next(iter(cost)))  # noqa: E731
+    tape = play(run, before, ledger())
+    assert len(tape.entries) == 1
+    losses = [
+        check_pair(tape, play(run, other, ledger(), tape), **cost)
+        for other in (before.and_of((0, "e1", "m"), 0), before.without(3))
+    ]
+    assert max(losses) > 0
+
+
+def test_what_was_kept_makes_the_same_tables(tmp_path):
+    path = tmp_path / "kept"
+    released = mm.release_tables(
+        rows_of(people(90)), DOMAIN, **ASKED["gap"], epsilon=1, keep=path
+    )
+    released.table("age", frame="dict")
+    assert pickle.loads(pickle.dumps(released)).tables == released.tables
+    again = mm.MeasuredTables.load(path).finish()
+    assert again.tables == released.tables
+    for subset, table in released.counts.tables.items():
+        assert (again.counts.tables[subset] == table).all()
+
+
+def test_the_command_line_takes_levels(tmp_path, capsys):
+    (tmp_path / "codes.csv").write_text("region,city\nN,a\nS,c\nN,b\n")
+    (tmp_path / "people.csv").write_text("city,sex\n" + "a,f\nb,m\nc,f\n" * 30)
+    entries = [
+        {"name": "city", "type": "hierarchy", "tree": "codes.csv"},
+        {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
+        {"name": "other", "type": "categorical", "categories": ["x"]},
+    ]
+    domain = tmp_path / "domain.json"
+    domain.write_text(json.dumps({"features": entries}))
+    out = tmp_path / "out"
+    command = ["tables", str(tmp_path / "people.csv"), "--domain", str(domain)]
+    command += ["--table", "region,sex", "--table", "city", "--epsilon", "5"]
+    main([*command, "--out", str(out)])
+    assert "each level adds up to the one above" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    text = (out / "region_x_sex.csv").read_text().splitlines()
+    assert [line.split(",")[:2] for line in text[1:]] == [
+        ["N", "f"],
+        ["N", "m"],
+        ["S", "f"],
+        ["S", "m"],
+    ]
+
+
+def test_trees_leave_out_levels_that_are_not_measured():
+    chain = Chain((0, 1), (np.zeros(2, int), np.array([0, 0, 1])))
+    tree = Tree(chain, [0.0, 4.0, 0.0])
+    assert len(tree.variances) == 2
+    np.testing.assert_allclose(tree.variances[0], [0.5])
+    np.testing.assert_allclose(tree.variances[1], [0.25, 0.25])
