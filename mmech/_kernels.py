@@ -124,10 +124,14 @@ def list_sums(starts, members, x, out):
     # uint32, which never count from the end, is list r -> out (lists, k) dtype, zeroed.
     k = x.shape[1]
     if k == 1:
+        column = x.reshape(x.size)  # short lists: what a turn costs is most of it
+        i = starts[0]
         for r in range(starts.size - 1):
             total = out[r, 0]
-            for i in range(starts[r], starts[r + 1]):
-                total += x[members[i], 0]
+            stop = starts[r + 1]
+            while i < stop:
+                total += column[members[i]]
+                i += 1
             out[r, 0] = total
     elif k > 8:
         for r in range(starts.size - 1):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_integer
 from mmech.error.report import confidence_interval
-from mmech.noise import check_insecure_rng, law_and_cost, random_key
+from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
 from mmech.noise.seam import paid_together
 from mmech.operators.basic import Prefix
 from mmech.privacy.guards import Settled, check_process
@@ -38,7 +38,7 @@ VARIANCE_FLOOR = 1e-24
 
 CHANGED = "is not a stream, or was changed"
 START = 40
-FORMAT = {"format": "mmech stream", "version": 1}
+FORMAT = {"format": "mmech stream", "version": 2}
 
 
 class Stream(Settled):
@@ -52,7 +52,8 @@ class Stream(Settled):
 
     Under `rho` a row of a lower triangular matrix of integers is measured at every
     time, with Gaussian noise; under `epsilon` the nodes of a tree, with Laplace noise
-    that is drawn at the first push. Memory is O(T), a push takes O(T) operations.
+    that is drawn ahead, at the first time of the largest node. Memory is O(T), a push
+    takes O(T) operations.
 
     Parameters
     ----------
@@ -186,6 +187,7 @@ class Stream(Settled):
             if self._rows is None:
                 self._rows = kind.best(weights, self._variance)
         self._parameter(self._rows.largest)  # raises where the noise does not fit
+        LAPLACE.draw(Fraction(1), (0,))  # loads the sampler, of Gaussian noise too
 
     def __repr__(self) -> str:
         return (
@@ -291,12 +293,12 @@ class Stream(Settled):
                     ).values
             self._rows.take(now, whole, noisy)
             answer = self._rows.answer(now)
-            if self._file is None:
-                self._go_on(now, whole, answer)
-            else:
-                self._file.add([now, whole, noisy.tolist(), answer])
-                self._catch_up()
-            return float(self._answers[now])
+            file = self._file
+            written = file.add([now, whole, noisy.tolist(), answer]) if file else 0
+            self._go_on(now, whole, answer)
+            if file:
+                file.end += written  # last: until then the line counts as news
+            return answer
 
     def _go_on(self, time: int, count: int, answer: float) -> None:
         """Keep an answer, whose row is taken in."""
@@ -318,8 +320,9 @@ class Stream(Settled):
         if self._file is not None and not self._name:
             # Known before it is paid for, so that a program that is killed in between
             # finds what it paid.
-            self._file.begin(f"{random_key():016x}", self._rows.settings)
-            self._catch_up()
+            name = f"{random_key():016x}"
+            self._file.begin(name, self._rows.settings)
+            self._name = name
         known = [entry.released for entry in self.ledger.entries]
         if not self._name or self._words not in known:
             size = self.relation.factor**self.law.power * self._rows.sensitivity
@@ -432,7 +435,8 @@ class _StreamFile:
 
     def __init__(self, path: str | os.PathLike[str], promised: dict[str, Any]) -> None:
         self._path, self._promised = str(check_writable(path)), promised
-        self._end, self._start = 0, b""  # of what was read
+        self._promise = json.dumps(promised)  # now, since the first push is long enough
+        self.end, self._start = 0, b""  # of what is known
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other programs from pushing."""
@@ -440,26 +444,26 @@ class _StreamFile:
 
     def news(self) -> Iterator[Any]:
         """Yield the lines that were not read yet, the first as a dict."""
-        if not self._end and not os.path.exists(self._path):
+        if not self.end and not os.path.exists(self._path):
             return
         with open(self._path, "rb") as stream:
             start = stream.read(START)  # with the name
             size = os.fstat(stream.fileno()).st_size
-            if self._end and (start != self._start or size < self._end):
+            if self.end and (start != self._start or size < self.end):
                 raise self.refusal("is not what this program wrote, or older")
             self._start = start
-            stream.seek(self._end)
+            stream.seek(self.end)
             for line in stream:
                 if line.endswith(b"\n"):
                     yield self._read(line)
-                    self._end += len(line)
-        if not self._end:
+                    self.end += len(line)
+        if not self.end:
             raise self.refusal(CHANGED)
 
     def _read(self, line: bytes) -> Any:
         try:
             found = json.loads(line)
-            if self._end:
+            if self.end:
                 time, count, noisy, answer = found
                 return int(time), int(count), np.array(noisy, np.int64), float(answer)
             known, promised = found["stream"], dict(found["promised"])
@@ -476,17 +480,21 @@ class _StreamFile:
     def begin(self, name: str, settings: Any) -> None:
         """Write the first line, of a stream with a new name."""
         rows = [np.asarray(numbers).tolist() for numbers in settings]
-        head = {"name": name, "stream": FORMAT, "promised": self._promised}
-        write_through(self._path, json.dumps({**head, "rows": rows}) + "\n", 0o600)
+        head = json.dumps({"name": name, "stream": FORMAT, "rows": rows})
+        line = f'{head[:-1]}, "promised": {self._promise}}}\n'
+        write_through(self._path, line, 0o600)
+        self.end, self._start = len(line), line[:START].encode()
 
-    def add(self, line: list[Any]) -> None:
-        """Write a line behind those that were read."""
+    def add(self, line: list[Any]) -> int:
+        """Write a line behind those that are known; return how long it is."""
+        text = json.dumps(line).encode() + b"\n"
         with open(self._path, "r+b") as stream:
-            stream.truncate(self._end)
-            stream.seek(self._end)
-            stream.write(json.dumps(line).encode() + b"\n")
+            stream.truncate(self.end)
+            stream.seek(self.end)
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
+        return len(text)
 
     def refusal(self, why: str) -> ValueError:
         """Return the error of a file that cannot be used."""

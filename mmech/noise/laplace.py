@@ -144,16 +144,17 @@ def _draw(
     events = np.empty((MAX_EVENTS, 3), np.int64)
     trials = 2 * (count + 1)
     done = 0
-    while done < out.size:
+    while True:  # once for no draws at all, which loads the kernel
         block = out[done : done + BLOCK_DRAWS]
         # A byte decides 255 of 256 trials; eight per trial are kept in reserve.
-        size = trials * (block.size + block.size // 200 + 16)
+        size = trials * (block.size + block.size // 200 + 16) if block.size else 0
         stream = random_bytes(size, insecure_rng)
         drawn, found = _kernels.geometric_differences(table, stream, events, block)
         for index, side, digit in events[:found].tolist():
             block[index] += side * _settle(scale, count, digit, insecure_rng)
         done += drawn
-    return out.reshape(shape)
+        if done == out.size:
+            return out.reshape(shape)
 
 
 def _settle(scale: Fraction, count: int, digit: int, insecure_rng: Rng) -> int:

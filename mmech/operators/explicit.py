@@ -170,27 +170,23 @@ class Sparse(Stored):
         return self.matrix.data
 
     @cached_property
-    def _converted(self) -> dict[np.dtype[Any], sp.csr_array]:
-        return {self.dtype: self.matrix}
+    def _converted(self) -> dict[np.dtype[Any], tuple[sp.csr_array, sp.csc_array]]:
+        return {}
 
-    def _as(self, dtype: np.dtype[Any]) -> sp.csr_array:
-        """Return the matrix with entries of a dtype, converted once."""
+    def _as(self, dtype: np.dtype[Any]) -> tuple[sp.csr_array, sp.csc_array]:
+        """Return the matrix and its transpose with entries of a dtype, made once."""
         if dtype not in self._converted:
-            self._converted[dtype] = sp.csr_array(
-                (
-                    self.matrix.data.astype(dtype),
-                    self.matrix.indices,
-                    self.matrix.indptr,
-                ),
-                shape=self.shape,
-            )
+            own = self.matrix
+            data = own.data.astype(dtype, copy=False)
+            matrix = sp.csr_array((data, own.indices, own.indptr), shape=self.shape)
+            self._converted[dtype] = matrix, matrix.T
         return self._converted[dtype]
 
     def _matmat(self, x: Array, /) -> Array:
-        return _sparse_product(self._as(x.dtype), x)
+        return _sparse_product(self._as(x.dtype)[0], x)
 
     def _rmatmat(self, y: Array, /) -> Array:
-        return _sparse_product(self._as(y.dtype).T, y)
+        return _sparse_product(self._as(y.dtype)[1], y)
 
     @property
     def T(self) -> Sparse:

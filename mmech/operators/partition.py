@@ -77,7 +77,7 @@ class Sets(ZeroOne):
             return None
         out = np.zeros((self.shape[axis], x.shape[1]), x.dtype)
         lists = self._column_lists if axis else self._row_lists
-        _kernels.list_sums(*lists, x, out)
+        _kernels.list_sums(*lists, np.ascontiguousarray(x), out)
         return out
 
 
@@ -277,6 +277,8 @@ class PartitionGram(Symmetric):
 
         self._columns_multiplied[0] += x.shape[1]
         if self._columns_multiplied[0] > RENTED_GRAM and self._explicit is not None:
+            if x.shape[1] == 1:
+                return self._explicit._matmat(x)
             return self._explicit._rmatmat(x)  # by columns, which SciPy does faster
         stack = self.partitions
         if x.shape[1] <= LISTED_COLUMNS:

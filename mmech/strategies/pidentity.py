@@ -89,6 +89,9 @@ Where there are blocks of cells, "nested" wins from the former on."""
 TOLERANCE = 1e-7
 """Default relative decrease at which the last descent stops."""
 
+FAR_AHEAD = 1.2
+"""A start of the race is given up once it is so many times above those that go on."""
+
 EXACT_BLOCKS = 512
 BLOCKS_TOLERANCE = 2e-7
 CELLS_TOLERANCE = 1e-6
@@ -276,8 +279,11 @@ def pidentity_strategy(
     descents = _schedule(levels, max_iter, tolerance)
     limit, stop = _race(max_iter, descents[-1].stop)
     short = limit < RACE_ITERATIONS  # no time for low minima
+    n_kept = 1 + n_starts // 3
     for start in make_starts(first.counts.size, p, rng, n_starts):
-        run = descend(first, start, limit, stop, by_face=short)
+        ahead = sorted(run.loss for run in runs)[n_kept - 1 : n_kept]
+        worst = FAR_AHEAD * ahead[0] if ahead else math.inf
+        run = descend(first, start, limit, stop, by_face=short, worst=worst)
         runs.append(run)
         if callback is not None:
             best = finished(first, run)
@@ -331,7 +337,7 @@ def _schedule(
     if not by_blocks:
         steps = [_Step(level, 0, *race) for level in levels[1:-1]]
         return [*steps, _Step(finest, 0, max_iter, stop)]
-    steps = [_Step(level, FINALISTS, *race) for level in middle[1:]]
+    steps = [_Step(level, FINALISTS, *race) for level in middle[1:-1] or middle[1:]]
     steps.append(_Step(middle[-1], 1, max_iter, on_blocks))
     steps += [_Step(level, 1, *race) for level in levels[len(middle) : -1]]
     return [*steps, _Step(finest, 1, max_iter, stop)]
@@ -455,6 +461,7 @@ def descend(
     tolerance: float,
     by_face: bool = True,
     norm: str = "L1",
+    worst: float = math.inf,
 ) -> Descent:
     """Descend from Θᵀ = `start` (n, p) on blocks of cells, as `minimize_pidentity`."""
     unit = float(level.diagonal.sum())
@@ -476,6 +483,7 @@ def descend(
         max_iter=max_iter,
         tolerance=tolerance,
         by_face=by_face,
+        worst=worst / unit,
     )
     history = tuple(value * unit for value in run.history)
     return Descent(run.point, run.value * unit, run.success, run.message, history)

@@ -1,7 +1,7 @@
 r"""What a stream measures, at which time, and how large the errors are.
 
 Gaussian noise is added to :math:`y_t = \sum_{s \le t} c_{t-s} d_s x_s`, one row at
-every time, Laplace noise to the nodes of a tree, all drawn before the first count. All
+every time, Laplace noise to the nodes of a tree, drawn before their first count. All
 factors are whole numbers, so that sums and sensitivities are exact.
 """
 
@@ -319,7 +319,7 @@ def _convolved(a: Integers, b: Integers) -> Integers:
 
 
 class TreeRows:
-    r"""Nodes of a tree over the times, whose noise is drawn before the first count.
+    r"""Nodes of a tree over the times, whose noise is drawn before their first count.
 
     All nodes have noise z, one for every row of the tree A. Two kinds of numbers are
     known of :math:`y = A x + z` at a time. These are the leaves so far, :math:`y_s =
@@ -364,11 +364,9 @@ class TreeRows:
         self.sensitivity, self.largest = min(self._own), max(self._own)
         self.largest_count = MOST_SUMS
         self._noises = [variance(own) for own in self._own]
-        levels = zip(sizes, self._noises, strict=True)
-        self._tree = Hierarchy(n, {m: 1 / math.sqrt(noise) for m, noise in levels})
         self._weights_back = weights[::-1].copy()
         self._ahead = np.zeros(n, np.int64)  # noise of the leaves
-        self._leaves, self._corrections = np.zeros((2, n))
+        self._counts, self._corrections = np.zeros((2, n))
 
     @classmethod
     def best(cls, weights: Floats, variance: Variance) -> TreeRows:
@@ -387,33 +385,48 @@ class TreeRows:
         ]
         return cls(weights, variance, *zip(*kept, strict=True))
 
+    def _from(self, time: int) -> Hierarchy | None:
+        """Return the tree of the largest node that begins at a time, if one does.
+
+        Its answers need no noise of others.
+        """
+        if time % self.sizes[-1]:
+            return None
+        levels = zip(self.sizes, self._noises, strict=True)
+        n = min(self.sizes[-1], self.weights.size - time)
+        return Hierarchy(n, {m: 1 / math.sqrt(noise) for m, noise in levels})
+
     def runs(self, time: int) -> list[tuple[int, int, Fraction]]:
-        """Return the rows that are drawn at a time: all of them before the first."""
-        stops = np.cumsum([0, *self._tree.counts]).tolist() if time == 0 else [0]
+        """Return the rows that are drawn at a time: a largest node's, as it begins."""
+        tree = self._from(time)
+        stops = np.cumsum([0, *tree.counts]).tolist() if tree else [0]
         return list(zip(stops, stops[1:], self._own, strict=False))
 
     def sums(self, time: int, count: int) -> Integers:
         """Return what noise is added to: nothing, since it is drawn ahead."""
-        return np.zeros(self._tree.shape[0] if time == 0 else 0, np.int64)
+        tree = self._from(time)
+        return np.zeros(tree.shape[0] if tree else 0, np.int64)
 
     def take(self, time: int, count: int, noisy: Integers) -> None:
         """Take in the count of a time, and what was drawn at it."""
-        if noisy.size:
-            n = self.weights.size
-            own = np.split(noisy, np.cumsum(self._tree.counts)[:-1])
-            self._ahead, residues = own[0], [np.zeros(n)]
+        tree = self._from(time)
+        if tree:
+            n, stop = tree.n, time + tree.n
+            own = np.split(noisy, np.cumsum(tree.counts)[:-1])
+            leaves, residues = own[0], [np.zeros(n)]
             levels = zip(self.sizes, own, self._noises, strict=True)
             for size, nodes, noise in list(levels)[1:]:
-                inside = np.add.reduceat(self._ahead, np.arange(0, n, size))
+                inside = np.add.reduceat(leaves, np.arange(0, n, size))
                 residues.append((nodes - inside) / math.sqrt(noise))
-            found = self._tree.pinv() @ np.concatenate(residues)
-            self._corrections = fftconvolve(self.weights, found)[:n]
-        self._leaves[time] = count + int(self._ahead[time])
+            self._ahead[time:stop] = leaves
+            self._corrections[time:stop] = tree.pinv() @ np.concatenate(residues)
+        noisy_count = count + int(self._ahead[time])
+        self._counts[time] = noisy_count + self._corrections[time]
 
     def answer(self, time: int) -> float:
         """Return the answer for a time, once its count is taken in."""
         back = self._weights_back[self._weights_back.size - 1 - time :]
-        return float(back @ self._leaves[: time + 1] + self._corrections[time])
+        return float(back @ self._counts[: time + 1])
 
     # ---- errors ------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import box_terms, marginals_of
+from mmech.structure.shape import is_uniform
 
 Floats = NDArray[np.float64]
 
@@ -56,6 +57,9 @@ MAX_TERMS = 16
 
 MAX_GROUPS = 12
 """More groups than these are merged."""
+
+NEAR_TOTAL = 200.0
+"""Weight of the total in a factor of cells that measures next to nothing else."""
 
 NEGLIGIBLE = 1e-3
 """Share of the budget below which a group is not measured."""
@@ -89,7 +93,8 @@ def union_strategy(
     n_starts : int, default=10
         Number of starts: random walks, last the groups' own strategies, and first of
         more than two groups plain factors close to a total. Where more than two
-        groups are found, half of the starts try two groups.
+        groups are found, half of the starts try two groups. Where a group asks for
+        totals of an attribute, one more start measures nearly these.
     max_iter : int, default=500
         Iterations of the joint descent; the first 60 are run from every start.
     tolerance : float, default=1e-9
@@ -120,14 +125,18 @@ def union_strategy(
     # Two designs share the starts: both have at least one.
     n_starts = -(-n_starts // len(designs))
     for design in designs:
-        own, losses = _separate(
-            [[terms[j] for j in part] for part in design.members], p, rng
-        )
+        groups = [[terms[j] for j in part] for part in design.members]
+        own, losses = _separate(groups, p, rng)
         objective = JointObjective(terms, design.masks)
         shared = objective.shared(own)
+        near = [_near_totals(*pair) for pair in zip(groups, own, strict=True)]
+        pairs = zip(itertools.chain(*near), itertools.chain(*own), strict=True)
+        asks_totals = any(theta is not mine for theta, mine in pairs)
         roots = np.cbrt(losses)
-        for index in range(n_starts):
-            if index == n_starts - 1 and n_starts > 1:
+        for index in range(n_starts + asks_totals):
+            if index == n_starts:
+                start, shares = objective.shared(near), roots / roots.sum()
+            elif index == n_starts - 1 and n_starts > 1:
                 start, shares = shared, roots / roots.sum()
             elif index == 0 and len(design.masks) > 2:
                 start, shares = objective.coarse(shared, rng), roots / roots.sum()
@@ -286,6 +295,17 @@ def _separate(
         pairs = zip(terms[0][1], none, strict=True)
         thetas.append([getattr(factor, "_theta", cells) for factor, cells in pairs])
     return thetas, np.array(losses)
+
+
+def _near_totals(group: list[Term], thetas: list[Floats]) -> list[Floats]:
+    """Return the factors of a group, nearly totals where these are asked for."""
+    asked = zip(*(factors for _, factors in group), strict=True)
+    return [
+        np.full((1, theta.shape[1]), NEAR_TOTAL)
+        if all(len(factor) == 1 and is_uniform(factor) for factor in factors)
+        else theta
+        for theta, factors in zip(thetas, asked, strict=True)
+    ]
 
 
 def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:

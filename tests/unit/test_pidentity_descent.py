@@ -6,7 +6,7 @@ import reference as ref
 import scipy.optimize
 
 import mmech as mm
-from mmech.strategies.descent import minimize_in_box
+from mmech.strategies.descent import HOPELESS, minimize_in_box
 from mmech.strategies.ordered import BlockLevel, block_gram, find_order, refined
 from mmech.strategies.pidentity import PIdentityObjective, pidentity_strategy
 from mmech.strategies.starts import LADDERS, _ladder, ordered_starts
@@ -182,6 +182,27 @@ def test_variables_at_a_bound_do_not_slow_the_others_down():
     exact, _ = scipy.optimize.nnls(root.T, np.linalg.solve(root, slope))
     assert run.value == pytest.approx(objective(exact)[0], rel=1e-8)
     assert len(run.history) < 90
+
+
+def test_a_descent_that_is_far_behind_is_given_up():
+    """Its value after 50 iterations decides: 4e-9 in the valley of Rosenbrock."""
+
+    def objective(x):
+        return scipy.optimize.rosen(x), scipy.optimize.rosen_der(x)
+
+    start = np.full(40, 3.0)
+    runs = [
+        minimize_in_box(
+            objective, start, upper=4, max_iter=1000, tolerance=0, worst=worst
+        )
+        for worst in (np.inf, 1e-12, 1e-6)
+    ]
+    whole, given_up, going_on = runs
+    assert len(given_up.history) == HOPELESS - 1 < len(whole.history)
+    assert not given_up.success
+    assert "far ahead" in given_up.message
+    assert given_up.history == whole.history[: HOPELESS - 1]
+    assert whole.history == going_on.history
 
 
 def test_multi_scale_starts(rng):

@@ -101,9 +101,21 @@ def by_tree(workload, horizon, sizes, parts, **settings):
 
 
 def nodes(rows, horizon):
-    """Return the explicit nodes of a tree."""
-    blocks = [np.arange(horizon) // size for size in rows.settings[0]]
-    return np.vstack([np.arange(own[-1] + 1)[:, None] == own for own in blocks]) * 1
+    """Return the explicit nodes of a tree, as they are drawn."""
+    sizes, times = rows.settings[0], np.arange(horizon)
+    found = []
+    for start in range(0, horizon, sizes[-1]):
+        for size in sizes:
+            stop = min(start + sizes[-1], horizon)
+            found += [times // size == own // size for own in range(start, stop, size)]
+    return np.array(found) * 1
+
+
+def per_node(rows, horizon, values):
+    """Return what belongs to the level of every node, as they are drawn."""
+    runs = [run[:2] for time in range(horizon) for run in rows.runs(time)]
+    levels = np.arange(len(runs)) % len(rows.settings[0])
+    return np.repeat(np.array(values)[levels], [stop - start for start, stop in runs])
 
 
 def asked(workload, horizon):
@@ -180,7 +192,7 @@ def answers_for(made, counts, noise):
             draw.public["runs"], draw.public["parameters"], strict=True
         ):
             scales.extend([scale] * (stop - start))
-        return noise.copy()
+        return noise[len(scales) - len(draw.exact) : len(scales)].copy()
 
     with watched(drawn):
         answers = [made.push(int(count)) for count in counts]
@@ -221,20 +233,22 @@ def test_neighbours_have_the_answers_of_moved_noise(
 
 
 def test_noise_ahead_is_drawn_once():
-    """Under epsilon all of it at the first time, for every node of every level."""
+    """Under epsilon at the first time of the largest node, for all that it holds."""
     seen = []
 
     def note(draw, sample):
         seen.append(len(draw.exact))
         return sample()
 
-    made = by_tree("prefix", 5, [1, 2, 4], [1, 1, 1])
-    with watched(note):
-        made.push(3)
-    with system_entropy(None):
-        made.push(4)
-        made.push(0)
-    assert seen == [5 + 3 + 2]
+    made = by_tree("prefix", 7, [1, 2, 4], [1, 1, 1])
+    for first, others, drawn in ((3, (4, 0, 2), 4 + 2 + 1), (5, (1, 6), 3 + 2 + 1)):
+        with watched(note):
+            made.push(first)
+        with system_entropy(None):
+            for count in others:
+                made.push(count)
+        assert seen.pop() == drawn
+    assert not seen
 
 
 def adversary(world, answers):
@@ -261,7 +275,7 @@ def test_no_answers_are_likelier_than_paid_for_under_adaptive_counts(sizes):
     made = by_tree("prefix", 3, sizes, parts)
     rates = [float(PRICE / own) for own in made._rows._own]
     A = nodes(made._rows, 3)
-    rates = np.repeat(rates, made._rows._tree.counts)
+    rates = per_node(made._rows, 3, rates)
     found = []
     for world, most in ((0, 2), (1, 1), (1, 2), (0, 1)):
         likely = Counter()
@@ -269,9 +283,10 @@ def test_no_answers_are_likelier_than_paid_for_under_adaptive_counts(sizes):
             rows = TreeRows(np.ones(3), made._variance, sizes, parts)
             drawn, answers = np.array(noise), []
             for time in range(3):
-                rows.take(time, adversary(world, answers), drawn)
+                now = len(rows.sums(time, 0))
+                rows.take(time, adversary(world, answers), drawn[:now])
                 answers.append(rows.answer(time))
-                drawn = drawn[:0]
+                drawn = drawn[now:]
             likely[tuple(answers)] += np.exp(-rates @ np.abs(noise))
         found.append(likely)
     for most, least in (found[:2], found[2:]):
@@ -340,7 +355,7 @@ def test_answers_of_a_tree_are_the_best_of_all_nodes(horizon, width):
     workload = Toeplitz(weights, [weights[0], *[0] * (horizon - 1)])
     made = by_tree(workload, horizon, [1, 3, 9], [4, 1, 2])
     rows = made._rows
-    noise = np.repeat(rows._noises, rows._tree.counts)
+    noise = per_node(rows, horizon, rows._noises)
     whitened = nodes(rows, horizon) / np.sqrt(noise)[:, None]
     W = np.tril(toeplitz(weights))
     errors = np.square(W @ pinv(whitened)).sum(axis=1)
@@ -369,16 +384,16 @@ def test_errors_of_trees_are_as_reported(weights):
     workload = Toeplitz(weights, [weights[0], *[0] * 6])
     made = by_tree(workload, len(weights), [1, 2, 6], [2, 1, 1])
     rows = made._rows
-    scales = [made._parameter(own) for _, _, own in rows.runs(0)]
+    runs = [run for time in range(7) for run in rows.runs(time)]
     drawn = [
-        LAPLACE.draw(scale, (10_000, count))
-        for scale, count in zip(scales, rows._tree.counts, strict=True)
+        LAPLACE.draw(made._parameter(own), (10_000, stop - start))
+        for start, stop, own in runs
     ]
+    edges = np.cumsum([len(rows.sums(time, 0)) for time in range(7)])[:-1]
     found = []
     for noisy in np.hstack(drawn):
-        rows.take(0, 0, noisy)
-        for time in range(1, 7):
-            rows.take(time, 0, noisy[:0])
+        for time, own in enumerate(np.split(noisy, edges)):
+            rows.take(time, 0, own)
         found.append(sum(rows.answer(time) ** 2 for time in range(7)))
     assert abs(np.mean(found) - made.expected_error()) < margin(found)
 

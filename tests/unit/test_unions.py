@@ -202,6 +202,19 @@ def test_auto_is_never_worse_than_one_product(workload):
     assert result.loss <= min(losses["kronecker"], losses["union"]) * (1 + 1e-9)
 
 
+def test_attributes_on_their_own_are_measured_nearly_on_their_own():
+    """As well as by the best strategy of each beside exact totals, and no worse."""
+    n = 24
+    asked = [[mm.Prefix(n), mm.Total(n)], [mm.Total(n), mm.Prefix(n)]]
+    workload = mm.VStack([mm.Kronecker(factors) for factors in asked])
+    best = mm.optimize(mm.Prefix(n), seed=0).strategy
+    measured = [[best, mm.Total(n)], [mm.Total(n), best]]
+    apart = mm.VStack([mm.Kronecker(factors) for factors in measured])
+    found = union_strategy(workload, seed=0)
+    assert found.loss < 1.02 * mm.loss(workload, apart)
+    assert found.loss < 0.9 * mm.optimize(workload, template="marginals").loss
+
+
 def test_many_groups_are_merged():
     workload = mm.VStack(
         [
