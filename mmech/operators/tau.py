@@ -263,7 +263,7 @@ class Tau(QueryMatrix):
         squares = np.square(self._scales.astype(np.float64))
         if not whole:
             return squares * self.diagonal_of(np.square(self.eigenvalues))
-        return exact_sums(squares * self.squares(), self.dtype)
+        return exact_sums(squares * self.squares, self.dtype)
 
     def diagonal_of(self, eigenvalues: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the diagonal of the matrix with other eigenvalues, without scales."""
@@ -274,8 +274,9 @@ class Tau(QueryMatrix):
         """Whether `squares` fit 64-bit integers."""
         return float(np.square(self.period.astype(np.float64)).sum()) < 2.0**61
 
+    @cached_property
     def squares(self) -> NDArray[np.int64]:
-        """Return the squared length of every column of an integer matrix, unscaled.
+        """The squared length of every column of an integer matrix, unscaled.
 
         With c the convolution of f with itself over its period, it is c(0) - c(2j),
         half of it with a free end. At even places c is the sum of the convolutions of
@@ -297,7 +298,7 @@ class Tau(QueryMatrix):
         if self.free_end == "none":
             places = np.minimum(places, half - places)
         squares = total[0] - total[places]
-        return squares[::-1].copy() if self._reads_backwards else squares
+        return read_only(squares[::-1].copy() if self._reads_backwards else squares)
 
     def diag(self) -> Array:
         own = self._symbol[0] - self.period[2 : 2 * self.n + 1 : 2]

@@ -143,9 +143,8 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
         )
     best, least = None, math.inf
     for strategy in _strategies(queries):
-        known = _known_gain(strategy, workload)
-        loss = math.inf if known is None else strategy.l2_sensitivity() ** 2 * known
-        if loss < least:
+        loss = _known_gain(strategy, workload)  # columns have length one
+        if loss is not None and loss < least:
             best, least = strategy, loss
     if best is None:
         raise DomainTooLargeError(

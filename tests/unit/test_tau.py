@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mmech import (
     AllRange,
+    Circulant,
     Dense,
     DomainTooLargeError,
     Identity,
@@ -332,6 +333,35 @@ def test_unions_of_products_take_waves_along_long_attributes(rng):
     counts = rng.integers(0, 9, 3 * n)
     errors = np.square(mechanism.answer(counts) - workload @ counts)
     assert errors.sum() == pytest.approx(result.loss, rel=0.9)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Prefix(4000),
+        AllRange(4000),
+        WidthRange(4000, 9),
+        VStack([Prefix(3500), 2 * Identity(3500)]),
+        Kronecker([Prefix(4000), Identity(2)]),
+    ],
+    ids=str,
+)
+def test_releases_by_waves_list_no_entries(workload, noise_rng):
+    n = workload.shape[1]
+    with limits.changed(exhaustive_entries=n):
+        mechanism = MatrixMechanism(workload, rho=1)
+        measured = mechanism.measure(np.arange(n))
+        estimate = mechanism.reconstruct(measured)
+    assert mechanism.planned.rho == 1
+    assert np.abs(estimate - np.arange(n)).max() < 100
+
+
+def test_sums_of_powers_are_exact_at_any_size():
+    filled = np.array([3, -5, 2**30, -(2**31)])
+    for entries in (filled, filled * 2**30):
+        for power in (1, 2):
+            exact = sum(abs(entry) ** power for entry in entries.tolist())
+            assert column_sums(Circulant(entries), power) == exact
 
 
 def test_other_workloads_have_no_waves():
