@@ -145,6 +145,8 @@ def _wide(numbers: Sums) -> Sums:
 
 
 def times(left: Sums, right: Sums) -> Sums:
+    if isinstance(right, int) and right == 1:
+        return left
     sizes = _largest(left), _largest(right)
     if max(*sizes, sizes[0] * sizes[1]) < FITS:
         return left * right

@@ -32,7 +32,13 @@ from mmech import (
 )
 from mmech.error.closed_bounds import known_loss_bound
 from mmech.integer_strategy import integer_strategy
-from mmech.operators.convolution import MOST_CELLS, PRIMES, IntegerFilter
+from mmech.operators import tau
+from mmech.operators.convolution import (
+    KEPT_APART,
+    MOST_CELLS,
+    PRIMES,
+    IntegerFilter,
+)
 from mmech.operators.known import has_full_column_rank
 from mmech.operators.tau import Tau
 from mmech.structure.exact import column_sums
@@ -77,6 +83,28 @@ def test_long_convolutions_of_extreme_values_are_exact(bits, tall, wide, rng):
     for place in [0, 1, n // 2, n - 1, *rng.integers(0, n, 20).tolist()]:
         turned = column[(place - np.arange(n)) % n].astype(object)
         assert found[place] == turned @ values.astype(object)
+
+
+@pytest.mark.parametrize("limit", sorted(KEPT_APART.values()))
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_sums_at_the_limit_of_primes_are_exact(limit, sign):
+    column = IntegerFilter(np.full(4, 2**28))
+    for below in (-1, 0, 1):
+        value = sign * (int(limit) // 2**30 + below)
+        exact = (2**30 * value + 2**63) % 2**64 - 2**63
+        assert column(np.full(4, value)).tolist() == [exact] * 4
+
+
+@ends
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 37, 100])
+def test_long_transforms_equal_short_ones(end, n, rng, monkeypatch):
+    values = rng.uniform(0.5, 2, n)
+    known = Tau.of_eigenvalues(values, end).symbol
+    monkeypatch.setattr(tau, "LONG", 0)
+    monkeypatch.setattr(tau, "next_fast_len", lambda length, real=False: length + 1)
+    made = Tau.of_eigenvalues(values, end)
+    np.testing.assert_allclose(made.symbol, known, atol=1e-14)
+    np.testing.assert_allclose(Tau(known, end).eigenvalues, values, rtol=1e-13)
 
 
 @pytest.mark.parametrize(
