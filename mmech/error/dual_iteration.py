@@ -181,7 +181,7 @@ def iterate(
     """
     p = best_p = np.full(n, 1.0 / n) if start is None else start
     best, upper, left = -1.0, math.inf, [*EXTRAPOLATED, *STEPS]
-    seen: list[tuple[Floats, Floats]] = []
+    seen: list[Floats] = []
     for iteration in range(1, max_iter + 1):
         lower, phi, ratios, support, loss = step(p)
         if phi == 0:
@@ -197,10 +197,8 @@ def iterate(
         logs = np.log(ratios, out=np.zeros(n), where=support & (ratios > 0))
         moved = left[0] * logs
         if len(left) > len(STEPS):
-            seen = [
-                *seen[-REMEMBERED:],
-                (np.log(p, where=support, out=np.zeros(n)), logs),
-            ]
+            place = np.log(p, where=support, out=np.zeros(n))
+            seen = [*seen[-REMEMBERED:], np.array([place, logs])]
             moved += _extrapolated(seen, np.sqrt(p), left[0])
         p = p * np.exp(moved - moved.max())
         p[support] = np.maximum(p[support] / p.sum(), FLOOR / n)
@@ -209,15 +207,11 @@ def iterate(
     return BoundResult(best**2, gap, iteration, best_p)
 
 
-def _extrapolated(
-    seen: list[tuple[Floats, Floats]], weights: Floats, exponent: float
-) -> Floats:
+def _extrapolated(seen: list[Floats], weights: Floats, exponent: float) -> Floats:
     """Return what to add to an update of log p, given pairs of log p and its change.
 
     A combination of the pairs is taken whose change is least in the given weights.
     """
-    if len(seen) == 1:
-        return np.zeros(weights.size)
     places, changes = np.diff(np.array(seen), axis=0).swapaxes(0, 1)
     shares = np.linalg.lstsq((changes * weights).T, -seen[-1][1] * weights, 1e-8)[0]
     return np.clip(shares @ (places + exponent * changes), -FARTHEST, FARTHEST)

@@ -485,11 +485,10 @@ def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     gram = strategy.gram()._dense().astype(np.float64)
     factor, failed = dpotrf(gram, lower=1)
     if not failed and dpocon(factor, abs(gram).sum(axis=0).max(), "L")[0] > REGULAR:
-        inverse = np.tril(dpotri(factor, lower=1)[0])
+        inverse, _ = dpotri(factor, lower=1)  # the lower half of it, else zeros
         asked = workload.gram()._dense().astype(np.float64)
-        return float(
-            2.0 * np.vdot(inverse, asked) - inverse.diagonal() @ asked.diagonal()
-        )
+        twice = 2.0 * np.vdot(inverse, asked)
+        return float(twice - inverse.diagonal() @ asked.diagonal())
     values, vectors = np.linalg.eigh(gram)
     keep = values > strategy.shape[1] * np.finfo(float).eps * values[-1]
     products = workload.gram().matmat(vectors)

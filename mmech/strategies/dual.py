@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import singledispatch
-from typing import cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from mmech.operators.basic import AllRange, Prefix, Suffix
 from mmech.operators.explicit import Dense
 from mmech.operators.known import kronecker_terms
 from mmech.operators.merged import Merged
-from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
 from mmech.strategies.deadline import time_is_up
@@ -102,12 +101,9 @@ def dual_strategy(
             f"{LIMITS.dual_entries} entries; use template='residuals' or 'identity', "
             "or a workload with Kronecker structure"
         )
+    start = first_update(reduced)
     dual = bounds.dual_loss_bound(
-        reduced,
-        max_iter=max_iter,
-        tolerance=tolerance,
-        stop=time_is_up,
-        start=first_update(reduced),
+        reduced, max_iter=max_iter, tolerance=tolerance, stop=time_is_up, start=start
     )
     if dual.bound == 0.0:  # nothing is asked
         return replace(identity_strategy(workload, norm="L2"), template="dense")
@@ -156,7 +152,7 @@ def first_update(workload: QueryMatrix) -> Floats | None:
 @first_update.register(AllRange | Prefix | Suffix)
 def _(workload: AllRange | Prefix | Suffix) -> Floats:
     """Square the diagonal of G^½, whose root the spectral strategy divides by."""
-    strategy = cast(Tau, spectral_strategy(workload).strategy)
+    strategy: Any = spectral_strategy(workload).strategy
     start = strategy._scales**-4.0
     return np.asarray(start / start.sum())
 
