@@ -405,9 +405,12 @@ def _common_entry(matrix: QueryMatrix) -> int:
     largest = largest_entry(matrix)
     if largest <= 1:
         return largest
-    sums, squares = (column_sums(matrix, power) for power in (1, 2))
+    squares = column_sums(matrix, 2)
     # One number for all columns may be a bound.
-    if isinstance(sums, int) or isinstance(squares, int):
+    if isinstance(squares, int) or int(np.max(squares, initial=0)) < largest**2:
+        return 0
+    sums = column_sums(matrix)
+    if isinstance(sums, int):
         return 0
     alike = times(sums, largest) == squares
     return largest if np.all(alike) else 0

@@ -17,9 +17,23 @@ from mmech.operators.base import QueryMatrix
 
 __all__ = ["BoundResult", "iterate", "product_bound", "spectral_step", "spread_bound"]
 
+Floats = NDArray[np.float64]
+
+EXTRAPOLATED = (2.0,) * 8
+"""Exponents of the multiplicative update while it is extrapolated: two is the inverse
+of the response of a single cell. The next one is taken where the bound falls."""
+
 STEPS = (3.0, 2.0, 1.0)
-"""Exponents of the multiplicative update: one is monotone, three is thrice as fast. The
-next one is taken where the bound falls, and one at first, far from the optimum."""
+"""Exponents of plain updates after that: one is monotone, three is thrice as fast."""
+
+NOISE = 0.05
+"""Fall of the bound, relative to the tolerance, that counts as one."""
+
+REMEMBERED = 4
+"""Earlier updates from which one is extrapolated."""
+
+FARTHEST = 2.0
+"""Most that the logarithm of a probability is extrapolated at a time."""
 
 FLOOR = 1e-15
 """Smallest probability of a cell, relative to the uniform one."""
@@ -52,7 +66,7 @@ class BoundResult:
     bound: float
     gap: float
     n_iter: int
-    distribution: NDArray[np.float64] | None
+    distribution: Floats | None
 
 
 def product_bound(parts: list[BoundResult], n: int) -> BoundResult:
@@ -76,8 +90,8 @@ def spread_bound(inner: BoundResult, groups: NDArray[np.int64]) -> BoundResult:
     return replace(inner, distribution=shares[groups])
 
 
-Moments = tuple[float, float, NDArray[np.float64], NDArray[np.bool_], float]
-Step = Callable[[NDArray[np.float64]], Moments]
+Moments = tuple[float, float, Floats, NDArray[np.bool_], float]
+Step = Callable[[Floats], Moments]
 
 
 def spectral_step(workload: QueryMatrix) -> Step:
@@ -99,11 +113,11 @@ def spectral_step(workload: QueryMatrix) -> Step:
     )
 
 
-def _kept(values: NDArray[np.float64], size: int) -> NDArray[np.bool_]:
+def _kept(values: Floats, size: int) -> NDArray[np.bool_]:
     return values > size * np.finfo(float).eps * values.max(initial=0.0)
 
 
-def _step_by_cells(gram: NDArray[np.float64], terms: int) -> Step:
+def _step_by_cells(gram: Floats, terms: int) -> Step:
     """With S = P^½ V P^½: φ = tr S^½, M_j = (S^½)_jj.
 
     An entry of the gram is a sum of `terms` rounded numbers.
@@ -111,7 +125,7 @@ def _step_by_cells(gram: NDArray[np.float64], terms: int) -> Step:
     size = max(terms, gram.shape[0])
     support = np.diagonal(gram) > 0
 
-    def step(p: NDArray[np.float64]) -> Moments:
+    def step(p: Floats) -> Moments:
         roots = np.sqrt(p)
         values, vectors = np.linalg.eigh(gram * roots[:, None] * roots)
         keep = _kept(values, size)
@@ -129,11 +143,11 @@ def _step_by_cells(gram: NDArray[np.float64], terms: int) -> Step:
     return step
 
 
-def _step_by_rows(rows: NDArray[np.float64]) -> Step:
+def _step_by_rows(rows: Floats) -> Step:
     """With K = W P Wᵀ: φ = tr K^½, M_j = p_j w_jᵀ K^{-½} w_j."""
     support = (rows != 0).any(axis=0)
 
-    def step(p: NDArray[np.float64]) -> Moments:
+    def step(p: Floats) -> Moments:
         values, vectors = np.linalg.eigh((rows * p) @ rows.T)
         keep = _kept(values, p.size)
         singular = np.sqrt(values[keep])
@@ -151,15 +165,23 @@ def iterate(
     max_iter: int,
     tolerance: float,
     stop: Callable[[], bool] | None = None,
+    start: Floats | None = None,
 ) -> BoundResult:
     """Maximise φ over p by p_j <- p_j (M_j / (p_j φ))^exponent, normalised.
 
     φ² bounds from below at every p; φ² max_j M_j / (p_j φ), the error of the
     Gaussian strategy with gram P^-½ S^½ P^-½, bounds the maximum from above. So does
-    the error of that strategy with scaled columns, which is much closer.
+    the error of that strategy with scaled columns, which is much closer. Logarithms of
+    p are extrapolated from earlier updates [1]_, and p is `start` at first, or uniform.
+
+    References
+    ----------
+    .. [1] Walker, Ni, "Anderson acceleration for fixed-point iterations", SIAM J.
+       Numer. Anal. 49, 2011.
     """
-    p = best_p = np.full(n, 1.0 / n)
-    best, upper, left = -1.0, math.inf, list(STEPS)
+    p = best_p = np.full(n, 1.0 / n) if start is None else start
+    best, upper, left = -1.0, math.inf, [*EXTRAPOLATED, *STEPS]
+    seen: list[Floats] = []
     for iteration in range(1, max_iter + 1):
         lower, phi, ratios, support, loss = step(p)
         if phi == 0:
@@ -168,12 +190,28 @@ def iterate(
         upper = min(upper, phi**2 * float(ratios[support].max()), loss)
         if lower > best:
             best, best_p, best_ratios = lower, p, ratios
-        elif len(left) > 1:  # too long a step: go back and take a shorter one
-            left, p, ratios = left[1:], best_p, best_ratios
+        elif len(left) > 1 and lower < best * (1 - NOISE * tolerance):
+            left, p, ratios, seen = left[1:], best_p, best_ratios, []
         if upper <= best**2 * (1 + tolerance) or (stop is not None and stop()):
             break
-        p = p * ratios ** (left[0] if iteration > 1 else 1.0)
+        logs = np.log(ratios, out=np.zeros(n), where=support & (ratios > 0))
+        moved = left[0] * logs
+        if len(left) > len(STEPS):
+            place = np.log(p, where=support, out=np.zeros(n))
+            seen = [*seen[-REMEMBERED:], np.array([place, logs])]
+            moved += _extrapolated(seen, np.sqrt(p), left[0])
+        p = p * np.exp(moved - moved.max())
         p[support] = np.maximum(p[support] / p.sum(), FLOOR / n)
         p /= p.sum()
     gap = max(upper / best**2 - 1.0, 0.0) if best > 0 else math.inf
     return BoundResult(best**2, gap, iteration, best_p)
+
+
+def _extrapolated(seen: list[Floats], weights: Floats, exponent: float) -> Floats:
+    """Return what to add to an update of log p, given pairs of log p and its change.
+
+    A combination of the pairs is taken whose change is least in the given weights.
+    """
+    places, changes = np.diff(np.array(seen), axis=0).swapaxes(0, 1)
+    shares = np.linalg.lstsq((changes * weights).T, -seen[-1][1] * weights, 1e-8)[0]
+    return np.clip(shares @ (places + exponent * changes), -FARTHEST, FARTHEST)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpocon, dpotrf, dpotri
 
 from mmech.error.section_gains import section_gain, section_gains
 from mmech.error.tau_gains import range_gain, running_gains
@@ -50,6 +51,9 @@ CANCELLATION = 1e-7
 
 RANGE_CANCELLATION = 1e-4
 """The same for the variance of a range as a difference of two prefix sums."""
+
+REGULAR = 1e-8
+"""Ratio of a gram's least norm to the largest above which it is inverted as it is."""
 
 SUPPORT_TOLERANCE = 1e-6
 """Relative part of a query outside the row space that counts as rounding."""
@@ -447,7 +451,14 @@ class _SectionRule(PairRule):
 
 
 def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
-    values, vectors = np.linalg.eigh(strategy.gram()._dense().astype(np.float64))
+    gram = strategy.gram()._dense().astype(np.float64)
+    factor, failed = dpotrf(gram, lower=1)
+    if not failed and dpocon(factor, abs(gram).sum(axis=0).max(), "L")[0] > REGULAR:
+        inverse, _ = dpotri(factor, lower=1)  # the lower half of it, else zeros
+        asked = workload.gram()._dense().astype(np.float64)
+        twice = 2.0 * np.vdot(inverse, asked)
+        return float(twice - inverse.diagonal() @ asked.diagonal())
+    values, vectors = np.linalg.eigh(gram)
     keep = values > strategy.shape[1] * np.finfo(float).eps * values[-1]
     products = workload.gram().matmat(vectors)
     energies = np.einsum("ij,ij->j", vectors, products)

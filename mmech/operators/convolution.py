@@ -1,8 +1,8 @@
 """Circular convolutions of integers, exact by number theoretic transforms.
 
 A wrong rounding would break privacy without a word, so nothing here is a float. Three
-primes below 2^31 tell apart whole numbers of magnitude below 2^91; results are returned
-modulo 2^64, exact for every sum that fits 64 bits.
+primes below 2^31 tell apart whole numbers of magnitude below 2^91, and two of them
+numbers below 2^60. Results are modulo 2^64, exact for every sum that fits 64 bits.
 
 References
 ----------
@@ -28,8 +28,9 @@ MOST_CELLS = 2**25
 LARGEST_NORM = 2**58
 """Bound on the L1 norm of a filter: two halves of a 64-bit value then stay apart."""
 
-KEPT_APART = 2.0**90
-"""Sums of smaller magnitude, by floats, are told apart by their residues."""
+KEPT_APART = {2: 2.0**60, 3: 2.0**90}
+"""Sums of smaller magnitude, by floats, are told apart by residues of so many primes:
+below half their product, with a margin for the rounding of floats."""
 
 
 @lru_cache(maxsize=3)
@@ -77,7 +78,8 @@ class IntegerFilter:
                 "the magnitudes of a filter must add up to less than 2**58, got "
                 f"{self._norm:.3g}; scale it down"
             )
-        self._spectra = [self._transformed(column, *pair) for pair in PRIMES]
+        self._column = column.copy()
+        self._spectra: dict[int, Residues] = {}
 
     def _transformed(self, values: Integers, prime: int, generator: int) -> Residues:
         from mmech import _kernels
@@ -90,25 +92,35 @@ class IntegerFilter:
 
     def __call__(self, values: Integers) -> Integers:
         """Return the convolution with values (n,) of int64, modulo 2^64."""
-        largest = float(np.abs(values.astype(np.float64)).max())
-        if largest * self._norm < KEPT_APART:
-            return self._convolved(values)
+        largest = float(np.abs(values.astype(np.float64)).max()) * self._norm
+        for primes, limit in KEPT_APART.items():
+            if largest < limit:
+                return self._convolved(values, PRIMES[:primes])
         high = values >> 32
-        return self._convolved(values - (high << 32)) + (self._convolved(high) << 32)
+        low = self._convolved(values - (high << 32), PRIMES)
+        return low + (self._convolved(high, PRIMES) << 32)
 
-    def _convolved(self, values: Integers) -> Integers:
+    def _convolved(
+        self, values: Integers, primes: tuple[tuple[int, int], ...]
+    ) -> Integers:
         from mmech import _kernels
 
         parts = []
-        for (prime, generator), spectrum in zip(PRIMES, self._spectra, strict=True):
+        for prime, generator in primes:
+            if prime not in self._spectra:
+                spectrum = self._transformed(self._column, prime, generator)
+                self._spectra[prime] = spectrum
             part = self._transformed(values, prime, generator)
             scale = pow(self.n, -1, prime)
-            _kernels.multiply_residues(part, spectrum, scale, prime, part)
+            _kernels.multiply_residues(part, self._spectra[prime], scale, prime, part)
             *_, roots, quotients = _roots(prime, generator, self.n)
             _kernels.number_transform_back(part, roots, quotients, prime)
             parts.append(part)
-        p1, p2, p3 = (prime for prime, _ in PRIMES)
+        # The third of two primes is one, modulo which all residues are zero.
+        p1, p2, p3 = (*(prime for prime, _ in primes), 1)[:3]
         out = np.empty(self.n, np.int64)
         inverses = pow(p1, -1, p2), pow(p1 * p2, -1, p3)
-        _kernels.join_residues(*parts, p1, p2, p3, *inverses, out)
+        _kernels.join_residues(*[*parts, parts[0]][:3], p1, p2, p3, *inverses, out)
+        if p3 == 1:
+            out[out > p1 * p2 // 2] -= p1 * p2
         return out

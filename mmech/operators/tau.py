@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.fft import irfft, next_fast_len, rfft
+from scipy.fft import fft, ifft, irfft, next_fast_len, rfft
 
 from mmech.checks import check_choice, check_finite_array
 from mmech.operators.base import (
@@ -28,6 +28,41 @@ ENDS = ("none", "first", "last")
 
 SMALLEST_EIGENVALUE = 1e-12
 """Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
+
+
+LONG = 2**16
+"""Length above which transforms of awkward lengths are convolutions with a chirp."""
+
+
+@lru_cache(maxsize=1)
+def _chirp(length: int) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Return exp(iπk²/length) for k up to length / 2, and the spectrum around zero."""
+    k = np.arange(length // 2 + 1)
+    chirp = np.exp(1j * np.pi / length * (k * k % (2 * length)))
+    around = np.zeros(next_fast_len(2 * k.size - 1), np.complex128)
+    around[: k.size] = chirp.conj()
+    around[1 - k.size :] = chirp[:0:-1].conj()
+    return read_only(chirp), read_only(fft(around, overwrite_x=True))
+
+
+def even_transform(half: NDArray[np.float64], length: int) -> NDArray[np.float64]:
+    """Return half of the inverse Fourier transform of an even sequence, given half.
+
+    Halves are places 0 to length // 2. SciPy's transform of an awkward length is one of
+    four times the length, and this one is twice as long.
+
+    References
+    ----------
+    .. [1] Bluestein, "A linear filtering approach to the computation of discrete
+       Fourier transform", IEEE Trans. Audio Electroacoustics 18, 1970.
+    """
+    if length <= LONG or next_fast_len(length, real=True) == length:
+        return irfft(half, length)[: half.size]
+    chirp, spectrum = _chirp(length)
+    twice = np.full(half.size, 2.0)
+    twice[[0, -1]] = 1.0, 1.0 + length % 2
+    waves = fft(twice / length * half * chirp, spectrum.size) * spectrum
+    return np.asarray((ifft(waves, overwrite_x=True)[: half.size] * chirp).real)
 
 
 def _with_odd_places(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -126,10 +161,10 @@ class Tau(QueryMatrix):
         own = np.asarray(values, np.float64)
         n = own.size
         if free_end == "none":
-            symbol = irfft(np.pad(own, 1), 2 * n + 2)[: n + 2]
+            symbol = even_transform(np.pad(own, 1), 2 * n + 2)
         else:
-            folded = irfft(np.pad(_with_odd_places(own), (1, 0)), 2 * n + 1)[: n + 1]
-            symbol = _with_even_places(folded)
+            waves = np.pad(_with_odd_places(own), (1, 0))
+            symbol = _with_even_places(even_transform(waves, 2 * n + 1))
         made = cls(symbol, free_end, scales)
         made._set(eigenvalues=read_only(own))
         return made
@@ -185,9 +220,12 @@ class Tau(QueryMatrix):
     def eigenvalues(self) -> NDArray[np.float64]:
         """Eigenvalue of every wave, without the scales, shape (n,)."""
         if self.free_end == "none":
-            return read_only(rfft(self.period.astype(np.float64)).real[1:-1])
+            length = 2 * self.n + 2
+            whole = even_transform(float(length) * self._symbol, length)
+            return read_only(whole[1:-1])
         # At even places the symbol has half the period, and all that there is to know.
-        waves = rfft(self.period[::2].astype(np.float64)).real[1:]
+        length = 2 * self.n + 1
+        waves = even_transform(float(length) * self.period[:length:2], length)[1:]
         return read_only(np.concatenate([waves[::2], waves[1::2][::-1]]))
 
     # ---- products ------------------------------------------------------------------
@@ -260,7 +298,7 @@ class Tau(QueryMatrix):
         squares = np.square(self._scales.astype(np.float64))
         if not whole:
             return squares * self.diagonal_of(np.square(self.eigenvalues))
-        return exact_sums(squares * self.squares(), self.dtype)
+        return exact_sums(squares * self.squares, self.dtype)
 
     def diagonal_of(self, eigenvalues: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the diagonal of the matrix with other eigenvalues, without scales."""
@@ -271,8 +309,9 @@ class Tau(QueryMatrix):
         """Whether `squares` fit 64-bit integers."""
         return float(np.square(self.period.astype(np.float64)).sum()) < 2.0**61
 
+    @cached_property
     def squares(self) -> NDArray[np.int64]:
-        """Return the squared length of every column of an integer matrix, unscaled.
+        """The squared length of every column of an integer matrix, unscaled.
 
         With c the convolution of f with itself over its period, it is c(0) - c(2j),
         half of it with a free end. At even places c is the sum of the convolutions of
@@ -294,7 +333,7 @@ class Tau(QueryMatrix):
         if self.free_end == "none":
             places = np.minimum(places, half - places)
         squares = total[0] - total[places]
-        return squares[::-1].copy() if self._reads_backwards else squares
+        return read_only(squares[::-1].copy() if self._reads_backwards else squares)
 
     def diag(self) -> Array:
         own = self._symbol[0] - self.period[2 : 2 * self.n + 1 : 2]

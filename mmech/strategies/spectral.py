@@ -110,7 +110,7 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
 
     The loss is above the bound of singular values by 1.3 % for all ranges of 1,024
     cells and .4 % of 2^20, and by 3.5 % and 1.3 % for prefix sums. For windows of n/30
-    cells it is 2 % above, of n/6 cells 9 %, and up to 30 % for wider ones whose width
+    cells it is 2 % above, of n/6 cells 9 %, and up to 37 % for wider ones whose width
     does not divide n. For a union of these the grams add up as if they had the same
     waves, and the best of all waves is within 3 % of the optimum; listed ranges count
     as all ranges of the cells that they tell apart, within 30 %.
@@ -142,9 +142,8 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
         )
     best, least = None, math.inf
     for strategy in _strategies(queries):
-        known = _known_gain(strategy, workload)
-        loss = math.inf if known is None else strategy.l2_sensitivity() ** 2 * known
-        if loss < least:
+        loss = _known_gain(strategy, workload)  # columns have length one
+        if loss is not None and loss < least:
             best, least = strategy, loss
     if best is None:
         raise DomainTooLargeError(

@@ -12,7 +12,7 @@ from scipy.fft import fft
 from mmech.operators.circulant import Circulant, Toeplitz
 from mmech.operators.known import BOUNDS, has_full_column_rank
 from mmech.operators.tau import Tau
-from mmech.structure.exact import SUMS, Sums, times, transposed_sums
+from mmech.structure.exact import EXACT_FLOATS, SUMS, Sums, times, transposed_sums
 from mmech.structure.shape import closed_singular_values, known_rank
 
 __all__: list[str] = []
@@ -36,6 +36,8 @@ def _(workload: Circulant) -> NDArray[np.float64] | None:
 
 
 def _power_sum(entries: Any, power: int) -> int:
+    if float((np.abs(entries.astype(np.float64)) ** power).sum()) < EXACT_FLOATS:
+        return int((np.abs(entries) ** power).sum())
     return sum(abs(entry) ** power for entry in entries.tolist())
 
 
@@ -58,7 +60,7 @@ def _tau_sums(operator: Tau, power: int, weights: Any) -> Sums | None:
     if power != 2 or not isinstance(weights, int) or not operator.has_squares:
         return None
     scales = np.abs(operator._scales)
-    return times(times(times(scales, scales), operator.squares()), weights)
+    return times(times(times(scales, scales), operator.squares), weights)
 
 
 def _tau_bounds(operator: Tau) -> tuple[int, int]:

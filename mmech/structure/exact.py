@@ -144,6 +144,8 @@ def _wide(numbers: Sums) -> Sums:
 
 def times(left: Sums, right: Sums) -> Sums:
     """Return the product, in Python integers where 64 bits are short."""
+    if isinstance(right, int) and right == 1:
+        return left
     sizes = _largest(left), _largest(right)
     if max(*sizes, sizes[0] * sizes[1]) < FITS:
         return left * right

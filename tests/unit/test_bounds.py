@@ -16,6 +16,7 @@ from mmech.error.singular_bounds import (
     partial_loss_bound,
     weighted_loss_bound,
 )
+from mmech.strategies.dual import first_update
 from mmech.structure.shape import known_singular_values
 
 GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity
@@ -68,6 +69,35 @@ def test_every_iterate_is_valid_and_the_certificate_holds():
         np.tril(np.ones((20, 20))) * np.sqrt(exact.distribution), compute_uv=False
     )
     assert singular.sum() ** 2 == pytest.approx(exact.bound)
+
+
+@pytest.mark.parametrize(
+    ("workload", "most"),
+    [
+        (mm.Prefix(128), 7),
+        (mm.AllRange(128), 3),
+        (mm.WidthRange(150, 50), 70),  # 180 where updates are not extrapolated
+        (mm.Dense(np.random.default_rng(4).random((24, 76)) < 0.4), 80),  # and 170
+    ],
+    ids=["prefix", "ranges", "windows", "few queries"],
+)
+def test_few_iterations_suffice(workload, most):
+    result = dual_loss_bound(workload, tolerance=2e-5)
+    assert result.gap <= 2e-5
+    assert result.n_iter <= most
+    p, strategy = result.distribution, mm.optimize(workload, privacy="zcdp", seed=0)
+    assert result.bound <= strategy.loss * (1 + 1e-12)
+    rows = workload.to_dense() * np.sqrt(p)
+    assert np.linalg.norm(rows, "nuc") ** 2 == pytest.approx(result.bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [mm.AllRange, mm.Prefix, mm.Suffix])
+def test_the_start_of_waves_is_the_first_update(kind):
+    workload = kind(9)
+    values, vectors = np.linalg.eigh(workload.gram().to_dense())
+    update = ((vectors**2) @ np.sqrt(values)) ** 2
+    np.testing.assert_allclose(first_update(workload), update / update.sum())
+    assert first_update(mm.WidthRange(9, 3)) is None
 
 
 @of_all(CATALOGUE)

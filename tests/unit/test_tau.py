@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mmech import (
     AllRange,
+    Circulant,
     Dense,
     DomainTooLargeError,
     Identity,
@@ -31,7 +32,13 @@ from mmech import (
 )
 from mmech.error.singular_bounds import known_loss_bound
 from mmech.integer_strategy import integer_strategy
-from mmech.operators.convolution import MOST_CELLS, PRIMES, IntegerFilter
+from mmech.operators import tau
+from mmech.operators.convolution import (
+    KEPT_APART,
+    MOST_CELLS,
+    PRIMES,
+    IntegerFilter,
+)
 from mmech.operators.known import has_full_column_rank
 from mmech.operators.tau import Tau
 from mmech.structure.exact import column_sums
@@ -76,6 +83,28 @@ def test_long_convolutions_of_extreme_values_are_exact(bits, tall, wide, rng):
     for place in [0, 1, n // 2, n - 1, *rng.integers(0, n, 20).tolist()]:
         turned = column[(place - np.arange(n)) % n].astype(object)
         assert found[place] == turned @ values.astype(object)
+
+
+@pytest.mark.parametrize("limit", sorted(KEPT_APART.values()))
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_sums_at_the_limit_of_primes_are_exact(limit, sign):
+    column = IntegerFilter(np.full(4, 2**28))
+    for below in (-1, 0, 1):
+        value = sign * (int(limit) // 2**30 + below)
+        exact = (2**30 * value + 2**63) % 2**64 - 2**63
+        assert column(np.full(4, value)).tolist() == [exact] * 4
+
+
+@ends
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 37, 100])
+def test_long_transforms_equal_short_ones(end, n, rng, monkeypatch):
+    values = rng.uniform(0.5, 2, n)
+    known = Tau.of_eigenvalues(values, end).symbol
+    monkeypatch.setattr(tau, "LONG", 0)
+    monkeypatch.setattr(tau, "next_fast_len", lambda length, real=False: length + 1)
+    made = Tau.of_eigenvalues(values, end)
+    np.testing.assert_allclose(made.symbol, known, atol=1e-14)
+    np.testing.assert_allclose(Tau(known, end).eigenvalues, values, rtol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -332,6 +361,35 @@ def test_unions_of_products_take_waves_along_long_attributes(rng):
     counts = rng.integers(0, 9, 3 * n)
     errors = np.square(mechanism.answer(counts) - workload @ counts)
     assert errors.sum() == pytest.approx(result.loss, rel=0.9)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Prefix(4000),
+        AllRange(4000),
+        WidthRange(4000, 9),
+        VStack([Prefix(3500), 2 * Identity(3500)]),
+        Kronecker([Prefix(4000), Identity(2)]),
+    ],
+    ids=str,
+)
+def test_releases_by_waves_list_no_entries(workload, noise_rng):
+    n = workload.shape[1]
+    with limits.changed(exhaustive_entries=n):
+        mechanism = MatrixMechanism(workload, rho=1)
+        measured = mechanism.measure(np.arange(n))
+        estimate = mechanism.reconstruct(measured)
+    assert mechanism.planned.rho == 1
+    assert np.abs(estimate - np.arange(n)).max() < 100
+
+
+def test_sums_of_powers_are_exact_at_any_size():
+    filled = np.array([3, -5, 2**30, -(2**31)])
+    for entries in (filled, filled * 2**30):
+        for power in (1, 2):
+            exact = sum(abs(entry) ** power for entry in entries.tolist())
+            assert column_sums(Circulant(entries), power) == exact
 
 
 def test_other_workloads_have_no_waves():
