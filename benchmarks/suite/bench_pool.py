@@ -18,12 +18,12 @@ from ._common import check, dense_pinv, dense_row_losses
 
 
 class FewAttributes:
-    """Errors and answers over 4,096 cells, where dense matrices still fit."""
+    """Errors and answers over 1,024 cells, where dense matrices still fit."""
 
     def setup(self):
-        forest = grow_random_forest((2,) * 12, 20, 3, seed=0)
+        forest = grow_random_forest((2,) * 10, 20, 3, seed=0)
         self.workload = Conjunctions(forest.leaf_masks())
-        self.strategy = all_marginals((2,) * 12, 3)
+        self.strategy = all_marginals((2,) * 10, 3)
         self.dense = [
             operator.to_dense().astype(float)
             for operator in (self.workload, self.strategy)
