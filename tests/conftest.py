@@ -139,11 +139,13 @@ def known_plans():
 
     search, known = plan._strategy, {}
 
-    def found(workload, currency, callback):
-        key = repr(LIMITS), workload.domain_shape, repr(workload.weights), currency
+    def found(sizes, subsets, currency, callback, facts):
+        if facts:
+            return search(sizes, subsets, currency, callback, facts)
+        key = repr(LIMITS), sizes, tuple(subsets), currency
         if key not in known:
             told = []
-            known[key] = search(workload, currency, told.append), told
+            known[key] = search(sizes, subsets, currency, told.append, facts), told
         result, told = known[key]
         for own in told if callback else ():
             callback(own)
