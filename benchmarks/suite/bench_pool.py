@@ -18,12 +18,12 @@ from ._common import check, dense_pinv, dense_row_losses
 
 
 class FewAttributes:
-    """Errors and answers over 4,096 cells, where dense matrices still fit."""
+    """Errors and answers over 1,024 cells, where dense matrices still fit."""
 
     def setup(self):
-        forest = grow_random_forest((2,) * 12, 20, 3, seed=0)
+        forest = grow_random_forest((2,) * 10, 20, 3, seed=0)
         self.workload = Conjunctions(forest.leaf_masks())
-        self.strategy = all_marginals((2,) * 12, 3)
+        self.strategy = all_marginals((2,) * 10, 3)
         self.dense = [
             operator.to_dense().astype(float)
             for operator in (self.workload, self.strategy)
@@ -58,7 +58,7 @@ class ManyAttributes:
         self.workload = training_workload(grow_random_forest(sizes, 1000, 3, seed=0))
         keys = {tuple(sorted(rng.permutation(120)[:3])) for _ in range(10)}
         optimize(Marginals(sizes, dict.fromkeys(keys, 1)), seed=0, max_work=10**5)
-        self.result = optimize(self.workload, seed=0, max_work=10**7, n_starts=1)
+        self.result = optimize(self.workload, seed=0, max_work=10**6, n_starts=1)
         self.records = Records(rng.integers(0, 2, (10_000, 120)), sizes)
         self.mechanism = MatrixMechanism(self.workload, self.result, epsilon=1)
         self.measurement = self.mechanism.measure(self.records)

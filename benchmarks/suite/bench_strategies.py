@@ -190,8 +190,6 @@ class PIdentityDescent:
 BEST_KNOWN = {
     "AllRange(256)": (AllRange(256), 16, 1.0668e6),
     "Prefix(256)": (Prefix(256), 16, 6864.1),
-    "AllRange(1024)": (AllRange(1024), 64, 3.1862e7),
-    "Prefix(1024)": (Prefix(1024), 64, 46408.0),
 }
 """Workload, number of extra queries, and the least loss of long runs of many starts."""
 

@@ -231,7 +231,10 @@ def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares
         if masks is None:
             return _partition_squares(workload, sizes)
         widths = _widths_of(masks)
-    kinds, counts = np.unique(widths, axis=0, return_counts=True)
+    # As bytes, the most significant first: ten times as fast as along an axis.
+    packed = np.ascontiguousarray(widths, ">i8").view(f"V{8 * len(sizes)}").ravel()
+    _, first, counts = np.unique(packed, return_index=True, return_counts=True)
+    kinds = widths[first]
     total: Squares = {}
     for rows, subsets, places, values in _box_norms(kinds, sizes):
         sums = np.bincount(places, values * counts[rows])

@@ -102,14 +102,15 @@ class ErrorLaw:
             return 0.0
         if level in self._widths:
             return self._widths[level]
-        low, high = 0.0, 1.0 / math.sqrt(1.0 - level)  # Chebyshev
-        for _ in range(40):
-            middle = (low + high) / 2
-            if self.probability(middle * self.scale) < level:
-                low = middle
-            else:
-                high = middle
-        half = high * self.scale + self.step / 2
+        from scipy.optimize import brentq
+
+        def beyond(half: float) -> float:
+            return self.probability(half) - level
+
+        half = self.scale / math.sqrt(1.0 - level)  # Chebyshev
+        if beyond(half) > 0:
+            half = float(brentq(beyond, 0.0, half))
+        half += self.step / 2
         if self.apart is not None:  # probabilities do not change between whole numbers
             half = math.ceil(half - 0.5) + self.apart
         self._widths[level] = half

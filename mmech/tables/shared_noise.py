@@ -92,6 +92,8 @@ class _Set:
         below = np.minimum(place.astype(np.int64), BINS - 2)
         mass = np.bincount(below, weights * (1 - place + below), BINS)
         mass += np.bincount(below + 1, weights * (place - below), BINS)
+        # All that follows is even: a point stands for its negative as well.
+        mass, grid = mass[BINS // 2 :] + mass[: BINS // 2][::-1], grid[BINS // 2 :]
         rough = steps * (steps + 1) * float(mass @ np.square(grid))
         stretch = math.sqrt(variance / rough) if rough else 0.0
         radii = np.multiply.outer(at, stretch * grid)

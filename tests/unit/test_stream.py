@@ -79,7 +79,7 @@ def stream(currency, workload="prefix", horizon=4, **settings):
     return Stream(workload, horizon=horizon, **{currency: PRICE, **settings})
 
 
-def again(currency, workload, made):
+def again(currency, workload, made, **settings):
     """Return the same stream, without the search for what it measures."""
     kind = type(made._rows)
 
@@ -87,7 +87,7 @@ def again(currency, workload, made):
         return kind(weights, variance, *made._rows.settings)
 
     with mock.patch.object(kind, "best", known):
-        return stream(currency, workload, made.horizon)
+        return stream(currency, workload, made.horizon, **settings)
 
 
 def by_tree(workload, horizon, sizes, parts, **settings):
@@ -369,9 +369,9 @@ def test_answers_of_a_tree_are_the_best_of_all_nodes(horizon, width):
 def test_errors_are_as_reported(currency):
     """False alarms: 2e-6 in all, by Student's t."""
     horizon = 7
-    found = []
+    found, made = [], stream(currency, "prefix", horizon)
     for _ in range(200):
-        made = stream(currency, "prefix", horizon)
+        made = again(currency, "prefix", made)
         answers = [made.push(3) for _ in range(horizon)]
         found.append(np.square(answers - 3 * np.arange(1, horizon + 1)).sum())
     assert abs(np.mean(found) - made.expected_error()) < margin(found)
@@ -380,13 +380,13 @@ def test_errors_are_as_reported(currency):
 @pytest.mark.statistical
 @pytest.mark.parametrize("weights", [[1, 1, 1, 0, 0, 0, 0], [4, 2, -1, 0, 1, 1, 2]])
 def test_errors_of_trees_are_as_reported(weights):
-    """10,000 draws of all nodes; false alarms: 2e-6 in all, by Student's t."""
+    """2,000 draws of all nodes; false alarms: 2e-6 in all, by Student's t."""
     workload = Toeplitz(weights, [weights[0], *[0] * 6])
     made = by_tree(workload, len(weights), [1, 2, 6], [2, 1, 1])
     rows = made._rows
     runs = [run for time in range(7) for run in rows.runs(time)]
     drawn = [
-        LAPLACE.draw(made._parameter(own), (10_000, stop - start))
+        LAPLACE.draw(made._parameter(own), (2000, stop - start))
         for start, stop, own in runs
     ]
     edges = np.cumsum([len(rows.sums(time, 0)) for time in range(7)])[:-1]
@@ -404,9 +404,9 @@ def test_intervals_hold(currency):
     """False alarms: 1e-6 each, by the exact law of the number of misses."""
     from scipy import stats
 
-    missed, trials = 0, 400
+    missed, trials, made = 0, 400, stream(currency, "prefix", 2)
     for _ in range(trials):
-        made = stream(currency, "prefix", 2)
+        made = again(currency, "prefix", made)
         made.push(5)
         made.push(8)
         lower, upper = made.confidence_interval(1, 0.8)
@@ -738,7 +738,7 @@ def test_a_full_disk_draws_nothing_twice(path):
     assert made.push(2) == stream("rho", path=path).push(2, time=1)
 
 
-def push_until_killed(path, ledger, currency, moment, answers):
+def push_until_killed(path, ledger, currency, known, moment, answers):
     """Push; end at once at the moment-th time before or after a call to the system."""
     passed = 0
 
@@ -759,21 +759,22 @@ def push_until_killed(path, ledger, currency, moment, answers):
 
     os.fsync, os.urandom = counted(os.fsync), counted(os.urandom)
     os.replace, os.open = counted(os.replace), counted(os.open)
-    made = open_stream(path, ledger, currency)
+    made = open_stream(path, ledger, currency, known)
     for time in range(made.time, 100):
         answer = made.push(time + 3, time)
         os.write(answers, json.dumps([time, answer]).encode() + b"\n")
 
 
-def open_stream(path, ledger, currency):
-    return stream(currency, horizon=100, path=path, ledger=PrivacyLedger.open(ledger))
+def open_stream(path, ledger, currency, known):
+    ledger = PrivacyLedger.open(ledger)
+    return again(currency, "prefix", known, path=path, ledger=ledger)
 
 
 @CURRENCIES
 def test_a_killed_stream_is_paid_for_and_draws_nothing_twice(currency, path):
     """Forty processes, each killed at another one of its calls to the system."""
     ledger = path.parent / "ledger.json"
-    killed = 0
+    killed, known = 0, stream(currency, horizon=100)
     for moment in range(1, 41):
         if moment % 4 == 1:  # begin another stream
             PrivacyLedger.open(ledger, total=100, currency=currency)
@@ -781,7 +782,7 @@ def test_a_killed_stream_is_paid_for_and_draws_nothing_twice(currency, path):
             path.unlink(missing_ok=True)
             returned = {}
         read, write = os.pipe()
-        arguments = (path, ledger, currency, moment, write)
+        arguments = (path, ledger, currency, known, moment, write)
         process = FORK.Process(target=push_until_killed, args=arguments)
         process.start()
         process.join()
@@ -790,7 +791,7 @@ def test_a_killed_stream_is_paid_for_and_draws_nothing_twice(currency, path):
         with open(read) as lines:
             for time, answer in map(json.loads, lines):
                 assert returned.setdefault(time, answer) == answer
-        again = open_stream(path, ledger, currency)
+        again = open_stream(path, ledger, currency, known)
         charges = len(PrivacyLedger.open(ledger).entries) - paid
         assert bool(returned) <= charges <= 1
         assert again.time >= len(returned)

@@ -68,12 +68,12 @@ def count(released, names, **options):
     return released.table(names, frame="dict", **options)["count"]
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(scope="module", params=WAYS)
 def rounding(request):
     return request.param
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def released(rounding):
     return mm.release_tables(
         frame_of(people(2000)), DOMAIN, ways=WAYS[rounding], epsilon=0.5
