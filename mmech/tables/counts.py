@@ -102,13 +102,17 @@ def settle(
     """
     sizes = noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
-    even: dict[Subset, Floats] = {
+    target: dict[Subset, Floats] = {
         (i,): np.full(n, total / n) for i, n in enumerate(sizes)
     }
-    single = [
-        apportion(nearest_with_sums(own, np.array(float(total))), total)
-        for own in _toward(even, estimate, noise).values()
-    ]
+
+    def alone() -> list[Integers]:
+        return [
+            apportion(nearest_with_sums(own, np.array(float(total))), total)
+            for own in _toward(target, estimate, noise).values()
+        ]
+
+    single = alone()
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
@@ -126,6 +130,10 @@ def settle(
         }
 
     expected = expected_pairs(estimate, noise, shares, total, pairs)
+    for (i, j), table in expected.items():  # pairs tell of their attributes, too
+        target |= {(i,): table.sum(axis=1), (j,): table.sum(axis=0)}
+    single = alone()
+    shares = [table / max(total, 1) for table in single]
     fitted = drawn(expected)
     if total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
         known = {pair: fitted[pair] for pair in measured}
