@@ -15,7 +15,7 @@ model         the model of maximum entropy, and records drawn from it
 noise         the law of the errors of tables, exactly
 shared_noise  the same of single attributes under noise of equal totals
 statistics    sums, means, histograms and quantiles of a number, by group
-steps         what is measured next by what was measured; a privately chosen tree
+steps         what is measured next by what was measured; privately chosen pairs
 result        tables with intervals, a statement, and files
 files         csv with metadata, a workbook, a page with charts
 frames        columns as a frame of the library at hand

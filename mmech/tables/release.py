@@ -69,8 +69,8 @@ def release_tables(
 
     Tables that are listed are measured at once, by a strategy that is optimized for
     them. With ten pairs of attributes or more, ``ways=2`` and ``tables="auto"`` measure
-    in steps what is worth its budget: tables of single attributes, these and a tree of
-    pairs that is chosen privately, or all.
+    in steps what is worth its budget: tables of single attributes, these and pairs that
+    are chosen privately, or all.
 
     What comes back is whole, non-negative and consistent: every margin and the total
     are the same in all tables. It has intervals that hold, a privacy statement, and a
@@ -378,7 +378,15 @@ def release(
     say("measuring")
     measurement: Measurement | Steps
     if plan.adaptive:
-        measurement = measure_in_steps(plan, codes, words, ledger, noise, say)
+        measurement = measure_in_steps(
+            plan,
+            codes,
+            words,
+            ledger,
+            noise,
+            say,
+            lambda estimate, law: settle(estimate, law, plan.pairs, say).tables,
+        )
     else:
         mechanism = plan.mechanism(ledger, noise)
         # The number that is left out may cost as much as any release of this epsilon.
