@@ -92,7 +92,7 @@ NOISE = 0.35
 """Standard errors of each count of a pair that its score is lowered by, in rounds.
 Shares of rounds, `MORE` and this were looked at on Adult, in simulated rounds."""
 
-LEAST_ATTRIBUTES, CLEAR = 12, 0.02
+LEAST_ATTRIBUTES, CLEAR = 12, 0.03
 """With fewer attributes, or below this share of records (as `MANY`), all tables are
 measured in place of rounds. Looked at on Adult and magic."""
 
