@@ -3,7 +3,8 @@
 Post-processing: everything here is a function of a measurement and of public facts.
 With the unbiased tables of least squares at hand,
 
-1. the total and the tables of single attributes become whole and non-negative;
+1. the total and the tables of single attributes become whole and non-negative, drawn
+   towards what the model of pairs of step 2 expects;
 2. every table of a pair of attributes is drawn towards what a latent class model of
    all pairs expects, by what its noise explains (empirical Bayes); of very many values
    towards independence, then towards a model of maximum entropy;
