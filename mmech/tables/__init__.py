@@ -18,7 +18,7 @@ noise         the law of the errors of tables, exactly
 shared_noise  the same of single attributes under noise of equal totals
 statistics    sums, means, histograms and quantiles of a number, by group
 known         known totals and impossible cells, and what follows from them
-steps         what is measured next by what was measured; a privately chosen tree
+steps         what is measured next by what was measured; privately chosen pairs
 result        tables with intervals, a statement, and files
 files         csv with metadata, a workbook, a page with charts
 frames        columns as a frame of the library at hand

@@ -3,7 +3,8 @@
 Post-processing: everything here is a function of a measurement and of public facts.
 With the unbiased tables of least squares at hand,
 
-1. the total and the tables of single attributes become whole and non-negative;
+1. the total and the tables of single attributes become whole and non-negative, drawn
+   towards what the model of pairs of step 2 expects;
 2. every table of a pair of attributes is drawn towards what a latent class model of
    all pairs expects, by what its noise explains (empirical Bayes); of very many values
    towards independence, then towards a model of maximum entropy;
@@ -117,20 +118,25 @@ def settle(
     sizes = sizes or noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
     exact = {} if known is None else known.exact
-    even: dict[Subset, Floats] = {
+    closed = {} if known is None else known.closed(subsets)
+    target: dict[Subset, Floats] = {
         (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
     }
-    alone = toward(even, estimate, noise)
-    single = [
-        apportion(nearest_with_sums(alone[i,], np.array(float(total))), total)
-        if (i,) in alone
-        else exact[i,]
-        for i in range(len(sizes))
-    ]
-    closed = {} if known is None else known.closed(subsets)
-    if known is not None:
-        for i, margin in (known.margins(subsets, total, single) or {}).items():
-            single[i] = margin
+
+    def alone() -> list[Integers]:
+        drawn = toward(target, estimate, noise)
+        own = [
+            apportion(nearest_with_sums(drawn[i,], np.array(float(total))), total)
+            if (i,) in drawn
+            else exact[i,]
+            for i in range(len(sizes))
+        ]
+        if known is not None:
+            for i, margin in (known.margins(subsets, total, own) or {}).items():
+                own[i] = margin
+        return own
+
+    single = alone()
     shares = [table / max(total, 1) for table in single]
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
@@ -153,6 +159,11 @@ def settle(
         }
 
     expected = expected_pairs(estimate, noise, shares, total, pairs)
+    for (i, j), table in expected.items():  # pairs tell of their attributes, too
+        margins = {(i,): table.sum(axis=1), (j,): table.sum(axis=0)}
+        target |= {own: margins[own] for own in target.keys() & margins.keys()}
+    single = alone()
+    shares = [table / max(total, 1) for table in single]
     fitted = drawn(expected)
     if total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
         told = {pair: fitted[pair] for pair in measured}

@@ -75,8 +75,8 @@ def release_tables(
 
     Tables that are listed are measured at once, by a strategy that is optimized for
     them. With ten pairs of attributes or more, ``ways=2`` and ``tables="auto"`` measure
-    in steps what is worth its budget: tables of single attributes, these and a tree of
-    pairs that is chosen privately, or all.
+    in steps what is worth its budget: tables of single attributes, these and pairs that
+    are chosen privately, or all.
 
     What comes back is whole, non-negative and consistent: every margin and the total
     are the same in all tables. It has intervals that hold, a privacy statement, and a
@@ -434,7 +434,11 @@ def _measure(
 ) -> Measurement | Steps:
     """Measure encoded records, at once or in steps."""
     if plan.adaptive:
-        return measure_in_steps(plan, codes, words, ledger, noise, say)
+
+        def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
+            return settle(estimate, law, plan.pairs, say).tables
+
+        return measure_in_steps(plan, codes, words, ledger, noise, say, explain)
     mechanism = plan.mechanism(ledger, noise)
     # The number that is left out may cost as much as any release of this epsilon.
     price = Price() if plan.drops else mechanism._price

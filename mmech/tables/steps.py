@@ -5,18 +5,20 @@ facts, all of the rest goes
 
 * to tables of single attributes, where counts of pairs would be little but noise,
 * to them, to the choice of a tree of pairs by an exact selection, and to its tables,
+* with more records and many attributes, to pairs that are chosen in two rounds,
 * or to the tables of all pairs, by a strategy that is optimized for them.
 
-The score of a pair is how many records are elsewhere than independence expects: the sum
-of \|count - m\| over its table. Here m is a whole number that follows from noisy tables
-of single attributes. One more record changes one count by one, and so every score by
-one, up or down: a window of length two, whatever m is.
+The score of a pair is how many records are elsewhere than expected: the sum of
+\|count - m\| over its table. Here m is a whole number that follows from noisy tables
+before: from independence, then from a model of all pairs. One more record changes one
+count by one, and so every score by one, up or down: a window of length two, whatever m
+is. In rounds, a public number that grows with noise in the table is taken off.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -78,10 +80,22 @@ balance-scale, monks and blood-transfusion."""
 SHARES = {
     "single": (Fraction(1), Fraction(0)),
     "tree": (Fraction(1, 2), Fraction(1, 10)),
+    "rounds": (Fraction(3, 20), Fraction(1, 20)),
     "all": (Fraction(0), Fraction(0)),
 }
 """Shares of what is left for tables of single attributes, and for the choice of pairs;
 the rest is for tables of pairs."""
+
+MORE = Fraction(7, 3)
+"""Pairs of the second round for each of the first, which has as many as a tree."""
+
+NOISE = 0.35
+"""Standard errors of each count of a pair that its score is lowered by, in rounds.
+Shares of rounds, `MORE` and this were looked at on Adult, in simulated rounds."""
+
+LEAST_ATTRIBUTES, CLEAR = 12, 0.03
+"""With fewer attributes, or below this share of records (as `MANY`), all tables are
+measured in place of rounds. Looked at on Adult and magic."""
 
 WINDOW = 2
 """Length of an interval that holds what one more record changes a score by."""
@@ -102,7 +116,7 @@ class Steps:
     number : Measurement
         The number of records.
     chosen : tuple of tuple of int
-        A tree of pairs of attributes, where one was chosen.
+        Pairs of attributes in the order of rounds: a tree, or those of two rounds.
     tables : tuple of Measurement
         Of single attributes, of pairs, or of first the ones and then the others.
     """
@@ -120,9 +134,8 @@ class Steps:
         spent = sum((own.cost for own in entries), Fraction(0))
         if self.chosen:
             left = self.entry.cost - spent
-            found.insert(
-                2, f"a tree of pairs, drawn for {self.entry.currency} = {left}"
-            )
+            what = "pairs in two rounds" if len(self.tables) > 2 else "a tree of pairs"
+            found.insert(2, f"{what}, drawn for {self.entry.currency} = {left}")
         return found
 
     @property
@@ -139,43 +152,47 @@ class Steps:
 
 
 class StagedNoise:
-    """The law of the errors of tables of single attributes and of a tree of pairs.
+    """The law of the errors of tables of single attributes and of chosen pairs.
 
     Parameters
     ----------
-    single, pairs : Noise or SharedNoise
-        Laws of the two steps.
-    chosen : tuple of tuple of int
-        The pairs.
+    laws : sequence of Noise or SharedNoise
+        Laws of the steps, single attributes first.
     """
 
-    def __init__(
-        self, single: Noise | SharedNoise, pairs: Any, chosen: tuple[Subset, ...]
-    ) -> None:
-        self.domain_shape, self.chosen = single.domain_shape, frozenset(chosen)
-        self._laws = single, pairs
+    def __init__(self, laws: Sequence[Noise | SharedNoise]) -> None:
+        self.domain_shape, self._laws = laws[0].domain_shape, tuple(laws)
+
+    def step(self, subset: Subset) -> int:
+        """Return the step that a table has its intervals from."""
+        first = 1 if len(subset) > 1 else 0
+        steps = range(first, len(self._laws))
+        return next((k for k in steps if self._laws[k].measures(subset)), -1)
 
     def measures(self, subset: Subset) -> bool:
         """Return whether a table was measured, so that it has intervals."""
-        return len(subset) < 2 or subset in self.chosen
+        return self.step(subset) >= 0
 
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of an entry, under the noise of its own step."""
-        return self._laws[len(subset) > 1].law(subset, together)
+        return self._laws[self.step(subset)].law(subset, together)
 
     def contrast_variance(self, subset: Subset) -> float:
         """Return the variance of a contrast of the pooled estimate."""
         if len(subset) > 1:
-            return self._laws[1].contrast_variance(subset)
+            return self._laws[self.step(subset)].contrast_variance(subset)
         return float(1 / np.sum(self._precisions(subset)))
 
     def _precisions(self, subset: Subset) -> Floats:
         """Return the precision of contrasts of an attribute, by step."""
-        if subset and self.domain_shape[subset[0]] > 1:
-            found = [own.contrast_variance(subset) for own in self._laws]
-        else:
-            found = [own.law(()).standard_error ** 2 for own in self._laws]
-        return 1 / np.maximum(found, 1e-24)
+        found = np.zeros(len(self._laws))
+        for k, own in enumerate(self._laws):
+            if own.measures(subset):
+                alone = subset and self.domain_shape[subset[0]] > 1
+                error = own.law(()).standard_error ** 2
+                variance = own.contrast_variance(subset) if alone else error
+                found[k] = 1 / max(variance, 1e-24)
+        return found
 
     def spread(self, subset: Subset) -> float:
         """Return the variance of what a measured table tells beside its margins."""
@@ -201,7 +218,7 @@ class StagedEstimate:
 
     def own(self, subset: Subset) -> Floats:
         """Return a table by the noise of its own step."""
-        part = self._parts[len(subset) > 1]
+        part = self._parts[self.noise.step(subset)]
         return np.asarray(part.marginal(subset))
 
     def marginal(self, attributes: Any) -> Floats:
@@ -222,8 +239,12 @@ class StagedEstimate:
 
     def _pooled(self, subset: Subset) -> Floats:
         weights = self.noise._precisions(subset)
-        found = [np.asarray(part.marginal(subset)) for part in self._parts]
-        return np.asarray(np.average(found, axis=0, weights=weights))
+        found = [
+            np.asarray(part.marginal(subset))
+            for part, weight in zip(self._parts, weights, strict=True)
+            if weight
+        ]
+        return np.asarray(np.average(found, axis=0, weights=weights[weights > 0]))
 
 
 def worth_steps(subsets: Sequence[Subset]) -> bool:
@@ -249,7 +270,15 @@ def single_strategy(sizes: tuple[int, ...], currency: str) -> StrategyResult:
 def regime_of(plan: TablePlan, number: float) -> str:
     """Return how the budget is split, for a noisy number of records."""
     blurred = plan.blur / max(number, 1.0)
+    if len(plan.axes.shape) >= LEAST_ATTRIBUTES and CLEAR < blurred < MANY:
+        return "rounds"
     return "single" if blurred > FEW else "all" if blurred < MANY else "tree"
+
+
+def rounds_of(plan: TablePlan, regime: str) -> list[int]:
+    """Return how many pairs are chosen in each round."""
+    first = len(plan.axes.shape) - 1
+    return {"tree": [first], "rounds": [first, int(MORE * first)]}.get(regime, [])
 
 
 def scores(codes: Any, sizes: tuple[int, ...], expected: Iterator[Floats]) -> Integers:
@@ -282,10 +311,15 @@ def mechanisms_of(
     if single:
         tables = Marginals(sizes, {(i,): 1 for i in range(len(sizes))})
         found.append(session.mechanism(tables, plan.single, **{plan.currency: single}))
-    if chosen:
-        tables = Marginals(sizes, dict.fromkeys(chosen, 1))
-        price = {plan.currency: rest - single - choice}
-        found.append(session.mechanism(tables, tables, **price))
+    rounds = rounds_of(plan, regime)
+    start = 0
+    for number in rounds:
+        own = chosen[start : start + number]
+        start += number
+        if own:
+            tables = Marginals(sizes, dict.fromkeys(own, 1))
+            price = (rest - single - choice) * number / sum(rounds)
+            found.append(session.mechanism(tables, tables, **{plan.currency: price}))
     return found or [plan.mechanism(session.ledger, session.noise)]
 
 
@@ -297,9 +331,7 @@ def noise_of(plan: TablePlan, measured: Measurement | Steps) -> AnyNoise:
         Noise(own) if own.equal_totals is None else SharedNoise(own)
         for own in measured.mechanisms(plan)
     ]
-    if len(laws) == 1:
-        return laws[0]
-    return StagedNoise(laws[0], laws[1], measured.chosen)
+    return laws[0] if len(laws) == 1 else StagedNoise(laws)
 
 
 def measure_in_steps(
@@ -309,13 +341,17 @@ def measure_in_steps(
     ledger: PrivacyLedger | None,
     noise: Rng,
     say: Callable[[str], None],
+    explain: Callable[[Any, AnyNoise], Mapping[Subset, Any]],
 ) -> Steps:
-    """Charge for all steps together, then measure encoded records."""
+    """Charge for all steps together, then measure encoded records.
+
+    `explain` makes tables of all pairs of estimates.
+    """
     entry = LedgerEntry(plan.cost, words, "steps", currency=plan.currency)
     entry = charge(ledger, entry, plan.relation, noise)
     session = Session(PrivacyLedger(math.inf, **plan.terms), noise)
     with paid_together():
-        return _measured_steps(plan, codes, entry, session, say)
+        return _measured_steps(plan, codes, entry, session, say, explain)
 
 
 def _measured_steps(
@@ -324,6 +360,7 @@ def _measured_steps(
     entry: LedgerEntry,
     session: Session,
     say: Callable[[str], None],
+    explain: Callable[[Any, AnyNoise], Mapping[Subset, Any]],
 ) -> Steps:
     """Measure encoded records; the entry has paid."""
     number = session.add_noise(
@@ -335,41 +372,68 @@ def _measured_steps(
     what = "tables of pairs" if regime == "all" else "tables of one attribute"
     own = mechanisms_of(plan, regime, (), session)[0]
     tables = [session.measure(own, records, what)]
-    if regime == "tree":
-        say("choosing a tree of pairs of attributes")
-        before = noise_of(plan, Steps(entry, number, (), tuple(tables)))
-        estimate = before.estimate(tables[0].values)
-        choice = SHARES[regime][1] * (1 - COUNTED) * plan.cost
-        chosen = _tree(plan, codes, estimate, choice, session)
-        say(f"measuring {len(chosen)} tables of pairs")
-        own = mechanisms_of(plan, regime, chosen, session)[1]
+    steps = Steps(entry, number, (), tuple(tables))
+    rounds = rounds_of(plan, regime)
+    for place, more in enumerate(rounds):
+        say(f"choosing {more} pairs of attributes")
+        law = noise_of(plan, steps)
+        estimate = law.estimate(steps.values)
+        model = _independent(estimate, plan.axes.shape)
+        if place:
+            model = map(explain(estimate, law).__getitem__, plan.pairs)
+        scored = scores(codes, plan.axes.shape, model)
+        chosen = steps.chosen + _choose(plan, scored, regime, steps.chosen, session)
+        say(f"measuring {more} tables of pairs")
+        own = mechanisms_of(plan, regime, chosen, session)[-1]
         tables.append(session.measure(own, records, "their tables"))
+        steps = Steps(entry, number, chosen, tuple(tables))
     assert session.ledger.spent == plan.cost
-    return Steps(entry, number, chosen, tuple(tables))
+    return steps
 
 
-def _tree(
-    plan: TablePlan,
-    codes: Any,
-    estimate: Any,
-    cost: Fraction,
-    session: Session,
-) -> tuple[Subset, ...]:
-    """Choose a spanning tree of pairs, one after the other, by the exact selection."""
-    sizes = plan.axes.shape
+def _independent(estimate: Any, sizes: tuple[int, ...]) -> Iterator[Floats]:
+    """Yield what is expected of pairs of independent attributes."""
     single = [np.maximum(estimate.marginal([i]), 0.0) for i in range(len(sizes))]
     total = max(float(estimate.marginal([])[0]), 0.0)
     shares = [own / max(own.sum(), 1e-300) for own in single]
+    for i, j in combinations(range(len(sizes)), 2):
+        yield total * np.outer(shares[i], shares[j])
+
+
+def _choose(
+    plan: TablePlan,
+    scored: Integers,
+    regime: str,
+    before: tuple[Subset, ...],
+    session: Session,
+) -> tuple[Subset, ...]:
+    """Choose the pairs of a round, one after another."""
+    sizes, rounds = plan.axes.shape, rounds_of(plan, regime)
+    number, rest = rounds[bool(before)], plan.cost * (1 - COUNTED)
+    single, choice = (share * rest for share in SHARES[regime])
+    if regime == "rounds":
+        each = (rest - single - choice) / sum(rounds)  # of measuring a table
+        factor = float(session.relation.factor)
+        pure = plan.currency == "epsilon"
+        error = factor * math.sqrt(2 / each**2 if pure else 1 / (2 * each))
+        cells = [a * b for a, b in combinations(sizes, 2)]
+        less = np.minimum(NOISE * error * np.array(cells), LARGEST_MODEL)
+        scored = scored - np.rint(less).astype(np.int64)
     pairs = list(combinations(range(len(sizes)), 2))
-    model = (total * np.outer(shares[i], shares[j]) for i, j in pairs)
-    found = scores(codes, sizes, model)
-    part = list(range(len(sizes)))
-    chosen = []
-    for _ in range(len(sizes) - 1):
-        open_pairs = [k for k, (i, j) in enumerate(pairs) if part[i] != part[j]]
+    part, chosen = list(range(len(sizes))), list[Subset]()
+    for _ in range(number):
+        candidates = [
+            k
+            for k, (i, j) in enumerate(pairs)
+            if (
+                part[i] != part[j]
+                if regime == "tree"
+                else (i, j) not in {*before, *chosen}
+            )
+        ]
         place, entry = select(
-            found[open_pairs],
-            cost / (len(sizes) - 1),
+            scored[candidates],
+            choice / sum(rounds),
             plan.currency,
             released="a pair of attributes",
             window=WINDOW,
@@ -378,7 +442,7 @@ def _tree(
             noise=session.noise,
         )
         session.note(entry)
-        i, j = pairs[open_pairs[place]]
+        i, j = pairs[candidates[place]]
         chosen.append((i, j))
         part = [part[i] if own == part[j] else own for own in part]
     return tuple(sorted(chosen))

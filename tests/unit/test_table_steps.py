@@ -29,7 +29,12 @@ DOMAIN = Domain(
         for name, n in zip("abcde", SIZES, strict=True)
     ]
 )
-THRESHOLDS = {"single": (0.0, 0.0), "tree": (np.inf, 0.0), "all": (np.inf, np.inf)}
+THRESHOLDS = {
+    "single": (0.0, 0.0),
+    "tree": (np.inf, 0.0),
+    "rounds": (np.inf, np.inf),
+    "all": (np.inf, np.inf),
+}
 """Bounds that make every number of records one of few, of some, or of many."""
 COSTS = pytest.mark.parametrize(
     "cost", [{"epsilon": 1}, {"rho": Fraction(1, 2)}], ids=str
@@ -38,10 +43,18 @@ COSTS = pytest.mark.parametrize(
 
 @pytest.fixture(params=THRESHOLDS)
 def regime(request, monkeypatch):
-    few, many = THRESHOLDS[request.param]
+    force(request.param, monkeypatch)
+    return request.param
+
+
+def force(regime, monkeypatch):
+    few, many = THRESHOLDS[regime]
     monkeypatch.setattr(steps, "FEW", few)
     monkeypatch.setattr(steps, "MANY", many)
-    return request.param
+    if regime == "rounds":  # of four and three pairs
+        monkeypatch.setattr(steps, "LEAST_ATTRIBUTES", 5)
+        monkeypatch.setattr(steps, "CLEAR", -1.0)
+        monkeypatch.setattr(steps, "MORE", Fraction(3, 4))
 
 
 def people(n, seed=1):
@@ -144,7 +157,7 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
     tape = play(run, before, ledger())
     assert [entry.cost for entry in tape.entries] == [*map(Fraction, cost.values())]
     kinds = [one.draw.kind for one in tape.played]
-    assert kinds.count("exponential") == (4 if regime == "tree" else 0)
+    assert kinds.count("exponential") == {"tree": 4, "rounds": 7}.get(regime, 0)
     for other in others:
         check_pair(tape, play(run, other, ledger(), tape), **cost)
 
@@ -180,7 +193,7 @@ def test_tables_that_were_not_measured_have_no_intervals(regime, cost):
     released = release_tables(people(300), DOMAIN, tables="auto", **cost)
     pairs = [names for names in released.tables if len(names) == 2]
     held = [n for n in pairs if has_intervals(released.table(n, frame="dict"))]
-    assert len(held) == {"single": 0, "tree": 4, "all": 10}[regime]
+    assert len(held) == {"single": 0, "tree": 4, "rounds": 7, "all": 10}[regime]
     words = f"{10 - len(held)} tables of two attributes were not measured"
     assert (words in released.statement) == (regime != "all")
     for names in released.tables:
@@ -200,8 +213,8 @@ def test_steps_are_named_and_their_costs_add_up(regime, tmp_path):
     released = release_tables(people(300), DOMAIN, ways=2, epsilon="1/3")
     costs = [Fraction(own.split(" = ")[1]) for own in released.facts["steps"]]
     assert sum(costs) == Fraction(1, 3)
-    assert len(costs) == {"single": 2, "tree": 4, "all": 2}[regime]
-    assert "drawn" in "".join(released.facts["steps"]) or regime != "tree"
+    assert len(costs) == {"single": 2, "tree": 4, "rounds": 5, "all": 2}[regime]
+    assert "drawn" in "".join(released.facts["steps"]) or regime in ("single", "all")
     made = released.write(tmp_path / "made")
     assert len(list(made.glob("*.csv"))) == 10
 
@@ -210,8 +223,15 @@ def test_steps_are_named_and_their_costs_add_up(regime, tmp_path):
 def test_what_was_measured_is_finished_at_no_cost(regime, cost, tmp_path, monkeypatch):
     """From the file, and from the exception: bit for bit what would have come."""
     path = tmp_path / "tables.measured"
+    settle = release_module.settle
+
+    def stopped(*given):  # what a round is chosen by comes before
+        if path.exists():
+            raise KeyboardInterrupt
+        return settle(*given)
+
     with monkeypatch.context() as patch:
-        patch.setattr(release_module, "settle", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(release_module, "settle", stopped)
         with pytest.raises(KeyboardInterrupt) as stop:
             release_tables(people(200), DOMAIN, ways=2, keep=path, **cost)
     with watched(lambda draw, sample: pytest.fail("drawn again")):
@@ -254,10 +274,10 @@ def test_few_records_are_not_drowned_by_the_noise_of_pairs(noise_rng):
 
 @pytest.mark.statistical
 @COSTS
-def test_intervals_hold_after_the_choice(cost, noise_rng, monkeypatch):
-    """Counted over 150 releases that choose a tree, by number of attributes."""
-    monkeypatch.setattr(steps, "FEW", np.inf)
-    monkeypatch.setattr(steps, "MANY", 0.0)
+@pytest.mark.parametrize("rounds", ["tree", "rounds"])
+def test_intervals_hold_after_the_choice(cost, rounds, noise_rng, monkeypatch):
+    """Counted over 150 releases that choose pairs, by number of attributes."""
+    force(rounds, monkeypatch)
     monkeypatch.setattr(release_module, "settle", _unsettled)
     codes = people(200)
     plan = release_tables(None, DOMAIN, tables="auto", dry_run=True, **cost)
