@@ -160,7 +160,10 @@ def settle(
 
     expected = expected_pairs(estimate, noise, shares, total, pairs)
     for (i, j), table in expected.items():  # pairs tell of their attributes, too
-        margins = {(i,): table.sum(axis=1), (j,): table.sum(axis=0)}
+        margins: dict[Subset, Floats] = {
+            (i,): table.sum(axis=1),
+            (j,): table.sum(axis=0),
+        }
         target |= {own: margins[own] for own in target.keys() & margins.keys()}
     single = alone()
     shares = [table / max(total, 1) for table in single]
