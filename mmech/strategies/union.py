@@ -35,8 +35,7 @@ from mmech.strategies.joint import JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
-from mmech.structure.attributes import box_terms, marginals_of
-from mmech.structure.shape import is_uniform
+from mmech.structure.attributes import box_terms, is_uniform, marginals_of
 
 Floats = NDArray[np.float64]
 
