@@ -265,7 +265,8 @@ def _sample(own: Sampled) -> list[Any]:
 def _selection(event: Drawn) -> dict[str, Any]:
     public = event.public
     if "rate" not in public:
-        return {"kind": "opaque", "why": f"a draw of the kind {event.kind!r}"}
+        why = public.get("why", f"a draw of the kind {event.kind!r}")
+        return {"kind": "opaque", "why": why}
     window = public.get("window") or public.get("unit")
     outcome: Any = None  # a tree is in the model
     if isinstance(event.outcome, (int, np.integer)):

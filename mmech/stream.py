@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mmech.checks import check_integer
 from mmech.error.report import confidence_interval
 from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
-from mmech.noise.seam import paid_together
+from mmech.noise.seam import unseen
 from mmech.operators.basic import Prefix
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
@@ -280,7 +280,7 @@ class Stream(Settled):
             self._pay()
             noisy, runs = self._rows.sums(now, whole), self._rows.runs(now)
             if runs:
-                with paid_together():  # for all times
+                with unseen("draws of a stream share a charge over all times"):
                     noisy = measure(
                         noisy,
                         runs,

@@ -21,7 +21,7 @@ from mmech.exceptions import PrivacyLeakWarning
 
 __all__ = [
     *("Draw", "Drawn", "Payment", "Sampled", "disjoint", "drawn", "in_trees", "paid"),
-    *("paid_together", "recording", "sampler", "watch_draws"),
+    *("paid_together", "recording", "sampler", "unseen", "watch_draws"),
 ]
 
 
@@ -165,6 +165,19 @@ def paid_together() -> Iterator[None]:
         yield
     finally:
         _together.reset(token)
+
+
+@contextmanager
+def unseen(why: str) -> Iterator[None]:
+    """Record that draws within cannot be checked, and none of them."""
+    record = _recorded.get()
+    if record is not None:
+        record.append(Drawn("opaque", {"rows": 1, "why": why}, None, ()))
+    token = _recorded.set(None)
+    try:
+        yield
+    finally:
+        _recorded.reset(token)
 
 
 @contextmanager

@@ -177,6 +177,14 @@ def test_other_text_is_no_evidence():
         mm.Evidence("[1]")
 
 
+def test_streams_cannot_be_checked():
+    with mm.record_evidence() as record:
+        mm.Stream(horizon=4, epsilon=1).push(3)
+    evidence = record.evidence()
+    assert [draw["kind"] for draw in evidence.content["draws"]] == ["opaque"]
+    assert evidence.verdict.startswith("cannot check: ")
+
+
 # ---- tables --------------------------------------------------------------------------
 
 
