@@ -88,7 +88,7 @@ def chosen(release: Callable[..., Any], cost: Any = 1, **options: Any) -> Any:
 
 PEOPLE: Any = {"neighbours": "replace", "records_per_person": 2}
 P_IDENTITY = mmech.PIdentity([[0.5, 0.25, 1.5, 0.75], [1, 0, 0, 2]])
-EQUAL = mmech.Marginals((2, 3), {(0,): 1, (1,): 2})
+EQUAL = mmech.Marginals((2, 3), {(0,): 1, (1,): 1})
 WEIGHTED = mmech.Marginals((2, 3), {(0,): 0.25, (1,): 0.75, (0, 1): 1})
 
 TABLES: dict[str, Callable[[], Any]] = {
@@ -125,6 +125,21 @@ OTHERS: dict[str, Callable[[], Any]] = {
         mmech.exponential_mechanism, monotone=True, **PEOPLE
     ),
     "permute and flip": lambda: chosen(mmech.permute_and_flip, **PEOPLE),
+    "permute and flip in rho": lambda: recorded(
+        lambda: mmech.permute_and_flip(
+            [3, 9],
+            epsilon=1,
+            released="the best",
+            ledger=mmech.PrivacyLedger(9, currency="rho"),
+        ),
+        9,
+        "rho",
+    ),
+    "exponential in rho": lambda: recorded(
+        lambda: mmech.exponential_mechanism([3, 9], rho="1/8", released="the best"),
+        "1/8",
+        "rho",
+    ),
     "cut points": lambda: recorded(
         lambda: mmech.joint_quantiles(
             [4, 7, 9, 30], 2, n_records=50, epsilon=1, released="cut points"
