@@ -98,7 +98,7 @@ class ErrorLaw:
 
     def half_width(self, level: float) -> float:
         """Return what the magnitude of the error stays below with a probability."""
-        if not self.standard_error:
+        if not self.scale:  # a variance may be too small for a float
             return 0.0
         if level in self._widths:
             return self._widths[level]
