@@ -153,9 +153,7 @@ def test_tables_have_one_level_of_a_hierarchy_at_most():
     unknown = [[0, "nowhere", "f"]]
     with pytest.raises(ValueError, match="column 'city' of X holds a value outside"):
         mm.release_tables(unknown, DOMAIN, ways=1, epsilon=1, ledger=ledger)
-    with pytest.raises(
-        ValueError, match="known must be left out where tables"
-    ):
+    with pytest.raises(ValueError, match="known must be left out where tables"):
         mm.release_tables([], DOMAIN, ways=2, known={(): 0}, epsilon=1, ledger=ledger)
     assert ledger.spent == 0
     with (
