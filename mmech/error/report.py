@@ -187,7 +187,7 @@ def report(
     loss                10
     expected error      20
     rmse                2.23607
-    lower bound         13.7479 (dual, for L2 sensitivity)
+    lower bound         13.7475 (dual, for L2 sensitivity)
     ratio to the bound  1.455
     tie with Gaussian   at delta = 0.0169, if that reached the bound
     standard errors     min 1.41421, median 2.22474, max 2.82843
