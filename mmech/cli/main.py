@@ -90,7 +90,7 @@ examples:
       --mean age --by sex --quantiles age --probabilities .5,.9
       means and quantiles from the same budget
   {PROG} tables people.csv --domain people.json --tables auto --rho 1/9 --out out
-      the same, of which those are measured that are worth their budget
+      tables of one and two attributes, measured where worth their budget
   {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out
       --known sex.csv --impossible rules.json
       totals that were published before stay as they are

@@ -641,8 +641,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Write the released model to one file, to be read by `mmech_rf.load_model`.
 
         The file holds what was released or is public: noisy counts or drawn trees,
-        what votes were made of them, forests, schema, parameters, what was spent, and
-        the day and version of the first `save`.
+        what votes were made of them, forests, schema, parameters, what was spent, the
+        evidence, and the day and version of the first `save`.
         Seconds depend on records and stay out; so do strategies, which `mmech.save`
         writes, ledgers and sources of randomness. It is replaced as a whole, so that
         an interrupted write leaves the old one.
