@@ -94,13 +94,15 @@ class Designs:
         rows = self.rng.random((2000, self.d)).argsort(axis=1)[:, :size]
         return sorted({mask_of(row) for row in rows.tolist()})
 
-    @staticmethod
-    def _lexicode(blocks: list[int], overlap: int) -> list[int]:
+    def _lexicode(self, blocks: list[int], overlap: int) -> list[int]:
         """First-fit packing: two blocks share fewer than `overlap` attributes."""
         chosen: list[int] = []
-        for block in blocks:
-            if all((block & other).bit_count() < overlap for other in chosen):
-                chosen.append(block)
+        left = np.array(blocks, np.int64)
+        held = (left[:, None] >> np.arange(self.d) & 1).astype(np.int8)
+        while left.size:
+            chosen.append(int(left[0]))
+            apart = held @ held[0] < overlap
+            left, held = left[apart], held[apart]
         return chosen
 
     def _greedy_cover(self, blocks: list[int], targets: list[int]) -> list[int]:
