@@ -155,7 +155,8 @@ def release_tables(
         If the ledger does not cover the cost; nothing is released.
     BaseException
         Whatever stops the work after the measurement, ``KeyboardInterrupt`` included,
-        has what was paid for as its attribute ``measured``, a `MeasuredTables`.
+        has what was paid for as its attribute ``measured``, a `MeasuredTables`; before
+        that, statistics that were measured, as its attribute ``statistics``.
 
     See Also
     --------
@@ -406,9 +407,14 @@ def release(
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
         codes = plan.axis_codes(codes)
         say("measuring")
-        measurement = _measure(plan, codes, words, ledger, noise, say)
-        # A record is in the tables or left out, so that one charge pays for both.
-        dropped = _count_dropped(plan, left_out, noise) if plan.drops else None
+        with ExitStack() as stack:
+            if statistics:
+                spent = f"{plan.currency} = {plan.total_cost - plan.cost}"
+                then = "columns(0.95) of each has its numbers"
+                stack.enter_context(keeping(spent, then, statistics=statistics))
+            measurement = _measure(plan, codes, words, ledger, noise, say)
+            # A record is in the tables or left out, so that one charge pays for both.
+            dropped = _count_dropped(plan, left_out, noise) if plan.drops else None
     # From here on there are only noisy numbers and public facts.
     evidence = record.evidence(plan.total_cost, plan.currency)
     measured = MeasuredTables(

@@ -246,6 +246,24 @@ def test_what_was_interrupted_keeps_its_statistics(tmp_path):
         assert again.statistic(own).equals(pd.DataFrame(released.statistic(own)))
 
 
+def test_an_interruption_before_the_tables_leaves_the_statistics(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mmech.tables.release._measure", interrupted)
+    ledger = mm.PrivacyLedger(1)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        mm.release_tables(
+            people(90), DOMAIN, ways=1, statistics=ALL, epsilon=1, ledger=ledger
+        )
+    assert [str(own.plan.statistic) for own in stop.value.statistics] == [
+        str(own) for own in ALL
+    ]
+    assert all(len(own.columns(0.95)) for own in stop.value.statistics)
+    (note,) = stop.value.__notes__
+    assert f"epsilon = {ledger.spent} is spent" in note
+
+
 # ---- wrong input ---------------------------------------------------------------------
 
 WRONG = {
