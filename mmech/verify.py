@@ -685,7 +685,7 @@ class Checker:
                 columns = column_sums(matrix, norm, w, effort)
             size = Fraction(int(np.max(columns)), whole)
         unit = "variances" if law == "gaussian" else "scales"
-        words = f"one unit change moves {w.size} rows by at most {_number(size)} {unit}"
+        words = f"rows: {w.size}; most by a unit change, in {unit}: {_number(size)}"
         self.say(line, words)
         if law == "gaussian":
             return {"rho": factor**2 * size / 2}
@@ -836,7 +836,7 @@ class Checker:
         changes = "added or removed" if kind == "add_remove" else "replaced"
         changes = "with other labels" if kind == "labels" else changes
         words = f"one person's records, at most {self.records}, {changes}"
-        self.say("T1", f"neighbours differ in {words}: {self.factor} unit changes")
+        self.say("T1", f"neighbours differ in {words}; unit changes: {self.factor}")
         self.say(TRUSTED, "records were counted as stated; the sampler has its laws")
         self.say(UNSEEN, "other releases of the same records, timings, who saw records")
         holds = self.claim(document)
@@ -856,13 +856,13 @@ class Checker:
             left -= len(files[name])
             same = hashlib.sha256(files[name]).hexdigest() == digest
             _hold(same, f"{short(name)} is not the file that was published")
-        self.say("T13", f"{len(files)} files have the stated hashes")
+        self.say("T13", f"files with the stated hashes: {len(files)}")
         sizes = _wholes(own, "sizes", 1).tolist() if own.get("tables") else []
         named = [table["file"] for table in own.get("tables", [])]
         few = sum(len(files.get(name, b"")) for name in named) <= MOST_TEXT
         _need(few and len(named) < 2000, "its tables are too long to check")
         tables = [_table(table, files, sizes) for table in own.get("tables", [])]
-        self.say("T13", f"counts of {len(tables)} tables are whole and not negative")
+        self.say("T13", f"tables of whole counts, none below zero: {len(tables)}")
         if _flag(own, "margins", False):
             _margins(tables)
             self.say("T13", "tables agree in all that they have in common")
@@ -873,7 +873,7 @@ class Checker:
             self.say(UNSEEN, "estimates and intervals: not of one noise of marginals")
             return
         known = [_estimated(table, sizes, measured) for table in tables]
-        self.say("T14", f"estimates and errors of {sum(known)} tables follow from y")
+        self.say("T14", f"tables whose estimates follow from y: {sum(known)}")
 
 
 def _number(value: Any) -> str:

@@ -942,7 +942,7 @@ def test_published_tables_are_checked(tmp_path, capsys):
     published(tmp_path)
     code, _, text = run(tmp_path, capsys)
     assert code == 0, text
-    assert "estimates and errors of 1 tables follow from y" in text
+    assert "tables whose estimates follow from y: 1" in text
 
 
 @pytest.mark.parametrize(
