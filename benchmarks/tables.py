@@ -96,7 +96,7 @@ def ours(domain: Domain, codes: Codes, epsilon: str, truth: Tables) -> dict[str,
         for level, shares in held.items():
             table = released.table(names, level=level, frame="dict")
             exact = truth[pair].ravel()
-            if "lower" in table:  # it was measured
+            if released.noise.measures(pair):
                 shares.append(
                     np.mean((table["lower"] <= exact) & (exact <= table["upper"]))
                 )
