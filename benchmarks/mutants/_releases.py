@@ -64,6 +64,11 @@ def measured(
     return recorded(lambda: mechanism.measure(counts), *claimed)
 
 
+def in_rho(**relation: Any) -> Any:
+    """Return a ledger of rho."""
+    return mmech.PrivacyLedger(9, currency="rho", **relation)
+
+
 def several(total: Any, **options: Any) -> Any:
     """Make three releases from one ledger, two of them on disjoint parts."""
     ledger = mmech.PrivacyLedger(total, **options)
@@ -116,8 +121,27 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "entries": lambda: measured(mmech.Dense([[5, -3, 1], [0, 2, 9]])),
     "entries in rho": lambda: measured(mmech.Dense([[5, -3, 1], [0, 2, 9]]), 1, "rho"),
     "norm": lambda: measured(EQUAL, noise="k_norm", **PEOPLE),
-    "laplace noise in rho": lambda: measured(
-        mmech.Prefix(9), ledger=mmech.PrivacyLedger(9, currency="rho")
+    "laplace noise in rho": lambda: measured(mmech.Prefix(9), ledger=in_rho()),
+    "laplace noise in rho, weighted": lambda: measured(WEIGHTED, ledger=in_rho()),
+    "laplace noise in rho, of people": lambda: measured(
+        mmech.Prefix(9), ledger=in_rho(**PEOPLE), **PEOPLE
+    ),
+    "laplace noise in rho, of both signs": lambda: measured(
+        mmech.Dense([[5, -3, 1], [0, 2, 9]]), ledger=in_rho(**PEOPLE), **PEOPLE
+    ),
+    "laplace noise in rho, signed": lambda: measured(
+        mmech.Prefix(9), signed=True, ledger=in_rho(**PEOPLE), **PEOPLE
+    ),
+    "numbers in rho": lambda: recorded(
+        lambda: mmech.noisy_release(
+            [4, 7],
+            sensitivity=Fraction(5, 2),
+            epsilon=1,
+            released="two numbers",
+            ledger=in_rho(),
+        ),
+        9,
+        "rho",
     ),
     "parts": lambda: several(1),
     "exponential": lambda: chosen(mmech.exponential_mechanism),
