@@ -145,6 +145,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     ),
     "parts": lambda: several(1),
     "exponential": lambda: chosen(mmech.exponential_mechanism),
+    "exponential, a third": lambda: chosen(mmech.exponential_mechanism, "1/3"),
     "exponential, monotone": lambda: chosen(
         mmech.exponential_mechanism, monotone=True, **PEOPLE
     ),
