@@ -328,12 +328,7 @@ def tables_case(epsilon: float, neighbours: str) -> Case:
 
     def release(codes: Counts) -> Counts:
         tables = release_by_plan(
-            plan,
-            codes,
-            promised=plan.cost,
-            ledger=None,
-            say=lambda text: None,
-            insecure_rng=None,
+            plan, codes, ledger=None, say=lambda text: None, insecure_rng=None
         )
         found = [tables.table(name, frame="dict")["count"] for name in names]
         return np.concatenate(found)

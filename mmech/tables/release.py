@@ -389,7 +389,7 @@ def release(
     codes: Any,
     left_out: int = 0,
     *,
-    promised: Fraction,
+    promised: Fraction | None = None,
     ledger: PrivacyLedger | None,
     say: Callable[[str], None],
     insecure_rng: Any,
@@ -399,8 +399,8 @@ def release(
     """Measure encoded records by a plan, and make tables of what was measured.
 
     `left_out` is the number of records that the policies of the plan drop. Sensitive.
-    `reading` made the codes, where they have places of statistics. All of it is
-    `promised` to cost so much, which the evidence says.
+    `reading` made the codes, where they have places of statistics. The evidence claims
+    the cost that is `promised`, by default what the plan costs.
     """
     noise = check_insecure_rng(insecure_rng)
     n, d = len(plan.subsets), len(plan.names)
@@ -419,7 +419,7 @@ def release(
             # A record is in the tables or left out, so that one charge pays for both.
             dropped = _count_dropped(plan, left_out, noise) if plan.drops else None
     # From here on there are only noisy numbers and public facts.
-    evidence = record.evidence(promised, plan.currency)
+    evidence = record.evidence(promised or plan.total_cost, plan.currency)
     measured = MeasuredTables(
         plan, measurement, evidence, dropped, statistics=statistics
     )
