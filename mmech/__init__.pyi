@@ -23,7 +23,6 @@ from mmech.operators.basic import Ones as Ones
 from mmech.operators.pidentity import PIdentity as PIdentity
 from mmech.operators.partition import Partition as Partition
 from mmech.operators.partition import PartitionStack as PartitionStack
-from mmech.operators.ranges import Permuted as Permuted
 from mmech.operators.basic import Prefix as Prefix
 from mmech.operators.compose import Product as Product
 from mmech.operators.base import QueryMatrix as QueryMatrix

@@ -159,7 +159,6 @@ def test_operators_are_made_of_matrices(form):
         "Sum": (mm.Sum([form(a), b]), a + b),
         "Scaled": (mm.Scaled(3, form(a)), 3 * a),
         "Merged": (mm.Merged(form(a), [0, 1, 1]), a[:, [0, 1, 1]]),
-        "Permuted": (mm.Permuted(form(a), [1, 0]), a[:, [1, 0]]),
     }
     for name, (operator, matrix) in wanted.items():
         assert np.array_equal(operator.to_dense(), matrix), name
