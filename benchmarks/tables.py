@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 
 from mmech import (
     Attribute,
+    Counts,
     Domain,
     MatrixMechanism,
-    Records,
     all_marginals,
     optimize,
     release_tables,
@@ -251,7 +251,7 @@ def single(
         estimates = [released.estimate.marginal([i]) for i in range(len(shape))]
         found["mmech release_tables"].append(np.concatenate(own))
         found["the same, unbiased"].append(np.concatenate(estimates))
-        noisy = weighted.measure(Records(codes, shape))
+        noisy = weighted.measure(Counts(codes, shape))
         law = Noise(weighted).estimate(noisy.values)
         estimates = [law.marginal([i]) for i in range(len(shape))]
         found["before: weighted marginals, unbiased"].append(np.concatenate(estimates))

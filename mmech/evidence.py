@@ -44,7 +44,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.partition import Partition, PartitionStack
-from mmech.operators.ranges import Permuted, WidthRange
+from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.answers import composed
@@ -449,7 +449,8 @@ TERMS: Mapping[type, Callable[[Any], dict[str, Any] | None]] = {
         "free_end": a.free_end,
         "scales": _packed(a.scales),
     },
-    Merged: lambda a: _hidden("merged", a.operator, a.groups),
-    Permuted: lambda a: _hidden("permuted", a.operator, a.permutation),
+    Merged: lambda a: _hidden(
+        "permuted" if a.reorders else "merged", a.operator, a.groups
+    ),
 }
 """The term of each class, for that very class; ``None`` where it has none."""

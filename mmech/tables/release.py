@@ -17,7 +17,7 @@ from mmech.domain.frames import read_table
 from mmech.domain.parts import Part, file_of, read
 from mmech.evidence import Evidence, record_evidence
 from mmech.exceptions import ParameterError, keeping, located
-from mmech.marginals.records import Records
+from mmech.marginals.counts import Counts
 from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
@@ -451,7 +451,7 @@ def _measure(
     mechanism = plan.mechanism(ledger, noise)
     # The number that is left out may cost as much as any release of this epsilon.
     price = Price() if plan.drops else mechanism._price
-    return mechanism._measured(Records(codes, plan.axes.shape), words, price)
+    return mechanism._measured(Counts._as_given(codes, plan.axes.shape), words, price)
 
 
 def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.marginals.records import Records
+from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
@@ -368,7 +368,7 @@ def _measured_steps(
     )
     regime = regime_of(plan, float(number.values[0]))
     chosen: tuple[Subset, ...] = ()
-    records = Records(codes, plan.axes.shape)
+    records = Counts._as_given(codes, plan.axes.shape)
     what = "tables of pairs" if regime == "all" else "tables of one attribute"
     own = mechanisms_of(plan, regime, (), session)[0]
     tables = [session.measure(own, records, what)]

@@ -541,7 +541,7 @@ def test_noise_alone_is_explained_by_independence(noise_rng):
     codes = people(2000)
     plan = mm.release_tables(None, DOMAIN, ways=2, epsilon="1/1000", dry_run=True)
     measured = plan.mechanism(insecure_rng=noise_rng).measure(
-        mm.Records(codes, DOMAIN.shape)
+        mm.Counts(codes, DOMAIN.shape)
     )
     estimate = plan.noise.estimate(measured.values)
     shares = [
