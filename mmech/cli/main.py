@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from mmech.privacy.ledger import PrivacyLedger
     from mmech.tables import TablePlan, Tables
 
-__all__ = ["build_parser", "main"]
-
 PROG = "mmech"
 
 CODE = 4

@@ -26,8 +26,6 @@ from mmech.domain.encoding import Misfit, check_policies, encode_columns, list_m
 from mmech.domain.frames import Table, read_table
 from mmech.exceptions import DomainTooLargeError, PrivacyLeakWarning
 
-__all__ = ["Domain"]
-
 _LISTED_SIZES = 8
 """Up to this number of attributes the text of a domain shows the size of each."""
 

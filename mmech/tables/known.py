@@ -46,8 +46,6 @@ from mmech.tables.noise import (
     subsets_of,
 )
 
-__all__ = ["Known", "KnownNoise", "what_is_known"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -33,11 +33,6 @@ from mmech.operators.marginals import Marginals
 from mmech.strategies import StrategyResult
 from mmech.tables.noise import Noise, error_law, subsets_of
 
-__all__ = [
-    *("Chain", "LevelEstimate", "LevelNoise", "chain_of", "families_of"),
-    "level_strategy",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subset = tuple[int, ...]
@@ -69,8 +64,6 @@ class Chain:
         Places of the levels among all that tables are made of, topmost first.
     parents : tuple of ndarray of int64
         For every level the node above each of its nodes, increasing.
-    first : tuple of ndarray of int64
-        For every level the first child of each node above it.
     """
 
     axes: Subset
@@ -78,6 +71,7 @@ class Chain:
 
     @cached_property
     def first(self) -> tuple[Integers, ...]:
+        """For every level the first child of each node above it."""
         return tuple(np.flatnonzero(np.diff(p, prepend=-1)) for p in self.parents)
 
     def place(self, subset: Sequence[int]) -> tuple[int, Subset]:

@@ -32,16 +32,6 @@ from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
 
-__all__ = [
-    "NO_ERROR",
-    "VARIANCE_FLOOR",
-    "ErrorLaw",
-    "Noise",
-    "error_law",
-    "step_of",
-    "subsets_of",
-]
-
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 

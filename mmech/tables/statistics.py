@@ -67,18 +67,6 @@ from mmech.strategies import optimize
 from mmech.tables.frames import as_column
 from mmech.tables.noise import ErrorLaw, error_law
 
-__all__ = [
-    "Histogram",
-    "Mean",
-    "MeasuredStatistic",
-    "Quantiles",
-    "ReadDomain",
-    "Statistic",
-    "StatisticPlan",
-    "Sum",
-    "plan_statistics",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
