@@ -46,8 +46,6 @@ from mmech.tables.noise import (
     subsets_of,
 )
 
-__all__ = ["Known", "KnownNoise", "what_is_known"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -622,6 +620,7 @@ class KnownNoise(Noise):
             apart = np.abs(terms[0] - np.rint(terms[0])).max()
             whole = 0.0 if apart < 1e-8 else None
             law = error_law(self._law, terms[0], terms[1], terms[2], terms[3], whole)
-            step = 0.0 if whole == 0.0 else step_of(terms[0])
+            spreads = np.sqrt(terms[1] * terms[2])
+            step = 0.0 if whole == 0.0 else step_of(terms[0], spreads)
             self._found[key] = replace(law, standard_error=error, step=step)
         return self._found[key]

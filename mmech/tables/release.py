@@ -43,8 +43,6 @@ from mmech.tables.steps import Steps, measure_in_steps, noise_of
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
 
-__all__ = ["MeasuredTables", "release", "release_tables"]
-
 WHAT = "measurement of tables"
 """What files hold of it."""
 

@@ -35,8 +35,6 @@ from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noi
 from mmech.threads import one_blas_thread
 from mmech.writing import unfinished_folder
 
-__all__ = ["Tables", "check_new_folder"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 SLACK = 1e-6
