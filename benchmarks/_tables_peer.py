@@ -1,11 +1,12 @@
 """Two-way tables and synthetic records by OpenDP's ``dp.mbi``, in its environment.
 
-Called by `benchmarks.tables`: method, epsilon, a file to read and one to write. Needs
-only numpy and ``opendp[mbi]``, which brings private-pgm. Parameters of a method follow
-its name, as in "AIM rounds=28 max_size=1". The method "private-pgm" is
-this library as its README shows it: Laplace noise by hand on the tables that are asked
-for, mirror descent to the model of maximum entropy. That model is exact, and so it
-takes domains that fit in memory only.
+Called by `benchmarks.tables`: method, "epsilon" or "rho", its amount, a file to read
+and one to write. Needs only numpy and ``opendp[mbi]``, which brings private-pgm.
+Parameters of a method follow its name, as in "AIM rounds=28 max_size=1". The method
+"private-pgm" is this library as its README shows it: Laplace noise by hand on the
+tables that are asked for, mirror descent to the model of maximum entropy. That model is
+exact, and so it takes domains that fit in memory only. "pgm-AIM" is the mechanism of
+its repository, under rho, whose folder ``mechanisms`` has to be found.
 
 Two things are done faster than as they come, with the same results. `quick_search`
 looks for a scale of noise where it must be. `mirror_descent` is handed over as
@@ -13,6 +14,7 @@ looks for a scale of noise where it must be. `mirror_descent` is handed over as
 structure of a model instead of once for each fit.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -137,7 +139,7 @@ def by_hand(codes, shape, epsilon):
     names = [f"a{i}" for i in range(len(shape))]
     pairs = list(combinations(range(len(shape)), 2))
     rng = np.random.default_rng()
-    start = time.perf_counter()
+    start = time.process_time()
     scale = len(pairs) / epsilon
     measured = []
     for i, j in pairs:
@@ -151,35 +153,67 @@ def by_hand(codes, shape, epsilon):
         f"{i}_{j}": model.project((names[i], names[j])).datavector(flatten=False)
         for i, j in pairs
     }
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     drawn = model.synthetic_data()
     records = np.column_stack([drawn.to_dict()[name] for name in names])
     return {"seconds": seconds, "records": records.astype(np.int64), **found}
 
 
-def main(method, epsilon, given, made):
+def pgm_aim(codes, shape, rho, **settings):
+    """Return tables, seconds and records of AIM as private-pgm's repository has it."""
+    import aim as mechanism
+
+    def fit(domain, measurements, iters, potentials=None, callback_fn=None):
+        return mirror_descent(domain, measurements, potentials=potentials)
+
+    mechanism.estimation.mirror_descent = fit
+    names = [f"a{i}" for i in range(len(shape))]
+    records = mbi.Dataset(
+        dict(zip(names, codes.T, strict=True)), mbi.Domain(names, shape)
+    )
+    start = time.process_time()
+    own = mechanism.AIM(1.0, 0.0, **settings)
+    own.rho = rho
+    pairs = list(combinations(names, 2))
+    with contextlib.redirect_stdout(None):
+        model, drawn = own.run(records, [(pair, 1.0) for pair in pairs])
+    found = {
+        f"{a[1:]}_{b[1:]}": model.project((a, b)).datavector(flatten=False)
+        for a, b in pairs
+    }
+    seconds = time.process_time() - start
+    records = np.column_stack([drawn.to_dict()[name] for name in names])
+    return {"seconds": seconds, "records": records.astype(np.int64), **found}
+
+
+def main(method, currency, cost, given, made):
     with np.load(given) as found:
         codes, shape = found["codes"], found["shape"].tolist()
     if method == "private-pgm":
-        np.savez(made, **by_hand(codes, shape, float(epsilon)))
+        assert currency == "epsilon"
+        np.savez(made, **by_hand(codes, shape, float(cost)))
         return
     names = [f"a{i}" for i in range(len(shape))]
     records = pl.LazyFrame({name: codes[:, i] for i, name in enumerate(names)})
     kind, *words = method.split()
     pairs = (word.split("=") for word in words)
     settings = {name: json.loads(value) for name, value in pairs}
+    if kind == "pgm-AIM":
+        assert currency == "rho"
+        np.savez(made, **pgm_aim(codes, shape, float(cost), **settings))
+        return
     if kind == "AIM":
         settings |= {"queries": 2}
     algorithm = getattr(dp.mbi, kind)(estimator=mirror_descent, **settings)
     context = dp.Context.compositor(
         data=records,
         privacy_unit=dp.unit_of(contributions=1),
-        privacy_loss=dp.loss_of(epsilon=float(epsilon)),
+        privacy_loss=dp.loss_of(**{currency: float(cost)}),
     )
-    start = time.perf_counter()
+    start = time.process_time()
     keys = {name: list(range(n)) for name, n in zip(names, shape, strict=True)}
     released = (
-        context.query(epsilon=float(epsilon))
+        context.query(**{currency: float(cost)})
         .select(*names)
         .contingency_table(keys=keys, algorithm=algorithm)
         .release()
@@ -190,7 +224,7 @@ def main(method, epsilon, given, made):
         # A last row and column are for values that are not in the keys.
         both = both.reshape(shape[i] + 1, shape[j] + 1)
         found[f"{i}_{j}"] = both[:-1, :-1]
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     drawn = released.synthesize()
     drawn = drawn.collect() if isinstance(drawn, pl.LazyFrame) else drawn
     drawn = drawn.drop_nulls().select(names).to_numpy().astype(np.int64)
