@@ -8,8 +8,9 @@ tables that are asked for, mirror descent to the model of maximum entropy. That 
 exact, and so it takes domains that fit in memory only. "pgm-AIM" is the mechanism of
 its repository, under rho, whose folder ``mechanisms`` has to be found.
 
-Two things are done faster than as they come, with the same results. `quick_search`
-looks for a scale of noise where it must be. `mirror_descent` is handed over as
+Three things are done faster than as they come, with the same results. `quick_search`
+looks for a scale of noise where it must be. `eliminate` projects models by NumPy, which
+compiles nothing. `mirror_descent` is handed over as
 ``estimator``, which AIM and MST accept, and compiles once for each
 structure of a model instead of once for each fit.
 """
@@ -30,6 +31,7 @@ import opendp.extras.mbi._mst as mst
 import opendp.extras.mbi._table as table
 import opendp.prelude as dp
 import polars as pl
+from mbi import marginal_oracles
 from mbi.clique_utils import maximal_subset
 from mbi.estimation import minimum_variance_unbiased_total
 from mbi.marginal_oracles import message_passing_fast
@@ -62,6 +64,43 @@ def quick_chain(make, d_in, d_out, T):
 
 aim.binary_search_chain = mst.binary_search_chain = quick_chain
 table.binary_search_param = quick_search
+
+
+def eliminate(potentials, clique, total=1.0, evidence=None, mesh=None):
+    """Return a margin of a model, as `mbi.marginal_oracles.variable_elimination`."""
+    assert evidence is None
+    domain = potentials.active_domain
+    left = [
+        (own.domain.attributes, np.asarray(own.values, float))
+        for own in potentials.arrays.values()
+    ]
+    cliques = [*(names for names, _ in left), tuple(clique)]
+    elim = domain.invert(clique)
+    for name in mbi.junction_tree.greedy_order(domain, cliques, elim=elim)[0]:
+        names, table = added([own for own in left if name in own[0]])
+        left = [own for own in left if name not in own[0]]
+        axis = names.index(name)
+        top = table.max(axis=axis, keepdims=True)
+        summed = np.log(np.exp(table - top).sum(axis=axis)) + top.squeeze(axis)
+        left.append((names[:axis] + names[axis + 1 :], summed))
+    own = potentials.domain.project(clique)
+    _, table = added([*left, (own.attributes, np.zeros(own.shape))], own.attributes)
+    shares = np.exp(table - table.max())
+    return mbi.Factor(own, jnp.asarray(total * shares / shares.sum()))
+
+
+def added(factors, names=None):
+    """Return the sum of logarithms, an axis for each of the attributes."""
+    names = names or tuple(dict.fromkeys(name for own, _ in factors for name in own))
+    total = 0.0
+    for own, logs in factors:
+        order = sorted(range(len(own)), key=lambda axis: names.index(own[axis]))
+        missing = [axis for axis, name in enumerate(names) if name not in own]
+        total = total + np.expand_dims(logs.transpose(order), missing)
+    return names, total
+
+
+marginal_oracles.variable_elimination = eliminate
 
 
 def mirror_descent(domain, measurements, *, potentials=None):
@@ -153,10 +192,7 @@ def by_hand(codes, shape, epsilon):
         f"{i}_{j}": model.project((names[i], names[j])).datavector(flatten=False)
         for i, j in pairs
     }
-    seconds = time.process_time() - start
-    drawn = model.synthetic_data()
-    records = np.column_stack([drawn.to_dict()[name] for name in names])
-    return {"seconds": seconds, "records": records.astype(np.int64), **found}
+    return {"seconds": time.process_time() - start, **found}, model.synthetic_data
 
 
 def pgm_aim(codes, shape, rho, **settings):
@@ -168,40 +204,29 @@ def pgm_aim(codes, shape, rho, **settings):
 
     mechanism.estimation.mirror_descent = fit
     names = [f"a{i}" for i in range(len(shape))]
-    records = mbi.Dataset(
-        dict(zip(names, codes.T, strict=True)), mbi.Domain(names, shape)
-    )
+    columns = dict(zip(names, codes.T, strict=True))
+    records = mbi.Dataset(columns, mbi.Domain(names, shape))
     start = time.process_time()
     own = mechanism.AIM(1.0, 0.0, **settings)
     own.rho = rho
     pairs = list(combinations(names, 2))
+    draw, mbi.MarkovRandomField.synthetic_data = (
+        mbi.MarkovRandomField.synthetic_data,
+        lambda model, rows: None,  # where records are asked for, later
+    )
     with contextlib.redirect_stdout(None):
-        model, drawn = own.run(records, [(pair, 1.0) for pair in pairs])
+        model, _ = own.run(records, [(pair, 1.0) for pair in pairs])
     found = {
         f"{a[1:]}_{b[1:]}": model.project((a, b)).datavector(flatten=False)
         for a, b in pairs
     }
-    seconds = time.process_time() - start
-    records = np.column_stack([drawn.to_dict()[name] for name in names])
-    return {"seconds": seconds, "records": records.astype(np.int64), **found}
+    return {"seconds": time.process_time() - start, **found}, partial(draw, model)
 
 
-def main(method, currency, cost, given, made):
-    with np.load(given) as found:
-        codes, shape = found["codes"], found["shape"].tolist()
-    if method == "private-pgm":
-        assert currency == "epsilon"
-        np.savez(made, **by_hand(codes, shape, float(cost)))
-        return
+def opendp(kind, codes, shape, currency, cost, **settings):
+    """Return tables, seconds, and what draws records, of an algorithm of OpenDP."""
     names = [f"a{i}" for i in range(len(shape))]
     records = pl.LazyFrame({name: codes[:, i] for i, name in enumerate(names)})
-    kind, *words = method.split()
-    pairs = (word.split("=") for word in words)
-    settings = {name: json.loads(value) for name, value in pairs}
-    if kind == "pgm-AIM":
-        assert currency == "rho"
-        np.savez(made, **pgm_aim(codes, shape, float(cost), **settings))
-        return
     if kind == "AIM":
         settings |= {"queries": 2}
     algorithm = getattr(dp.mbi, kind)(estimator=mirror_descent, **settings)
@@ -224,11 +249,33 @@ def main(method, currency, cost, given, made):
         # A last row and column are for values that are not in the keys.
         both = both.reshape(shape[i] + 1, shape[j] + 1)
         found[f"{i}_{j}"] = both[:-1, :-1]
-    seconds = time.process_time() - start
-    drawn = released.synthesize()
-    drawn = drawn.collect() if isinstance(drawn, pl.LazyFrame) else drawn
-    drawn = drawn.drop_nulls().select(names).to_numpy().astype(np.int64)
-    np.savez(made, seconds=seconds, records=drawn, **found)
+    return {"seconds": time.process_time() - start, **found}, released.synthesize
+
+
+def main(method, currency, cost, given, made, *records):
+    with np.load(given) as found:
+        codes, shape = found["codes"], found["shape"].tolist()
+    kind, *words = method.split()
+    pairs = (word.split("=") for word in words)
+    settings = {name: json.loads(value) for name, value in pairs}
+    if kind == "private-pgm":
+        assert currency == "epsilon"
+        found, draw = by_hand(codes, shape, float(cost))
+    elif kind == "pgm-AIM":
+        assert currency == "rho"
+        found, draw = pgm_aim(codes, shape, float(cost), **settings)
+    else:
+        found, draw = opendp(kind, codes, shape, currency, cost, **settings)
+    if records:
+        drawn = draw()
+        if isinstance(drawn, pl.LazyFrame):
+            drawn = drawn.collect()
+        if isinstance(drawn, pl.DataFrame):
+            drawn = drawn.drop_nulls()
+        columns = drawn.to_dict()
+        codes = np.column_stack([columns[f"a{i}"] for i in range(len(shape))])
+        found["records"] = codes.astype(np.int64)
+    np.savez(made, **found)
 
 
 if __name__ == "__main__":

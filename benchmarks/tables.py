@@ -137,6 +137,7 @@ def peer(
     price: dict[str, str],
     limit: float = LIMIT,
     pgm: str = "",
+    records: bool = True,
 ) -> tuple[Tables, float, Codes] | str:
     """Run a method in an environment of its own; a sentence where that fails."""
     ((currency, cost),) = price.items()
@@ -144,6 +145,7 @@ def peer(
         given, made = Path(folder, "in.npz"), Path(folder, "out.npz")
         np.savez(given, codes=codes, shape=shape)
         command = [python, str(PEER), method, currency, cost, str(given), str(made)]
+        command += ["records"] * records
         run = subprocess.run(
             command,
             capture_output=True,
@@ -161,7 +163,8 @@ def peer(
         with np.load(made) as found:
             pairs = combinations(range(len(shape)), 2)
             tables = {pair: found[f"{pair[0]}_{pair[1]}"] for pair in pairs}
-            return tables, float(found["seconds"]), found["records"]
+            drawn = found["records"] if records else codes[:0]
+            return tables, float(found["seconds"]), drawn
 
 
 def label(method: str) -> str:
@@ -343,7 +346,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run: Callable[..., None] = partial(compare, repeats=args.repeats)
     if args.classify or args.single:
         run = classify if args.classify else single
-    release = partial(peer, args.peers, limit=args.limit, pgm=args.pgm)
+    release = partial(
+        peer, args.peers, limit=args.limit, pgm=args.pgm, records=args.classify
+    )
     methods = args.methods if args.peers else ()
     currency = "rho" if args.rho else "epsilon"
     for name in args.data:
