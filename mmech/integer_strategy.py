@@ -317,8 +317,8 @@ def on_smaller_grids(
 ) -> Iterator[IntegerStrategy]:
     """Yield a strategy on grids smaller than needed for any workload, smallest first.
 
-    Products of p-Identities and integer strategies have such, for workloads of which
-    the loss under the strategy has a closed form; none under L2, where larger grids
+    Products of p-Identities and integer strategies have smaller grids, for workloads
+    whose loss under the strategy has a closed form; none under L2, where larger grids
     cost little.
     """
     yield from ()

@@ -34,7 +34,7 @@ def training_workload(forest: Forest) -> PartitionStack | Conjunctions | Margina
         Row ``forest.leaf_offsets[t] + l`` counts the records in leaf l of tree t.
         Stored as one label per tree and cell where that is at most 512 MiB, else
         as one mask per leaf and attribute. The `complete_forest` of depth h asks for
-        all h-way marginals and is known as such.
+        all h-way marginals and is known as them.
 
     See Also
     --------

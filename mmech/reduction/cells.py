@@ -34,7 +34,7 @@ def reduce_domain(workload: Matrix) -> tuple[QueryMatrix, Groups]:
     Integer workloads of any structure are reduced by hashing their columns: one
     product of the transpose with two random vectors, exact modulo 2^64. Other
     workloads are compared entry by entry where they are small. Products of
-    attributes, and unions of such, are reduced attribute by attribute: they stay
+    attributes, and unions of products, are reduced attribute by attribute: they stay
     products, though cells that only several attributes together make equal are not
     merged.
 

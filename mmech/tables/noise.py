@@ -55,7 +55,7 @@ class ErrorLaw:
     standard_error : float
         In counts.
     scale : float
-        That of the error with a small uniform part added, which fills the gaps between
+        Standard error with a small uniform part added, which fills the gaps between
         the values of an error that is whole.
     characteristic : ndarray
         Characteristic function of this sum at `FREQUENCIES` over `scale`.

@@ -65,7 +65,7 @@ def grow_random_forest(
         Kind of split. "multiway": one child per value of the attribute (ID3).
         "binary": two children (CART). An attribute without order is compared with one
         of its possible values, equal or not equal, an ordinal or numeric one with a
-        threshold, at most or above; value and threshold are drawn uniformly. Such
+        threshold, at most or above; value and threshold are drawn uniformly. These
         attributes may be tested again. "threshold": ordinal and numeric attributes by
         a threshold, others multiway (Fletcher and Islam [1]_); the threshold of a
         numeric attribute is a number drawn uniformly from the public range of the

@@ -318,7 +318,7 @@ def test_the_integer_without_a_magnitude_is_refused(kind):
     ("budget", "power", "top"), [({"epsilon": 1}, 1, 14), ({"rho": 1}, 2, 10)]
 )
 def test_real_weights_of_large_rows(budget, power, top, rng):
-    """Cents and the like: too little noise for many of such strategies otherwise."""
+    """Cents and the like: otherwise many of these strategies had too little noise."""
     for _ in range(20):
         entries = rng.integers(10 ** (top - 1), 10**top, (3, 2))
         entries *= rng.choice([-1, 1], 2)

@@ -310,7 +310,7 @@ def test_a_zero_workload_is_left_as_it_is(workload):
     ],
 )
 def test_differences_that_wrap_around_are_not_merged(columns):
-    # Modulo 2^64 a hash of such columns may well be the same.
+    # Modulo 2^64 a hash of these columns may well be the same.
     array = np.array(columns).T
     assert_lossless(Dense(array), array)
     repeated = np.tile(array, (1, 3))
