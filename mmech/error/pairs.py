@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpocon, dpotrf, dpotri
 
+from mmech.checks import magnitude
 from mmech.error.section_gains import section_gain, section_gains
 from mmech.error.tau_gains import range_gain, running_gains
-from mmech.exceptions import UnsupportedWorkloadError
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity
@@ -112,6 +113,12 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
     """Return whether every query lies in the row space of the strategy."""
     if strategy is workload or has_full_column_rank(strategy):
         return True
+    try:
+        _, queries, inner = unwrapped(strategy, workload)
+    except UnsupportedWorkloadError:
+        return False
+    if inner is not strategy:
+        return supports(queries, inner)
     known = pair_rule(strategy).supports(workload, strategy)
     if known is not None:
         return known
@@ -126,6 +133,9 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     """Return ‖W A⁺‖_F²."""
     if strategy is workload:  # W W⁺ projects on the row space
         return float(rank(workload))
+    square, queries, inner = unwrapped(strategy, workload)
+    if inner is not strategy:
+        return gain(queries, inner) / square
     known = pair_rule(strategy).gain(workload, strategy)
     if known is not None:
         return known
@@ -134,21 +144,59 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     return float(row_gains(workload, strategy).sum())
 
 
-def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
-    """Return the squared row norms of W A⁺, shape (m,)."""
+def row_gains(
+    workload: QueryMatrix, strategy: QueryMatrix, most: float = math.inf
+) -> Floats:
+    """Return the squared row norms of W A⁺, shape (m,).
+
+    Raises `DomainTooLargeError` where more than `most` entries were to be visited.
+    """
+    square, queries, inner = unwrapped(strategy, workload)
+    if inner is not strategy:
+        return row_gains(queries, inner, most) / square
     known = pair_rule(strategy).rows(workload, strategy)
     if known is not None:
         return known
     blocks = normal_form(workload).blocks
     if blocks[0][1] is not workload:
         gains = [
-            c**2 * row_gains(block, strategy) if c else np.zeros(block.shape[0])
+            c**2 * row_gains(block, strategy, most) if c else np.zeros(block.shape[0])
             for c, block in blocks
         ]
         return np.concatenate(gains)
+    entries = workload.shape[0] * max(workload.shape[1], strategy.shape[0])
+    if entries > most:
+        raise DomainTooLargeError(
+            f"the errors of {workload!r} visit {magnitude(entries)} entries, query by "
+            f"query (limit {most:g}); ask for their total"
+        )
     if isinstance(workload, AllRange | WidthRange):
         known = _range_gains(workload, strategy)
     return _row_gains_by_blocks(workload, strategy) if known is None else known
+
+
+@singledispatch
+def unwrapped(
+    strategy: QueryMatrix, workload: QueryMatrix
+) -> tuple[float, QueryMatrix, QueryMatrix]:
+    """Return (c², V, B) with ‖W A⁺‖² = ‖V B⁺‖² / c² row by row, or (1, W, A)."""
+    return 1.0, workload, strategy
+
+
+@unwrapped.register(Scaled)
+def _(
+    strategy: Scaled, workload: QueryMatrix
+) -> tuple[float, QueryMatrix, QueryMatrix]:
+    if strategy.weight == 0:
+        return 1.0, workload, strategy
+    return strategy.weight**2, workload, strategy.operator
+
+
+@unwrapped.register(Merged)
+def _(
+    strategy: Merged, workload: QueryMatrix
+) -> tuple[float, QueryMatrix, QueryMatrix]:
+    return 1.0, merged_workload(workload, strategy), strategy.operator
 
 
 def unsupported(
@@ -191,19 +239,6 @@ class _IdentityRule(PairRule):
         return workload.row_square_sums().astype(np.float64)
 
 
-@register(Scaled)
-class _ScaledRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: Scaled) -> float | None:
-        if strategy.weight == 0:
-            return None
-        return gain(workload, strategy.operator) / strategy.weight**2
-
-    def rows(self, workload: QueryMatrix, strategy: Scaled) -> Floats | None:
-        if strategy.weight == 0:
-            return None
-        return row_gains(workload, strategy.operator) / strategy.weight**2
-
-
 @register(Diagonal)
 class _DiagonalRule(PairRule):
     def gain(self, workload: QueryMatrix, strategy: Diagonal) -> float:
@@ -240,21 +275,6 @@ class _HierarchyRule(PairRule):
         if energies[~measured].max(initial=0) > SUPPORT_TOLERANCE**2 * energies.sum():
             raise unsupported(workload, strategy)
         return float(energies[measured] @ variances[measured])
-
-
-@register(Merged)
-class _MergedRule(PairRule):
-    def supports(self, workload: QueryMatrix, strategy: Merged) -> bool:
-        try:
-            return supports(merged_workload(workload, strategy), strategy.operator)
-        except UnsupportedWorkloadError:
-            return False
-
-    def gain(self, workload: QueryMatrix, strategy: Merged) -> float:
-        return gain(merged_workload(workload, strategy), strategy.operator)
-
-    def rows(self, workload: QueryMatrix, strategy: Merged) -> Floats:
-        return row_gains(merged_workload(workload, strategy), strategy.operator)
 
 
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
@@ -379,22 +399,11 @@ class _SubsetsRule(PairRule):
         return spectra.weighted(1.0 / precisions)
 
 
-@register(Marginals)
+@register(Marginals, Marginal)
 class _MarginalsRule(_SubsetsRule):
-    def gain(self, workload: QueryMatrix, strategy: Marginals) -> float | None:
+    def gain(self, workload: QueryMatrix, strategy: Any) -> float | None:
         value = gain_by_subsets(workload, strategy)
         return _joint_gain(workload, strategy) if value is None else value
-
-
-@register(Marginal)
-class _MarginalRule(_SubsetsRule):
-    def gain(self, workload: QueryMatrix, strategy: Marginal) -> float | None:
-        value = RULES[Kronecker].gain(workload, strategy)
-        return gain_by_subsets(workload, strategy) if value is None else value
-
-    def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
-        gains = RULES[Kronecker].rows(workload, strategy)
-        return super().rows(workload, strategy) if gains is None else gains
 
 
 def _precisions(strategy: Tables, subsets: Iterable[tuple[int, ...]]) -> Floats:
