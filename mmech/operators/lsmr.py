@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,8 @@ from numpy.typing import NDArray
 from mmech.exceptions import ConvergenceWarning
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
-from mmech.operators.basic import Diagonal
-from mmech.operators.compose import Product, Scaled
 from mmech.operators.joint import nearest_inverse_gram
 from mmech.operators.known import has_full_column_rank, normal_form
-from mmech.operators.stack import VStack
 
 TOLERANCE = 1e-12
 """Relative residual, of the equations or of the normal equations, at which to stop."""
@@ -40,14 +36,13 @@ def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
     column rank is not known (the minimum norm solution would change) or the norms are
     not cheap.
     """
-    similar = _unweighted(operator)
     if operator.shape[1] <= LIMITS.spectrum_cells:
-        near = nearest_inverse_gram(similar)
+        near = nearest_inverse_gram(operator)
         if near is not None and near.spectrum.min() > 0:
             return Preconditioner(near.root_matmat, near.root_rmatmat)
-    if not has_full_column_rank(similar):
+    if not has_full_column_rank(operator):
         return None
-    squares = known_column_squares(similar)
+    squares = known_column_squares(operator)
     if squares is None or not squares.min(initial=1.0) > 0:
         return None
     scales = 1.0 / np.sqrt(squares)[:, None]
@@ -69,29 +64,6 @@ def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     ):
         return None
     return operator.column_square_sums().astype(np.float64)
-
-
-@singledispatch
-def _unweighted(operator: QueryMatrix) -> QueryMatrix:
-    """Return a stack with one weight per block in place of one weight per row."""
-    return operator
-
-
-@_unweighted.register(Product)
-def _(operator: Product) -> QueryMatrix:
-    first, *others = operator.factors
-    if type(first) is not Diagonal or len(others) != 1:
-        return operator
-    squares = np.square(first.diag().astype(np.float64))
-    (stack,) = others
-    if (squares == 0).any() or 0 in stack.shape:
-        return operator
-    weighted, start = [], 0
-    for weight, block in normal_form(stack).blocks:
-        mean = squares[start : start + block.shape[0]].mean()
-        weighted.append(Scaled(float(np.sqrt(mean)) * weight, block))
-        start += block.shape[0]
-    return weighted[0] if len(weighted) == 1 else VStack(weighted)
 
 
 def solve(
