@@ -27,7 +27,7 @@ from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
-from mmech.operators.known import has_full_column_rank, normal_form
+from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -312,27 +312,16 @@ class _KroneckerRule(PairRule):
         )
 
     def rows(self, workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
-        return _product_rows(workload, strategy)
-
-
-@singledispatch
-def _product_rows(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
-    """Return outer products of the row norms of the factors of a product."""
-    return None
-
-
-@_product_rows.register(Kronecker)
-def _(workload: Kronecker, strategy: Kronecker) -> Floats | None:
-    pairs = list(zip(workload.factors, strategy.factors, strict=False))
-    aligned = all(query.shape[1] == part.shape[1] for query, part in pairs)
-    if not aligned or len(workload.factors) != len(strategy.factors):
-        return None
-    if _is_zero_product(1.0, tuple(workload.factors)):
-        return np.zeros(workload.shape[0])
-    gains = np.ones(1)
-    for query, part in pairs:
-        gains = np.outer(gains, row_gains(query, part)).ravel()
-    return gains
+        weight, factors = factored(workload)
+        sizes = [factor.shape[1] for factor in strategy.factors]
+        if [factor.shape[1] for factor in factors] != sizes:
+            return None
+        if _is_zero_product(weight, factors):
+            return np.zeros(workload.shape[0])
+        gains = np.array([weight**2], np.float64)
+        for query, part in zip(factors, strategy.factors, strict=True):
+            gains = np.outer(gains, row_gains(query, part)).ravel()
+        return gains
 
 
 def _is_zero_product(weight: float, factors: tuple[QueryMatrix, ...]) -> bool:
