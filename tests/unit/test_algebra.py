@@ -10,7 +10,6 @@ from catalogue import CATALOGUE, SIGNED, TALL, THETA, of_all
 from hypothesis import given, settings
 
 import mmech as mm
-from mmech.operators.algebra import add
 from mmech.testing import assert_query_matrix
 
 
@@ -136,66 +135,6 @@ def test_marginals_obey_the_protocol(operator):
     assert isinstance(operator.gram(), mm.Anova)
     assert_query_matrix(operator, dense)
     assert_penrose(operator)
-
-
-@given(marginals(3), st.data())
-def test_the_marginal_algebra_is_closed(operator, data):
-    sizes = operator.domain_shape
-    values = st.sampled_from([0.0, 1.0, -2.0, 0.5])
-    count = 2 ** len(sizes)
-    eigenvalues = data.draw(st.lists(values, min_size=count, max_size=count))
-    other = mm.Anova(sizes, eigenvalues)
-    gram, dense = operator.gram(), dense_marginals(operator)
-    dense_other = ref.anova(sizes, eigenvalues)
-    for combined, wanted in (
-        (gram @ other, dense.T @ dense @ dense_other),
-        (gram + other, dense.T @ dense + dense_other),
-        (other - gram, dense_other - dense.T @ dense),
-        (-2.5 * other, -2.5 * dense_other),
-        (gram.gram(), np.linalg.matrix_power(dense.T @ dense, 2)),
-        (other.pinv(), ref.pinv(dense_other)),
-        ((2 * gram) @ (3 * other), 6 * dense.T @ dense @ dense_other),
-    ):
-        assert isinstance(combined, mm.Anova)
-        assert combined.domain_shape == sizes
-        scale = max(1.0, np.abs(wanted).max())
-        np.testing.assert_allclose(combined.to_dense(), wanted, atol=1e-9 * scale)
-
-
-def test_marginals_stacked_by_hand_have_a_gram_in_the_algebra():
-    first = mm.Marginals((2, 3), {(0,): 1, (1,): 2})
-    second = mm.Marginals((2, 3), {(): -1, (0, 1): 0.5})
-    gram = mm.VStack([first, -3 * second, first]).gram()
-    assert isinstance(gram, mm.Anova)
-    dense = ref.stack(*map(dense_marginals, (first, second, first)))
-    dense[5:12] *= -3
-    np.testing.assert_allclose(gram.to_dense(), dense.T @ dense)
-
-
-def test_different_domains_are_not_joined():
-    first, second = mm.Anova((2, 3), [1, 2, 3, 4]), mm.Anova((3, 2), [1, 2, 3, 4])
-    for combined in (first + second, first @ second, second @ first):
-        assert not isinstance(combined, mm.Anova)
-    total = first.to_dense() + second.to_dense()
-    np.testing.assert_allclose((first + second).to_dense(), total)
-    product = first.to_dense() @ second.to_dense()
-    np.testing.assert_allclose((first @ second).to_dense(), product)
-
-
-def test_sums_join_what_has_a_rule_and_keep_the_rest():
-    first, second = mm.Anova((2, 3), [1, 2, 3, 4]), mm.Anova((3, 2), [1, 2, 3, 4])
-    terms = [mm.Prefix(6), first, second, mm.Identity(6), first, 2 * second]
-    joined = add(*terms)
-    assert isinstance(joined, mm.Sum)
-    assert [type(term) for term in joined.terms] == [
-        mm.Prefix,
-        mm.Anova,
-        mm.Anova,
-        mm.Identity,
-    ]
-    wanted = sum(term.to_dense() for term in terms)
-    np.testing.assert_allclose(joined.to_dense(), wanted, atol=1e-12)
-    assert add(first) is first
 
 
 @pytest.mark.parametrize("sizes", [(1,), (1, 1), (1, 3, 1), (2, 1, 2)], ids=str)

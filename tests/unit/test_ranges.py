@@ -1,7 +1,5 @@
 """Ranges, suffixes, relabelled domains and operators side by side."""
 
-import math
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -55,8 +53,6 @@ def test_ranges_of_a_huge_domain():
     middle = [[0] * 6, [10**5] * 6, [5 * 10**5] * 6]
     ranges = mm.Ranges(sizes, middle, np.array(middle) + 450_000)
     assert ranges.shape == (3, 10**36)
-    assert ranges.sensitivity() == 2  # the first and the last do not meet
-    assert ranges.l2_sensitivity() == math.sqrt(2)
     assert ranges.row_abs_sums() == pytest.approx([450_001.0**6] * 3)
     with pytest.raises(
         mm.DomainTooLargeError, match=r"about 10\^36 cells does not fit"
