@@ -51,7 +51,6 @@ from mmech.error.expected import supports as supports
 from mmech.error.report import Report as Report
 from mmech.error.report import confidence_interval as confidence_interval
 from mmech.error.report import report as report
-from mmech.export import export_marginals as export_marginals
 from mmech.reduction.boxes import CellGroups as CellGroups
 from mmech.reduction.boxes import reduce_boxes as reduce_boxes
 from mmech.reduction.cells import reduce_domain as reduce_domain
