@@ -57,7 +57,6 @@ from mmech.reduction.cells import reduce_domain as reduce_domain
 from mmech.strategies import Candidate as Candidate
 from mmech.strategies import StrategyResult as StrategyResult
 from mmech.strategies import optimize as optimize
-from mmech.strategies import reweight as reweight
 from mmech.strategies.result import load as load
 from mmech.strategies.result import save as save
 

@@ -355,7 +355,7 @@ def test_the_result_does_not_depend_on_blas_threads(workload):
 
 DOORS = (
     mm.confidence_interval, mm.dual_bound, mm.expected_error, mm.loss,
-    mm.optimize, mm.per_query_error, mm.release_tables, mm.report, mm.reweight, mm.rmse,
+    mm.optimize, mm.per_query_error, mm.release_tables, mm.report, mm.rmse,
     mm.supports, mm.svd_bound, Tables.sample, TablePlan.errors,
     mm.MatrixMechanism.measure, mm.MatrixMechanism.reconstruct,
     mm.MatrixMechanism.answer,
