@@ -256,7 +256,7 @@ def release_tables(
     )
 
 
-@storable("MeasuredTables", added=("statistics",))
+@storable("MeasuredTables")
 @dataclass(frozen=True, eq=False)
 class MeasuredTables:
     """Noisy numbers that were paid for, before tables are made of them.
