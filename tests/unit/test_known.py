@@ -615,7 +615,6 @@ def test_the_command_line_keeps_to_what_is_known(files, capsys):
         ("--known none.csv", "cannot open 'none.csv'"),
         ("--impossible rule.json", "they must be a JSON list of objects"),
         ("--impossible no.json", "cannot use the rules 'no.json'"),
-        ("--ways 3 --known sex.csv", "--known may be more than the number of records"),
     ],
 )
 def test_wrong_files_of_what_is_known_are_one_sentence(options, words, files, capsys):
