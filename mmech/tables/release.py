@@ -173,7 +173,7 @@ def release_tables(
     attributes, which is always possible. Where a table has three attributes or more,
     whole tables with given whole margins need not exist: then all are tabulated from
     one set of whole records of the fitted model. ``Tables.rounding`` says which. Where
-    tables have several levels of a hierarchy (`Attribute.hierarchy`), those below the
+    tables have several levels of hierarchies (`Attribute.hierarchy`), those below the
     topmost are divided among the nodes of each level, which add up to the level above.
 
     References
