@@ -37,6 +37,7 @@ from mmech.tables.statistics import (
     MeasuredStatistic,
     ReadDomain,
     Statistic,
+    listed,
     plan_statistics,
 )
 from mmech.tables.steps import Steps, measure_in_steps, noise_of
@@ -94,7 +95,8 @@ def release_tables(
         each of its levels.
     tables : sequence of (sequence of str), or "auto"
         In place of `ways`: the attributes of each table, or levels of them, one of a
-        hierarchy. ``"auto"`` is all tables of one attribute and of two.
+        hierarchy. ``"auto"`` is all tables of one attribute and of two. Without both,
+        tables count the groups of `statistics`.
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
         Statistics of numbers by group, from the same budget: parts of it make the sum
         of expected squared errors least, of an average cell of each table and an
@@ -144,8 +146,8 @@ def release_tables(
     Raises
     ------
     TypeError
-        If not exactly one of `ways` and `tables`, and one of `epsilon` and `rho`, is
-        given.
+        If both `ways` and `tables` are given, or neither and no statistics, or not
+        exactly one of `epsilon` and `rho`.
     ValueError
         If a table names an unknown attribute or has more than 2^17 cells, or a value
         cannot be read, or what is known contradicts itself; nothing is spent.
@@ -171,7 +173,7 @@ def release_tables(
     attributes, which is always possible. Where a table has three attributes or more,
     whole tables with given whole margins need not exist: then all are tabulated from
     one set of whole records of the fitted model. ``Tables.rounding`` says which. Where
-    tables have several levels of a hierarchy (`Attribute.hierarchy`), those below the
+    tables have several levels of hierarchies (`Attribute.hierarchy`), those below the
     topmost are divided among the nodes of each level, which add up to the level above.
 
     References
@@ -212,6 +214,9 @@ def release_tables(
         check_writable(keep)
     say = _checked_callback(callback)
     say("choosing what to measure")
+    statistics = listed(statistics)
+    if ways is None and tables is None:
+        tables = [own.by or own.name for own in statistics] or None
     plan = make_plan(
         domain,
         ways=ways,
