@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
-from mmech.tables.classes import expected_pairs, too_many_values
+from mmech.tables.classes import FITS, expected_pairs, too_many_values
 from mmech.tables.known import Known
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
 from mmech.tables.rounding import (
@@ -95,6 +95,7 @@ def settle(
     say: Callable[[str], None],
     known: Known | None = None,
     sizes: tuple[int, ...] | None = None,
+    fits: int = FITS,
 ) -> Counts:
     """Return whole, non-negative, consistent tables from least-squares estimates.
 
@@ -112,6 +113,8 @@ def settle(
         What tables keep to.
     sizes : tuple of int, optional
         Number of values of the attributes that may occur: the first ones.
+    fits : int, default=FITS
+        Fits of a model of pairs.
     """
     sizes = sizes or noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
@@ -157,7 +160,7 @@ def settle(
             for (i, j), table in tables.items()
         }
 
-    expected = expected_pairs(estimate, noise, shares, total, pairs)
+    expected = expected_pairs(estimate, noise, shares, total, pairs, fits)
     for (i, j), table in expected.items():  # pairs tell of their attributes, too
         margins: dict[Subset, Floats] = {
             (i,): table.sum(axis=1),

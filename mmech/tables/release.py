@@ -28,6 +28,7 @@ from mmech.release import Measurement, Price, measure
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
+from mmech.tables.classes import FITS_OF_A_ROUND
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
 from mmech.tables.level_counts import settle_levels
@@ -464,7 +465,7 @@ def _measure(
     if plan.adaptive:
 
         def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
-            return settle(estimate, law, plan.pairs, say).tables
+            return settle(estimate, law, plan.pairs, say, fits=FITS_OF_A_ROUND).tables
 
         return measure_in_steps(plan, codes, words, ledger, noise, say, explain, keep)
     mechanism = plan.mechanism(ledger, noise)
