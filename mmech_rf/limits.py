@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from mmech.limits import ChangeableLimits, limit
 
-__all__ = ["LIMITS", "Limits", "changed"]
-
 
 @dataclass
 class Limits(ChangeableLimits):
@@ -70,7 +68,7 @@ class Limits(ChangeableLimits):
         them, for all records that differ from each other in nothing else. More is
         refused.
     monotone_numbers : int
-        Such cells, of all these records, that are looked at at a time.
+        Cells of monotone attributes, of all records of a prediction, per block.
     draw_visits : int
         Records that the draw of a tree looks at, counted once for each pair of a view
         and one below it. Views beyond that do not come first in a tree.

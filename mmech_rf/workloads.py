@@ -19,8 +19,6 @@ from mmech_rf.forest.complete import CompleteForest
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
 
-__all__ = ["aggregation_workload", "prediction_workload", "training_workload"]
-
 
 def training_workload(forest: Forest) -> PartitionStack | Conjunctions | Marginals:
     """Return T: one query per leaf of the forest, over the domain cells.
@@ -36,7 +34,7 @@ def training_workload(forest: Forest) -> PartitionStack | Conjunctions | Margina
         Row ``forest.leaf_offsets[t] + l`` counts the records in leaf l of tree t.
         Stored as one label per tree and cell where that is at most 512 MiB, else
         as one mask per leaf and attribute. The `complete_forest` of depth h asks for
-        all h-way marginals and is known as such.
+        all h-way marginals and is known as them.
 
     See Also
     --------

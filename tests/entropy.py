@@ -1,4 +1,4 @@
-"""Entropy that a test chooses: that of the whole system, or of one sampler."""
+"""Entropy that a test chooses, for the whole system or for one sampler."""
 
 import os
 import random
@@ -26,7 +26,7 @@ class SameEveryTime:
     """A pytest plugin: every test draws the same noise whenever it runs.
 
     A statistical test fails by chance with a small probability; over hundreds of them,
-    run with every change, that is often. Here the noise of a test, and that of a
+    run with every change, that is often. Here the noise of a test, or of a
     fixture which several tests share, follows from its name alone, whatever ran before.
     Other processes draw from the operating system, and so do forks of this one.
     """

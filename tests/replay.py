@@ -327,7 +327,7 @@ def _price(draw):
 def loss(before, after):
     """Return the largest log ratio of probabilities of an outcome, or rho of noise.
 
-    Of a selection it is the width of the window that log ratios lie in.
+    For a selection it is the width of the window that log ratios lie in.
     """
     public = before.public
     if before.kind in FREE:
@@ -373,7 +373,7 @@ def loss(before, after):
                     return math.inf  # totals that noise does not hide
                 norms += [abs(group).sum(axis=0) for group in groups]
                 row = ends[-1]
-            # The noise of the columns is independent, and that of the runs.
+            # The noise of columns is independent, and so is the noise of runs.
             total += Fraction(np.max(norms, axis=0).sum()) / scale
         return total
     assert before.kind in ("exponential", "permute_and_flip"), before.kind
@@ -546,7 +546,7 @@ def differences(a, b, path="", known=None):
     elif hasattr(a, "__dict__") and not isinstance(a, (type, np.dtype)):
         yield from differences(vars(a), vars(b), path, known)
     elif a != b:
-        # Of long texts from where they differ.
+        # Long texts are shown from where they differ.
         start = 0
         if isinstance(a, (str, bytes)):
             pairs = enumerate(zip(a, b, strict=False))

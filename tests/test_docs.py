@@ -230,7 +230,7 @@ PROVEN = [
     select_tree, verify,
 ]  # fmt: skip
 """Everything public that releases, by the argument that all of it takes in tests; and
-what such functions are made of."""
+what these functions are made of."""
 
 
 def pages_named_by(thing):

@@ -4,10 +4,10 @@ import numpy as np
 
 from mmech import (
     Conjunctions,
+    Counts,
     MarginalEstimate,
     Marginals,
     MatrixMechanism,
-    Records,
     all_marginals,
     optimize,
     per_query_error,
@@ -59,7 +59,7 @@ class ManyAttributes:
         keys = {tuple(sorted(rng.permutation(120)[:3])) for _ in range(10)}
         optimize(Marginals(sizes, dict.fromkeys(keys, 1)), seed=0, max_work=10**5)
         self.result = optimize(self.workload, seed=0, max_work=10**6, n_starts=1)
-        self.records = Records(rng.integers(0, 2, (10_000, 120)), sizes)
+        self.records = Counts(rng.integers(0, 2, (10_000, 120)), sizes)
         self.mechanism = MatrixMechanism(self.workload, self.result, epsilon=1)
         self.measurement = self.mechanism.measure(self.records)
 

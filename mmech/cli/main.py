@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from mmech.privacy.ledger import PrivacyLedger
     from mmech.tables import TablePlan, Tables
 
-__all__ = ["build_parser", "main"]
-
 PROG = "mmech"
 
 CODE = 4
@@ -497,7 +495,7 @@ def _tables(args: argparse.Namespace) -> None:
         known, rules = _known(args)
         used = {domain.levels.get(n, n) for n in set().union(*tables or ())}
         for own in statistics if used else ():
-            used |= {own.name, *own.by}
+            used |= {domain.levels.get(n, n) for n in (own.name, *own.by)}
         if used and used <= set(domain.names):  # other columns need not be there
             domain = domain.select([name for name in domain.names if name in used])
         made: Any = release_tables(

@@ -58,7 +58,6 @@ class Counts:
     See Also
     --------
     MatrixMechanism.measure : takes them in place of a table of all cells.
-    Records : records that a mechanism measures without counting cells.
 
     Notes
     -----
@@ -91,6 +90,15 @@ class Counts:
         shape = check_domain_shape(domain_shape)
         array = check_codes(codes, shape)
         self._set(shape, *occupied_cells([(array.T, None)], shape), chunk_id)
+
+    @classmethod
+    def _as_given(cls, codes: ArrayLike, domain_shape: Any) -> Counts:
+        """Return records that are measured but never added to others, not sorted."""
+        shape = check_domain_shape(domain_shape)
+        array = check_codes(codes, shape).astype(_narrow(shape))
+        found = cls.__new__(cls)
+        found._set(shape, array, np.ones(len(array), np.int64))
+        return found
 
     @classmethod
     def _none(cls, shape: tuple[int, ...]) -> Counts:

@@ -19,7 +19,6 @@ from mmech.operators.compose import Product, Scaled, Sum, check_weight
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Anova
-from mmech.operators.ranges import Permuted
 from mmech.operators.stack import VStack
 
 Rule = Callable[[Any, Any], QueryMatrix | None]
@@ -78,11 +77,6 @@ PRODUCT_RULES: list[tuple[type, type, Rule]] = [
     (Sparse, Sparse, _entries(lambda a, b: Sparse(a.matrix @ b.matrix))),
     (Anova, Anova, _anova_product),
     (Kronecker, Kronecker, _kronecker_product),
-    (
-        QueryMatrix,
-        Permuted,
-        lambda a, b: Permuted(product(a, b.operator), b._permutation),
-    ),
     (VStack, QueryMatrix, lambda a, b: VStack([product(x, b) for x in a.blocks])),
     (Sum, QueryMatrix, lambda a, b: Sum([product(x, b) for x in a.terms])),
 ]

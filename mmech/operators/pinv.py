@@ -124,8 +124,8 @@ def _(operator: VStack) -> QueryMatrix | None:
 
 @structured_pinv.register
 def _(operator: Merged) -> QueryMatrix | None:
-    """C⁺A'⁺ where A' has full column rank."""
-    if not has_full_column_rank(operator.operator):
+    """C⁺A'⁺ where A' has full column rank, or C is square."""
+    if not (operator.reorders or has_full_column_rank(operator.operator)):
         return None
     squares = operator.merge.power(2).sum(axis=1)  # the rows of C are orthogonal
     spread = Sparse(operator.merge.T) @ Diagonal(1.0 / squares)

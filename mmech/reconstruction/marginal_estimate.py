@@ -39,7 +39,7 @@ def is_lazy(strategy: QueryMatrix) -> bool:
 
 
 def as_marginals(strategy: Any) -> Marginals:
-    """Return a strategy of marginals as such, and refuse others."""
+    """Return a strategy of marginals as `Marginals`, and refuse others."""
     operator = as_query_matrix(strategy, "strategy")
     measured = marginals_of(operator)
     if measured is None:

@@ -15,8 +15,9 @@ from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix, Tota
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.known import has_full_column_rank, normal_form
+from mmech.operators.merged import Merged
 from mmech.operators.partition import PartitionStack
-from mmech.operators.ranges import Permuted, Ranges, WidthRange
+from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
 
 Groups = NDArray[np.int64]
@@ -179,9 +180,12 @@ restrict_columns.register(
 )
 
 
-@restrict_columns.register(Permuted)
-def _(workload: Permuted, columns: Groups) -> QueryMatrix:
-    return restrict_columns(workload.operator, workload._permutation[columns])
+@restrict_columns.register(Merged)
+def _(workload: Merged, columns: Groups) -> QueryMatrix:
+    inner = workload._groups[columns]
+    if inner.min(initial=0) < 0:
+        return _restrict_any(workload, columns)
+    return restrict_columns(workload.operator, inner)
 
 
 @restrict_columns.register(PartitionStack)

@@ -424,7 +424,7 @@ def look_at_products(workload: QueryMatrix, found: Request) -> Skip | None:
         return Skip(optimum) if optimum else None
     beyond = found.has("marginals") and is_beyond_lattices(workload)
     if beyond and has_closed_form(workload):
-        return Skip("marginals are optimized as such")
+        return Skip("marginals are optimized by 'marginals'")
     return None
 
 

@@ -513,7 +513,7 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
         if n > PRODUCT_DOMAIN:
             return Skip("a product structure is optimized by 'kronecker'")
         if marginals_of(workload) is not None:
-            return Skip("marginals are optimized as such")
+            return Skip("marginals are optimized by 'marginals'")
     elif n <= EXACTING_DOMAIN and asks_in_order(workload.gram()):
         return None
     if comes_from_partitions(workload):

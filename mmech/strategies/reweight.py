@@ -204,7 +204,7 @@ def look_at_low_rank(workload: QueryMatrix, found: Request) -> Skip | None:
     if m > LOW_RANK_ROWS or m >= n or n > LOW_RANK_CELLS:
         return Skip("not a workload of few queries")
     if marginals_of(workload) is not None:
-        return Skip("marginals are optimized as such")
+        return Skip("marginals are optimized by 'marginals'")
     return None
 
 

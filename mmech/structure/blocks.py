@@ -94,7 +94,7 @@ class _GramEnergies:
 def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
     """Return the energies of blocks of neighbours, ``None`` for what is out of reach.
 
-    Within reach are ranges, prefixes and suffixes of any size, unions of such, and
+    Within reach are ranges, prefixes and suffixes of any size, their unions, and
     other workloads of up to 4096 cells.
     """
     terms = normal_form(workload).ask(_overlaps)

@@ -31,8 +31,8 @@ def answers_by_marginals(
 ) -> Answers | None:
     """Return A X (m, k) from marginals of X, without its cells, or ``None``.
 
-    For marginals, products of attributes and boxes, and for sums, stacks and
-    combinations of such. Exact for integer operators and tables. Every table that is
+    For marginals, products of attributes and boxes, and for their sums, stacks and
+    combinations. Exact for integer operators and tables. Every table that is
     asked for is over the attributes that some query of the operator restricts.
     """
     found = normal_form(operator).ask(_answers, domain_shape, tables)

@@ -47,7 +47,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.partition import Conjunctions, Partition, PartitionStack
-from mmech.operators.ranges import Permuted, Ranges, WidthRange
+from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
 
 Sums = int | NDArray[Any]
@@ -331,11 +331,6 @@ def _merged_sums(operator: Merged, power: int, weights: Any) -> Sums:
     return np.where(operator._groups >= 0, inner[operator._groups], 0)
 
 
-def _permuted_sums(operator: Permuted, power: int, weights: Any) -> Sums:
-    inner = column_sums(operator.operator, power, weights)
-    return inner if isinstance(inner, int) else inner[operator._permutation]
-
-
 # ---- operators of unknown classes ------------------------------------------------
 
 
@@ -419,7 +414,7 @@ LARGEST: dict[type, Callable[[Any], int]] = {
 """Class to the rule for `largest_entry`; without one, a norm bounds the entries."""
 
 _ENTRYWISE: dict[type, Callable[[Iterable[int]], int]] = {
-    **dict.fromkeys((VStack, Permuted, Merged, Transpose), max),
+    **dict.fromkeys((VStack, Merged, Transpose), max),
     Kronecker: math.prod,
 }
 """Class to the largest entry, by those of the operators that one is made of."""
@@ -441,7 +436,6 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
     Kronecker: _kronecker_sums,
     Product: _product_sums,
     Merged: _merged_sums,
-    Permuted: _permuted_sums,
     Transpose: transposed_sums,
 }
 """Class to the rule for `column_sums`; without one, or where it returns ``None``, the

@@ -22,7 +22,8 @@ from mmech.operators.compose import Scaled
 from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
-from mmech.operators.ranges import Permuted, Ranges, WidthRange
+from mmech.operators.merged import Merged
+from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
 from mmech.structure.spectrum import marginal_terms
@@ -119,9 +120,9 @@ def _(workload: Scaled) -> NDArray[np.float64] | None:
     return None if inner is None else abs(float(workload.weight)) * inner
 
 
-closed_singular_values.register(
-    Permuted, lambda workload: closed_singular_values(workload.operator)
-)
+@closed_singular_values.register(Merged)
+def _(workload: Merged) -> NDArray[np.float64] | None:
+    return closed_singular_values(workload.operator) if workload.reorders else None
 
 
 @closed_singular_values.register(Kronecker)

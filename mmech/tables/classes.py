@@ -32,8 +32,6 @@ from scipy.optimize import minimize
 from mmech.limits import LIMITS
 from mmech.tables.steps import AnyEstimate, AnyNoise
 
-__all__ = ["expected_pairs", "too_many_values"]
-
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 

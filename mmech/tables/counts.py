@@ -36,8 +36,6 @@ from mmech.tables.rounding import (
 )
 from mmech.tables.steps import AnyEstimate, AnyNoise
 
-__all__ = ["ROUNDING", "Counts", "settle", "toward"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subset = tuple[int, ...]

@@ -46,8 +46,6 @@ from mmech.tables.noise import (
     subsets_of,
 )
 
-__all__ = ["Known", "KnownNoise", "what_is_known"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -475,6 +473,16 @@ def _ends(attribute: Attribute) -> list[tuple[float, float]]:
 # ---- errors of what is conditioned -------------------------------------------------
 
 
+def _alike(rules: Sequence[tuple[Subset, Mask]], attribute: int, n: int) -> Integers:
+    """Return a number for each value, equal for those that no rule tells apart."""
+    own = [np.zeros((n, 0), bool)] + [
+        np.moveaxis(mask, subset.index(attribute), 0).reshape(n, -1)
+        for subset, mask in rules
+        if attribute in subset
+    ]
+    return np.unique(np.hstack(own), axis=0, return_inverse=True)[1].ravel()
+
+
 class KnownNoise(Noise):
     """The law of the errors of tables of which some cells are impossible.
 
@@ -510,32 +518,58 @@ class KnownNoise(Noise):
                 ("give attributes coarser values", "take fewer tables"),
             )
         self._moves = np.concatenate(
-            [self._plain(own)[mask.ravel()] for own, mask in self._closed.items()]
+            [
+                self._plain(own, np.flatnonzero(mask))
+                for own, mask in self._closed.items()
+            ]
         )
-        scaled = self._moves * self._variance
-        self._inverse = pinvh(scaled @ self._moves.T, rtol=1e-10)
+        self._inverse = pinvh(
+            np.concatenate(
+                [self._tied(own)[mask.ravel()] for own, mask in self._closed.items()]
+            ),
+            rtol=1e-10,
+        )
         parts = {s for own in self._closed for s in subsets_of(own)} - {*known.exact}
-        self._ties = {part: self._plain(part) @ scaled.T for part in parts}
+        self._ties = {part: self._tied(part) for part in parts}
         _, self._kind = np.unique(self._parameter, return_inverse=True)
-        self._means: dict[Subset, float] = {}
+        self._alike = [_alike(known.rules, i, n) for i, n in enumerate(known.sizes)]
+        self._representatives: dict[Subset, tuple[Floats, Floats, Integers]] = {}
         self._found: dict[bytes, ErrorLaw] = {}
 
-    def _plain(self, subset: Subset) -> Floats:
-        """Return coefficients of all noise before conditioning, (cells, p)."""
-        sizes = self.domain_shape
-        blocks = []
+    def _kernel(self, subset: Subset) -> Floats:
+        """Return the sum of projections on interactions over κ, (cells, cells)."""
+        cells = product_of(self.domain_shape[i] for i in subset)
+        kernel = np.zeros((cells, cells))
+        for part in subsets_of(subset):
+            own: Any = np.ones((1, 1))
+            for i in subset:
+                n = self.domain_shape[i]
+                even = np.full((n, n), 1 / n)
+                own = np.kron(own, np.eye(n) - even if i in part else even)
+            kernel += own / self._precision(part)
+        return kernel
+
+    def _plain(self, subset: Subset, rows: Integers) -> Floats:
+        """Return coefficients of all noise in cells before conditioning, (rows, p)."""
+        cells = product_of(self.domain_shape[i] for i in subset)
+        blocks, kernels = [], {part: self._kernel(part) for part in subsets_of(subset)}
         for measured, share in zip(self._weights, self._shares, strict=True):
             common = tuple(i for i in subset if i in measured)
-            cells = product_of(sizes[i] for i in common)
-            kernel = np.zeros((cells, cells))
-            for part in subsets_of(common):
-                own: Any = np.ones((1, 1))
-                for i in common:
-                    even = np.full((sizes[i], sizes[i]), 1 / sizes[i])
-                    own = np.kron(own, np.eye(sizes[i]) - even if i in part else even)
-                kernel += own / self._precision(part)
-            rows, columns = (self._places(all_, common) for all_ in (subset, measured))
-            blocks.append(kernel[np.ix_(rows, columns)] * (share * cells / rows.size))
+            kernel = kernels[common]
+            at, columns = (self._places(own, common) for own in (subset, measured))
+            own = kernel[np.ix_(at[rows], columns)]
+            blocks.append(own * (share * len(kernel) / cells))
+        return np.hstack(blocks)
+
+    def _tied(self, subset: Subset) -> Floats:
+        """Return covariances with all closed cells before conditioning, (cells, n)."""
+        blocks = []
+        for closed, mask in self._closed.items():
+            common = tuple(i for i in subset if i in closed)
+            kernel = self._kernel(common)
+            rows, columns = (self._places(own, common) for own in (subset, closed))
+            own = kernel[np.ix_(rows, columns[mask.ravel()])]
+            blocks.append(own * (len(kernel) / (rows.size * mask.size)))
         return np.hstack(blocks)
 
     def _places(self, subset: Subset, part: Subset) -> Integers:
@@ -560,11 +594,28 @@ class KnownNoise(Noise):
             tables[part] = table.reshape(*sizes, -1)
         return plain.given(tables)
 
-    def coefficients(self, subset: Subset) -> Floats:
-        """Return the coefficients of all noise in the errors of a table, (cells, p)."""
-        plain = self._plain(subset)
-        ties = (plain * self._variance) @ self._moves.T
-        return np.asarray(plain - ties @ self._inverse @ self._moves)
+    def coefficients(self, subset: Subset, rows: Integers | None = None) -> Floats:
+        """Return the coefficients of all noise in the errors of cells, (rows, p)."""
+        tied = self._tied(subset)
+        rows = np.arange(len(tied)) if rows is None else rows
+        return self._plain(subset, rows) - tied[rows] @ self._inverse @ self._moves
+
+    def _cells_of(self, subset: Subset) -> tuple[Floats, Floats, Integers]:
+        """Return coefficients and variances of some cells, and which stands for each.
+
+        Cells have the same law of errors if their values differ by ones that rules do
+        not tell apart: to swap these changes nothing that is known or measured.
+        """
+        if subset not in self._representatives:
+            kinds = [self._alike[i] for i in subset]
+            places = np.ravel_multi_index(
+                np.meshgrid(*kinds, indexing="ij"), [own.size for own in kinds]
+            )
+            _, first, which = np.unique(places, return_index=True, return_inverse=True)
+            found = self.coefficients(subset, first)
+            own = found, self._spreads(found), which.ravel()
+            self._representatives[subset] = own
+        return self._representatives[subset]
 
     def _spreads(self, coefficients: Floats) -> Floats:
         """Return variances by row, zero where they are rounding."""
@@ -573,16 +624,21 @@ class KnownNoise(Noise):
 
     def spread(self, subset: Subset) -> float:
         """Return the mean variance of the errors of counts that have any."""
-        if subset not in self._means:
-            found = self._spreads(self.coefficients(subset))
-            mean = float(found.sum()) / max(1, int((found > 0).sum()))
-            self._means[subset] = max(mean, VARIANCE_FLOOR)
-        return self._means[subset]
+        _, spreads, which = self._cells_of(subset)
+        found = spreads[which]
+        mean = float(found.sum()) / max(1, int((found > 0).sum()))
+        return max(mean, VARIANCE_FLOOR)
 
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of the count with the largest variance."""
-        found = self.coefficients(subset)
-        return self.laws(found[[np.argmax(self._spreads(found))]])[0]
+        coefficients, spreads, _ = self._cells_of(subset)
+        return self.laws(coefficients[[np.argmax(spreads)]])[0]
+
+    def by_cell(self, subset: Subset) -> list[ErrorLaw]:
+        """Return the law of the error of every cell of a table."""
+        coefficients, _, which = self._cells_of(subset)
+        found = self.laws(coefficients)
+        return [found[k] for k in which]
 
     def laws(self, coefficients: Floats) -> list[ErrorLaw]:
         """Return the law of every row of coefficients of all noise.
@@ -622,6 +678,7 @@ class KnownNoise(Noise):
             apart = np.abs(terms[0] - np.rint(terms[0])).max()
             whole = 0.0 if apart < 1e-8 else None
             law = error_law(self._law, terms[0], terms[1], terms[2], terms[3], whole)
-            step = 0.0 if whole == 0.0 else step_of(terms[0])
+            spreads = np.sqrt(terms[1] * terms[2])
+            step = 0.0 if whole == 0.0 else step_of(terms[0], spreads)
             self._found[key] = replace(law, standard_error=error, step=step)
         return self._found[key]

@@ -24,8 +24,6 @@ from mmech.tables.levels import Chain, LevelEstimate, LevelNoise
 from mmech.tables.model import draw_codes
 from mmech.tables.rounding import nearest_with_sums
 
-__all__ = ["LevelCounts", "divide", "settle_levels"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subset = tuple[int, ...]

@@ -31,12 +31,7 @@ from mmech.mechanism import MatrixMechanism
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.strategies import StrategyResult
-from mmech.tables.noise import Noise, error_law, subsets_of
-
-__all__ = [
-    *("Chain", "LevelEstimate", "LevelNoise", "chain_of", "families_of"),
-    "level_strategy",
-]
+from mmech.tables.noise import Noise, error_law, step_of, subsets_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -69,8 +64,6 @@ class Chain:
         Places of the levels among all that tables are made of, topmost first.
     parents : tuple of ndarray of int64
         For every level the node above each of its nodes, increasing.
-    first : tuple of ndarray of int64
-        For every level the first child of each node above it.
     """
 
     axes: Subset
@@ -78,6 +71,7 @@ class Chain:
 
     @cached_property
     def first(self) -> tuple[Integers, ...]:
+        """For every level the first child of each node above it."""
         return tuple(np.flatnonzero(np.diff(p, prepend=-1)) for p in self.parents)
 
     def place(self, subset: Sequence[int]) -> tuple[int, Subset]:
@@ -427,18 +421,10 @@ class NodeErrors:
         return errors[nodes], (np.array(widths)[kind.ravel()] * errors)[nodes]
 
     def _width(self, node: int, level: float) -> float:
-        """Return what the error of a node stays below with a probability.
-
-        Whole noise makes errors multiples of a common divisor of its coefficients, but
-        for a little noise. Euclid's algorithm finds it, and half of it is added.
-        """
+        """Return what the error of a node stays below with a probability."""
         own, numbers = self.coefficients[:, node], self.numbers[:, node]
         spreads = np.sqrt(numbers * self.row_variances)
-        gap, most = float(own.max()), int((own * spreads).argmax())
-        for large, spread in zip(own.tolist(), spreads.tolist(), strict=True):
-            value = large
-            while (left := abs(value - gap * round(value / gap))) * spread > gap / 4:
-                gap, value = left, gap
+        most = int((own * spreads).argmax())
         variance, total = self.row_variances[most], self.variances[node]
         rest = max(total - float(np.square(own * spreads).sum()), 0.0)
         laws = [
@@ -451,7 +437,8 @@ class NodeErrors:
             )
             for number in ((MANY, 1) if rest > total / MANY else (1,))
         ]
-        return max(law.half_width(level) for law in laws) + gap / 2
+        half = max(law.half_width(level) for law in laws)
+        return half + step_of(own, spreads) / 2
 
 
 class LevelEstimate:

@@ -126,14 +126,7 @@ class TablePlan:
 
     def axis_codes(self, codes: Any) -> Any:
         """Return the codes of axes (N, axes) for those of the domain. Sensitive."""
-        if self.names == self.domain.names:
-            return codes[:, : len(self.names)]
-        columns = []
-        for name in self.names:
-            i = self.domain.names.index(self.domain.levels[name])
-            nodes = self.domain.attributes[i].nodes(name)
-            columns.append(nodes.astype(np.min_scalar_type(nodes[-1]))[codes[:, i]])
-        return np.stack(columns, axis=1)
+        return self.domain.at_levels(codes, self.names)
 
     @property
     def tables(self) -> tuple[tuple[str, ...], ...]:

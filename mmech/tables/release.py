@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,7 @@ from mmech.domain.frames import read_table
 from mmech.domain.parts import Part, file_of, read
 from mmech.evidence import Evidence, record_evidence
 from mmech.exceptions import ParameterError, keeping, located
-from mmech.marginals.records import Records
+from mmech.marginals.counts import Counts
 from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
@@ -42,8 +42,6 @@ from mmech.tables.statistics import (
 from mmech.tables.steps import Steps, measure_in_steps, noise_of
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
-
-__all__ = ["MeasuredTables", "release", "release_tables"]
 
 WHAT = "measurement of tables"
 """What files hold of it."""
@@ -371,13 +369,15 @@ class MeasuredTables:
         """
         loaded: MeasuredTables = read_file(path, WHAT, cls)
         measured, mechanisms = [loaded.measurement], [loaded.plan.mechanism()]
+        drops = loaded.plan.drops
         if isinstance(loaded.measurement, Steps):
             measured = list(loaded.measurement.tables)
             mechanisms = loaded.measurement.mechanisms(loaded.plan)
+            drops = drops and not loaded.measurement.unspent  # counted at the end
         own = [(noisy.values.shape, noisy.entry.kind) for noisy in measured]
         out = None if loaded.left_out is None else loaded.left_out.values.shape
         if own != [((m.released.shape[0],), m.law.name) for m in mechanisms] or (
-            out != ((1,) if loaded.plan.drops else None)
+            out != ((1,) if drops else None)
         ):
             raise ValueError(f"{os.fspath(path)} has numbers of another measurement")
         return loaded
@@ -410,27 +410,40 @@ def release(
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
         codes = plan.axis_codes(codes)
         say("measuring")
+
+        def made(measurement: Any, dropped: Measurement | None = None) -> Any:
+            evidence = record.evidence(promised or plan.total_cost, plan.currency)
+            return MeasuredTables(
+                plan, measurement, evidence, dropped, statistics=statistics
+            )
+
+        def kept(steps: Steps) -> AbstractContextManager[None]:
+            measured = made(steps)
+            if keep is not None and steps.unspent:
+                with suppress(OSError):  # there may be room for all that is to come
+                    measured.save(keep)
+            return keeping(*_after(plan), measured=measured)
+
         with ExitStack() as stack:
             if statistics:
                 spent = f"{plan.currency} = {plan.total_cost - plan.cost}"
                 then = "columns(0.95) of each has its numbers"
                 stack.enter_context(keeping(spent, then, statistics=statistics))
-            measurement = _measure(plan, codes, words, ledger, noise, say)
+            measurement = _measure(plan, codes, words, ledger, noise, say, kept)
             # A record is in the tables or left out, so that one charge pays for both.
             dropped = _count_dropped(plan, left_out, noise) if plan.drops else None
     # From here on there are only noisy numbers and public facts.
-    evidence = record.evidence(promised or plan.total_cost, plan.currency)
-    measured = MeasuredTables(
-        plan, measurement, evidence, dropped, statistics=statistics
-    )
-    spent, then = (
-        f"{plan.currency} = {plan.total_cost}",
-        "measured.finish() makes the tables",
-    )
-    with keeping(spent, then, measured=measured):
+    measured = made(measurement, dropped)
+    with keeping(*_after(plan), measured=measured):
         if keep is not None:
             measured.save(keep)
         return measured.finish(say)
+
+
+def _after(plan: TablePlan) -> tuple[str, str]:
+    """Return what is spent once tables are measured, and what makes tables of it."""
+    spent = f"{plan.currency} = {plan.total_cost}"
+    return spent, "measured.finish() makes the tables"
 
 
 def _measure(
@@ -440,6 +453,7 @@ def _measure(
     ledger: PrivacyLedger | None,
     noise: Rng,
     say: Callable[[str], None],
+    keep: Callable[[Steps], AbstractContextManager[None]],
 ) -> Measurement | Steps:
     """Measure encoded records, at once or in steps."""
     if plan.adaptive:
@@ -447,11 +461,11 @@ def _measure(
         def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
             return settle(estimate, law, plan.pairs, say).tables
 
-        return measure_in_steps(plan, codes, words, ledger, noise, say, explain)
+        return measure_in_steps(plan, codes, words, ledger, noise, say, explain, keep)
     mechanism = plan.mechanism(ledger, noise)
     # The number that is left out may cost as much as any release of this epsilon.
     price = Price() if plan.drops else mechanism._price
-    return mechanism._measured(Records(codes, plan.axes.shape), words, price)
+    return mechanism._measured(Counts._as_given(codes, plan.axes.shape), words, price)
 
 
 def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:

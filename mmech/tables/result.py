@@ -35,8 +35,6 @@ from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noi
 from mmech.threads import one_blas_thread
 from mmech.writing import unfinished_folder
 
-__all__ = ["Tables", "check_new_folder"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 SLACK = 1e-6
@@ -274,7 +272,11 @@ class Tables:
         _, first, which = np.unique(place, return_index=True, return_inverse=True)
         error, width = np.empty(count.size), np.empty(count.size)
         if isinstance(self.noise, KnownNoise):  # every row has a law of its own
-            laws = self.noise.laws(summed(self.noise.coefficients(subset)))
+            if up_to or between:
+                laws = self.noise.laws(summed(self.noise.coefficients(subset)))
+            else:
+                cells = self.noise.by_cell(subset)
+                laws = [cells[k] for k in summed(np.arange(len(cells)))]
             error[:] = [law.standard_error for law in laws]
             width[:] = [law.half_width(level) for law in laws]
             first = first[:0]

@@ -67,18 +67,6 @@ from mmech.strategies import optimize
 from mmech.tables.frames import as_column
 from mmech.tables.noise import ErrorLaw, error_law
 
-__all__ = [
-    "Histogram",
-    "Mean",
-    "MeasuredStatistic",
-    "Quantiles",
-    "ReadDomain",
-    "Statistic",
-    "StatisticPlan",
-    "Sum",
-    "plan_statistics",
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -114,7 +102,8 @@ class Statistic(ABC):
     name : str
         A numeric attribute of the domain.
     by : str or sequence of str, default=()
-        Attributes whose combinations of values are the groups; all records without.
+        Attributes, or levels of them, whose combinations of values are the groups; all
+        records without.
     lower, upper : float, default=None
         Public bounds that numbers are clipped to; ``None`` is those of the attribute.
     step : float, default=None
@@ -239,7 +228,8 @@ class Mean(_Ratio):
     name : str
         A numeric attribute of the domain.
     by : str or sequence of str, default=()
-        Attributes whose combinations of values are the groups; all records without.
+        Attributes, or levels of them, whose combinations of values are the groups; all
+        records without.
     lower, upper : float, default=None
         Public bounds that numbers are clipped to; ``None`` is those of the attribute.
     step : float, default=None
@@ -818,10 +808,11 @@ class ReadDomain(Domain):
         held = ledger_or_own(ledger, self.plans[0].law, plan.relation)
         held.check_relation(plan.relation)
         held.check(plan.total_cost, currency=plan.currency)
-        session, first, found = Session(held, noise), len(self.names), []
-        for j, own in enumerate(self.plans):
-            at = [self.names.index(name) for name in own.statistic.by]
-            found.append(own.measure(session, codes[:, [*at, first + j]]))
+        session, first = Session(held, noise), len(self.names)
+        found = []
+        for j, own in enumerate(self.plans, first):
+            groups = self.at_levels(codes, own.statistic.by)
+            found.append(own.measure(session, np.column_stack([groups, codes[:, j]])))
         return tuple(found)
 
 
@@ -860,15 +851,16 @@ def plan_statistics(
             )
         names = (statistic.name, *statistic.by)
         for name in names:
-            check_choice(name, f"an attribute of the {statistic}", domain.names)
-        if len(set(names)) < len(names) or OWN & {*names}:
+            check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
+        owners = [domain.levels[name] for name in names]
+        if len(set(owners)) < len(owners) or OWN & {*names}:
             raise ParameterError(
                 "by",
                 f"of the {statistic} must name other attributes, each once, and none "
                 "that is called like a column of the statistic",
                 list(statistic.by),
             )
-        part = domain.select(names)
+        part = domain.by_level().select(names)
         all_count = not tables.drops and part.attributes[0].other_code is None
         plans.append(
             StatisticPlan(statistic, part, currency, cost, relation, all_count)
@@ -882,7 +874,8 @@ def plan_statistics(
     weights.append(max(1, SHARES - sum(weights)))
     costs = [cost * Fraction(weight, sum(weights)) for weight in weights]
     plans = [replace(plan, cost=c) for plan, c in zip(plans, costs, strict=False)]
-    used = {name for plan in plans for name in plan.domain.names} - {*own.names}
+    used = {domain.levels[name] for plan in plans for name in plan.domain.names}
+    used -= {*own.names}
     added = [attribute for attribute in domain.attributes if attribute.name in used]
     reading = ReadDomain(
         (*own.attributes, *added),

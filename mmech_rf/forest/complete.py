@@ -19,8 +19,6 @@ from mmech_rf.forest.checks import Domain, check_shape, frozen, in_words
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
 
-__all__ = ["CompleteForest", "complete_forest", "complete_size", "elementary_sums"]
-
 
 @storable("CompleteForest")
 class CompleteForest(Forest):

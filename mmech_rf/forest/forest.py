@@ -30,8 +30,6 @@ from mmech_rf.forest.checks import (
 )
 from mmech_rf.limits import LIMITS
 
-__all__ = ["Forest"]
-
 
 @storable("Forest")
 @dataclass(frozen=True, eq=False, repr=False)

@@ -25,14 +25,6 @@ from mmech_rf.methods import SPLITS
 if TYPE_CHECKING:
     from mmech_rf.schema import Attribute, Schema
 
-__all__ = [
-    "check_depth",
-    "default_depth",
-    "fletcher_islam_depth",
-    "grow_random_forest",
-    "mean_leaves",
-]
-
 DEEP = 32
 """A tree whose paths all had this length would have more leaves than can be held."""
 
@@ -73,7 +65,7 @@ def grow_random_forest(
         Kind of split. "multiway": one child per value of the attribute (ID3).
         "binary": two children (CART). An attribute without order is compared with one
         of its possible values, equal or not equal, an ordinal or numeric one with a
-        threshold, at most or above; value and threshold are drawn uniformly. Such
+        threshold, at most or above; value and threshold are drawn uniformly. These
         attributes may be tested again. "threshold": ordinal and numeric attributes by
         a threshold, others multiway (Fletcher and Islam [1]_); the threshold of a
         numeric attribute is a number drawn uniformly from the public range of the

@@ -24,9 +24,6 @@ from mmech_rf.literature.recipe import LEAF_RECORDS, Recipe
 from mmech_rf.literature.scores import SCORES, Score
 from mmech_rf.schema import Schema
 
-__all__ = ["Grower", "Pay", "Release", "grow_by_support"]
-
-
 HISTOGRAM_ENTRIES = 2**23
 """Most counts of one pass over the records: nodes by values by classes."""
 

@@ -48,7 +48,7 @@ CASES = [
 
 @pytest.mark.parametrize(("groups", "scale", "reach"), CASES, ids=str)
 def test_the_whole_law_and_rejections_of_seven_percent(groups, scale, reach):
-    """Every point of a box is a bin; the law is that of noise inside of it."""
+    """Every point of a box is a bin; the law is conditioned on the box."""
     noise = norm_noise(scale, groups, 25_000)
     inside = noise[:, (np.abs(noise) <= reach).all(axis=0)] + reach
     assert inside.shape[1] > 0.998 * noise.shape[1]
@@ -131,7 +131,7 @@ def test_variances_and_correlations_of_many_rows():
 
 
 def test_variances_of_equal_totals():
-    """Of the total, of rows and of contrasts, within six standard errors."""
+    """Those of the total, rows and contrasts, within six standard errors."""
     groups, scale = [(1, 4, 4, 9), (2, 3), 1], 20
     noise = norm_noise(scale, groups, 20_000).astype(float)
     variance = norm_noise_variance(scale, groups)
@@ -156,7 +156,7 @@ def test_variances_of_equal_totals():
 def test_the_audit_accepts_the_release_and_refutes_mutants(name, neighbours, watch_all):
     """The case of ``python -m mmech.audit``.
 
-    Of the claim of 1, 12,000 runs find 0.7 or more, and 1.5 where noise is halved.
+    Where 1 is claimed, 12,000 runs find 0.7 or more, and 1.5 where noise is halved.
     """
     (case,) = (
         case

@@ -3,7 +3,7 @@
 Draws come from the operating system, so that no seed can fix them. A test fails by
 chance with probability 1e-6 at most: Kolmogorov's bound holds for any order of the
 outcomes and is conservative for discrete ones. Each test is shown to reject another
-law, that of a mistake which is easily made.
+law, as an easy mistake gives.
 """
 
 import itertools

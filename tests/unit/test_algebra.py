@@ -105,7 +105,7 @@ KRONECKERS = [
     mm.Kronecker([mm.Dense([[1, 2], [2, 4]]), mm.Identity(1), mm.Prefix(2)]),
     mm.Kronecker([mm.PIdentity(THETA), mm.Total(1), -2 * mm.Total(3)]),
     mm.Kronecker([mm.WidthRange(4, 2), mm.Suffix(3)]),
-    mm.Kronecker([mm.Permuted(mm.AllRange(3), [2, 0, 1]), mm.Ones(2, 3)]),
+    mm.Kronecker([mm.Merged(mm.AllRange(3), [2, 0, 1]), mm.Ones(2, 3)]),
     mm.Kronecker([mm.Dense(np.zeros((2, 2))), mm.Prefix(3)]),
     mm.Kronecker([mm.all_marginals((2, 1, 3), 1), mm.Prefix(2)]),
 ]
@@ -264,24 +264,6 @@ def test_more_attributes_than_the_lattice_holds():
         mm.DomainTooLargeError, match=r"80 attributes have 2\^80 subsets"
     ):
         mm.Anova(sizes, [1.0])
-
-
-# ------------------------------------------------------------------ permutations
-
-
-def test_permutations_move_outwards():
-    permuted = mm.Permuted(mm.Prefix(3), [2, 0, 1])
-    product = mm.Dense(SIGNED) @ permuted
-    assert isinstance(product, mm.Permuted)
-    assert isinstance(mm.Identity(3) @ permuted, mm.Permuted)
-    assert isinstance((-2 * permuted).operator, mm.Permuted)
-    stacked = mm.VStack([mm.Total(3), mm.Prefix(3)]) @ permuted
-    assert isinstance(stacked, mm.Permuted)
-    assert isinstance(stacked.operator, mm.VStack)
-    dense = np.concatenate(
-        [ref.ones(1, 3) @ ref.prefix(3), ref.prefix(3) @ ref.prefix(3)]
-    )
-    np.testing.assert_array_equal(stacked.to_dense(), ref.permuted(dense, [2, 0, 1]))
 
 
 # ------------------------------------------------------------------ every operator

@@ -248,7 +248,7 @@ def laws_of(plan, subset):
     """Return the laws of the errors of the counts of a table."""
     noise, cells = plan.noise, math.prod(SIZES[i] for i in subset)
     if isinstance(noise, KnownNoise):
-        return noise.laws(noise.coefficients(subset))
+        return noise.by_cell(subset)
     return [noise.law(subset)] * cells
 
 

@@ -254,7 +254,7 @@ def test_what_cost_too_much_is_not_carried_over():
     assert ledger.remaining_rho(DELTA) < 0
     with pytest.raises(mm.BudgetExceededError, match="keep to the ledger of epsilon"):
         ledger.concentrate(DELTA)
-    # It is as good as before.
+    # The refusal changed nothing.
     spend(ledger, "0.1")
     assert ledger.remaining == 0
 

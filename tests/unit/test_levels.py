@@ -335,7 +335,7 @@ def test_intervals_hold_at_every_level():
     ):
         plan = plan_of(asked, **cost)
         codes = people(40)
-        records = mm.Records(axis_codes(plan, codes), plan.axes.shape)
+        records = mm.Counts(axis_codes(plan, codes), plan.axes.shape)
         with entropy(3):
             mechanism = plan.mechanism()
             drawn = [mechanism.measure(records).values for _ in range(1000)]

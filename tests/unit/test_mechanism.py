@@ -12,6 +12,7 @@ from replay import with_noise
 
 from mmech import (
     AllRange,
+    Counts,
     Dense,
     Identity,
     Kronecker,
@@ -22,7 +23,6 @@ from mmech import (
     Prefix,
     PrivacyLeakWarning,
     PrivacyLedger,
-    Records,
     Scaled,
     Total,
     UnsupportedWorkloadError,
@@ -198,7 +198,7 @@ HUGE = Dense([[2**52, 1]])
     [
         (Prefix(2), np.array([2**62, 2**62])),
         (HUGE, np.array([2**10, 0])),
-        (HUGE, Records([[0]] * 2**10, (2,))),
+        (HUGE, Counts([[0]] * 2**10, (2,))),
     ],
 )
 def test_products_that_do_not_fit_int64_are_refused_at_a_price(

@@ -98,7 +98,7 @@ def test_other_names_are_refused(settings, kind, message):
 
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_a_law_says_all_that_a_release_needs(law):
-    """Its parameter grows with the sensitivity, its variance is that of its draws."""
+    """Its parameter grows with the sensitivity, its variance is what draws have."""
     law = law.grouped([2]) if law.grouped else law  # of one group: Laplace noise
     sizes = [Fraction(1, 2), Fraction(3), Fraction(50)]
     parameters = [law.parameter(size, Fraction(1, 3)) for size in sizes]

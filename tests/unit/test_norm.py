@@ -346,7 +346,7 @@ def test_contrasts_of_equal_totals_have_less_variance():
     for n_tables, least in ((4, 0.35), (14, 0.39)):
         groups = [1] + [4] * n_tables
         total, row = norm_noise_variance(100, [groups])[:2]
-        # Rows have the covariance that makes theirs sum up to that of the total.
+        # Rows have the covariance that makes their sum vary as the total does.
         contrast = 2 * (row - (total - 4 * row) / 12)
         assert contrast < (1 - least) * 2 * norm_noise_variance(100, groups)[1]
 
@@ -384,7 +384,7 @@ def drawn_scale(values, drawn, **settings):
 def largest_log_ratio(groups, scale, first, second):
     """max |log p(y | first) - log p(y | second)| over a box.
 
-    The law of the noise is that of the norm, tested above. Columns are independent,
+    The law of the noise follows the norm, as tested above. Columns are independent,
     so that their largest ratios add up.
     """
     axis = np.arange(-1, 4)

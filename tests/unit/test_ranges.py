@@ -73,7 +73,7 @@ def test_no_ranges():
 
 def test_permuted_ranges_cost_what_ranges_cost(rng, seed):
     permutation = rng.permutation(64)
-    workload = mm.Permuted(mm.AllRange(64), permutation)
+    workload = mm.Merged(mm.AllRange(64), permutation)
     result = mm.optimize(workload, seed=seed)
     # What the published optimizer misses in 43 % of its starts.
     assert result.loss < 32250
@@ -97,7 +97,6 @@ def test_inverses():
     ]
     assert isinstance(mm.Suffix(4).T, mm.Prefix)
     assert mm.Suffix(1).pinv().to_dense() == [[1]]
-    assert isinstance(mm.Permuted(mm.Suffix(4), [3, 1, 0, 2]).pinv().T, mm.Permuted)
 
 
 @pytest.mark.parametrize(
@@ -126,14 +125,6 @@ def test_inverses():
          r"must lie in 0\.\.3 and .* got -1\.\.1"),
         (lambda: mm.Ranges(5, [[0]], [[1]]), TypeError,
          "domain_shape must be a sequence"),
-        (lambda: mm.Permuted([[1, 0]], [0, 1]), TypeError,
-         "operator must be a query matrix, .* got list; wrap other sequences"),
-        (lambda: mm.Permuted(mm.Prefix(3), [0, 1, 1]), ValueError,
-         r"each of the 3 columns 0\.\.2 once, got 3 entries of which 2 differ"),
-        (lambda: mm.Permuted(mm.Prefix(3), [0, 1]), ValueError,
-         r"each of the 3 columns 0\.\.2 once, got 2 entries"),
-        (lambda: mm.Permuted(mm.Prefix(3), [0.0, 1.0, 2.0]), ValueError,
-         r"permutation must be a vector of integers, got float64 of shape \(3,\)"),
         (lambda: mm.VStack([]), ValueError, "VStack needs at least one operator"),
         (lambda: mm.VStack([2]), TypeError, "a part of VStack must be a query matrix"),
     ],
@@ -144,10 +135,10 @@ def test_errors(make, kind, message):
 
 
 def test_input_arrays_are_copied():
-    permutation, lower, upper = np.array([1, 0]), np.array([[0]]), np.array([[1]])
-    operators = [mm.Permuted(mm.Prefix(2), permutation), mm.Ranges((2,), lower, upper)]
+    groups, lower, upper = np.array([1, 0]), np.array([[0]]), np.array([[1]])
+    operators = [mm.Merged(mm.Prefix(2), groups), mm.Ranges((2,), lower, upper)]
     before = [operator.to_dense() for operator in operators]
-    for owned in (permutation, lower, upper):
+    for owned in (groups, lower, upper):
         owned[...] = 0
     for operator, dense in zip(operators, before, strict=True):
         assert np.array_equal(operator.to_dense(), dense)
@@ -158,7 +149,3 @@ def test_repr():
     assert repr(mm.WidthRange(5, 2)) == "WidthRange(5, 2) shape=(4, 5)"
     ranges = mm.Ranges((4, 2), [[0, 0]], [[1, 1]])
     assert repr(ranges) == "Ranges(1 ranges over 4x2) shape=(1, 8)"
-    assert (
-        repr(mm.Permuted(mm.AllRange(2), [1, 0]))
-        == "Permuted(AllRange(2)) shape=(3, 2)"
-    )

@@ -367,7 +367,7 @@ DOORS = (
 NO_MATRICES = {
     "all_marginals", "delta_from_rho", "epsilon_from_rho", "exponential_mechanism",
     "export_marginals", "joint_quantiles", "load", "noisy_release", "permute_and_flip",
-    "read", "record_evidence", "reduce_boxes", "reduce_domain",
+    "read", "record_evidence", "reduce_domain",
     "rho_from_epsilon_delta", "save",
 }  # fmt: skip
 
