@@ -102,6 +102,23 @@ class Evidence:
         """What `mmech.verify` finds, in a sentence: it holds, or why not."""
         return examine(self.text.encode())[1][-1]
 
+    @classmethod
+    def nothing(cls) -> Evidence:
+        """Return what stands for evidence that is stored elsewhere."""
+        return cls(json.dumps({"format": FORMAT}))
+
+    @property
+    def values(self) -> list[NDArray[np.int64]]:
+        """The noisy numbers of all draws, in order."""
+
+        def found(node: Any) -> Iterator[NDArray[np.int64]]:
+            if "values" in node:
+                yield _unpacked(node["values"])
+            for part in node.get("of", ()):
+                yield from found(part)
+
+        return list(found(self.content["cost"]))
+
     def including(self, **facts: Any) -> Evidence:
         """Return it with further top-level facts, such as what was published."""
         return Evidence(json.dumps({**self.content, **facts}, ensure_ascii=False))
@@ -329,6 +346,14 @@ def _packed(values: NDArray[Any]) -> Any:
     steps = np.diff(flat.astype(np.int64), prepend=0).astype("<i8")
     text = base64.b64encode(zlib.compress(steps.tobytes(), 6)).decode()
     return {"packed": text, "n": flat.size}
+
+
+def _unpacked(values: Any) -> NDArray[np.int64]:
+    """Return the whole numbers that `_packed` wrote."""
+    if isinstance(values, list):
+        return np.array(values, np.int64)
+    steps = zlib.decompress(base64.b64decode(values["packed"]))
+    return np.cumsum(np.frombuffer(steps, "<i8").astype(np.int64))
 
 
 # ---- strategies as terms -------------------------------------------------------------

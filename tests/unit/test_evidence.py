@@ -1,6 +1,7 @@
 """What the evidence of releases says, and who says it."""
 
 import base64
+import hashlib
 import json
 import zlib
 from fractions import Fraction
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import mmech as mm
+from mmech.cli import main as run_mmech
 from mmech.evidence import LONG, term
 from mmech.integer_strategy import integer_strategy
 from mmech.noise import GAUSSIAN, LAPLACE, k_norm
@@ -16,6 +18,7 @@ from mmech.noise import seam as seams
 from mmech.operators.merged import Merged
 from mmech.operators.tau import Tau
 from mmech.tables import Mean, Quantiles
+from mmech.tables.release import recomputed
 
 SEX = mm.Attribute.categorical("sex", ["f", "m"])
 AGE = mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3)
@@ -212,6 +215,56 @@ def test_tables_leave_evidence_of_all_that_was_drawn(tmp_path):
     assert "strategy" not in draws_of(parts)[1]
     names = {path.name for path in folder.iterdir()} - {"evidence.json"}
     assert content["published"]["files"].keys() == names
+
+
+@pytest.mark.parametrize("options", [{"ways": (1, 2)}, {"tables": ["sex"]}], ids=str)
+def test_published_cells_are_made_again(options, tmp_path, capsys):
+    """A cell that was changed, with its hash, passes the verifier and not the package.
+
+    Where several tables hold the cell, they disagree, and the verifier refuses them.
+    """
+    records = [["f", 20], ["m", 80], ["f", None]] * 40
+    released = mm.release_tables(
+        records, mm.Domain([SEX, AGE]), epsilon=1, handle_missing="drop",
+        statistics=[Mean("age"), Quantiles("age", by="sex")], **options,
+    )  # fmt: skip
+    folder = released.write(tmp_path / "out", synthetic=9)
+    assert recomputed(folder) == []
+    assert run_mmech(["verify", str(folder), "--recompute"]) == 0
+    assert "all cells of all tables follow" in capsys.readouterr().out
+    table, evidence = folder / "sex.csv", folder / "evidence.json"
+    lines = table.read_text("utf-8").splitlines()
+    name, count, *rest = lines[1].split(",")
+    lines[1] = ",".join([name, str(int(count) + 1), *rest])
+    before = hashlib.sha256(table.read_bytes()).hexdigest()
+    table.write_text("\n".join(lines) + "\n", "utf-8")
+    after = hashlib.sha256(table.read_bytes()).hexdigest()
+    evidence.write_text(evidence.read_text("utf-8").replace(before, after), "utf-8")
+    assert run_mmech(["verify", str(folder)]) == int("ways" in options)
+    words = f"sex.csv, row 1, column 2: {int(count) + 1} was published, and {count}"
+    assert recomputed(folder) == [f"{words} follows"]
+    assert run_mmech(["verify", str(folder), "--recompute"]) == 1
+    assert words in capsys.readouterr().out
+
+
+def test_steps_and_other_noisy_numbers_are_made_again(tmp_path):
+    domain = mm.Domain([mm.Attribute.categorical(name, [0, 1]) for name in "abcde"])
+    records = np.random.default_rng(0).integers(0, 2, (60, 5))
+    folder = mm.release_tables(records, domain, ways=2, epsilon=1).write(tmp_path / "o")
+    assert recomputed(folder) == []
+    path = folder / "evidence.json"
+    content = json.loads(path.read_text("utf-8"))
+    draws_of(content["cost"])[0]["values"][0] += 1
+    path.write_text(json.dumps(content), "utf-8")
+    assert "are not those of the evidence" in recomputed(folder)[0]
+
+
+def test_models_are_not_made_again(tmp_path, capsys):
+    with mm.record_evidence() as record:
+        mm.noisy_release([4], sensitivity=1, epsilon=1, released="a count")
+    record.evidence().save(tmp_path / "evidence.json")
+    assert run_mmech(["verify", str(tmp_path), "--recompute"]) == 2
+    assert "must be a folder of released tables" in capsys.readouterr().err
 
 
 def test_steps_are_paid_as_a_whole():
