@@ -754,24 +754,15 @@ def _are_disjoint(names: Any) -> bool:
 
 
 class Table(NamedTuple):
-    """Attributes, whole counts with an axis for each, and all columns as text."""
+    """Counts with an axis for each attribute: as published, or as measured.
+
+    With all columns of the file as text, or with the noise of all counts.
+    """
 
     held: tuple[int, ...]
     counts: Array
     columns: dict[str, list[str]]
-
-
-class Marginal(NamedTuple):
-    """Attributes, noisy counts with an axis for each, and the noise of all of them."""
-
-    held: tuple[int, ...]
-    counts: Array
-    run: Run
-
-    @property
-    def precision(self) -> float:
-        """One over the variance of the total of all entries."""
-        return 1 / (self.counts.size * _variance(self.run))
+    noise: Run | None = None
 
 
 def _table(own: Any, files: dict[str, bytes], sizes: Sequence[int]) -> Table:
@@ -787,7 +778,7 @@ def _table(own: Any, files: dict[str, bytes], sizes: Sequence[int]) -> Table:
     return Table((*kept,), np.array(counts, np.int64).reshape(shape), columns)
 
 
-def _onto(table: Table | Marginal, kept: Any) -> Array:
+def _onto(table: Table, kept: Any) -> Array:
     """Return the margin of some attributes."""
     others = tuple(i for i, own in enumerate(table.held) if own not in kept)
     return np.asarray(table.counts.sum(others))
@@ -808,7 +799,7 @@ def _draws(node: Any) -> Iterator[Any]:
     yield from [node] if "law" in node else parts
 
 
-def _variance(run: Run) -> float:
+def _variance(run: Any) -> float:
     """Return the variance of noise on a row; that of reals for Gaussian noise."""
     t = float(run.scale)
     return t if run.law == "gaussian" else 0.5 / math.sinh(min(0.5 / t, 300.0)) ** 2
@@ -822,7 +813,7 @@ def _characteristic(run: Run, u: Array) -> Array:
     return (1 - q) ** 2 / (1 - 2 * q * np.cos(u) + q * q)
 
 
-def _measured_marginals(draw: Any, sizes: Sequence[int]) -> list[Marginal]:
+def _measured_marginals(draw: Any, sizes: Sequence[int]) -> list[Table]:
     """Return what was measured, if it is all marginals with independent noise."""
     strategy, start, found = draw.get("strategy", {}), 0, []
     blocks = strategy.get("blocks", [strategy])
@@ -838,7 +829,7 @@ def _measured_marginals(draw: Any, sizes: Sequence[int]) -> list[Marginal]:
         if not noise or (noise[0].law == "gaussian" and noise[0].scale < 1):
             return []
         counts = values[start:stop].reshape(shape)
-        found.append(Marginal((*own["attributes"],), counts, noise[0]))
+        found.append(Table((*own["attributes"],), counts, {}, noise[0]))
         start = stop
     return found
 
@@ -849,7 +840,7 @@ def _subsets(attributes: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _estimated(
-    table: Table, sizes: Sequence[int], measured: Sequence[Marginal], level: float
+    table: Table, sizes: Sequence[int], measured: Sequence[Table], level: float
 ) -> bool:
     r"""Refuse estimates outside of their intervals, or with other errors (T14, T16).
 
@@ -858,15 +849,17 @@ def _estimated(
     same sums that make estimates of a marginal make, of a one in a cell, what noise on
     each cell counts for. Return whether the table was measured.
     """
+    weights = [1 / (a.counts.size * _variance(a.noise)) for a in measured]
+    given = [*zip(measured, weights, strict=True)]
     precisions = {
-        s: sum(a.precision for a in measured if {*s} <= {*a.held})
+        s: sum(weight for a, weight in given if {*s} <= {*a.held})
         for s in _subsets(table.held)
     }
     if not all(precisions.values()):
         return False
-    estimate, variance = np.zeros(table.counts.shape), 0.0
+    estimate = np.zeros(table.counts.shape)
     terms: Counter[tuple[float, Run]] = Counter()
-    for a in measured:
+    for a, weight in given:
         common = [i for i in table.held if i in a.held]
         cells = _onto(a, common)
         one = np.zeros(cells.shape)
@@ -876,27 +869,28 @@ def _estimated(
         for s in _subsets(common):
             away = tuple(k for k, i in enumerate(common) if i not in s)
             own = both.sum(away, keepdims=True)
-            share = a.precision / precisions[s] * (own.size / 2) / table.counts.size
+            share = weight / precisions[s] * (own.size / 2) / table.counts.size
             for k in {*range(len(common))} - {*away}:
                 own = own - own.mean(k, keepdims=True)
             made += share * own
         shape = [sizes[i] if i in common else 1 for i in table.held]
         estimate += made[..., 0].reshape(shape)
         number = a.counts.size // cells.size
-        found, times = np.unique(abs(made[..., 1]).round(12), return_counts=True)
-        for weight, k in zip(found.tolist(), times.tolist(), strict=True):
-            variance += number * k * weight**2 * _variance(a.run)
-            terms[weight, a.run._replace(start=0, stop=0, groups=None)] += number * k
+        noise = a.noise._replace(start=0, stop=0, groups=None)
+        for own, times in Counter(abs(made[..., 1]).round(12).ravel().tolist()).items():
+            terms[own, noise] += number * times
+    squares = [own**2 * _variance(noise) * k for (own, noise), k in terms.items()]
+    deviation = math.sqrt(sum(squares))
     ends = ("lower", "upper", "standard_error")
     low, high, error = (np.array(table.columns[own], float) for own in ends)
     centre, flat = estimate.ravel(), table.counts.ravel()
-    right = abs(error - math.sqrt(variance)) <= 1e-5 * error
+    right = abs(error - deviation) <= 1e-5 * error
     right &= (low <= flat) & (flat <= high) & (centre < high + 1)
     right &= (low < centre + 1) | (low == 0)
     _hold(right.all(), "an interval or an error does not follow from the noisy numbers")
     # The least error with which a whole exact count is outside of its interval.
     beyond = np.append(high + 1 - centre, (centre - low + 1)[low > 0]).min()
-    chance = _probability(beyond, terms, math.sqrt(variance), len(measured) == 1)
+    chance = _probability(beyond, terms, deviation, len(measured) == 1)
     words = f"intervals hold with probability {chance:.3f}, and not {level:g}"
     _hold(chance >= level - TOLERANCE, words)
     return True
@@ -910,18 +904,13 @@ def _probability(
     .. math:: \frac{2}{\pi} \int_0^\infty \frac{\sin(u h)}{u} \phi(u) du
 
     :math:`\phi` is the characteristic function of the error, to which a uniform one of
-    the width of its widest gap is added. Small terms are one Gaussian together.
+    the width of its widest gap is added.
     """
     u = np.linspace(0.0, 60.0, 6001)[1:] / error
     gap = max(weight for weight, _ in terms)
     found = np.sinc(u * gap / (2 * math.pi))
     for (weight, run), number in terms.items():
-        squared = weight**2 * _variance(run)
-        small = squared < (0.02 * error) ** 2
-        law = (
-            np.exp(-squared * u * u / 2) if small else _characteristic(run, weight * u)
-        )
-        found *= law**number
+        found *= _characteristic(run, weight * u) ** number
     reach = beyond - gap / 2 * whole  # whole errors below are at most one less
     mass = (np.sin(u * reach) / u * found).sum() + reach / 2
     return float(2 / math.pi * u[0] * mass)
