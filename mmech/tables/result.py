@@ -628,8 +628,6 @@ class Tables:
             {
                 "file": file,
                 "attributes": [order.index(name) for name in names],
-                "column": "count",
-                "level": str(Fraction(str(level))),
             }
             for file, names in zip(files, self.tables, strict=False)
         ]
@@ -641,7 +639,7 @@ class Tables:
             "files": digests,
             "tables": tables,
             "sizes": [sizes[name] for name in order],
-            "margins": True,
+            "level": str(Fraction(str(level))),
             "conditioned": self.plan.known is not None,
         }
         return self.evidence.including(about=facts, published=published)
