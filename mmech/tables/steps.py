@@ -104,7 +104,7 @@ LARGEST_MODEL = 2.0**50
 """Counts that are expected to be larger are taken for this one."""
 
 
-@storable("Steps", added=("unspent",))
+@storable("Steps")
 @dataclass(frozen=True, eq=False)
 class Steps:
     """Noisy numbers of a release in steps; holds nothing else of records.
