@@ -334,7 +334,7 @@ def _products(
         for k, (own, part) in enumerate(zip(chain.all, parts, strict=True)):
             others = [e[a] for e, a in zip(errors, at, strict=True)]
             others[k] = alone
-            counted = np.bincount(at[k], np.prod(others, axis=0))
+            counted = np.bincount(at[k], np.prod(others, axis=0)).astype(np.float64)
             tables = list(part)
             found = _lightest(own, sizes, tables, counted, norm, LEAST_OF_FACTORS)
             weights[k], steps = found[0], steps + found[1]
@@ -422,11 +422,11 @@ class LevelNoise(Noise):
             shares = np.bincount(levels, precisions) / precisions.sum()
             self._beside.append(Tree(own, shares.tolist()))
             factors *= shares[levels]
-        first = {}
+        tables: dict[Any, list[int]] = {}
         for j, (levels, others) in enumerate(self._places):
-            first.setdefault((levels[0], others), []).append(j)
-        for own in first.values():
-            factors[own] *= precisions[own].sum()
+            tables.setdefault((levels[0], others), []).append(j)
+        for same in tables.values():
+            factors[same] *= precisions[same].sum()
         self._rounding = float((factors / precisions).max())
         self._node_shares *= factors / precisions
 

@@ -576,22 +576,20 @@ def test_levels_of_two_hierarchies_add_up(asked):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(
-    "cost", [{"epsilon": 1}, {"epsilon": 20}, {"rho": 1}, {"rho": 20}], ids=str
-)
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
 @pytest.mark.parametrize("asked", ASKED_TWO)
 def test_intervals_hold_for_two_hierarchies(asked, cost, noise_rng):
-    """4,000 draws, each cell at a false alarm of 3e-6."""
+    """1,000 draws, each cell at a false alarm of 3e-6."""
     plan = two_of(asked, **cost)
     records = mm.Records(np.zeros((0, len(plan.names)), np.int64), plan.axes.shape)
     mechanism = plan.mechanism(insecure_rng=noise_rng)
-    drawn = np.array([mechanism.measure(records).values for _ in range(4000)])
+    drawn = np.array([mechanism.measure(records).values for _ in range(1000)])
     basis = [plan.noise.estimate(row) for row in np.eye(drawn.shape[1])]
     for subset, level in itertools.product(plan.subsets, (0.9, 0.95)):
         errors = np.abs(drawn @ np.array([own.marginal(subset) for own in basis]))
         _, width = plan.noise.law(subset).at(level, nodes_of(plan, subset))
         held = (errors <= width + 1e-6).mean(axis=0)
-        assert held.min() > level - 4.5 * np.sqrt(level * (1 - level) / 4000)
+        assert held.min() > level - 4.5 * np.sqrt(level * (1 - level) / 1000)
 
 
 def test_trees_leave_out_levels_that_are_not_measured():
