@@ -423,8 +423,8 @@ class LevelNoise(Noise):
             self._beside.append(Tree(own, shares.tolist()))
             factors *= shares[levels]
         tables: dict[Any, list[int]] = {}
-        for j, (levels, others) in enumerate(self._places):
-            tables.setdefault((levels[0], others), []).append(j)
+        for j, (place, others) in enumerate(self._places):
+            tables.setdefault((place[0], others), []).append(j)
         for same in tables.values():
             factors[same] *= precisions[same].sum()
         self._rounding = float((factors / precisions).max())
