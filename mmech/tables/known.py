@@ -360,12 +360,10 @@ def what_is_known(
             if cells > MOST_LINKED or total > most:
                 raise ParameterError(
                     "known",
-                    "and impossible cells may link attributes of at most "
-                    f"{MOST_LINKED:,} cells together, and {most:,} records, "
-                    "where tables have three attributes or more: whole counts that "
-                    "keep to this need not exist, and are looked for cell by cell, "
-                    f"but {', '.join(domain.names[i] for i in part)} have "
-                    f"{magnitude(cells)}",
+                    f"must link attributes of at most {MOST_LINKED:,} cells together, "
+                    f"and {most:,} records, where tables have three attributes or "
+                    f"more, but {', '.join(domain.names[i] for i in part)} have "
+                    f"{magnitude(cells)} cells for {total:,} records",
                     remedy="leave out tables of three attributes and more",
                 )
     measured = ([i for i in s if domain.shape[i] > 1] for s in subsets)

@@ -106,7 +106,7 @@ def settle_levels(
     say : callable
         Told what happens, for people who wait.
     """
-    chain, sizes = noise.chain, noise.domain_shape
+    chain, sizes, known = noise.chain, noise.domain_shape, cast("Any", estimate)
     divided = divided_tables(chain, subsets)
     lower = {i for own, _ in divided for i in own.axes[1:]}
     begun = [
@@ -116,7 +116,7 @@ def settle_levels(
     ]
     flat = [table for table in (*subsets, *begun) if not lower & {*table}]
     others = sizes[: len(sizes) - len(lower)]  # lower levels come last
-    counts = settle(estimate, noise, list(dict.fromkeys(flat)), say, sizes=others)
+    counts = settle(known, noise, list(dict.fromkeys(flat)), say, sizes=others)
     tables, draws = dict(counts.tables), []
     for own, families in divided:
         draws.append(_divided(own, families, tables, estimate, noise, say))

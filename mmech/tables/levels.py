@@ -276,17 +276,27 @@ def level_strategy(
     currency : {"epsilon", "rho"}
     """
     norm = 1 if currency == "epsilon" else 2
+    parts = chain.factors(subsets)
+    at = [np.array([own[s] for s in map(_within(own), subsets)]) for own in parts]
     alone = np.array([1 / product_of(sizes[i] for i in own) for own in subsets])
-    if not chain.beside:
-        weights, steps = _lightest(chain, sizes, subsets, alone, norm, LEAST)
-        kept = dict(zip(subsets, weights.tolist(), strict=True))
-        loss, _ = _loss(chain, sizes, subsets, np.square(weights), np.ones(len(alone)))
-    else:
-        kept, loss, steps = _products(chain, sizes, subsets, alone, norm)
+    weights = [np.ones(len(own)) for own in parts]
+    errors, steps = weights[:], 0
+    rounds, least = (ROUNDS, LEAST_OF_FACTORS) if chain.beside else (1, LEAST)
+    for _ in range(rounds):
+        for k, (own, part) in enumerate(zip(chain.all, parts, strict=True)):
+            others = [e[a] for e, a in zip(errors, at, strict=True)]
+            others[k] = alone
+            counted = np.bincount(at[k], np.prod(others, axis=0)).astype(np.float64)
+            found = _lightest(own, sizes, list(part), counted, norm, least)
+            weights[k], errors[k], steps = found[0], found[1], steps + found[2]
+    products = reduce(np.multiply.outer, weights).ravel().tolist()
+    of_tables = [e[a] for e, a in zip(errors, at, strict=True)]
     return StrategyResult(
-        Marginals(tuple(sizes), kept),
+        Marginals(
+            tuple(sizes), dict(zip(chain.measured(subsets), products, strict=True))
+        ),
         "marginals",
-        loss,
+        float(np.prod(of_tables, axis=0).sum()),
         steps,
         message="weights of tables by all levels",
         norm="L1" if norm == 1 else "L2",
@@ -300,54 +310,20 @@ def _lightest(
     counted: Floats,
     norm: int,
     least: float,
-) -> tuple[Floats, int]:
-    """Return the weights of tables with the least weighted sum of errors, and steps."""
+) -> tuple[Floats, Floats, int]:
+    """Return the weights of tables of the least error, the errors, and steps."""
     weights, losses = np.ones(len(subsets)), [np.inf]
     for _ in range(ITERATIONS):
         weights = np.maximum(weights / weights.sum(), least)
         weights /= np.linalg.norm(weights, norm)
-        loss, pulls = _loss(chain, sizes, subsets, np.square(weights), counted)
-        losses.append(loss)
-        if losses[-2] - loss <= TOLERANCE * loss:
+        errors, pulls = _errors_and_pulls(
+            chain, sizes, subsets, np.square(weights), counted
+        )
+        losses.append(float(errors @ counted))
+        if losses[-2] - losses[-1] <= TOLERANCE * losses[-1]:
             break
         weights = np.power(weights**4 * pulls, 1 / 3 if norm == 1 else 1 / 4)
-    return weights, len(losses) - 1
-
-
-def _products(
-    chain: Chain,
-    sizes: Sequence[int],
-    subsets: Sequence[Subset],
-    alone: Floats,
-    norm: int,
-) -> tuple[dict[Subset, float], float, int]:
-    """Return the weights of tables by several hierarchies, the loss, and steps.
-
-    Weights and errors are products, of one factor for each further hierarchy. Factors
-    are optimized in turn, given the errors of the others.
-    """
-    parts = chain.factors(subsets)
-    at = [np.array([own[s] for s in map(_within(own), subsets)]) for own in parts]
-    weights = [np.ones(len(own)) for own in parts]
-    errors, steps = weights[:], 0
-    for _ in range(ROUNDS):
-        for k, (own, part) in enumerate(zip(chain.all, parts, strict=True)):
-            others = [e[a] for e, a in zip(errors, at, strict=True)]
-            others[k] = alone
-            counted = np.bincount(at[k], np.prod(others, axis=0))
-            tables = list(part)
-            found = _lightest(own, sizes, tables, counted, norm, LEAST_OF_FACTORS)
-            weights[k], steps = found[0], steps + found[1]
-            squares = np.square(weights[k])
-            errors[k] = np.array(
-                [_loss(own, sizes, tables, squares, e)[0] for e in np.eye(len(tables))]
-            )
-    kept = zip(
-        chain.measured(subsets), reduce(np.multiply.outer, weights).ravel(), strict=True
-    )
-    of_tables = [e[a] for e, a in zip(errors, at, strict=True)]
-    loss = float(np.prod(of_tables, axis=0).sum())
-    return {table: float(weight) for table, weight in kept}, loss, steps
+    return weights, errors, len(losses) - 1
 
 
 def _within(part: Iterable[Any]) -> Callable[[Subset], Subset]:
@@ -356,17 +332,17 @@ def _within(part: Iterable[Any]) -> Callable[[Subset], Subset]:
     return lambda subset: tuple(i for i in subset if i in inside)
 
 
-def _loss(
+def _errors_and_pulls(
     chain: Chain,
     sizes: Sequence[int],
     subsets: Sequence[Subset],
     squares: Floats,
     counted: Floats,
-) -> tuple[float, Floats]:
-    """Return a weighted sum of the errors of tables, and the pulls of tables."""
+) -> tuple[Floats, Floats]:
+    """Return the errors of tables, and the pulls on tables of their weighted sum."""
     places = [chain.place(subset) for subset in subsets]
-    levels, loss = np.array([level for level, _ in places]), 0.0
-    pulls = np.zeros(squares.size)
+    levels = np.array([level for level, _ in places])
+    errors, pulls = np.zeros(squares.size), np.zeros(squares.size)
     for part in {part for _, others in places for part in subsets_of(others)}:
         rests = [
             product_of(sizes[i] for i in others if i not in part)
@@ -377,16 +353,17 @@ def _loss(
         share, rank = 1 / np.array(rests), product_of(sizes[i] - 1 for i in part)
         precisions = np.bincount(levels, share * squares)
         wanted = rank * np.bincount(levels, share * counted)
-        found, falls = 0.0j, np.zeros(precisions.size)
+        sums, falls = np.zeros(precisions.size), np.zeros(precisions.size)
         for level in np.flatnonzero(precisions).tolist():
             moved = precisions.astype(np.complex128)
             moved[level] *= 1 + STEP * 1j
             own = Tree(chain, moved.tolist()).variances
             found = sum(v.sum() * w for v, w in zip(own, wanted, strict=False))
             falls[level] = -found.imag / (STEP * precisions[level])
-        loss += found.real
+            sums[: len(own)] = [v.sum().real for v in own]
+        errors += rank * share * sums[levels]
         pulls += share * falls[levels]
-    return loss, pulls
+    return errors, pulls
 
 
 class LevelNoise(Noise):
@@ -422,11 +399,11 @@ class LevelNoise(Noise):
             shares = np.bincount(levels, precisions) / precisions.sum()
             self._beside.append(Tree(own, shares.tolist()))
             factors *= shares[levels]
-        first = {}
-        for j, (levels, others) in enumerate(self._places):
-            first.setdefault((levels[0], others), []).append(j)
-        for own in first.values():
-            factors[own] *= precisions[own].sum()
+        tables: dict[Any, list[int]] = {}
+        for j, (place, others) in enumerate(self._places):
+            tables.setdefault((place[0], others), []).append(j)
+        for same in tables.values():
+            factors[same] *= precisions[same].sum()
         self._rounding = float((factors / precisions).max())
         self._node_shares *= factors / precisions
 

@@ -96,6 +96,15 @@ def test_chosen_tables_under_rho(folder, capsys):
     assert names == {"sex_x_size.csv", "age.csv"}
 
 
+def test_statistics_alone_count_their_groups(folder, capsys):
+    few = pd.read_csv("in.csv").drop(columns="size")
+    few.to_csv("few.csv", index=False)  # other columns need not be there
+    line = "tables few.csv --domain d.json --mean age --by sex --epsilon 9 --out made"
+    assert run(line, capsys)[0] == 0
+    names = {path.name for path in Path("made").glob("*.csv")}
+    assert names == {"sex.csv", "mean_of_age_by_sex.csv"}
+
+
 def test_a_ledger_on_disk_pays_for_tables(folder, capsys):
     assert run("budget b.json", capsys)[0] == 2
     made = "budget b.json --total 1/2 --neighbours replace"
@@ -385,7 +394,7 @@ WRONG = {
     "a folder of records": (USUAL.replace("in.csv", "full"), "'full'"),
     "no records named": (USUAL.replace("in.csv ", ""), "--dry-run"),
     "no output named": (USUAL.replace(" --out made", ""), "--out"),
-    "no tables": (USUAL.replace("--ways 2 ", ""), "--ways --table"),
+    "no tables": (USUAL.replace("--ways 2 ", ""), "one of --ways, --table, --tables"),
     "tables in two ways": (f"{USUAL} --table sex", "not allowed with"),
     "ways of nothing": (USUAL.replace("--ways 2", "--ways"), "--ways"),
     "ways of zero": (USUAL.replace("ways 2", "ways 0"), "from 1 to"),

@@ -426,7 +426,7 @@ def test_what_is_no_date_is_said_to_be_none():
         (lambda: Attribute.date("d", "2025-01-01", "2026-01-01", "months"),
          "unit of attribute 'd' must be one of .*; did you mean 'month'"),
         (lambda: Attribute.date("d", "2025-01-01", "2026-01-01", n_bins=3),
-         "'d' is a date and takes no n_bins; it needs lower, upper and unit"),
+         "'d' is date and takes no n_bins; it may have lower, upper, unit"),
         (lambda: Domain.from_json({"features": [{"name": "d", "type": "date",
              "lower": "2025-01-01"}]}), "'d', which is date, needs 'upper'; add it"),
     ],

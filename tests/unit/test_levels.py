@@ -13,7 +13,7 @@ from replay import People, check_pair, entropy, play
 import mmech as mm
 from mmech.__main__ import main
 from mmech.tables.level_counts import _added_up, divide
-from mmech.tables.levels import Chain, Tree, _loss, level_strategy
+from mmech.tables.levels import Chain, Tree, _errors_and_pulls, level_strategy
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
@@ -235,8 +235,13 @@ def test_weights_have_the_least_error_of_average_cells(asked, currency):
     norm = 1 if currency == "epsilon" else 2
 
     def loss(weights):
-        weights = weights / np.linalg.norm(weights, norm)
-        return _loss(plan.chain, sizes, subsets, weights**2, 1 / cells)
+        return of_squares((weights / np.linalg.norm(weights, norm)) ** 2)
+
+    def of_squares(squares):
+        errors, pulls = _errors_and_pulls(
+            plan.chain, sizes, subsets, squares, 1 / cells
+        )
+        return errors @ (1 / cells), pulls
 
     found = level_strategy(plan.chain, sizes, subsets, currency)
     best = np.array(list(found.strategy.weights.values()))
@@ -250,7 +255,7 @@ def test_weights_have_the_least_error_of_average_cells(asked, currency):
         moved = (best**2)[:, None] * (
             1 + 1e-4 * np.outer(np.eye(best.size)[j], [1, -1])
         )
-        up, down = (_loss(plan.chain, sizes, subsets, m, 1 / cells)[0] for m in moved.T)
+        up, down = (of_squares(m)[0] for m in moved.T)
         assert (down - up) / (2e-4 * best[j] ** 2) == pytest.approx(pulls[j], rel=1e-4)
 
 
@@ -576,22 +581,20 @@ def test_levels_of_two_hierarchies_add_up(asked):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(
-    "cost", [{"epsilon": 1}, {"epsilon": 20}, {"rho": 1}, {"rho": 20}], ids=str
-)
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
 @pytest.mark.parametrize("asked", ASKED_TWO)
 def test_intervals_hold_for_two_hierarchies(asked, cost, noise_rng):
-    """4,000 draws, each cell at a false alarm of 3e-6."""
+    """1,000 draws, each cell at a false alarm of 3e-6."""
     plan = two_of(asked, **cost)
     records = mm.Records(np.zeros((0, len(plan.names)), np.int64), plan.axes.shape)
     mechanism = plan.mechanism(insecure_rng=noise_rng)
-    drawn = np.array([mechanism.measure(records).values for _ in range(4000)])
+    drawn = np.array([mechanism.measure(records).values for _ in range(1000)])
     basis = [plan.noise.estimate(row) for row in np.eye(drawn.shape[1])]
     for subset, level in itertools.product(plan.subsets, (0.9, 0.95)):
         errors = np.abs(drawn @ np.array([own.marginal(subset) for own in basis]))
         _, width = plan.noise.law(subset).at(level, nodes_of(plan, subset))
         held = (errors <= width + 1e-6).mean(axis=0)
-        assert held.min() > level - 4.5 * np.sqrt(level * (1 - level) / 4000)
+        assert held.min() > level - 4.5 * np.sqrt(level * (1 - level) / 1000)
 
 
 def test_trees_leave_out_levels_that_are_not_measured():
