@@ -217,9 +217,6 @@ class PIdentityWhole:
     def track_mmech_loss_over_best_known(self, name):
         return self.reached / self.best
 
-    def track_dense_loss_over_best_known(self, name):
-        return self.time_dense(name) / self.best
-
 
 WORKLOADS = {
     "AllRange(128)": lambda: AllRange(128),
@@ -274,7 +271,7 @@ class OptimizeQuality:
 class Trees:
     """The tree that is found over an ordered domain, beside the best b-ary one."""
 
-    params = ([AllRange, Prefix], [2**10, 12_345])
+    params = ([AllRange, Prefix], [2**10, 3_000])
     param_names = ("workload", "n")
 
     def setup(self, workload, n):
