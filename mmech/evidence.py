@@ -286,6 +286,8 @@ def _opaque(why: str) -> dict[str, Any]:
 
 
 def _draw(event: Drawn) -> dict[str, Any]:
+    if event.kind == "nothing":
+        return {"law": "nothing"}
     return _noise(event) if "runs" in event.public else _selection(event)
 
 

@@ -543,6 +543,9 @@ class Checker:
     def drawn(self, draw: Any, currency: str) -> Fraction:
         """Return what a draw costs, and say by which line of the theorem."""
         law = draw["law"]
+        if law == "nothing":
+            self.say(TRUSTED, "nothing was drawn where that is said")
+            return Fraction()
         _need(law in LINES, f"{short(law)} is not checked: {short(draw.get('why'))}")
         _hold(law != "gaussian" or currency == "rho", "Gaussian noise has no epsilon")
         step = self.selection if LINES[law] in ("T7", "T8") else self.noise
@@ -645,7 +648,7 @@ class Checker:
             self.disjoint(node, len(parts))
         if how == "bags":
             total = self.in_bags(total, _whole(node, "bags"))
-            total = kappa(1, 1 / total) if currency == "rho" else total
+            total = kappa(1, 1 / total) if currency == "rho" and total else total
         if "paid" in node:
             paid = _exact(node, "paid")
             said = f"costs {currency} = {_number(total)}, and {_number(paid)} was paid"

@@ -185,13 +185,17 @@ def disjoint() -> Iterator[None]:
     """Mark draws as those of a part of the nodes, or leaves, of trees.
 
     The first draws of all parts under one charge cost as much as the dearest, the
-    second ones as well, and so on: a record counts in one part of each tree.
+    second ones as well, and so on: a record counts in one part of each tree. Where
+    nothing is drawn, that is recorded, because it was paid for.
     """
-    token = _place.set(count(1))
+    places, record = count(1), _recorded.get()
+    token = _place.set(places)
     try:
         yield
     finally:
         _place.reset(token)
+    if record is not None and next(places) == 1:
+        record.append(Drawn("nothing", {}, None, ()))
 
 
 @contextmanager

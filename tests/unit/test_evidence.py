@@ -68,6 +68,19 @@ def test_samplers_note_what_they_drew_with(law, parameter, shape):
     assert np.shape(event.outcome) == shape
 
 
+def test_parts_of_which_nothing_is_drawn_are_said():
+    """Nodes of a tree that have all stopped were paid for, and cost nothing."""
+    with mm.record_evidence() as record:
+        mm.noisy_release([4], sensitivity=1, epsilon=1, released="a count")
+        with seams.disjoint():
+            pass
+    evidence = record.evidence()
+    assert [own["law"] for own in draws_of(evidence.content["cost"])] == [
+        "laplace", "nothing",
+    ]  # fmt: skip
+    assert evidence.verdict.startswith("holds: epsilon = 1 ")
+
+
 def test_nothing_is_noted_outside_of_a_draw():
     with seams.recording() as events:
         LAPLACE.draw(Fraction(2), (3,))

@@ -1,0 +1,54 @@
+"""Evidence of every recipe and estimator, through the verifier."""
+
+import pytest
+
+from mmech.verify import examine
+from mmech_rf import (
+    BatchTrainingClassifier,
+    LaplaceForestClassifier,
+    PrivateForestClassifier,
+    RecipeForestClassifier,
+    datasets,
+    recipes,
+)
+
+CAR = datasets.load_car()
+RECORDS, LABELS = CAR.data[::17], CAR.target[::17]
+LABELS_ONLY = {"sspe-2", "pte"}
+"""Recipes for records whose attributes are public."""
+
+SMALL = {"n_trees": 2, "depth": 2}
+MODELS = {
+    BatchTrainingClassifier: SMALL,
+    LaplaceForestClassifier: SMALL,
+    PrivateForestClassifier: {},
+}
+
+
+def finding(model):
+    """Return exit code and verdict of the verifier on a model's evidence."""
+    code, report = examine(model.evidence_.text.encode())
+    return code, report[-1]
+
+
+@pytest.mark.parametrize("name", [*recipes()])
+def test_recipes_leave_evidence_that_holds(name):
+    neighbours = "labels" if name in LABELS_ONLY else "add_remove"
+    model = RecipeForestClassifier(
+        CAR.schema, epsilon=1, recipe=name, neighbours=neighbours, random_state=0
+    )
+    more = {}
+    if name in LABELS_ONLY | {"sspe-1"}:
+        more["X_unlabelled"] = CAR.data[1::17]
+    code, verdict = finding(model.fit(RECORDS, LABELS, **more))
+    assert (code, verdict[:17]) == (0, "holds: epsilon = "), verdict
+
+
+@pytest.mark.parametrize("estimator", MODELS, ids=lambda cls: cls.__name__)
+def test_models_hold_evidence_in_their_files(estimator, tmp_path):
+    model = estimator(CAR.schema, epsilon=1, random_state=0, **MODELS[estimator])
+    model.fit(RECORDS, LABELS)
+    assert finding(model)[0] == 0
+    model.save(tmp_path / "model")
+    code, report = examine(tmp_path / "model")
+    assert (code, report[-1][:20]) == (0, "holds: epsilon = 1 f")
