@@ -46,10 +46,10 @@ from mmech_rf.paper.batch_prediction import (
 from mmech_rf.paper.batch_training import (
     BatchTrainingClassifier as BatchTrainingClassifier,
 )
-from mmech_rf.paper.laplace_forest import (
+from mmech_rf.paper.baselines import (
     LaplaceForestClassifier as LaplaceForestClassifier,
 )
-from mmech_rf.paper.nonprivate import (
+from mmech_rf.paper.baselines import (
     NonPrivateForestClassifier as NonPrivateForestClassifier,
 )
 from mmech_rf.paper.subsample_aggregate import (

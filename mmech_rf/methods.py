@@ -127,7 +127,7 @@ _ROWS = (
     Method(
         "laplace",
         "LaplaceForestClassifier",
-        "paper.laplace_forest",
+        "paper.baselines",
         "Laplace, shared data",
         "leaf counts",
         "baseline: noise on every leaf, all records in every tree",
@@ -139,7 +139,7 @@ _ROWS = (
     Method(
         "laplace-disjoint",
         "LaplaceForestClassifier",
-        "paper.laplace_forest",
+        "paper.baselines",
         "Laplace, disjoint data",
         "leaf counts",
         "baseline: noise on every leaf, every record in one tree",
@@ -162,7 +162,7 @@ _ROWS = (
     Method(
         "non-private",
         "NonPrivateForestClassifier",
-        "paper.nonprivate",
+        "paper.baselines",
         "non-private forest",
         "not private",
         "the forest of training with exact counts",

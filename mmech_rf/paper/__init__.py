@@ -6,7 +6,6 @@ per_batch            methods that spend their budget on a batch of queries
 batch_training       counts of leaves through an optimized strategy
 batch_prediction     votes of one batch through an optimized strategy
 subsample_aggregate  votes of forests of which every record trains one tree
-laplace_forest       counts of leaves with Laplace noise
-nonprivate           the same forests without privacy
+baselines            counts of leaves with Laplace noise, and without any
 ===================  =======================================================
 """
