@@ -40,7 +40,7 @@ from mmech_rf.drawn.classifier import PrivateForestClassifier as PrivateForestCl
 from mmech_rf.literature.classifier import (
     RecipeForestClassifier as RecipeForestClassifier,
 )
-from mmech_rf.paper.batch_prediction import (
+from mmech_rf.paper.per_batch import (
     BatchPredictionClassifier as BatchPredictionClassifier,
 )
 from mmech_rf.paper.batch_training import (
@@ -52,6 +52,6 @@ from mmech_rf.paper.baselines import (
 from mmech_rf.paper.baselines import (
     NonPrivateForestClassifier as NonPrivateForestClassifier,
 )
-from mmech_rf.paper.subsample_aggregate import (
+from mmech_rf.paper.per_batch import (
     SubsampleAggregateClassifier as SubsampleAggregateClassifier,
 )

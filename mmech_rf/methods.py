@@ -102,7 +102,7 @@ _ROWS = (
     Method(
         "prediction",
         "BatchPredictionClassifier",
-        "paper.batch_prediction",
+        "paper.per_batch",
         "batch prediction",
         "votes",
         "weighted votes of a batch of queries through the matrix mechanism",
@@ -114,7 +114,7 @@ _ROWS = (
     Method(
         "subsample",
         "SubsampleAggregateClassifier",
-        "paper.subsample_aggregate",
+        "paper.per_batch",
         "subsample-aggregate",
         "votes",
         "votes of a batch of queries; every record trains one tree only, of 16 by "

@@ -19,7 +19,7 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest
 from mmech_rf.forest.voting import weight_votes
-from mmech_rf.literature.budgets import Budget
+from mmech_rf.literature.budgets import Budget, multiplicities, tree_epsilon
 from mmech_rf.literature.grow import Grower, grow_by_support
 from mmech_rf.literature.leaves import (
     count_leaves,
@@ -30,7 +30,6 @@ from mmech_rf.literature.leaves import (
     picked,
     release_levels,
 )
-from mmech_rf.literature.samples import multiplicities, tree_epsilon
 from mmech_rf.literature.scores import score_for
 
 
