@@ -151,7 +151,7 @@ def load_csv(
         )
     X, y, _ = read_whole(path, schema, with_target=with_target, **form)
     if y is not None:
-        name = getattr(path, "name", path)
+        name: Any = getattr(path, "name", path)
         with located(f"cannot use the data {os.fspath(name)!r}"):
             y = schema.decode_target(schema.encode_target(y))
     return generated.bunch(X, y, schema)
