@@ -12,18 +12,8 @@ sizes      refusal of what is too large, with what does fit
 =========  ====================================================
 """
 
-from mmech_rf.forest.complete import complete_forest
-from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import (
-    default_depth,
-    fletcher_islam_depth,
-    grow_random_forest,
-)
-
-__all__ = [
-    "Forest",
-    "complete_forest",
-    "default_depth",
-    "fletcher_islam_depth",
-    "grow_random_forest",
-]
+from mmech_rf.forest.complete import complete_forest as complete_forest
+from mmech_rf.forest.forest import Forest as Forest
+from mmech_rf.forest.growth import default_depth as default_depth
+from mmech_rf.forest.growth import fletcher_islam_depth as fletcher_islam_depth
+from mmech_rf.forest.growth import grow_random_forest as grow_random_forest
