@@ -1,1 +1,1 @@
-"""Benchmarks: speed (asv suite and tables), accuracy, reproduction, leaks."""
+"""Benchmarks: speed (asv suite and tables), accuracy, reproduction."""

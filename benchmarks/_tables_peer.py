@@ -1,18 +1,21 @@
 """Two-way tables and synthetic records by OpenDP's ``dp.mbi``, in its environment.
 
-Called by `benchmarks.tables`: method, epsilon, a file to read and one to write. Needs
-only numpy and ``opendp[mbi]``, which brings private-pgm. Parameters of a method follow
-its name, as in "AIM rounds=28 max_size=1". The method "private-pgm" is
-this library as its README shows it: Laplace noise by hand on the tables that are asked
-for, mirror descent to the model of maximum entropy. That model is exact, and so it
-takes domains that fit in memory only.
+Called by `benchmarks.tables`: method, "epsilon" or "rho", its amount, a file to read
+and one to write. Needs only numpy and ``opendp[mbi]``, which brings private-pgm.
+Parameters of a method follow its name, as in "AIM rounds=28 max_size=1". The method
+"private-pgm" is this library as its README shows it: Laplace noise by hand on the
+tables that are asked for, mirror descent to the model of maximum entropy. That model is
+exact, and so it takes domains that fit in memory only. "pgm-AIM" is the mechanism of
+its repository, under rho, whose folder ``mechanisms`` has to be found.
 
-Two things are done faster than as they come, with the same results. `quick_search`
-looks for a scale of noise where it must be. `mirror_descent` is handed over as
+Three things are done faster than as they come, with the same results. `quick_search`
+looks for a scale of noise where it must be. `eliminate` projects models by NumPy, which
+compiles nothing. `mirror_descent` is handed over as
 ``estimator``, which AIM and MST accept, and compiles once for each
 structure of a model instead of once for each fit.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -28,6 +31,7 @@ import opendp.extras.mbi._mst as mst
 import opendp.extras.mbi._table as table
 import opendp.prelude as dp
 import polars as pl
+from mbi import marginal_oracles
 from mbi.clique_utils import maximal_subset
 from mbi.estimation import minimum_variance_unbiased_total
 from mbi.marginal_oracles import message_passing_fast
@@ -60,6 +64,43 @@ def quick_chain(make, d_in, d_out, T):
 
 aim.binary_search_chain = mst.binary_search_chain = quick_chain
 table.binary_search_param = quick_search
+
+
+def eliminate(potentials, clique, total=1.0, evidence=None, mesh=None):
+    """Return a margin of a model, as `mbi.marginal_oracles.variable_elimination`."""
+    assert evidence is None
+    domain = potentials.active_domain
+    left = [
+        (own.domain.attributes, np.asarray(own.values, float))
+        for own in potentials.arrays.values()
+    ]
+    cliques = [*(names for names, _ in left), tuple(clique)]
+    elim = domain.invert(clique)
+    for name in mbi.junction_tree.greedy_order(domain, cliques, elim=elim)[0]:
+        names, table = added([own for own in left if name in own[0]])
+        left = [own for own in left if name not in own[0]]
+        axis = names.index(name)
+        top = table.max(axis=axis, keepdims=True)
+        summed = np.log(np.exp(table - top).sum(axis=axis)) + top.squeeze(axis)
+        left.append((names[:axis] + names[axis + 1 :], summed))
+    own = potentials.domain.project(clique)
+    _, table = added([*left, (own.attributes, np.zeros(own.shape))], own.attributes)
+    shares = np.exp(table - table.max())
+    return mbi.Factor(own, jnp.asarray(total * shares / shares.sum()))
+
+
+def added(factors, names=None):
+    """Return the sum of logarithms, an axis for each of the attributes."""
+    names = names or tuple(dict.fromkeys(name for own, _ in factors for name in own))
+    total = 0.0
+    for own, logs in factors:
+        order = sorted(range(len(own)), key=lambda axis: names.index(own[axis]))
+        missing = [axis for axis, name in enumerate(names) if name not in own]
+        total = total + np.expand_dims(logs.transpose(order), missing)
+    return names, total
+
+
+marginal_oracles.variable_elimination = eliminate
 
 
 def mirror_descent(domain, measurements, *, potentials=None):
@@ -137,7 +178,7 @@ def by_hand(codes, shape, epsilon):
     names = [f"a{i}" for i in range(len(shape))]
     pairs = list(combinations(range(len(shape)), 2))
     rng = np.random.default_rng()
-    start = time.perf_counter()
+    start = time.process_time()
     scale = len(pairs) / epsilon
     measured = []
     for i, j in pairs:
@@ -151,35 +192,53 @@ def by_hand(codes, shape, epsilon):
         f"{i}_{j}": model.project((names[i], names[j])).datavector(flatten=False)
         for i, j in pairs
     }
-    seconds = time.perf_counter() - start
-    drawn = model.synthetic_data()
-    records = np.column_stack([drawn.to_dict()[name] for name in names])
-    return {"seconds": seconds, "records": records.astype(np.int64), **found}
+    return {"seconds": time.process_time() - start, **found}, model.synthetic_data
 
 
-def main(method, epsilon, given, made):
-    with np.load(given) as found:
-        codes, shape = found["codes"], found["shape"].tolist()
-    if method == "private-pgm":
-        np.savez(made, **by_hand(codes, shape, float(epsilon)))
-        return
+def pgm_aim(codes, shape, rho, **settings):
+    """Return tables, seconds and records of AIM as private-pgm's repository has it."""
+    import aim as mechanism
+
+    def fit(domain, measurements, iters, potentials=None, callback_fn=None):
+        return mirror_descent(domain, measurements, potentials=potentials)
+
+    mechanism.estimation.mirror_descent = fit
+    names = [f"a{i}" for i in range(len(shape))]
+    columns = dict(zip(names, codes.T, strict=True))
+    records = mbi.Dataset(columns, mbi.Domain(names, shape))
+    start = time.process_time()
+    own = mechanism.AIM(1.0, 0.0, **settings)
+    own.rho = rho
+    pairs = list(combinations(names, 2))
+    draw, mbi.MarkovRandomField.synthetic_data = (
+        mbi.MarkovRandomField.synthetic_data,
+        lambda model, rows: None,  # where records are asked for, later
+    )
+    with contextlib.redirect_stdout(None):
+        model, _ = own.run(records, [(pair, 1.0) for pair in pairs])
+    found = {
+        f"{a[1:]}_{b[1:]}": model.project((a, b)).datavector(flatten=False)
+        for a, b in pairs
+    }
+    return {"seconds": time.process_time() - start, **found}, partial(draw, model)
+
+
+def opendp(kind, codes, shape, currency, cost, **settings):
+    """Return tables, seconds, and what draws records, of an algorithm of OpenDP."""
     names = [f"a{i}" for i in range(len(shape))]
     records = pl.LazyFrame({name: codes[:, i] for i, name in enumerate(names)})
-    kind, *words = method.split()
-    pairs = (word.split("=") for word in words)
-    settings = {name: json.loads(value) for name, value in pairs}
     if kind == "AIM":
         settings |= {"queries": 2}
     algorithm = getattr(dp.mbi, kind)(estimator=mirror_descent, **settings)
     context = dp.Context.compositor(
         data=records,
         privacy_unit=dp.unit_of(contributions=1),
-        privacy_loss=dp.loss_of(epsilon=float(epsilon)),
+        privacy_loss=dp.loss_of(**{currency: float(cost)}),
     )
-    start = time.perf_counter()
+    start = time.process_time()
     keys = {name: list(range(n)) for name, n in zip(names, shape, strict=True)}
     released = (
-        context.query(epsilon=float(epsilon))
+        context.query(**{currency: float(cost)})
         .select(*names)
         .contingency_table(keys=keys, algorithm=algorithm)
         .release()
@@ -190,11 +249,33 @@ def main(method, epsilon, given, made):
         # A last row and column are for values that are not in the keys.
         both = both.reshape(shape[i] + 1, shape[j] + 1)
         found[f"{i}_{j}"] = both[:-1, :-1]
-    seconds = time.perf_counter() - start
-    drawn = released.synthesize()
-    drawn = drawn.collect() if isinstance(drawn, pl.LazyFrame) else drawn
-    drawn = drawn.drop_nulls().select(names).to_numpy().astype(np.int64)
-    np.savez(made, seconds=seconds, records=drawn, **found)
+    return {"seconds": time.process_time() - start, **found}, released.synthesize
+
+
+def main(method, currency, cost, given, made, *records):
+    with np.load(given) as found:
+        codes, shape = found["codes"], found["shape"].tolist()
+    kind, *words = method.split()
+    pairs = (word.split("=") for word in words)
+    settings = {name: json.loads(value) for name, value in pairs}
+    if kind == "private-pgm":
+        assert currency == "epsilon"
+        found, draw = by_hand(codes, shape, float(cost))
+    elif kind == "pgm-AIM":
+        assert currency == "rho"
+        found, draw = pgm_aim(codes, shape, float(cost), **settings)
+    else:
+        found, draw = opendp(kind, codes, shape, currency, cost, **settings)
+    if records:
+        drawn = draw()
+        if isinstance(drawn, pl.LazyFrame):
+            drawn = drawn.collect()
+        if isinstance(drawn, pl.DataFrame):
+            drawn = drawn.drop_nulls()
+        columns = drawn.to_dict()
+        codes = np.column_stack([columns[f"a{i}"] for i in range(len(shape))])
+        found["records"] = codes.astype(np.int64)
+    np.savez(made, **found)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,8 @@
 
 Both are fitted to the same simulated tasks (`benchmarks/simulated.py`), whose class
 probabilities are known, so that no test labels are drawn. Candidates are settings of
-the forest (``--set third_level=0.1``, ``--ranking``), or a random forest trained on
-5,000 public records with the labels that a released model gives (``--students``: Huang,
-Lei, Kabán, ECML PKDD 2022, of ensembles of median splits). Differences are paired, per
-task; ± is one standard error. No real records are read.
+the forest (``--set third_level=0.1``, ``--ranking``). Differences are paired, per task;
+± is one standard error. No real records are read.
 """
 
 from __future__ import annotations
@@ -21,30 +19,22 @@ from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.accuracy.ranking import calibration_error
 from benchmarks.simulated import KINDS, SCORECARD, SimulatedTask, simulate_task
-from mmech_rf import (
-    BatchTrainingClassifier,
-    DrawnSettings,
-    PrivateForestClassifier,
-    RecipeForestClassifier,
-    limits,
-)
+from mmech_rf import DrawnSettings, PrivateForestClassifier, limits
 from mmech_rf.drawn import views
 from mmech_rf.evaluation import Results, markdown_table, standard_error
 
 Floats = NDArray[np.float64]
 
-PUBLIC, TESTED = 5000, 2000
+TESTED = 2000
 PLACES = (1.7, 2.6, 3.0, 3.5, 4.0, 4.5)
 """Logarithms, to base ten, of records times epsilon between which rows of the table
 stand."""
 
 RECORDS, EPSILONS = (200, 30_000), (0.1, 10.0)
-MOST_CELLS = 2**20
 FEWER = {"MOST_PAIRS": 300, "MOST_SUMS": 300}
 LESS = {"draw_visits": 10**7, "coarse_visits": 10**8, "third_visits": 10**8}
 """Fewer views and less work than by default: a trial takes tenths of a second."""
@@ -130,28 +120,6 @@ class Trial:
         found = model.predict_proba(tested).argmax(axis=1)
         return float(chances.max(axis=1).mean()) - self.right(found)
 
-    def students(self) -> Iterator[tuple[str, Floats]]:
-        """Yield what training on labels of a released model adds to right answers."""
-        schema, public = self.task.schema, {"epsilon": self.epsilon}
-        known = public | {"n_records": self.n_records}
-        teachers = [
-            PrivateForestClassifier(schema, **known),
-            RecipeForestClassifier(schema, recipe="spe", **known),
-        ]
-        if schema.n_cells <= MOST_CELLS:
-            paper = {"n_trees": 16, "template": "identity"}
-            teachers.append(BatchTrainingClassifier(schema, **public, **paper))
-        tested, _ = self.tested
-        others = self.task.records(PUBLIC, np.random.default_rng([self.seed, 23]))
-        for teacher in map(self.fit, teachers):
-            student = RandomForestClassifier(min_samples_leaf=5, random_state=0)
-            student.fit(others, teacher.predict(others))
-            after, before = (
-                self.right(schema.encode_target(one.predict(tested)))
-                for one in (student, teacher)
-            )
-            yield type(teacher).__name__, np.array([after - before])
-
 
 def compare(
     trial: Trial, place: str, settings: DrawnSettings | None
@@ -169,7 +137,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gains")
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
     parser.add_argument("--ranking", action="store_true")
-    parser.add_argument("--students", action="store_true")
     parser.add_argument("--tasks", type=int, default=60, help="of each range")
     parser.add_argument("--start", type=int, default=10_000, help="first seed")
     options = parser.parse_args(arguments)
@@ -190,11 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
         warnings.simplefilter("ignore")
         trial = Trial(seed, place, kinds[seed % len(kinds)])
         name = f"{place[0]:g} to {place[1]:g}"
-        found = (
-            trial.students()
-            if options.students
-            else compare(trial, name, make(**changes))
-        )
+        found = compare(trial, name, make(**changes))
         return [((row, seed), gain) for row, gain in found]
 
     gains = Results()
@@ -204,8 +167,7 @@ def main(arguments: list[str] | None = None) -> None:
         own = np.array([gain for key, gain in gains.items() if key[0] == name])
         cells = [f"{m.mean():+.3f} ± {standard_error(m):.3f}" for m in own.T]
         rows.append([name, str(len(own)), *cells])
-    measures = MEASURES[:1] if options.students else MEASURES
-    print(markdown_table(["", "tasks", *measures], rows))
+    print(markdown_table(["", "tasks", *MEASURES], rows))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,12 @@ public bounds, without the records that miss a value; car is generated.
 
 Peers are MST and AIM of OpenDP's ``dp.mbi``, and private-pgm beneath them by itself
 (the extra ``peers`` does not hold them; ``pip install "opendp[mbi]"`` into an
-environment of its own, named with ``--peers PYTHON``). One that takes half an hour is
-stopped (``--limit``). Their own parameters follow their name, as in ``--methods
-"AIM max_size=1"``. ``--classify`` also trains a classifier on synthetic records.
+environment of its own, named with ``--peers PYTHON``). "pgm-AIM" is the mechanism in
+private-pgm's repository, whose folder ``mechanisms`` is found by ``PYTHONPATH`` of the
+peer (``--pgm FOLDER``). Seconds are processor time of a release; a peer that takes half
+an hour of it is stopped (``--limit``). Parameters follow the name of a peer, as in
+``--methods "AIM max_size=1"``. ``--rho`` compares under zCDP in place of pure epsilon,
+and ``--classify`` also trains a classifier on synthetic records.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import argparse
 import json
 import math
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,9 +41,9 @@ from numpy.typing import NDArray
 
 from mmech import (
     Attribute,
+    Counts,
     Domain,
     MatrixMechanism,
-    Records,
     all_marginals,
     optimize,
     release_tables,
@@ -51,7 +56,7 @@ from mmech_rf.datasets import load_car
 Codes = NDArray[np.int64]
 Tables = dict[tuple[int, int], NDArray[np.float64]]
 LIMIT = 1800
-"""Seconds that a peer has for one release."""
+"""Processor seconds that a peer has for one release."""
 Release = Callable[..., tuple[Tables, float, Codes] | str]
 Say = Callable[[str], None]
 PEER = Path(__file__).with_name("_tables_peer.py")
@@ -85,13 +90,15 @@ def exact_tables(codes: Codes, shape: Sequence[int]) -> Tables:
 # ---- methods -----------------------------------------------------------------
 
 
-def ours(domain: Domain, codes: Codes, epsilon: str, truth: Tables) -> dict[str, Any]:
+def ours(
+    domain: Domain, codes: Codes, price: dict[str, str], truth: Tables
+) -> dict[str, Any]:
     """Release with `release_tables`; also the share of counts that intervals hold."""
     raw = readable(domain, codes)
-    start = time.perf_counter()
-    released = release_tables(raw, domain, ways=2, epsilon=epsilon)
-    seconds = time.perf_counter() - start
-    tables, unbiased, held = {}, {}, {0.90: [], 0.95: []}
+    start = time.process_time()
+    released = release_tables(raw, domain, ways=2, **price)
+    seconds = time.process_time() - start
+    tables, held = {}, {0.90: [], 0.95: []}
     for pair, names in zip(released.plan.subsets, released.tables, strict=True):
         for level, shares in held.items():
             table = released.table(names, level=level, frame="dict")
@@ -101,10 +108,8 @@ def ours(domain: Domain, codes: Codes, epsilon: str, truth: Tables) -> dict[str,
                     np.mean((table["lower"] <= exact) & (exact <= table["upper"]))
                 )
         tables[pair] = table["count"].reshape(truth[pair].shape)
-        unbiased[pair] = released.estimate.marginal(pair).reshape(truth[pair].shape)
     return {
         "mmech release_tables": (tables, seconds),
-        "the same, unbiased": (unbiased, seconds),
         "held": {level: float(np.mean(own)) for level, own in held.items() if own},
         "sample": lambda n: domain.encode(released.sample(n)),
     }
@@ -129,31 +134,42 @@ def peer(
     method: str,
     shape: Sequence[int],
     codes: Codes,
-    epsilon: str,
+    price: dict[str, str],
     limit: float = LIMIT,
+    pgm: str = "",
+    records: bool = True,
 ) -> tuple[Tables, float, Codes] | str:
     """Run a method in an environment of its own; a sentence where that fails."""
+    ((currency, cost),) = price.items()
     with tempfile.TemporaryDirectory() as folder:
         given, made = Path(folder, "in.npz"), Path(folder, "out.npz")
         np.savez(given, codes=codes, shape=shape)
-        command = [python, str(PEER), method, epsilon, str(given), str(made)]
-        try:
-            run = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=limit
-            )
-        except subprocess.TimeoutExpired:
-            return f"did not finish in {limit / 60:g} minutes"
+        command = [python, str(PEER), method, currency, cost, str(given), str(made)]
+        command += ["records"] * records
+        run = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": pgm},
+            preexec_fn=partial(
+                resource.setrlimit, resource.RLIMIT_CPU, (round(limit), round(limit))
+            ),
+        )
+        if run.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+            return f"did not finish in {limit:g} s"
         if run.returncode:
             return (run.stderr.strip().splitlines() or ["it failed"])[-1]
         with np.load(made) as found:
             pairs = combinations(range(len(shape)), 2)
             tables = {pair: found[f"{pair[0]}_{pair[1]}"] for pair in pairs}
-            return tables, float(found["seconds"]), found["records"]
+            drawn = found["records"] if records else codes[:0]
+            return tables, float(found["seconds"]), drawn
 
 
 def label(method: str) -> str:
     """Return the name of a peer in tables."""
-    return method if method == "private-pgm" else f"OpenDP {method}"
+    return method if "pgm" in method else f"OpenDP {method}"
 
 
 # ---- measures ----------------------------------------------------------------
@@ -178,30 +194,54 @@ def accuracy(train: Codes, test: Codes) -> float:
 
 
 def compare(
-    name: str, epsilon: str, release: Release, methods: Sequence[str], say: Say
+    name: str,
+    price: dict[str, str],
+    release: Release,
+    methods: Sequence[str],
+    say: Say,
+    repeats: int = 1,
 ) -> None:
+    """Print a row per method: means over releases, with standard errors."""
     domain, codes = load(name)
     domain, codes = domain.select(domain.names[:-1]), codes[:, :-1]
     truth = exact_tables(codes, domain.shape)
-    found = ours(domain, codes, epsilon, truth)
-    held = found.pop("held")
-    del found["sample"]
-    rows: dict[str, Any] = dict(found)
-    for method in methods:
-        rows[label(method)] = release(method, domain.shape, codes, epsilon)
-    for method, result in rows.items():
-        if isinstance(result, str):
-            say(f"| {name} | {epsilon} | {method} | {result} | | |")
-            continue
-        share, error = errors(result[0], truth)
-        say(f"| {name} | {epsilon} | {method} | {share:.4f} | {error:.1f} | "
-            f"{result[1]:.0f} |")  # fmt: skip
-    words = ", ".join(f"{level:.0%}: {share:.1%}" for level, share in held.items())
-    say(f"| {name} | {epsilon} | counts held by intervals | {words} | | |")
+    ((currency, cost),) = price.items()
+    stopped: dict[str, str] = {}
+    rows, held = defaultdict(list), defaultdict(list)
+    for _ in range(repeats):
+        found = ours(domain, codes, price, truth)
+        own = {"mmech release_tables": found["mmech release_tables"]}
+        for level, share in found["held"].items():
+            held[level].append(share)
+        for method in methods:
+            if method not in stopped:  # once is enough
+                own[label(method)] = release(method, domain.shape, codes, price)
+            if isinstance(own.get(label(method)), str):
+                stopped[method] = own.pop(label(method))
+        for method, (tables, seconds, *_) in own.items():
+            rows[method].append((*errors(tables, truth), seconds))
+            share, error, _ = rows[method][-1]
+            print(f"{name} {currency}={cost} {method}: {share:.4f} {error:.1f} "
+                  f"{seconds:.1f} s", file=sys.stderr, flush=True)  # fmt: skip
+    start = f"| {name} | {currency} = {cost} |"
+    for method, values in rows.items():
+        n = len(values)
+        share, error, seconds = np.mean(values, axis=0)
+        spread = np.std(values, axis=0, ddof=min(1, n - 1))[0] / math.sqrt(n)
+        say(f"{start} {method} | {n} | {share:.4f} ± {spread:.4f} | {error:.1f} | "
+            f"{seconds:.1f} |")  # fmt: skip
+    for method, words in stopped.items():
+        say(f"{start} {label(method)} | | {words} | | |")
+    words = ", ".join(f"{level:.0%}: {np.mean(own):.1%}" for level, own in held.items())
+    say(f"{start} counts held by intervals | | {words} | | |")
 
 
 def classify(
-    name: str, epsilon: str, release: Release, methods: Sequence[str], say: Say
+    name: str,
+    price: dict[str, str],
+    release: Release,
+    methods: Sequence[str],
+    say: Say,
 ) -> None:
     """Train on synthetic records of four fifths, test on the real other fifth."""
     domain, codes = load(name)
@@ -211,12 +251,14 @@ def classify(
     say(f"| {name} | no privacy | real records | {accuracy(train, test):.3f} |")
     common = np.bincount(test[:, -1]).max() / len(test)
     say(f"| {name} | | the most common class | {common:.3f} |")
-    own = ours(domain, train, epsilon, truth)["sample"](len(train))
-    say(f"| {name} | {epsilon} | mmech release_tables | {accuracy(own, test):.3f} |")
+    ((currency, cost),) = price.items()
+    start = f"| {name} | {currency} = {cost} |"
+    own = ours(domain, train, price, truth)["sample"](len(train))
+    say(f"{start} mmech release_tables | {accuracy(own, test):.3f} |")
     for method in methods:
-        found = release(method, domain.shape, train, epsilon)
+        found = release(method, domain.shape, train, price)
         result = found if isinstance(found, str) else f"{accuracy(found[2], test):.3f}"
-        say(f"| {name} | {epsilon} | {label(method)} | {result} |")
+        say(f"{start} {label(method)} | {result} |")
 
 
 BY_HAND = """
@@ -234,7 +276,11 @@ RELEASES = 20
 
 
 def single(
-    name: str, epsilon: str, release: Any, methods: Sequence[str], say: Say
+    name: str,
+    price: dict[str, str],
+    release: Any,
+    methods: Sequence[str],
+    say: Say,
 ) -> None:
     """Compare tables of single attributes, as means over several releases."""
     domain, codes = load(name)
@@ -243,6 +289,7 @@ def single(
     whole, stops = np.concatenate(truth), np.cumsum(shape)[:-1]
     tables = all_marginals(shape, 1)
     before = optimize(tables, template="marginals", seed=0)
+    epsilon = price["epsilon"]
     weighted = MatrixMechanism(tables, before, epsilon=epsilon)
     found: dict[str, list[Codes]] = defaultdict(list)
     for _ in range(RELEASES):
@@ -251,7 +298,7 @@ def single(
         estimates = [released.estimate.marginal([i]) for i in range(len(shape))]
         found["mmech release_tables"].append(np.concatenate(own))
         found["the same, unbiased"].append(np.concatenate(estimates))
-        noisy = weighted.measure(Records(codes, shape))
+        noisy = weighted.measure(Counts(codes, shape))
         law = Noise(weighted).estimate(noisy.values)
         estimates = [law.marginal([i]) for i in range(len(shape))]
         found["before: weighted marginals, unbiased"].append(np.concatenate(estimates))
@@ -269,8 +316,8 @@ def single(
             [np.abs(part).sum() for one in apart for part in np.split(one, stops)]
         )
         error = math.sqrt(np.square(apart).mean())
-        say(f"| {name} | {epsilon} | {method} | {share / len(codes):.5f} | "
-            f"{error:.2f} | |")  # fmt: skip
+        say(f"| {name} | epsilon = {epsilon} | {method} | {RELEASES} | "
+            f"{share / len(codes):.5f} | {error:.2f} | |")  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -278,8 +325,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tables")
     parser.add_argument("--data", nargs="+", default=["car", "adult"])
     parser.add_argument("--epsilon", nargs="+", default=["1"])
+    parser.add_argument("--rho", nargs="+", help="in place of epsilon")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter with dp.mbi")
+    parser.add_argument("--pgm", default="", help="mechanisms of private-pgm")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a peer")
     parser.add_argument("--methods", nargs="+", default=["MST", "AIM", "private-pgm"])
     parser.add_argument("--classify", action="store_true")
@@ -290,17 +339,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(line, flush=True)
 
     if args.classify:
-        say("| records | ε | trained on | accuracy |\n|---|---|---|---|")
+        say("| records | cost | trained on | accuracy |\n|---|---|---|---|")
     else:
-        say("| records | ε | method | Σ abs. error / N | error of a cell | seconds |")
-        say("|---|---|---|---|---|---|")
-    run = classify if args.classify else single if args.single else compare
-    release = partial(peer, args.peers, limit=args.limit)
+        say("| records | cost | method | releases | Σ abs. error / N | error of a cell "
+            "| seconds |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    run: Callable[..., None] = partial(compare, repeats=args.repeats)
+    if args.classify or args.single:
+        run = classify if args.classify else single
+    release = partial(
+        peer, args.peers, limit=args.limit, pgm=args.pgm, records=args.classify
+    )
     methods = args.methods if args.peers else ()
+    currency = "rho" if args.rho else "epsilon"
     for name in args.data:
-        for epsilon in args.epsilon:
-            for _ in range(args.repeats):
-                run(name, epsilon, release, methods, say)
+        for cost in args.rho or args.epsilon:
+            run(name, {currency: cost}, release, methods, say)
 
 
 if __name__ == "__main__":

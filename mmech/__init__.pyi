@@ -23,7 +23,6 @@ from mmech.operators.basic import Ones as Ones
 from mmech.operators.pidentity import PIdentity as PIdentity
 from mmech.operators.partition import Partition as Partition
 from mmech.operators.partition import PartitionStack as PartitionStack
-from mmech.operators.ranges import Permuted as Permuted
 from mmech.operators.basic import Prefix as Prefix
 from mmech.operators.compose import Product as Product
 from mmech.operators.base import QueryMatrix as QueryMatrix
@@ -51,20 +50,15 @@ from mmech.error.expected import supports as supports
 from mmech.error.report import Report as Report
 from mmech.error.report import confidence_interval as confidence_interval
 from mmech.error.report import report as report
-from mmech.export import export_marginals as export_marginals
-from mmech.reduction.boxes import CellGroups as CellGroups
-from mmech.reduction.boxes import reduce_boxes as reduce_boxes
 from mmech.reduction.cells import reduce_domain as reduce_domain
 from mmech.strategies import Candidate as Candidate
 from mmech.strategies import StrategyResult as StrategyResult
 from mmech.strategies import optimize as optimize
-from mmech.strategies import reweight as reweight
 from mmech.strategies.result import load as load
 from mmech.strategies.result import save as save
 
 # mechanism and budget
 from mmech.marginals.counts import Counts as Counts
-from mmech.marginals.records import Records as Records
 from mmech.mechanism import MatrixMechanism as MatrixMechanism
 from mmech.privacy.ledger import LedgerEntry as LedgerEntry
 from mmech.privacy.ledger import PrivacyLedger as PrivacyLedger

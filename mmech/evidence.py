@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import base64
 import datetime
-import hashlib
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.integer_strategy import IntegerStrategy
 from mmech.limits import LIMITS
 from mmech.noise.seam import Drawn, Payment, Recorded, Sampled, recording
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import (
-    AllRange,
     Diagonal,
     Identity,
     Ones,
@@ -37,14 +34,14 @@ from mmech.operators.basic import (
     Total,
 )
 from mmech.operators.circulant import Toeplitz
-from mmech.operators.compose import Product, Scaled
+from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.partition import Partition, PartitionStack
-from mmech.operators.ranges import Permuted, WidthRange
+from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.answers import composed
@@ -80,9 +77,9 @@ class Evidence:
     >>> with record_evidence() as record:
     ...     answers = MatrixMechanism(Prefix(4), epsilon=1).answer([4, 0, 9, 2])
     >>> evidence = record.evidence()
-    >>> evidence.content["claim"]
-    {'currency': 'epsilon', 'cost': '1'}
-    >>> evidence.content["draws"][0]["law"]
+    >>> evidence.content["currency"], evidence.content["cost"]["paid"]
+    ('epsilon', '1')
+    >>> evidence.content["cost"]["of"][0]["of"][0]["law"]
     'laplace'
     >>> evidence.verdict.partition(":")[0]
     'holds'
@@ -104,6 +101,23 @@ class Evidence:
     def verdict(self) -> str:
         """What `mmech.verify` finds, in a sentence: it holds, or why not."""
         return examine(self.text.encode())[1][-1]
+
+    @classmethod
+    def nothing(cls) -> Evidence:
+        """Return what stands for evidence that is stored elsewhere."""
+        return cls(json.dumps({"format": FORMAT}))
+
+    @property
+    def values(self) -> list[NDArray[np.int64]]:
+        """The noisy numbers of all draws, in order."""
+
+        def found(node: Any) -> Iterator[NDArray[np.int64]]:
+            if "values" in node:
+                yield _unpacked(node["values"])
+            for part in node.get("of", ()):
+                yield from found(part)
+
+        return list(found(self.content["cost"]))
 
     def including(self, **facts: Any) -> Evidence:
         """Return it with further top-level facts, such as what was published."""
@@ -163,21 +177,23 @@ class Record:
                 "the releases of one record must be for one neighbour relation; make a "
                 "record for each"
             )
+        root = {
+            "how": "sum",
+            "released": "all of it",
+            "paid": str(composed(entries) if claim is None else claim),
+            "of": _payments(self.events, entries, currency),
+        }
         content = {
             "format": FORMAT,
             "version": VERSION,
             "date": datetime.date.today().isoformat(),
-            "claim": {
-                "currency": currency,
-                "cost": str(composed(entries) if claim is None else claim),
-            },
+            "currency": currency,
             "relation": {
                 "neighbours": relation.neighbours,
-                "records_per_person": relation.records_per_person,
+                "records": relation.records_per_person,
             },
             "insecure": any(entry.insecure for entry in entries),
-            "payments": [_payment(entry) for entry in entries],
-            "draws": list(_draws(self.events)),
+            "cost": root,
             **facts,
         }
         return Evidence(json.dumps(content, ensure_ascii=False))
@@ -197,57 +213,100 @@ def record_evidence() -> Iterator[Record]:
     >>> from mmech import noisy_release, record_evidence
     >>> with record_evidence() as record:
     ...     noisy = noisy_release([4, 7], sensitivity=1, epsilon=1, released="counts")
-    >>> record.evidence().content["draws"][0]["sampled"]
+    >>> record.evidence().content["cost"]["of"][0]["of"][0]["sampled"]
     [['laplace', '1', [2, 1]]]
     """
     with recording() as events:
         yield Record(events)
 
 
-def _payment(entry: LedgerEntry) -> dict[str, Any]:
-    other = entry.other_cost
-    return {
-        "released": entry.released,
-        "kind": entry.kind,
-        "currency": entry.currency,
-        "cost": str(entry.cost),
-        "other_cost": None if other is None else str(other),
-        "part": None if entry.partition is None else [entry.partition, entry.part],
-    }
-
-
-def _draws(events: Recorded) -> Iterator[dict[str, Any]]:
-    """Yield what was drawn, each with the position of the charge before it."""
+def _payments(
+    events: Recorded, entries: Sequence[LedgerEntry], currency: str
+) -> list[dict[str, Any]]:
+    """Return what was paid for, as trees of draws; parts of a partition in one."""
+    drawn: list[list[Drawn]] = [[] for _ in entries]
     payment = -1
     for event in events:
         if isinstance(event, Payment):
             payment += 1
         elif event.kind not in ASSIGNMENTS:
-            draw = _noise(event) if "runs" in event.public else _selection(event)
-            for key in ("part", "together", "bags"):
-                if event.public.get(key) is not None:
-                    draw[key] = event.public[key]
-            yield {"payment": payment, **draw}
+            drawn[payment].append(event)
+    alone: list[dict[str, Any]] = []
+    parts: dict[str, dict[str, list[Any]]] = {}
+    for entry, draws in zip(entries, drawn, strict=True):
+        of = _together(draws) if entry.kind != "other" else [_opaque("paid by hand")]
+        own = {"how": "sum", "released": entry.released, "of": of}
+        if entry.currency == currency:
+            own["paid"] = str(entry.cost)
+        elif entry.other_cost is not None:
+            own["paid"] = str(entry.other_cost)
+        if entry.partition is None:
+            alone.append(own)
+        else:
+            names = parts.setdefault(entry.partition, {})
+            names.setdefault(str(entry.part), []).append(own)
+    for partition, names in parts.items():
+        sums = [{"how": "sum", "of": own} for own in names.values()]
+        alone.append(_largest(partition, sums, names=[*names]))
+    return alone
+
+
+def _largest(
+    partition: str, of: Sequence[dict[str, Any]], **names: Any
+) -> dict[str, Any]:
+    """Return draws on disjoint parts of the records, of which the dearest counts."""
+    return {"how": "largest", "partition": partition, **names, "of": of}
+
+
+def _together(
+    draws: Sequence[Drawn], keys: Sequence[str] = ("part", "bags", "together")
+) -> list[dict[str, Any]]:
+    """Return the draws of one payment, those that share records by what they share."""
+    if not keys:
+        return [_draw(event) for event in draws]
+    key, groups = keys[0], dict[Any, list[Drawn]]()
+    for event in draws:
+        groups.setdefault(event.public.get(key), []).append(event)
+    made = {name: _together(own, keys[1:]) for name, own in groups.items()}
+    if key == "part" and len(made) > 1:
+        sums = [{"how": "sum", "of": own} for own in made.values()]
+        return [_largest("records, by whether tables count them", sums)]
+    found = made.pop(None, [])
+    for name, own in made.items():
+        if key == "bags":
+            own = [{"how": "bags", "bags": name[1], "of": own}]
+        elif key == "together" and len(own) > 1:
+            own = [_largest("nodes or leaves of trees", own)]
+        found += own
+    return found
+
+
+def _opaque(why: str) -> dict[str, Any]:
+    return {"law": "opaque", "why": why}
+
+
+def _draw(event: Drawn) -> dict[str, Any]:
+    return _noise(event) if "runs" in event.public else _selection(event)
 
 
 def _noise(event: Drawn) -> dict[str, Any]:
-    values = np.asarray(event.outcome)
+    values, public = np.asarray(event.outcome), event.public
     values = values.reshape(len(values) if values.ndim else 1, -1)
     if sum(own.shape[0] if own.shape else 1 for own in event.sampled) != len(values):
-        return {
-            "kind": "opaque",
-            "why": f"the {event.kind} noise was drawn by no sampler of mmech",
-        }
-    strategy = event.public.get("strategy")
-    moved: dict[str, Any] = {"strategy": None}
-    if strategy is None:
-        moved["sensitivity"] = [str(own) for _, _, own in event.public["runs"]]
+        return _opaque(f"the {event.kind} noise was drawn by no sampler of mmech")
+    if public.get("strategy") is None:
+        moved = {"sensitivity": [str(own) for _, _, own in public["runs"]]}
     else:
-        moved["strategy"] = _blocks(strategy)
-        moved["contribution"] = event.public["contribution"]
-        moved["signed"] = event.public["signed"]
+        blocks = [block.matrix for block in public["strategy"].blocks]
+        strategy = _stacked(blocks)
+        if strategy["kind"] == "merged":  # all columns are those of the matrix inside
+            strategy = strategy["of"]
+        moved = {
+            "strategy": strategy,
+            "contribution": public["contribution"],
+            "signs": 1 + public["signed"],
+        }
     return {
-        "kind": "noise",
         "law": event.kind,
         "columns": values.shape[1],
         "sampled": [_sample(own) for own in event.sampled],
@@ -263,50 +322,41 @@ def _sample(own: Sampled) -> list[Any]:
 
 
 def _selection(event: Drawn) -> dict[str, Any]:
-    public = event.public
+    public, outcome = event.public, event.outcome
     if "rate" not in public:
-        why = public.get("why", f"a draw of the kind {event.kind!r}")
-        return {"kind": "opaque", "why": why}
+        return _opaque(public.get("why", f"a draw of the kind {event.kind!r}"))
     window = public.get("window") or public.get("unit")
-    outcome: Any = None  # a tree is in the model
-    if isinstance(event.outcome, (int, np.integer)):
-        outcome = int(event.outcome)
-    elif isinstance(event.outcome, np.ndarray):
-        outcome = _packed(event.outcome)
+    whole = isinstance(outcome, (int, np.integer, np.ndarray))  # a tree is in the model
     return {
-        "kind": event.kind,
+        "law": event.kind,
         "rate": str(public["rate"]),
         "window": str(window or 1),
-        "sums": public.get("sums", 1),
-        "monotone": window is not None or public.get("monotone", True),
+        "sums": 0 if event.kind == "permute_and_flip" else public.get("sums", 1),
+        "signs": 1 if window is not None or public.get("monotone", True) else 2,
         "rows": public["rows"],
-        "outcome": outcome,
+        "outcome": _packed(np.asarray(outcome)) if whole else None,
     }
 
 
 def _packed(values: NDArray[Any]) -> Any:
-    """Return whole numbers as JSON: a list, or packed if it is long."""
+    """Return whole numbers as JSON: a list, or if it is long, packed differences."""
     flat = np.asarray(values).ravel()
     if flat.size <= LONG or flat.dtype == object:
         return [int(value) for value in flat]
-    whole = np.ascontiguousarray(flat, "<i8")
-    text = base64.b64encode(zlib.compress(whole.tobytes(), 6)).decode()
-    return {"packed": text, "n": whole.size}
+    steps = np.diff(flat.astype(np.int64), prepend=0).astype("<i8")
+    text = base64.b64encode(zlib.compress(steps.tobytes(), 6)).decode()
+    return {"packed": text, "n": flat.size}
+
+
+def _unpacked(values: Any) -> NDArray[np.int64]:
+    """Return the whole numbers that `_packed` wrote."""
+    if isinstance(values, list):
+        return np.array(values, np.int64)
+    steps = zlib.decompress(base64.b64decode(values["packed"]))
+    return np.cumsum(np.frombuffer(steps, "<i8").astype(np.int64))
 
 
 # ---- strategies as terms -------------------------------------------------------------
-
-
-def _blocks(strategy: IntegerStrategy) -> list[dict[str, Any]]:
-    return [
-        {
-            "matrix": term(block.matrix),
-            "weight": block.weight
-            if isinstance(block.weight, int)
-            else _packed(block.weight),
-        }
-        for block in strategy.blocks
-    ]
 
 
 def term(matrix: QueryMatrix) -> dict[str, Any]:
@@ -316,140 +366,142 @@ def term(matrix: QueryMatrix) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from mmech import Kronecker, Prefix, Total
+    >>> from mmech import Prefix
     >>> from mmech.evidence import term
-    >>> term(Kronecker([Prefix(4), Total(2)]))["factors"]
-    [{'kind': 'prefix', 'n': 4}, {'kind': 'ones', 'shape': [1, 2]}]
+    >>> found = term(Prefix(3))
+    >>> found["rows"], found["starts"], found["lengths"], found["values"]
+    ([0, 1, 2], [0], [1, 2, 3], [1])
     """
-    found = TERMS[type(matrix)](matrix) if type(matrix) in TERMS else None
-    if found is not None:
-        return found
+    if type(matrix) in TERMS:
+        return TERMS[type(matrix)](matrix)
     m, n = matrix.shape
-    if m * n <= LIMITS.rounded_entries:
-        return _sparse(Sparse(matrix.to_sparse()))
+    if type(matrix) in FEW or m * n <= LIMITS.rounded_entries:
+        return _listed(matrix)
     return {"kind": "opaque", "shape": [m, n], "what": repr(matrix)}
+
+
+def _runs(
+    shape: tuple[int, int],
+    rows: ArrayLike,
+    starts: ArrayLike,
+    lengths: ArrayLike = 1,
+    values: ArrayLike = 1,
+) -> dict[str, Any]:
+    """Return a term of values in rows, each in so many columns from one on."""
+    own = {"rows": rows, "starts": starts, "lengths": lengths, "values": values}
+    size = np.size(rows)
+    found: dict[str, Any] = {"kind": "runs", "shape": list(shape)}
+    for name, given in own.items():
+        array = np.broadcast_to(np.asarray(given, np.int64), size)
+        alike = name != "rows" and size and (array == array[0]).all()
+        found[name] = _packed(array[:1] if alike else array)
+    return found
+
+
+def _listed(matrix: QueryMatrix) -> dict[str, Any]:
+    """Return a term of all entries, those that are alike and neighbours in one run."""
+    rows = matrix.to_sparse().tocsr()
+    rows.sum_duplicates()
+    entries = rows.tocoo()
+    i, j, values = entries.row, entries.col.astype(np.int64), entries.data
+    new = (np.diff(i) != 0) | (np.diff(j) != 1) | (np.diff(values) != 0)
+    first = np.flatnonzero(np.concatenate([[True], new])[: i.size])
+    lengths = np.diff(np.append(first, i.size))
+    return _runs(rows.shape, i[first], j[first], lengths, values[first])
+
+
+def _product(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "kronecker", "left": left, "right": right}
 
 
 def _weighted(matrix: QueryMatrix, weight: Any) -> dict[str, Any]:
     """Return a term whose rows are multiplied by one whole number."""
-    if weight == 1:
-        return term(matrix)
-    weights = _packed(np.full(matrix.shape[0], int(weight)))
-    return {"kind": "row_scaled", "weights": weights, "of": term(matrix)}
+    own = term(matrix)
+    return own if weight == 1 else _product(_runs((1, 1), [0], 0, 1, weight), own)
 
 
-def _stack(blocks: list[dict[str, Any]]) -> dict[str, Any]:
+def _stacked(matrices: Sequence[QueryMatrix]) -> dict[str, Any]:
+    """Return a stack, inside of what merges cells where that is the same for all."""
+    first = matrices[0]
+    if len(matrices) > 1 and all(
+        type(own) is Merged and np.array_equal(own.groups, first.groups)  # type: ignore[attr-defined]
+        for own in matrices
+    ):
+        inner = [own.operator for own in matrices]  # type: ignore[attr-defined]
+        return {"kind": "merged", "of": _stacked(inner)}
+    blocks = [term(own) for own in matrices]
     return blocks[0] if len(blocks) == 1 else {"kind": "stack", "blocks": blocks}
 
 
-def _sparse(matrix: Sparse) -> dict[str, Any]:
-    rows = matrix.to_sparse().tocsr()
-    rows.sum_duplicates()
-    return {
-        "kind": "sparse",
-        "shape": list(rows.shape),
-        **{
-            name: _packed(getattr(rows, name)) for name in ("indptr", "indices", "data")
-        },
-    }
+def _toeplitz(matrix: Toeplitz) -> dict[str, Any]:
+    column, row = np.asarray(matrix.first_column), np.asarray(matrix.first_row)
+    f = np.concatenate([row[:0:-1], column])
+    return _waves(matrix.shape, f, [0], [1])
 
 
-def _partitions(matrix: PartitionStack) -> dict[str, Any]:
-    sets = zip(
-        np.atleast_2d(matrix.labels), np.atleast_1d(matrix.n_groups), strict=True
-    )
-    return _stack(
-        [
-            {"kind": "partition", "labels": _packed(own), "groups": int(groups)}
-            for own, groups in sets
-        ]
-    )
+def _tau(matrix: Tau) -> dict[str, Any]:
+    """Return f(i - j) - f(i + j), for i and j from 1 to n, as functions of places."""
+    n, fixed = matrix.shape[0], matrix.free_end == "none"
+
+    def f(t: NDArray[np.int64]) -> NDArray[np.int64]:
+        sign = np.where((t <= n) | fixed, 1, -1)
+        return np.asarray(sign * matrix.symbol[np.minimum(t, 2 * n + 1 + fixed - t)])
+
+    places = np.arange(2 * n - 1)
+    sums = 2 * n - places if matrix.free_end == "first" else places + 2
+    return _waves(matrix.shape, f(abs(places - n + 1)), -f(sums), matrix.scales)
 
 
-def _hierarchy(matrix: Hierarchy) -> dict[str, Any]:
-    levels = []
-    for size, weight in matrix.weights.items():
-        level = {"kind": "hierarchy", "n": matrix.n, "sizes": [size]}
-        if weight != 1:
-            rows = _packed(np.full(-(-matrix.n // size), int(weight)))
-            level = {"kind": "row_scaled", "weights": rows, "of": level}
-        levels.append(level)
-    return _stack(levels)
+def _waves(shape: tuple[int, int], f: Any, g: Any, scales: Any) -> dict[str, Any]:
+    """Return a term with the entries (f(i - j) + g(i + j)) s_j."""
+    own = {"f": f, "g": g, "scales": scales}
+    packed = {name: _packed(np.asarray(array)) for name, array in own.items()}
+    return {"kind": "waves", "shape": list(shape), **packed}
 
 
-def _product(matrix: Product) -> dict[str, Any] | None:
-    if len(matrix.factors) != 2 or type(matrix.factors[0]) is not Diagonal:
-        return None
-    left, right = matrix.factors
-    return {"kind": "row_scaled", "weights": _packed(left.diag()), "of": term(right)}
+def _ones(matrix: QueryMatrix) -> dict[str, Any]:
+    return _runs(matrix.shape, np.arange(matrix.shape[0]), 0, matrix.shape[1])
 
 
-def _hidden(kind: str, matrix: QueryMatrix, places: ArrayLike) -> dict[str, Any]:
-    """Return a term of columns at other places, and a digest of these."""
-    whole = np.asarray(places, "<i8")
-    digest = hashlib.sha256(whole.tobytes()).hexdigest()
-    return {"kind": kind, "map": digest, "of": term(matrix)}
+def _marginal(matrix: Marginal) -> dict[str, Any]:
+    sizes, attributes = list(matrix.domain_shape), list(matrix.attributes)
+    return {"kind": "marginal", "sizes": sizes, "attributes": attributes}
 
 
-def _window(matrix: WidthRange) -> dict[str, Any]:
-    starts = np.arange(matrix.shape[0])
-    return {
-        "kind": "intervals",
-        "n": matrix.n,
-        "starts": _packed(starts),
-        "stops": _packed(starts + matrix.width),
-    }
+def _marginals(matrix: Marginals) -> dict[str, Any]:
+    blocks = [
+        _weighted(Marginal(matrix.domain_shape, key), weight)
+        for key, weight in matrix.weights.items()
+    ]
+    return blocks[0] if len(blocks) == 1 else {"kind": "stack", "blocks": blocks}
 
 
-def _sized(kind: str) -> Callable[[Any], dict[str, Any]]:
-    return lambda matrix: {"kind": kind, "n": matrix.shape[1]}
-
-
-TERMS: Mapping[type, Callable[[Any], dict[str, Any] | None]] = {
-    Identity: _sized("identity"),
-    Prefix: _sized("prefix"),
-    Suffix: _sized("suffix"),
-    AllRange: _sized("all_range"),
-    Ones: lambda a: {"kind": "ones", "shape": list(a.shape)},
-    Total: lambda a: {"kind": "ones", "shape": list(a.shape)},
-    Diagonal: lambda a: {"kind": "diagonal", "entries": _packed(a.diag())},
-    Dense: lambda a: {
-        "kind": "dense",
-        "shape": list(a.shape),
-        "entries": _packed(a.to_dense()),
-    },
-    Sparse: _sparse,
-    Kronecker: lambda a: {"kind": "kronecker", "factors": [*map(term, a.factors)]},
-    VStack: lambda a: _stack([*map(term, a.blocks)]),
-    Marginal: lambda a: {
-        "kind": "marginal",
-        "sizes": list(a.domain_shape),
-        "attributes": list(a.attributes),
-    },
-    Marginals: lambda a: _stack(
-        [
-            _weighted(Marginal(a.domain_shape, key), weight)
-            for key, weight in a.weights.items()
-        ]
+TERMS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
+    Prefix: lambda a: _runs(a.shape, np.arange(a.n), 0, np.arange(a.n) + 1),
+    Suffix: lambda a: _runs(
+        a.shape, np.arange(a.n), np.arange(a.n), a.n - np.arange(a.n)
     ),
-    Partition: _partitions,
-    PartitionStack: _partitions,
-    Hierarchy: _hierarchy,
-    WidthRange: _window,
+    Ones: _ones,
+    Total: _ones,
+    Kronecker: lambda a: reduce(_product, map(term, a.factors)),
+    VStack: lambda a: _stacked(a.blocks),
+    Marginal: _marginal,
+    Marginals: _marginals,
     Scaled: lambda a: _weighted(a.operator, a.weight),
-    Product: _product,
-    Toeplitz: lambda a: {
-        "kind": "toeplitz",
-        "first_column": _packed(a.first_column),
-        "first_row": _packed(a.first_row),
-    },
-    Tau: lambda a: {
-        "kind": "tau",
-        "symbol": _packed(a.symbol),
-        "free_end": a.free_end,
-        "scales": _packed(a.scales),
-    },
-    Merged: lambda a: _hidden("merged", a.operator, a.groups),
-    Permuted: lambda a: _hidden("permuted", a.operator, a.permutation),
+    Toeplitz: _toeplitz,
+    Tau: _tau,
+    Merged: lambda a: {"kind": "merged", "of": term(a.operator)},
 }
-"""The term of each class, for that very class; ``None`` where it has none."""
+"""The term of each class, for that very class."""
+
+FEW = {
+    Dense,
+    Diagonal,
+    Hierarchy,
+    Identity,
+    Partition,
+    PartitionStack,
+    Sparse,
+    WidthRange,
+}
+"""Classes whose entries are listed however many they are."""

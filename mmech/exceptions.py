@@ -155,12 +155,14 @@ def keeping(spent: str, then: str, **measured: Any) -> Iterator[None]:
     """Give what was paid for to whatever stops a block, an interruption included.
 
     The exception has it as an attribute and says so: what is spent, and what then does
-    the rest at no more cost.
+    the rest at no more cost. An inner block, which has measured more, comes first.
     """
     try:
         yield
     except BaseException as stop:
         for name, value in measured.items():
+            if hasattr(stop, name):
+                continue
             setattr(stop, name, value)
             stop.add_note(
                 f"{spent} is spent. What was measured is kept as the attribute "

@@ -20,7 +20,7 @@ use the rounded strategy, so that estimates stay unbiased and errors exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, singledispatch
@@ -45,7 +45,6 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.pidentity import ColumnScaledPIdentity, PIdentity
-from mmech.operators.ranges import Permuted
 from mmech.operators.residuals import Residuals
 from mmech.operators.row_scaling import scale_rows
 from mmech.operators.stack import VStack
@@ -632,21 +631,8 @@ def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:
 def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
     groups = np.asarray(strategy.groups)
     inner = _convert(strategy.operator, norm, bits)
-    return _wrapped(inner, lambda matrix: Merged(matrix, groups))
-
-
-@_by_structure.register(Permuted)
-def _permuted(strategy: Permuted, norm: str, bits: int) -> IntegerStrategy | None:
-    order = np.asarray(strategy.permutation)
-    inner = _convert(strategy.operator, norm, bits)
-    return _wrapped(inner, lambda matrix: Permuted(matrix, order))
-
-
-def _wrapped(
-    inner: IntegerStrategy, wrap: Callable[[QueryMatrix], QueryMatrix]
-) -> IntegerStrategy:
-    blocks = tuple(IntegerBlock(wrap(b.matrix), b.weight) for b in inner.blocks)
-    return IntegerStrategy(blocks, wrap(inner.form), inner.norm)
+    blocks = [IntegerBlock(Merged(b.matrix, groups), b.weight) for b in inner.blocks]
+    return IntegerStrategy(tuple(blocks), Merged(inner.form, groups), norm)
 
 
 @_by_structure.register(Product)

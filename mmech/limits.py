@@ -133,13 +133,8 @@ class Limits(ChangeableLimits):
     scored_entries : int
         Scores of an exponential mechanism, rows times options, that are weighted at a
         time, so that they stay in the cache.
-    visited_cells : int
-        Above this number of cells boxes are merged attribute by attribute.
     compared_entries : int
         Most entries of a workload of fractions whose columns are compared.
-    box_sets, box_set_bytes : int
-        Most sets of boxes, and bytes to hold them, on the way to merged cells. More is
-        refused.
     pidentity_cells : int
         Largest domain without an order for template "pidentity". More is refused.
     union_cells : int
@@ -161,9 +156,6 @@ class Limits(ChangeableLimits):
         `report` has it, iterates, and takes all singular values.
     quick_singular_values : int
         Most singular values that a bound finds one by one beyond that.
-    reweighted_rank, reweighted_entries : int
-        Largest rank and most entries of a strategy whose rows are reweighted. More is
-        refused.
     summed_entries : int
         Most entries of listed ranges whose errors under waves are added up one by one.
     reported_queries, reported_entries : int
@@ -205,12 +197,9 @@ class Limits(ChangeableLimits):
     spectrum_factor: int = 2048
     certificate_entries: int = 2**27
     rounded_entries: int = 2**25
-    merged_cells: int = 2**26
+    merged_cells: int = 2**22
     scored_entries: int = limit(2**16, least=1)
-    visited_cells: int = 2 * 10**6
     compared_entries: int = 2**24
-    box_sets: int = 200_000
-    box_set_bytes: int = 2**28
     pidentity_cells: int = 2**15
     union_cells: int = 2**22
     norm_dimensions: int = 400
@@ -220,8 +209,6 @@ class Limits(ChangeableLimits):
     quick_dual_cells: int = 1024
     quick_spectrum_cells: int = 2048
     quick_singular_values: int = limit(64, least=1)
-    reweighted_rank: int = 1024
-    reweighted_entries: int = 2**24
     summed_entries: int = 2**28
     reported_queries: int = 2**22
     reported_entries: int = 2**27

@@ -21,7 +21,7 @@ from mmech.error.shared_totals import (
 from mmech.exceptions import UnsupportedWorkloadError, keeping
 from mmech.integer_strategy import IntegerStrategy, integer_strategy, on_smaller_grids
 from mmech.marginals.counts import Counts
-from mmech.marginals.records import Records, exact_answers
+from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.noise import GAUSSIAN, LAPLACE, LAWS, Law, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
@@ -201,16 +201,16 @@ class MatrixMechanism(Settled):
 
     @one_blas_thread()
     def measure(
-        self, counts: ArrayLike | Records | Counts, *, released: str | None = None
+        self, counts: ArrayLike | Counts, *, released: str | None = None
     ) -> Measurement:
         """Measure the strategy with noise; spends the cost.
 
         Parameters
         ----------
-        counts : array_like of int, shape (n,) or (n, k), or Records, or Counts
-            Number of records in every cell, or in every cell and class; or the
-            records themselves, for domains of any size; or their `Counts`, whose last
-            attribute is the class where it is one more than the cells have.
+        counts : array_like of int, shape (n,) or (n, k), or Counts
+            Number of records in every cell, or in every cell and class; or for
+            domains of any size `Counts`, whose last attribute is the class where it is
+            one more than the cells have.
         released : str, default=None
             What is measured, in words, for the ledger.
 
@@ -232,7 +232,7 @@ class MatrixMechanism(Settled):
         return self._measured(counts, released or self._words, self._price)
 
     def _measured(
-        self, counts: ArrayLike | Records | Counts, released: str, price: Price
+        self, counts: ArrayLike | Counts, released: str, price: Price
     ) -> Measurement:
         answers, bound = self._strategy_answers(counts)
         return measure(
@@ -287,27 +287,19 @@ class MatrixMechanism(Settled):
         scale = whole * self.released.sensitivity / self.cost
         return Price(sides * self.released.laplace_rho(scale, moves), moved)
 
-    def _strategy_answers(
-        self, counts: ArrayLike | Records | Counts
-    ) -> tuple[NDArray[Any], int]:
+    def _strategy_answers(self, counts: ArrayLike | Counts) -> tuple[NDArray[Any], int]:
         """Return A' x without noise, and what bounds its sums. Sensitive.
 
         Exact where the bound passes `_check_sums`.
         """
         if isinstance(counts, Counts):
-            counts = Records._of(counts, self.workload.shape[1])
-        if isinstance(counts, Records):
-            if counts.signed and not self.signed:
-                raise ValueError(
-                    "the records have signs, so their counts may be negative; make the "
-                    "mechanism with signed=True"
-                )
+            cells = OccupiedCells.of(counts, self.workload.shape[1])
             blocks = [block.matrix for block in self.released.blocks]
             largest = max(int(matrix.sensitivity()) for matrix in blocks)
-            bound = counts._number * largest
+            bound = counts._total() * largest
             if bound >= MOST_SUMS:  # refused once the charge is made
                 return np.zeros(self.released.shape[0], np.int64), bound
-            found = np.concatenate([exact_answers(m, counts) for m in blocks])
+            found = np.concatenate([exact_answers(m, cells) for m in blocks])
             return whole_numbers(found), bound
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
         columns = exact.reshape(exact.shape[0], -1)
@@ -468,15 +460,15 @@ class MatrixMechanism(Settled):
         return pairs.row_gains(self.workload, self._whitened[0])
 
     @one_blas_thread()
-    def answer(self, counts: ArrayLike | Records | Counts) -> NDArray[np.float64]:
+    def answer(self, counts: ArrayLike | Counts) -> NDArray[np.float64]:
         """Answer all queries of the workload; spends the budget.
 
         Parameters
         ----------
-        counts : array_like of int, shape (n,) or (n, k), or Records, or Counts
-            Number of records in every cell, or in every cell and class; or the
-            records themselves, for domains of any size; or their `Counts`, whose last
-            attribute is the class where it is one more than the cells have.
+        counts : array_like of int, shape (n,) or (n, k), or Counts
+            Number of records in every cell, or in every cell and class; or for
+            domains of any size `Counts`, whose last attribute is the class where it is
+            one more than the cells have.
 
         Returns
         -------

@@ -78,7 +78,7 @@ class Measurement:
     --------
     >>> from mmech import Identity, MatrixMechanism
     >>> measurement = MatrixMechanism(Identity(3), epsilon=0.5).measure([4, 0, 9])
-    >>> measurement.values.shape, measurement.scale, measurement.entry.cost
+    >>> measurement.values.shape, measurement.scale, measurement.epsilon
     ((3,), 2.0, Fraction(1, 2))
     >>> MatrixMechanism(Identity(3), rho="1/32").measure([4, 0, 9]).scale
     4.0
@@ -108,6 +108,11 @@ class Measurement:
     def cost(self) -> Fraction:
         """What the measurement cost, in the currency of its entry."""
         return self.entry.cost
+
+    @property
+    def epsilon(self) -> Fraction | None:
+        """The pure epsilon of the measurement; ``None`` under Gaussian noise."""
+        return self.entry.epsilon
 
 
 def whole_numbers(values: ArrayLike) -> NDArray[Any]:

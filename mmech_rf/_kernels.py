@@ -206,34 +206,6 @@ def apply_trees(feature, child, tests, node_offsets, codes, leaves):
 
 
 @kernel
-def label_domain(sizes, feature, child, tests, node_offsets, labels):
-    # leaf ids of every domain cell, C order: sizes (d,) int64, feature, child
-    # (n_nodes,) int32, tests (n_nodes, 4) int32 or None, node_offsets (n_trees + 1,)
-    # int64, labels (n_trees, n_cells) int32
-    n_trees, n_cells = labels.shape
-    n_attributes = sizes.shape[0]
-    codes = np.empty((BLOCK, n_attributes), np.int32)
-    cell = np.zeros(n_attributes, np.int32)
-    for start in range(0, n_cells, BLOCK):
-        stop = min(start + BLOCK, n_cells)
-        for row in range(stop - start):
-            for i in range(n_attributes):  # `codes[row] = cell` compiles for seconds
-                codes[row, i] = cell[i]
-            # The next cell: the last attribute runs fastest.
-            position = n_attributes - 1
-            while position >= 0 and cell[position] + 1 == sizes[position]:
-                cell[position] = 0
-                position -= 1
-            if position >= 0:
-                cell[position] += 1
-        for tree in range(n_trees):
-            block = codes[: stop - start]
-            row_labels = labels[tree, start:stop]
-            root = node_offsets[tree]
-            _route(feature, child, tests, root, block, row_labels)
-
-
-@kernel
 def count_leaves(
     feature, child, tests, node_offsets, leaf_offsets, codes, classes, counts
 ):
@@ -258,25 +230,11 @@ def count_assigned_leaves(
     # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32,
     # tests (n_nodes, 4) int32 or None, offsets (n_trees + 1,) int64, codes (N, d) uint8
     # or int32, classes, trees (N,) int64, counts (n_leaves, k) int64
-    if tests is not None:
-        leaf = np.empty(1, np.int32)
-        for i in range(codes.shape[0]):
-            tree = trees[i]
-            _route_tests(tests, node_offsets[tree], codes[i : i + 1], leaf)
-            counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
-        return
-    # As in _route, but every record starts in a tree of its own.
+    leaf = np.empty(1, np.int32)
     for i in range(codes.shape[0]):
-        record = np.uint32(i)
-        tree = np.uint32(trees[record])
-        node = np.uint32(node_offsets[tree])
-        attribute = feature[node]
-        while attribute >= 0:
-            branch = np.uint32(codes[record, np.uint32(attribute)])
-            node = np.uint32(np.uint32(child[node]) + branch)
-            attribute = feature[node]
-        row = np.uint64(leaf_offsets[tree] + child[node])
-        counts[row, np.uint32(classes[record])] += 1
+        tree = trees[i]
+        _route(feature, child, tests, node_offsets[tree], codes[i : i + 1], leaf)
+        counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
 
 
 @kernel
@@ -585,40 +543,6 @@ def check_trees(
         if leaf != n_leaves:
             report[0] = 6
             return
-
-
-# ---- complete forests ---------------------------------------------------------
-
-
-@kernel
-def complete_trees(sizes, subsets, node_offsets, feature, child):
-    # one tree per subset that tests its attributes in order: sizes (d,) int64, subsets
-    # (n_trees, depth) int64, node_offsets (n_trees + 1,) int64; feature, child
-    # (n_nodes,) int32
-    depth = subsets.shape[1]
-    node = np.empty(depth + 1, np.int64)
-    last = np.empty(depth + 1, np.int64)
-    for tree in range(subsets.shape[0]):
-        free = node_offsets[tree] + 1
-        n_leaves = 0
-        level = np.int64(0)
-        node[0] = node_offsets[tree]
-        last[0] = node[0]
-        while level >= 0:
-            current = node[level]
-            if level < depth:
-                attribute = subsets[tree, level]
-                feature[current] = attribute
-                child[current] = free
-                level += 1
-                node[level] = free
-                free += sizes[attribute]
-                last[level] = free - 1
-                continue
-            feature[current] = -1
-            child[current] = n_leaves
-            n_leaves += 1
-            level = _next_sibling(level, node, last)
 
 
 # ------------------------------------------------------- selection of labelled trees

@@ -21,8 +21,6 @@ from mmech.audit.__main__ import SLOW_RUNS, Case, main
 from mmech_rf.methods import METHODS
 from mmech_rf.schema import Attribute, Schema
 
-__all__ = ["cases"]
-
 SCHEMA = Schema((Attribute.categorical("x", ["0", "1"]),), ("no", "yes"))
 QUICK = {"n_trees": 2, "depth": 1, "template": "identity"}
 """Settings of the methods that have them."""

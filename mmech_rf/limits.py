@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from mmech.limits import ChangeableLimits, limit
 
-__all__ = ["LIMITS", "Limits", "changed"]
-
 
 @dataclass
 class Limits(ChangeableLimits):

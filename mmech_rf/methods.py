@@ -11,8 +11,6 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["ESTIMATORS", "METHODS", "SPLITS", "Method"]
-
 SPLITS = ("multiway", "binary", "threshold")
 """Kinds of split that a random forest may have."""
 

@@ -16,8 +16,6 @@ from mmech.storage.codec import read
 from mmech_rf.methods import ESTIMATORS
 from mmech_rf.private.classifier import ForestClassifier
 
-__all__ = ["load_model"]
-
 
 def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
     """Read a model that `save` wrote; it predicts the same labels, bit for bit.

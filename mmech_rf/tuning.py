@@ -29,8 +29,6 @@ from mmech_rf.limits import LIMITS
 from mmech_rf.paper.batch_training import BatchTrainingClassifier
 from mmech_rf.schema import Schema, check_schema
 
-__all__ = ["TunedSetting", "Tuning", "tune"]
-
 SEARCH = 400
 """Evaluations of the search for marginals, as a bound on the time."""
 

@@ -19,8 +19,6 @@ from mmech_rf.forest.complete import CompleteForest
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
 
-__all__ = ["aggregation_workload", "prediction_workload", "training_workload"]
-
 
 def training_workload(forest: Forest) -> PartitionStack | Conjunctions | Marginals:
     """Return T: one query per leaf of the forest, over the domain cells.

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import clone
 
 import mmech_rf as rf
-from mmech import PrivacyLedger, Records
+from mmech import Counts, PrivacyLedger
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import discrete_laplace
 from mmech.noise.system import PredictableGenerator
@@ -156,7 +156,7 @@ def watch(monkeypatch):
 
     def measure_and_note(self, counts, **words):
         measurement = measure(self, counts, **words)
-        kept = counts if isinstance(counts, Records) else np.array(counts)
+        kept = counts if isinstance(counts, Counts) else np.array(counts)
         seen.append(
             SimpleNamespace(mechanism=self, counts=kept, measurement=measurement)
         )

@@ -113,7 +113,8 @@ class Synthetic:
         target = Attribute.categorical(self.schema.target, self.schema.class_labels)
         shape = (*self.schema.domain_shape, target.size)
         real = np.column_stack(self.schema.encode(X, y))
-        made = self.release(MBI_PYTHON, self.method, shape, real, str(self.epsilon))
+        price = {"epsilon": str(self.epsilon)}
+        made = self.release(MBI_PYTHON, self.method, shape, real, price)
         if isinstance(made, str):
             raise RuntimeError(f"{self.method}: {made}")
         codes, classes = made[2][:, :-1], made[2][:, -1]

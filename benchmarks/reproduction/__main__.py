@@ -6,8 +6,8 @@ import argparse
 import time
 from pathlib import Path
 
-from benchmarks.reproduction import _published, _report, _residuals, _seconds
-from benchmarks.reproduction._settings import FULL, QUICK, all_tasks, partition_tasks
+from benchmarks.reproduction import _report, _seconds
+from benchmarks.reproduction._settings import FULL, QUICK, all_tasks
 from benchmarks.reproduction._trials import run_all
 
 HERE = Path(__file__).parent
@@ -15,7 +15,6 @@ HERE = Path(__file__).parent
 TITLES = {
     "gate": "The gate: not below the published means",
     "2": "Figure 2: accuracy against ε",
-    "sizes": "Mushroom: how many attributes an ensemble sees",
     "baselines": "Where the gain comes from: baselines tuned in hindsight",
     "3a": "Figure 3a: accuracy against the number of trees",
     "3b": "Figure 3b: accuracy against the number of queries",
@@ -27,8 +26,6 @@ TITLES = {
     "A5": "Appendix, Figure 5: voting by depth (a) and by trees (b)",
     "T2": "Appendix, Table 2: one ensemble and two",
     "seconds": "Seconds of every stage, beside the authors' code",
-    "losses": "Expected error of the templates on T",
-    "residuals": "Every published row, run once",
 }
 """Sections of the report, in order, by what ``--figure`` takes."""
 
@@ -70,7 +67,7 @@ the results of this run.
 def main() -> None:
     arguments = _arguments()
     effort = QUICK if arguments.quick else FULL
-    names = _names(arguments)
+    names = [arguments.figure] if arguments.figure else [*TITLES]
     # A part does not replace the whole report.
     part = "" if "2" in names and "T2" in names else f"-{'-'.join(names)}"
     out: Path = arguments.out
@@ -83,10 +80,7 @@ def main() -> None:
             out / "seconds.csv", _seconds.settings(), repeats=repeats
         )
     tasks = all_tasks(names, effort)
-    published = _published.rows()
-    rows = _residuals.tasks(published) if "residuals" in names else []
-    dealt = partition_tasks() if "sizes" in names else []
-    results = run_all([*tasks, *rows, *dealt], out / "trials.csv", jobs=arguments.jobs)
+    results = run_all(tasks, out / "trials.csv", jobs=arguments.jobs)
     wanted = {task.key for task in tasks}
     there = {key: rows for key, rows in results.items() if key in wanted}
     table = _report.Table(there)
@@ -94,7 +88,6 @@ def main() -> None:
         _report.write_csv(out / f"results{part}.csv", table, names)
     options = " --quick" if arguments.quick else ""
     options += f" --figure {arguments.figure}" if arguments.figure else ""
-    options += " --residuals" if arguments.residuals else ""
     text = INTRODUCTION.format(
         options=options,
         draws=effort.draws,
@@ -111,22 +104,14 @@ def main() -> None:
     for name in names:
         if name == "gate":
             section = _report.gate(table)
-        elif name == "sizes":
-            section = _report.sizes(table) + _report.partitions(dealt, results)
         elif name == "baselines":
             section = _report.baselines(table)
         elif name == "seconds":
             section = _report.seconds(timed, out)
-        elif name == "losses":
-            section = _report.losses()
         elif name == "A2":
             section = _report.beside_non_private(timed, out)
         elif name == "T2":
             section = _report.table_2(table, timed)
-        elif name == "residuals":
-            found = _residuals.residuals(published, rows, results)
-            _residuals.write_csv(out / "residuals.csv", found)
-            section = _residuals.report(found, len(published))
         else:
             section = _report.figure(name, table, out)
         if section:
@@ -139,13 +124,6 @@ def main() -> None:
     print(f"{report} written after {took:.0f} s")
 
 
-def _names(arguments: argparse.Namespace) -> list[str]:
-    """Return the sections of the report."""
-    if arguments.figure:
-        return [arguments.figure]
-    return [name for name in TITLES if name != "residuals" or arguments.residuals]
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduction", description=__doc__
@@ -153,9 +131,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer forests")
     parser.add_argument(
         "--figure", choices=[*TITLES], help="one section instead of all"
-    )
-    parser.add_argument(
-        "--residuals", action="store_true", help="with every published row, run once"
     )
     parser.add_argument(
         "--out",

@@ -32,22 +32,17 @@ from benchmarks.reproduction._settings import (
     PANELS,
     POINTS,
     PROBLEMS,
-    SIZES,
-    SIZES_BUDGETS,
     TABLE_2,
     TIED,
     Panel,
     Point,
     Setting,
-    Task,
     figure_setting,
     gate_setting,
     records_of,
     table_2_settings,
 )
 from benchmarks.reproduction._trials import Found, split_of
-from mmech import Identity, loss, optimize
-from mmech_rf import grow_random_forest, training_workload
 from mmech_rf.evaluation import markdown_table
 
 Results = dict[str, list[Found]]
@@ -146,11 +141,6 @@ def _counted(found: Accuracy | None) -> tuple[str, str]:
 def _mean(found: Accuracy) -> str:
     """Return the mean with its standard error, where `_cell` has the spread."""
     return f"{found.mean:.4f} ± {math.sqrt(found.squared_error):.4f}"
-
-
-def _known(setting: Setting, epsilon: float) -> str:
-    row = published(setting, epsilon)
-    return "-" if row is None else f"{row.mean:.3f}"
 
 
 def _rows(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
@@ -452,116 +442,10 @@ def table_2(table: Table, timed: Sequence[Timed]) -> list[str]:
     ]
 
 
-def sizes(table: Table) -> list[str]:
-    """Return the accuracy on Mushroom for several numbers of attributes and depths."""
-    own = figure_setting("mushroom", "batch-training")
-    head = ["attributes of an ensemble", "h", "forests"]
-    head += [f"ε = {epsilon:g}" for epsilon in SIZES_BUDGETS]
-    head += ["published within two standard errors"]
-    body, spread = [], []
-    for features, depth in SIZES:
-        named = "all, dealt out" if features == "partition" else f"d̄ = {features}"
-        setting = replace(own, features=features, depth=depth)
-        found = [table.get(setting, epsilon) for epsilon in SIZES_BUDGETS]
-        there = [one for one in found if one is not None]
-        near = [
-            _is_near(one, row)
-            for one, epsilon in zip(found, SIZES_BUDGETS, strict=True)
-            if one is not None and (row := published(own, epsilon)) is not None
-        ]
-        forests = str(there[0].n_forests) if there else "-"
-        cells = [*map(_cell, found), f"{sum(near)} of {len(near)}"]
-        body.append([named, str(depth), forests, *cells])
-        spread += there
-    if not spread:
-        return []
-    known = [_known(own, epsilon) for epsilon in SIZES_BUDGETS]
-    forest = math.sqrt(statistics.fmean(one.forest_variance for one in spread))
-    noise = math.sqrt(statistics.fmean(one.noise_variance for one in spread))
-    return [
-        *_rows(head, [*body, ["published", str(own.depth), "1", *known, ""]]),
-        "The paper draws d̄ attributes for every ensemble; the code that wrote its "
-        "files deals all 22 out, four or five to each. Standard deviation of a run, "
-        f"over all cells of the table: {forest:.3f} between forests, with their draw "
-        f"of attributes, and {noise:.3f} through the noise.",
-        *_spread_of_noise(table, own),
-        "",
-    ]
-
-
-def partitions(tasks: Sequence[Task], results: Results) -> list[str]:
-    """Return how accuracy on Mushroom varies with the partition of the attributes."""
-    found = Table({t.key: results[t.key] for t in tasks if t.key in results})
-    body, reached = [], []
-    for epsilon in tasks[0].budgets if tasks else ():
-        own = found.get(tasks[0].setting, epsilon)
-        row = published(tasks[0].setting, epsilon)
-        if own is None or row is None:
-            return []
-        means = np.array([statistics.fmean(draws) for draws in own.by_forest])
-        reached.append(means >= row.mean)
-        shown = [row.mean, *np.quantile(means, [0, 0.05, 0.5, 0.95, 1])]
-        cells = [f"{value:.3f}" for value in shown]
-        body.append([f"{epsilon:g}", *cells, f"{reached[-1].sum()} of {means.size}"])
-    if not body:
-        return []
-    head = ["ε", "published", "worst", "5 %", "median", "95 %", "best", "at least that"]
-    every = np.all(reached, axis=0)
-    return [
-        f"Mushroom's partition drawn {every.size} times, batch training, mean of 5 "
-        "draws of the noise each. A published row is of one partition.",
-        "",
-        *_rows(head, body),
-        f"{every.sum()} of {every.size} partitions reach every published mean.",
-        "",
-    ]
-
-
-def losses() -> list[str]:
-    """Return what the templates of the paper make of T, beside the identity."""
-    body = []
-    for dataset in GRID:
-        own, records = figure_setting(dataset, "batch-training"), records_of(dataset)
-        assert not isinstance(records, str)
-        forest = grow_random_forest(
-            records.schema.domain_shape, int(own.trees), own.depth, seed=0
-        )
-        workload = training_workload(forest)
-        identity = loss(workload, Identity(workload.shape[1]))
-        found = (
-            optimize(workload, template=template, seed=0).loss / identity
-            for template in ("kronecker", "union", "auto")
-        )
-        body.append([dataset, str(own.trees), str(own.depth), f"{identity:g}"])
-        body[-1] += [f"{ratio:.3f}" for ratio in found]
-    head = ["data set", "τ", "h", "loss of the identity", "kronecker", "union", "auto"]
-    return [
-        "The paper optimizes a product of p-Identities for T, the leaves of the "
-        "forest. Losses of products, unions of products and of all templates, over "
-        "the identity's:",
-        "",
-        *_rows(head, body),
-    ]
-
-
 def _is_near(found: Accuracy, row: Published) -> bool:
     """Return whether a published mean is within two standard errors of ours."""
     error = _error(found.squared_error, found.forest_variance, row.squared_error)
     return abs(found.mean - row.mean) <= 2 * error
-
-
-def _spread_of_noise(table: Table, own: Setting) -> list[str]:
-    """Return how much noise changes a published forest, and ours, in a sentence."""
-    pairs = [
-        (epsilon, found.noise_variance**0.5, row.std)
-        for epsilon in SIZES_BUDGETS
-        if (found := table.get(own, epsilon)) and (row := published(own, epsilon))
-    ]
-    words = ", ".join(
-        f"{theirs:.3f} against {ours:.3f} at ε = {epsilon:g}"
-        for epsilon, ours, theirs in pairs
-    )
-    return [f"Standard deviation through the noise, published against ours: {words}."]
 
 
 # ---- where the gain comes from ----------------------------------------------------

@@ -300,12 +300,6 @@ PANELS: dict[str, tuple[Panel, ...]] = {
 GRID = ("car", "iris", "balance-scale")
 GRID_TREES = (1, 4, 16)
 GRID_DEPTHS = (1, 2, 3, 4)
-SIZES: tuple[tuple[int | str, int], ...] = (
-    *((size, 3) for size in (3, 4, 5, "partition")),
-    ("partition", 4),
-)
-SIZES_BUDGETS = (0.01, 0.05, 0.2)
-
 Gate = tuple[str, str, str, float, float]
 
 GATE: tuple[Gate, ...] = (
@@ -372,16 +366,6 @@ def _points_of_grid() -> list[tuple[Setting, float]]:
     ]
 
 
-def _points_of_sizes() -> list[tuple[Setting, float]]:
-    """Return Mushroom with d̄ attributes per ensemble, and with deeper trees."""
-    own = figure_setting("mushroom", "batch-training")
-    return [
-        (replace(own, features=features, depth=depth), epsilon)
-        for features, depth in SIZES
-        for epsilon in SIZES_BUDGETS
-    ]
-
-
 TABLE_2 = (
     ("non-private", "hard", 4, 128),
     ("batch-training", "hard", 4, 128),
@@ -416,24 +400,10 @@ def _points_of_panels(name: str) -> list[tuple[Setting, float]]:
 POINTS: dict[str, list[tuple[Setting, float]]] = {
     "gate": _points_of_gate(),
     **{name: _points_of_panels(name) for name in PANELS},
-    "sizes": _points_of_sizes(),
     "baselines": _points_of_grid(),
     "T2": _points_of_table_2(),
 }
 """Settings and budgets that every section of the report asks for."""
-
-
-PARTITIONS = 100
-"""Draws of the partition of Mushroom's attributes, whose accuracies are compared."""
-
-
-def partition_tasks() -> list[Task]:
-    """Return forests of Mushroom, under as many draws of the noise as are published."""
-    own = figure_setting("mushroom", "batch-training")
-    if isinstance(records_of(own.dataset), str):
-        return []
-    budgets = PROBLEMS["mushroom"].budgets
-    return [Task(own, forest, budgets, 5) for forest in range(PARTITIONS)]
 
 
 def all_tasks(sections: Iterable[str], effort: Effort) -> list[Task]:

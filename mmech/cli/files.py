@@ -22,24 +22,6 @@ if TYPE_CHECKING:
     from mmech.domain.domain import Domain
     from mmech.domain.parts import Part
 
-__all__ = [
-    "STANDARD_INPUT",
-    "TABLE",
-    "add_csv",
-    "add_memory",
-    "check_memory",
-    "check_new",
-    "check_output",
-    "check_readable",
-    "csv_format",
-    "kept_elsewhere",
-    "opened",
-    "parts_of",
-    "progress_words",
-    "read_header",
-    "writing",
-]
-
 READ = ("data", "queries", "model", "schema", "domain")
 """Arguments that name a file which is read."""
 

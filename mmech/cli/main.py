@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from mmech.privacy.ledger import PrivacyLedger
     from mmech.tables import TablePlan, Tables
 
-__all__ = ["build_parser", "main"]
-
 PROG = "mmech"
 
 CODE = 4
@@ -128,7 +126,7 @@ _VERIFY = """\
 Check the evidence of a release: a folder of tables, an evidence.json, or the file of
 a model. What was released from records, and at what cost, is computed anew in whole
 numbers and fractions. The file mmech/verify.py does it alone: a copy of it and NumPy
-are enough.
+are enough. With --recompute the package makes the tables again, too.
 
 The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
 cannot be checked; the last line says so in one sentence.
@@ -187,13 +185,13 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         help=f"records: {TABLE}; not needed for --dry-run",
     )
     add("--domain", metavar="FILE", required=True, help="JSON file of the domain")
-    which = command.add_mutually_exclusive_group(required=True)
+    which = command.add_mutually_exclusive_group()
     which.add_argument(
         "--ways",
         type=whole(1),
         nargs="+",
         metavar="N",
-        help="all tables of N attributes",
+        help="all tables of N attributes (default: tables of the groups of statistics)",
     )
     which.add_argument(
         "--table",
@@ -442,12 +440,30 @@ def _add_verify(commands: argparse._SubParsersAction[Parser]) -> None:
     command.add_argument(
         "path", metavar="PATH", help="folder, evidence.json or archive"
     )
+    command.add_argument(
+        "--recompute",
+        action="store_true",
+        help="make the tables of a folder again from their noisy numbers, and list the "
+        "cells that differ",
+    )
 
 
 def _verify(args: argparse.Namespace) -> None:
     from mmech.verify import main as verify
 
-    raise SystemExit(verify([args.path]))
+    code = verify([args.path])
+    if args.recompute and code != 2:
+        from mmech.tables.release import recomputed
+
+        differ = recomputed(args.path)
+        print(*differ, sep="\n", end="\n" * bool(differ))
+        print(
+            f"refuted: cells that do not follow from the noisy numbers: {len(differ)}"
+            if differ
+            else "holds: all cells of all tables follow from the noisy numbers"
+        )
+        code = code or int(bool(differ))
+    raise SystemExit(code)
 
 
 def _read_level(text: str) -> float:
@@ -466,6 +482,8 @@ def _tables(args: argparse.Namespace) -> None:
             "the records and --out are needed to release tables; give both, or "
             "--dry-run to see the errors to expect"
         )
+    if args.ways is args.tables is args.auto is args.statistics is None:
+        raise InputError("one of --ways, --table, --tables and --mean is needed")
     check_readable(args)
     ledger = None if args.ledger is None else _opened(args)
     if "drop" in (args.handle_unknown, args.handle_missing) and not args.dry_run:
@@ -496,8 +514,8 @@ def _tables(args: argparse.Namespace) -> None:
         statistics = _statistics(args)
         known, rules = _known(args)
         used = {domain.levels.get(n, n) for n in set().union(*tables or ())}
-        for own in statistics if used else ():
-            used |= {own.name, *own.by}
+        for own in statistics if used or not (args.ways or args.auto) else ():
+            used |= {domain.levels.get(n, n) for n in (own.name, *own.by)}
         if used and used <= set(domain.names):  # other columns need not be there
             domain = domain.select([name for name in domain.names if name in used])
         made: Any = release_tables(

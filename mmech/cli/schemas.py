@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from mmech.domain.domain import Domain
     from mmech.domain.encoding import Misfit
 
-__all__ = ["Described", "add_schema"]
-
 
 class Described(NamedTuple):
     """What a program describes records by.

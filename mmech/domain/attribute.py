@@ -25,16 +25,6 @@ from mmech.domain.discretise import (
 )
 from mmech.domain.hierarchies import check_levels, read_tree
 
-__all__ = [
-    "KINDS",
-    "Attribute",
-    "as_tuple",
-    "check_cells",
-    "check_name",
-    "distinct_values",
-    "infer_attribute",
-]
-
 KINDS = ("categorical", "ordinal", "numeric", "date")
 
 

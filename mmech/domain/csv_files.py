@@ -24,16 +24,6 @@ from mmech.checks import nearest
 from mmech.domain.frames import columns_named
 from mmech.exceptions import ParameterError
 
-__all__ = [
-    "CsvFormat",
-    "Source",
-    "check_format",
-    "column_error",
-    "read_cells",
-    "read_header",
-    "read_rows",
-]
-
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
 """A path, or a file that can be read from its beginning again."""
 

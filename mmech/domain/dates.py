@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mmech.domain.values import is_missing
 
-__all__ = ["UNITS", "check_day", "day_values", "first_days", "period_names", "periods"]
-
 UNITS = ("day", "week", "month", "quarter", "year")
 """Periods that dates are told apart by. Weeks begin on Monday, as ISO 8601 has them."""
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Dictionary", "read_once"]
-
 FEW = 256
 """Reading: ranges of so many integers are read as a whole, whichever are there."""
 

@@ -13,15 +13,6 @@ import numpy as np
 from mmech.checks import check_integer, read_float
 from mmech.limits import LIMITS
 
-__all__ = [
-    "check_bins",
-    "check_number",
-    "equal_probability",
-    "equal_width",
-    "fine_grid",
-    "number_text",
-]
-
 
 def check_bins(value: Any, name: str) -> int:
     """Return a number of bins, or raise."""

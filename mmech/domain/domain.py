@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -25,8 +25,6 @@ from mmech.domain.discretise import check_bins
 from mmech.domain.encoding import Misfit, check_policies, encode_columns, list_misfits
 from mmech.domain.frames import Table, read_table
 from mmech.exceptions import DomainTooLargeError, PrivacyLeakWarning
-
-__all__ = ["Domain"]
 
 _LISTED_SIZES = 8
 """Up to this number of attributes the text of a domain shows the size of each."""
@@ -184,6 +182,17 @@ class Domain:
         return Domain(
             tuple(made), name=self.name, read_from_records=self.read_from_records
         )
+
+    def at_levels(self, codes: NDArray[Any], names: Sequence[str]) -> NDArray[Any]:
+        """Return the nodes of some levels, (N, levels), for codes of attributes."""
+        if tuple(names) == self.names:
+            return codes[:, : len(names)]
+        columns = [np.zeros((len(codes), 0), np.uint8)]
+        for name in names:
+            i = self.names.index(self.levels[name])
+            nodes = self.attributes[i].nodes(name)
+            columns.append(nodes.astype(np.min_scalar_type(nodes[-1]))[codes[:, [i]]])
+        return np.concatenate(columns, axis=1)
 
     def _columns(self, *, with_target: bool) -> tuple[list[str], str | None]:
         """Return the columns of records, and the one of their class if it is read."""

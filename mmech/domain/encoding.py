@@ -27,18 +27,6 @@ from mmech.domain.values import (
 )
 from mmech.exceptions import ParameterError
 
-__all__ = [
-    "CLIPPED",
-    "PROBLEMS",
-    "Misfit",
-    "cell_error",
-    "check_policies",
-    "encode_columns",
-    "list_misfits",
-    "look",
-    "narrow_type",
-]
-
 _POLICIES = ("error", "category", "drop")
 
 PROBLEMS = {

@@ -17,18 +17,6 @@ from mmech.domain.attribute import KINDS
 from mmech.domain.hierarchies import read_tree
 from mmech.writing import replacing
 
-__all__ = [
-    "READ",
-    "check_keys",
-    "described_attributes",
-    "described_target",
-    "marked",
-    "parsing",
-    "read_document",
-    "unknown_kind",
-    "write_document",
-]
-
 _REMARKS = frozenset(
     [
         *("bounds_note", "derivation", "description", "dropped_lines"),

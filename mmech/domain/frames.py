@@ -16,16 +16,6 @@ from numpy.typing import NDArray
 from mmech.checks import nearest
 from mmech.domain.dictionary import Dictionary
 
-__all__ = [
-    "Table",
-    "check_flat",
-    "columns_named",
-    "in_memory",
-    "read_held",
-    "read_table",
-    "read_vector",
-]
-
 
 @dataclass(frozen=True)
 class Table:

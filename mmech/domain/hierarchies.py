@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-__all__ = ["check_levels", "read_tree"]
-
 Nodes = tuple[Any, ...]
 """The node of a level for every value; or a value after the nodes above it."""
 

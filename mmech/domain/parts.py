@@ -30,16 +30,6 @@ from mmech.domain.domain import Domain
 from mmech.domain.frames import check_flat, in_memory, read_table, read_vector
 from mmech.exceptions import located
 
-__all__ = [
-    "Part",
-    "columns_of",
-    "expected_rows",
-    "file_of",
-    "parquet_schema",
-    "read",
-    "read_whole",
-]
-
 TABLES = (".csv", ".csv.gz", ".parquet")
 """Endings of files that are read."""
 

@@ -18,20 +18,6 @@ from numpy.typing import NDArray
 
 from mmech.checks import read_float
 
-__all__ = [
-    "INFINITE",
-    "MISSING",
-    "NO_DATE",
-    "NO_NUMBER",
-    "OTHER_TIME",
-    "OUTSIDE",
-    "UNKNOWN",
-    "CategoryTable",
-    "is_missing",
-    "number_values",
-    "texts",
-]
-
 # Markers of cells that have no code yet.
 MISSING, UNKNOWN, OUTSIDE, INFINITE, NO_NUMBER = -1, -2, -3, -4, -5
 NO_DATE, OTHER_TIME = -6, -7

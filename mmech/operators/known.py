@@ -31,7 +31,7 @@ from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged
+from mmech.operators.merged import Merged, MergedGram
 from mmech.operators.partition import (
     Conjunctions,
     Partition,
@@ -39,7 +39,7 @@ from mmech.operators.partition import (
     PartitionStack,
 )
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.ranges import Permuted, PermutedGram, Ranges, WidthRange
+from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
 
 Factors = tuple[QueryMatrix, ...]
@@ -127,6 +127,15 @@ def _(workload: VStack) -> NormalForm:
     return NormalForm(tuple(chain.from_iterable(part.blocks for part in parts)))
 
 
+def factored(workload: QueryMatrix) -> tuple[float, tuple[QueryMatrix, ...]]:
+    """Return the weight and the factors of the only block of a workload, or itself."""
+    form = normal_form(workload)
+    if form.is_product and form.products:
+        return form.products[0]
+    weight, block = form.blocks[0] if len(form.blocks) == 1 else (1, workload)
+    return weight, (block,)
+
+
 @singledispatch
 def _factors(block: QueryMatrix) -> Factors | None:
     """Return the factors of a product of attributes, else ``None``."""
@@ -165,7 +174,8 @@ has_full_column_rank.register(
     AllRange | Identity | PIdentity | Prefix | Suffix, lambda strategy: True
 )
 has_full_column_rank.register(
-    Permuted, lambda strategy: has_full_column_rank(strategy.operator)
+    Merged,
+    lambda strategy: strategy.reorders and has_full_column_rank(strategy.operator),
 )
 
 
@@ -246,6 +256,10 @@ def _levels(operator: Hierarchy) -> Bounds:
     return longest, sum(weights.values())
 
 
+def _gram_bounds(operator: Gram, rows: Parts, columns: Parts) -> Bounds:
+    return rows[0] * columns[0], rows[0] * columns[0]
+
+
 def _merged_bounds(operator: Merged, rows: Parts, columns: Parts) -> Bounds:
     return rows[0] * int(operator.sizes.max(initial=1)), columns[0]
 
@@ -278,7 +292,7 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
 
 PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
     **dict.fromkeys(
-        (Scaled, Transpose, Gram, Permuted, PermutedGram, Merged),
+        (Scaled, Transpose, Gram, Merged, MergedGram),
         lambda a: (a.operator,),
     ),
     **dict.fromkeys((Kronecker, Product), lambda a: a.factors),
@@ -290,9 +304,8 @@ PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
 _JOINT_BOUNDS: dict[type, Callable[[Any, Parts, Parts], Bounds]] = {
     Scaled: lambda a, r, c: (abs(int(a.weight)) * r[0], abs(int(a.weight)) * c[0]),
     Transpose: lambda a, r, c: (c[0], r[0]),
-    Gram: lambda a, r, c: (r[0] * c[0], r[0] * c[0]),
-    Permuted: lambda a, r, c: (r[0], c[0]),
-    PermutedGram: lambda a, r, c: (r[0], c[0]),
+    Gram: _gram_bounds,
+    MergedGram: _gram_bounds,
     Merged: _merged_bounds,
     Kronecker: lambda a, r, c: (math.prod(r), math.prod(c)),
     Product: lambda a, r, c: (math.prod(r), math.prod(c)),

@@ -18,7 +18,7 @@ from mmech.operators.base import (
     query_matrix,
     read_only,
 )
-from mmech.operators.compose import Wrapper
+from mmech.operators.compose import Gram, Wrapper
 from mmech.operators.explicit import as_query_matrix
 
 
@@ -27,7 +27,8 @@ class Merged(Wrapper):
     """An operator on merged cells, as an operator on the original cells.
 
     Column j is column ``groups[j]`` of the inner operator, or zero where ``groups[j]``
-    is -1.
+    is -1. Where the groups are an order of the cells, the operator asks a relabelled
+    domain: ranges become ranges of an order that the cells do not come in.
 
     Parameters
     ----------
@@ -42,10 +43,14 @@ class Merged(Wrapper):
 
     Examples
     --------
-    >>> from mmech import Identity, Merged
+    >>> from mmech import Identity, Merged, Prefix
     >>> Merged(Identity(2), [0, 1, 1, -1]).to_dense()
     array([[1, 0, 0, 0],
            [0, 1, 1, 0]])
+    >>> Merged(Prefix(3), [2, 0, 1]).to_dense()
+    array([[0, 1, 0],
+           [0, 1, 1],
+           [1, 1, 1]])
     """
 
     groups: ArrayLike
@@ -77,6 +82,11 @@ class Merged(Wrapper):
     def _arguments(self) -> str:
         return f"{self.operator._label()}, {self._groups.size} cells"
 
+    @property
+    def reorders(self) -> bool:
+        """Whether every merged cell is one cell, and none is left out."""
+        return self._groups.size == self.operator.shape[1]
+
     @cached_property
     def merge(self) -> sp.csr_array:
         """The 0/1 matrix C of shape (n', n) that adds up merged cells."""
@@ -98,12 +108,19 @@ class Merged(Wrapper):
         nothing = np.zeros((1, *values.shape[1:]), values.dtype)
         return np.concatenate([values, nothing])[self._groups]
 
-    def _matmat(self, x: Array, /) -> Array:
+    def _merged(self, x: Array) -> Array:
+        """Return values of the original cells, added up by merged cell."""
         merged = np.asarray(self.merge.astype(x.dtype, copy=False) @ x)
-        return self.operator._matmat(np.ascontiguousarray(merged))
+        return np.ascontiguousarray(merged)
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._matmat(self._merged(x))
 
     def _rmatmat(self, y: Array, /) -> Array:
         return self._spread(self.operator._rmatmat(y))
+
+    def gram(self) -> QueryMatrix:
+        return MergedGram(self)
 
     def abs(self) -> QueryMatrix:
         return Merged(self.operator.abs(), self._groups)
@@ -120,3 +137,18 @@ class Merged(Wrapper):
     def l2_sensitivity(self) -> float:
         """Return the largest L2 norm of a column; every inner column occurs."""
         return self.operator.l2_sensitivity()
+
+
+@query_matrix("MergedGram")
+class MergedGram(Gram):
+    """The gram of an operator on merged cells, by the gram of the inner operator."""
+
+    operator: Merged
+
+    @cached_property
+    def inner(self) -> QueryMatrix:
+        """The gram of the operator on the merged cells."""
+        return self.operator.operator.gram()
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._spread(self.inner._matmat(self.operator._merged(x)))

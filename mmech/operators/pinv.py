@@ -14,7 +14,7 @@ from mmech.operators.compose import Product
 from mmech.operators.explicit import Sparse
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import has_full_column_rank
-from mmech.operators.lsmr import Preconditioner, preconditioner, solve
+from mmech.operators.lsmr import preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
 
@@ -64,7 +64,7 @@ class Pinv(QueryMatrix):
         return symmetric_pinv(gram)
 
     @cached_property
-    def _preconditioner(self) -> Preconditioner | None:
+    def _preconditioner(self) -> QueryMatrix | None:
         return preconditioner(self.operator)
 
     def _apply(self, x: Array, *, transposed: bool) -> Array:
@@ -124,8 +124,8 @@ def _(operator: VStack) -> QueryMatrix | None:
 
 @structured_pinv.register
 def _(operator: Merged) -> QueryMatrix | None:
-    """C⁺A'⁺ where A' has full column rank."""
-    if not has_full_column_rank(operator.operator):
+    """C⁺A'⁺ where A' has full column rank, or C is square."""
+    if not (operator.reorders or has_full_column_rank(operator.operator)):
         return None
     squares = operator.merge.power(2).sum(axis=1)  # the rows of C are orthogonal
     spread = Sparse(operator.merge.T) @ Diagonal(1.0 / squares)

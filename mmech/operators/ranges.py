@@ -1,10 +1,8 @@
-"""Range queries on ordered domains, and queries over a relabelled domain."""
+"""Range queries on ordered domains."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,17 +13,13 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import (
     Array,
-    QueryMatrix,
-    Symmetric,
     ZeroOne,
     held,
-    power_sums,
     product_of,
     query_matrix,
     read_only,
 )
-from mmech.operators.compose import Wrapper
-from mmech.operators.explicit import Sparse, as_query_matrix
+from mmech.operators.explicit import Sparse
 from mmech.operators.marginals import check_domain_shape
 
 
@@ -234,146 +228,3 @@ class Ranges(ZeroOne):
             return super()._power_sums(power, axis)
         exact = self.shape[1] < 2**62
         return self.widths.prod(axis=1, dtype=np.int64 if exact else np.float64)
-
-    def sensitivity(self) -> float:
-        """Return the most ranges that share a cell.
-
-        Counted on the grid of the ranges' ends, so few ranges over a domain of any
-        size cost little.
-        """
-        sizes, lower, upper = [], [], []
-        for i in range(len(self.domain_shape)):
-            first, behind = self._lower[:, i], self._upper[:, i] + 1
-            ends = np.unique(np.concatenate([first, behind]))
-            sizes.append(max(1, ends.size - 1))
-            lower.append(np.searchsorted(ends, first))
-            upper.append(np.searchsorted(ends, behind) - 1)
-        grid = Ranges(tuple(sizes), np.stack(lower, axis=1), np.stack(upper, axis=1))
-        return float(grid.column_abs_sums().max(initial=0))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Reordered(Wrapper):
-    """Shared parts of the operators that take another one's cells in another order."""
-
-    permutation: ArrayLike
-
-    def __post_init__(self) -> None:
-        operator = as_query_matrix(self.operator, "operator")
-        self._set(operator=operator)
-        order = check_permutation(self.permutation, self.operator.shape[1])
-        self._set(permutation=order)
-
-    _permutation = held("permutation", NDArray[np.int64])
-
-    @cached_property
-    def _inverse(self) -> NDArray[np.int64]:
-        return np.argsort(self._permutation)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.operator.shape
-
-
-@query_matrix("Permuted")
-class Permuted(_Reordered):
-    """An operator over a relabelled domain: the columns in another order.
-
-    Column j is column ``permutation[j]`` of the operator, so that ranges, for
-    instance, become ranges of an order that the cells do not come in. Products cost
-    one gather more than those of the operator.
-
-    Parameters
-    ----------
-    operator : QueryMatrix, shape (m, n)
-        Operator over the ordered domain.
-    permutation : array_like of int, shape (n,)
-        Each of 0..n-1 once.
-
-    Raises
-    ------
-    ValueError
-        If `permutation` is not a permutation of the columns.
-
-    See Also
-    --------
-    Merged : columns that may repeat or vanish.
-
-    Examples
-    --------
-    >>> from mmech import Permuted, Prefix
-    >>> Permuted(Prefix(3), [2, 0, 1]).to_dense()
-    array([[0, 1, 0],
-           [0, 1, 1],
-           [1, 1, 1]])
-    """
-
-    def _matmat(self, x: Array, /) -> Array:
-        return self.operator._matmat(x[self._inverse])
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        return self.operator._rmatmat(y)[self._permutation]
-
-    def gram(self) -> QueryMatrix:
-        return PermutedGram(self.operator.gram(), self._permutation)
-
-    def pinv(self) -> QueryMatrix:
-        return Permuted(self.operator.pinv().T, self._permutation).T
-
-    def abs(self) -> QueryMatrix:
-        return Permuted(self.operator.abs(), self._permutation)
-
-    def _power_sums(self, power: int, axis: int) -> Array:
-        sums = power_sums(self.operator, power, axis)
-        return sums if axis == 1 else sums[self._permutation]
-
-    def sensitivity(self) -> float:
-        return self.operator.sensitivity()
-
-    def l2_sensitivity(self) -> float:
-        return self.operator.l2_sensitivity()
-
-    def _explicit_entries(self) -> Array:
-        return np.ascontiguousarray(self.operator._dense()[:, self._permutation])
-
-    def to_sparse(self) -> sp.csr_array:
-        return sp.csr_array(self.operator.to_sparse()[:, self._permutation])
-
-
-@query_matrix("PermutedGram")
-class PermutedGram(Symmetric, _Reordered):
-    """A symmetric operator V with its rows and columns in another order.
-
-    Entry (i, j) is ``V[permutation[i], permutation[j]]``.
-    """
-
-    def _matmat(self, x: Array, /) -> Array:
-        return self.operator._matmat(x[self._inverse])[self._permutation]
-
-    def pinv(self) -> QueryMatrix:
-        return PermutedGram(self.operator.pinv(), self._permutation)
-
-    def diag(self) -> Array:
-        return self.operator.diag()[self._permutation]
-
-    def trace(self) -> float:
-        return self.operator.trace()
-
-    def _explicit_entries(self) -> Array:
-        return self.operator._dense()[np.ix_(self._permutation, self._permutation)]
-
-
-def check_permutation(value: Any, n: int) -> NDArray[np.int64]:
-    """Return a read-only permutation of 0..n-1."""
-    array = plain_array(value, "permutation")
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(
-            "permutation must be a vector of integers, got "
-            f"{array.dtype} of shape {array.shape}"
-        )
-    if array.size != n or not np.array_equal(np.sort(array), np.arange(n)):
-        raise ValueError(
-            f"permutation must hold each of the {n} columns 0..{n - 1} once, got "
-            f"{array.size} entries of which {np.unique(array).size} differ"
-        )
-    return read_only(array.astype(np.int64))

@@ -14,7 +14,6 @@ from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
-from mmech.operators.ranges import Permuted
 from mmech.operators.stack import VStack
 
 Floats = NDArray[np.float64]
@@ -62,12 +61,6 @@ def _(operator: Scaled, factors: Floats) -> QueryMatrix | None:
 def _(operator: Merged, factors: Floats) -> QueryMatrix | None:
     inner = _structured(operator.operator, factors)
     return inner and Merged(inner, operator.groups)
-
-
-@_rows_scaled.register(Permuted)
-def _(operator: Permuted, factors: Floats) -> QueryMatrix | None:
-    inner = _structured(operator.operator, factors)
-    return inner and Permuted(inner, operator.permutation)
 
 
 @_rows_scaled.register(Hierarchy)

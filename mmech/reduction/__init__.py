@@ -3,6 +3,5 @@
 =======  ==================================================
 columns  columns of a workload that are equal, or multiples
 cells    merges the cells that no query tells apart
-boxes    the same for boxes over domains too large to list
 =======  ==================================================
 """

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.compose import Scaled
@@ -18,7 +17,6 @@ from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
-from mmech.reduction.boxes import reduce_boxes
 from mmech.reduction.columns import (
     Groups,
     column_groups,
@@ -27,7 +25,6 @@ from mmech.reduction.columns import (
     reduce_columns,
     restrict_columns,
 )
-from mmech.structure.attributes import marginals_of
 
 
 def reduce_domain(workload: Matrix) -> tuple[QueryMatrix, Groups]:
@@ -58,7 +55,6 @@ def reduce_domain(workload: Matrix) -> tuple[QueryMatrix, Groups]:
     See Also
     --------
     Merged : a strategy for W' as a strategy for W.
-    reduce_boxes : boxes over domains of any size.
 
     Examples
     --------
@@ -78,42 +74,10 @@ def _reduce(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
     n = workload.shape[1]
     if n > LIMITS.merged_cells:
         return workload, np.zeros(0, np.int64)
-    if _tells_all_apart(workload):
-        return workload, np.arange(n)
     terms = normal_form(workload).products
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms)
-    if n > LIMITS.visited_cells:
-        found = _reduce_many_cells(workload)
-        if found is not None:
-            return found
     return reduce_columns(workload)
-
-
-def _reduce_many_cells(workload: QueryMatrix) -> tuple[QueryMatrix, Groups] | None:
-    """Reduce boxes over a domain whose cells had better not be visited."""
-    try:
-        reduced, cells = reduce_boxes(workload)
-    except UnsupportedWorkloadError:
-        return None
-    except DomainTooLargeError:
-        return workload, np.arange(workload.shape[1])
-    groups = cells.expand()
-    first = first_members(groups)
-    if first.size == 0:
-        return workload, np.arange(groups.size)
-    order = np.argsort(first)  # by first occurrence
-    rank = np.append(np.argsort(order), -1)
-    return restrict_columns(reduced, order), rank[groups]
-
-
-def _tells_all_apart(workload: QueryMatrix) -> bool:
-    """Whether every attribute of marginals is asked for, which tells columns apart."""
-    marginals = marginals_of(workload)
-    if marginals is None:
-        return False
-    asked = set().union(*(key for key, w in marginals.weights.items() if w))
-    return all(i in asked for i, n in enumerate(marginals.domain_shape) if n > 1)
 
 
 def _reduce_products(

@@ -17,8 +17,9 @@ from mmech.operators.base import Array, QueryMatrix, Symmetric, query_matrix
 from mmech.operators.basic import AllRangeGram, Diagonal, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
+from mmech.operators.merged import MergedGram
 from mmech.operators.partition import PartitionStack
-from mmech.operators.ranges import PermutedGram, Ranges, WidthRange
+from mmech.operators.ranges import Ranges, WidthRange
 from mmech.structure.blocks import separable_terms
 
 Floats = NDArray[np.float64]
@@ -134,12 +135,12 @@ def find_order(gram: QueryMatrix) -> Ordered | None:
     return Ordered(_separable(gram) or gram) if asks_in_order(gram) else None
 
 
-@find_order.register(PermutedGram)
-def _(gram: PermutedGram) -> Ordered | None:
-    inner = find_order(gram.operator)
+@find_order.register(MergedGram)
+def _(gram: MergedGram) -> Ordered | None:
+    inner = find_order(gram.inner) if gram.operator.reorders else None
     if inner is None:
         return None
-    position = gram._permutation
+    position = gram.operator._groups
     return Ordered(
         inner.gram, position if inner.position is None else inner.position[position]
     )

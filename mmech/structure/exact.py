@@ -47,7 +47,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.partition import Conjunctions, Partition, PartitionStack
-from mmech.operators.ranges import Permuted, Ranges, WidthRange
+from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
 
 Sums = int | NDArray[Any]
@@ -281,7 +281,8 @@ def _stack_sums(operator: VStack, power: int, weights: Any) -> Sums:
 
 def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | None:
     if not isinstance(weights, int):
-        return _weighted_kronecker(operator, power, weights)
+        whole = any(type(factor) not in _ZEROS_AND_ONES for factor in operator.factors)
+        return transposed_sums(operator, power if whole else 1, weights)
     parts = [column_sums(factor, power) for factor in operator.factors]
     largest = weights * math.prod(_largest(part) for part in parts)
     n = operator.shape[1]
@@ -297,18 +298,6 @@ def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | Non
         return np.asarray(times(left[:, None], right[None, :])).ravel()
 
     return times(reduce(outer, sides), weights)
-
-
-def _weighted_kronecker(operator: Kronecker, power: int, weights: Any) -> Sums | None:
-    if all(type(factor) in _ZEROS_AND_ONES for factor in operator.factors):
-        power = 1
-    if power == 1:
-        if operator.is_nonnegative:
-            return transposed_sums(operator, power, weights)
-        return column_sums(operator.abs(), power, weights)
-    if min(operator._norm_bounds or (FITS,)) >= FITS:
-        return None
-    return column_sums(Sparse(operator.to_sparse()), power, weights)
 
 
 def _product_sums(operator: Product, power: int, weights: Any) -> Sums | None:
@@ -329,11 +318,6 @@ def _merged_sums(operator: Merged, power: int, weights: Any) -> Sums:
         column_sums(operator.operator, power, weights), operator.operator.shape[1]
     )
     return np.where(operator._groups >= 0, inner[operator._groups], 0)
-
-
-def _permuted_sums(operator: Permuted, power: int, weights: Any) -> Sums:
-    inner = column_sums(operator.operator, power, weights)
-    return inner if isinstance(inner, int) else inner[operator._permutation]
 
 
 # ---- operators of unknown classes ------------------------------------------------
@@ -419,7 +403,7 @@ LARGEST: dict[type, Callable[[Any], int]] = {
 """Class to the rule for `largest_entry`; without one, a norm bounds the entries."""
 
 _ENTRYWISE: dict[type, Callable[[Iterable[int]], int]] = {
-    **dict.fromkeys((VStack, Permuted, Merged, Transpose), max),
+    **dict.fromkeys((VStack, Merged, Transpose), max),
     Kronecker: math.prod,
 }
 """Class to the largest entry, by those of the operators that one is made of."""
@@ -441,7 +425,6 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
     Kronecker: _kronecker_sums,
     Product: _product_sums,
     Merged: _merged_sums,
-    Permuted: _permuted_sums,
     Transpose: transposed_sums,
 }
 """Class to the rule for `column_sums`; without one, or where it returns ``None``, the

@@ -32,8 +32,6 @@ from scipy.optimize import minimize
 from mmech.limits import LIMITS
 from mmech.tables.steps import AnyEstimate, AnyNoise
 
-__all__ = ["expected_pairs", "too_many_values"]
-
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
@@ -43,6 +41,9 @@ CLASSES = 32
 FITS = 8
 """Fits that are averaged, each from a start of its own. Eight of a third of the
 iterations misplaced a few percent less of Adult than four that are longer."""
+
+FITS_OF_A_ROUND = 2
+"""Fits of a model that only scores pairs: the best 30 of Adult were those of eight."""
 
 ITERATIONS, TRIAL_ITERATIONS = 500, 400
 """Most iterations of a fit, and of one that only tells how large deviations are."""
@@ -68,6 +69,7 @@ def expected_pairs(
     shares: Sequence[Floats],
     total: int,
     pairs: Sequence[Subset],
+    fits: int = FITS,
 ) -> dict[Subset, Floats]:
     """Return what a latent class model of all pairs expects of each.
 
@@ -82,6 +84,8 @@ def expected_pairs(
     total : int
         Number of records.
     pairs : sequence of tuple of int
+    fits : int, default=FITS
+        Fits that are averaged.
 
     Returns
     -------
@@ -119,12 +123,12 @@ def expected_pairs(
         for i, n in enumerate(sizes)
     ]
     model.precision = 1 / np.repeat(alone, sizes)
-    linked = _fitted(model, model.interactions(values), variance, sampling)
+    linked = _fitted(model, model.interactions(values), variance, sampling, fits)
     return {(i, j): total * linked[at[i], at[j]] for i, j in pairs}
 
 
 def _fitted(
-    model: _Classes, values: Floats, variance: Floats, sampling: Floats
+    model: _Classes, values: Floats, variance: Floats, sampling: Floats, fits: int
 ) -> Floats:
     """Return expected shares of pairs, with the best size of deviations.
 
@@ -133,6 +137,7 @@ def _fitted(
     model : _Classes
     values, variance, sampling : ndarray, shape (n_values, n_values)
         Interactions of pairs, and what their errors come from.
+    fits : int
     """
     draws = np.triu(np.random.default_rng(0).normal(size=values.shape), 1)
     scale = np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
@@ -153,8 +158,8 @@ def _fitted(
     if not best.any():
         return independent
     precision = 1 / (variance + sampling)
-    fits = [model.fit(values, precision, best, k, ITERATIONS) for k in range(FITS)]
-    return np.mean(fits, axis=0)
+    found = [model.fit(values, precision, best, k, ITERATIONS) for k in range(fits)]
+    return np.mean(found, axis=0)
 
 
 class _Classes:

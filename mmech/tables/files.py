@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import ParameterError
 
-__all__ = ["PAGE", "Sheet", "check_excel", "file_names", "write_csv", "write_files"]
-
 PAGE, WORKBOOK = "index.html", "tables.xlsx"
 """What people open first, and the workbook."""
 

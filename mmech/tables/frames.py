@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from mmech.checks import check_choice
 from mmech.exceptions import ParameterError
 
-__all__ = ["FRAMES", "as_column", "as_frame", "kind_of_frame"]
-
 FRAMES = {
     "pandas": ("pandas", "DataFrame"),
     "polars": ("polars", "DataFrame"),

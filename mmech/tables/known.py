@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import pinvh
 
-from mmech.checks import check_choice, plain_array, read_float
+from mmech.checks import check_choice, magnitude, plain_array, read_float
 from mmech.domain.attribute import Attribute
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
@@ -45,8 +45,7 @@ from mmech.tables.noise import (
     step_of,
     subsets_of,
 )
-
-__all__ = ["Known", "KnownNoise", "what_is_known"]
+from mmech.tables.rounding import with_sums
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,6 +54,10 @@ Subset = tuple[int, ...]
 
 LARGEST = 2**53
 """Known counts are at most this, so that floats hold them."""
+
+MOST_LINKED, MOST_RECORDS = 2**14, 2**22
+"""Most cells that known tables and rules link, and most records that a known total has,
+where tables have three attributes or more: a program has a whole number per cell."""
 
 MOST_IMPOSSIBLE = 4096
 """Most impossible cells of all tables: a dense matrix of so many rows is inverted."""
@@ -239,6 +242,57 @@ class Known:
         whole = np.rint(found.x[kinds == "margin"]).astype(np.int64)
         return dict(zip(linked, np.split(whole, ends), strict=True))
 
+    @property
+    def parts(self) -> list[Subset]:
+        """Attributes that known tables and rules link, by sets that share none."""
+        found: list[set[int]] = []
+        for own, _ in (*self.tables, *self.rules):
+            linked = [part for part in found if part & {*own}]
+            found = [part for part in found if part not in linked]
+            found.append({*own}.union(*linked))
+        return [tuple(sorted(part)) for part in found if part]
+
+    def whole(self, part: Subset, near: Any, total: int) -> Integers | None:
+        """Return the whole table next to one, of linked attributes, that keeps to it.
+
+        ``None`` if none is found.
+        """
+        inside = [(own, table) for own, table in self.tables if {*own} <= {*part}]
+        sums = [(tuple(map(part.index, own)), table) for own, table in inside]
+        sums.append(((), np.array(total)))
+        return with_sums(near.astype(np.int64), sums, ~self.zeros(part))
+
+    @property
+    def has_records(self) -> bool:
+        """Whether some records keep to what is known, as far as whole tables tell."""
+        total = int(self.exact.get((), np.array(1)))
+        for part in self.parts:
+            if self.whole(part, np.zeros([self.sizes[i] for i in part]), total) is None:
+                return False
+        return True
+
+    def moved(self, codes: Integers) -> Integers:
+        """Return records (n, d) of which as few as may be are moved to what is known.
+
+        Attributes that are not linked stay as they are.
+        """
+        codes = codes.copy()
+        for part in self.parts:
+            shape = [self.sizes[i] for i in part]
+            places = np.ravel_multi_index(tuple(codes[:, part].T), shape)
+            near = np.bincount(places, minlength=product_of(shape))
+            found = self.whole(part, near.reshape(shape), len(codes))
+            if found is None:  # in time; this one was found before anything was paid
+                found = self.whole(part, np.zeros(shape), len(codes))
+            assert found is not None
+            apart = found.ravel() - near
+            order = np.argsort(places, kind="stable")
+            rank = np.arange(len(codes)) - (np.cumsum(near) - near)[places[order]]
+            rows = order[rank < -apart[places[order]]]
+            cells = np.repeat(np.arange(apart.size), np.maximum(apart, 0))
+            codes[np.ix_(rows, part)] = np.transpose(np.unravel_index(cells, shape))
+        return codes
+
 
 def margin(table: NDArray[Any], subset: Subset, part: Subset) -> NDArray[Any]:
     """Return the sums of a table, an axis per attribute, over all but some of them."""
@@ -298,14 +352,22 @@ def what_is_known(
                     tuple(domain.names[i] for i in subset),
                     "add a table of them, or leave it out",
                 )
-    if max(map(len, subsets)) > 2 and (known.rules or {*known.exact} > {()}):
-        raise ParameterError(
-            "known",
-            "may be more than the number of records, and cells may be impossible, "
-            "where all tables have at most two attributes: whole counts that keep to "
-            "this need not exist for three",
-            remedy="leave out tables of three attributes and more",
-        )
+    if max(map(len, subsets)) > 2:
+        for part in known.parts:
+            cells = product_of(known.sizes[i] for i in part)
+            total = int(known.exact.get((), np.array(0)))
+            most = min(MOST_RECORDS, LIMITS.table_entries // len(known.sizes))
+            if cells > MOST_LINKED or total > most:
+                raise ParameterError(
+                    "known",
+                    "and impossible cells may link attributes of at most "
+                    f"{MOST_LINKED:,} cells together, and {most:,} records, "
+                    "where tables have three attributes or more: whole counts that "
+                    "keep to this need not exist, and are looked for cell by cell, "
+                    f"but {', '.join(domain.names[i] for i in part)} have "
+                    f"{magnitude(cells)}",
+                    remedy="leave out tables of three attributes and more",
+                )
     measured = ([i for i in s if domain.shape[i] > 1] for s in subsets)
     if all(tuple(subset) in known.exact for subset in measured):
         raise ParameterError(
@@ -340,6 +402,7 @@ def _check_agreement(
             )
             and not any(own.zeros(s)[table > 0].any() for s, table in own.exact.items())
             and own.margins(subsets, total) is not None
+            and (max(map(len, subsets)) < 3 or own.has_records)
         )
 
     items = list(range(len(called)))
@@ -475,6 +538,16 @@ def _ends(attribute: Attribute) -> list[tuple[float, float]]:
 # ---- errors of what is conditioned -------------------------------------------------
 
 
+def _alike(rules: Sequence[tuple[Subset, Mask]], attribute: int, n: int) -> Integers:
+    """Return a number for each value, equal for those that no rule tells apart."""
+    own = [np.zeros((n, 0), bool)] + [
+        np.moveaxis(mask, subset.index(attribute), 0).reshape(n, -1)
+        for subset, mask in rules
+        if attribute in subset
+    ]
+    return np.unique(np.hstack(own), axis=0, return_inverse=True)[1].ravel()
+
+
 class KnownNoise(Noise):
     """The law of the errors of tables of which some cells are impossible.
 
@@ -510,32 +583,58 @@ class KnownNoise(Noise):
                 ("give attributes coarser values", "take fewer tables"),
             )
         self._moves = np.concatenate(
-            [self._plain(own)[mask.ravel()] for own, mask in self._closed.items()]
+            [
+                self._plain(own, np.flatnonzero(mask))
+                for own, mask in self._closed.items()
+            ]
         )
-        scaled = self._moves * self._variance
-        self._inverse = pinvh(scaled @ self._moves.T, rtol=1e-10)
+        self._inverse = pinvh(
+            np.concatenate(
+                [self._tied(own)[mask.ravel()] for own, mask in self._closed.items()]
+            ),
+            rtol=1e-10,
+        )
         parts = {s for own in self._closed for s in subsets_of(own)} - {*known.exact}
-        self._ties = {part: self._plain(part) @ scaled.T for part in parts}
+        self._ties = {part: self._tied(part) for part in parts}
         _, self._kind = np.unique(self._parameter, return_inverse=True)
-        self._means: dict[Subset, float] = {}
+        self._alike = [_alike(known.rules, i, n) for i, n in enumerate(known.sizes)]
+        self._representatives: dict[Subset, tuple[Floats, Floats, Integers]] = {}
         self._found: dict[bytes, ErrorLaw] = {}
 
-    def _plain(self, subset: Subset) -> Floats:
-        """Return coefficients of all noise before conditioning, (cells, p)."""
-        sizes = self.domain_shape
-        blocks = []
+    def _kernel(self, subset: Subset) -> Floats:
+        """Return the sum of projections on interactions over κ, (cells, cells)."""
+        cells = product_of(self.domain_shape[i] for i in subset)
+        kernel = np.zeros((cells, cells))
+        for part in subsets_of(subset):
+            own: Any = np.ones((1, 1))
+            for i in subset:
+                n = self.domain_shape[i]
+                even = np.full((n, n), 1 / n)
+                own = np.kron(own, np.eye(n) - even if i in part else even)
+            kernel += own / self._precision(part)
+        return kernel
+
+    def _plain(self, subset: Subset, rows: Integers) -> Floats:
+        """Return coefficients of all noise in cells before conditioning, (rows, p)."""
+        cells = product_of(self.domain_shape[i] for i in subset)
+        blocks, kernels = [], {part: self._kernel(part) for part in subsets_of(subset)}
         for measured, share in zip(self._weights, self._shares, strict=True):
             common = tuple(i for i in subset if i in measured)
-            cells = product_of(sizes[i] for i in common)
-            kernel = np.zeros((cells, cells))
-            for part in subsets_of(common):
-                own: Any = np.ones((1, 1))
-                for i in common:
-                    even = np.full((sizes[i], sizes[i]), 1 / sizes[i])
-                    own = np.kron(own, np.eye(sizes[i]) - even if i in part else even)
-                kernel += own / self._precision(part)
-            rows, columns = (self._places(all_, common) for all_ in (subset, measured))
-            blocks.append(kernel[np.ix_(rows, columns)] * (share * cells / rows.size))
+            kernel = kernels[common]
+            at, columns = (self._places(own, common) for own in (subset, measured))
+            own = kernel[np.ix_(at[rows], columns)]
+            blocks.append(own * (share * len(kernel) / cells))
+        return np.hstack(blocks)
+
+    def _tied(self, subset: Subset) -> Floats:
+        """Return covariances with all closed cells before conditioning, (cells, n)."""
+        blocks = []
+        for closed, mask in self._closed.items():
+            common = tuple(i for i in subset if i in closed)
+            kernel = self._kernel(common)
+            rows, columns = (self._places(own, common) for own in (subset, closed))
+            own = kernel[np.ix_(rows, columns[mask.ravel()])]
+            blocks.append(own * (len(kernel) / (rows.size * mask.size)))
         return np.hstack(blocks)
 
     def _places(self, subset: Subset, part: Subset) -> Integers:
@@ -560,11 +659,28 @@ class KnownNoise(Noise):
             tables[part] = table.reshape(*sizes, -1)
         return plain.given(tables)
 
-    def coefficients(self, subset: Subset) -> Floats:
-        """Return the coefficients of all noise in the errors of a table, (cells, p)."""
-        plain = self._plain(subset)
-        ties = (plain * self._variance) @ self._moves.T
-        return np.asarray(plain - ties @ self._inverse @ self._moves)
+    def coefficients(self, subset: Subset, rows: Integers | None = None) -> Floats:
+        """Return the coefficients of all noise in the errors of cells, (rows, p)."""
+        tied = self._tied(subset)
+        rows = np.arange(len(tied)) if rows is None else rows
+        return self._plain(subset, rows) - tied[rows] @ self._inverse @ self._moves
+
+    def _cells_of(self, subset: Subset) -> tuple[Floats, Floats, Integers]:
+        """Return coefficients and variances of some cells, and which stands for each.
+
+        Cells have the same law of errors if their values differ by ones that rules do
+        not tell apart: to swap these changes nothing that is known or measured.
+        """
+        if subset not in self._representatives:
+            kinds = [self._alike[i] for i in subset]
+            places = np.ravel_multi_index(
+                np.meshgrid(*kinds, indexing="ij"), [own.size for own in kinds]
+            )
+            _, first, which = np.unique(places, return_index=True, return_inverse=True)
+            found = self.coefficients(subset, first)
+            own = found, self._spreads(found), which.ravel()
+            self._representatives[subset] = own
+        return self._representatives[subset]
 
     def _spreads(self, coefficients: Floats) -> Floats:
         """Return variances by row, zero where they are rounding."""
@@ -573,16 +689,21 @@ class KnownNoise(Noise):
 
     def spread(self, subset: Subset) -> float:
         """Return the mean variance of the errors of counts that have any."""
-        if subset not in self._means:
-            found = self._spreads(self.coefficients(subset))
-            mean = float(found.sum()) / max(1, int((found > 0).sum()))
-            self._means[subset] = max(mean, VARIANCE_FLOOR)
-        return self._means[subset]
+        _, spreads, which = self._cells_of(subset)
+        found = spreads[which]
+        mean = float(found.sum()) / max(1, int((found > 0).sum()))
+        return max(mean, VARIANCE_FLOOR)
 
     def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
         """Return the law of the error of the count with the largest variance."""
-        found = self.coefficients(subset)
-        return self.laws(found[[np.argmax(self._spreads(found))]])[0]
+        coefficients, spreads, _ = self._cells_of(subset)
+        return self.laws(coefficients[[np.argmax(spreads)]])[0]
+
+    def by_cell(self, subset: Subset) -> list[ErrorLaw]:
+        """Return the law of the error of every cell of a table."""
+        coefficients, _, which = self._cells_of(subset)
+        found = self.laws(coefficients)
+        return [found[k] for k in which]
 
     def laws(self, coefficients: Floats) -> list[ErrorLaw]:
         """Return the law of every row of coefficients of all noise.
@@ -622,6 +743,7 @@ class KnownNoise(Noise):
             apart = np.abs(terms[0] - np.rint(terms[0])).max()
             whole = 0.0 if apart < 1e-8 else None
             law = error_law(self._law, terms[0], terms[1], terms[2], terms[3], whole)
-            step = 0.0 if whole == 0.0 else step_of(terms[0])
+            spreads = np.sqrt(terms[1] * terms[2])
+            step = 0.0 if whole == 0.0 else step_of(terms[0], spreads)
             self._found[key] = replace(law, standard_error=error, step=step)
         return self._found[key]

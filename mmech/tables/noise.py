@@ -32,16 +32,6 @@ from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
 
-__all__ = [
-    "NO_ERROR",
-    "VARIANCE_FLOOR",
-    "ErrorLaw",
-    "Noise",
-    "error_law",
-    "step_of",
-    "subsets_of",
-]
-
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 
@@ -216,7 +206,9 @@ class Noise:
         coefficients, numbers, variances, parameters = self._terms(subset, counted)
         whole = 0.0 if self._cells.size == 1 and not self._exact else None
         law = error_law(self._law, coefficients, numbers, variances, parameters, whole)
-        return replace(law, step=step_of(coefficients)) if self._exact else law
+        if whole == 0.0:
+            return law
+        return replace(law, step=step_of(coefficients, np.sqrt(numbers * variances)))
 
     def _terms(self, subset: Subset, counted: Subset) -> list[Floats]:
         """Return coefficients of noise, how many entries have them, and its law."""
@@ -269,17 +261,27 @@ class Noise:
                 yield coefficient, number
 
 
-def step_of(coefficients: Floats) -> float:
-    """Return the distance of whole multiples added up, or zero where it is tiny.
+def step_of(coefficients: Floats, spreads: Floats) -> float:
+    """Return the distance of the values that a weighted sum of whole noise takes.
 
-    A probability jumps by as much as a value has, which smoothing shares out.
+    It is a common divisor of the coefficients, but for a little noise: Euclid's
+    algorithm finds it. A probability jumps by as much as a value has, which smoothing
+    shares out.
+
+    Parameters
+    ----------
+    coefficients : ndarray
+        Weights of noise.
+    spreads : ndarray
+        Standard deviation of all noise of each weight together.
     """
     sizes = np.abs(coefficients)
-    for parts in range(1, 13):
-        step = sizes.min(initial=1.0) / parts
-        if (np.abs(sizes / step - np.rint(sizes / step)) < 1e-6).all():
-            return float(step)
-    return 0.0
+    step = float(sizes.max(initial=0.0))
+    for size, spread in zip(sizes.tolist(), spreads.tolist(), strict=True):
+        value = size
+        while (left := abs(value - step * round(value / step))) * spread > step / 4:
+            step, value = left, step
+    return step
 
 
 def error_law(

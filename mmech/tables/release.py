@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import csv
 import datetime
 import os
+import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +22,7 @@ from mmech.domain.frames import read_table
 from mmech.domain.parts import Part, file_of, read
 from mmech.evidence import Evidence, record_evidence
 from mmech.exceptions import ParameterError, keeping, located
-from mmech.marginals.records import Records
+from mmech.marginals.counts import Counts
 from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
@@ -28,6 +33,7 @@ from mmech.release import Measurement, Price, measure
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
+from mmech.tables.classes import FITS_OF_A_ROUND
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
 from mmech.tables.level_counts import settle_levels
@@ -37,13 +43,12 @@ from mmech.tables.statistics import (
     MeasuredStatistic,
     ReadDomain,
     Statistic,
+    listed,
     plan_statistics,
 )
 from mmech.tables.steps import Steps, measure_in_steps, noise_of
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
-
-__all__ = ["MeasuredTables", "release", "release_tables"]
 
 WHAT = "measurement of tables"
 """What files hold of it."""
@@ -96,7 +101,8 @@ def release_tables(
         each of its levels.
     tables : sequence of (sequence of str), or "auto"
         In place of `ways`: the attributes of each table, or levels of them, one of a
-        hierarchy. ``"auto"`` is all tables of one attribute and of two.
+        hierarchy. ``"auto"`` is all tables of one attribute and of two. Without both,
+        tables count the groups of `statistics`.
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
         Statistics of numbers by group, from the same budget: parts of it make the sum
         of expected squared errors least, of an average cell of each table and an
@@ -146,8 +152,8 @@ def release_tables(
     Raises
     ------
     TypeError
-        If not exactly one of `ways` and `tables`, and one of `epsilon` and `rho`, is
-        given.
+        If both `ways` and `tables` are given, or neither and no statistics, or not
+        exactly one of `epsilon` and `rho`.
     ValueError
         If a table names an unknown attribute or has more than 2^17 cells, or a value
         cannot be read, or what is known contradicts itself; nothing is spent.
@@ -173,7 +179,7 @@ def release_tables(
     attributes, which is always possible. Where a table has three attributes or more,
     whole tables with given whole margins need not exist: then all are tabulated from
     one set of whole records of the fitted model. ``Tables.rounding`` says which. Where
-    tables have several levels of a hierarchy (`Attribute.hierarchy`), those below the
+    tables have several levels of hierarchies (`Attribute.hierarchy`), those below the
     topmost are divided among the nodes of each level, which add up to the level above.
 
     References
@@ -214,6 +220,9 @@ def release_tables(
         check_writable(keep)
     say = _checked_callback(callback)
     say("choosing what to measure")
+    statistics = listed(statistics)
+    if ways is None and tables is None:
+        tables = [own.by or own.name for own in statistics] or None
     plan = make_plan(
         domain,
         ways=ways,
@@ -258,7 +267,7 @@ def release_tables(
     )
 
 
-@storable("MeasuredTables", added=("statistics",))
+@storable("MeasuredTables")
 @dataclass(frozen=True, eq=False)
 class MeasuredTables:
     """Noisy numbers that were paid for, before tables are made of them.
@@ -336,11 +345,27 @@ class MeasuredTables:
             self.measurement,
             estimate,
             counts,
-            self.evidence,
+            self.evidence.including(measured=self._text),
             self.left_out,
             self.date,
             self.statistics,
         )
+
+    @property
+    def _text(self) -> str:
+        """What `recomputed` reads of it, beside evidence."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "measured")
+            replace(self, evidence=Evidence.nothing()).save(path)
+            return base64.b64encode(path.read_bytes()).decode()
+
+    @property
+    def _numbers(self) -> Iterator[Measurement]:
+        """All noisy numbers."""
+        own = self.measurement
+        yield from (own.number, *own.tables) if isinstance(own, Steps) else (own,)
+        yield from () if self.left_out is None else (self.left_out,)
+        yield from (statistic.measurement for statistic in self.statistics)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file, for `load`.
@@ -371,16 +396,83 @@ class MeasuredTables:
         """
         loaded: MeasuredTables = read_file(path, WHAT, cls)
         measured, mechanisms = [loaded.measurement], [loaded.plan.mechanism()]
+        drops = loaded.plan.drops
         if isinstance(loaded.measurement, Steps):
             measured = list(loaded.measurement.tables)
             mechanisms = loaded.measurement.mechanisms(loaded.plan)
+            drops = drops and not loaded.measurement.unspent  # counted at the end
         own = [(noisy.values.shape, noisy.entry.kind) for noisy in measured]
         out = None if loaded.left_out is None else loaded.left_out.values.shape
         if own != [((m.released.shape[0],), m.law.name) for m in mechanisms] or (
-            out != ((1,) if loaded.plan.drops else None)
+            out != ((1,) if drops else None)
         ):
             raise ValueError(f"{os.fspath(path)} has numbers of another measurement")
         return loaded
+
+
+def recomputed(folder: str | os.PathLike[str]) -> list[str]:
+    """Return what published tables differ in from those that their noisy numbers make.
+
+    Parameters
+    ----------
+    folder : path
+        Of released tables.
+
+    Returns
+    -------
+    list of str
+        A sentence for each cell that differs; none if all follow.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds no evidence of tables.
+
+    Notes
+    -----
+    All that follows the measurement is a function of its noisy numbers, of the plan and
+    of fixed seeds; synthetic records are drawn anew, and not compared. Another
+    processor or NumPy may round differently in the last bits, and a cell that lies
+    between two whole numbers may fall on the other one.
+    """
+    published = Path(folder)
+    evidence = Evidence.nothing()
+    if published.is_dir():
+        evidence = Evidence((published / "evidence.json").read_text(encoding="utf-8"))
+    if "measured" not in evidence.content:
+        raise ValueError(
+            f"{os.fspath(folder)!r} must be a folder of released tables to be made "
+            "again; models are checked without --recompute"
+        )
+    with tempfile.TemporaryDirectory() as made:
+        path = Path(made, "measured")
+        path.write_bytes(base64.b64decode(evidence.content["measured"]))
+        measured = MeasuredTables.load(path)
+        known = {values.tobytes() for values in evidence.values}
+        if not all(own.values.tobytes() in known for own in measured._numbers):
+            return ["the noisy numbers of the plan are not those of the evidence"]
+        level = evidence.content["about"]["level"]
+        again = measured.finish().write(Path(made, "again"), level=level, excel=False)
+        files = sorted(again.glob("*.csv"))
+        return [words for path in files for words in _differences(published, path)]
+
+
+def _cells(path: Path) -> list[list[str]]:
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        return list(csv.reader(stream))
+
+
+def _differences(published: Path, path: Path) -> Iterator[str]:
+    """Yield a sentence for each cell of a file that differs from what was published."""
+    if not (published / path.name).exists():
+        yield f"{path.name} is not there"
+        return
+    pairs = zip_longest(_cells(published / path.name), _cells(path), fillvalue=[])
+    for number, (own, again) in enumerate(pairs):
+        for place, (said, found) in enumerate(zip_longest(own, again)):
+            if said != found:
+                where = f"{path.name}, row {number}, column {place + 1}"
+                yield f"{where}: {said} was published, and {found} follows"
 
 
 @one_blas_thread()
@@ -410,27 +502,40 @@ def release(
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
         codes = plan.axis_codes(codes)
         say("measuring")
+
+        def made(measurement: Any, dropped: Measurement | None = None) -> Any:
+            evidence = record.evidence(promised or plan.total_cost, plan.currency)
+            return MeasuredTables(
+                plan, measurement, evidence, dropped, statistics=statistics
+            )
+
+        def kept(steps: Steps) -> AbstractContextManager[None]:
+            measured = made(steps)
+            if keep is not None and steps.unspent:
+                with suppress(OSError):  # there may be room for all that is to come
+                    measured.save(keep)
+            return keeping(*_after(plan), measured=measured)
+
         with ExitStack() as stack:
             if statistics:
                 spent = f"{plan.currency} = {plan.total_cost - plan.cost}"
                 then = "columns(0.95) of each has its numbers"
                 stack.enter_context(keeping(spent, then, statistics=statistics))
-            measurement = _measure(plan, codes, words, ledger, noise, say)
+            measurement = _measure(plan, codes, words, ledger, noise, say, kept)
             # A record is in the tables or left out, so that one charge pays for both.
             dropped = _count_dropped(plan, left_out, noise) if plan.drops else None
     # From here on there are only noisy numbers and public facts.
-    evidence = record.evidence(promised or plan.total_cost, plan.currency)
-    measured = MeasuredTables(
-        plan, measurement, evidence, dropped, statistics=statistics
-    )
-    spent, then = (
-        f"{plan.currency} = {plan.total_cost}",
-        "measured.finish() makes the tables",
-    )
-    with keeping(spent, then, measured=measured):
+    measured = made(measurement, dropped)
+    with keeping(*_after(plan), measured=measured):
         if keep is not None:
             measured.save(keep)
         return measured.finish(say)
+
+
+def _after(plan: TablePlan) -> tuple[str, str]:
+    """Return what is spent once tables are measured, and what makes tables of it."""
+    spent = f"{plan.currency} = {plan.total_cost}"
+    return spent, "measured.finish() makes the tables"
 
 
 def _measure(
@@ -440,18 +545,19 @@ def _measure(
     ledger: PrivacyLedger | None,
     noise: Rng,
     say: Callable[[str], None],
+    keep: Callable[[Steps], AbstractContextManager[None]],
 ) -> Measurement | Steps:
     """Measure encoded records, at once or in steps."""
     if plan.adaptive:
 
         def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
-            return settle(estimate, law, plan.pairs, say).tables
+            return settle(estimate, law, plan.pairs, say, fits=FITS_OF_A_ROUND).tables
 
-        return measure_in_steps(plan, codes, words, ledger, noise, say, explain)
+        return measure_in_steps(plan, codes, words, ledger, noise, say, explain, keep)
     mechanism = plan.mechanism(ledger, noise)
     # The number that is left out may cost as much as any release of this epsilon.
     price = Price() if plan.drops else mechanism._price
-    return mechanism._measured(Records(codes, plan.axes.shape), words, price)
+    return mechanism._measured(Counts._as_given(codes, plan.axes.shape), words, price)
 
 
 def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:

@@ -35,8 +35,6 @@ from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noi
 from mmech.threads import one_blas_thread
 from mmech.writing import unfinished_folder
 
-__all__ = ["Tables", "check_new_folder"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 SLACK = 1e-6
@@ -274,7 +272,11 @@ class Tables:
         _, first, which = np.unique(place, return_index=True, return_inverse=True)
         error, width = np.empty(count.size), np.empty(count.size)
         if isinstance(self.noise, KnownNoise):  # every row has a law of its own
-            laws = self.noise.laws(summed(self.noise.coefficients(subset)))
+            if up_to or between:
+                laws = self.noise.laws(summed(self.noise.coefficients(subset)))
+            else:
+                cells = self.noise.by_cell(subset)
+                laws = [cells[k] for k in summed(np.arange(len(cells)))]
             error[:] = [law.standard_error for law in laws]
             width[:] = [law.half_width(level) for law in laws]
             first = first[:0]
@@ -294,12 +296,14 @@ class Tables:
         }
 
     def _nodes(self, subset: Subset, order: Subset, grid: Integers) -> Integers:
-        """Return the node of every row, where a hierarchy has several levels."""
-        chain = self.plan.chain
-        level = 0 if chain is None else chain.place(subset)[0]
-        if chain is None or level == 0:
-            return np.zeros(grid.shape[1], np.int64)
-        return grid[order.index(chain.axes[level - 1])]
+        """Return the node of every row, where hierarchies have several levels."""
+        chain, nodes = self.plan.chain, np.zeros(grid.shape[1], np.int64)
+        if chain is not None:
+            for own, level in zip(chain.all, chain.places(subset)[0], strict=True):
+                if level:
+                    at = grid[order.index(own.axes[level - 1])]
+                    nodes = nodes * own.size(level) + at
+        return nodes
 
     def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
         """Return the rows of an attribute: their names, first and last values."""
@@ -624,8 +628,6 @@ class Tables:
             {
                 "file": file,
                 "attributes": [order.index(name) for name in names],
-                "column": "count",
-                "level": str(Fraction(str(level))),
             }
             for file, names in zip(files, self.tables, strict=False)
         ]
@@ -637,7 +639,7 @@ class Tables:
             "files": digests,
             "tables": tables,
             "sizes": [sizes[name] for name in order],
-            "margins": True,
+            "level": str(Fraction(str(level))),
             "conditioned": self.plan.known is not None,
         }
         return self.evidence.including(about=facts, published=published)

@@ -30,8 +30,6 @@ from mmech.noise.norm import norm_noise_components
 from mmech.reconstruction import MarginalEstimate
 from mmech.tables.noise import FREQUENCIES, NO_ERROR, ErrorLaw, Subset
 
-__all__ = ["SharedNoise"]
-
 Floats = NDArray[np.float64]
 
 SHARES = 24

@@ -35,7 +35,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -66,18 +66,6 @@ from mmech.storage.codec import storable
 from mmech.strategies import optimize
 from mmech.tables.frames import as_column
 from mmech.tables.noise import ErrorLaw, error_law
-
-__all__ = [
-    "Histogram",
-    "Mean",
-    "MeasuredStatistic",
-    "Quantiles",
-    "ReadDomain",
-    "Statistic",
-    "StatisticPlan",
-    "Sum",
-    "plan_statistics",
-]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -114,7 +102,8 @@ class Statistic(ABC):
     name : str
         A numeric attribute of the domain.
     by : str or sequence of str, default=()
-        Attributes whose combinations of values are the groups; all records without.
+        Attributes, or levels of them, whose combinations of values are the groups; all
+        records without.
     lower, upper : float, default=None
         Public bounds that numbers are clipped to; ``None`` is those of the attribute.
     step : float, default=None
@@ -239,7 +228,8 @@ class Mean(_Ratio):
     name : str
         A numeric attribute of the domain.
     by : str or sequence of str, default=()
-        Attributes whose combinations of values are the groups; all records without.
+        Attributes, or levels of them, whose combinations of values are the groups; all
+        records without.
     lower, upper : float, default=None
         Public bounds that numbers are clipped to; ``None`` is those of the attribute.
     step : float, default=None
@@ -818,15 +808,28 @@ class ReadDomain(Domain):
         held = ledger_or_own(ledger, self.plans[0].law, plan.relation)
         held.check_relation(plan.relation)
         held.check(plan.total_cost, currency=plan.currency)
-        session, first, found = Session(held, noise), len(self.names), []
-        for j, own in enumerate(self.plans):
-            at = [self.names.index(name) for name in own.statistic.by]
-            found.append(own.measure(session, codes[:, [*at, first + j]]))
+        session, first = Session(held, noise), len(self.names)
+        found = []
+        for j, own in enumerate(self.plans, first):
+            groups = self.at_levels(codes, own.statistic.by)
+            found.append(own.measure(session, np.column_stack([groups, codes[:, j]])))
         return tuple(found)
 
 
+def listed(statistics: Any) -> list[Statistic]:
+    """Return statistics as a list, or raise."""
+    found = [statistics] if isinstance(statistics, Statistic) else list(statistics)
+    for own in found:
+        if not isinstance(own, Statistic):
+            raise TypeError(
+                "statistics must be Mean, Sum, Histogram or Quantiles, got "
+                f"{type(own).__name__}"
+            )
+    return found
+
+
 def plan_statistics(
-    statistics: Any, domain: Domain, tables: Any
+    statistics: Sequence[Statistic], domain: Domain, tables: Any
 ) -> tuple[ReadDomain, Fraction]:
     """Check statistics, and split the budget between them and count tables.
 
@@ -850,30 +853,25 @@ def plan_statistics(
     """
     currency, cost, relation = tables.currency, tables.cost, tables.relation
     own, errors = tables.domain, tables.errors(frame="dict")["standard_error"]
-    listed = [statistics] if isinstance(statistics, Statistic) else list(statistics)
     plans = []
-    for statistic in listed:
-        if not isinstance(statistic, Statistic):
-            raise TypeError(
-                "statistics must be Mean, Sum, Histogram or Quantiles, got "
-                f"{type(statistic).__name__}"
-            )
+    for statistic in statistics:
         names = (statistic.name, *statistic.by)
         for name in names:
-            check_choice(name, f"an attribute of the {statistic}", domain.names)
-        if len(set(names)) < len(names) or OWN & {*names}:
+            check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
+        owners = [domain.levels[name] for name in names]
+        if len(set(owners)) < len(owners) or OWN & {*names}:
             raise ParameterError(
                 "by",
                 f"of the {statistic} must name other attributes, each once, and none "
                 "that is called like a column of the statistic",
                 list(statistic.by),
             )
-        part = domain.select(names)
+        part = domain.by_level().select(names)
         all_count = not tables.drops and part.attributes[0].other_code is None
         plans.append(
             StatisticPlan(statistic, part, currency, cost, relation, all_count)
         )
-    if len({str(statistic) for statistic in listed}) < len(listed):
+    if len({str(statistic) for statistic in statistics}) < len(statistics):
         raise ParameterError("statistics", "must name each statistic once")
     squared = [plan.statistic.variance(plan) for plan in plans]
     squared.append(float(np.square(errors).sum()))
@@ -882,7 +880,8 @@ def plan_statistics(
     weights.append(max(1, SHARES - sum(weights)))
     costs = [cost * Fraction(weight, sum(weights)) for weight in weights]
     plans = [replace(plan, cost=c) for plan, c in zip(plans, costs, strict=False)]
-    used = {name for plan in plans for name in plan.domain.names} - {*own.names}
+    used = {domain.levels[name] for plan in plans for name in plan.domain.names}
+    used -= {*own.names}
     added = [attribute for attribute in domain.attributes if attribute.name in used]
     reading = ReadDomain(
         (*own.attributes, *added),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.marginals.records import Records
+from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
@@ -119,12 +119,15 @@ class Steps:
         Pairs of attributes in the order of rounds: a tree, or those of two rounds.
     tables : tuple of Measurement
         Of single attributes, of pairs, or of first the ones and then the others.
+    unspent : Fraction
+        Part of the cost that an interruption left without use.
     """
 
     entry: LedgerEntry
     number: Measurement
     chosen: tuple[Subset, ...]
     tables: tuple[Measurement, ...]
+    unspent: Fraction = Fraction(0)
 
     @property
     def words(self) -> list[str]:
@@ -132,10 +135,14 @@ class Steps:
         entries = [self.number.entry, *(measured.entry for measured in self.tables)]
         found = [f"{own.released} for {own.currency} = {own.cost}" for own in entries]
         spent = sum((own.cost for own in entries), Fraction(0))
+        currency = self.entry.currency
         if self.chosen:
-            left = self.entry.cost - spent
+            left = self.entry.cost - self.unspent - spent
             what = "pairs in two rounds" if len(self.tables) > 2 else "a tree of pairs"
-            found.insert(2, f"{what}, drawn for {self.entry.currency} = {left}")
+            what = "pairs in one round" if self.unspent else what
+            found.insert(2, f"{what}, drawn for {currency} = {left}")
+        if self.unspent:
+            found.append(f"an interruption left {currency} = {self.unspent} unspent")
         return found
 
     @property
@@ -342,37 +349,46 @@ def measure_in_steps(
     noise: Rng,
     say: Callable[[str], None],
     explain: Callable[[Any, AnyNoise], Mapping[Subset, Any]],
+    keep: Callable[[Steps], AbstractContextManager[None]],
 ) -> Steps:
     """Charge for all steps together, then measure encoded records.
 
-    `explain` makes tables of all pairs of estimates.
+    `explain` makes tables of all pairs of estimates. What comes after a measurement is
+    done within `keep`, which gives what was measured to an interruption.
     """
+    _ = plan.single, plan.blur  # whatever takes time comes before the charge
     entry = LedgerEntry(plan.cost, words, "steps", currency=plan.currency)
     entry = charge(ledger, entry, plan.relation, noise)
     session = Session(PrivacyLedger(math.inf, **plan.terms), noise)
-    with paid_together():
-        return _measured_steps(plan, codes, entry, session, say, explain)
+    with paid_together(), ExitStack() as kept:
+
+        def measured(*found: Any) -> Steps:
+            steps = Steps(entry, *found, unspent=plan.cost - session.ledger.spent)
+            kept.enter_context(keep(steps))
+            return steps
+
+        return _measured_steps(plan, codes, session, say, explain, measured)
 
 
 def _measured_steps(
     plan: TablePlan,
     codes: Any,
-    entry: LedgerEntry,
     session: Session,
     say: Callable[[str], None],
     explain: Callable[[Any, AnyNoise], Mapping[Subset, Any]],
+    measured: Callable[..., Steps],
 ) -> Steps:
-    """Measure encoded records; the entry has paid."""
+    """Measure encoded records, which was paid for; `measured` makes steps."""
     number = session.add_noise(
         np.array([len(codes)]), plan.cost * COUNTED, "the number of records"
     )
     regime = regime_of(plan, float(number.values[0]))
     chosen: tuple[Subset, ...] = ()
-    records = Records(codes, plan.axes.shape)
+    records = Counts._as_given(codes, plan.axes.shape)
     what = "tables of pairs" if regime == "all" else "tables of one attribute"
     own = mechanisms_of(plan, regime, (), session)[0]
     tables = [session.measure(own, records, what)]
-    steps = Steps(entry, number, (), tuple(tables))
+    steps = measured(number, (), tuple(tables))
     rounds = rounds_of(plan, regime)
     for place, more in enumerate(rounds):
         say(f"choosing {more} pairs of attributes")
@@ -386,7 +402,7 @@ def _measured_steps(
         say(f"measuring {more} tables of pairs")
         own = mechanisms_of(plan, regime, chosen, session)[-1]
         tables.append(session.measure(own, records, "their tables"))
-        steps = Steps(entry, number, chosen, tuple(tables))
+        steps = measured(number, chosen, tuple(tables))
     assert session.ledger.spent == plan.cost
     return steps
 

@@ -20,21 +20,6 @@ from mmech_rf.methods import METHODS, SPLITS
 if TYPE_CHECKING:
     from mmech_rf.drawn.settings import DrawnSettings
 
-__all__ = [
-    "PROG",
-    "add",
-    "add_forest",
-    "among",
-    "as_option",
-    "in_options",
-    "listed_methods",
-    "methods_of",
-    "read_depth",
-    "read_features",
-    "read_probability",
-    "read_settings",
-]
-
 PROG = "mmech-rf"
 MAX_TREES = 10**6
 """Trees of a forest above which a number is taken for a slip of the hand."""

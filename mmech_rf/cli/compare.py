@@ -33,8 +33,6 @@ from mmech_rf.methods import METHODS, Method
 if TYPE_CHECKING:
     from mmech_rf.evaluation import Records, Trial
 
-__all__ = ["add_demo", "add_evaluate"]
-
 DEFAULT_METHODS = ("private", "majority")
 
 SETTINGS = ("n_trees", "depth", "splits", "voting")

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from mmech_rf.private.classifier import ForestClassifier
     from mmech_rf.schema import Schema
 
-__all__ = [
-    "add_columns",
-    "add_output",
-    "answers_to_queries",
-    "count_records",
-    "same_content",
-    "write_table",
-]
-
 
 def add_output(command: argparse.ArgumentParser, *, required: bool = False) -> None:
     """Add ``--out`` and ``--force``."""

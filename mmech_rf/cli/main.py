@@ -16,8 +16,6 @@ from mmech_rf.cli.show import add_show
 if TYPE_CHECKING:
     from mmech_rf.schema import Schema
 
-__all__ = ["build_parser", "main"]
-
 _DESCRIPTION = """\
 Random forests under differential privacy, on the matrix mechanism.
 

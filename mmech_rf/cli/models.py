@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from mmech_rf.private.classifier import ForestClassifier
     from mmech_rf.schema import Schema
 
-__all__ = ["add_fit", "add_predict", "add_predict_batch", "add_recipes"]
-
 _FIT = {
     "short": "release a private model of the records in a csv file; spends budget",
     "description": """\

@@ -14,8 +14,6 @@ from mmech_rf.cli.common import PROG, add
 if TYPE_CHECKING:
     from mmech_rf.private.shown import ShownForest
 
-__all__ = ["add_show"]
-
 _SHOW = {
     "short": "show a saved model: rules, importances, costs; free",
     "description": """\

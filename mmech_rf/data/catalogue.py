@@ -10,14 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "BUILT_IN",
-    "CATALOGUE",
-    "INFORMED_SCHEMAS",
-    "DataSet",
-    "OpenML",
-]
-
 
 @dataclass(frozen=True)
 class OpenML:

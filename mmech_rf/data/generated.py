@@ -18,16 +18,6 @@ from sklearn.utils import Bunch
 from mmech.checks import check_integer
 from mmech_rf.schema import Attribute, Schema
 
-__all__ = [
-    "bunch",
-    "load_balance_scale",
-    "load_car",
-    "load_iris",
-    "load_monks",
-    "load_nursery",
-    "load_tic_tac_toe",
-]
-
 # The tables of car and nursery number intermediate values from the worst, 0.
 _CAR = {
     "buying": ("vhigh", "high", "med", "low"),

@@ -22,8 +22,6 @@ from mmech_rf.data.catalogue import CATALOGUE, OpenML
 from mmech_rf.data.generated import bunch
 from mmech_rf.schema import Schema
 
-__all__ = ["check_binned", "download", "load_schema"]
-
 
 def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
     """Return a public schema that comes with this package.

@@ -21,8 +21,6 @@ from mmech.noise import FRACTION_BITS
 from mmech_rf.arrays import Integers
 from mmech_rf.drawn.views import Views
 
-__all__ = ["BitMaps", "counted"]
-
 MOST_MAPS = 16
 """Counting: views that need more maps are counted record by record."""
 

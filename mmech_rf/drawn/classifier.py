@@ -26,8 +26,6 @@ from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 from mmech_rf.show.trees import ShownTree
 
-__all__ = ["PrivateForestClassifier"]
-
 
 @storable("PrivateForestClassifier")
 @estimator

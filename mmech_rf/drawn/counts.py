@@ -13,14 +13,6 @@ import numpy as np
 from mmech import Measurement
 from mmech_rf.arrays import Floats, Integers
 
-__all__ = [
-    "accuracy_of_labels",
-    "labelled_votes",
-    "leaf_votes",
-    "noise_scale",
-    "with_largest",
-]
-
 # Provenance: as `DrawnSettings`.
 
 SMOOTHING = 1.5

@@ -74,8 +74,6 @@ from mmech_rf.drawn.views import ScoreView, View, Views
 from mmech_rf.limits import LIMITS
 from mmech_rf.private.votes import check_labels, check_that
 
-__all__ = ["Branch", "Fork", "SelectedTree", "select_tree"]
-
 LARGEST_RATE = 2**60
 """Largest rate that the arithmetic takes: 2^24 nats for each unit of a score."""
 

@@ -29,8 +29,6 @@ from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 from mmech_rf.private.records import EncodedRecords
 
-__all__ = ["Grower", "ViewedRecords"]
-
 
 @dataclass(frozen=True, eq=False)
 class ViewedRecords:

@@ -18,8 +18,6 @@ import numpy as np
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.views import most_terms
 
-__all__ = ["LEAST_BOOSTED", "Plan", "concentrated_plan", "number_of_votes", "share_of"]
-
 LEAST_BOOSTED = Fraction(1, 5000)
 """Numerical guard: smallest epsilon of a fit with boosting, and smallest limit of a
 draw, for each record that comes or goes. A share may be a thousandth of it, and

@@ -58,18 +58,6 @@ from mmech_rf.drawn.views import (
 )
 from mmech_rf.private.votes import check_that
 
-__all__ = [
-    "SUMS",
-    "VOTE_STEPS",
-    "WEIGHED_SUMS",
-    "AdditiveScores",
-    "Sums",
-    "release_scores",
-    "score_views",
-    "sums_from_coarse_to_fine",
-]
-
-
 SUMS = "class counts and sums of all attributes"
 """Name of the release in ledgers and privacy statements."""
 

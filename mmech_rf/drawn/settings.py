@@ -8,8 +8,6 @@ from fractions import Fraction
 from mmech.storage.codec import storable
 from mmech_rf.private.settings import CountSettings, setting
 
-__all__ = ["DEFAULTS", "DrawnSettings"]
-
 
 @storable("DrawnSettings")
 @dataclass(frozen=True)

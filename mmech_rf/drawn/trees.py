@@ -23,9 +23,6 @@ from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.private.votes import Experts, check_that
 
-__all__ = ["UNIT", "SelectedTrees", "boosting_weights"]
-
-
 MOST_OF_LEAD = 0.49
 """Calibration: share of a label's lead that scores may move the log-odds of each class
 by. Below a half, which is as far as it goes, they never overturn it."""

@@ -32,17 +32,6 @@ from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.private.votes import check_that
 
-__all__ = [
-    "ScoreView",
-    "View",
-    "Views",
-    "most_terms",
-    "positions",
-    "public_views",
-    "single_view",
-]
-
-
 MOST_CELLS = 64
 """View size: most cells of a view; the arithmetic of pairs and sums is made for it."""
 

@@ -18,8 +18,6 @@ from mmech_rf.drawn.views import GRID, ScoreView, View
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import VOTES, Node, ShownTree, by_values, vote
 
-__all__ = ["drawn_trees", "notes_on"]
-
 SUMS_OF_POSITIONS = (
     "In a sum, for instance a - b, each value counts by its place in the order of its "
     "attribute, from -1 for the first value to 1 for the last."

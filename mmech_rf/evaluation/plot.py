@@ -11,8 +11,6 @@ import numpy as np
 from mmech.writing import replacing
 from mmech_rf.evaluation.trials import Trial, lines_of
 
-__all__ = ["accuracy_figure", "check_plot_path", "plot_accuracy"]
-
 _KINDS = ("png", "pdf", "svg")
 _DODGE = 1.02
 

@@ -15,8 +15,6 @@ from mmech_rf import datasets
 from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
 from mmech_rf.schema import Schema
 
-__all__ = ["Records", "load_records", "read_schema"]
-
 
 @dataclass(frozen=True)
 class Records:

@@ -15,8 +15,6 @@ from tqdm import tqdm
 
 from mmech.writing import replacing
 
-__all__ = ["Results", "markdown_table", "standard_error"]
-
 Key = tuple[Any, ...]
 Step = TypeVar("Step")
 

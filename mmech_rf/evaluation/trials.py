@@ -22,18 +22,6 @@ from mmech_rf.methods import METHODS, Method
 from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.schema import Schema
 
-__all__ = [
-    "Evaluation",
-    "Line",
-    "Trial",
-    "accuracy_table",
-    "check_method",
-    "evaluate",
-    "lines_of",
-    "make_methods",
-    "write_csv",
-]
-
 TEST_SHARE = 0.2
 
 

@@ -4,6 +4,7 @@
 forest     forests over a public domain, as flat arrays
 growth     random forests, grown from the domain alone
 complete   the forest of all trees of a depth
+levels     trees level by level, laid out as these arrays
 ensembles  random forests on some attributes, their strategies
 voting     from leaf counts or labels to votes
 checks     checks of arguments

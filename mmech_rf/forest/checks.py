@@ -14,17 +14,6 @@ from mmech.exceptions import DomainTooLargeError
 if TYPE_CHECKING:
     from mmech_rf.forest.forest import Forest
 
-__all__ = [
-    "Domain",
-    "check_flags",
-    "check_labels",
-    "check_layout",
-    "check_shape",
-    "frozen",
-    "in_words",
-    "read_only_vector",
-]
-
 _UNSOUND = {
     1: "holds an attribute outside the domain",
     2: "splits on an attribute already used on its path",
@@ -107,6 +96,7 @@ def read_only_vector(value: ArrayLike, name: str, dtype: np.dtype[Any]) -> NDArr
 
 
 def brief(array: NDArray[Any]) -> str:
+    """Print the first entries of an array."""
     shown = ", ".join(str(entry) for entry in array[:8].tolist())
     return f"[{shown}, ...]" if array.size > 8 else f"[{shown}]"
 

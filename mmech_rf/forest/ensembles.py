@@ -20,14 +20,6 @@ from mmech.storage.codec import storable
 from mmech_rf.arrays import Integers
 from mmech_rf.forest.forest import Forest
 
-__all__ = [
-    "Ensemble",
-    "check_random_state",
-    "features_of",
-    "spawn",
-    "trees_of",
-]
-
 
 @storable("Ensemble")
 @dataclass(frozen=True, eq=False)

@@ -25,14 +25,6 @@ from mmech_rf.methods import SPLITS
 if TYPE_CHECKING:
     from mmech_rf.schema import Attribute, Schema
 
-__all__ = [
-    "check_depth",
-    "default_depth",
-    "fletcher_islam_depth",
-    "grow_random_forest",
-    "mean_leaves",
-]
-
 DEEP = 32
 """A tree whose paths all had this length would have more leaves than can be held."""
 

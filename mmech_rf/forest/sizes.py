@@ -12,8 +12,6 @@ from mmech_rf.forest.growth import mean_leaves
 from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
-__all__ = ["TableTooLargeError", "check_cells", "check_leaves"]
-
 OTHERWISE = "use {PrivateForestClassifier}, which is for any number of attributes"
 
 

@@ -12,13 +12,6 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
 
-__all__ = [
-    "class_shares",
-    "leaf_label_by_rule",
-    "leaf_log_odds",
-    "weight_votes",
-]
-
 PRIOR_FLOOR = 0.01
 """No class counts for less than this part of an equal share."""
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 
-__all__ = ["RULES", "Budget", "shares"]
-
 ROOT_BITS = 40
 """Powers of the cube root of two are rounded down to multiples of 2**-40."""
 

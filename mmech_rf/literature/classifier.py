@@ -35,8 +35,6 @@ from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
 
-__all__ = ["RecipeForestClassifier"]
-
 MANY = 2**31
 """More records than there are, where their number is not known yet."""
 

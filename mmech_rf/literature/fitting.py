@@ -26,8 +26,6 @@ from mmech_rf.literature.samples import multiplicities, tree_epsilon
 from mmech_rf.literature.scores import score_for
 from mmech_rf.literature.votes import join, keyed_numbers, leaf_votes, tree_of
 
-__all__ = ["Fitting"]
-
 
 class Fitting:
     """One fit of a recipe: pays for releases and draws them.

@@ -15,8 +15,6 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.literature.grow import Pay, Release
 
-__all__ = ["ancestors", "count_leaves", "draw_leaf_labels", "release_levels"]
-
 
 def count_leaves(
     forest: Forest,

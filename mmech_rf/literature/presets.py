@@ -18,8 +18,6 @@ from typing import Any
 from mmech import ParameterError
 from mmech_rf.literature.recipe import GUARANTEES, Recipe
 
-__all__ = ["Recipes", "find_recipe", "recipes", "refused"]
-
 
 @cache
 def _listed() -> dict[str, Any]:

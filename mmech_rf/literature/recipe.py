@@ -18,8 +18,6 @@ from mmech_rf.literature.samples import RECORDS
 from mmech_rf.literature.scores import SCORES
 from mmech_rf.schema import Schema
 
-__all__ = ["GUARANTEES", "VOTES", "Recipe"]
-
 GUARANTEES = {
     "pure": "pure epsilon, for whole records",
     "labels": "pure epsilon, for labels only: attributes are public",

@@ -22,8 +22,6 @@ from mmech.privacy.cost import poisson_bag_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech_rf.arrays import Integers
 
-__all__ = ["RECORDS", "multiplicities", "tree_epsilon"]
-
 RECORDS = ("disjoint", "all", "poisson")
 
 

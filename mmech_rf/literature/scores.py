@@ -33,9 +33,6 @@ import numpy as np
 
 from mmech_rf.arrays import Integers
 
-__all__ = ["SCORES", "Score", "score_for"]
-
-
 GRID = 6
 """Scores that are not whole are counted in units of 2**-6."""
 

@@ -16,8 +16,6 @@ from mmech_rf.literature.leaves import ancestors
 from mmech_rf.literature.recipe import VOTES
 from mmech_rf.private.votes import Experts, check_that
 
-__all__ = ["RecipeVotes", "join", "keyed_numbers", "leaf_votes", "pruned", "tree_of"]
-
 
 @storable("RecipeVotes")
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,6 @@ from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.workloads import explicit_rows, prediction_workload
 
-__all__ = ["BatchPredictionClassifier"]
-
 
 @estimator
 class BatchPredictionClassifier(PerBatchClassifier):

@@ -18,8 +18,6 @@ from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.votes import check_that
 from mmech_rf.workloads import training_workload
 
-__all__ = ["BatchTrainingClassifier"]
-
 
 @storable("BatchTrainingClassifier")
 @estimator

@@ -45,8 +45,6 @@ from mmech_rf.private.votes import check_labels, check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
 
-__all__ = ["CountedForest", "GrownForest", "OptimizedForest"]
-
 
 @estimator
 class GrownForest(ForestClassifier):

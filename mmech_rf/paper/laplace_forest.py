@@ -13,8 +13,6 @@ from mmech_rf.paper.grown import CountedForest
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 
-__all__ = ["LaplaceForestClassifier"]
-
 
 @storable("LaplaceForestClassifier")
 @estimator

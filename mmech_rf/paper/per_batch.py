@@ -25,8 +25,6 @@ from mmech_rf.paper.grown import OptimizedForest
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 
-__all__ = ["PerBatchClassifier"]
-
 
 @estimator
 class PerBatchClassifier(OptimizedForest):

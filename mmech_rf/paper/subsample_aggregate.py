@@ -13,8 +13,6 @@ from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.workloads import aggregation_workload
 
-__all__ = ["SubsampleAggregateClassifier"]
-
 
 @estimator
 class SubsampleAggregateClassifier(PerBatchClassifier):

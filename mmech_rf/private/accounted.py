@@ -35,8 +35,6 @@ from mmech_rf.private.terms import Choice
 from mmech_rf.private.votes import Experts, check_that
 from mmech_rf.schema import Schema
 
-__all__ = ["LEAST_EPSILON", "NUMBER", "AccountedForest"]
-
 NUMBER = "number of records"
 """Name of the noisy number of records in ledgers and privacy statements."""
 

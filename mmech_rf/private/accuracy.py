@@ -13,8 +13,6 @@ from mmech.privacy.ledger import LedgerEntry
 from mmech.storage.codec import storable
 from mmech_rf.private.votes import check_that
 
-__all__ = ["HELD_OUT", "Accuracy"]
-
 HELD_OUT = 5
 """One record in so many is held out, on average."""
 

@@ -65,8 +65,6 @@ from mmech_rf.private.terms import (
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema, check_schema
 
-__all__ = ["STAGES", "ForestClassifier"]
-
 STAGES = ("trees", "optimization", "measurement", "prediction")
 
 

@@ -19,8 +19,6 @@ from mmech.exceptions import located
 from mmech_rf.private.records import counted, encoded_blocks
 from mmech_rf.schema import Schema
 
-__all__ = ["count_partitions", "is_on_cluster"]
-
 FAN_IN = 8
 """Memory: partial counts that one task adds up."""
 

@@ -23,8 +23,6 @@ from mmech.session import Session
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.schema import Schema
 
-__all__ = ["fine_schema", "in_bins", "number_of_bins", "places_to_cut", "release_bins"]
-
 # Provenance: as `mmech_rf.DrawnSettings`.
 
 GRID_CELLS = 1024

@@ -13,8 +13,6 @@ from functools import wraps
 from inspect import Parameter, cleandoc, signature
 from typing import TypeVar, dataclass_transform
 
-__all__ = ["estimator", "refuse_weights"]
-
 _Class = TypeVar("_Class")
 
 

@@ -17,8 +17,6 @@ from mmech import PrivacyLeakWarning
 from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
-__all__ = ["infer_schema", "warn_of_encoders"]
-
 TRANSFORMED = re.compile(
     r"\w*(onehot|encoder|scaler|discretizer|transformer)\w*__", re.I
 )

@@ -15,8 +15,6 @@ from weakref import WeakSet, WeakValueDictionary
 
 from mmech import PrivacyLeakWarning
 
-__all__ = ["Lineage"]
-
 
 class Lineage:
     """An estimator, its clones and its copies before they were fitted.

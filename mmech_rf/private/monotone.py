@@ -42,8 +42,6 @@ from mmech import Attribute, ParameterError
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.limits import LIMITS
 
-__all__ = ["MonotoneGrid", "check_grid", "isotonic"]
-
 STEPS = 2**36
 """Resolution: probabilities that are moved are multiples of 1 / STEPS. A label leads by
 1e-9 where nothing is known of its accuracy, and 2^16 cells add up to at most 2^52."""

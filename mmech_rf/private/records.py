@@ -29,14 +29,6 @@ from mmech_rf.arrays import Integers
 from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
-__all__ = [
-    "EncodedRecords",
-    "RecordParts",
-    "check_n_records",
-    "counted",
-    "encoded_blocks",
-]
-
 FIELD = 256
 """Memory: most bytes of a release for each field of a distinct record. Measured with
 drawn trees: 203 of 14 numbers in 64 bins, 160 of 8 attributes, 41 of 123 bits."""

@@ -11,8 +11,6 @@ from typing import Any
 from mmech import ParameterError
 from mmech.checks import check_epsilon, check_integer
 
-__all__ = ["CountSettings", "Settings", "setting"]
-
 
 def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
     """Return a dataclass field with limits; the type of its default is its own.

@@ -32,8 +32,6 @@ from mmech_rf.show.importances import importances
 from mmech_rf.show.page import html_page
 from mmech_rf.show.trees import Node, ShownTree, by_values
 
-__all__ = ["ShownForest", "grown_trees"]
-
 MOST_LEAVES = 10_000
 """Legibility: leaves of a tree that is put into words."""
 

@@ -19,19 +19,6 @@ from mmech.storage.codec import storable
 from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 
-__all__ = [
-    "NOT_COVERED",
-    "Choice",
-    "Terms",
-    "check_origin",
-    "cost_in_words",
-    "model_card",
-    "origin_of_today",
-    "spent_ledger",
-    "statement",
-]
-
-
 NOT_COVERED = "NOT COVERED: the schema was read from the records."
 """What a statement says in place of what is public."""
 

@@ -10,8 +10,6 @@ from scipy.special import softmax
 
 from mmech_rf.arrays import Floats, Integers
 
-__all__ = ["Experts", "check_labels", "check_that"]
-
 
 def check_that(fits: Any, what: str) -> None:
     """Raise if what a file holds does not fit."""

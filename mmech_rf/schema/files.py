@@ -6,8 +6,6 @@ from typing import Any
 
 from mmech.domain import files
 
-__all__ = ["parsed"]
-
 Parsed = tuple[list[dict[str, Any]], dict[str, Any]]
 """Fields of every attribute, and those of the schema beside them."""
 

@@ -9,8 +9,6 @@ from mmech.domain.encoding import PROBLEMS, look
 from mmech.domain.values import MISSING, UNKNOWN
 from mmech.exceptions import ParameterError
 
-__all__ = ["LABEL_PROBLEMS", "label_error", "label_of_type"]
-
 LABEL_PROBLEMS = {
     MISSING: PROBLEMS[MISSING],
     UNKNOWN: "a label that is not one of the classes",

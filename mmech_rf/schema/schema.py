@@ -37,8 +37,6 @@ from mmech.storage.codec import storable
 from mmech_rf.schema.files import parsed
 from mmech_rf.schema.labels import LABEL_PROBLEMS, label_error, label_of_type
 
-__all__ = ["Schema", "check_schema"]
-
 
 @storable("Schema")
 @dataclass(frozen=True, repr=False)

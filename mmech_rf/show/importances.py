@@ -8,8 +8,6 @@ import numpy as np
 
 from mmech_rf.arrays import Floats, Integers
 
-__all__ = ["importances"]
-
 RECORDS = 2000
 """Accuracy: made-up records that are looked at. It stands within some percent."""
 

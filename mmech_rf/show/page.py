@@ -10,8 +10,6 @@ from mmech.terminal import printable
 from mmech_rf.show.trees import EVERYONE, Node, ShownTree
 from mmech_rf.show.words import any_of
 
-__all__ = ["html_page", "opening"]
-
 MOST_NODES = 2000
 """Legibility: nodes of a tree that are written out."""
 

@@ -11,8 +11,6 @@ from mmech.terminal import printable
 from mmech_rf.arrays import Floats
 from mmech_rf.show.words import values_in_words
 
-__all__ = ["VOTES", "Node", "ShownTree", "by_values", "labelled", "vote"]
-
 EVERYONE = "any record"
 
 VOTES = "+x is what a leaf adds to the log-odds of a class, above the mean of all."

@@ -9,8 +9,6 @@ from mmech.domain.attribute import Attribute
 from mmech.domain.discretise import number_text
 from mmech.terminal import printable
 
-__all__ = ["any_of", "values_in_words"]
-
 
 def any_of(words: Sequence[str]) -> str:
     """Join alternatives: ``a, b or c``."""

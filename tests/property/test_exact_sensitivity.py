@@ -69,8 +69,6 @@ def exact(operator):
     if isinstance(operator, Gram):
         inner = exact(operator.operator)
         return inner.T @ inner
-    if isinstance(operator, mm.Permuted):
-        return exact(operator.operator)[:, operator.permutation]
     if isinstance(operator, mm.Merged):
         inner = exact(operator.operator)
         inner = np.hstack([inner, np.full((len(inner), 1), 0, object)])
@@ -133,7 +131,7 @@ def operators(draw, m, n, depth=2):
     if kind == "gram":
         return Gram(again(draw(st.integers(1, 3)), n))
     if kind == "permuted":
-        return mm.Permuted(again(m, n), draw(st.permutations(range(n))))
+        return mm.Merged(again(m, n), draw(st.permutations(range(n))))
     if kind == "vstack":
         return mm.VStack([again(1, n), again(m - 1, n)])
     if kind == "merged":
@@ -234,7 +232,7 @@ def bound(operator):
         return abs(operator.weight) * bound(operator.operator)
     if isinstance(operator, Gram):
         return bound(operator.operator) ** 2
-    if isinstance(operator, (Transpose, mm.Permuted, mm.Merged)):
+    if isinstance(operator, (Transpose, mm.Merged)):
         return bound(operator.operator)
     if isinstance(operator, (mm.Kronecker, mm.Product)):
         return math.prod(bound(factor) for factor in operator.factors)

@@ -122,17 +122,16 @@ def test_the_whole_grid_ends_or_names_what_works(name, size):
 
 
 def test_auto_lists_no_cells_of_boxes():
-    """There are 2^40 cells, and more sets of boxes than are looked at."""
+    """There are 2^40 cells."""
     forest = rf.grow_random_forest((2,) * 40, n_trees=2, depth=2, seed=0)
-    with limits.changed(box_sets=1):
-        assert optimize(Conjunctions(forest.leaf_masks()), seed=0).success
+    assert optimize(Conjunctions(forest.leaf_masks()), seed=0).success
 
 
 def test_sums_of_boxes_are_projected_on_few_subsets():
     """A batch on trees of ten levels restricts hundreds of thousands of them."""
     forest = rf.grow_random_forest((2,) * 16, n_trees=2, depth=6, seed=0)
     batch = rf.prediction_workload(forest, np.zeros((2, 16), int))
-    with limits.changed(summed_subsets=100, lattice_attributes=15, visited_cells=1000):
+    with limits.changed(summed_subsets=100, lattice_attributes=15, merged_cells=1000):
         assert optimize(batch, seed=0).success
         with pytest.raises(DomainTooLargeError, match="more than 100 subsets"):
             optimize(batch, template="marginals", seed=0)

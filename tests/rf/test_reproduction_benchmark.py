@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.reproduction import _published as _rows
-from benchmarks.reproduction import _report, _residuals, _seconds, _settings, _trials
+from benchmarks.reproduction import _report, _seconds, _settings, _trials
 from benchmarks.reproduction._published import best_of_grid, published
 from benchmarks.reproduction._settings import (
     FULL,
@@ -180,26 +180,6 @@ def test_published_rows_of_the_appendix():
     assert means["A4"][0][2:] == [0.64, 0.69, 0.703, 0.678]
 
 
-def test_partitions_are_counted_that_reach_every_published_mean():
-    """Three partitions: one is above all means, one at a single budget, one never."""
-    own = _settings.figure_setting("mushroom", "batch-training")
-    budgets = PROBLEMS["mushroom"].budgets
-    known = {epsilon: published(own, epsilon).mean for epsilon in budgets}
-    tasks = [Task(own, forest, budgets, 1) for forest in range(3)]
-    gains = {0: dict.fromkeys(budgets, 0.01), 1: {budgets[0]: 0.01}, 2: {}}
-    results = {
-        task.key: [
-            Found(e, 0, known[e] + gains[task.forest].get(e, -0.01), "identity", 0.0)
-            for e in budgets
-        ]
-        for task in tasks
-    }
-    lines = _report.partitions(tasks, results)
-    shares = [line.split("|")[-2].strip() for line in lines if line.startswith("| 0")]
-    assert shares == ["2 of 3", *["1 of 3"] * 4]
-    assert "1 of 3 partitions reach every published mean." in lines
-
-
 def test_figure_2_has_all_budgets_of_all_sets():
     wanted = {(s.dataset, e) for s, e in POINTS["2"] if e}
     assert wanted == {(name, e) for name, p in PROBLEMS.items() for e in p.budgets}
@@ -235,31 +215,6 @@ def test_rows_that_the_algorithm_does_not_explain():
     counts = {reason: reasons.count(reason) for reason in set(reasons)}
     lacking = {"noise lacks a factor τ": 151, "noise lacks a factor 2": 140}
     assert counts == {None: 2908} | lacking
-
-
-def test_residuals_of_every_row(tmp_path):
-    """All rows of a setting are one task; differences are worked out by hand."""
-    own = [row for row in _rows.rows() if row["dataset"] == "iris"][:10]
-    tasks = _residuals.tasks(own)
-    assert sum(len(task.budgets) for task in tasks) == 10
-    assert all(task.setting.template == "identity" for task in tasks)
-    results = {
-        task.key: [Found(epsilon, 0, 0.5, "") for epsilon in task.budgets]
-        for task in tasks
-    }
-    found = _residuals.residuals(own, tasks, results)
-    assert [one.row for one in found] == own
-    first = found[0]
-    assert first.difference == pytest.approx(0.5 - float(own[0]["mean"]))
-    error = float(own[0]["std"]) * math.sqrt(1 + 1 / int(own[0]["runs"]))
-    assert first.error == pytest.approx(error)
-    assert first.is_close == (abs(first.difference) <= 2 * error)
-    _residuals.write_csv(tmp_path / "residuals.csv", found)
-    with (tmp_path / "residuals.csv").open(encoding="utf-8", newline="") as stream:
-        (line, *rest) = csv.DictReader(stream)
-    assert len(rest) == 9
-    assert float(line["residual"]) == pytest.approx(first.difference, abs=1e-4)
-    assert "**10 of 10** published rows" in "\n".join(_residuals.report(found, 10))
 
 
 def test_adult_is_in_the_order_of_the_authors_file(data_dir, monkeypatch):

@@ -138,7 +138,6 @@ ENGINE = [
     (lambda: PrivacyLedger(1, currency="euro"), "currency must be one of"),
     (lambda: mmech.load(file("x", "s.npz")), "s.npz"),
     (lambda: mmech.Merged(Prefix(3), RAGGED), "groups must have rows of equal length"),
-    (lambda: mmech.Permuted(Identity(3), RAGGED), "permutation must have rows"),
     (lambda: mmech.Ranges((5,), RAGGED, [[1]]), "lower must have rows of equal len"),
     (lambda: mmech.Conjunctions(None), "masks must be a sequence of arrays"),
     (lambda: mmech.Hierarchy(8, 2), "weights must map block sizes to weights, got 2"),

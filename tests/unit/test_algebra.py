@@ -10,7 +10,6 @@ from catalogue import CATALOGUE, SIGNED, TALL, THETA, of_all
 from hypothesis import given, settings
 
 import mmech as mm
-from mmech.operators.algebra import add
 from mmech.testing import assert_query_matrix
 
 
@@ -88,7 +87,7 @@ KRONECKERS = [
     mm.Kronecker([mm.Dense([[1, 2], [2, 4]]), mm.Identity(1), mm.Prefix(2)]),
     mm.Kronecker([mm.PIdentity(THETA), mm.Total(1), -2 * mm.Total(3)]),
     mm.Kronecker([mm.WidthRange(4, 2), mm.Suffix(3)]),
-    mm.Kronecker([mm.Permuted(mm.AllRange(3), [2, 0, 1]), mm.Ones(2, 3)]),
+    mm.Kronecker([mm.Merged(mm.AllRange(3), [2, 0, 1]), mm.Ones(2, 3)]),
     mm.Kronecker([mm.Dense(np.zeros((2, 2))), mm.Prefix(3)]),
     mm.Kronecker([mm.all_marginals((2, 1, 3), 1), mm.Prefix(2)]),
 ]
@@ -109,66 +108,6 @@ def test_marginals_obey_the_protocol(operator):
     dense = dense_marginals(operator)
     assert isinstance(operator.gram(), mm.Anova)
     assert_query_matrix(operator, dense)
-
-
-@given(marginals(3), st.data())
-def test_the_marginal_algebra_is_closed(operator, data):
-    sizes = operator.domain_shape
-    values = st.sampled_from([0.0, 1.0, -2.0, 0.5])
-    count = 2 ** len(sizes)
-    eigenvalues = data.draw(st.lists(values, min_size=count, max_size=count))
-    other = mm.Anova(sizes, eigenvalues)
-    gram, dense = operator.gram(), dense_marginals(operator)
-    dense_other = ref.anova(sizes, eigenvalues)
-    for combined, wanted in (
-        (gram @ other, dense.T @ dense @ dense_other),
-        (gram + other, dense.T @ dense + dense_other),
-        (other - gram, dense_other - dense.T @ dense),
-        (-2.5 * other, -2.5 * dense_other),
-        (gram.gram(), np.linalg.matrix_power(dense.T @ dense, 2)),
-        (other.pinv(), ref.pinv(dense_other)),
-        ((2 * gram) @ (3 * other), 6 * dense.T @ dense @ dense_other),
-    ):
-        assert isinstance(combined, mm.Anova)
-        assert combined.domain_shape == sizes
-        scale = max(1.0, np.abs(wanted).max())
-        np.testing.assert_allclose(combined.to_dense(), wanted, atol=1e-9 * scale)
-
-
-def test_marginals_stacked_by_hand_have_a_gram_in_the_algebra():
-    first = mm.Marginals((2, 3), {(0,): 1, (1,): 2})
-    second = mm.Marginals((2, 3), {(): -1, (0, 1): 0.5})
-    gram = mm.VStack([first, -3 * second, first]).gram()
-    assert isinstance(gram, mm.Anova)
-    dense = ref.stack(*map(dense_marginals, (first, second, first)))
-    dense[5:12] *= -3
-    np.testing.assert_allclose(gram.to_dense(), dense.T @ dense)
-
-
-def test_different_domains_are_not_joined():
-    first, second = mm.Anova((2, 3), [1, 2, 3, 4]), mm.Anova((3, 2), [1, 2, 3, 4])
-    for combined in (first + second, first @ second, second @ first):
-        assert not isinstance(combined, mm.Anova)
-    total = first.to_dense() + second.to_dense()
-    np.testing.assert_allclose((first + second).to_dense(), total)
-    product = first.to_dense() @ second.to_dense()
-    np.testing.assert_allclose((first @ second).to_dense(), product)
-
-
-def test_sums_join_what_has_a_rule_and_keep_the_rest():
-    first, second = mm.Anova((2, 3), [1, 2, 3, 4]), mm.Anova((3, 2), [1, 2, 3, 4])
-    terms = [mm.Prefix(6), first, second, mm.Identity(6), first, 2 * second]
-    joined = add(*terms)
-    assert isinstance(joined, mm.Sum)
-    assert [type(term) for term in joined.terms] == [
-        mm.Prefix,
-        mm.Anova,
-        mm.Anova,
-        mm.Identity,
-    ]
-    wanted = sum(term.to_dense() for term in terms)
-    np.testing.assert_allclose(joined.to_dense(), wanted, atol=1e-12)
-    assert add(first) is first
 
 
 @pytest.mark.parametrize("sizes", [(1,), (1, 1), (1, 3, 1), (2, 1, 2)], ids=str)
@@ -239,24 +178,6 @@ def test_more_attributes_than_the_lattice_holds():
         mm.DomainTooLargeError, match=r"80 attributes have 2\^80 subsets"
     ):
         mm.Anova(sizes, [1.0])
-
-
-# ------------------------------------------------------------------ permutations
-
-
-def test_permutations_move_outwards():
-    permuted = mm.Permuted(mm.Prefix(3), [2, 0, 1])
-    product = mm.Dense(SIGNED) @ permuted
-    assert isinstance(product, mm.Permuted)
-    assert isinstance(mm.Identity(3) @ permuted, mm.Permuted)
-    assert isinstance((-2 * permuted).operator, mm.Permuted)
-    stacked = mm.VStack([mm.Total(3), mm.Prefix(3)]) @ permuted
-    assert isinstance(stacked, mm.Permuted)
-    assert isinstance(stacked.operator, mm.VStack)
-    dense = np.concatenate(
-        [ref.ones(1, 3) @ ref.prefix(3), ref.prefix(3) @ ref.prefix(3)]
-    )
-    np.testing.assert_array_equal(stacked.to_dense(), ref.permuted(dense, [2, 0, 1]))
 
 
 # ------------------------------------------------------------------ every operator

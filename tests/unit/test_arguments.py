@@ -35,7 +35,6 @@ PAIRS = {
     "loss": mm.loss,
     "per_query_error": lambda w, a: mm.per_query_error(w, a, epsilon=1),
     "report": lambda w, a: mm.report(w, a, epsilon=1).expected_error,
-    "reweight": lambda w, a: mm.reweight(w, a).loss,
     "rmse": lambda w, a: mm.rmse(w, a, epsilon=1),
     "supports": mm.supports,
 }
@@ -63,7 +62,7 @@ STRUCTURED = {
 }
 """Public functions of strategies of one kind, and how others are refused."""
 
-ELSEWHERE = {"StrategyResult", "Stream", "TablePlan", "reduce_boxes", "save"}
+ELSEWHERE = {"StrategyResult", "Stream", "TablePlan", "save"}
 """Tested below: the result itself, and what takes no matrix of numbers or writes. A
 stream takes some workloads only, tested with it."""
 
@@ -133,12 +132,7 @@ def test_results_of_marginals(function, refusal):
         function(np.eye(4))
 
 
-def test_boxes_and_estimates_take_results():
-    boxes = mmech.Conjunctions([[[True, False]], [[True, True]]])
-    reduced, _ = mm.reduce_boxes(result_of(boxes, [boxes]))
-    assert reduced.shape == mm.reduce_boxes(boxes)[0].shape
-    with pytest.raises(mmech.UnsupportedWorkloadError, match="needs Conjunctions"):
-        mm.reduce_boxes(QUERIES)
+def test_estimates_take_results():
     estimate = mm.MarginalEstimate(TABLES, [1, 2, 2, 1])
     answers = estimate.answer(result_of(TABLES, [TABLES]))
     np.testing.assert_array_equal(answers, estimate.answer(TABLES))
@@ -159,7 +153,6 @@ def test_operators_are_made_of_matrices(form):
         "Sum": (mm.Sum([form(a), b]), a + b),
         "Scaled": (mm.Scaled(3, form(a)), 3 * a),
         "Merged": (mm.Merged(form(a), [0, 1, 1]), a[:, [0, 1, 1]]),
-        "Permuted": (mm.Permuted(form(a), [1, 0]), a[:, [1, 0]]),
     }
     for name, (operator, matrix) in wanted.items():
         assert np.array_equal(operator.to_dense(), matrix), name
@@ -171,7 +164,6 @@ FUNCTIONS = {
     **WORKLOADS,
     **STRATEGIES,
     **{name: function for name, (function, _) in STRUCTURED.items()},
-    "reduce_boxes": mm.reduce_boxes,
     "save": lambda a: mm.save("never written", a),
     "VStack": lambda a: mm.VStack([a]),
     "Scaled": lambda a: mm.Scaled(2, a),

@@ -309,7 +309,7 @@ CLOSED = [
     mm.AllRange(40),
     mm.Prefix(33),
     mm.Suffix(17),
-    -0.5 * mm.Permuted(mm.AllRange(9), np.arange(9)[::-1]),
+    -0.5 * mm.Merged(mm.AllRange(9), np.arange(9)[::-1]),
     mm.Diagonal([3, -4, 0]),
     mm.Circulant([3, -1, 0, 2, 5]),
     mm.Kronecker([mm.AllRange(5), mm.Circulant([1, 2, 0]), mm.Ones(2, 3)]),

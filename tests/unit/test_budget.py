@@ -443,10 +443,8 @@ ATTEMPTS = {
     "Gaussian mechanism": lambda: GAUSSIAN.measure([1, 2]),
     "ledger of rho": lambda: spend(CONCENTRATED, "1/10"),
     "going over": lambda: PARTLY_SPENT.concentrate(1e-6),
-    "records": lambda: mm.MatrixMechanism(mm.Identity(2), epsilon=1).measure(RECORDS),
 }  # fmt: skip
 GAUSSIAN = mm.MatrixMechanism(mm.Identity(2), mm.Identity(2), rho=1)
-RECORDS = mm.Records([[0], [1]], (2,))
 CONCENTRATED = mm.PrivacyLedger(1, currency="rho")
 PARTLY_SPENT = mm.PrivacyLedger(1)
 

@@ -1,6 +1,7 @@
 """What the evidence of releases says, and who says it."""
 
 import base64
+import hashlib
 import json
 import zlib
 from fractions import Fraction
@@ -9,12 +10,15 @@ import numpy as np
 import pytest
 
 import mmech as mm
+from mmech.cli import main as run_mmech
 from mmech.evidence import LONG, term
 from mmech.integer_strategy import integer_strategy
 from mmech.noise import GAUSSIAN, LAPLACE, k_norm
 from mmech.noise import seam as seams
+from mmech.operators.merged import Merged
 from mmech.operators.tau import Tau
 from mmech.tables import Mean, Quantiles
+from mmech.tables.release import recomputed
 
 SEX = mm.Attribute.categorical("sex", ["f", "m"])
 AGE = mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3)
@@ -24,15 +28,22 @@ def numbers(packed):
     """Return the whole numbers of a list that may be packed."""
     if isinstance(packed, list):
         return np.array(packed, np.int64)
-    found = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<i8")
-    assert len(found) == packed["n"] > LONG
-    return found
+    steps = np.frombuffer(zlib.decompress(base64.b64decode(packed["packed"])), "<i8")
+    assert len(steps) == packed["n"] > LONG
+    return np.cumsum(steps)
 
 
 def evidence_of(release):
     with mm.record_evidence() as record:
         release()
     return record.evidence().content
+
+
+def draws_of(node):
+    """Return all draws of a tree, in order."""
+    if "law" in node:
+        return [node]
+    return [draw for own in node["of"] for draw in draws_of(own)]
 
 
 # ---- samplers ------------------------------------------------------------------------
@@ -72,7 +83,7 @@ def test_what_the_sampler_drew_with_is_said_and_not_what_was_planned(monkeypatch
     content = evidence_of(
         lambda: mm.MatrixMechanism(mm.Identity(3), epsilon=1).answer([1, 2, 3])
     )
-    assert content["draws"][0]["sampled"] == [["laplace", "1/4", [3, 1]]]
+    assert draws_of(content["cost"])[0]["sampled"] == [["laplace", "1/4", [3, 1]]]
 
 
 def test_noise_that_no_sampler_of_ours_drew_cannot_be_checked(monkeypatch):
@@ -82,7 +93,7 @@ def test_noise_that_no_sampler_of_ours_drew_cannot_be_checked(monkeypatch):
     content = evidence_of(
         lambda: mm.MatrixMechanism(mm.Identity(3), epsilon=1).answer([1, 2, 3])
     )
-    assert content["draws"][0]["kind"] == "opaque"
+    assert draws_of(content["cost"])[0]["law"] == "opaque"
 
 
 # ---- releases ------------------------------------------------------------------------
@@ -95,9 +106,9 @@ def test_a_mechanism_says_what_it_multiplied_and_what_it_answers_from():
     with mm.record_evidence() as record:
         measured = mechanism.measure([[1, 2], [0, 3], [5, 1], [2, 2]])
     content = record.evidence().content
-    assert content["claim"] == {"currency": "epsilon", "cost": "1/2"}
-    (draw,) = content["draws"]
-    assert [block["weight"] for block in draw["strategy"]] == [1, 3]
+    assert (content["currency"], content["cost"]["paid"]) == ("epsilon", "1/2")
+    (draw,) = draws_of(content["cost"])
+    assert [len(own["starts"]) for own in draw["strategy"]["blocks"]] == [4, 1]
     assert draw["contribution"] == draw["columns"] == 2
     assert numbers(draw["values"]).tolist() == measured.values.ravel().tolist()
     assert [own[1] for own in draw["sampled"]] == ["16", "16/3"]
@@ -108,15 +119,11 @@ def test_selections_say_their_rate_and_window():
         mm.exponential_mechanism([3, 9], epsilon=1, released="a word", window=2)
         mm.permute_and_flip([3, 9], epsilon=1, released="another")
 
-    first, second = evidence_of(release)["draws"]
-    assert (first["kind"], first["window"], first["monotone"]) == (
-        "exponential",
-        "2",
-        True,
-    )
+    payments = evidence_of(release)["cost"]["of"]
+    ((first,), (second,)) = (own["of"] for own in payments)
+    assert (first["law"], first["window"], first["signs"]) == ("exponential", "2", 1)
     assert Fraction(first["rate"]) * 2 + Fraction(12, 2**36) <= 1
-    assert (second["kind"], second["rate"]) == ("permute_and_flip", "1/2")
-    assert (first["payment"], second["payment"]) == (0, 1)
+    assert (second["law"], second["rate"]) == ("permute_and_flip", "1/2")
 
 
 def test_costs_are_those_of_the_ledger():
@@ -130,10 +137,12 @@ def test_costs_are_those_of_the_ledger():
             )  # fmt: skip
 
     content = evidence_of(release)
-    assert content["claim"]["cost"] == str(ledger.spent) == "1/2"
-    parts = [payment["part"] for payment in content["payments"]]
-    assert parts == [["region", "north"], ["region", "south"]]
-    assert content["relation"] == {"neighbours": "replace", "records_per_person": 1}
+    assert content["cost"]["paid"] == str(ledger.spent) == "1/2"
+    (parts,) = content["cost"]["of"]
+    assert (parts["how"], parts["partition"]) == ("largest", "region")
+    assert parts["names"] == ["north", "south"]
+    assert [own["of"][0]["paid"] for own in parts["of"]] == ["1/2", "1/2"]
+    assert content["relation"] == {"neighbours": "replace", "records": 1}
 
 
 def test_predictable_noise_is_said():
@@ -152,7 +161,7 @@ def test_records_within_records_are_in_both():
 
     with mm.record_evidence() as outer:
         inner = evidence_of(release)
-    assert outer.evidence().content["draws"] == inner["draws"]
+    assert outer.evidence().content["cost"] == inner["cost"]
 
 
 def test_a_record_without_a_charge_is_refused():
@@ -181,7 +190,7 @@ def test_streams_cannot_be_checked():
     with mm.record_evidence() as record:
         mm.Stream(horizon=4, epsilon=1).push(3)
     evidence = record.evidence()
-    assert [draw["kind"] for draw in evidence.content["draws"]] == ["opaque"]
+    assert [own["law"] for own in draws_of(evidence.content["cost"])] == ["opaque"]
     assert evidence.verdict.startswith("cannot check: ")
 
 
@@ -197,13 +206,65 @@ def test_tables_leave_evidence_of_all_that_was_drawn(tmp_path):
     )  # fmt: skip
     folder = released.write(tmp_path / "out")
     content = json.loads((folder / "evidence.json").read_text("utf-8"))
-    assert content["claim"] == {"currency": "epsilon", "cost": "1"}
-    assert sum(Fraction(own["cost"]) for own in content["payments"]) == 1
-    payments = [draw["payment"] for draw in content["draws"]]
-    assert payments == [0, 1, 2, 2]
-    assert content["draws"][-1]["part"] == "left out"
+    assert (content["currency"], content["cost"]["paid"]) == ("epsilon", "1")
+    payments = content["cost"]["of"]
+    assert sum(Fraction(own["paid"]) for own in payments) == 1
+    assert [len(draws_of(own)) for own in payments] == [1, 1, 2]
+    (parts,) = payments[-1]["of"]  # what tables count, and the number that they leave
+    assert parts["how"] == "largest"
+    assert "strategy" not in draws_of(parts)[1]
     names = {path.name for path in folder.iterdir()} - {"evidence.json"}
     assert content["published"]["files"].keys() == names
+
+
+@pytest.mark.parametrize("options", [{"ways": (1, 2)}, {"tables": ["sex"]}], ids=str)
+def test_published_cells_are_made_again(options, tmp_path, capsys):
+    """A cell that was changed, with its hash, passes the verifier and not the package.
+
+    Where several tables hold the cell, they disagree, and the verifier refuses them.
+    """
+    records = [["f", 20], ["m", 80], ["f", None]] * 40
+    released = mm.release_tables(
+        records, mm.Domain([SEX, AGE]), epsilon=1, handle_missing="drop",
+        statistics=[Mean("age"), Quantiles("age", by="sex")], **options,
+    )  # fmt: skip
+    folder = released.write(tmp_path / "out", synthetic=9)
+    assert recomputed(folder) == []
+    assert run_mmech(["verify", str(folder), "--recompute"]) == 0
+    assert "all cells of all tables follow" in capsys.readouterr().out
+    table, evidence = folder / "sex.csv", folder / "evidence.json"
+    lines = table.read_text("utf-8").splitlines()
+    name, count, *rest = lines[1].split(",")
+    lines[1] = ",".join([name, str(int(count) + 1), *rest])
+    before = hashlib.sha256(table.read_bytes()).hexdigest()
+    table.write_text("\n".join(lines) + "\n", "utf-8")
+    after = hashlib.sha256(table.read_bytes()).hexdigest()
+    evidence.write_text(evidence.read_text("utf-8").replace(before, after), "utf-8")
+    assert run_mmech(["verify", str(folder)]) == int("ways" in options)
+    words = f"sex.csv, row 1, column 2: {int(count) + 1} was published, and {count}"
+    assert recomputed(folder) == [f"{words} follows"]
+    assert run_mmech(["verify", str(folder), "--recompute"]) == 1
+    assert words in capsys.readouterr().out
+
+
+def test_steps_and_other_noisy_numbers_are_made_again(tmp_path):
+    domain = mm.Domain([mm.Attribute.categorical(name, [0, 1]) for name in "abcde"])
+    records = np.random.default_rng(0).integers(0, 2, (60, 5))
+    folder = mm.release_tables(records, domain, ways=2, epsilon=1).write(tmp_path / "o")
+    assert recomputed(folder) == []
+    path = folder / "evidence.json"
+    content = json.loads(path.read_text("utf-8"))
+    draws_of(content["cost"])[0]["values"][0] += 1
+    path.write_text(json.dumps(content), "utf-8")
+    assert "are not those of the evidence" in recomputed(folder)[0]
+
+
+def test_models_are_not_made_again(tmp_path, capsys):
+    with mm.record_evidence() as record:
+        mm.noisy_release([4], sensitivity=1, epsilon=1, released="a count")
+    record.evidence().save(tmp_path / "evidence.json")
+    assert run_mmech(["verify", str(tmp_path), "--recompute"]) == 2
+    assert "must be a folder of released tables" in capsys.readouterr().err
 
 
 def test_steps_are_paid_as_a_whole():
@@ -211,8 +272,8 @@ def test_steps_are_paid_as_a_whole():
     records = np.random.default_rng(0).integers(0, 2, (60, 5))
     released = mm.release_tables(records, domain, ways=2, epsilon=1)
     content = released.evidence.content
-    assert [own["kind"] for own in content["payments"]] == ["steps"]
-    assert {draw["payment"] for draw in content["draws"]} == {0}
+    (payment,) = content["cost"]["of"]
+    assert len(payment["of"]) == len(draws_of(payment)) > 1
 
 
 # ---- terms ---------------------------------------------------------------------------
@@ -223,21 +284,21 @@ UNKNOWN = mm.Conjunctions([np.array([[1, 0], [1, 1]], bool)] * 2)
 @pytest.mark.parametrize(
     ("strategy", "kind"),
     [
-        (mm.Identity(3), "identity"),
-        (mm.Total(3), "ones"),
-        (mm.Prefix(3), "prefix"),
-        (mm.Suffix(3), "suffix"),
-        (mm.AllRange(3), "all_range"),
-        (mm.WidthRange(5, 2), "intervals"),
-        (mm.Hierarchy(4, {1: 1, 2: 1}), "stack"),
-        (mm.Partition([0, 1, 0]), "partition"),
-        (mm.Dense([[1, -2]]), "dense"),
+        (mm.Identity(3), "runs"),
+        (mm.Total(3), "runs"),
+        (mm.Suffix(3), "runs"),
+        (mm.WidthRange(5, 2), "runs"),
+        (mm.Hierarchy(4, {1: 1, 2: 1}), "runs"),
+        (mm.Partition([0, 1, 0]), "runs"),
+        (mm.Dense([[1, -2]]), "runs"),
+        (UNKNOWN, "runs"),
         (mm.Kronecker([mm.Prefix(2), mm.Total(3)]), "kronecker"),
+        (mm.Scaled(3, mm.Prefix(2)), "kronecker"),
         (mm.Marginal((2, 3), [1]), "marginal"),
         (mm.Marginals((2, 3), {(0,): 1, (1,): 1}), "stack"),
-        (mm.Toeplitz([1, 2], [1, 0, 0]), "toeplitz"),
-        (Tau([4, 1, 0, 0, 0]), "tau"),
-        (UNKNOWN, "sparse"),
+        (mm.Toeplitz([1, 2], [1, 0, 0]), "waves"),
+        (Tau([4, 1, 0, 0, 0]), "waves"),
+        (mm.VStack([mm.Identity(2), mm.Total(2)]), "stack"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -249,12 +310,30 @@ def test_operators_without_a_term_are_listed_or_named():
     with mm.limits.changed(rounded_entries=1):
         assert term(UNKNOWN)["kind"] == "opaque"
     long = term(mm.Partition(np.arange(2 * LONG)))
-    assert numbers(long["labels"]).tolist() == list(range(2 * LONG))
+    assert numbers(long["rows"]).tolist() == list(range(2 * LONG))
+
+
+def test_neighbours_that_are_alike_are_one_run():
+    found = term(mm.Dense([[0, 2, 2, 1], [1, 0, 1, 1]]))
+    assert found["rows"] == [0, 0, 1, 1]
+    assert found["starts"] == [1, 3, 0, 2]
+    assert found["lengths"] == [2, 1, 1, 2]
+    assert found["values"] == [2, 1, 1, 1]
+
+
+def test_what_merges_cells_is_left_out_where_it_is_one():
+    """Cells that are merged are trusted counting: columns are those of the inside."""
+    reduced, groups = mm.Identity(2), [0, 1, 1, -1]
+    with mm.record_evidence() as record:
+        mm.MatrixMechanism(Merged(reduced, groups), Merged(reduced, groups), epsilon=1
+        ).measure([1, 2, 3, 4])  # fmt: skip
+    (draw,) = draws_of(record.evidence().content["cost"])
+    assert draw["strategy"] == term(reduced)
 
 
 def test_real_strategies_are_listed_as_what_is_multiplied():
     exact = integer_strategy(mm.PIdentity([[0.5, 0.5, 0.0]]))
     (block,) = exact.blocks
-    found = term(block.matrix)["blocks"]
-    assert [own["kind"] for own in found] == ["diagonal", "dense"]
-    assert numbers(found[0]["entries"]).tolist() == [2731, 2731, 4096]
+    above, below = term(block.matrix)["blocks"]
+    assert above["values"] == [2731, 2731, 4096]
+    assert (below["rows"], below["lengths"]) == ([0], [2])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mmech_rf.limits
-from mmech import DomainTooLargeError, Marginal, Records, limits
-from mmech.marginals.records import exact_answers
+from mmech import Counts, DomainTooLargeError, Marginal, limits
+from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech_rf import grow_random_forest
 
 TABLES = pytest.mark.parametrize("table", [limits, mmech_rf.limits])
@@ -75,7 +75,8 @@ def test_limits_stay_within_what_the_code_can_count():
 
 
 def test_limits_are_heeded():
-    records = Records(np.zeros((5, 2), np.int64), (10, 10))
+    counts = Counts(np.zeros((5, 2), np.int64), (10, 10))
+    records = OccupiedCells.of(counts, 100)
     with (
         limits.changed(table_entries=99),
         pytest.raises(DomainTooLargeError, match="at most 99"),

@@ -1,9 +1,7 @@
 """Strategies, errors, measurements and answers over more attributes than a lattice."""
 
-import copy
 import itertools
 import math
-import pickle
 
 import numba
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 import reference as ref
 
 import mmech as mm
-from mmech.marginals.records import exact_answers
+from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.strategies.marginals import marginals_strategy
 from mmech.structure.spectrum import mean_spectrum, query_spectra
 from mmech_rf import grow_random_forest, prediction_workload, training_workload
@@ -270,6 +268,11 @@ def strategies(rng):
     ]
 
 
+def with_classes(codes, classes):
+    counts = mm.Counts(np.column_stack([codes, classes]), (*SHAPE, 2))
+    return OccupiedCells.of(counts, 24)
+
+
 @pytest.mark.parametrize("place", range(16))
 def test_one_record_adds_exactly_one_column(place, rng):
     strategy = strategies(rng)[place]
@@ -278,9 +281,7 @@ def test_one_record_adds_exactly_one_column(place, rng):
     classes = rng.integers(0, 2, 5)
 
     def answers(codes, columns):
-        return exact_answers(
-            strategy, mm.Records(codes, SHAPE, columns=columns, n_columns=2)
-        )
+        return exact_answers(strategy, with_classes(codes, columns))
 
     before = answers(base, classes)
     assert before.dtype == strategy.dtype
@@ -294,91 +295,37 @@ def test_one_record_adds_exactly_one_column(place, rng):
                 assert (after - before == change).all()
 
 
-def test_records_measure_like_counts(rng):
+def test_occupied_cells_measure_like_a_table(rng):
     codes = rng.integers(0, SHAPE, (50, 4))
     counts = np.bincount(np.ravel_multi_index(codes.T, SHAPE), minlength=24)
     strategy = full_strategy(rng)
     found = []
-    for data in (mm.Records(codes, SHAPE), counts):
+    for data in (mm.Counts(codes, SHAPE), counts):
         with pytest.warns(Warning, match="insecure"):
             first = mm.MatrixMechanism(strategy, strategy, epsilon=1, insecure_rng=0)
         found.append(first.measure(data).values)
     np.testing.assert_allclose(*found)
     mechanism = mm.MatrixMechanism(strategy, strategy, rho=1)
-    assert mechanism.answer(mm.Records(codes, SHAPE)).shape == (strategy.shape[0],)
-
-
-@pytest.mark.parametrize("signed", [False, True])
-def test_multiplicities_are_records_listed_so_often(signed, rng):
-    codes = rng.integers(0, SHAPE, (50, 4))
-    numbers = rng.integers(0, 4, 50)
-    kinds = rng.integers(0, 2, 50)
-
-    def records(rows, **more):
-        if signed:
-            return mm.Records(codes[rows], SHAPE, signs=1 - 2 * kinds[rows], **more)
-        return mm.Records(codes[rows], SHAPE, columns=kinds[rows], n_columns=2, **more)
-
-    for strategy in strategies(rng):
-        np.testing.assert_array_equal(
-            exact_answers(strategy, records(slice(None), multiplicities=numbers)),
-            exact_answers(strategy, records(np.repeat(np.arange(50), numbers))),
-        )
+    assert mechanism.answer(mm.Counts(codes, SHAPE)).shape == (strategy.shape[0],)
 
 
 def test_no_records_are_zero_counts():
-    records = mm.Records(np.zeros((0, 4), np.int64), SHAPE)
-    assert not exact_answers(mm.Marginal(SHAPE, [1]), records).any()
-
-
-def test_records_show_and_hand_out_nothing():
-    records = mm.Records([[1, 2, 0, 3]] * 7, SHAPE, columns=[1] * 7, n_columns=2)
-    assert repr(records) == (
-        "Records(4 attributes, 2 columns) [holds sensitive records: do not save or "
-        "share]"
-    )
-    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="cannot be pickled or copied"):
-            leak(records)
-    with pytest.raises(TypeError, match="not an array of counts"):
-        np.asarray(records)
-    with pytest.raises(ValueError, match="read-only"):
-        records._codes[0, 0] = 1
+    none = OccupiedCells.of(mm.Counts(np.zeros((0, 4), np.int64), SHAPE), 24)
+    assert not exact_answers(mm.Marginal(SHAPE, [1]), none).any()
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "match"),
+    ("strategy", "shape", "error", "match"),
     [
-        (lambda: mm.Records([[0, 3, 0, 0]], SHAPE), ValueError,
-         "attribute 1 must .* below 3"),
-        (lambda: mm.Records([[0, -1, 0, 0]], SHAPE), ValueError,
-         "attribute 1 must be at"),
-        (lambda: mm.Records([[0, 0]], SHAPE), ValueError, r"shape \(N, 4\)"),
-        (lambda: mm.Records([0, 0], SHAPE), ValueError, "got 1 dimensions"),
-        (lambda: mm.Records([[0.0] * 4], SHAPE), TypeError, "codes must be integers"),
-        (lambda: mm.Records([[0] * 4], SHAPE, columns=[1]), ValueError,
-         "columns must lie in 0..0"),
-        (lambda: mm.Records([[0] * 4], SHAPE, columns=[0, 0], n_columns=2), ValueError,
-         "one entry per record"),
-        (lambda: mm.Records([[0] * 4], SHAPE, columns=["a"], n_columns=2), TypeError,
-         "columns must be integers"),
-        (lambda: mm.Records([[0] * 4], SHAPE, n_columns=2), ValueError,
-         "which of the 2 columns"),
-        (lambda: mm.Records([[0] * 4], SHAPE, multiplicities=[1.0]), TypeError,
-         "multiplicities must be integers"),
-        (lambda: mm.Records([[0] * 4], SHAPE, multiplicities=[-1]), ValueError,
-         "one number of at least zero"),
-        (lambda: mm.Records([[0] * 4] * 3, SHAPE, multiplicities=[2**61] * 3),
-         OverflowError, r"at most 2\^62"),
-        (lambda: exact_answers(mm.Marginal((4, 6), [0]), mm.Records([[0] * 4], SHAPE)),
-         ValueError, "both must be the same domain"),
-        (lambda: exact_answers(mm.Identity(2**40), mm.Records([[0] * 40], (2,) * 40)),
-         mm.DomainTooLargeError, "measure marginals over fewer attributes"),
+        (mm.Marginal((4, 6), [0]), SHAPE, ValueError, "both must be the same domain"),
+        (mm.Identity(2**40), (2,) * 40, mm.DomainTooLargeError,
+         "measure marginals over fewer attributes"),
     ],
 )  # fmt: skip
-def test_wrong_records(make, error, match):
+def test_domains_that_do_not_suit(strategy, shape, error, match):
+    counts = mm.Counts([[0] * len(shape)], shape)
     with pytest.raises(error, match=match):
-        make()
+        exact_answers(strategy, OccupiedCells.of(counts, strategy.shape[1]))
 
 
 # ------------------------------------------------------------------ reconstruction
@@ -436,10 +383,10 @@ def test_reconstruction_is_lazy_only_where_it_must_be():
     for d, lazy in ((4, False), (30, True)):
         strategy = mm.all_marginals((2,) * d, 1)
         mechanism = mm.MatrixMechanism(strategy, strategy, epsilon=1)
-        measurement = mechanism.measure(mm.Records([[1] * d], (2,) * d))
+        measurement = mechanism.measure(mm.Counts([[1] * d], (2,) * d))
         estimate = mechanism.reconstruct(measurement)
         assert isinstance(estimate, mm.MarginalEstimate) == lazy
-        assert mechanism.answer(mm.Records([[1] * d], (2,) * d)).shape == (2 * d,)
+        assert mechanism.answer(mm.Counts([[1] * d], (2,) * d)).shape == (2 * d,)
     with pytest.raises(mm.DomainTooLargeError, match="do not fit in memory"):
         mechanism.reconstruct(measurement, "nonnegative")
     with pytest.raises(mm.DomainTooLargeError, match="ask for fewer"):
@@ -457,7 +404,7 @@ def run_forest(n_trees, n_attributes, n_records, rng, **options):
     assert isinstance(workload, mm.Conjunctions)
     codes = rng.integers(0, 2, (n_records, n_attributes))
     classes = rng.integers(0, 2, n_records)
-    records = mm.Records(codes, sizes, columns=classes, n_columns=2)
+    records = mm.Counts(np.column_stack([codes, classes]), (*sizes, 2))
     result = mm.optimize(workload, seed=0, **options)
     assert result.template == "marginals"
     mechanism = mm.MatrixMechanism(workload, result, epsilon=1)
@@ -476,7 +423,7 @@ def test_a_forest_over_forty_attributes_from_records_to_answers(rng):
     errors = mm.per_query_error(batch, result.strategy, epsilon=1)
     assert errors.sum() == pytest.approx(2 * result.loss)
     mechanism = mm.MatrixMechanism(batch, result, epsilon=1)
-    assert mechanism.answer(mm.Records(queries, (2,) * 40)).shape == (10,)
+    assert mechanism.answer(mm.Counts(queries, (2,) * 40)).shape == (10,)
 
 
 @compiled

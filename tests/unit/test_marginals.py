@@ -110,7 +110,7 @@ def workloads(draw):
             lambda size: (mm.Prefix(size), ref.prefix(size)),
             lambda size: (mm.Total(size), ref.ones(1, size)),
             lambda size: (mm.Identity(size), ref.identity(size)),
-            lambda size: (mm.Permuted(mm.Prefix(size), np.arange(size)[::-1]),
+            lambda size: (mm.Merged(mm.Prefix(size), np.arange(size)[::-1]),
                 ref.prefix(size)[:, ::-1]),
             lambda size: (mm.WidthRange(size, 1 + size // 2),
                 ref.width_range(size, 1 + size // 2)),

@@ -233,7 +233,6 @@ def test_trace_of_a_rectangle_is_refused():
         (mm.WidthRange(5, 2), "WidthRange(5, 2) shape=(4, 5)"),
         (mm.Ranges((4, 2), [[0, 0]], [[1, 1]]),
          "Ranges(1 ranges over 4x2) shape=(1, 8)"),
-        (mm.Permuted(mm.AllRange(2), [1, 0]), "Permuted(AllRange(2)) shape=(3, 2)"),
     ],
     ids=str,
 )  # fmt: skip
@@ -349,7 +348,7 @@ def test_input_arrays_are_copied():
     array, theta = np.eye(3), np.ones((2, 3))
     labels, masks = np.array([0, 1, 1]), [np.ones((2, 2), bool)]
     matrix, values = sp.csr_array(np.eye(3)), np.ones(3)
-    permutation, lower, upper = np.array([1, 0]), np.array([[0]]), np.array([[1]])
+    groups, lower, upper = np.array([1, 0]), np.array([[0]]), np.array([[1]])
     operators = [
         mm.Dense(array),
         mm.PIdentity(theta),
@@ -357,12 +356,12 @@ def test_input_arrays_are_copied():
         mm.Conjunctions(masks),
         mm.Sparse(matrix),
         mm.Diagonal(values),
-        mm.Permuted(mm.Prefix(2), permutation),
+        mm.Merged(mm.Prefix(2), groups),
         mm.Ranges((2,), lower, upper),
     ]
     before = [operator.to_dense() for operator in operators]
     small = array, theta, labels, masks[0], matrix.data, values
-    for owned in (*small, permutation, lower, upper):
+    for owned in (*small, groups, lower, upper):
         owned[...] = 0
     for operator, dense in zip(operators, before, strict=True):
         assert np.array_equal(operator.to_dense(), dense)

@@ -114,7 +114,7 @@ def test_a_hidden_order_is_found(workload, rng):
     wanted = gram.to_dense()
     found = ordered.gram.to_dense()[np.ix_(position, position)]
     np.testing.assert_allclose(found, wanted)
-    by_type = find_order(mm.Permuted(workload, shuffle).gram())
+    by_type = find_order(mm.Merged(workload, shuffle).gram())
     np.testing.assert_array_equal(by_type.position, shuffle)
 
 
@@ -134,7 +134,7 @@ def test_a_permutation_costs_nothing(seed):
     shuffle = np.random.default_rng(5).permutation(128)
     straight = mm.optimize(mm.AllRange(128), template="pidentity", seed=seed)
     permuted = mm.optimize(
-        mm.Permuted(mm.AllRange(128), shuffle), template="pidentity", seed=seed
+        mm.Merged(mm.AllRange(128), shuffle), template="pidentity", seed=seed
     )
     assert permuted.loss == pytest.approx(straight.loss, rel=1e-9)
 

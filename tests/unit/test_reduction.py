@@ -21,7 +21,6 @@ from mmech import (
     Merged,
     Ones,
     PartitionStack,
-    Permuted,
     PIdentity,
     Prefix,
     Product,
@@ -144,7 +143,7 @@ def workloads(draw):
     if kind == "permuted":
         array = draw(tables())
         order = draw(st.permutations(range(array.shape[1])))
-        return Permuted(Sparse(sp.csr_array(array)), order), array[:, order]
+        return Merged(Sparse(sp.csr_array(array)), order), array[:, order]
     if kind == "scaled":
         array, weight = draw(tables()), draw(st.sampled_from([-3, 0.5, 0, 2]))
         return Scaled(weight, Dense(array)), weight * array
@@ -271,7 +270,7 @@ def test_a_weight_that_floats_do_not_hold():
         (Kronecker([AllRange(4), Total(5)]), 4),
         (Kronecker([Identity(3), WidthRange(6, 3)]), 18),
         (VStack([Kronecker([Prefix(3), Total(4)]), Ones(2, 12)]), 3),
-        (Permuted(Dense(np.repeat(np.eye(3, dtype=int), 4, 1)), np.arange(12)[::-1]),
+        (Merged(Dense(np.repeat(np.eye(3, dtype=int), 4, 1)), np.arange(12)[::-1]),
          3),
     ],
     ids=str,

@@ -159,9 +159,13 @@ def test_records(signed, relation, currency):
     columns = np.arange(9) % 2
 
     def made(keep, column=columns):
+        rows = np.column_stack([codes, column])[keep]
         if signed:
-            return mm.Records(codes[keep], (3, 2, 2), signs=1 - 2 * column[keep])
-        return mm.Records(codes[keep], (3, 2, 2), columns=column[keep], n_columns=2)
+            table = np.zeros(12, np.int64)
+            places = np.ravel_multi_index(rows[:, :-1].T, (3, 2, 2))
+            np.add.at(table, places, 1 - 2 * rows[:, -1])
+            return table
+        return mm.Counts(rows, (3, 2, 2, 2))
 
     everybody = np.arange(9)
     if relation == "replace":

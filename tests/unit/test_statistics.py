@@ -189,6 +189,53 @@ def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
     assert histogram["count"].tolist() == released.table("age")["count"].tolist()
 
 
+def test_groups_may_be_nodes_of_a_level():
+    place = mm.Attribute.hierarchy("city", {"N": ["a", "b"], "S": ["c"]}, ["region"])
+    domain = mm.Domain([*DOMAIN.attributes, place])
+    rng = np.random.default_rng(3)
+    cities = rng.choice(["a", "b", "c"], 300)
+    records = [[*own, city] for own, city in zip(people(300), cities, strict=True)]
+    asked = [Mean("age", by=("region", "sex")), Quantiles("age", [0.37], by="region")]
+    asked += [Histogram("age", by="city", step=30)]
+    for tables in (["sex"], [("region", "sex"), ("city",)]):
+        released = mm.release_tables(
+            records, domain, tables=tables, statistics=asked, rho=1e9
+        )
+        frame = pd.DataFrame(records, columns=list(domain.names))
+        frame["region"] = np.where(frame["city"] == "c", "S", "N")
+        means = released.statistic(asked[0])
+        exact = frame.groupby(["region", "sex"])["age"].mean().to_numpy()
+        np.testing.assert_allclose(means["mean"], exact, atol=1e-3)
+        assert means["region"].tolist() == ["N", "N", "S", "S"]
+        medians = [
+            np.quantile(own, 0.37, method="inverted_cdf")
+            for _, own in frame.groupby("region")["age"]
+        ]
+        assert released.statistic(asked[1])["quantile"].tolist() == medians
+        counts = released.statistic(asked[2]).groupby("city")["count"].sum()
+        assert counts.tolist() == [np.sum(cities == own) for own in "abc"]
+    for by in (("region", "city"), ("town",)):
+        with pytest.raises(ValueError, match=r"name other attributes|got 'town'"):
+            mm.release_tables(
+                None, domain, ways=1, statistics=[Mean("age", by=by)], epsilon=1
+            )
+
+
+def test_groups_are_counted_where_no_table_is_asked_for(tmp_path):
+    asked = [Mean("age", by="sex"), Sum("age", by="sex"), Mean("age")]
+    released = mm.release_tables(people(200), DOMAIN, statistics=asked, epsilon=1e6)
+    assert released.tables == (("sex",), ("age",))
+    sexes = [record[0] for record in people(200)]
+    assert released.table("sex")["count"].tolist() == [
+        sexes.count("f"),
+        sexes.count("m"),
+    ]
+    one = mm.release_tables(None, DOMAIN, statistics=asked[0], rho=1, dry_run=True)
+    assert one.tables == (("sex",),)
+    with pytest.raises(TypeError, match="pass either ways= or tables="):
+        mm.release_tables(None, DOMAIN, epsilon=1, dry_run=True)
+
+
 def test_groups_without_records_have_a_sentence():
     rows = [["f", 50, 1.0]] * 2000
     asked = [Mean("age", by="sex"), Quantiles("age", by="sex"), Mean("age")]

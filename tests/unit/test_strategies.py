@@ -337,7 +337,7 @@ def test_the_result_does_not_depend_on_blas_threads(workload):
 
 DOORS = (
     mm.confidence_interval, mm.dual_bound, mm.expected_error, mm.loss,
-    mm.optimize, mm.per_query_error, mm.release_tables, mm.report, mm.reweight, mm.rmse,
+    mm.optimize, mm.per_query_error, mm.release_tables, mm.report, mm.rmse,
     mm.supports, mm.svd_bound, Tables.sample, TablePlan.errors,
     mm.MatrixMechanism.measure, mm.MatrixMechanism.reconstruct,
     mm.MatrixMechanism.answer,
@@ -348,8 +348,8 @@ DOORS = (
 
 NO_MATRICES = {
     "all_marginals", "delta_from_rho", "epsilon_from_rho", "exponential_mechanism",
-    "export_marginals", "joint_quantiles", "load", "noisy_release", "permute_and_flip",
-    "read", "record_evidence", "reduce_boxes", "reduce_domain",
+    "joint_quantiles", "load", "noisy_release", "permute_and_flip", "read",
+    "record_evidence", "reduce_domain",
     "rho_from_epsilon_delta", "save",
 }  # fmt: skip
 

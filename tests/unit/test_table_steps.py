@@ -225,10 +225,10 @@ def test_what_was_measured_is_finished_at_no_cost(regime, cost, tmp_path, monkey
     path = tmp_path / "tables.measured"
     settle = release_module.settle
 
-    def stopped(*given):  # what a round is chosen by comes before
-        if path.exists():
+    def stopped(*given, **options):  # what a round is chosen by comes before
+        if not options:
             raise KeyboardInterrupt
-        return settle(*given)
+        return settle(*given, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(release_module, "settle", stopped)
@@ -238,6 +238,44 @@ def test_what_was_measured_is_finished_at_no_cost(regime, cost, tmp_path, monkey
         again = stop.value.measured.finish()
         loaded = MeasuredTables.load(path).finish()
     assert seen(again) == seen(loaded)
+
+
+@COSTS
+@pytest.mark.parametrize("policy", ["drop", "error"])
+@pytest.mark.parametrize("done", [1, 2])
+def test_an_interruption_between_rounds_keeps_what_was_measured(
+    done, policy, cost, tmp_path, monkeypatch
+):
+    """From the file and the exception; the file is there while work goes on."""
+    force("rounds", monkeypatch)
+    path, choose, calls = tmp_path / "a.measured", steps._choose, []
+
+    def interrupted(*given):
+        assert path.exists()
+        calls.append(given)
+        if len(calls) == done:
+            raise KeyboardInterrupt
+        return choose(*given)
+
+    monkeypatch.setattr(steps, "_choose", interrupted)
+    ledger = PrivacyLedger(1, currency=next(iter(cost)))
+    options = {"ways": (1, 2), "keep": path, "handle_unknown": policy, **cost}
+    with pytest.raises(KeyboardInterrupt) as stop:
+        release_tables(people(300), DOMAIN, ledger=ledger, **options)
+    (price,) = map(Fraction, cost.values())
+    assert ledger.spent == price
+    (words,) = stop.value.__notes__
+    assert f"= {price} is spent. What was measured is kept" in words
+    with watched(lambda draw, sample: pytest.fail("drawn again")):
+        made = stop.value.measured.finish()
+        assert seen(MeasuredTables.load(path).finish()) == seen(made)
+    pairs = [names for names in made.tables if len(names) == 2]
+    held = [has_intervals(made.table(names, frame="dict")) for names in pairs]
+    assert sum(held) == [0, 4][done - 1]
+    costs = [Fraction(own.split(" = ")[1].split()[0]) for own in made.facts["steps"]]
+    assert sum(costs) == price
+    assert "unspent" in made.facts["steps"][-1]
+    assert made.evidence.verdict.startswith("holds")
 
 
 def test_few_tables_and_listed_ones_are_measured_at_once():

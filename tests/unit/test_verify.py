@@ -37,218 +37,171 @@ FILE = Path(verify.__file__)
 
 
 def stack(*blocks):
-    return [{"matrix": block, "weight": 1} for block in blocks]
+    return {"kind": "stack", "blocks": list(blocks)}
+
+
+def runs(shape, rows, starts, lengths=(1,), values=(1,)):
+    own = {"kind": "runs", "shape": list(shape), "rows": list(rows)}
+    own |= {"starts": list(starts), "lengths": list(lengths)}
+    return own | {"values": list(values)}
 
 
 def identity(n):
-    return {"kind": "identity", "n": n}
+    return runs([n, n], range(n), range(n))
 
 
 def ones(m, n):
-    return {"kind": "ones", "shape": [m, n]}
+    return runs([m, n], range(m), [0], [n])
+
+
+def prefix(n):
+    return runs([n, n], range(n), [0], range(1, n + 1))
 
 
 def marginal(sizes, attributes):
     return {"kind": "marginal", "sizes": sizes, "attributes": attributes}
 
 
-def paid(cost, kind="laplace", currency="epsilon", other=None, part=None):
-    return {
-        "released": "counts",
-        "kind": kind,
-        "currency": currency,
-        "cost": cost,
-        "other_cost": other,
-        "part": part,
-    }
+def kronecker(left, right):
+    return {"kind": "kronecker", "left": left, "right": right}
 
 
-def noise(law, sampled, strategy, values, payment=0, **more):
-    own = {"kind": "noise", "payment": payment, "law": law, "columns": 1}
-    own |= {"sampled": sampled, "strategy": strategy, "values": values}
-    own |= {} if strategy is None else {"contribution": 1}
-    return own | more
+def paid(cost, *draws, **more):
+    return {"how": "sum", "released": "counts", "paid": cost, "of": list(draws)} | more
 
 
-def chosen(kind, rate, payment=0, **more):
-    own = {"kind": kind, "payment": payment, "rate": rate, "window": "1", "sums": 1}
-    return own | {"monotone": True, "rows": 1, "outcome": 2} | more
+def bags(number, *draws):
+    return {"how": "bags", "bags": number, "of": list(draws)}
 
 
-def document(payments, draws, currency="epsilon", cost="1", neighbours="add_remove"):
+def largest(partition, *parts, **names):
+    return {"how": "largest", "partition": partition, "of": list(parts)} | names
+
+
+def noise(law, scale, strategy, values, *scales, **more):
+    """Return noise on a strategy, of one scale, or of pairs of scales and rows."""
+    own = scales or [(scale, len(values))]
+    sampled = [[law, str(t), [rows, 1]] for t, rows in own]
+    draw = {"law": law, "columns": 1, "sampled": sampled, "values": values}
+    return draw | {"strategy": strategy, "contribution": 1, "signs": 1} | more
+
+
+def stated(scale, sensitivity, values):
+    draw = noise("laplace", scale, None, values, sensitivity=[sensitivity])
+    return {key: value for key, value in draw.items() if key != "strategy"}
+
+
+def chosen(law, rate, **more):
+    own = {"law": law, "rate": rate, "window": "1", "sums": 1, "signs": 1, "rows": 1}
+    return own | {"outcome": [2]} | more
+
+
+def document(*payments, cost="1", currency="epsilon", neighbours="add_remove"):
+    root = {"how": "sum", "released": "all of it", "paid": cost, "of": list(payments)}
     return {
         "format": "mmech evidence",
         "version": 1,
         "date": "2026-11-25",
-        "claim": {"currency": currency, "cost": cost},
-        "relation": {"neighbours": neighbours, "records_per_person": 1},
+        "currency": currency,
+        "relation": {"neighbours": neighbours, "records": 1},
         "insecure": False,
-        "payments": payments,
-        "draws": draws,
+        "cost": root,
         "about": {"version": "0.2.0", "total": 12.5},
     }
 
 
-RATE = str(Fraction(2**35 - 12, 2**36))
-"""What half a nat pays for, with the roundings of one sum."""
+HALF = str(Fraction(2**35 - 12, 2**36))
+"""The rate that half a nat pays for, with the roundings of one sum."""
 
 TREE = stack(identity(4), ones(1, 4))
 ONE_WAY = stack(marginal([2, 3], [0]), marginal([2, 3], [1]))
-DENSE = {"kind": "dense", "shape": [2, 3], "entries": [1, -2, 0, 3, 1, 1]}
+SPLIT = runs([2, 3], [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 2], [1, -2, 3, 1])
+FLAT = {"kind": "waves", "shape": [3, 3], "f": [0, 0, 4, 2, 1], "g": [0], "scales": [1]}
+COUNTS = [3, 1, 0, 2, 9]
+
+
+def on_tree(**more):
+    return noise("laplace", 2, TREE, COUNTS, **more)
+
 
 VALID = {
-    "laplace": document(
-        [paid("1")],
-        [noise("laplace", [["laplace", "2", [5, 1]]], TREE, [3, 1, 0, 2, 9])],
-    ),
+    "laplace": document(paid("1", on_tree())),
     "scales of their own": document(
-        [paid("1")],
-        [
-            noise(
-                "laplace",
-                [["laplace", "4/3", [4, 1]], ["laplace", "4", [1, 1]]],
-                TREE,
-                [3, 1, 0, 2, 9],
-            )
-        ],
+        paid("1", noise("laplace", 0, TREE, COUNTS, ("4/3", 4), (4, 1)))
     ),
     "entries": document(
-        [paid("2")],
-        [
-            noise(
-                "laplace",
-                [["laplace", "2", [2, 2]]],
-                stack(DENSE),
-                [3, 1, 0, 2],
-                columns=2,
-            )
-        ],
-        cost="2",
+        paid("2", noise("laplace", 2, SPLIT, [3, 1], contribution=1)), cost="2"
     ),
+    "waves": document(paid("7", noise("laplace", 1, FLAT, [3, 1, 0])), cost="7"),
     "replacement": document(
-        [paid("1")],
-        [
-            noise(
-                "laplace",
-                [["laplace", "6", [3, 1]]],
-                stack({"kind": "prefix", "n": 3}),
-                [3, 1, 0],
-            )
-        ],
-        neighbours="replace",
+        paid("1", noise("laplace", 6, prefix(3), [3, 1, 0])), neighbours="replace"
     ),
     "gaussian": document(
-        [paid("1/4", "gaussian", "rho")],
-        [noise("gaussian", [["gaussian", "4", [5, 1]]], TREE, [3, 1, 0, 2, 9])],
-        "rho",
-        "1/4",
+        paid("1/4", noise("gaussian", 4, TREE, COUNTS)), cost="1/4", currency="rho"
     ),
-    "k_norm": document(
-        [paid("1", "k_norm")],
-        [
-            noise(
-                "k_norm", [["k_norm", "1", [5, 1], [[2, 3]]]], ONE_WAY, [3, 4, 0, 2, 5]
-            )
-        ],
-    ),
-    "no matrix": document(
-        [paid("1/2")],
-        [noise("laplace", [["laplace", "4", [2, 1]]], None, [3, 4], sensitivity=["2"])],
-    ),
-    "exponential": document(
-        [paid("1/2", "exponential")], [chosen("exponential", RATE)]
-    ),
-    "rows": document(
-        [paid("1", "exponential")], [chosen("exponential_rows", RATE, rows=2)]
-    ),
+    "k_norm": document(paid("1", noise("k_norm", 1, ONE_WAY, [3, 4, 0, 2, 5]))),
+    "no matrix": document(paid("1/2", stated(4, "2", [3, 4]))),
+    "exponential": document(paid("1/2", chosen("exponential", HALF))),
+    "rows": document(paid("1", chosen("exponential_rows", HALF, rows=2))),
     "quantiles": document(
-        [paid("1", "quantiles")],
-        [
+        paid(
+            "1",
             chosen(
-                "quantiles", str(Fraction(2**35 - 12 * 7, 2**36)), window="2", sums=14
-            )
-        ],
+                "quantiles",
+                str(Fraction(2**35 - 12 * 7, 2**36)),
+                window="2",
+                sums=14,
+            ),
+        )
     ),
     "tree": document(
-        [paid("1", "tree")],
-        [
-            chosen("tree", RATE),
-            chosen("tree", "1/4", together="a"),
-            chosen("tree", RATE, together="a"),
-        ],
+        paid(
+            "1",
+            chosen("tree", HALF),
+            largest("leaves", chosen("tree", "1/4"), chosen("tree", HALF)),
+        )
     ),
     "random samples": document(
-        [paid("13/10", "random_samples")],
-        [
-            chosen("exponential", str(Fraction(RATE) / 2), bags=["trees", 2], sums=1),
-            chosen("exponential", str(Fraction(RATE) / 2), bags=["trees", 2], sums=1),
-        ],
+        paid(
+            "13/10",
+            bags(2, *[chosen("exponential", str(Fraction(HALF) / 2))] * 2),
+        ),
         cost="13/10",
     ),
     "permute and flip": document(
-        [paid("1", "permute_and_flip")],
-        [chosen("permute_and_flip", "1/4", monotone=False)],
+        paid("1", chosen("permute_and_flip", "1/4", sums=0, signs=2)),
         neighbours="replace",
     ),
     "parts": document(
-        [
-            paid("1", part=["region", "north"]),
-            paid("1", part=["region", "south"]),
-            paid("1/2"),
-        ],
-        [
-            noise("laplace", [["laplace", "1", [2, 1]]], stack(identity(2)), [3, 4], 0),
-            noise("laplace", [["laplace", "1", [2, 1]]], stack(identity(2)), [8, 4], 1),
-            noise("laplace", [["laplace", "2", [2, 1]]], stack(identity(2)), [8, 4], 2),
-        ],
+        largest(
+            "region",
+            *[paid("1", noise("laplace", 1, identity(2), [3, 4])) for _ in range(2)],
+            names=["north", "south"],
+        ),
+        paid("1/2", noise("laplace", 2, identity(2), [8, 4])),
         cost="3/2",
     ),
-    "left out": document(
-        [paid("1")],
-        [
-            noise("laplace", [["laplace", "2", [5, 1]]], TREE, [3, 1, 0, 2, 9]),
-            noise(
-                "laplace",
-                [["laplace", "1", [1, 1]]],
-                None,
-                [1],
-                sensitivity=["1"],
-                part="left out",
-            ),
-        ],
-    ),
+    "left out": document(paid("1", largest("all", on_tree(), stated(1, "1", [1])))),
     "prices in rho": document(
-        [
-            paid("1", other="1/4"),
-            paid("1/2", "exponential", other="1/32"),
-            paid("1/100", "permute_and_flip", "rho"),
-        ],
-        [
-            noise("laplace", [["laplace", "2", [5, 1]]], TREE, [3, 1, 0, 2, 9]),
-            chosen("exponential", RATE, 1),
-            chosen("permute_and_flip", "1/8", 2),
-        ],
-        "rho",
-        "3/10",
+        paid("1/4", on_tree()),
+        paid("1/32", chosen("exponential", HALF)),
+        paid("1/100", chosen("permute_and_flip", "1/8", sums=0)),
+        cost="3/10",
+        currency="rho",
     ),
     "merged": document(
-        [paid("1")],
-        [
+        paid(
+            "1",
             noise(
                 "laplace",
-                [["laplace", "2", [5, 1]]],
-                [
-                    {
-                        "matrix": {"kind": "merged", "map": "m", "of": own["matrix"]},
-                        "weight": 1,
-                    }
-                    for own in TREE
-                ],
-                [3, 1, 0, 2, 9],
-            )
-        ],
+                2,
+                stack(*[{"kind": "merged", "of": own} for own in TREE["blocks"]]),
+                COUNTS,
+            ),
+        )
     ),
 }
+VALID["k_norm"]["cost"]["of"][0]["of"][0]["sampled"][0].append([[2, 3]])
 
 
 def run(path, capsys):
@@ -275,343 +228,260 @@ def test_true_evidence_holds(name, tmp_path, capsys):
 
 # ---- files that are wrong ------------------------------------------------------------
 
+PAYMENT = "cost.of.0."
+DRAW = "cost.of.0.of.0."
 
-def changed(name, *path, to):
+
+def changed(name, **edits):
+    """Return a valid file with other values at places; ``None`` takes one away."""
     found = copy.deepcopy(VALID[name])
-    inner = found
-    for key in path[:-1]:
-        inner = inner[key]
-    if to is None:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = to
+    for place, value in edits.items():
+        *path, last = (int(k) if k.isdigit() else k for k in place.split("."))
+        inner = found
+        for key in path:
+            inner = inner[key]
+        if value is None:
+            del inner[last]
+        elif last == "append":
+            inner.append(value)
+        else:
+            inner[last] = value
     return found
 
 
-def appended(name, key, value):
-    found = copy.deepcopy(VALID[name])
-    found[key].append(value)
-    return found
-
-
-TWICE = noise("laplace", [["laplace", "2", [4, 1]]], stack(identity(4)), [3, 1, 0, 2])
+TWICE = noise("laplace", 2, identity(4), [3, 1, 0, 2])
+PRICED = "{} costs epsilon = {}, and {} was paid"
+OVERLAP = "parts of 'region' overlap by name"
+WHOLE = "must be whole numbers"
+FRACTION = "must be a fraction above zero"
 
 WRONG = {
-    "a matrix with a larger column": (
-        changed("laplace", "draws", 0, "strategy", to=stack(identity(4), ones(2, 4))),
+    "a larger column": (
+        "laplace",
+        {DRAW + "strategy.blocks.1": ones(2, 4)},
         1,
-        "noise was drawn for other rows",
+        "other rows",
     ),
     "an entry doubled": (
-        changed(
-            "entries",
-            "draws",
-            0,
-            "strategy",
-            0,
-            "matrix",
-            "entries",
-            to=[1, -2, 0, 6, 1, 1],
-        ),
+        "entries",
+        {DRAW + "strategy.values": [1, -2, 6, 1]},
         1,
-        "draws cost epsilon = 7/2, and 2 was paid",
+        PRICED.format("'counts'", "7/2", 2),
     ),
     "a sign that hides a sum": (
-        changed(
-            "entries",
-            "draws",
-            0,
-            "strategy",
-            0,
-            "matrix",
-            "entries",
-            to=[9, -2, 0, -9, 1, 1],
-        ),
+        "entries",
+        {DRAW + "strategy.values": [9, -2, -9, 1]},
         1,
-        "draws cost epsilon = 9, and 2",
+        PRICED.format("'counts'", 9, 2),
     ),
-    "a second release left out of the sum": (
-        appended("laplace", "draws", TWICE),
+    "a wave doubled": (
+        "waves",
+        {DRAW + "strategy.f": [0, 0, 4, 4, 1]},
         1,
-        "draws cost epsilon = 3/2, and 1 was paid",
+        "epsilon = 9",
     ),
-    "a second payment left out of the claim": (
-        appended("laplace", "payments", paid("1/2"))
-        | {"draws": [*VALID["laplace"]["draws"], TWICE | {"payment": 1}]},
+    "a wave across": (
+        "waves",
+        {DRAW + "strategy.g": [1, 1, 1, 1, 1]},
         1,
-        "all payments cost epsilon = 3/2, and the claim is 1",
+        "epsilon = 10",
+    ),
+    "a wave scaled": ("waves", {DRAW + "strategy.scales": [1, 1, 2]}, 1, "epsilon = 8"),
+    "a release left out of the sum": (
+        "laplace",
+        {PAYMENT + "of.append": TWICE},
+        1,
+        PRICED.format("'counts'", "3/2", 1),
+    ),
+    "a payment left out of the claim": (
+        "laplace",
+        {"cost.of.append": paid("1/2", TWICE)},
+        1,
+        PRICED.format("'all of it'", "3/2", 1),
+    ),
+    "a draw beside payments": (
+        "laplace",
+        {"cost.of.append": TWICE},
+        1,
+        PRICED.format("'all of it'", "3/2", 1),
     ),
     "a scale of another law": (
-        changed("laplace", "draws", 0, "sampled", 0, 0, to="gaussian"),
+        "laplace",
+        {DRAW + "sampled.0.0": "gaussian"},
         1,
-        "the noise is not laplace noise",
+        "not laplace",
     ),
-    "laplace noise called gaussian": (
-        changed("gaussian", "draws", 0, "sampled", 0, 0, to="laplace"),
+    "laplace called gaussian": (
+        "gaussian",
+        {DRAW + "sampled.0.0": "laplace"},
         1,
-        "the noise is not gaussian noise",
+        "not gaussian",
     ),
-    "gaussian noise paid with epsilon": (
-        changed("gaussian", "payments", 0, "currency", to="epsilon")
-        | {"claim": {"currency": "epsilon", "cost": "1"}},
-        1,
-        "a draw of 'counts' has no price in epsilon",
-    ),
-    "half of the scale": (
-        changed("laplace", "draws", 0, "sampled", 0, 1, to="1"),
-        1,
-        "draws cost epsilon = 2",
-    ),
-    "half of the variance": (
-        changed("gaussian", "draws", 0, "sampled", 0, 1, to="2"),
-        1,
-        "draws cost rho = 1/2",
-    ),
+    "gaussian noise in epsilon": ("gaussian", {"currency": "epsilon"}, 1, "no epsilon"),
+    "half of the scale": ("laplace", {DRAW + "sampled.0.1": "1"}, 1, "epsilon = 2"),
+    "half of the variance": ("gaussian", {DRAW + "sampled.0.1": "2"}, 1, "rho = 1/2"),
     "half of the scale of a norm": (
-        changed("k_norm", "draws", 0, "sampled", 0, 1, to="1/2"),
+        "k_norm",
+        {DRAW + "sampled.0.1": "1/2"},
         1,
-        "draws cost epsilon = 2",
+        "epsilon = 2",
     ),
-    "overlapping parts called disjoint": (
-        changed("parts", "payments", 1, "part", 1, to="north, south")
-        | {
-            "payments": [
-                paid("1", part=["region", "north"]),
-                paid("1", part=["region", "north, south"]),
-                paid("1/2"),
-            ]
-        },
+    "overlapping parts": (
+        "parts",
+        {"cost.of.0.names": ["north", "north, south"]},
         1,
-        "parts of 'region' overlap by name",
+        OVERLAP,
     ),
-    "shares of different numbers called disjoint": (
-        document(
-            [paid("1", part=["tree", "1/2"]), paid("1", part=["tree", "1/3"])],
-            [
-                noise(
-                    "laplace",
-                    [["laplace", "1", [2, 1]]],
-                    stack(identity(2)),
-                    [3, 4],
-                    own,
-                )
-                for own in (0, 1)
-            ],
-        ),
+    "a union of parts": (
+        "parts",
+        {"cost.of.0.names": ["north", "south_or_north"]},
         1,
-        "parts of 'tree' overlap by name",
+        OVERLAP,
     ),
-    "a part without a name": (
-        changed("parts", "payments", 1, "part", 1, to=""),
+    "shares of different numbers": (
+        "parts",
+        {"cost.of.0.names": ["1/2", "1/3"]},
         1,
-        "overlap by name",
+        OVERLAP,
     ),
-    "parts that are one": (
-        changed("parts", "payments", 1, "part", 1, to="north"),
-        1,
-        "all payments cost epsilon = 5/2, and the claim is 3/2",
-    ),
-    "the sum of parts beyond the claim": (
-        changed("parts", "claim", "cost", to="1"),
-        1,
-        "all payments cost epsilon = 3/2",
-    ),
-    "a rate for half of the window": (
-        changed("exponential", "draws", 0, "window", to="2"),
-        1,
-        "draws cost epsilon = ",
-    ),
+    "a part without a name": ("parts", {"cost.of.0.names": ["north", ""]}, 1, OVERLAP),
+    "parts that are one": ("parts", {"cost.of.0.names": ["north"] * 2}, 1, OVERLAP),
+    "a part without a draw": ("parts", {"cost.of.0.names": ["north"]}, 1, OVERLAP),
+    "parts that add up": ("parts", {"cost.of.0.how": "sum"}, 1, "epsilon = 5/2"),
+    "parts beyond the claim": ("parts", {"cost.paid": "1"}, 1, "epsilon = 3/2"),
+    "half of the window": ("exponential", {DRAW + "window": "2"}, 1, "epsilon = "),
     "twice the rate": (
-        changed("exponential", "draws", 0, "rate", to=str(2 * Fraction(RATE))),
+        "exponential",
+        {DRAW + "rate": str(2 * Fraction(HALF))},
         1,
-        "draws cost epsilon = ",
+        "epsilon = ",
     ),
-    "roundings left out": (
-        changed("exponential", "draws", 0, "rate", to="1/2"),
-        1,
-        "draws cost epsilon = ",
-    ),
-    "a rate that no program multiplies with": (
-        changed("exponential", "draws", 0, "rate", to="1/3"),
+    "roundings left out": ("exponential", {DRAW + "rate": "1/2"}, 1, "epsilon = "),
+    "no roundings": ("exponential", {DRAW + "sums": 0}, 2, WHOLE),
+    "a rate between units": (
+        "exponential",
+        {DRAW + "rate": "1/3"},
         1,
         "no multiple of 2",
     ),
     "a factor of two left out": (
-        changed("permute and flip", "draws", 0, "rate", to="1/2"),
+        "permute and flip",
+        {DRAW + "rate": "1/2"},
         1,
-        "draws cost epsilon = 2",
+        "epsilon = 2",
     ),
     "a replacement as an addition": (
-        changed("laplace", "relation", "neighbours", to="replace"),
+        "laplace",
+        {"relation.neighbours": "replace"},
         1,
-        "draws cost epsilon = 2",
+        "epsilon = 2",
     ),
-    "a person of two records": (
-        changed("gaussian", "relation", "records_per_person", to=2),
+    "a person of two records": ("gaussian", {"relation.records": 2}, 1, "rho = 1"),
+    "a record that counts thrice": (
+        "laplace",
+        {DRAW + "contribution": 3},
         1,
-        "draws cost rho = 1",
-    ),
-    "a record that counts three times": (
-        changed("laplace", "draws", 0, "contribution", to=3),
-        1,
-        "draws cost epsilon = 3",
+        "epsilon = 3",
     ),
     "groups without equal totals": (
-        changed(
-            "k_norm",
-            "draws",
-            0,
-            "strategy",
-            1,
-            "matrix",
-            to={"kind": "intervals", "n": 6, "starts": [0, 1, 2], "stops": [1, 2, 3]},
-        ),
+        "k_norm",
+        {DRAW + "strategy.blocks.1": runs([3, 6], range(3), range(3))},
         1,
-        "groups whose noise has equal totals have others",
+        "have others",
     ),
     "groups of other rows": (
-        changed("k_norm", "draws", 0, "sampled", 0, 3, to=[[2], [2]]),
+        "k_norm",
+        {DRAW + "sampled.0.3": [[2], [2]]},
         1,
-        "other groups than are stated",
+        "other groups",
     ),
     "a payment without a draw": (
-        changed("laplace", "draws", to=[]),
+        "laplace",
+        {PAYMENT + "of": []},
         1,
-        "was paid for, and no draw of it is shown",
+        "no draw of it is shown",
     ),
-    "a draw without a payment": (
-        changed("laplace", "draws", 0, "payment", to=1),
-        1,
-        "a draw was not paid for",
-    ),
-    "no payment": (changed("laplace", "payments", to=[]), 1, "a draw was not paid for"),
-    "a number more than noise": (
-        changed("laplace", "draws", 0, "values", to=[3, 1, 0, 2, 9, 4]),
-        1,
-        "other numbers",
-    ),
-    "blocks of other columns": (
-        changed("laplace", "draws", 0, "strategy", to=stack(identity(4), ones(1, 3))),
+    "no payment": ("laplace", {"cost.of": []}, 1, "no draw of it is shown"),
+    "a number more": ("laplace", {DRAW + "values": [*COUNTS, 4]}, 1, "other numbers"),
+    "other columns": (
+        "laplace",
+        {DRAW + "strategy.blocks.1": ones(1, 3)},
         1,
         "blocks of a strategy have other columns",
     ),
     "predictable noise": (
-        changed("laplace", "insecure", to=True),
+        "laplace",
+        {"insecure": True},
         1,
         "the noise was predictable",
     ),
     "half of the price in rho": (
-        changed("prices in rho", "payments", 1, "other_cost", to="1/64"),
+        "prices in rho",
+        {"cost.of.1.paid": "1/64"},
         1,
-        "draws cost rho = ",
+        "rho = ",
     ),
-    "epsilon at no price in rho": (
-        changed("prices in rho", "payments", 0, "other_cost", to=None),
+    "more bags": ("random samples", {PAYMENT + "of.0.bags": 3}, 1, "epsilon = "),
+    "bags as a sum of more": (
+        "random samples",
+        {PAYMENT + "of.append": chosen("exponential", HALF)},
         1,
-        "a payment has no price in 'rho'",
+        "epsilon = ",
     ),
-    "more bags than were paid for": (
-        appended(
-            "random samples",
-            "draws",
-            chosen("exponential", RATE, bags=["more", 1]),
-        ),
-        1,
-        "draws cost epsilon = ",
-    ),
-    "draws in random samples that are paid for as others": (
-        changed("random samples", "payments", 0, "kind", to="exponential"),
-        1,
-        "mixes draws in random samples with others",
-    ),
-    "a payment by hand": (
-        changed("laplace", "payments", 0, "kind", to="other"),
+    "a law of a selection for noise": (
+        "laplace",
+        {DRAW + "law": "exponential"},
         2,
-        "cannot be checked",
+        "not of version 1",
     ),
     "an opaque draw": (
-        changed(
-            "laplace", "draws", 0, to={"kind": "opaque", "payment": 0, "why": "a tree"}
-        ),
+        "laplace",
+        {PAYMENT + "of.0": {"law": "opaque", "why": "a tree"}},
         2,
         "'opaque' is not checked: 'a tree'",
     ),
     "an opaque matrix": (
-        changed(
-            "laplace",
-            "draws",
-            0,
-            "strategy",
-            0,
-            "matrix",
-            to={"kind": "opaque", "shape": [4, 4], "what": "words"},
-        ),
+        "laplace",
+        {DRAW + "strategy": {"kind": "opaque", "shape": [4, 4], "what": "words"}},
         2,
         "matrices of kind 'opaque' cannot be checked",
     ),
-    "a law that nobody knows": (
-        changed("laplace", "draws", 0, "law", to="cauchy"),
+    "a law that nobody knows": ("laplace", {DRAW + "law": "cauchy"}, 2, "not checked"),
+    "another composition": ("tree", {PAYMENT + "how": "least"}, 2, "no composition"),
+    "runs that overlap": (
+        "entries",
+        {DRAW + "strategy.lengths": [2, 1, 1, 2]},
         2,
-        "'cauchy' is not checked",
+        "overlap",
     ),
-    "a matrix entry twice": (
-        changed(
-            "laplace",
-            "draws",
-            0,
-            "strategy",
-            to=stack(
-                {
-                    "kind": "sparse",
-                    "shape": [5, 2],
-                    "indptr": [0, 2, 2, 2, 2, 2],
-                    "indices": [1, 1],
-                    "data": [1, -1],
-                }
-            ),
-        ),
+    "runs that are too long": (
+        "entries",
+        {DRAW + "strategy.lengths": [1, 1, 1, 3]},
         2,
-        "an entry of a sparse matrix is listed twice",
+        "too long",
     ),
-    "another version": (changed("laplace", "version", to=2), 2, "no known form"),
-    "a cost of zero": (
-        changed("laplace", "payments", 0, "cost", to="0"),
-        2,
-        "must be a fraction above zero",
-    ),
-    "a cost below zero": (
-        changed("laplace", "claim", "cost", to="-1"),
-        2,
-        "must be a fraction above zero",
-    ),
-    "a float for a cost": (
-        changed("laplace", "claim", "cost", to=1.0),
-        2,
-        "not of version 1",
-    ),
-    "a float for a count": (
-        changed("laplace", "draws", 0, "values", to=[3.0, 1, 0, 2, 9]),
-        2,
-        "must be whole",
-    ),
+    "another version": ("laplace", {"version": 2}, 2, "no known form"),
+    "another currency": ("laplace", {"currency": "delta"}, 2, "no currency"),
+    "a cost of zero": ("laplace", {PAYMENT + "paid": "0"}, 2, FRACTION),
+    "a cost below zero": ("laplace", {"cost.paid": "-1"}, 2, FRACTION),
+    "no claim": ("laplace", {"cost.paid": None}, 2, "not of version 1"),
+    "a float for a cost": ("laplace", {"cost.paid": 1.0}, 2, "not of version 1"),
+    "a float for a count": ("laplace", {DRAW + "values": [3.0, 1, 0, 2, 9]}, 2, WHOLE),
     "a boolean for a count": (
-        changed("laplace", "draws", 0, "values", to=[True, 1, 0, 2, 9]),
+        "laplace",
+        {DRAW + "values": [True, 1, 0, 2, 9]},
         2,
-        "must be whole",
+        WHOLE,
     ),
-    "a boolean for a contribution": (
-        changed("laplace", "draws", 0, "contribution", to=True),
-        2,
-        "must be whole",
-    ),
-    "a number for a flag": (changed("laplace", "insecure", to=0), 2, "true or false"),
+    "a boolean for a number": ("laplace", {DRAW + "contribution": True}, 2, WHOLE),
+    "a number for a flag": ("laplace", {"insecure": 0}, 1, "the noise was predictable"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_false_evidence_is_refused(name, tmp_path, capsys):
-    content, expected, words = WRONG[name]
-    code, verdict, text = run(written(content, tmp_path), capsys)
+    base, edits, expected, words = WRONG[name]
+    code, verdict, text = run(written(changed(base, **edits), tmp_path), capsys)
     assert (code, words in verdict) == (expected, True), text
     assert verdict.startswith(("refuted: ", "cannot check: ")[expected - 1])
 
@@ -621,16 +491,27 @@ def test_false_evidence_is_refused(name, tmp_path, capsys):
 
 def dense_of(matrix):
     kind = matrix["kind"]
-    if kind == "identity":
-        return np.eye(matrix["n"], dtype=int)
-    if kind == "ones":
-        return np.ones(matrix["shape"], int)
-    if kind == "prefix":
-        return np.tri(matrix["n"], dtype=int)
-    if kind == "dense":
-        return np.reshape(matrix["entries"], matrix["shape"])
+    if kind == "runs":
+        out = np.zeros(matrix["shape"], int)
+        lists = [matrix[own] for own in ("rows", "starts", "lengths", "values")]
+        for k, row in enumerate(lists[0]):
+            _, start, length, value = (own[k if len(own) > 1 else 0] for own in lists)
+            out[row, start : start + length] += value
+        return out
     if kind == "merged":
         return dense_of(matrix["of"])
+    if kind == "stack":
+        return np.concatenate([dense_of(own) for own in matrix["blocks"]])
+    if kind == "waves":
+        (m, n), f = matrix["shape"], matrix["f"]
+        across = matrix["g"] * (m + n - 1 if len(matrix["g"]) == 1 else 1)
+        scales = matrix["scales"] * (n if len(matrix["scales"]) == 1 else 1)
+        return np.array(
+            [
+                [(f[i - j + n - 1] + across[i + j]) * scales[j] for j in range(n)]
+                for i in range(m)
+            ]
+        )
     assert kind == "marginal"
     out = np.ones((1, 1), int)
     for i, n in enumerate(matrix["sizes"]):
@@ -638,31 +519,26 @@ def dense_of(matrix):
     return out.astype(int)
 
 
-def price_of(draw, factor):
-    """Return epsilon or ``None``, and rho, by listing matrices."""
-    if draw["kind"] != "noise":
-        times = factor * draw.get("rows", 1) * (1 if draw.get("monotone", True) else 2)
-        rate = Fraction(draw["rate"])
-        if draw["kind"] == "permute_and_flip":
-            return rate * times, math.inf
-        cost = rate * Fraction(draw["window"]) + Fraction(
-            12 * draw.get("sums", 1), 2**36
-        )
-        return cost * times, (cost * times) ** 2 / 8
+def price_of(draw, factor, currency):
+    """Return the cost of a draw, by listing matrices."""
+    if "rate" in draw:
+        flips = draw["law"] == "permute_and_flip"
+        roundings = Fraction(12 * draw["sums"], 2**36)
+        cost = Fraction(draw["rate"]) * Fraction(draw["window"]) + roundings
+        cost *= factor * draw["rows"] * draw["signs"]
+        return cost if currency == "epsilon" else cost**2 / (2 if flips else 8)
     scales = [Fraction(own[1]) for own in draw["sampled"] for _ in range(own[2][0])]
-    if draw["strategy"] is None:
-        size = sum(
-            Fraction(s) / Fraction(own[1])
-            for s, own in zip(draw["sensitivity"], draw["sampled"], strict=True)
-        )
-        return factor * size, math.inf
-    factor *= draw.get("contribution", 1)
-    parts = [dense_of(own["matrix"]) for own in draw["strategy"]]
-    matrix = np.concatenate(parts).astype(object)
-    assert len(matrix) == len(scales) == len(draw["values"]) // draw.get("columns", 1)
+    if "strategy" not in draw:
+        pairs = zip(draw["sensitivity"], draw["sampled"], strict=True)
+        cost = factor * sum(Fraction(s) / Fraction(own[1]) for s, own in pairs)
+        return cost if currency == "epsilon" else cost**2 / 2
+    factor *= draw["contribution"]
+    matrix = dense_of(draw["strategy"]).astype(object)
+    assert len(matrix) == len(scales) == len(draw["values"])
     weights = np.array([1 / scale for scale in scales], object)
     if draw["law"] == "gaussian":
-        return None, factor**2 * (weights @ matrix**2).max() / 2
+        assert currency == "rho"
+        return factor**2 * (weights @ matrix**2).max() / 2
     loads = abs(matrix) * weights[:, None]
     if draw["law"] == "k_norm":
         (groups,) = draw["sampled"][0][3]
@@ -670,8 +546,11 @@ def price_of(draw, factor):
         totals = [own.sum(axis=0).tolist() for own in np.split(matrix, cuts)]
         assert all(own == totals[0] for own in totals)
         loads = np.array([own.sum(axis=0) for own in np.split(loads, cuts)])
-        return factor * loads.max(), math.inf
-    rho = max(
+        cost = factor * loads.max()
+        return cost if currency == "epsilon" else cost**2 / 2
+    if currency == "epsilon":
+        return factor * loads.sum(axis=0).max()
+    return max(
         sum(
             laplace_rho(factor * abs(entry), scale)
             for entry, scale in zip(column, scales, strict=True)
@@ -679,48 +558,28 @@ def price_of(draw, factor):
         )
         for column in matrix.T
     )
-    return factor * loads.sum(axis=0).max(), rho
 
 
 def oracle(content):
     """Return whether all that was drawn was paid for, within the claim."""
-    relation = content["relation"]
-    factor = relation["records_per_person"]
+    relation, currency = content["relation"], content["currency"]
+    factor = relation["records"]
     factor *= 1 if relation["neighbours"] == "add_remove" else 2
-    currency = content["claim"]["currency"]
-    total, parts = Fraction(), {}
-    for index, payment in enumerate(content["payments"]):
-        drawn, bags = {}, {}
-        for number, draw in enumerate(content["draws"]):
-            if draw["payment"] == index:
-                epsilon, rho = price_of(draw, factor)
-                if payment["currency"] == "rho" and rho == math.inf:
-                    rho = epsilon**2 / 2
-                cost = epsilon if payment["currency"] == "epsilon" else rho
-                if draw.get("bags"):
-                    key = json.dumps(draw["bags"])
-                    bags[key] = bags.get(key, 0) + epsilon / factor
-                    drawn[key] = {}
-                    continue
-                own = drawn.setdefault(draw.get("part"), {})
-                label = draw.get("together", number)
-                own[label] = max(own.get(label, 0), cost)
-        stated = Fraction(payment["cost"])
-        sums = [json.loads(k)[1] * math.expm1(e) for k, e in bags.items()]
-        if factor * sum(sums) > stated * (1 + 1e-9):
-            return False
-        if not drawn or max(sum(own.values()) for own in drawn.values()) > stated:
-            return False
-        if payment["currency"] != currency:
-            stated = Fraction(payment["other_cost"])
-        if payment.get("part"):
-            partition, part = payment["part"]
-            own = parts.setdefault(partition, {})
-            own[part] = own.get(part, 0) + stated
-        else:
-            total += stated
-    total += sum(max(own.values()) for own in parts.values())
-    return total <= Fraction(content["claim"]["cost"])
+
+    def cost(node):
+        if "law" in node:
+            return price_of(node, factor, currency)
+        parts = [cost(own) for own in node["of"]]
+        total = max(parts) if node["how"] == "largest" else sum(parts)
+        if node["how"] == "bags":
+            total = node["bags"] * factor * math.expm1(total / factor)
+        if "paid" not in node:
+            return total
+        assert total <= Fraction(node["paid"]) * (1 + Fraction(1, 10**9))
+        return Fraction(node["paid"])
+
+    assert cost(content["cost"]) == Fraction(content["cost"]["paid"])
+    return True
 
 
 def leaves_of(content, path=()):
@@ -754,7 +613,7 @@ def edited(content, rng):
         inner[key] = str(Fraction(value) * times)
     elif isinstance(value, str):
         inner[key] = rng.choice(
-            ["", "laplace", "epsilon", "rho", "north", "replace", 3]
+            ["", "laplace", "epsilon", "rho", "sum", "bags", "replace", 3]
         )
     elif isinstance(value, list) and value and rng.random() < 0.7:
         own = rng.randrange(len(value))
@@ -791,11 +650,7 @@ def test_edits_at_random_are_refused_or_harmless(seed, tmp_path, capsys):
 INTEGERS = {
     name: (operator, dense)
     for name, (operator, dense) in CATALOGUE.items()
-    if operator.dtype == np.int64
-    and evidence.term(operator)["kind"] not in ("merged", "permuted")
-    and not any(
-        own in json.dumps(evidence.term(operator)) for own in ("merged", "permuted")
-    )
+    if operator.dtype == np.int64 and "merged" not in str(evidence.term(operator))
 }
 
 
@@ -833,20 +688,19 @@ def test_matrices_are_those_of_the_package(name, rng):
 def test_all_kinds_of_matrices_are_tested():
     text = json.dumps([evidence.term(operator) for operator, _ in INTEGERS.values()])
     kinds = set(re.findall('"kind": "([a-z_]+)"', text))
-    assert verify.TERMS.keys() - kinds == {"merged", "permuted"}
+    assert verify.TERMS.keys() - kinds == {"merged"}
 
 
 def test_large_matrices_have_closed_forms():
-    large = {
-        "kind": "kronecker",
-        "factors": [{"kind": "prefix", "n": 10**4}, identity(10**9)],
-    }
+    long = {"kind": "runs", "shape": [10**4] * 2, "values": [1]}
+    long |= {"rows": [*range(10**4)], "starts": [0], "lengths": [*range(1, 10**4 + 1)]}
+    large = kronecker(long, marginal([10**9], [0]))
     assert np.max(sums_of(large, "L1", 3)) == 3 * 10**4
     wide = marginal([10**6] * 6, [0, 3])
-    assert sums_of({"kind": "stack", "blocks": [wide, wide]}, "L2", 2) == 4
-    column = [1, 2, *[0] * 9998]
-    band = {"kind": "toeplitz", "first_column": column, "first_row": [1, *[0] * 9999]}
-    assert sums_of(band, "L2").tolist() == [*[5] * 9999, 1]
+    assert sums_of(stack(wide, wide), "L2", 2) == 4
+    band = {"kind": "waves", "shape": [10**4] * 2, "g": [0], "scales": [3]}
+    band["f"] = [*[0] * 9999, 1, 2, *[0] * 9998]
+    assert sums_of(band, "L2").tolist() == [*[45] * 9999, 9]
 
 
 @pytest.mark.parametrize("law", ["laplace", "gaussian"])
@@ -856,11 +710,11 @@ def test_all_pairs_of_a_census_are_checked(law, tmp_path, capsys):
     sets = [own for k in (1, 2) for own in combinations(range(14), k)]
     blocks = [marginal(sizes, list(own)) for own in sets]
     rows = [math.prod(sizes[i] for i in own) for own in sets]
-    scale = str(len(sets)) if law == "laplace" else str(Fraction(len(sets), 2))
-    sampled = [[law, scale, [m, 1]] for m in rows]
+    scale = len(sets) if law == "laplace" else Fraction(len(sets), 2)
+    pairs = [(scale, m) for m in rows]
+    draw = noise(law, 0, stack(*blocks), packed(sum(rows)), *pairs)
     currency = "epsilon" if law == "laplace" else "rho"
-    draw = noise(law, sampled, stack(*blocks), packed(sum(rows)))
-    own = document([paid("1", law, currency)], [draw], currency)
+    own = document(paid("1", draw), currency=currency)
     assert run(written(own, tmp_path), capsys)[0] == 0
     draw["sampled"][7][1] = "1"
     code, verdict, _ = run(written(own, tmp_path), capsys)
@@ -868,18 +722,15 @@ def test_all_pairs_of_a_census_are_checked(law, tmp_path, capsys):
 
 
 def test_sums_beyond_64_bits_are_exact():
-    entries = {"kind": "diagonal", "entries": [2**61, -3]}
+    entries = runs([2, 2], [0, 1], [0, 1], values=[2**61, -3])
     assert sums_of(entries, "L2", 2**70).tolist() == [2**192, 9 * 2**70]
 
 
-def test_hidden_columns_count_with_the_largest():
-    inner = {"kind": "prefix", "n": 4}
-    one = {"kind": "merged", "of": inner}
+def test_merged_columns_count_with_the_largest():
+    one = {"kind": "merged", "of": prefix(4)}
     assert sums_of(one, "L1") == 4
-    blocks = [one, {"kind": "merged", "of": {"kind": "suffix", "n": 4}}]
-    assert sums_of({"kind": "stack", "blocks": blocks}, "L1") == 8
-    alike = [own | {"map": "a"} for own in blocks]
-    assert sums_of({"kind": "stack", "blocks": alike}, "L1") == 5
+    assert sums_of(stack(one, one), "L1") == 8
+    assert sums_of({"kind": "merged", "of": stack(prefix(4), ones(2, 4))}, "L1") == 6
     with pytest.raises(verify.UncheckedError, match="hides them"):
         sums_of(one, "sum")
 
@@ -903,46 +754,33 @@ def test_prices_in_rho_are_at_most_those_of_the_ledger(moves, scale):
 
 # ---- published files -----------------------------------------------------------------
 
-COUNTS = {
+TABLE = {
     "sex.csv": (
-        "sex,count,standard_error,lower,upper\nf,3,2.69709,0,9\nm,2,2.69709,0,8\n"
+        "sex,count,standard_error,lower,upper\nf,3,2.79918,0,10\nm,2,2.79918,0,9\n"
     )
 }
 
 
-def published(folder, files=COUNTS, **more):
+def published(folder, files=TABLE, **more):
     """Write a table of noisy counts 3 and 2 under Laplace noise of scale 2."""
     content = document(
-        [paid("1/2")],
-        [
-            noise(
-                "laplace", [["laplace", "2", [2, 1]]], stack(marginal([2], [0])), [3, 2]
-            )
-        ],
-        cost="1/2",
+        paid("1/2", noise("laplace", 2, marginal([2], [0]), [3, 2])), cost="1/2"
     )
-    variance = 0.5 / math.sinh(0.25) ** 2
-    files = {
-        name: text.replace("2.69709", f"{variance**0.5:.6g}")
-        for name, text in files.items()
-    }
     digests = {}
     for name, text in files.items():
         (folder / name).write_text(text)
         digests[name] = hashlib.sha256(text.encode()).hexdigest()
-    tables = [
-        {"file": name, "attributes": [0], "column": "count", "level": "19/20"}
-        for name in files
-    ]
-    own = {"files": digests, "tables": tables, "sizes": [2], "margins": True}
-    return written(content | {"published": own | more}, folder)
+    tables = [{"file": name, "attributes": [0]} for name in files]
+    own = {"files": digests, "tables": tables, "sizes": [2], "level": "19/20"}
+    return written(content | {"published": own | {"conditioned": False} | more}, folder)
 
 
 def test_published_tables_are_checked(tmp_path, capsys):
     published(tmp_path)
     code, _, text = run(tmp_path, capsys)
     assert code == 0, text
-    assert "tables whose estimates follow from y: 1" in text
+    assert "T14 tables whose estimates follow from y: 1" in text
+    assert "T16 tables with intervals of level 0.95: 1" in text
 
 
 @pytest.mark.parametrize(
@@ -950,27 +788,39 @@ def test_published_tables_are_checked(tmp_path, capsys):
     [
         ("f,3,", "f,-3,", "are not whole, or negative"),
         ("f,3,", "f,3.5,", "are not whole, or negative"),
-        ("0,9", "0,2", "an interval or an error does not follow"),
-        ("m,2,2.69709,0,8", "m,2,2.7,0,8", "an interval or an error does not follow"),
-        ("0,9", "6,9", "an interval or an error does not follow"),
-        ("m,2,2.69709,0,8\n", "", "has another number of rows"),
+        ("0,10", "0,2", "an interval or an error does not follow"),
+        ("m,2,2.79918,", "m,2,2.8,", "an interval or an error does not follow"),
+        ("0,10", "6,10", "an interval or an error does not follow"),
+        ("0,10", "0,8", "intervals hold with probability 0.938, and not 0.95"),
+        ("m,2,2.79918,0,9\n", "", "has another number of rows"),
     ],
 )
 def test_published_tables_that_are_wrong(old, new, words, tmp_path, capsys):
-    published(tmp_path, {"sex.csv": COUNTS["sex.csv"].replace(old, new)})
+    published(tmp_path, {"sex.csv": TABLE["sex.csv"].replace(old, new)})
     code, verdict, text = run(tmp_path, capsys)
     assert code == 1, text
     assert words in verdict
 
 
+def test_levels_are_those_of_the_law(tmp_path, capsys):
+    """A count of Laplace noise is at most 6 away with probability 0.9487."""
+    q = math.exp(-1 / 2)
+    away = {k: 1 - 2 * q ** (k + 1) / (1 + q) for k in (5, 6)}
+    for k, low in away.items():
+        files = {"sex.csv": TABLE["sex.csv"].replace("0,10", f"0,{3 + k}")}
+        for level, code in ((low - 0.003, 0), (low + 0.003, 1)):
+            published(tmp_path, files, level=str(Fraction(level)))
+            assert run(tmp_path, capsys)[0] == code, (k, level)
+
+
 def test_tables_that_are_too_long_to_read(tmp_path, capsys):
-    published(tmp_path, {"sex.csv": COUNTS["sex.csv"] + "f,1,1,0,2\n" * 2_000_000})
+    published(tmp_path, {"sex.csv": TABLE["sex.csv"] + "f,1,1,0,2\n" * 2_000_000})
     code, verdict, _ = run(tmp_path, capsys)
     assert (code, verdict) == (2, "cannot check: its tables are too long to check")
 
 
 def test_margins_that_differ(tmp_path, capsys):
-    files = COUNTS | {"again.csv": COUNTS["sex.csv"].replace("f,3", "f,4")}
+    files = TABLE | {"again.csv": TABLE["sex.csv"].replace("f,3", "f,4")}
     published(tmp_path, files)
     code, verdict, _ = run(tmp_path, capsys)
     assert (code, "differ in a margin" in verdict) == (1, True)
@@ -986,7 +836,7 @@ def test_files_that_were_changed_or_are_elsewhere(tmp_path, capsys):
     (tmp_path / "sex.csv").unlink()
     assert run(tmp_path, capsys)[0] == 2
     for name in ("../sex.csv", "/etc/passwd", "..", "a\\b", "c:d", ""):
-        published(tmp_path, tables=[], files={**COUNTS} if not name else COUNTS)
+        published(tmp_path, tables=[], files={**TABLE} if not name else TABLE)
         content = json.loads((tmp_path / "evidence.json").read_text())
         content["published"]["files"] = {name: "0"}
         code, verdict, _ = run(written(content, tmp_path), capsys)
@@ -1009,6 +859,9 @@ def test_links_and_pipes_are_not_followed(tmp_path, capsys):
 # ---- archives, copies, hostile files -------------------------------------------------
 
 
+REFUTED = changed("laplace", **{"cost.paid": "1/2"})
+
+
 def archived(path, *entries, how=zipfile.ZIP_DEFLATED, name="description.json"):
     with zipfile.ZipFile(path, "w", how) as archive:
         archive.writestr(name, json.dumps({"entries": entries, "score": 0.5}))
@@ -1023,7 +876,7 @@ def stored(content):
 def test_archives(tmp_path, capsys):
     path, own = tmp_path / "model", stored(VALID["laplace"])
     assert run(archived(path, {"class": "Domain"}, own), capsys)[0] == 0
-    assert run(archived(path, stored(WRONG["twice the rate"][0])), capsys)[0] == 1
+    assert run(archived(path, stored(REFUTED)), capsys)[0] == 1
     assert "one evidence is needed" in run(archived(path, own, own), capsys)[1]
     assert "must hold one desc" in run(archived(path, own, name="other"), capsys)[1]
     assert run(archived(path, own, how=zipfile.ZIP_LZMA), capsys)[0] == 2
@@ -1065,17 +918,30 @@ def packed(n, data=None):
     return {"packed": base64.b64encode(raw).decode(), "n": n}
 
 
+def of_values(values):
+    return identity(4) | {"values": values}
+
+
 def with_matrix(matrix):
-    return json.dumps(
-        changed("laplace", "draws", 0, "strategy", 0, "matrix", to=matrix)
-    )
+    return json.dumps(changed("laplace", **{DRAW + "strategy": matrix}))
 
 
 def nested(depth):
-    inner = '{"kind": "row_scaled", "weights": [1, 1, 1, 1], "of": '
-    return with_matrix("X").replace(
-        '"X"', inner * depth + '{"kind": "identity", "n": 4}' + "}" * depth
+    inner, last = '{"kind": "merged", "of": ', json.dumps(TREE)
+    return with_matrix("X").replace('"X"', inner * depth + last + "}" * depth)
+
+
+def deep(depth):
+    inner = '{"how": "sum", "of": ['
+    last = json.dumps(on_tree())
+    return json.dumps(changed("laplace", **{PAYMENT + "of.0": "X"})).replace(
+        '"X"', inner * depth + last + "]}" * depth
     )
+
+
+def long_product(depth):
+    inner = '{"kind": "kronecker", "left": ' + json.dumps(identity(2)) + ', "right": '
+    return json.loads(inner * depth + "1" + "}" * depth) if depth < 900 else "X"
 
 
 TEXT = json.dumps(VALID["laplace"])
@@ -1086,11 +952,12 @@ HOSTILE = {
     "not text": b"\xff\xfe{",
     "deep lists": "[" * 10**6,
     "deep records": '{"a":' * 10**6,
-    "deep matrices": nested(100),
-    "matrices as deep as can be": nested(30),
+    "deep matrices": nested(600),
+    "deep sums": deep(600),
+    "deeper sums": deep(5000),
     "deeper matrices": nested(5000),
     "a name twice": TEXT.replace('"version": 1', '"version": 1, "version": 1'),
-    "a cost that is not a number": TEXT.replace('"cost": "1"', '"cost": NaN'),
+    "a cost that is not a number": TEXT.replace('"paid": "1"', '"paid": NaN'),
     "a count that is not a number": TEXT.replace("[3, 1,", "[NaN, 1,"),
     "a count without end": TEXT.replace("[3, 1,", "[1e999, 1,"),
     "a number of a million digits": TEXT.replace("[3, 1,", f"[{'9' * 10**6}, 1,"),
@@ -1098,54 +965,41 @@ HOSTILE = {
     "a factor without end": TEXT.replace(
         '"contribution": 1', f'"contribution": {10**4000}'
     ),
-    "a large identity": with_matrix(identity(10**18)),
-    "a large square": with_matrix(ones(10**9, 10**9)),
-    "many prefixes": with_matrix({"kind": "prefix", "n": 10**7}),
-    "all ranges": with_matrix({"kind": "all_range", "n": 10**5}),
-    "a wide sparse matrix": with_matrix(
-        {
-            "kind": "sparse",
-            "shape": [4, 10**15],
-            "indptr": [0] * 5,
-            "indices": [],
-            "data": [],
-        }
+    "a large square": with_matrix(runs([10**9] * 2, range(5), [0], [10**9])),
+    "a large wave": with_matrix(
+        {"kind": "waves", "shape": [10**9] * 2, "f": [1], "g": [1], "scales": [1]}
     ),
-    "a long product": with_matrix(
-        {"kind": "kronecker", "factors": [identity(2)] * 10**5}
+    "a wave that is listed": with_matrix(
+        {"kind": "waves", "shape": [3000] * 2, "f": [1], "g": [1], "scales": [1]}
     ),
-    "a product of squares": with_matrix(
-        {"kind": "kronecker", "factors": [ones(3000, 3000)] * 50}
+    "a long product": with_matrix(long_product(600)),
+    "large lists": with_matrix(stack(*[ones(3000, 3000)] * 80)),
+    "many blocks": with_matrix(stack(*[ones(1, 4)] * 30_000)),
+    "a bomb": with_matrix(of_values(packed(4, bytes(10**8)))),
+    "many bombs": with_matrix(stack(*[of_values(packed(9 * 10**6))] * 50)),
+    "a bomb that is a matrix": with_matrix(
+        {"kind": "runs", "shape": [4, 10**7], "rows": packed(9 * 10**6)}
+        | {"starts": [0], "lengths": [1], "values": [1]}
     ),
-    "large lists": with_matrix({"kind": "stack", "blocks": [ones(3000, 3000)] * 2000}),
-    "a bomb": with_matrix({"kind": "diagonal", "entries": packed(4, bytes(10**8))}),
-    "many bombs": with_matrix(
-        {
-            "kind": "stack",
-            "blocks": [{"kind": "diagonal", "entries": packed(9 * 10**6)}] * 50,
-        }
-    ),
-    "packed numbers that are fewer": with_matrix(
-        {"kind": "diagonal", "entries": packed(4, b"1234")}
-    ),
+    "packed numbers that are fewer": with_matrix(of_values(packed(4, b"1234"))),
     "packed numbers that are not packed": with_matrix(
-        {"kind": "diagonal", "entries": {"packed": "AAAA", "n": 4}}
+        of_values({"packed": "AAAA", "n": 4})
     ),
-    "less than none": with_matrix(
-        {"kind": "diagonal", "entries": {"packed": "", "n": -4}}
-    ),
+    "less than none": with_matrix(of_values({"packed": "", "n": -4})),
     "sizes that are deep": with_matrix(marginal([10**9] * 10**4, [1])),
     "many small lists": "[" + "{}," * (2**24 // 3 - 2) + "{}]",
     "too long": " " * (2**24 + 1),
     "scales without a common denominator": json.dumps(
         changed(
             "no matrix",
-            "draws",
-            0,
-            "sampled",
-            to=[["laplace", f"{10**3000 + k}/7", [1, 1]] for k in range(0, 400, 2)],
+            **{
+                DRAW + "sampled": [
+                    ["laplace", f"{10**3000 + k}/7", [1, 1]] for k in range(0, 400, 2)
+                ],
+                DRAW + "strategy": identity(200),
+                DRAW + "values": [0] * 200,
+            },
         )
-        | {}
     ),
 }
 
@@ -1185,9 +1039,6 @@ def test_hostile_files_end_in_a_sentence(tmp_path):
     found = zip(paths, parts[::3], parts[1::3], parts[2::3], strict=True)
     for name, text, code, seconds in found:
         last = text.rstrip("\n").rpartition("\n")[2]
-        if name == "matrices as deep as can be":
-            assert (code, last[:7]) == ("0", "holds: ")
-            continue
         assert code in "12", (name, text[-300:])
         assert float(seconds) < 2, (name, seconds)
         assert last.startswith(("refuted: ", "cannot check: ")), (name, last)
@@ -1198,12 +1049,12 @@ def test_hostile_files_end_in_a_sentence(tmp_path):
 
 
 def test_every_check_names_its_line_of_the_theorem():
-    """The page states T1 to T15, and the file carries out each of them."""
+    """The page states T1 to T16, and the file carries out each of them."""
     page = FILE.parents[1] / "notebooks" / "proofs" / "evidence.md"
     stated = re.findall(r"\*\*(T\d+)\.\*\*", page.read_text(encoding="utf-8"))
     source = FILE.read_text(encoding="utf-8")
     said = set(re.findall(r'"(T\d+)"', source))
-    lines = [f"T{number}" for number in range(1, 16)]
+    lines = [f"T{number}" for number in range(1, 17)]
     assert stated == lines
     assert said == {*lines}
     documented = set()
@@ -1229,7 +1080,7 @@ def test_help_and_wrong_arguments(capsys):
 
 
 def test_the_command_of_the_package_returns_the_code(tmp_path, capsys):
-    for content, code in ((VALID["laplace"], 0), (WRONG["twice the rate"][0], 1)):
+    for content, code in ((VALID["laplace"], 0), (REFUTED, 1)):
         assert run_mmech(["verify", str(written(content, tmp_path))]) == code
     assert run_mmech(["verify", str(tmp_path / "nothing")]) == 2
 
