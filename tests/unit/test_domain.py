@@ -230,12 +230,6 @@ def test_a_value_that_cannot_be_read_drops_its_record_only(case, column):
     np.testing.assert_array_equal(codes, np.delete(CODES, 1, axis=0))
 
 
-def test_a_record_is_read_by_itself():
-    alone = [PLAIN.encode([row], handle_unknown="clip").tolist() for row in MISFITS[:1]]
-    among = PLAIN.encode([MISFITS[0], MISFITS[2]], handle_unknown="clip")
-    assert among[:1].tolist() == alone[0]
-
-
 # ---- cells ---------------------------------------------------------------------
 
 

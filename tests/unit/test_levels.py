@@ -586,7 +586,7 @@ def test_levels_of_two_hierarchies_add_up(asked):
 def test_intervals_hold_for_two_hierarchies(asked, cost, noise_rng):
     """1,000 draws, each cell at a false alarm of 3e-6."""
     plan = two_of(asked, **cost)
-    records = mm.Records(np.zeros((0, len(plan.names)), np.int64), plan.axes.shape)
+    records = mm.Counts(np.zeros((0, len(plan.names)), np.int64), plan.axes.shape)
     mechanism = plan.mechanism(insecure_rng=noise_rng)
     drawn = np.array([mechanism.measure(records).values for _ in range(1000)])
     basis = [plan.noise.estimate(row) for row in np.eye(drawn.shape[1])]

@@ -128,20 +128,3 @@ def test_inverses():
 def test_errors(make, kind, message):
     with pytest.raises(kind, match=message):
         make()
-
-
-def test_input_arrays_are_copied():
-    groups, lower, upper = np.array([1, 0]), np.array([[0]]), np.array([[1]])
-    operators = [mm.Merged(mm.Prefix(2), groups), mm.Ranges((2,), lower, upper)]
-    before = [operator.to_dense() for operator in operators]
-    for owned in (groups, lower, upper):
-        owned[...] = 0
-    for operator, dense in zip(operators, before, strict=True):
-        assert np.array_equal(operator.to_dense(), dense)
-
-
-def test_repr():
-    assert repr(mm.Suffix(4)) == "Suffix(4) shape=(4, 4)"
-    assert repr(mm.WidthRange(5, 2)) == "WidthRange(5, 2) shape=(4, 5)"
-    ranges = mm.Ranges((4, 2), [[0, 0]], [[1, 1]])
-    assert repr(ranges) == "Ranges(1 ranges over 4x2) shape=(1, 8)"

@@ -170,11 +170,6 @@ def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
     assert all(value > 0 for value in result.history)
 
 
-def test_total_is_answered_by_itself(seed):
-    result = mm.optimize(mm.Total(50), seed=seed)
-    assert result.loss == pytest.approx(1, rel=0.01)
-
-
 # HDMM's published optimizer reaches 906.5 and 32066.5 (total squared error / 2).
 @pytest.mark.parametrize(
     ("workload", "published"),
@@ -319,19 +314,6 @@ def test_auto_on_a_large_forest(seed):
 
 
 # ------------------------------------------------------------------ seeds, callbacks
-
-
-@pytest.mark.parametrize(
-    "workload", [mm.Prefix(20), SMALL_UNION], ids=["prefix", "union"]
-)
-def test_the_same_seed_gives_the_same_strategy(workload):
-    def run(seed):
-        return mm.optimize(workload, seed=seed, **QUICK)
-
-    first, again = run(7), run(7)
-    assert first.loss == again.loss
-    assert np.array_equal(first.strategy.to_dense(), again.strategy.to_dense())
-    assert first.history == again.history
 
 
 @pytest.mark.parametrize("kind", [np.random.SeedSequence, np.random.default_rng])
