@@ -362,8 +362,9 @@ def measure_in_steps(
     session = Session(PrivacyLedger(math.inf, **plan.terms), noise)
     with paid_together(), ExitStack() as kept:
 
-        def measured(*found: Any) -> Steps:
-            steps = Steps(entry, *found, unspent=plan.cost - session.ledger.spent)
+        def measured(number: Measurement, chosen: Any, tables: Any) -> Steps:
+            unspent = plan.cost - session.ledger.spent
+            steps = Steps(entry, number, chosen, tables, unspent)
             kept.enter_context(keep(steps))
             return steps
 
