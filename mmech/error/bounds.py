@@ -202,10 +202,12 @@ def dual_loss_bound(
     max_iter: int = 1000,
     tolerance: float = 1e-4,
     stop: Callable[[], bool] | None = None,
+    start: NDArray[np.float64] | None = None,
 ) -> BoundResult:
     """Return the dual bound on the loss; see `dual_bound`.
 
-    After every iteration `stop` is asked whether it is to be the last.
+    After every iteration `stop` is asked whether it is to be the last. The first one
+    is at the probabilities `start`, or uniform ones.
     """
     n = workload.shape[1]
     inside = partial(dual_loss_bound, max_iter=max_iter, tolerance=tolerance, stop=stop)
@@ -226,7 +228,7 @@ def dual_loss_bound(
         if singular is not None:
             uniform = np.full(n, 1.0 / n)
             return BoundResult(singular, math.inf, 0, uniform)
-    return iterate(spectral_step(workload), n, max_iter, tolerance, stop)
+    return iterate(spectral_step(workload), n, max_iter, tolerance, stop, start)
 
 
 @one_blas_thread()

@@ -165,20 +165,21 @@ def iterate(
     max_iter: int,
     tolerance: float,
     stop: Callable[[], bool] | None = None,
+    start: Floats | None = None,
 ) -> BoundResult:
     """Maximise φ over p by p_j <- p_j (M_j / (p_j φ))^exponent, normalised.
 
     φ² bounds from below at every p; φ² max_j M_j / (p_j φ), the error of the
     Gaussian strategy with gram P^-½ S^½ P^-½, bounds the maximum from above. So does
     the error of that strategy with scaled columns, which is much closer. Logarithms of
-    p are extrapolated from earlier updates [1]_. At first p is uniform.
+    p are extrapolated from earlier updates [1]_, and p is `start` at first, or uniform.
 
     References
     ----------
     .. [1] Walker, Ni, "Anderson acceleration for fixed-point iterations", SIAM J.
        Numer. Anal. 49, 2011.
     """
-    p = best_p = np.full(n, 1.0 / n)
+    p = best_p = np.full(n, 1.0 / n) if start is None else start
     best, upper, left = -1.0, math.inf, [*EXTRAPOLATED, *STEPS]
     seen: list[Floats] = []
     for iteration in range(1, max_iter + 1):

@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ from mmech.error import expected as error
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
+from mmech.operators.basic import AllRange, Prefix, Suffix
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
@@ -30,6 +33,7 @@ from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
+from mmech.strategies.spectral import spectral_strategy
 
 __all__ = ["DENSE", "dual_strategy"]
 
@@ -97,8 +101,9 @@ def dual_strategy(
             f"{LIMITS.dual_entries} entries; use template='residuals' or 'identity', "
             "or a workload with Kronecker structure"
         )
+    start = first_update(reduced)
     dual = bounds.dual_loss_bound(
-        reduced, max_iter=max_iter, tolerance=tolerance, stop=time_is_up
+        reduced, max_iter=max_iter, tolerance=tolerance, stop=time_is_up, start=start
     )
     if dual.bound == 0.0:  # nothing is asked
         return replace(identity_strategy(workload, norm="L2"), template="dense")
@@ -136,6 +141,20 @@ def dual_strategy(
         cells = identity_strategy(workload, norm="L2")
         best = replace(cells, success=False, message=reason)
     return best
+
+
+@singledispatch
+def first_update(workload: QueryMatrix) -> Floats | None:
+    """Return the first update of uniform probabilities where waves know it."""
+    return None
+
+
+@first_update.register(AllRange | Prefix | Suffix)
+def _(workload: AllRange | Prefix | Suffix) -> Floats:
+    """Square the diagonal of G^½, whose root the spectral strategy divides by."""
+    strategy: Any = spectral_strategy(workload).strategy
+    start = strategy._scales**-4.0
+    return np.asarray(start / start.sum())
 
 
 def _strategy_of(workload: QueryMatrix, p: Floats) -> QueryMatrix:
