@@ -94,7 +94,7 @@ def _around(period: Array, n: int, length: int) -> tuple[Array, Array]:
     toeplitz, hankel = np.zeros((2, length), period.dtype)
     toeplitz[: n + 1] = period[: n + 1]
     toeplitz[length - n + 1 :] = period[n - 1 : 0 : -1]
-    hankel[: 2 * n] = np.take(period, range(2, 2 * n + 2), mode="wrap")
+    hankel[: 2 * n] = np.take(period, np.arange(2, 2 * n + 2), mode="wrap")
     return toeplitz, hankel
 
 
