@@ -461,7 +461,8 @@ def _differences(published: Path, path: Path) -> Iterator[str]:
     if not (published / path.name).exists():
         yield f"{path.name} is not there"
         return
-    pairs = zip_longest(_cells(published / path.name), _cells(path), fillvalue=[])
+    both = _cells(published / path.name), _cells(path)
+    pairs: Iterator[Any] = zip_longest(*both, fillvalue=[])
     for number, (own, again) in enumerate(pairs):
         for place, (said, found) in enumerate(zip_longest(own, again)):
             if said != found:
