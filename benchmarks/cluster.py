@@ -1,17 +1,9 @@
-"""Many records and many workers: ``python -m benchmarks.cluster`` measures and plans.
+"""Many records and many workers: ``python -m benchmarks.cluster`` measures.
 
 Records have Adult's eight attributes and two classes, and are drawn from 20,000
 distinct ones, about as many as Adult has. Measured are the processor seconds of each
 stage at up to ``--largest`` records (codes in bytes), and how long Dask takes to count
-a Parquet folder with one worker and with two. A model with a constant for each stage is
-fitted to the former and carried to 10¹¹ records on 1,000 workers, level by level of the
-tree of sums.
-
-Assumptions of the plan: partitions of 10⁷ records; all workers as fast as this machine,
-and reading as fast as they count; the eight parts of a sum cross the network one after
-the other at 1 GB/s; the scheduler takes 1 ms a task, one after the other; no worker is
-lost; and no more distinct records than measured, on which the size of all messages and
-the release depend.
+a Parquet folder with one worker and with two.
 """
 
 from __future__ import annotations
@@ -23,8 +15,6 @@ import pickle
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -32,7 +22,6 @@ from numpy.typing import NDArray
 
 import benchmarks.suite  # noqa: F401  limits the threads
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
-from mmech_rf.private.cluster import FAN_IN
 from mmech_rf.private.records import counted, encoded_blocks
 
 SIZES = (4, 4, 7, 5, 6, 5, 2, 5)
@@ -41,11 +30,6 @@ SCHEMA = Schema(
     [0, 1],
 )
 N_DISTINCT = 20_000
-PARTITION = 10**7
-NETWORK = 1e9
-"""Bytes a second."""
-TASK = 1e-3
-"""Seconds of the scheduler for a task."""
 
 
 def records(n: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
@@ -69,62 +53,23 @@ def encoded(codes: NDArray[np.int8], classes: NDArray[np.int8]) -> list[Any]:
     return list(encoded_blocks(SCHEMA, codes, classes, policies))
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Seconds of each stage, and bytes of a message."""
-
-    record: float  # encode and count a record
-    partition: float  # for each partition beside its records
-    sum: float  # add two counts
-    release: float
-    message: int
-
-    def plan(self, n: int, n_workers: int) -> dict[str, float]:
-        """Return seconds by stage, depth and bytes of all messages."""
-        parts = max(n_workers, math.ceil(n / PARTITION))
-        rounds = math.ceil(parts / n_workers)
-        counting = rounds * (self.partition + self.record * n / parts)
-        adding, messages, tasks, level, depth = 0.0, 0, 2 * parts, parts, 0
-        while level > 1:
-            sums = math.ceil(level / FAN_IN)
-            one = FAN_IN * self.message / NETWORK + (FAN_IN - 1) * self.sum
-            adding += math.ceil(sums / n_workers) * one
-            messages, tasks = messages + level, tasks + sums
-            level, depth = sums, depth + 1
-        return {
-            "counting": counting,
-            "adding": adding,
-            "scheduling": tasks * TASK,
-            "release": self.release,
-            "depth": depth,
-            "bytes": messages * self.message,
-        }
-
-
-def measured(largest: int) -> Costs:
-    """Print the stages at growing sizes, and return what was fitted to them."""
+def stages(largest: int) -> None:
+    """Print the seconds of all stages at growing sizes, and the bytes of a message."""
     sizes = [10**power for power in range(4, round(math.log10(largest)) + 1)]
-    taken, release, joined, counts = [], math.nan, math.nan, None
     for n in sizes:
         codes, classes = records(n)
         encoding, blocks = seconds(lambda: encoded(codes, classes))  # noqa: B023
         counting, counts = seconds(lambda: counted(SCHEMA, blocks))  # noqa: B023
-        joined, _ = seconds(lambda: add(counts, counts))  # noqa: B023
         model = PrivateForestClassifier(SCHEMA, epsilon=1, n_records=n)
         model.count(codes[:10], classes[:10])
         model._parts.add(counts)
         release, _ = seconds(model.release)
-        taken.append(encoding + counting)
         print(
             f"{n:>13,} records: encode {encoding:.3g} s, count {counting:.3g} s, "
-            f"release {release:.3g} s, {len(counts._codes):,} distinct",
+            f"release {release:.3g} s, {len(counts._codes):,} distinct, "
+            f"{len(pickle.dumps(counts)):,} bytes",
             flush=True,
         )
-    # Relative errors count, so that the small sizes say what a partition costs.
-    weights = 1 / np.array(taken)
-    columns = np.column_stack([np.ones(len(sizes)), sizes]) * weights[:, None]
-    fixed, each = np.linalg.lstsq(columns, np.ones(len(sizes)))[0]
-    return Costs(each, max(fixed, 0.0), joined, release, len(pickle.dumps(counts)))
 
 
 def write_parquet(folder: str, n: int) -> None:
@@ -185,32 +130,14 @@ def _counted_by(n_workers: int, folder: str, n: int) -> tuple[float, float]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measure, fit and print the plan."""
+    """Print what is measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--largest", type=float, default=1e7)
     parser.add_argument("--parquet", type=float, default=1e7)
     parser.add_argument("--rounds", type=int, default=3, help="of the Parquet folder")
     args = parser.parse_args(argv)
-    costs = measured(int(args.largest))
-    print(
-        f"a record {costs.record * 1e9:.3g} ns, a sum {costs.sum * 1e3:.3g} ms, "
-        f"a partition {costs.partition * 1e3:.3g} ms, a message {costs.message:,} bytes"
-    )
+    stages(int(args.largest))
     with_workers(int(args.parquet), args.rounds)
-    print(
-        "| records | workers | counting | adding | scheduling | release | depth | MB |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for n, workers in [(10**8, 1), (10**8, 2), (10**10, 100), (10**11, 1000)]:
-        plan = costs.plan(n, workers)
-        spent = " | ".join(
-            f"{plan[stage]:.2g} s"
-            for stage in ("counting", "adding", "scheduling", "release")
-        )
-        print(
-            f"| 10^{math.log10(n):.0f} | {workers:,} | {spent} | {plan['depth']:.0f} | "
-            f"{plan['bytes'] / 1e6:,.0f} |"
-        )
 
 
 if __name__ == "__main__":

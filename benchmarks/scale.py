@@ -275,67 +275,6 @@ def rows(scale: float) -> dict[str, Callable[[], Job]]:
     }
 
 
-ON_A_BUSY_MACHINE = {
-    "tables": """
-from mmech import Attribute, Domain, release_tables
-names = "abcdef"
-domain = Domain([Attribute.ordinal(name, range(12)) for name in names])
-records = np.random.default_rng(0).integers(0, 12, (50_000, 6))
-def job():
-    release_tables(records, domain, ways=2, epsilon=1)
-""",
-    "fit": """
-from mmech_rf import BatchTrainingClassifier, datasets
-car = datasets.load_car()
-def job():
-    model = BatchTrainingClassifier(car.schema, epsilon=1, random_state=0)
-    model.fit(car.data, car.target).predict(car.data)
-""",
-    "optimize": """
-from mmech import AllRange, optimize
-def job():
-    optimize(AllRange(512), template="pidentity", n_starts=2, seed=0)
-""",
-}
-"""What is run with any number of threads; it brings the imports that it needs."""
-
-_SECONDS = """
-job()
-start = time.process_time()
-job()
-print(time.process_time() - start)
-"""
-
-
-def on_a_busy_machine() -> None:
-    """Print processor seconds beside two busy processes, by number of threads.
-
-    With as many threads as BLAS takes by itself, and with one, in processes of their
-    own: medians of three, in turns.
-    """
-    ours = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    settings = {"default": ours, "one": ours | {"OPENBLAS_NUM_THREADS": "1"}}
-    loop = [sys.executable, "-c", "while True: pass"]
-    busy = [subprocess.Popen(loop) for _ in range(2)]
-    try:
-        print("| work | default threads | one thread | ratio |\n|---|---|---|---|")
-        for name, code in ON_A_BUSY_MACHINE.items():
-            found: dict[str, list[float]] = {threads: [] for threads in settings}
-            for threads, env in list(settings.items()) * 3:
-                program = f"import time\nimport numpy as np\n{code}{_SECONDS}"
-                own = [sys.executable, "-c", program]
-                ran = subprocess.run(
-                    own, env=env, check=True, capture_output=True, text=True
-                )
-                found[threads].append(float(ran.stdout))
-            default, one = (float(np.median(found[threads])) for threads in settings)
-            print(f"| {name} | {default:.2f} s | {one:.2f} s | {default / one:.2f} |")
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-
-
 def main(argv: list[str] | None = None) -> None:
     """Print the table, or a row of it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -343,12 +282,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of the Parquet folder")
     row = "only this one, in this process; CSV and Parquet are several"
     parser.add_argument("--row", help=row)
-    busy = "only threads beside two busy processes"
-    parser.add_argument("--busy", action="store_true", help=busy)
     args = parser.parse_args(argv)
-    if args.busy:
-        on_a_busy_machine()
-        return
     jobs = rows(args.scale)
     of_files = {
         "CSV": partial(with_csv, int(args.scale * CSV_BYTES)),

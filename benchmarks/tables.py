@@ -233,7 +233,8 @@ def compare(
     for method, words in stopped.items():
         say(f"{start} {label(method)} | | {words} | | |")
     words = ", ".join(f"{level:.0%}: {np.mean(own):.1%}" for level, own in held.items())
-    say(f"{start} counts held by intervals | | {words} | | |")
+    if held:
+        say(f"{start} counts held by intervals | | {words} | | |")
 
 
 def classify(

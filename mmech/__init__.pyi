@@ -50,12 +50,10 @@ from mmech.error.expected import supports as supports
 from mmech.error.report import Report as Report
 from mmech.error.report import confidence_interval as confidence_interval
 from mmech.error.report import report as report
-from mmech.export import export_marginals as export_marginals
 from mmech.reduction.cells import reduce_domain as reduce_domain
 from mmech.strategies import Candidate as Candidate
 from mmech.strategies import StrategyResult as StrategyResult
 from mmech.strategies import optimize as optimize
-from mmech.strategies import reweight as reweight
 from mmech.strategies.result import load as load
 from mmech.strategies.result import save as save
 

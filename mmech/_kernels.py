@@ -100,25 +100,6 @@ def partition_rmatmat(labels, offsets, values, out):
 
 
 @kernel
-def partition_gram_matmat(labels, offsets, x, buffer, out):
-    # TᵀT x tree by tree: buffer (max groups, k) dtype is scratch,
-    # x (n, k) dtype -> out (n, k) dtype, zeroed.
-    t, n = labels.shape
-    k = x.shape[1]
-    for tree in range(t):
-        groups = offsets[tree + 1] - offsets[tree]
-        buffer[:groups] = 0
-        for j in range(n):
-            row = labels[tree, j]
-            for c in range(k):
-                buffer[row, c] += x[j, c]
-        for j in range(n):
-            row = labels[tree, j]
-            for c in range(k):
-                out[j, c] += buffer[row, c]
-
-
-@kernel
 def list_sums(starts, members, x, out):
     # Sums over lists of rows of x (n, k) dtype: members[starts[r] : starts[r + 1]] of
     # uint32, which never count from the end, is list r -> out (lists, k) dtype, zeroed.

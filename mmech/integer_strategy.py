@@ -545,7 +545,7 @@ def _tau(strategy: Tau, norm: str, bits: int) -> IntegerStrategy | None:
     largest = np.abs(symbol).max(), np.abs(scales).max()
     if norm == "L1" or strategy.dtype == np.int64 or min(largest) == 0:
         return None
-    _check_filter(strategy, 3 * strategy.n, MOST_CELLS // 3)
+    _check_filter(strategy, 2 * strategy.n, MOST_CELLS // 2)
     fine = max(bits - COARSER_SCALES, FEWEST_BITS)
     matrix = Tau(
         np.rint(symbol * (2**bits / largest[0])).astype(np.int64),

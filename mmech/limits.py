@@ -156,9 +156,6 @@ class Limits(ChangeableLimits):
         `report` has it, iterates, and takes all singular values.
     quick_singular_values : int
         Most singular values that a bound finds one by one beyond that.
-    reweighted_rank, reweighted_entries : int
-        Largest rank and most entries of a strategy whose rows are reweighted. More is
-        refused.
     summed_entries : int
         Most entries of listed ranges whose errors under waves are added up one by one.
     reported_queries, reported_entries : int
@@ -212,8 +209,6 @@ class Limits(ChangeableLimits):
     quick_dual_cells: int = 1024
     quick_spectrum_cells: int = 2048
     quick_singular_values: int = limit(64, least=1)
-    reweighted_rank: int = 1024
-    reweighted_entries: int = 2**24
     summed_entries: int = 2**28
     reported_queries: int = 2**22
     reported_entries: int = 2**27

@@ -803,7 +803,7 @@ def _draws(node: Any) -> Iterator[Any]:
 
 
 def _variance(run: Any) -> float:
-    """Return the variance of noise on a row; Gaussian noise is taken as continuous."""
+    """Return the variance of noise on a row; Gaussian noise counts as continuous."""
     t = float(run.scale)
     return t if run.law == "gaussian" else 0.5 / math.sinh(min(0.5 / t, 300.0)) ** 2
 

@@ -40,18 +40,18 @@ from mmech_rf.drawn.classifier import PrivateForestClassifier as PrivateForestCl
 from mmech_rf.literature.classifier import (
     RecipeForestClassifier as RecipeForestClassifier,
 )
-from mmech_rf.paper.batch_prediction import (
+from mmech_rf.paper.per_batch import (
     BatchPredictionClassifier as BatchPredictionClassifier,
 )
 from mmech_rf.paper.batch_training import (
     BatchTrainingClassifier as BatchTrainingClassifier,
 )
-from mmech_rf.paper.laplace_forest import (
+from mmech_rf.paper.baselines import (
     LaplaceForestClassifier as LaplaceForestClassifier,
 )
-from mmech_rf.paper.nonprivate import (
+from mmech_rf.paper.baselines import (
     NonPrivateForestClassifier as NonPrivateForestClassifier,
 )
-from mmech_rf.paper.subsample_aggregate import (
+from mmech_rf.paper.per_batch import (
     SubsampleAggregateClassifier as SubsampleAggregateClassifier,
 )

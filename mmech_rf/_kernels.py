@@ -206,34 +206,6 @@ def apply_trees(feature, child, tests, node_offsets, codes, leaves):
 
 
 @kernel
-def label_domain(sizes, feature, child, tests, node_offsets, labels):
-    # leaf ids of every domain cell, C order: sizes (d,) int64, feature, child
-    # (n_nodes,) int32, tests (n_nodes, 4) int32 or None, node_offsets (n_trees + 1,)
-    # int64, labels (n_trees, n_cells) int32
-    n_trees, n_cells = labels.shape
-    n_attributes = sizes.shape[0]
-    codes = np.empty((BLOCK, n_attributes), np.int32)
-    cell = np.zeros(n_attributes, np.int32)
-    for start in range(0, n_cells, BLOCK):
-        stop = min(start + BLOCK, n_cells)
-        for row in range(stop - start):
-            for i in range(n_attributes):  # `codes[row] = cell` compiles for seconds
-                codes[row, i] = cell[i]
-            # The next cell: the last attribute runs fastest.
-            position = n_attributes - 1
-            while position >= 0 and cell[position] + 1 == sizes[position]:
-                cell[position] = 0
-                position -= 1
-            if position >= 0:
-                cell[position] += 1
-        for tree in range(n_trees):
-            block = codes[: stop - start]
-            row_labels = labels[tree, start:stop]
-            root = node_offsets[tree]
-            _route(feature, child, tests, root, block, row_labels)
-
-
-@kernel
 def count_leaves(
     feature, child, tests, node_offsets, leaf_offsets, codes, classes, counts
 ):
@@ -258,25 +230,11 @@ def count_assigned_leaves(
     # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32,
     # tests (n_nodes, 4) int32 or None, offsets (n_trees + 1,) int64, codes (N, d) uint8
     # or int32, classes, trees (N,) int64, counts (n_leaves, k) int64
-    if tests is not None:
-        leaf = np.empty(1, np.int32)
-        for i in range(codes.shape[0]):
-            tree = trees[i]
-            _route_tests(tests, node_offsets[tree], codes[i : i + 1], leaf)
-            counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
-        return
-    # As in _route, but every record starts in a tree of its own.
+    leaf = np.empty(1, np.int32)
     for i in range(codes.shape[0]):
-        record = np.uint32(i)
-        tree = np.uint32(trees[record])
-        node = np.uint32(node_offsets[tree])
-        attribute = feature[node]
-        while attribute >= 0:
-            branch = np.uint32(codes[record, np.uint32(attribute)])
-            node = np.uint32(np.uint32(child[node]) + branch)
-            attribute = feature[node]
-        row = np.uint64(leaf_offsets[tree] + child[node])
-        counts[row, np.uint32(classes[record])] += 1
+        tree = trees[i]
+        _route(feature, child, tests, node_offsets[tree], codes[i : i + 1], leaf)
+        counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
 
 
 @kernel
@@ -587,40 +545,6 @@ def check_trees(
             return
 
 
-# ---- complete forests ---------------------------------------------------------
-
-
-@kernel
-def complete_trees(sizes, subsets, node_offsets, feature, child):
-    # one tree per subset that tests its attributes in order: sizes (d,) int64, subsets
-    # (n_trees, depth) int64, node_offsets (n_trees + 1,) int64; feature, child
-    # (n_nodes,) int32
-    depth = subsets.shape[1]
-    node = np.empty(depth + 1, np.int64)
-    last = np.empty(depth + 1, np.int64)
-    for tree in range(subsets.shape[0]):
-        free = node_offsets[tree] + 1
-        n_leaves = 0
-        level = np.int64(0)
-        node[0] = node_offsets[tree]
-        last[0] = node[0]
-        while level >= 0:
-            current = node[level]
-            if level < depth:
-                attribute = subsets[tree, level]
-                feature[current] = attribute
-                child[current] = free
-                level += 1
-                node[level] = free
-                free += sizes[attribute]
-                last[level] = free - 1
-                continue
-            feature[current] = -1
-            child[current] = n_leaves
-            n_leaves += 1
-            level = _next_sibling(level, node, last)
-
-
 # ------------------------------------------------------- selection of labelled trees
 #
 # The logarithm of a weight is rate * score + rest, in units of 2**-36, and stays two
@@ -710,18 +634,17 @@ def _population(word):
 
 
 @kernel
-def pack_views(views, slots, entries, starts, maps):
-    # bit maps of cells: views (v, n) uint8, slots (n,) int64 the bit of every record,
-    # entries (v, cells) int64 the map of every cell, from starts (v,) int64, or -1;
-    # starts is -1 for views without maps; maps (m, words) uint64, zeros before
+def pack_views(views, sizes, slots, starts, maps):
+    # bit maps of cells, but for the last: views (v, n) uint8, sizes (v,) int64, slots
+    # (n,) int64 the bit of every record, starts (v,) int64 the first map of every view,
+    # -1 for views without maps; maps (m, words) uint64, zeros before
     for v in range(views.shape[0]):
         if starts[v] < 0:
             continue
         for i in range(slots.shape[0]):
-            entry = entries[v, views[v, i]]
-            if entry >= 0:
+            if views[v, i] < sizes[v] - 1:
                 bit = np.uint64(1) << np.uint64(slots[i] & 63)
-                maps[starts[v] + entry, slots[i] >> 6] |= bit
+                maps[starts[v] + views[v, i], slots[i] >> 6] |= bit
 
 
 @kernel
@@ -770,22 +693,17 @@ def _mask_planes(rows, slots, planes, masks):
 
 @kernel
 def _count_cells(
-    v, rows, views, sizes, classes, weights, right, k, words, maps, starts, factors,
-    masks, n_planes, node, offsets, tables, out
+    v, rows, views, sizes, classes, weights, right, k, words, maps, starts, masks,
+    n_planes, node, out
 ):  # fmt: skip
     # class weights (cell, class) of one node in a view: out (cells * columns,)
     # rows (n,) int64 of its records in views, and their own classes, weights and right
     # weights; masks (p, words) with the digits of right weights after n_planes of them,
-    # if there are any; node (columns,) sums of all; tables has those of factors from
-    # offsets (v + 1,)
+    # if there are any; node (columns,) sums of all
     n_columns = node.shape[0]
     out[:] = 0
     row = views[v]
     n_maps = sizes[v] - 1
-    second = 1
-    if factors[v, 0] >= 0:
-        second = sizes[factors[v, 1]]
-        n_maps = (sizes[factors[v, 0]] - 1) * (second - 1)
     work = n_maps * masks.shape[0] * maps.shape[1]
     if starts[v] < 0 or work > _WORDS_PER_RECORD * rows.shape[0]:
         for i in range(rows.shape[0]):
@@ -794,36 +712,14 @@ def _count_cells(
             if n_columns > k:
                 out[place + np.uint64(k)] += right[i]
         return
+    # What the last cell holds is the rest.
     last = out.shape[0] - n_columns
-    if factors[v, 0] < 0:
-        # What the last cell holds is the rest.
-        out[last:] = node
-        for z in range(n_maps):
-            place = z * n_columns
-            _add_bits(masks, maps[starts[v] + z], words, k, n_planes, out, place)
-            for c in range(n_columns):
-                out[last + c] -= out[place + c]
-        return
-    # A pair of views: rows and columns of cells add up to the cells of either.
-    one, other = offsets[factors[v, 0]], offsets[factors[v, 1]]
-    first = sizes[v] // second
-    for z in range(first):
-        line = z * second * n_columns
-        last = line + (second - 1) * n_columns
+    out[last:] = node
+    for z in range(n_maps):
+        place = z * n_columns
+        _add_bits(masks, maps[starts[v] + z], words, k, n_planes, out, place)
         for c in range(n_columns):
-            out[last + c] = tables[one + z * n_columns + c]
-        for y in range(second - 1):
-            place = line + y * n_columns
-            if z < first - 1:
-                map_ = maps[starts[v] + z * (second - 1) + y]
-                _add_bits(masks, map_, words, k, n_planes, out, place)
-            else:
-                for c in range(n_columns):
-                    out[place + c] = tables[other + y * n_columns + c]
-                    for above in range(first - 1):
-                        out[place + c] -= out[(above * second + y) * n_columns + c]
-            for c in range(n_columns):
-                out[last + c] -= out[place + c]
+            out[last + c] -= out[place + c]
 
 
 @kernel
@@ -876,7 +772,7 @@ def view_tables(
         if finer[v] < 0:
             _count_cells(
                 v, rows, views, sizes, classes, weights, right, k, words, maps, starts,
-                factors, planes, n_planes, node, offsets, out, own
+                planes, n_planes, node, own
             )  # fmt: skip
             continue
         above = out[offsets[finer[v]] : offsets[finer[v] + 1]]
@@ -928,12 +824,6 @@ def split_log_weights(
             own_right[row] = right[i]
     nodes = np.zeros((n_nodes, n_columns), weights.dtype)
     masks = np.empty((n_cells, planes.shape[0], planes.shape[1]), np.uint64)
-    # Tables of views that pairs are counted with.
-    kept = 0
-    for v in range(n_views):
-        if starts[v] >= 0 and factors[v, 0] >= 0:
-            kept = max(kept, factors[v, 0] + 1, factors[v, 1] + 1)
-    known = np.empty((n_cells, offsets[kept]), weights.dtype)
     for x in range(n_cells):
         start, stop = stops[x - 1] if x else 0, stops[x]
         _mask_planes(rows[start:stop], slots, planes, masks[x])
@@ -964,8 +854,7 @@ def split_log_weights(
                 _count_cells(
                     v, rows[start:stop], views, sizes, own_classes[start:stop],
                     own_weights[start:stop], own_right[start:stop], k, words, maps,
-                    starts, factors, masks[x], n_planes, nodes[x], offsets, known[x],
-                    own
+                    starts, masks[x], n_planes, nodes[x], own
                 )  # fmt: skip
                 for i in range(width):
                     rest[i] -= own[i]
@@ -974,9 +863,6 @@ def split_log_weights(
             for x in range(n_cells):
                 above, own = tables[1 - now, x, :width_above], tables[now, x, :width]
                 _merge_cells(v, merged, sizes, factors, n_columns, above, own)
-        if v < kept:
-            for x in range(n_cells):
-                known[x, offsets[v] : offsets[v + 1]] = tables[now, x, :width]
         tables[now, n_cells:, :width] = 0
         _join(joined, width, tables[now])
         for x in range(n_nodes):

@@ -12,9 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Unpack
 
-from numpy.typing import NDArray
-
-from mmech.domain.csv_files import CsvFormat, Source, read_cells
+from mmech.domain.csv_files import CsvFormat, Source
+from mmech.domain.parts import read_whole
 from mmech.exceptions import located
 from mmech_rf.data import generated, openml
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
@@ -98,7 +97,6 @@ def load_csv(
     schema: Schema,
     *,
     with_target: bool = True,
-    decode: bool = True,
     **form: Unpack[CsvFormat],
 ) -> Any:
     r"""Read a csv file with a header row, plain or compressed with gzip.
@@ -116,8 +114,6 @@ def load_csv(
     schema : Schema
     with_target : bool, default=True
         Set it to False for records without a class column: ``target`` is then None.
-    decode : bool, default=True
-        False leaves labels as text, which may be missing or wrong.
     multiline, sep, encoding, decimal, thousands, na
         How the file is written, as in `read`.
 
@@ -125,7 +121,7 @@ def load_csv(
     -------
     sklearn.utils.Bunch
         ``data``, an object array (N, d) of text, the attributes in schema order
-        followed by the schema's required columns, if any; ``target`` (N,), raw
+        followed by the required columns, if any, beside classes; ``target`` (N,), raw
         class labels of the schema; ``schema``; ``feature_names``, the names of all
         columns of ``data``; and ``name``.
 
@@ -153,16 +149,12 @@ def load_csv(
         raise TypeError(
             f"path must be a path or an open binary file, got {type(path).__name__}"
         )
-    names = [*schema.feature_names, *schema.required]
-    wanted = [*names, schema.target] if with_target else names
-    numbers = [a.name for a in schema.attributes if a.kind == "numeric"]
-    name = getattr(path, "name", "csv") if hasattr(path, "read") else os.fspath(path)
-    with located(f"cannot use the data {name!r}"):
-        cells = read_cells(path, wanted, numbers, **form)
-        target: NDArray[Any] | None = cells[:, -1] if with_target else None
-        if with_target and decode:
-            target = schema.decode_target(schema.encode_target(target))
-    return generated.bunch(cells[:, : len(names)], target, schema)
+    X, y, _ = read_whole(path, schema, with_target=with_target, **form)
+    if y is not None:
+        name: Any = getattr(path, "name", path)
+        with located(f"cannot use the data {os.fspath(name)!r}"):
+            y = schema.decode_target(schema.encode_target(y))
+    return generated.bunch(X, y, schema)
 
 
 DATASETS: Mapping[str, Callable[[], Any]] = MappingProxyType(

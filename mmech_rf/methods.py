@@ -102,7 +102,7 @@ _ROWS = (
     Method(
         "prediction",
         "BatchPredictionClassifier",
-        "paper.batch_prediction",
+        "paper.per_batch",
         "batch prediction",
         "votes",
         "weighted votes of a batch of queries through the matrix mechanism",
@@ -114,7 +114,7 @@ _ROWS = (
     Method(
         "subsample",
         "SubsampleAggregateClassifier",
-        "paper.subsample_aggregate",
+        "paper.per_batch",
         "subsample-aggregate",
         "votes",
         "votes of a batch of queries; every record trains one tree only, of 16 by "
@@ -127,7 +127,7 @@ _ROWS = (
     Method(
         "laplace",
         "LaplaceForestClassifier",
-        "paper.laplace_forest",
+        "paper.baselines",
         "Laplace, shared data",
         "leaf counts",
         "baseline: noise on every leaf, all records in every tree",
@@ -139,7 +139,7 @@ _ROWS = (
     Method(
         "laplace-disjoint",
         "LaplaceForestClassifier",
-        "paper.laplace_forest",
+        "paper.baselines",
         "Laplace, disjoint data",
         "leaf counts",
         "baseline: noise on every leaf, every record in one tree",
@@ -162,7 +162,7 @@ _ROWS = (
     Method(
         "non-private",
         "NonPrivateForestClassifier",
-        "paper.nonprivate",
+        "paper.baselines",
         "non-private forest",
         "not private",
         "the forest of training with exact counts",

@@ -234,13 +234,6 @@ def partition_rmatmat(labels, offsets, values, out):
             out[j] += values[offsets[tree] + label]
 
 
-def partition_gram_matmat(labels, offsets, x, buffer, out):
-    for row in labels:
-        for i, j in itertools.product(range(len(row)), range(len(row))):
-            if row[i] == row[j]:
-                out[i] += x[j]
-
-
 def _boxes(masks, starts, strides):
     """Yield (row, cell) for every cell of every box."""
     for row, mask in enumerate(masks):

@@ -390,55 +390,7 @@ def test_rules_are_there_whatever_module_is_imported_first(first):
     assert run.stdout.strip() == "2 (2, 2)", run.stderr
 
 
-def test_engine_has_no_import_of_the_layer_above():
-    """Not even inside a function."""
-    for path in sorted((ROOT / "mmech").rglob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        found = re.search(r"^\s*(?:from|import) (?:mmech_rf|sklearn)\b", source, re.M)
-        assert not found, f"{path.name}: {found and found.group()}"
-
-
-# ---- architecture ------------------------------------------------------------
-
-LAYER = re.compile(r"^\| (\d+) \| `([\w.]+)/?` \| .+ \|$", re.MULTILINE)
-
-
-def layers_of(package):
-    """Return the layer of every file and folder, by the page."""
-    page = (ROOT / "notebooks" / "architecture.md").read_text(encoding="utf-8")
-    table = page.split(f"### {package}\n", 1)[1].split("\n#", 1)[0]
-    return {name.removesuffix(".py"): int(n) for n, name in LAYER.findall(table)}
-
-
-def imports_between(package):
-    """Return pairs of a file and a room of its package that it imports from."""
-    found = set()
-    for path in sorted((ROOT / package).rglob("*.py")):
-        room = path.relative_to(ROOT / package).with_suffix("").parts[0]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            else:
-                continue
-            parts = [name.split(".") for name in names]
-            found |= {(path, room, p[1]) for p in parts if p[0] == package and p[1:]}
-    return found
-
-
-@pytest.mark.parametrize("package", ["mmech", "mmech_rf"])
-def test_the_architecture_page_names_every_room_in_its_layer(package):
-    layers = layers_of(package)
-    entries = {
-        path.stem
-        for path in (ROOT / package).iterdir()
-        if path.suffix == ".py" or (path / "__init__.py").is_file()
-    }
-    assert layers.keys() == entries - {"__init__", "__main__"}
-    for path, room, other in imports_between(package):
-        if room in layers and other in layers:
-            assert layers[other] <= layers[room], f"{path} imports from {other}"
+# ---- folders -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("package", ["mmech", "mmech_rf"])

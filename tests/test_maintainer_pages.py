@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference as ref
-from maintainer_pages import code_of
+from maintainer_pages import code_of, law_of_the_page
 
 import mmech as mm
 from mmech.audit import epsilon_lower_bound
@@ -61,8 +61,7 @@ def test_the_operator_is_measured_and_optimized(band):
 
 @pytest.fixture
 def two_servers(monkeypatch):
-    law = code_of("adding_a_noise_law").TWO_SERVERS
-    LAWS.pop(law.name, None)  # the page lists it for good
+    law = law_of_the_page()
     monkeypatch.setitem(LAWS, law.name, law)
     return law
 

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,9 @@ LONG_SENTENCES = {
 """How many sentences with more words are left. To be lowered, and never raised."""
 
 
+@cache
 def texts_of(path):
-    """Yield strings, comments put together line by line, and paragraphs of pages.
+    """Return strings, comments put together line by line, and paragraphs of pages.
 
     Strings of tests are what they compare with, so that docstrings alone are read.
     """
@@ -53,24 +55,25 @@ def texts_of(path):
         pages = [cell["source"] for cell in cells if cell["cell_type"] == "markdown"]
         text = "\n\n".join("".join(lines) for lines in pages)
     if path.suffix in (".md", ".ipynb"):
-        yield from re.split(
-            r"\n\s*\n|^```.*?^```", text, flags=re.MULTILINE | re.DOTALL
-        )
-        return
+        return re.split(r"\n\s*\n|^```.*?^```", text, flags=re.MULTILINE | re.DOTALL)
     tested = "tests" in path.relative_to(ROOT).parts
+    texts = []
     for node in ast.walk(ast.parse(text)):
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
         if tested and isinstance(node, documented):
-            yield ast.get_docstring(node) or ""
+            texts.append(ast.get_docstring(node) or "")
         elif not tested and isinstance(node, ast.Constant):
-            yield TABLE.sub("", node.value) if isinstance(node.value, str) else ""
+            texts.append(
+                TABLE.sub("", node.value) if isinstance(node.value, str) else ""
+            )
     comment = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             comment.append(token.string.lstrip("# "))
-        elif token.type != tokenize.NL:
-            yield " ".join(comment)
+        elif token.type != tokenize.NL and comment:
+            texts.append(" ".join(comment))
             comment = []
+    return texts
 
 
 def riddles_in(path):

@@ -1,18 +1,9 @@
-"""Forests over many attributes, beside the lattice and the explicit matrices."""
+"""Forests under marginals, beside explicit matrices."""
 
 import numpy as np
 
-from mmech import (
-    Conjunctions,
-    Counts,
-    MarginalEstimate,
-    Marginals,
-    MatrixMechanism,
-    all_marginals,
-    optimize,
-    per_query_error,
-)
-from mmech_rf import grow_random_forest, training_workload
+from mmech import Conjunctions, MarginalEstimate, all_marginals, per_query_error
+from mmech_rf import grow_random_forest
 
 from ._common import check, dense_pinv, dense_row_losses
 
@@ -45,35 +36,3 @@ class FewAttributes:
     def time_answers_dense(self):
         # The pseudoinverse is not timed: the contender keeps it.
         return self.dense[0] @ (self.pinv @ self.values)
-
-
-class ManyAttributes:
-    """A thousand trees over 120 attributes: no contender holds 2^120 cells."""
-
-    timeout = 300
-
-    def setup(self):
-        sizes = (2,) * 120
-        rng = np.random.default_rng(0)
-        self.workload = training_workload(grow_random_forest(sizes, 1000, 3, seed=0))
-        keys = {tuple(sorted(rng.permutation(120)[:3])) for _ in range(10)}
-        optimize(Marginals(sizes, dict.fromkeys(keys, 1)), seed=0, max_work=10**5)
-        self.result = optimize(self.workload, seed=0, max_work=10**6, n_starts=1)
-        self.records = Counts(rng.integers(0, 2, (10_000, 120)), sizes)
-        self.mechanism = MatrixMechanism(self.workload, self.result, epsilon=1)
-        self.measurement = self.mechanism.measure(self.records)
-
-    def time_optimize(self):
-        return optimize(self.workload, seed=0)
-
-    def time_errors(self):
-        return per_query_error(self.workload, self.result.strategy, epsilon=1)
-
-    def time_measure(self):
-        return self.mechanism.measure(self.records)
-
-    def time_answers(self):
-        return self.mechanism.reconstruct(self.measurement).answer(self.workload)
-
-    def peakmem_all(self):
-        return self.mechanism.answer(self.records)

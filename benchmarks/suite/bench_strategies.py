@@ -50,7 +50,7 @@ class PIdentityObjectiveAndGradient:
     """One evaluation, on a gram with structure and on an explicit one."""
 
     params = (
-        [(256, 16), (1024, 64), (1728, 108)],
+        [(256, 16), (1024, 64)],
         ["AllRange", "Dense"],
     )
     param_names = ("n_p", "gram")
@@ -113,9 +113,8 @@ class PIdentityLarge:
     matrix of p rows, once. The formula is checked in a small domain.
     """
 
-    params = ([(2**14, 64), (2**16, 64), (2**20, 16)],)
+    params = ([(2**14, 64), (2**20, 16)],)
     param_names = ("n_p",)
-    timeout = 300
 
     def setup(self, n_p):
         PIdentityMemory().setup(128)
@@ -139,9 +138,8 @@ class PIdentityLarge:
 class BesideTrees:
     """p-Identity strategies beside the best b-ary tree, b up to 256."""
 
-    params = ([("AllRange", 256, 16), ("AllRange", 1024, 64), ("Prefix", 1024, 64)],)
+    params = ([("AllRange", 256, 16), ("Prefix", 256, 16)],)
     param_names = ("workload_n_p",)
-    timeout = 600
 
     def setup(self, workload_n_p):
         name, n, self.p = workload_n_p
@@ -195,18 +193,18 @@ BEST_KNOWN = {
 
 
 class PIdentityWhole:
-    """The default options, beside one dense descent of at most 200 iterations.
+    """The default options, beside one dense descent of at most 20 iterations.
 
     The dense descent starts from blocks of neighbours and does not get as far.
     """
 
     params = (list(BEST_KNOWN),)
     param_names = ("workload",)
-    timeout = 600
 
     def setup(self, name):
         self.workload, self.p, self.best = BEST_KNOWN[name]
-        check(self.time_mmech(name), self.best, rtol=0.01)
+        self.reached = self.time_mmech(name)
+        check(self.reached, self.best, rtol=0.01)
 
     def time_mmech(self, name):
         options = {"template": "pidentity", "p": self.p, "seed": 0}
@@ -214,13 +212,10 @@ class PIdentityWhole:
 
     def time_dense(self, name):
         gram = self.workload.gram().to_dense().astype(np.float64)
-        return dense_descent(gram, self.p, ftol=1e-8, maxiter=200)
+        return dense_descent(gram, self.p, ftol=1e-8, maxiter=20)
 
     def track_mmech_loss_over_best_known(self, name):
-        return self.time_mmech(name) / self.best
-
-    def track_dense_loss_over_best_known(self, name):
-        return self.time_dense(name) / self.best
+        return self.reached / self.best
 
 
 WORKLOADS = {
@@ -276,12 +271,13 @@ class OptimizeQuality:
 class Trees:
     """The tree that is found over an ordered domain, beside the best b-ary one."""
 
-    params = ([AllRange, Prefix], [2**10, 12_345, 2**16])
+    params = ([AllRange, Prefix], [2**10, 3_000])
     param_names = ("workload", "n")
 
     def setup(self, workload, n):
         self.workload = workload(n)
-        assert self.time_mmech(workload, n) < self.time_best_tree(workload, n)
+        self.ratio = self.time_mmech(workload, n) / self.time_best_tree(workload, n)
+        assert self.ratio < 1
 
     def time_mmech(self, workload, n):
         return optimize(self.workload, template="hierarchy").loss
@@ -291,4 +287,4 @@ class Trees:
         return best_tree(workload.__name__, n)[0]
 
     def track_loss_over_best_tree(self, workload, n):
-        return self.time_mmech(workload, n) / self.time_best_tree(workload, n)
+        return self.ratio

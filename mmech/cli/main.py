@@ -185,13 +185,13 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         help=f"records: {TABLE}; not needed for --dry-run",
     )
     add("--domain", metavar="FILE", required=True, help="JSON file of the domain")
-    which = command.add_mutually_exclusive_group(required=True)
+    which = command.add_mutually_exclusive_group()
     which.add_argument(
         "--ways",
         type=whole(1),
         nargs="+",
         metavar="N",
-        help="all tables of N attributes",
+        help="all tables of N attributes (default: tables of the groups of statistics)",
     )
     which.add_argument(
         "--table",
@@ -482,6 +482,8 @@ def _tables(args: argparse.Namespace) -> None:
             "the records and --out are needed to release tables; give both, or "
             "--dry-run to see the errors to expect"
         )
+    if args.ways is args.tables is args.auto is args.statistics is None:
+        raise InputError("one of --ways, --table, --tables and --mean is needed")
     check_readable(args)
     ledger = None if args.ledger is None else _opened(args)
     if "drop" in (args.handle_unknown, args.handle_missing) and not args.dry_run:
@@ -512,7 +514,7 @@ def _tables(args: argparse.Namespace) -> None:
         statistics = _statistics(args)
         known, rules = _known(args)
         used = {domain.levels.get(n, n) for n in set().union(*tables or ())}
-        for own in statistics if used else ():
+        for own in statistics if used or not (args.ways or args.auto) else ():
             used |= {domain.levels.get(n, n) for n in (own.name, *own.by)}
         if used and used <= set(domain.names):  # other columns need not be there
             domain = domain.select([name for name in domain.names if name in used])

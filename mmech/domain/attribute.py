@@ -25,7 +25,18 @@ from mmech.domain.discretise import (
 )
 from mmech.domain.hierarchies import check_levels, read_tree
 
-KINDS = ("categorical", "ordinal", "numeric", "date")
+FIELDS = {
+    "categorical": ("categories", "groups", "value_map", "other", "monotone", "levels"),
+    "ordinal": ("categories", "groups", "value_map", "other", "monotone"),
+    "numeric": (
+        *("lower", "upper", "cut_points", "n_bins", "quantiles", "categories"),
+        *("integer", "unit", "other", "monotone"),
+    ),
+    "date": ("lower", "upper", "unit", "other", "monotone"),
+}
+"""What an attribute may have beside its name, by kind."""
+
+KINDS = tuple(FIELDS)
 
 
 # ------------------------------------------------------------------- validation
@@ -275,23 +286,22 @@ class Attribute:
     def __post_init__(self, quantiles: Any) -> None:
         check_name(self.name, "the name of an attribute")
         check_choice(self.kind, f"the kind of attribute {self.name!r}", KINDS)
+        label = f"attribute {self.name!r}"
+        for name in ("categories", "cut_points"):
+            self._set(**{name: as_tuple(getattr(self, name), f"{name} of {label}")})
+        given = self._given() | ({} if quantiles is None else {"quantiles": quantiles})
+        if extra := sorted({*given} - {"name", "kind", *FIELDS[self.kind]}):
+            raise ValueError(
+                f"{label} is {self.kind} and takes no {' or '.join(extra)}; "
+                f"it may have {', '.join(FIELDS[self.kind])}"
+            )
         if self.kind == "numeric":
             self._check_numeric(quantiles)
-        elif quantiles is not None:
-            raise ValueError(
-                f"attribute {self.name!r} is {self.kind} and takes no quantiles; "
-                "leave them out, or make it numeric"
-            )
         elif self.kind == "date":
             self._check_date()
         else:
             self._check_categorical()
         if self.levels is not None:
-            label = f"attribute {self.name!r}"
-            if self.kind != "categorical":
-                raise ValueError(
-                    f"{label} is {self.kind} and takes no levels; leave them out"
-                )
             self._set(levels=check_levels(label, self.categories, self.levels))
             for level in check_names(self.levels, f"levels of {label}"):
                 check_cells(self.at_level(level).categories, f"nodes of {level!r}")
@@ -299,12 +309,10 @@ class Attribute:
             self._check_monotone(self.monotone)
         for name, kind in (("integer", bool), ("unit", str)):
             value = getattr(self, name)
-            if value is None or (name == "unit" and self.kind == "date"):
-                continue
-            if self.kind != "numeric" or not isinstance(value, kind):
+            if not (value is None or isinstance(value, kind)):
                 raise ValueError(
-                    f"{name} of attribute {self.name!r} must be a {kind.__name__} of a "
-                    f"numeric attribute, got {value!r:.60}; leave it out"
+                    f"{name} of {label} must be a {kind.__name__}, got {value!r:.60}; "
+                    "leave it out"
                 )
 
     def _check_monotone(self, direction: Any) -> None:
@@ -327,11 +335,6 @@ class Attribute:
 
     def _check_numeric(self, quantiles: Any) -> None:
         label = f"attribute {self.name!r}"
-        if self.groups is not None or self.value_map is not None:
-            raise ValueError(
-                f"{label} is numeric and takes no groups or value_map; "
-                "use cut_points, or make it categorical"
-            )
         if (self.lower is None) != (self.upper is None):
             raise ValueError(
                 f"{label} needs both lower and upper, got one of them; "
@@ -412,12 +415,6 @@ class Attribute:
 
     def _check_date(self) -> None:
         label = f"attribute {self.name!r}"
-        own = {"name", "kind", "lower", "upper", "unit", "other", "monotone"}
-        if extra := sorted({*self._given()} - own):
-            raise ValueError(
-                f"{label} is a date and takes no {' or '.join(extra)}; it needs lower, "
-                "upper and unit"
-            )
         lower, upper = (
             dates.check_day(value, f"{name} of {label}")
             for name, value in (("lower", self.lower), ("upper", self.upper))
@@ -437,13 +434,6 @@ class Attribute:
 
     def _check_categorical(self) -> None:
         label = f"attribute {self.name!r}"
-        if not (self.lower is self.upper is self.n_bins is None) or len(
-            self.cut_points
-        ):
-            raise ValueError(
-                f"{label} is {self.kind} and takes no bounds, cut_points or n_bins; "
-                "leave them out, or make it numeric"
-            )
         cells = check_cells(self.categories, f"categories of {label}")
         self._set(categories=cells, cut_points=())
         if self.groups is not None:
@@ -622,7 +612,8 @@ class Attribute:
 
     def _given(self) -> dict[str, Any]:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {k: v for k, v in values.items() if v is not None and v != ()}
+        none = [name for name in ("categories", "cut_points") if not len(values[name])]
+        return {k: v for k, v in values.items() if v is not None and k not in none}
 
     def _to_dict(self) -> dict[str, Any]:
         """Return the entry of a file; pairs, because JSON keys all become text."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from mmech.checks import check_choice, nearest
-from mmech.domain.attribute import KINDS
+from mmech.domain.attribute import FIELDS, KINDS
 from mmech.domain.hierarchies import read_tree
 from mmech.writing import replacing
 
@@ -32,24 +32,8 @@ READ = "read_from_records"
 
 _PAIRS = ("groups", "value_map", "levels")
 
-_NUMERIC_KEYS = (
-    *("lower", "upper", "cut_points", "n_bins", "quantiles", "categories"),
-    *("integer", "unit"),
-)
-"""How an entry of "features" describes a number, its bins and their names."""
-
-_DATE_KEYS = ("lower", "upper", "unit")
-"""How it describes a date."""
-
-_KEYS = {"numeric": _NUMERIC_KEYS, "date": _DATE_KEYS}
-_NEEDED: dict[str, tuple[str, ...]] = {
-    "numeric": ("lower", "upper"),
-    "date": _DATE_KEYS,
-}
-"""Keys that an entry needs if it has no cut points."""
-
-_OWN = ("other", "monotone")
-"""What entries of any type may have."""
+_NEEDED = {"numeric": ("lower", "upper"), "date": ("lower", "upper", "unit")}
+"""Keys that an entry needs if it has no cut points; others need categories."""
 
 
 # ---- documents -----------------------------------------------------------------
@@ -186,7 +170,7 @@ def described_target(entry: Any) -> dict[str, Any]:
 def _with_tree(entry: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Return the entry of a hierarchy as the one of categories with levels."""
     _check_has(entry, ("tree",), what)
-    check_keys(entry, ("name", "type", "tree", "levels", *_OWN), what)
+    check_keys(entry, ("name", "type", "tree", "levels", "other", "monotone"), what)
     categories, levels = read_tree(entry["name"], entry["tree"], entry.get("levels"))
     own = {"type": "categorical", "categories": categories}
     rest = {key: value for key, value in entry.items() if key != "tree"}
@@ -207,18 +191,15 @@ def described_attributes(
             entry = _with_tree(entry, what)
         check_choice(entry["type"], f"the type of {what}", KINDS)
         what, kind = f"{what}, which is {entry['type']}", entry["type"]
-        own_keys = _KEYS.get(kind, ("categories", "ordered", *_PAIRS))
-        check_keys(entry, ("name", "type", *own_keys, *_OWN), what)
+        own_keys: tuple[str, ...] = FIELDS[kind]
+        if kind not in _NEEDED:
+            own_keys = (*FIELDS["categorical"], "ordered")
+        check_keys(entry, ("name", "type", *own_keys), what)
         needed = _NEEDED.get(kind, ("categories",))
         _check_has(entry, () if "cut_points" in entry else needed, f"{what},")
-        if kind in _KEYS:
-            own = {key: entry[key] for key in own_keys if key in entry}
-            if kind == "numeric" and "cut_points" not in own:
-                fields |= {"n_bins": n_bins}
-            fields |= {"kind": kind} | own
-        else:
-            kind = "ordinal" if entry.get("ordered") else kind
-            fields |= {"kind": kind, "categories": entry["categories"]}
-        fields |= {key: entry[key] for key in _OWN if key in entry}
-        attributes.append(_paired(entry, fields))
+        if kind == "numeric" and "cut_points" not in entry:
+            fields |= {"n_bins": n_bins}
+        fields |= {key: entry[key] for key in own_keys if key in entry}
+        kind = "ordinal" if fields.pop("ordered", False) else kind
+        attributes.append(_paired(entry, fields | {"kind": kind}))
     return attributes

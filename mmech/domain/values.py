@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -142,18 +143,12 @@ class CategoryTable:
             return self._codes_of_texts(cells)
         except Exception:  # not text, maybe unhashable
             pass
-        memos = {kind: _Memo(self.code, kind) for kind in set(map(type, cells))}
-        if len(memos) == 1 and next(iter(memos.values())).cacheable:
-            read = next(iter(memos.values())).__getitem__
-            return np.fromiter(map(read, cells), self._dtype, len(cells))
-        return np.fromiter(
-            (
-                memo[cell] if (memo := memos[type(cell)]).cacheable else self.code(cell)
-                for cell in cells
-            ),
-            self._dtype,
-            len(cells),
+        read = lru_cache(maxsize=None, typed=True)(self.code)
+        found = (
+            read(cell) if isinstance(cell, _CACHEABLE) else self.code(cell)
+            for cell in cells
         )
+        return np.fromiter(found, self._dtype, len(cells))
 
     def _codes_of_texts(self, cells: list[Any]) -> NDArray[np.signedinteger[Any]]:
         """Return the codes of text and missing values, or raise at any other value."""
@@ -186,21 +181,6 @@ class _TextMemo(dict[Any, int]):
         if not (isinstance(value, str) or value is None or is_nan):
             raise _NotText
         self[value] = code = self._code(value)
-        return code
-
-
-class _Memo(dict[Any, int]):
-    """Remember the codes of values of one type, within which equal reads alike."""
-
-    def __init__(self, code: Callable[[Any], int], kind: type) -> None:
-        super().__init__()
-        self._code = code
-        self.cacheable = issubclass(kind, _CACHEABLE)
-
-    def __missing__(self, value: Any) -> int:
-        code = self._code(value)
-        if value == value:  # every NaN would be a new key
-            self[value] = code
         return code
 
 

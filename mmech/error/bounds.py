@@ -42,7 +42,7 @@ from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.known import normal_form
+from mmech.operators.known import factored, normal_form
 from mmech.operators.lsmr import known_column_squares
 from mmech.reduction.cells import reduce_domain
 from mmech.structure.shape import frobenius_squared, squared_singular_values
@@ -177,21 +177,12 @@ def dual_bound(
 # ---- in units of the loss ----------------------------------------------------
 
 
-def _factored(workload: QueryMatrix) -> tuple[float, tuple[QueryMatrix, ...]]:
-    """Return the weight and the factors of the only block of a workload, or itself."""
-    form = normal_form(workload)
-    if form.is_product and form.products:
-        return form.products[0]
-    weight, block = form.blocks[0] if len(form.blocks) == 1 else (1, workload)
-    return weight, (block,)
-
-
 def svd_loss_bound(workload: QueryMatrix) -> float:
     """Return (Σ σ_i)² / n, the bound on the loss of every strategy."""
     closed = symmetric_loss_bound(workload)
     if closed is not None:
         return closed
-    weight, factors = _factored(workload)
+    weight, factors = factored(workload)
     if factors != (workload,):
         return weight**2 * math.prod(svd_loss_bound(factor) for factor in factors)
     for structured in (known_loss_bound, commuting_loss_bound):
@@ -224,7 +215,7 @@ def dual_loss_bound(
     if closed is not None:
         uniform = np.full(n, 1.0 / n) if n <= LIMITS.dual_distribution else None
         return BoundResult(closed, 0.0, 0, uniform)
-    weight, factors = _factored(workload)
+    weight, factors = factored(workload)
     if factors != (workload,):
         found = product_bound([inside(factor) for factor in factors], n)
         return replace(found, bound=weight**2 * found.bound)
@@ -250,7 +241,7 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     closed = symmetric_loss_bound(workload)
     if closed is not None:
         return closed, "closed form"
-    weight, factors = _factored(workload)
+    weight, factors = factored(workload)
     if factors != (workload,):
         parts = [cheap_loss_bound(factor) for factor in factors]
         names = [name for _, name in parts if name != "closed form"]

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpocon, dpotrf, dpotri
 
+from mmech.checks import magnitude
 from mmech.error.section_gains import section_gain, section_gains
 from mmech.error.tau_gains import range_gain, running_gains
-from mmech.exceptions import UnsupportedWorkloadError
+from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity
@@ -26,7 +27,7 @@ from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
-from mmech.operators.known import has_full_column_rank, normal_form
+from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -112,6 +113,12 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
     """Return whether every query lies in the row space of the strategy."""
     if strategy is workload or has_full_column_rank(strategy):
         return True
+    try:
+        _, queries, inner = unwrapped(strategy, workload)
+    except UnsupportedWorkloadError:
+        return False
+    if inner is not strategy:
+        return supports(queries, inner)
     known = pair_rule(strategy).supports(workload, strategy)
     if known is not None:
         return known
@@ -126,6 +133,9 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     """Return ‖W A⁺‖_F²."""
     if strategy is workload:  # W W⁺ projects on the row space
         return float(rank(workload))
+    square, queries, inner = unwrapped(strategy, workload)
+    if inner is not strategy:
+        return gain(queries, inner) / square
     known = pair_rule(strategy).gain(workload, strategy)
     if known is not None:
         return known
@@ -134,21 +144,59 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     return float(row_gains(workload, strategy).sum())
 
 
-def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
-    """Return the squared row norms of W A⁺, shape (m,)."""
+def row_gains(
+    workload: QueryMatrix, strategy: QueryMatrix, most: float = math.inf
+) -> Floats:
+    """Return the squared row norms of W A⁺, shape (m,).
+
+    Raises `DomainTooLargeError` where more than `most` entries were to be visited.
+    """
+    square, queries, inner = unwrapped(strategy, workload)
+    if inner is not strategy:
+        return row_gains(queries, inner, most) / square
     known = pair_rule(strategy).rows(workload, strategy)
     if known is not None:
         return known
     blocks = normal_form(workload).blocks
     if blocks[0][1] is not workload:
         gains = [
-            c**2 * row_gains(block, strategy) if c else np.zeros(block.shape[0])
+            c**2 * row_gains(block, strategy, most) if c else np.zeros(block.shape[0])
             for c, block in blocks
         ]
         return np.concatenate(gains)
+    entries = workload.shape[0] * max(workload.shape[1], strategy.shape[0])
+    if entries > most:
+        raise DomainTooLargeError(
+            f"the errors of {workload!r} visit {magnitude(entries)} entries, query by "
+            f"query (limit {most:g}); ask for their total"
+        )
     if isinstance(workload, AllRange | WidthRange):
         known = _range_gains(workload, strategy)
     return _row_gains_by_blocks(workload, strategy) if known is None else known
+
+
+@singledispatch
+def unwrapped(
+    strategy: QueryMatrix, workload: QueryMatrix
+) -> tuple[float, QueryMatrix, QueryMatrix]:
+    """Return (c², V, B) with ‖W A⁺‖² = ‖V B⁺‖² / c² row by row, or (1, W, A)."""
+    return 1.0, workload, strategy
+
+
+@unwrapped.register(Scaled)
+def _(
+    strategy: Scaled, workload: QueryMatrix
+) -> tuple[float, QueryMatrix, QueryMatrix]:
+    if strategy.weight == 0:
+        return 1.0, workload, strategy
+    return strategy.weight**2, workload, strategy.operator
+
+
+@unwrapped.register(Merged)
+def _(
+    strategy: Merged, workload: QueryMatrix
+) -> tuple[float, QueryMatrix, QueryMatrix]:
+    return 1.0, merged_workload(workload, strategy), strategy.operator
 
 
 def unsupported(
@@ -191,19 +239,6 @@ class _IdentityRule(PairRule):
         return workload.row_square_sums().astype(np.float64)
 
 
-@register(Scaled)
-class _ScaledRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: Scaled) -> float | None:
-        if strategy.weight == 0:
-            return None
-        return gain(workload, strategy.operator) / strategy.weight**2
-
-    def rows(self, workload: QueryMatrix, strategy: Scaled) -> Floats | None:
-        if strategy.weight == 0:
-            return None
-        return row_gains(workload, strategy.operator) / strategy.weight**2
-
-
 @register(Diagonal)
 class _DiagonalRule(PairRule):
     def gain(self, workload: QueryMatrix, strategy: Diagonal) -> float:
@@ -242,21 +277,6 @@ class _HierarchyRule(PairRule):
         return float(energies[measured] @ variances[measured])
 
 
-@register(Merged)
-class _MergedRule(PairRule):
-    def supports(self, workload: QueryMatrix, strategy: Merged) -> bool:
-        try:
-            return supports(merged_workload(workload, strategy), strategy.operator)
-        except UnsupportedWorkloadError:
-            return False
-
-    def gain(self, workload: QueryMatrix, strategy: Merged) -> float:
-        return gain(merged_workload(workload, strategy), strategy.operator)
-
-    def rows(self, workload: QueryMatrix, strategy: Merged) -> Floats:
-        return row_gains(merged_workload(workload, strategy), strategy.operator)
-
-
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
     if normal_form(workload).products is not None:
@@ -292,27 +312,16 @@ class _KroneckerRule(PairRule):
         )
 
     def rows(self, workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
-        return _product_rows(workload, strategy)
-
-
-@singledispatch
-def _product_rows(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
-    """Return outer products of the row norms of the factors of a product."""
-    return None
-
-
-@_product_rows.register(Kronecker)
-def _(workload: Kronecker, strategy: Kronecker) -> Floats | None:
-    pairs = list(zip(workload.factors, strategy.factors, strict=False))
-    aligned = all(query.shape[1] == part.shape[1] for query, part in pairs)
-    if not aligned or len(workload.factors) != len(strategy.factors):
-        return None
-    if _is_zero_product(1.0, tuple(workload.factors)):
-        return np.zeros(workload.shape[0])
-    gains = np.ones(1)
-    for query, part in pairs:
-        gains = np.outer(gains, row_gains(query, part)).ravel()
-    return gains
+        weight, factors = factored(workload)
+        sizes = [factor.shape[1] for factor in strategy.factors]
+        if [factor.shape[1] for factor in factors] != sizes:
+            return None
+        if _is_zero_product(weight, factors):
+            return np.zeros(workload.shape[0])
+        gains = np.array([weight**2], np.float64)
+        for query, part in zip(factors, strategy.factors, strict=True):
+            gains = np.outer(gains, row_gains(query, part)).ravel()
+        return gains
 
 
 def _is_zero_product(weight: float, factors: tuple[QueryMatrix, ...]) -> bool:
@@ -379,22 +388,11 @@ class _SubsetsRule(PairRule):
         return spectra.weighted(1.0 / precisions)
 
 
-@register(Marginals)
+@register(Marginals, Marginal)
 class _MarginalsRule(_SubsetsRule):
-    def gain(self, workload: QueryMatrix, strategy: Marginals) -> float | None:
+    def gain(self, workload: QueryMatrix, strategy: Any) -> float | None:
         value = gain_by_subsets(workload, strategy)
         return _joint_gain(workload, strategy) if value is None else value
-
-
-@register(Marginal)
-class _MarginalRule(_SubsetsRule):
-    def gain(self, workload: QueryMatrix, strategy: Marginal) -> float | None:
-        value = RULES[Kronecker].gain(workload, strategy)
-        return gain_by_subsets(workload, strategy) if value is None else value
-
-    def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
-        gains = RULES[Kronecker].rows(workload, strategy)
-        return super().rows(workload, strategy) if gains is None else gains
 
 
 def _precisions(strategy: Tables, subsets: Iterable[tuple[int, ...]]) -> Floats:

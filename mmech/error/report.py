@@ -6,7 +6,6 @@ import html
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,7 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
-from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Matrix, as_pair
-from mmech.operators.known import normal_form
-from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginals
-from mmech.operators.merged import Merged
-from mmech.operators.tau import Tau
 from mmech.strategies.result import Candidate, StrategyResult
 from mmech.threads import one_blas_thread
 
@@ -277,9 +270,6 @@ def _ratio(loss: float, bound: float) -> float:
 
 # ---- errors of single queries ------------------------------------------------
 
-Gains = NDArray[np.float64]
-"""Squared row norms of W A⁺, one per query."""
-
 
 def _extremes(
     workload: QueryMatrix, strategy: QueryMatrix
@@ -288,51 +278,11 @@ def _extremes(
     if workload.shape[0] > LIMITS.reported_queries:
         return None
     try:
-        gains = _gains(workload, strategy)
+        gains = pairs.row_gains(workload, strategy, LIMITS.reported_entries)
     except DomainTooLargeError:
-        return None
-    if gains is None:
         return None
     low, middle, high = np.quantile(np.sqrt(gains), [0, 0.5, 1]).tolist()
     return low, middle, high
-
-
-def _gains(workload: QueryMatrix, strategy: QueryMatrix) -> Gains | None:
-    """Return the squared row norms of W A⁺, ``None`` where they take long to list."""
-    gains: Gains | None
-    gains = normal_form(workload).stacked(lambda block: _gains_under(strategy, block))
-    return gains
-
-
-@singledispatch
-def _gains_under(strategy: QueryMatrix, workload: QueryMatrix) -> Gains | None:
-    """Return them by what the strategy knows, or one by one."""
-    if max(workload.shape[1], strategy.shape[0]) * workload.shape[0] > (
-        LIMITS.reported_entries
-    ):
-        return None
-    return pairs.row_gains(workload, strategy)
-
-
-@_gains_under.register(Scaled)
-def _(strategy: Scaled, workload: QueryMatrix) -> Gains | None:
-    if strategy.weight == 0:
-        return pairs.row_gains(workload, strategy)
-    gains = _gains(workload, strategy.operator)
-    return None if gains is None else gains / strategy.weight**2
-
-
-@_gains_under.register(Merged)
-def _(strategy: Merged, workload: QueryMatrix) -> Gains | None:
-    return _gains(pairs.merged_workload(workload, strategy), strategy.operator)
-
-
-@_gains_under.register(Kronecker | Marginals | Tau)
-def _(strategy: QueryMatrix, workload: QueryMatrix) -> Gains | None:
-    known = pairs.pair_rule(strategy).rows(workload, strategy)
-    if known is None:
-        return _gains_under.dispatch(object)(strategy, workload)
-    return known
 
 
 # ---- confidence intervals ----------------------------------------------------

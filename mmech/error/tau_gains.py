@@ -142,10 +142,11 @@ def _hankel_before(matrix: Tau, weights: Floats) -> Floats:
     padded = np.zeros(size)
     padded[:n] = weights
     out = np.zeros(size)
-    cells = np.arange(size)
+    small, found = (v.reshape(-1, SMALL_BLOCK) for v in (padded, out))
+    seen = np.lib.stride_tricks.sliding_window_view(h, 2 * SMALL_BLOCK + 2)
+    seen = seen[:: 2 * SMALL_BLOCK]
     for gap in range(1, SMALL_BLOCK):
-        later = cells[cells % SMALL_BLOCK >= gap]
-        out[later] += padded[later - gap] * h[2 * later - gap + 2]
+        found[:, gap:] += small[:, :-gap] * seen[:, gap + 2 : -gap : 2]
     block = 2 * SMALL_BLOCK
     while block <= size:
         # First halves, weighed, are seen from second halves at distances i + j.

@@ -89,36 +89,34 @@ class Counts:
     ) -> None:
         shape = check_domain_shape(domain_shape)
         array = check_codes(codes, shape)
-        self._set(shape, *occupied_cells([(array.T, None)], shape), chunk_id)
+        self.domain_shape, self._chunks = shape, chunk_names(chunk_id)
+        self._codes, self._multiplicities = occupied_cells([(array.T, None)], shape)
 
     @classmethod
     def _as_given(cls, codes: ArrayLike, domain_shape: Any) -> Counts:
         """Return records that are measured but never added to others, not sorted."""
         shape = check_domain_shape(domain_shape)
         array = check_codes(codes, shape).astype(_narrow(shape))
-        found = cls.__new__(cls)
-        found._set(shape, array, np.ones(len(array), np.int64))
-        return found
+        return cls._of(shape, array, np.ones(len(array), np.int64))
 
     @classmethod
     def _none(cls, shape: tuple[int, ...]) -> Counts:
         """Return the counts of no record over a domain that was checked."""
-        found = cls.__new__(cls)
         codes = np.zeros((0, len(shape)), _narrow(shape))
-        found._set(shape, codes, np.zeros(0, np.int64))
-        return found
+        return cls._of(shape, codes, np.zeros(0, np.int64))
 
-    def _set(
-        self,
+    @classmethod
+    def _of(
+        cls,
         shape: tuple[int, ...],
         codes: NDArray[Any],
         multiplicities: NDArray[np.int64],
-        chunk_id: Hashable | None = None,
-    ) -> None:
-        self.domain_shape = shape
-        self._codes = codes
-        self._multiplicities = multiplicities
-        self._chunks = chunk_names(chunk_id)
+        chunks: frozenset[Hashable] = frozenset(),
+    ) -> Counts:
+        found = cls.__new__(cls)
+        found.domain_shape, found._codes = shape, codes
+        found._multiplicities, found._chunks = multiplicities, chunks
+        return found
 
     def __add__(self, other: object) -> Counts:
         if not isinstance(other, Counts):
@@ -130,31 +128,30 @@ class Counts:
                 "differ; both must be over the same domain"
             )
         check_chunks(self._chunks, other._chunks)
-        found = self._joined(other._codes.T, other._multiplicities)
-        found._chunks = self._chunks | other._chunks
-        return found
+        names = self._chunks | other._chunks
+        return self._joined(other._codes.T, other._multiplicities, names)
 
     def _with(self, columns: Columns) -> Counts:
         """Return these counts with more records, whose codes are inside of the domain.
 
         All of them have the name of these counts.
         """
-        found = self._joined(columns, None)
-        found._chunks = self._chunks
-        return found
+        return self._joined(columns, None, self._chunks)
 
     def _joined(
-        self, columns: Columns, multiplicities: NDArray[np.int64] | None
+        self,
+        columns: Columns,
+        multiplicities: NDArray[np.int64] | None,
+        chunks: frozenset[Hashable],
     ) -> Counts:
         more = len(columns[0]) if multiplicities is None else int(multiplicities.sum())
         if self._total() + more > MOST_RECORDS:
             raise OverflowError(
                 "counts must be of at most 2^62 records; release them in parts"
             )
-        found = Counts.__new__(Counts)
         parts = [(self._codes.T, self._multiplicities), (columns, multiplicities)]
-        found._set(self.domain_shape, *occupied_cells(parts, self.domain_shape))
-        return found
+        cells = occupied_cells(parts, self.domain_shape)
+        return self._of(self.domain_shape, *cells, chunks)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Counts):
@@ -176,9 +173,8 @@ class Counts:
 
     def _named(self, chunk_id: Hashable | None) -> Counts:
         """Return these counts under one name, in place of those of their parts."""
-        found = Counts.__new__(Counts)
-        found._set(self.domain_shape, self._codes, self._multiplicities, chunk_id)
-        return found
+        own = self.domain_shape, self._codes, self._multiplicities
+        return self._of(*own, chunk_names(chunk_id))
 
     def _total(self) -> int:
         """Return the number of records. Sensitive."""

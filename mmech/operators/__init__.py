@@ -6,7 +6,7 @@ basic        identity, total, prefix and suffix sums, all ranges, diagonals
 circulant    one query moved along a domain
 tau          sine waves: functions of the grams of ranges and prefix sums
 convolution  exact convolutions of integers
-ranges       ranges of an ordered domain, and permuted domains
+ranges       ranges of an ordered domain
 hierarchy    trees of sums over nested blocks of neighbours
 explicit     dense and sparse matrices
 partition    partitions of a domain, and boxes of cells: what forests ask
@@ -15,7 +15,7 @@ stack        queries under each other
 kronecker    one operator per attribute of a product domain
 marginals    sets of marginals, and their algebra
 residuals    orthogonal contrasts, one block per set of attributes
-merged       operators on a domain whose cells were merged
+merged       operators on a domain whose cells were merged, or reordered
 pidentity    identity and a few further queries, with a closed inverse
 joint        the inverse gram of stacked Kronecker products
 algebra      how pairs of operators combine

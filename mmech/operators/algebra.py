@@ -1,8 +1,7 @@
 """Pair rules: how two operators combine so that structure survives.
 
-One table for products, one for sums. A rule takes the two operators and returns the
-combined one, or ``None`` when it does not apply after all; the first rule that fits
-wins.
+A rule takes the two operators and returns their product, or ``None`` when it does not
+apply after all; the first rule that fits wins.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from mmech.operators.basic import Diagonal, Identity, Ones
 from mmech.operators.compose import Product, Scaled, Sum, check_weight
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Anova
 from mmech.operators.stack import VStack
 
 Rule = Callable[[Any, Any], QueryMatrix | None]
@@ -51,12 +49,6 @@ def _kronecker_product(left: Kronecker, right: Kronecker) -> QueryMatrix | None:
     return None if factors is None else Kronecker(factors)
 
 
-def _anova_product(left: Anova, right: Anova) -> QueryMatrix | None:
-    if left.domain_shape != right.domain_shape:
-        return None
-    return Anova(left.domain_shape, left._values * right._values)
-
-
 @singledispatch
 def _factors(operator: QueryMatrix) -> tuple[QueryMatrix, ...]:
     """Return the factors of a product, or the operator itself."""
@@ -75,7 +67,6 @@ PRODUCT_RULES: list[tuple[type, type, Rule]] = [
     (Diagonal, Diagonal, _entries(lambda a, b: Diagonal(a.diag() * b.diag()))),
     (Dense, Dense, _entries(lambda a, b: Dense(a.to_dense() @ b.to_dense()))),
     (Sparse, Sparse, _entries(lambda a, b: Sparse(a.matrix @ b.matrix))),
-    (Anova, Anova, _anova_product),
     (Kronecker, Kronecker, _kronecker_product),
     (VStack, QueryMatrix, lambda a, b: VStack([product(x, b) for x in a.blocks])),
     (Sum, QueryMatrix, lambda a, b: Sum([product(x, b) for x in a.terms])),
@@ -112,26 +103,3 @@ def _scaled(operator: QueryMatrix, weight: float) -> QueryMatrix:
 _scaled.register(
     Scaled, lambda operator, weight: scale(weight * operator.weight, operator.operator)
 )
-
-
-@_scaled.register(Anova)
-def _(operator: Anova, weight: float) -> QueryMatrix:
-    return Anova(operator.domain_shape, weight * operator._values)
-
-
-def add(*terms: QueryMatrix) -> QueryMatrix:
-    """Return the sum of the terms, joining those whose sum has a closed form.
-
-    Terms of a kind without a rule stay as they are, in order.
-    """
-    sums: dict[Any, QueryMatrix] = {}
-    for number, term in enumerate(terms):
-        key: Any = number
-        if type(term) is Anova:
-            key = term.domain_shape
-            before = sums.get(key)
-            if type(before) is Anova:
-                term = Anova(key, before._values + term._values)
-        sums[key] = term
-    kept = list(sums.values())
-    return kept[0] if len(kept) == 1 else Sum(kept)

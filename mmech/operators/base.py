@@ -206,13 +206,9 @@ class QueryMatrix:
     def __add__(self, other: Any) -> QueryMatrix:
         if not isinstance(other, QueryMatrix):
             raise TypeError(f"cannot add {type(other).__name__} to a query matrix")
-        return self._plus(other)
+        from mmech.operators.compose import Sum
 
-    def _plus(self, *others: QueryMatrix) -> QueryMatrix:
-        """Return the sum with any number of operators of this shape."""
-        from mmech.operators.algebra import add
-
-        return add(self, *others)
+        return Sum([self, other])
 
     def __sub__(self, other: Any) -> QueryMatrix:
         return self + (-other)

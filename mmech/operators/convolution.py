@@ -49,6 +49,15 @@ def _roots(prime: int, generator: int, n: int) -> tuple[Residues, ...]:
     return tuple(sides)
 
 
+def _mirrored(part: Residues) -> Residues:
+    """Return the transform of values read backwards, in bit-reversed order."""
+    out, start = part.copy(), 2
+    while start < part.size:
+        out[start : 2 * start] = part[start : 2 * start][::-1]
+        start *= 2
+    return out
+
+
 class IntegerFilter:
     """Circular convolution with one vector of integers.
 
@@ -56,6 +65,9 @@ class IntegerFilter:
     ----------
     column : ndarray of int64, shape (n,)
         What is convolved with; n is a power of two, at most 2^25.
+    mirrored : ndarray of int64, shape (n,), default=None
+        What the values read backwards, ``values[-i % n]``, are convolved with. Both
+        convolutions are added.
 
     Examples
     --------
@@ -65,21 +77,24 @@ class IntegerFilter:
     [2305843009213693945, -2305843009213693951, 4, 2]
     """
 
-    def __init__(self, column: Integers) -> None:
+    def __init__(self, column: Integers, mirrored: Integers | None = None) -> None:
         self.n = column.size
+        self._columns = [column.copy()]
+        if mirrored is not None:
+            self._columns.append(mirrored.copy())
         if self.n & (self.n - 1) or not 0 < self.n <= MOST_CELLS:
             raise ValueError(
                 "a filter needs a power of two of cells, at most "
                 f"{MOST_CELLS}, got {self.n}"
             )
-        self._norm = float(np.abs(column.astype(np.float64)).sum())
+        norms = [np.abs(own.astype(np.float64)).sum() for own in self._columns]
+        self._norm = float(sum(norms))
         if self._norm >= LARGEST_NORM:
             raise ValueError(
                 "the magnitudes of a filter must add up to less than 2**58, got "
                 f"{self._norm:.3g}; scale it down"
             )
-        self._column = column.copy()
-        self._spectra: dict[int, Residues] = {}
+        self._spectra: dict[int, list[Residues]] = {}
 
     def _transformed(self, values: Integers, prime: int, generator: int) -> Residues:
         from mmech import _kernels
@@ -108,11 +123,19 @@ class IntegerFilter:
         parts = []
         for prime, generator in primes:
             if prime not in self._spectra:
-                spectrum = self._transformed(self._column, prime, generator)
-                self._spectra[prime] = spectrum
+                self._spectra[prime] = [
+                    self._transformed(column, prime, generator)
+                    for column in self._columns
+                ]
             part = self._transformed(values, prime, generator)
             scale = pow(self.n, -1, prime)
-            _kernels.multiply_residues(part, self._spectra[prime], scale, prime, part)
+            first, *others = self._spectra[prime]
+            back = _mirrored(part) if others else part
+            _kernels.multiply_residues(part, first, scale, prime, part)
+            for other in others:
+                _kernels.multiply_residues(back, other, scale, prime, back)
+                part += back
+                np.minimum(part, part - np.uint32(prime), out=part)
             *_, roots, quotients = _roots(prime, generator, self.n)
             _kernels.number_transform_back(part, roots, quotients, prime)
             parts.append(part)

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from mmech.checks import sizes_label
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, query_matrix
+from mmech.operators.basic import Diagonal
+from mmech.operators.compose import Product
 from mmech.operators.explicit import Dense
 from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
@@ -121,13 +123,11 @@ class JointInverseGram(Symmetric):
     def _transform(self) -> Kronecker:
         return Kronecker([Dense(vectors.T) for vectors in self.transforms])
 
-    def root_matmat(self, x: Array) -> Array:
-        """Multiply N with N Nᵀ = this operator, so that Nᵀ(AᵀA)N is near I."""
-        return self._transform._rmatmat(x / np.sqrt(self.spectrum).reshape(-1, 1))
-
-    def root_rmatmat(self, y: Array) -> Array:
-        """Multiply Nᵀ."""
-        return self._transform._matmat(y) / np.sqrt(self.spectrum).reshape(-1, 1)
+    def root(self) -> QueryMatrix:
+        """Return N with N Nᵀ = this operator, so that Nᵀ(AᵀA)N is near I."""
+        return Product(
+            self._transform.T, Diagonal(1.0 / np.sqrt(self.spectrum).ravel())
+        )
 
     def _matmat(self, x: Array, /) -> Array:
         inner = self._transform._matmat(x.astype(np.float64, copy=False))

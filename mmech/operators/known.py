@@ -127,6 +127,15 @@ def _(workload: VStack) -> NormalForm:
     return NormalForm(tuple(chain.from_iterable(part.blocks for part in parts)))
 
 
+def factored(workload: QueryMatrix) -> tuple[float, tuple[QueryMatrix, ...]]:
+    """Return the weight and the factors of the only block of a workload, or itself."""
+    form = normal_form(workload)
+    if form.is_product and form.products:
+        return form.products[0]
+    weight, block = form.blocks[0] if len(form.blocks) == 1 else (1, workload)
+    return weight, (block,)
+
+
 @singledispatch
 def _factors(block: QueryMatrix) -> Factors | None:
     """Return the factors of a product of attributes, else ``None``."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -13,45 +10,34 @@ from numpy.typing import NDArray
 
 from mmech.exceptions import ConvergenceWarning
 from mmech.limits import LIMITS
-from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal
-from mmech.operators.compose import Product, Scaled
+from mmech.operators.compose import Product
 from mmech.operators.joint import nearest_inverse_gram
 from mmech.operators.known import has_full_column_rank, normal_form
-from mmech.operators.stack import VStack
 
 TOLERANCE = 1e-12
 """Relative residual, of the equations or of the normal equations, at which to stop."""
 
 
-@dataclass(frozen=True)
-class Preconditioner:
-    """Products of N and Nᵀ that make the columns of A N nearly orthonormal."""
-
-    matmat: Callable[[Array], Array]
-    rmatmat: Callable[[Array], Array]
-
-
-def preconditioner(operator: QueryMatrix) -> Preconditioner | None:
-    """Return what makes LSMR fast on an operator of full column rank.
+def preconditioner(operator: QueryMatrix) -> QueryMatrix | None:
+    """Return N that makes the columns of A N nearly orthonormal, and LSMR fast.
 
     Stacks of Kronecker products take a common basis of their factors and the diagonal
     of the gram in it; other operators the norms of their columns. ``None`` where full
     column rank is not known (the minimum norm solution would change) or the norms are
     not cheap.
     """
-    similar = _unweighted(operator)
     if operator.shape[1] <= LIMITS.spectrum_cells:
-        near = nearest_inverse_gram(similar)
+        near = nearest_inverse_gram(operator)
         if near is not None and near.spectrum.min() > 0:
-            return Preconditioner(near.root_matmat, near.root_rmatmat)
-    if not has_full_column_rank(similar):
+            return near.root()
+    if not has_full_column_rank(operator):
         return None
-    squares = known_column_squares(similar)
+    squares = known_column_squares(operator)
     if squares is None or not squares.min(initial=1.0) > 0:
         return None
-    scales = 1.0 / np.sqrt(squares)[:, None]
-    return Preconditioner(lambda x: x * scales, lambda y: y * scales)
+    return Diagonal(1.0 / np.sqrt(squares))
 
 
 def known_column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
@@ -71,33 +57,10 @@ def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     return operator.column_square_sums().astype(np.float64)
 
 
-@singledispatch
-def _unweighted(operator: QueryMatrix) -> QueryMatrix:
-    """Return a stack with one weight per block in place of one weight per row."""
-    return operator
-
-
-@_unweighted.register(Product)
-def _(operator: Product) -> QueryMatrix:
-    first, *others = operator.factors
-    if type(first) is not Diagonal or len(others) != 1:
-        return operator
-    squares = np.square(first.diag().astype(np.float64))
-    (stack,) = others
-    if (squares == 0).any() or 0 in stack.shape:
-        return operator
-    weighted, start = [], 0
-    for weight, block in normal_form(stack).blocks:
-        mean = squares[start : start + block.shape[0]].mean()
-        weighted.append(Scaled(float(np.sqrt(mean)) * weight, block))
-        start += block.shape[0]
-    return weighted[0] if len(weighted) == 1 else VStack(weighted)
-
-
 def solve(
     operator: QueryMatrix,
     rhs: NDArray[np.float64],
-    near: Preconditioner | None,
+    near: QueryMatrix | None,
     *,
     transposed: bool = False,
 ) -> NDArray[np.float64]:
@@ -111,28 +74,18 @@ def solve(
     ConvergenceWarning
         If a column stops before it reaches its tolerance.
     """
-    from scipy.sparse.linalg import LinearOperator, lsmr
+    from scipy.sparse.linalg import lsmr
 
-    m, n = operator.shape
-
-    def forward(x: Array) -> Array:
-        column = np.ascontiguousarray(x, np.float64).reshape(-1, 1)
-        inner = column if near is None else near.matmat(column)
-        return operator._matmat(inner).ravel()
-
-    def backward(y: Array) -> Array:
-        outer = operator._rmatmat(np.ascontiguousarray(y, np.float64).reshape(-1, 1))
-        return (outer if near is None else near.rmatmat(outer)).ravel()
-
-    linear = LinearOperator((m, n), forward, rmatvec=backward, dtype=np.float64)
+    linear = operator if near is None else Product(operator, near)
     if transposed:
         linear = linear.T
-        rhs = rhs if near is None else near.rmatmat(rhs)
-    limit = 10 * min(m, n) + 100
+        rhs = rhs if near is None else near._rmatmat(rhs)
+    limit = 10 * min(operator.shape) + 100
+    equations = linear.aslinearoperator()
     out = np.empty((linear.shape[1], rhs.shape[1]))
     for column in range(rhs.shape[1]):
         solution: tuple[Any, ...] = lsmr(
-            linear, rhs[:, column], atol=TOLERANCE, btol=TOLERANCE, maxiter=limit
+            equations, rhs[:, column], atol=TOLERANCE, btol=TOLERANCE, maxiter=limit
         )
         out[:, column], reason, n_iter, residual, normal, norm = solution[:6]
         if reason in (3, 6, 7):
@@ -144,4 +97,4 @@ def solve(
                 ConvergenceWarning,
                 stacklevel=5,
             )
-    return out if near is None or transposed else near.matmat(out)
+    return out if near is None or transposed else near._matmat(out)

@@ -2,8 +2,8 @@
 
 The marginal over a subset a of the attributes sums the data vector over all
 others. With the orthogonal projectors P_s onto the 2^d ANOVA subspaces,
-M_aᵀM_a = (n / n_a) Σ_{s⊆a} P_s, so grams of stacked marginals, their sums, products
-and pseudoinverses are all of the form Σ_s κ_s P_s. Subsets are bit masks: bit i is
+M_aᵀM_a = (n / n_a) Σ_{s⊆a} P_s, so grams of stacked marginals and their
+pseudoinverses are of the form Σ_s κ_s P_s. Subsets are bit masks: bit i is
 attribute i.
 """
 

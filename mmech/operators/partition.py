@@ -273,21 +273,12 @@ class PartitionGram(Symmetric):
         return self.partitions._label()
 
     def _matmat(self, x: Array, /) -> Array:
-        from mmech import _kernels
-
         self._columns_multiplied[0] += x.shape[1]
         if self._columns_multiplied[0] > RENTED_GRAM and self._explicit is not None:
             if x.shape[1] == 1:
                 return self._explicit._matmat(x)
             return self._explicit._rmatmat(x)  # by columns, which SciPy does faster
-        stack = self.partitions
-        if x.shape[1] <= LISTED_COLUMNS:
-            return stack._rmatmat(stack._matmat(x))
-        out = np.zeros(x.shape, x.dtype)
-        largest = int(np.max(stack.n_groups))
-        buffer = np.empty((largest, x.shape[1]), x.dtype)
-        _kernels.partition_gram_matmat(stack._labels, stack.offsets, x, buffer, out)
-        return out
+        return self.partitions._rmatmat(self.partitions._matmat(x))
 
     @cached_property
     def _columns_multiplied(self) -> list[int]:

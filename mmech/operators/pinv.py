@@ -14,7 +14,7 @@ from mmech.operators.compose import Product
 from mmech.operators.explicit import Sparse
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import has_full_column_rank
-from mmech.operators.lsmr import Preconditioner, preconditioner, solve
+from mmech.operators.lsmr import preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
 
@@ -64,7 +64,7 @@ class Pinv(QueryMatrix):
         return symmetric_pinv(gram)
 
     @cached_property
-    def _preconditioner(self) -> Preconditioner | None:
+    def _preconditioner(self) -> QueryMatrix | None:
         return preconditioner(self.operator)
 
     def _apply(self, x: Array, *, transposed: bool) -> Array:

@@ -228,19 +228,3 @@ class Ranges(ZeroOne):
             return super()._power_sums(power, axis)
         exact = self.shape[1] < 2**62
         return self.widths.prod(axis=1, dtype=np.int64 if exact else np.float64)
-
-    def sensitivity(self) -> float:
-        """Return the most ranges that share a cell.
-
-        Counted on the grid of the ranges' ends, so few ranges over a domain of any
-        size cost little.
-        """
-        sizes, lower, upper = [], [], []
-        for i in range(len(self.domain_shape)):
-            first, behind = self._lower[:, i], self._upper[:, i] + 1
-            ends = np.unique(np.concatenate([first, behind]))
-            sizes.append(max(1, ends.size - 1))
-            lower.append(np.searchsorted(ends, first))
-            upper.append(np.searchsorted(ends, behind) - 1)
-        grid = Ranges(tuple(sizes), np.stack(lower, axis=1), np.stack(upper, axis=1))
-        return float(grid.column_abs_sums().max(initial=0))

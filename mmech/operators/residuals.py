@@ -18,20 +18,17 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import sizes_label
-from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, product_of, query_matrix
 from mmech.operators.basic import Diagonal, Total
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
-    Anova,
     _contrasts,
     check_domain_shape,
     check_weights,
 )
 from mmech.operators.stack import VStack
-from mmech.operators.table_tree import mask_of
 
 Subset = tuple[int, ...]
 
@@ -141,15 +138,6 @@ class Residuals(QueryMatrix):
 
     def _rmatmat(self, y: Array, /) -> Array:
         return self._stack._rmatmat(y)
-
-    def gram(self) -> QueryMatrix:
-        """Return Σ_s w_s² c_s P_s in the marginal algebra."""
-        if len(self.domain_shape) > LIMITS.lattice_attributes:
-            return super().gram()
-        eigenvalues = np.zeros(2 ** len(self.domain_shape))
-        for subset, weight in self.weights.items():
-            eigenvalues[mask_of(subset)] = weight**2 * self._cells(subset)
-        return Anova(self.domain_shape, eigenvalues)
 
     def pinv(self) -> QueryMatrix:
         """Return Aᵀ with scaled columns: the rows of A are orthogonal."""

@@ -15,7 +15,7 @@ from mmech.operators.base import (
     power_sums,
     query_matrix,
 )
-from mmech.operators.compose import Composite, check_operators
+from mmech.operators.compose import Composite, Sum, check_operators
 
 
 @query_matrix("VStack")
@@ -74,8 +74,8 @@ class VStack(Composite):
         return reduce(np.add, parts)
 
     def gram(self) -> QueryMatrix:
-        first, *others = [block.gram() for block in self.blocks]
-        return first._plus(*others)
+        grams = [block.gram() for block in self.blocks]
+        return Sum(grams) if len(grams) > 1 else grams[0]
 
     def abs(self) -> QueryMatrix:
         return VStack([block.abs() for block in self.blocks])

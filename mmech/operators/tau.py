@@ -81,6 +81,23 @@ def _with_even_places(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return out
 
 
+def _even_power(n: int) -> int:
+    """Return the least power of two that is at least 2n."""
+    return 1 << (2 * n - 1).bit_length()
+
+
+def _around(period: Array, n: int, length: int) -> tuple[Array, Array]:
+    """Return circles of f(i - j) and f(i + j + 2) for i in 0..n and j in 0..n-1.
+
+    f is even, and given over its period; circles have at least 2n places.
+    """
+    toeplitz, hankel = np.zeros((2, length), period.dtype)
+    toeplitz[: n + 1] = period[: n + 1]
+    toeplitz[length - n + 1 :] = period[n - 1 : 0 : -1]
+    hankel[: 2 * n] = np.take(period, np.arange(2, 2 * n + 2), mode="wrap")
+    return toeplitz, hankel
+
+
 @query_matrix("Tau")
 class Tau(QueryMatrix):
     r"""A matrix whose eigenvectors are sine waves, with scaled columns.
@@ -234,39 +251,33 @@ class Tau(QueryMatrix):
     def _reads_backwards(self) -> bool:
         return self.free_end == "first"
 
-    def _circle(self, length: int) -> Array:
-        """Return the symbol at 1-n..2n around a circle of cells."""
-        column = np.zeros(length, self.dtype)
-        column[: 2 * self.n + 1] = self.between(0, 2 * self.n + 1)
-        column[length - self.n + 1 :] = self.between(1 - self.n, 0)
-        return column
-
     @cached_property
-    def _spectrum(self) -> NDArray[np.complex128]:
-        length = next_fast_len(3 * self.n, real=True)
-        return rfft(self._circle(length).astype(np.float64))
+    def _spectra(self) -> tuple[NDArray[np.complex128], ...]:
+        length = next_fast_len(2 * self.n, real=True)
+        toeplitz, hankel = _around(self.period, self.n, length)
+        return rfft(toeplitz.astype(np.float64)), rfft(hankel.astype(np.float64))
 
     @cached_property
     def _filter(self) -> IntegerFilter:
-        return IntegerFilter(self._circle(1 << (3 * self.n - 1).bit_length()))
+        toeplitz, hankel = _around(self.period, self.n, _even_power(self.n))
+        return IntegerFilter(toeplitz, -hankel)
 
     def _waves(self, x: Array) -> Array:
         """Multiply by the symmetric matrix without scales."""
         n = self.n
         if self._reads_backwards:
             x = x[::-1]
-        whole = x.dtype == np.int64
-        length = self._filter.n if whole else next_fast_len(3 * n, real=True)
-        odd = np.zeros((length, x.shape[1]), x.dtype)
-        odd[1 : n + 1] = x
-        odd[length - n :] = -x[::-1]
-        if whole:
-            columns = [self._filter(np.ascontiguousarray(c)) for c in odd.T]
-            out = np.stack(columns, axis=1) if columns else odd
+        if x.dtype == np.int64:
+            padded = np.pad(x, ((0, self._filter.n - n), (0, 0)))
+            columns = [self._filter(np.ascontiguousarray(c)) for c in padded.T]
+            out = np.stack(columns, axis=1) if columns else padded
         else:
-            transformed = rfft(odd, axis=0) * self._spectrum[:, None]
-            out = irfft(transformed, length, axis=0).astype(x.dtype, copy=False)
-        out = out[1 : n + 1]
+            toeplitz, hankel = (spectrum[:, None] for spectrum in self._spectra)
+            length = next_fast_len(2 * n, real=True)
+            waves = rfft(x, length, axis=0)
+            waves = waves * toeplitz - waves.conj() * hankel
+            out = irfft(waves, length, axis=0).astype(x.dtype, copy=False)
+        out = out[:n]
         return np.ascontiguousarray(out[::-1] if self._reads_backwards else out)
 
     def _matmat(self, x: Array, /) -> Array:
@@ -313,26 +324,21 @@ class Tau(QueryMatrix):
     def squares(self) -> NDArray[np.int64]:
         """The squared length of every column of an integer matrix, unscaled.
 
-        With c the convolution of f with itself over its period, it is c(0) - c(2j),
-        half of it with a free end. At even places c is the sum of the convolutions of
-        f at even places, and at odd places, which are equal with a free end.
+        With c the convolution of f with itself over its period, it is c(0) - c(2j).
+        With a free end f at even places suffices, and has half of it. Since f is even,
+        c is the sum of a Toeplitz and a Hankel matrix, times f at 1 to n, and of
+        products with the ends of half a period.
         """
-        half = self.half_period
-        wanted = half // 2 + 1 if self.free_end == "none" else self.n + 1
-        length = 1 << (half + wanted - 1).bit_length()
-        total = np.zeros(wanted, np.int64)
-        for odd in (0, 1) if self.free_end == "none" else (0,):
-            # Both f(2a + odd) at a in 0..half-1, and f(2(j - a) - odd) at j - a.
-            values, column = np.zeros((2, length), np.int64)
-            values[:half] = self.period[odd::2]
-            behind = np.roll(self.period, odd)[::2]
-            column[:wanted] = behind[:wanted]
-            column[length - half + 1 :] = behind[1:]
-            total += IntegerFilter(column)(values)[:wanted]
-        places = np.arange(1, self.n + 1)
-        if self.free_end == "none":
-            places = np.minimum(places, half - places)
-        squares = total[0] - total[places]
+        n, fixed = self.n, self.free_end == "none"
+        own = self.period if fixed else self.period[::2]
+        found = IntegerFilter(*_around(own, n, _even_power(n)))
+        values = np.pad(own[1 : n + 1], (0, found.n - n))
+        c = found(values)[: n + 1] + own[0] * own[1 : n + 2]  # at 1 to n + 1
+        places = np.arange(1, n + 1)
+        if fixed:
+            c += own[n + 1] * own[n::-1]
+            places = 2 * np.minimum(places, n + 1 - places)
+        squares = np.square(own).sum() - c[places - 1]
         return read_only(squares[::-1].copy() if self._reads_backwards else squares)
 
     def diag(self) -> Array:

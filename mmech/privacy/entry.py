@@ -50,7 +50,7 @@ BOUNDED_RANGE = frozenset({"exponential"})
 """Kinds whose privacy loss has a range of epsilon: they cost epsilon² / 8 in rho."""
 
 
-@storable("LedgerEntry", added=("other_cost", "shifts"))
+@storable("LedgerEntry")
 @dataclass(frozen=True)
 class LedgerEntry:
     """One release that was paid for.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from copy import copy
+from functools import partial
 from itertools import combinations
 from typing import Any, NoReturn
 
@@ -232,14 +233,10 @@ class MarginalEstimate:
                 out += alpha.reshape(*shape, self._columns) / removed
         return out
 
-    def _table(self, attributes: Subset) -> Floats:
+    def _table(self, attributes: Subset, *, exact: bool = True) -> Floats:
+        """Return a table; unmeasured interactions are refused, or zero."""
         kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
-        return self._assemble(kept, exact=True).reshape(-1, self._columns)
-
-    def _part(self, attributes: Subset) -> Floats:
-        """Return what is known of a table: unmeasured interactions are zero."""
-        kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
-        return self._assemble(kept, exact=False).reshape(-1, self._columns)
+        return self._assemble(kept, exact=exact).reshape(-1, self._columns)
 
     def _out(self, table: Floats) -> Floats:
         return table if len(self.shape) == 2 else table[:, 0]
@@ -298,7 +295,8 @@ class MarginalEstimate:
             if asked is None or any(self._alpha(subset) is None for subset in asked):
                 raise
             # What is not measured cancels in sums of boxes.
-            answers = answers_by_marginals(workload, self.domain_shape, self._part)
+            known = partial(self._table, exact=False)
+            answers = answers_by_marginals(workload, self.domain_shape, known)
         if answers is None:
             raise UnsupportedWorkloadError(
                 f"{workload!r} is not answered from marginals; use marginals, boxes "

@@ -22,14 +22,8 @@ __all__ = ["nonnegative"]
 
 Floats = NDArray[np.float64]
 
-POWER_STEPS = 30
-"""Products with the gram that estimate its norm."""
-
 CURVATURE_LENGTH = 1e-6
 """Relative length of a step above which its curvature is not rounding noise."""
-
-MARGIN = 1.05
-"""Factor on that estimate, which is from below; steps that are too long halve."""
 
 
 def nonnegative(
@@ -116,7 +110,7 @@ def _descend(
     target = strategy.rmatmat(values)
     roots = np.sqrt(metric)[:, None]
     scales = np.linalg.norm(roots * start, axis=0)
-    lipschitz = MARGIN * _norm(gram, inverse)
+    lipschitz = 1.0  # of a diagonal gram; doubled where steps are too long
 
     def gradient(point: Floats) -> Floats:
         return np.asarray(gram.matmat(point) - target)
@@ -130,7 +124,7 @@ def _descend(
         new = _project(momentum - step / lipschitz, metric, totals)
         new_slope = gradient(new)
         moved = new - momentum
-        # <d, G d> <= L |d|² in the metric, else the norm was underestimated.
+        # <d, G d> <= L |d|² in the metric, else L is too small.
         curvature = np.einsum("ij,ij->j", moved, new_slope - slope_at_momentum)
         lengths = np.square(roots * moved).sum(axis=0)
         sure = np.sqrt(lengths) > CURVATURE_LENGTH * scales
@@ -154,20 +148,6 @@ def _descend(
         stacklevel=7,
     )
     return x
-
-
-def _norm(gram: QueryMatrix, inverse: Floats) -> float:
-    """Return about the largest eigenvalue of D^-½ G D^-½, from below."""
-    roots = np.sqrt(inverse)[:, None]
-    vector = np.random.default_rng(0).random((gram.shape[1], 1)) * (roots > 0)
-    norm = 1.0
-    for _ in range(POWER_STEPS):
-        length = float(np.linalg.norm(vector))
-        if length == 0:
-            return 1.0
-        vector = roots * gram.matmat(roots * (vector / length))
-        norm = float(np.linalg.norm(vector))
-    return max(norm, 1.0)
 
 
 def _project(points: Floats, metric: Floats, totals: Floats | None) -> Floats:

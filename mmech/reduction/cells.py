@@ -25,7 +25,6 @@ from mmech.reduction.columns import (
     reduce_columns,
     restrict_columns,
 )
-from mmech.structure.attributes import marginals_of
 
 
 def reduce_domain(workload: Matrix) -> tuple[QueryMatrix, Groups]:
@@ -75,21 +74,10 @@ def _reduce(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
     n = workload.shape[1]
     if n > LIMITS.merged_cells:
         return workload, np.zeros(0, np.int64)
-    if _tells_all_apart(workload):
-        return workload, np.arange(n)
     terms = normal_form(workload).products
     if terms is not None and all(abs(weight) < 2**53 for weight, _ in terms):
         return _reduce_products(workload, terms)
     return reduce_columns(workload)
-
-
-def _tells_all_apart(workload: QueryMatrix) -> bool:
-    """Whether every attribute of marginals is asked for, which tells columns apart."""
-    marginals = marginals_of(workload)
-    if marginals is None:
-        return False
-    asked = set().union(*(key for key, w in marginals.weights.items() if w))
-    return all(i in asked for i, n in enumerate(marginals.domain_shape) if n > 1)
 
 
 def _reduce_products(

@@ -15,7 +15,6 @@ from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix, Tota
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.known import has_full_column_rank, normal_form
-from mmech.operators.merged import Merged
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
@@ -79,20 +78,15 @@ def column_groups(workload: QueryMatrix) -> Groups:
     return np.arange(n)
 
 
-def distinct_rows(keys: NDArray[Any]) -> tuple[Groups, Groups]:
-    """Return the first of each kind of rows, in order, and the kind of every row."""
+def _equal_rows(keys: NDArray[Any]) -> Groups:
+    """Return the group of every row, by first occurrence; -1 for zero rows."""
+    keys = keys + keys.dtype.type(0)  # minus zero becomes zero
     packed = np.ascontiguousarray(keys).view(f"V{keys.dtype.itemsize * keys.shape[1]}")
     _, first, inverse = np.unique(
         packed.ravel(), return_index=True, return_inverse=True
     )
-    order = np.argsort(first, kind="stable")
-    return first[order], np.argsort(order)[inverse.ravel()]
-
-
-def _equal_rows(keys: NDArray[Any]) -> Groups:
-    """Return the group of every row, by first occurrence; -1 for zero rows."""
-    keys = keys + keys.dtype.type(0)  # minus zero becomes zero
-    first, kinds = distinct_rows(keys)
+    order = np.argsort(first, kind="stable")  # of occurrence
+    first, kinds = first[order], np.argsort(order)[inverse.ravel()]
     filled = keys[first].any(axis=1)
     return np.where(filled, np.cumsum(filled) - 1, -1)[kinds]
 
@@ -178,14 +172,6 @@ restrict_columns.register(
 restrict_columns.register(
     Sparse, lambda workload, columns: Sparse(workload.matrix[:, columns])
 )
-
-
-@restrict_columns.register(Merged)
-def _(workload: Merged, columns: Groups) -> QueryMatrix:
-    inner = workload._groups[columns]
-    if inner.min(initial=0) < 0:
-        return _restrict_any(workload, columns)
-    return restrict_columns(workload.operator, inner)
 
 
 @restrict_columns.register(PartitionStack)

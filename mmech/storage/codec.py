@@ -42,7 +42,6 @@ class _Kind:
     cls: Any
     tag: str
     version: int
-    added: tuple[str, ...] = ()
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -80,8 +79,6 @@ class _Kind:
 
     def make(self, arguments: Mapping[str, Any]) -> Any:
         """Return the object of the arguments of a file."""
-        defaults = {n: self.signature.parameters[n].default for n in self.added}
-        arguments = defaults | dict(arguments)
         for name, hint in self.hints.items():
             if not _fits(arguments[name], hint):
                 raise TypeError(f"a {name} of another type")
@@ -99,9 +96,7 @@ _KINDS: dict[str, _Kind] = {}
 """Storable classes by tag."""
 
 
-def storable(
-    tag: str, version: int = 1, added: tuple[str, ...] = ()
-) -> Callable[[Stored], Stored]:
+def storable(tag: str, version: int = 1) -> Callable[[Stored], Stored]:
     """Let files hold objects of a class: its constructor's arguments, nothing else.
 
     Arguments are taken from the attributes of their names, or as ``__reduce__`` gives
@@ -117,8 +112,6 @@ def storable(
     version : int, default=1
         Version of the arguments; to be raised when they change their meaning. A file
         with another one is refused, as is one with other names of arguments.
-    added : tuple of str, default=()
-        Arguments that older files of this version lack: they have their defaults.
 
     Returns
     -------
@@ -158,7 +151,7 @@ def storable(
             raise ValueError(
                 f"the tag {tag!r} belongs to {known.cls.__qualname__}; choose another"
             )
-        _KINDS[tag] = _Kind(cls, tag, version, added)
+        _KINDS[tag] = _Kind(cls, tag, version)
         return cls
 
     return register
@@ -350,9 +343,7 @@ class _Reader:
                 f"has {tag} in version {version!r:.60} but this mmech reads "
                 f"{kind.version}; {again}"
             )
-        if other := (stored.keys() ^ kind.attributes.keys()) - (
-            set(kind.added) - stored.keys()
-        ):
+        if other := stored.keys() ^ kind.attributes.keys():
             names = ", ".join(map(repr, sorted(other)))
             raise ArchiveError(
                 f"has {tag} with other arguments than this mmech reads ({names:.60}); "

@@ -17,7 +17,6 @@ spectral          sine waves for ranges, near the optimum under L2 at any size
 hierarchy         trees over an ordered domain, with the best budgets
 nested            p-Identity within blocks of neighbours, and over their totals
 ordered           workloads whose cells have an order
-reweight          better weights for the rows of any strategy
 dual              the optimum under L2 sensitivity
 joint             the loss of stacked products, and its gradient
 streams           rows that are whole when they are drawn, with their errors
@@ -29,11 +28,9 @@ deadline          a time limit that keeps what was found
 
 from mmech.strategies.optimize import optimize
 from mmech.strategies.result import Candidate, StrategyResult
-from mmech.strategies.reweight import reweight
 
 __all__ = [
     "Candidate",
     "StrategyResult",
     "optimize",
-    "reweight",
 ]

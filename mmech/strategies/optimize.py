@@ -37,7 +37,6 @@ from mmech.strategies.registry import (
     try_all,
 )
 from mmech.strategies.result import Callback, Candidate, StrategyResult
-from mmech.strategies.reweight import LOW_RANK
 from mmech.strategies.spectral import SPECTRAL
 from mmech.strategies.union import UNION
 from mmech.structure.shape import unscaled
@@ -59,7 +58,6 @@ for _template in (
     PIDENTITY,
     KRONECKER,
     UNION,
-    LOW_RANK,
     SPECTRAL,
     DENSE,
     KRONECKER_L2,
@@ -107,7 +105,6 @@ def optimize(
         * "pidentity": identity queries and p extra queries, by descent.
         * "kronecker": one p-Identity per attribute of a (union of) products.
         * "union": groups of products, all measurements answering all queries.
-        * "low_rank": weighted sums of few queries.
 
         Under "zcdp", where optima come with a proof:
 
@@ -135,8 +132,8 @@ def optimize(
     seed : int, SeedSequence or Generator, default=None
         Seed of random starts and searches. A number or a SeedSequence gives the same
         strategy every time; a generator is advanced. None draws a new seed from the
-        operating system at every call, under either privacy. Closed forms, "dense",
-        "hierarchy" and "low_rank" need no seed.
+        operating system at every call, under either privacy. Closed forms, "dense" and
+        "hierarchy" need no seed.
     callback : callable, default=None
         Called with an intermediate `StrategyResult` after every start of a
         descent, or improvement of a search; returning True ends it early.

@@ -41,19 +41,15 @@ def _power_sum(entries: Any, power: int) -> int:
     return sum(abs(entry) ** power for entry in entries.tolist())
 
 
-def _circulant_sums(operator: Circulant, power: int, weights: Any) -> Sums | None:
-    if isinstance(weights, int):
-        return weights * _power_sum(operator._column, power)
-    return transposed_sums(operator, power, weights)
-
-
-def _toeplitz_sums(operator: Toeplitz, power: int, weights: Any) -> Sums | None:
-    if isinstance(weights, int):
-        if operator.whole is not None:  # every column holds the same entries
-            return weights * _power_sum(operator._column, power)
-        sums = operator._power_sums(power, 0)
-        return times(sums, weights) if sums.dtype == np.int64 else None
-    return transposed_sums(operator, power, weights)
+def _filter_sums(
+    operator: Circulant | Toeplitz, power: int, weights: Any
+) -> Sums | None:
+    if not isinstance(weights, int):
+        return transposed_sums(operator, power, weights)
+    if isinstance(operator, Circulant) or operator.whole is not None:
+        return weights * _power_sum(operator._column, power)  # in every column
+    sums = operator._power_sums(power, 0)
+    return times(sums, weights) if sums.dtype == np.int64 else None
 
 
 def _tau_sums(operator: Tau, power: int, weights: Any) -> Sums | None:
@@ -70,6 +66,5 @@ def _tau_bounds(operator: Tau) -> tuple[int, int]:
 BOUNDS[Circulant] = lambda operator: (_power_sum(operator._column, 1),) * 2
 BOUNDS[Toeplitz] = lambda operator: (_power_sum(operator._diagonals, 1),) * 2
 BOUNDS[Tau] = _tau_bounds
-SUMS[Circulant] = _circulant_sums
-SUMS[Toeplitz] = _toeplitz_sums
+SUMS[Circulant] = SUMS[Toeplitz] = _filter_sums
 SUMS[Tau] = _tau_sums

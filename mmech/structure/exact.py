@@ -281,7 +281,8 @@ def _stack_sums(operator: VStack, power: int, weights: Any) -> Sums:
 
 def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | None:
     if not isinstance(weights, int):
-        return _weighted_kronecker(operator, power, weights)
+        whole = any(type(factor) not in _ZEROS_AND_ONES for factor in operator.factors)
+        return transposed_sums(operator, power if whole else 1, weights)
     parts = [column_sums(factor, power) for factor in operator.factors]
     largest = weights * math.prod(_largest(part) for part in parts)
     n = operator.shape[1]
@@ -297,18 +298,6 @@ def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | Non
         return np.asarray(times(left[:, None], right[None, :])).ravel()
 
     return times(reduce(outer, sides), weights)
-
-
-def _weighted_kronecker(operator: Kronecker, power: int, weights: Any) -> Sums | None:
-    if all(type(factor) in _ZEROS_AND_ONES for factor in operator.factors):
-        power = 1
-    if power == 1:
-        if operator.is_nonnegative:
-            return transposed_sums(operator, power, weights)
-        return column_sums(operator.abs(), power, weights)
-    if min(operator._norm_bounds or (FITS,)) >= FITS:
-        return None
-    return column_sums(Sparse(operator.to_sparse()), power, weights)
 
 
 def _product_sums(operator: Product, power: int, weights: Any) -> Sums | None:

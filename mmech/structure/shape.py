@@ -19,7 +19,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
 from mmech.operators.compose import Scaled
-from mmech.operators.known import has_full_column_rank, normal_form
+from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
@@ -81,7 +81,16 @@ def known_singular_values(workload: QueryMatrix) -> NDArray[np.float64] | None:
     """
     if min(workload.shape) > LIMITS.spectrum_cells:
         return None
-    return closed_singular_values(workload)
+    weight, factors = factored(workload)
+    if factors == (workload,):
+        return closed_singular_values(workload)
+    values = np.array([abs(float(weight))])
+    for factor in factors:
+        own = known_singular_values(factor)
+        if own is None:
+            return None
+        values = np.outer(values, own).ravel()
+    return values
 
 
 @singledispatch
@@ -114,26 +123,9 @@ def _(workload: Prefix | Suffix) -> NDArray[np.float64] | None:
     return 1.0 / (2.0 * np.sin(angles))
 
 
-@closed_singular_values.register(Scaled)
-def _(workload: Scaled) -> NDArray[np.float64] | None:
-    inner = closed_singular_values(workload.operator)
-    return None if inner is None else abs(float(workload.weight)) * inner
-
-
 @closed_singular_values.register(Merged)
 def _(workload: Merged) -> NDArray[np.float64] | None:
-    return closed_singular_values(workload.operator) if workload.reorders else None
-
-
-@closed_singular_values.register(Kronecker)
-def _(workload: Kronecker) -> NDArray[np.float64] | None:
-    values = np.ones(1)
-    for factor in workload.factors:
-        own = closed_singular_values(factor)
-        if own is None:
-            return None
-        values = np.outer(values, own).ravel()
-    return values
+    return known_singular_values(workload.operator) if workload.reorders else None
 
 
 def squared_singular_values(workload: QueryMatrix) -> NDArray[np.float64]:
@@ -157,6 +149,9 @@ def rank(workload: QueryMatrix) -> int:
     """Return the rank, by the singular values where the structure does not tell."""
     if has_full_column_rank(workload):
         return workload.shape[1]
+    weight, factors = factored(workload)
+    if factors != (workload,):
+        return math.prod(map(rank, factors)) if weight else 0
     known = known_rank(workload)
     if known is not None:
         return known
@@ -176,9 +171,6 @@ def known_rank(workload: QueryMatrix) -> int | None:
 
 
 known_rank.register(Ones, lambda workload: 1)
-known_rank.register(
-    Kronecker, lambda workload: math.prod(rank(factor) for factor in workload.factors)
-)
 
 
 @known_rank.register(WidthRange)
@@ -201,11 +193,6 @@ def _(workload: Ranges) -> int | None:
     ends = workload._lower[:, 0], workload._upper[:, 0] + 1
     graph = sp.coo_array((np.ones(workload.shape[0]), ends), shape=(nodes, nodes))
     return nodes - int(connected_components(graph, directed=False)[0])
-
-
-known_rank.register(
-    Scaled, lambda workload: None if workload.weight == 0 else rank(workload.operator)
-)
 
 
 def measured_loss_bound(workload: QueryMatrix) -> float:

@@ -11,7 +11,7 @@ plan          what will be measured and how exact it will be; reads no record
 counts        whole, non-negative counts that agree across tables
 classes       what pairs of attributes tell of each other: a latent class model
 rounding      whole numbers that keep given margins
-levels        several levels of a hierarchy: weights, least squares, errors
+levels        several levels of hierarchies: weights, least squares, errors
 level_counts  whole counts that add up from level to level
 model         the model of maximum entropy, and records drawn from it
 noise         the law of the errors of tables, exactly

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
-from mmech.tables.classes import expected_pairs, too_many_values
+from mmech.tables.classes import FITS, expected_pairs, too_many_values
 from mmech.tables.known import Known
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
 from mmech.tables.rounding import (
@@ -95,6 +95,7 @@ def settle(
     say: Callable[[str], None],
     known: Known | None = None,
     sizes: tuple[int, ...] | None = None,
+    fits: int = FITS,
 ) -> Counts:
     """Return whole, non-negative, consistent tables from least-squares estimates.
 
@@ -112,11 +113,15 @@ def settle(
         What tables keep to.
     sizes : tuple of int, optional
         Number of values of the attributes that may occur: the first ones.
+    fits : int, default=FITS
+        Fits of a model of pairs.
     """
     sizes = sizes or noise.domain_shape
     total = max(0, round(float(estimate.marginal([])[0])))
+    pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
+    tables = list(dict.fromkeys([*subsets, *pairs]))
     exact = {} if known is None else known.exact
-    closed = {} if known is None else known.closed(subsets)
+    closed = {} if known is None else known.closed(tables)
     target: dict[Subset, Floats] = {
         (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
     }
@@ -130,13 +135,12 @@ def settle(
             for i in range(len(sizes))
         ]
         if known is not None:
-            for i, margin in (known.margins(subsets, total, own) or {}).items():
+            for i, margin in (known.margins(tables, total, own) or {}).items():
                 own[i] = margin
         return own
 
     single = alone()
     shares = [table / max(total, 1) for table in single]
-    pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
 
     measured: list[Subset] = [pair for pair in pairs if noise.measures(pair)]
@@ -156,7 +160,7 @@ def settle(
             for (i, j), table in tables.items()
         }
 
-    expected = expected_pairs(estimate, noise, shares, total, pairs)
+    expected = expected_pairs(estimate, noise, shares, total, pairs, fits)
     for (i, j), table in expected.items():  # pairs tell of their attributes, too
         margins: dict[Subset, Floats] = {
             (i,): table.sum(axis=1),
@@ -180,17 +184,21 @@ def settle(
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
         targets = {s: model.marginal(s) for s in subsets if len(s) > 2}
+        larger = {s: exact[s].astype(float) for s in targets if s in exact}
+        targets = {s: own for s, own in targets.items() if s not in exact}
         for subset, table in toward(targets, estimate, noise).items():
             own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
-            start = np.maximum(table, 0.0)
+            start = np.where(closed.get(subset, False), 0.0, np.maximum(table, 0.0))
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     say("fitting a model of maximum entropy")
     told = {pair: fitted[pair] for pair in measured}
-    model = fit_model(sizes, shares, total, told, larger, first=tuple(closed))
+    first = [*closed, *exact] if larger else tuple(closed)
+    model = fit_model(sizes, shares, total, told, larger, first=first)
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
-        return Counts(total, _of_records(model, total, subsets), model, "records")
-    tables = {
+        whole = _of_records(model, total, subsets, known)
+        return Counts(total, whole, model, "records")
+    rounded = {
         subset: single[subset[0]]
         if len(subset) == 1
         else controlled_rounding(
@@ -201,7 +209,7 @@ def settle(
         )
         for subset in subsets
     }
-    return Counts(total, tables, model, "margins")
+    return Counts(total, rounded, model, "margins")
 
 
 def toward(
@@ -258,9 +266,9 @@ def _log_likelihood(apart: Floats, spread: Floats) -> float:
 
 
 def _of_records(
-    model: TableModel, total: int, subsets: Sequence[Subset]
+    model: TableModel, total: int, subsets: Sequence[Subset], known: Known | None
 ) -> dict[Subset, Integers]:
-    """Return the tables of one set of whole records of a model.
+    """Return the tables of one set of whole records of a model, moved to what is known.
 
     A total of little but noise may be more records than can be held: then each that is
     drawn stands for several, and some of them for one more.
@@ -269,6 +277,7 @@ def _of_records(
     n = min(total, max(1, LIMITS.table_entries // len(sizes)))
     each, more = divmod(total, max(n, 1))
     codes = draw_codes(model, n, None)
+    codes = codes if known is None else known.moved(codes)
     tables = {}
     for subset in subsets:
         shape = tuple(sizes[i] for i in subset)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import pinvh
 
-from mmech.checks import check_choice, plain_array, read_float
+from mmech.checks import check_choice, magnitude, plain_array, read_float
 from mmech.domain.attribute import Attribute
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
@@ -45,6 +45,7 @@ from mmech.tables.noise import (
     step_of,
     subsets_of,
 )
+from mmech.tables.rounding import with_sums
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -53,6 +54,10 @@ Subset = tuple[int, ...]
 
 LARGEST = 2**53
 """Known counts are at most this, so that floats hold them."""
+
+MOST_LINKED, MOST_RECORDS = 2**14, 2**22
+"""Most cells that known tables and rules link, and most records that a known total has,
+where tables have three attributes or more: a program has a whole number per cell."""
 
 MOST_IMPOSSIBLE = 4096
 """Most impossible cells of all tables: a dense matrix of so many rows is inverted."""
@@ -237,6 +242,57 @@ class Known:
         whole = np.rint(found.x[kinds == "margin"]).astype(np.int64)
         return dict(zip(linked, np.split(whole, ends), strict=True))
 
+    @property
+    def parts(self) -> list[Subset]:
+        """Attributes that known tables and rules link, by sets that share none."""
+        found: list[set[int]] = []
+        for own, _ in (*self.tables, *self.rules):
+            linked = [part for part in found if part & {*own}]
+            found = [part for part in found if part not in linked]
+            found.append({*own}.union(*linked))
+        return [tuple(sorted(part)) for part in found if part]
+
+    def whole(self, part: Subset, near: Any, total: int) -> Integers | None:
+        """Return the whole table next to one, of linked attributes, that keeps to it.
+
+        ``None`` if none is found.
+        """
+        inside = [(own, table) for own, table in self.tables if {*own} <= {*part}]
+        sums = [(tuple(map(part.index, own)), table) for own, table in inside]
+        sums.append(((), np.array(total)))
+        return with_sums(near.astype(np.int64), sums, ~self.zeros(part))
+
+    @property
+    def has_records(self) -> bool:
+        """Whether some records keep to what is known, as far as whole tables tell."""
+        total = int(self.exact.get((), np.array(1)))
+        for part in self.parts:
+            if self.whole(part, np.zeros([self.sizes[i] for i in part]), total) is None:
+                return False
+        return True
+
+    def moved(self, codes: Integers) -> Integers:
+        """Return records (n, d) of which as few as may be are moved to what is known.
+
+        Attributes that are not linked stay as they are.
+        """
+        codes = codes.copy()
+        for part in self.parts:
+            shape = [self.sizes[i] for i in part]
+            places = np.ravel_multi_index(tuple(codes[:, part].T), shape)
+            near = np.bincount(places, minlength=product_of(shape))
+            found = self.whole(part, near.reshape(shape), len(codes))
+            if found is None:  # in time; this one was found before anything was paid
+                found = self.whole(part, np.zeros(shape), len(codes))
+            assert found is not None
+            apart = found.ravel() - near
+            order = np.argsort(places, kind="stable")
+            rank = np.arange(len(codes)) - (np.cumsum(near) - near)[places[order]]
+            rows = order[rank < -apart[places[order]]]
+            cells = np.repeat(np.arange(apart.size), np.maximum(apart, 0))
+            codes[np.ix_(rows, part)] = np.transpose(np.unravel_index(cells, shape))
+        return codes
+
 
 def margin(table: NDArray[Any], subset: Subset, part: Subset) -> NDArray[Any]:
     """Return the sums of a table, an axis per attribute, over all but some of them."""
@@ -296,14 +352,20 @@ def what_is_known(
                     tuple(domain.names[i] for i in subset),
                     "add a table of them, or leave it out",
                 )
-    if max(map(len, subsets)) > 2 and (known.rules or {*known.exact} > {()}):
-        raise ParameterError(
-            "known",
-            "may be more than the number of records, and cells may be impossible, "
-            "where all tables have at most two attributes: whole counts that keep to "
-            "this need not exist for three",
-            remedy="leave out tables of three attributes and more",
-        )
+    if max(map(len, subsets)) > 2:
+        for part in known.parts:
+            cells = product_of(known.sizes[i] for i in part)
+            total = int(known.exact.get((), np.array(0)))
+            most = min(MOST_RECORDS, LIMITS.table_entries // len(known.sizes))
+            if cells > MOST_LINKED or total > most:
+                raise ParameterError(
+                    "known",
+                    f"must link attributes of at most {MOST_LINKED:,} cells together, "
+                    f"and {most:,} records, where tables have three attributes or "
+                    f"more, but {', '.join(domain.names[i] for i in part)} have "
+                    f"{magnitude(cells)} cells for {total:,} records",
+                    remedy="leave out tables of three attributes and more",
+                )
     measured = ([i for i in s if domain.shape[i] > 1] for s in subsets)
     if all(tuple(subset) in known.exact for subset in measured):
         raise ParameterError(
@@ -338,6 +400,7 @@ def _check_agreement(
             )
             and not any(own.zeros(s)[table > 0].any() for s, table in own.exact.items())
             and own.margins(subsets, total) is not None
+            and (max(map(len, subsets)) < 3 or own.has_records)
         )
 
     items = list(range(len(called)))

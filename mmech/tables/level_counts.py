@@ -12,9 +12,9 @@ are. Then, level by level, the counts of every node are divided among its childr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,38 +37,54 @@ LEAST = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class LevelCounts(Counts):
-    """Whole tables by the levels of a hierarchy, and what records are drawn from.
+    """Whole tables by the levels of hierarchies, and what records are drawn from.
 
     Attributes
     ----------
-    chain : Chain
-    family : tuple of int
-        Other attributes that nodes are drawn by.
-    nodes : list of ndarray of int64
-        Tables of all levels but the topmost by them, nodes last.
+    draws : sequence of (Chain, tuple of int, list of ndarray of int64)
+        By hierarchy the other attributes that nodes are drawn by, and the tables of all
+        levels but the topmost by them, nodes last.
     """
 
-    chain: Chain
-    family: Subset
-    nodes: Sequence[Integers]
+    draws: Sequence[tuple[Chain, Subset, list[Integers]]]
 
     def records(self, n: int, rng: Any) -> Integers:
         """Return records that are drawn from the model, then node by node."""
         codes = draw_codes(self.model, n, rng)
         rng = np.random.default_rng(0) if rng is None else rng
-        column, above = np.zeros(n, np.int64), codes[:, self.chain.axes[0]]
-        for i in self.family:
-            column = column * self.model.domain_shape[i] + codes[:, i]
-        for first, table in zip(self.chain.first[1:], self.nodes, strict=True):
-            size = table.shape[-1]
-            sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
-            start = column * size + first[above]
-            stop = column * size + np.append(first[1:], size)[above]
-            drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
-            found = np.searchsorted(sums, drawn, side="right") - 1
-            above = np.clip(found, start, stop - 1) - column * size
-            codes = np.column_stack([codes, above])
+        for chain, family, nodes in self.draws:
+            column, above = np.zeros(n, np.int64), codes[:, chain.axes[0]]
+            for i, size in zip(family, nodes[0].shape, strict=False):
+                column = column * size + codes[:, i]
+            for first, table in zip(chain.first[1:], nodes, strict=True):
+                size = table.shape[-1]
+                sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
+                start = column * size + first[above]
+                stop = column * size + np.append(first[1:], size)[above]
+                drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
+                found = np.searchsorted(sums, drawn, side="right") - 1
+                above = np.clip(found, start, stop - 1) - column * size
+                codes = np.column_stack([codes, above])
         return codes
+
+
+def divided_tables(
+    chain: Chain, subsets: Sequence[Subset]
+) -> list[tuple[Chain, list[Subset]]]:
+    """Return by hierarchy the sets of other attributes that its nodes are divided by.
+
+    Hierarchies are divided one after another: others have their topmost level before,
+    and their lowest one afterwards.
+    """
+    found: list[tuple[Chain, list[Subset]]] = []
+    asked = list(subsets)
+    for k, own in reversed(list(enumerate(chain.all))):
+        ends = {i: other.axes[-1] for other in chain.all[:k] for i in other.axes}
+        ends |= {i: other.axes[0] for other in chain.all[k + 1 :] for i in other.axes}
+        families = own.families([tuple(ends.get(i, i) for i in a) for a in asked])
+        found.insert(0, (own, families))
+        asked += [(own.axes[0], *family) for family in families]  # what it begins with
+    return found
 
 
 def settle_levels(
@@ -90,17 +106,48 @@ def settle_levels(
     say : callable
         Told what happens, for people who wait.
     """
-    chain, sizes, top = noise.chain, noise.domain_shape, noise.chain.axes[0]
-    known: Any = estimate
-    families = chain.families(subsets)
-    flat = [subset for subset in subsets if chain.place(subset)[0] < 2]
-    flat += [tuple(sorted((top, *family))) for family in families]
-    others = sizes[: len(sizes) - len(chain.axes) + 1]  # lower levels come last
+    chain, sizes, known = noise.chain, noise.domain_shape, cast("Any", estimate)
+    divided = divided_tables(chain, subsets)
+    lower = {i for own, _ in divided for i in own.axes[1:]}
+    begun = [
+        tuple(sorted((own.axes[0], *family)))
+        for own, families in divided
+        for family in families
+    ]
+    flat = [table for table in (*subsets, *begun) if not lower & {*table}]
+    others = sizes[: len(sizes) - len(lower)]  # lower levels come last
     counts = settle(known, noise, list(dict.fromkeys(flat)), say, sizes=others)
-    tables, whole = dict(counts.tables), {}
+    tables, draws = dict(counts.tables), []
+    for own, families in divided:
+        draws.append(_divided(own, families, tables, estimate, noise, say))
+    for subset in subsets:
+        if subset not in tables:
+            tables[subset] = _added_up(tables, subset, chain)
+    return LevelCounts(
+        counts.total,
+        {subset: tables[subset] for subset in subsets},
+        counts.model,
+        "levels",
+        draws,
+    )
+
+
+def _divided(
+    chain: Chain,
+    families: Sequence[Subset],
+    tables: dict[Subset, Integers],
+    estimate: LevelEstimate,
+    noise: LevelNoise,
+    say: Callable[[str], None],
+) -> tuple[Chain, Subset, list[Integers]]:
+    """Divide the counts of nodes, level by level; tables of levels are added.
+
+    Returns what records are drawn from.
+    """
+    sizes, known = noise.domain_shape, cast("Any", estimate)
+    whole = {}
     for family in families:
-        own = tuple(sorted((top, *family)))
-        table = np.moveaxis(tables[own], own.index(top), 0)
+        table = _added_up(tables, (chain.axes[0], *family), noise.chain)
         whole[family] = table.reshape(len(table), -1)
     for level, axis in enumerate(chain.axes[1:], 2):
         say(f"dividing the counts of {chain.size(level - 1)} nodes among {sizes[axis]}")
@@ -125,21 +172,34 @@ def settle_levels(
             whole[family] = divide(drawn, chain, level, above[family], rows)
             rows = whole[()][:, 0]
             tables[key] = whole[family].T.reshape([sizes[i] for i in key])
-    for subset in subsets:
-        if subset not in tables:
-            own = next(t for t in tables if {*subset} <= {*t})
-            out = tuple(a for a, i in enumerate(own) if i not in subset)
-            tables[subset] = tables[own].sum(axis=out)
     largest = max(families, key=lambda family: whole[family].shape[1])
-    return LevelCounts(
-        counts.total,
-        {subset: tables[subset] for subset in subsets},
-        counts.model,
-        "levels",
-        chain,
-        largest,
-        [tables[(*largest, axis)] for axis in chain.axes[1:]],
-    )
+    return chain, largest, [tables[(*largest, axis)] for axis in chain.axes[1:]]
+
+
+def _added_up(
+    tables: Mapping[Subset, Integers], subset: Subset, chain: Chain
+) -> Integers:
+    """Return a table, with its axes as given, from one that holds its attributes.
+
+    Or levels below them, whose nodes are added up.
+    """
+    levels, others = chain.places(subset)
+
+    def holds(own: Subset) -> bool:
+        below, held = chain.places(own)
+        deep = all(k >= level for k, level in zip(below, levels, strict=True))
+        return deep and {*others} <= {*held}
+
+    own = next(filter(holds, tables))
+    table, axes, below = tables[own], list(own), chain.places(own)[0]
+    for part, k, level in zip(chain.all, below, levels, strict=True):
+        for lower in range(k, level, -1) if level else ():
+            axis = axes.index(part.axes[lower - 1])
+            table = np.add.reduceat(table, part.first[lower - 1], axis=axis)
+            axes[axis] = part.axes[lower - 2]
+    out = tuple(axis for axis, i in enumerate(axes) if i not in subset)
+    axes = [i for i in axes if i in subset]
+    return table.sum(axis=out).transpose([axes.index(i) for i in subset])
 
 
 def _positive(values: NDArray[Any]) -> NDArray[Any]:

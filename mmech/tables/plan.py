@@ -30,6 +30,7 @@ from mmech.strategies import StrategyResult, optimize
 from mmech.structure.spectrum import mean_spectrum
 from mmech.tables.frames import as_frame
 from mmech.tables.known import Known, KnownNoise, what_is_known
+from mmech.tables.level_counts import divided_tables
 from mmech.tables.levels import Chain, LevelNoise, chain_of, level_strategy
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
@@ -50,7 +51,7 @@ times as many took a quarter of a percent off the error of 91 tables of two of 1
 attributes."""
 
 
-@storable("TablePlan", added=("adaptive", "statistics", "known"))
+@storable("TablePlan")
 @dataclass(frozen=True, eq=False)
 class TablePlan:
     """What `release_tables` measures, and the errors to expect; holds no records.
@@ -121,7 +122,7 @@ class TablePlan:
 
     @cached_property
     def chain(self) -> Chain | None:
-        """The levels of the one hierarchy with several of them, if there is one."""
+        """The levels of hierarchies with several of them, if there are some."""
         return chain_of(self.domain, self.names)
 
     def axis_codes(self, codes: Any) -> Any:
@@ -440,9 +441,14 @@ def _check_cells(
     """Raise for tables that are too large, and for what they are divided by."""
     limits = dict.fromkeys(subsets, LIMITS.published_cells)
     if chain is not None:
-        made = [(*family, chain.axes[-1]) for family in chain.families(subsets)]
-        below = [subset for subset in subsets if chain.place(subset)[0] > 1]
-        limits |= dict.fromkeys([*below, *made], LIMITS.level_cells)
+        lower = {i for own in chain.all for i in own.axes[1:]}
+        made = [*subsets, *chain.measured(subsets)]
+        for own, families in divided_tables(chain, subsets):
+            made += [(*family, own.axes[-1]) for family in families]
+        for table in made:
+            crossed = sum(level > 0 for level in chain.places(table)[0]) > 1
+            most = LIMITS.level_cells // (4 if crossed else 1)
+            limits[table] = most if lower & {*table} else LIMITS.published_cells
     for subset, limit in limits.items():
         cells = product_of(sizes[i] for i in subset)
         if cells > limit:

@@ -33,6 +33,7 @@ from mmech.release import Measurement, Price, measure
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
+from mmech.tables.classes import FITS_OF_A_ROUND
 from mmech.tables.counts import settle
 from mmech.tables.frames import kind_of_frame
 from mmech.tables.level_counts import settle_levels
@@ -42,6 +43,7 @@ from mmech.tables.statistics import (
     MeasuredStatistic,
     ReadDomain,
     Statistic,
+    listed,
     plan_statistics,
 )
 from mmech.tables.steps import Steps, measure_in_steps, noise_of
@@ -99,7 +101,8 @@ def release_tables(
         each of its levels.
     tables : sequence of (sequence of str), or "auto"
         In place of `ways`: the attributes of each table, or levels of them, one of a
-        hierarchy. ``"auto"`` is all tables of one attribute and of two.
+        hierarchy. ``"auto"`` is all tables of one attribute and of two. Without both,
+        tables count the groups of `statistics`.
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
         Statistics of numbers by group, from the same budget: parts of it make the sum
         of expected squared errors least, of an average cell of each table and an
@@ -149,8 +152,8 @@ def release_tables(
     Raises
     ------
     TypeError
-        If not exactly one of `ways` and `tables`, and one of `epsilon` and `rho`, is
-        given.
+        If both `ways` and `tables` are given, or neither and no statistics, or not
+        exactly one of `epsilon` and `rho`.
     ValueError
         If a table names an unknown attribute or has more than 2^17 cells, or a value
         cannot be read, or what is known contradicts itself; nothing is spent.
@@ -176,7 +179,7 @@ def release_tables(
     attributes, which is always possible. Where a table has three attributes or more,
     whole tables with given whole margins need not exist: then all are tabulated from
     one set of whole records of the fitted model. ``Tables.rounding`` says which. Where
-    tables have several levels of a hierarchy (`Attribute.hierarchy`), those below the
+    tables have several levels of hierarchies (`Attribute.hierarchy`), those below the
     topmost are divided among the nodes of each level, which add up to the level above.
 
     References
@@ -217,6 +220,9 @@ def release_tables(
         check_writable(keep)
     say = _checked_callback(callback)
     say("choosing what to measure")
+    statistics = listed(statistics)
+    if ways is None and tables is None:
+        tables = [own.by or own.name for own in statistics] or None
     plan = make_plan(
         domain,
         ways=ways,
@@ -261,7 +267,7 @@ def release_tables(
     )
 
 
-@storable("MeasuredTables", added=("statistics",))
+@storable("MeasuredTables")
 @dataclass(frozen=True, eq=False)
 class MeasuredTables:
     """Noisy numbers that were paid for, before tables are made of them.
@@ -461,8 +467,8 @@ def _differences(published: Path, path: Path) -> Iterator[str]:
     if not (published / path.name).exists():
         yield f"{path.name} is not there"
         return
-    both = _cells(published / path.name), _cells(path)
-    pairs: Iterator[Any] = zip_longest(*both, fillvalue=[])
+    none: list[str] = []
+    pairs = zip_longest(_cells(published / path.name), _cells(path), fillvalue=none)
     for number, (own, again) in enumerate(pairs):
         for place, (said, found) in enumerate(zip_longest(own, again)):
             if said != found:
@@ -546,7 +552,7 @@ def _measure(
     if plan.adaptive:
 
         def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
-            return settle(estimate, law, plan.pairs, say).tables
+            return settle(estimate, law, plan.pairs, say, fits=FITS_OF_A_ROUND).tables
 
         return measure_in_steps(plan, codes, words, ledger, noise, say, explain, keep)
     mechanism = plan.mechanism(ledger, noise)

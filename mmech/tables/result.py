@@ -296,12 +296,14 @@ class Tables:
         }
 
     def _nodes(self, subset: Subset, order: Subset, grid: Integers) -> Integers:
-        """Return the node of every row, where a hierarchy has several levels."""
-        chain = self.plan.chain
-        level = 0 if chain is None else chain.place(subset)[0]
-        if chain is None or level == 0:
-            return np.zeros(grid.shape[1], np.int64)
-        return grid[order.index(chain.axes[level - 1])]
+        """Return the node of every row, where hierarchies have several levels."""
+        chain, nodes = self.plan.chain, np.zeros(grid.shape[1], np.int64)
+        if chain is not None:
+            for own, level in zip(chain.all, chain.places(subset)[0], strict=True):
+                if level:
+                    at = grid[order.index(own.axes[level - 1])]
+                    nodes = nodes * own.size(level) + at
+        return nodes
 
     def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
         """Return the rows of an attribute: their names, first and last values."""

@@ -35,7 +35,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -816,8 +816,20 @@ class ReadDomain(Domain):
         return tuple(found)
 
 
+def listed(statistics: Any) -> list[Statistic]:
+    """Return statistics as a list, or raise."""
+    found = [statistics] if isinstance(statistics, Statistic) else list(statistics)
+    for own in found:
+        if not isinstance(own, Statistic):
+            raise TypeError(
+                "statistics must be Mean, Sum, Histogram or Quantiles, got "
+                f"{type(own).__name__}"
+            )
+    return found
+
+
 def plan_statistics(
-    statistics: Any, domain: Domain, tables: Any
+    statistics: Sequence[Statistic], domain: Domain, tables: Any
 ) -> tuple[ReadDomain, Fraction]:
     """Check statistics, and split the budget between them and count tables.
 
@@ -841,14 +853,8 @@ def plan_statistics(
     """
     currency, cost, relation = tables.currency, tables.cost, tables.relation
     own, errors = tables.domain, tables.errors(frame="dict")["standard_error"]
-    listed = [statistics] if isinstance(statistics, Statistic) else list(statistics)
     plans = []
-    for statistic in listed:
-        if not isinstance(statistic, Statistic):
-            raise TypeError(
-                "statistics must be Mean, Sum, Histogram or Quantiles, got "
-                f"{type(statistic).__name__}"
-            )
+    for statistic in statistics:
         names = (statistic.name, *statistic.by)
         for name in names:
             check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
@@ -865,7 +871,7 @@ def plan_statistics(
         plans.append(
             StatisticPlan(statistic, part, currency, cost, relation, all_count)
         )
-    if len({str(statistic) for statistic in listed}) < len(listed):
+    if len({str(statistic) for statistic in statistics}) < len(statistics):
         raise ParameterError("statistics", "must name each statistic once")
     squared = [plan.statistic.variance(plan) for plan in plans]
     squared.append(float(np.square(errors).sum()))

@@ -104,7 +104,7 @@ LARGEST_MODEL = 2.0**50
 """Counts that are expected to be larger are taken for this one."""
 
 
-@storable("Steps", added=("unspent",))
+@storable("Steps")
 @dataclass(frozen=True, eq=False)
 class Steps:
     """Noisy numbers of a release in steps; holds nothing else of records.
@@ -362,8 +362,9 @@ def measure_in_steps(
     session = Session(PrivacyLedger(math.inf, **plan.terms), noise)
     with paid_together(), ExitStack() as kept:
 
-        def measured(*found: Any) -> Steps:
-            steps = Steps(entry, *found, unspent=plan.cost - session.ledger.spent)
+        def measured(number: Measurement, chosen: Any, tables: Any) -> Steps:
+            unspent = plan.cost - session.ledger.spent
+            steps = Steps(entry, number, chosen, tables, unspent)
             kept.enter_context(keep(steps))
             return steps
 

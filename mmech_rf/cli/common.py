@@ -121,11 +121,7 @@ HELP = {
     "--show-counts": "say how many of the records are used, n of N; sensitive: this "
     "number is not private, keep it to yourself",
     # what is promised
-    "--epsilon": "privacy budget to spend, in nats; smaller is more private",
-    "demo --epsilon": "privacy budget of every release, in nats; smaller is more "
-    "private",
-    "evaluate --epsilon": "privacy budgets, in nats, each spent by one release; "
-    "smaller is more private",
+    "--epsilon": "privacy budget of a release, in nats; smaller is more private",
     "--ledger": "pay from this ledger on disk, which `mmech budget` makes; a fit that "
     "it cannot pay for is refused (default: from none)",
     "--privacy": f"guarantee of --method {among('privacy')}: pure epsilon, or "
@@ -142,8 +138,7 @@ HELP = {
     f"--method {among('n_records')} (default: a noisy count, for 3 %% of epsilon, "
     "where it is needed)",
     # methods and their settings
-    "fit --method": "how the forest is released, see below",
-    "predict-batch --method": "how the votes are released, see below",
+    "--method": "how the forest, or its votes, are released, see below",
     "--methods": "which to compare, see below, or all of them",
     "--settings": "settings for ranking records by `predict_proba`, in place of those "
     f"for the most right classes; for --method {among('settings')}",
@@ -162,14 +157,11 @@ HELP = {
     "--splits": "multiway: one child per value; binary: equal to a value or not, for "
     "attributes with an order at most a value or above; threshold: ordered attributes "
     "by thresholds, others multiway",
-    "evaluate --voting": "whether a tree votes for the label of its leaf (hard) or "
-    "with its counts (weight); prediction always votes by weight (default: weight for "
-    "subsample, hard for the others)",
-    "fit --voting": "whether a tree votes for the label of its leaf (hard) or with "
-    "its counts (weight), or adds to the log-odds of the classes (log-odds, training "
-    "only)",
-    "predict-batch --voting": "whether a tree votes for the label of its leaf (hard, "
-    "subsample only) or with its counts (weight)",
+    "--voting": "whether a tree votes for the label of its leaf (hard; not for "
+    "prediction) or with its counts (weight), or adds to the log-odds of the classes "
+    "(log-odds; for training)",
+    "evaluate --voting": "whether trees vote for labels of leaves or with their "
+    "counts (default: weight for subsample and prediction, hard for the others)",
     "--n-ensembles": "number of ensembles that share out trees and epsilon, each over "
     "its own random subset of the attributes",
     "--max-features": "number of attributes of an ensemble, drawn anew for each; or "
@@ -177,13 +169,10 @@ HELP = {
     "--template": "kind of strategy to measure, such as identity or pidentity; an "
     "unknown name lists all (default: auto, the best of those that fit)",
     "--repeats": "number of random 80/20 splits, each with its own forest",
-    "--seed": "fixes the forests, never the noise",
-    "demo --seed": "fixes the splits and forests, never the noise",
-    "evaluate --seed": "fixes the splits and forests, never the noise",
+    "--seed": "fixes forests, and splits where there are some, never the noise",
     # what is shown and written
     "fit --out": "file to save the model in, such as m.npz",
-    "predict --out": "csv file for what is predicted (default: print it)",
-    "predict-batch --out": "csv file for the labels (default: print them)",
+    "--out": "csv file for what is predicted (default: print it)",
     "--proba": "probabilities of all classes in place of labels; models of the "
     "methods training, laplace and laplace-disjoint have none",
     "--plot": "draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
@@ -192,8 +181,7 @@ HELP = {
     "--html": "write a page instead",
     "--json": "print the model card instead",
     "show --trees": "trees to show, at most",
-    "--force": "overwrite the output file if it exists",
-    "evaluate --force": "overwrite the files of --plot and --csv if they exist",
+    "--force": "overwrite files that are written, if they exist",
     "--quiet": "no progress, only the results",
 }
 """What options and arguments are for; of one command where it stands before them."""

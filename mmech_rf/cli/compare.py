@@ -161,8 +161,6 @@ def _evaluate(args: argparse.Namespace) -> None:
     )
     spread = "mean ± std over " if args.repeats > 1 else ""
     splits = f"{args.repeats} random 80/20 split{'s' if args.repeats > 1 else ''}"
-    for method in methods:
-        evaluation.check_method(method, records.schema, args.epsilon)
     head = f"{title}: test accuracy, {spread}{splits} of {len(records.y):,} records\n"
     trials = _compare(args, records, methods, args.epsilon, head)
     if trials and args.csv is not None:

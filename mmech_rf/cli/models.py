@@ -313,23 +313,10 @@ def releasing(model: ForestClassifier) -> Callable[[], str]:
 
 
 def _structure(model: ForestClassifier) -> str:
-    if hasattr(model, "trees_"):
-        trees, leaves = len(model.trees_), sum(tree.n_leaves for tree in model.trees_)
-        return (
-            f"{trees:,} tree{'s' if trees > 1 else ''} with {leaves:,} labelled leaves"
-        )
-    forests = [ensemble.forest for ensemble in model.ensembles_]
-    if not forests:
-        return "the model"
-    trees = sum(forest.n_trees for forest in forests)
-    leaves = sum(forest.n_leaves for forest in forests)
-    groups = "" if len(forests) == 1 else f" in {len(forests)} ensembles"
-    depths = sorted({forest.depth for forest in forests})
-    depth = " or ".join(map(str, depths))
-    return (
-        f"a forest of {trees:,} tree{'s' if trees > 1 else ''}{groups}, depth {depth}, "
-        f"{leaves:,} leaves"
-    )
+    parts = getattr(model, "trees_", None) or [e.forest for e in model.ensembles_]
+    trees = sum(getattr(part, "n_trees", 1) for part in parts)
+    leaves = sum(part.n_leaves for part in parts)
+    return f"{trees:,} tree{'s' * (trees > 1)} with {leaves:,} labelled leaves"
 
 
 def _predict(args: argparse.Namespace) -> None:

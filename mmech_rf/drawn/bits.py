@@ -2,8 +2,7 @@
 
 A bit map has one bit for every record, class by class. How many records of a class are
 in a node and in a cell is then the number of bits that two maps have in common. One
-cell of a view needs no map, since a node holds the rest. The last row and column of a
-pair need none where either attribute is a view by itself. Views that follow from finer
+cell of a view needs no map, since a node holds the rest. Views that follow from finer
 ones need none. Weights of records are counted digit by digit of their binary numbers.
 
 Nothing here decides what is drawn: tables are the same, however they were counted.
@@ -39,7 +38,6 @@ class BitMaps:
     maps: Words  # shape (m, words[k])
     # First map of every view, (v,), or -1 where records are counted one by one.
     starts: Integers
-    factors: Integers  # the two views that a view is the pair of, or -1, (v, 2)
 
     @classmethod
     def of(
@@ -59,25 +57,12 @@ class BitMaps:
         firsts = np.cumsum(numbers) - numbers
         skipped = np.repeat(64 * words[:-1] - firsts, numbers)
         slots[order] = np.arange(class_codes.size) + skipped
-        factors = views.factors
-        sizes = views.sizes
-        entries = np.full((sizes.size, int(sizes.max())), -1, np.int64)
-        n_maps = np.zeros(sizes.size, np.int64)
-        for v, ((one, other), size) in enumerate(zip(factors, sizes, strict=True)):
-            if one < 0:
-                n_maps[v] = size - 1
-                entries[v, : size - 1] = np.arange(size - 1)
-                continue
-            rows, columns = sizes[one] - 1, sizes[other] - 1
-            n_maps[v] = rows * columns
-            place = np.arange(rows)[:, None] * sizes[other] + np.arange(columns)
-            entries[v, place.ravel()] = np.arange(n_maps[v])
-        few = (n_maps <= MOST_MAPS) & (views.nesting[1] < 0)
-        ends = np.cumsum(np.where(few, n_maps, 0))
-        starts = np.where(few, ends - n_maps, -1)
+        few = (views.sizes - 1 <= MOST_MAPS) & (views.nesting[1] < 0)
+        ends = np.cumsum(np.where(few, views.sizes - 1, 0))
+        starts = np.where(few, ends - views.sizes + 1, -1)
         maps = np.zeros((int(ends[-1]), int(words[-1])), np.uint64)
-        pack_views(cells, slots, entries, starts, maps)
-        return cls(slots, words, maps, starts, factors)
+        pack_views(cells, views.sizes, slots, starts, maps)
+        return cls(slots, words, maps, starts)
 
     def digits(self, weights: Integers) -> Words:
         """Return the binary digits of weights as maps, lowest first, at least one."""
@@ -120,7 +105,7 @@ def counted(
     offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
     known = (
         cells, views.sizes, *views.nesting, class_codes, weights, right, n_classes,
-        maps.slots, maps.words, maps.maps, maps.starts, maps.factors, planes, n_planes,
+        maps.slots, maps.words, maps.maps, maps.starts, views.factors, planes, n_planes,
         offsets,
     )  # fmt: skip
     totals = np.empty(offsets[-1], weights.dtype)

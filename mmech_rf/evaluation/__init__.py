@@ -10,39 +10,24 @@ plot     the outcome as a picture
 =======  =================================================
 """
 
-from mmech_rf.evaluation.plot import check_plot_path, plot_accuracy
-from mmech_rf.evaluation.records import Records, load_records, read_schema
-from mmech_rf.evaluation.results import Results, markdown_table, standard_error
-from mmech_rf.evaluation.trials import (
-    Evaluation,
-    Trial,
-    accuracy_table,
-    check_method,
-    evaluate,
-    make_methods,
-    write_csv,
-)
-from mmech_rf.methods import METHODS, Method
+# what is compared, on what
+# showing
+from mmech_rf.evaluation.plot import check_plot_path as check_plot_path
+from mmech_rf.evaluation.plot import plot_accuracy as plot_accuracy
+from mmech_rf.evaluation.records import Records as Records
+from mmech_rf.evaluation.records import load_records as load_records
+from mmech_rf.evaluation.records import read_schema as read_schema
 
-__all__ = [
-    # what is compared, on what
-    "METHODS",
-    "Method",
-    "Records",
-    "load_records",
-    "read_schema",
-    "make_methods",
-    # comparing
-    "Evaluation",
-    "Results",
-    "Trial",
-    "check_method",
-    "evaluate",
-    "standard_error",
-    # showing
-    "accuracy_table",
-    "check_plot_path",
-    "markdown_table",
-    "plot_accuracy",
-    "write_csv",
-]
+# comparing
+from mmech_rf.evaluation.results import Results as Results
+from mmech_rf.evaluation.results import markdown_table as markdown_table
+from mmech_rf.evaluation.results import standard_error as standard_error
+from mmech_rf.evaluation.trials import Evaluation as Evaluation
+from mmech_rf.evaluation.trials import Trial as Trial
+from mmech_rf.evaluation.trials import accuracy_table as accuracy_table
+from mmech_rf.evaluation.trials import check_method as check_method
+from mmech_rf.evaluation.trials import evaluate as evaluate
+from mmech_rf.evaluation.trials import make_methods as make_methods
+from mmech_rf.evaluation.trials import write_csv as write_csv
+from mmech_rf.methods import METHODS as METHODS
+from mmech_rf.methods import Method as Method

@@ -15,8 +15,9 @@ import numpy as np
 from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError
 from mmech.storage.codec import storable
-from mmech_rf.forest.checks import Domain, check_shape, frozen, in_words
+from mmech_rf.forest.checks import Domain, check_shape, in_words
 from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.levels import Level, children_of, lay_out
 from mmech_rf.limits import LIMITS
 
 
@@ -34,23 +35,16 @@ class CompleteForest(Forest):
     subsets: tuple[tuple[int, ...], ...]
 
     def __init__(self, domain_shape: tuple[int, ...], depth: int) -> None:
-        from mmech_rf import _kernels
-
         sizes = np.array(domain_shape, np.int64)
         splittable = np.flatnonzero(sizes > 1)
         subsets = np.array(list(combinations(splittable.tolist(), depth)), np.int64)
-        leaves = np.cumprod(sizes[subsets], axis=1)
-        nodes = 1 + leaves.sum(axis=1)
-        n_leaves = leaves[:, -1] if depth else np.ones(1, np.int64)
-        node_offsets = np.concatenate([[0], np.cumsum(nodes)])
-        leaf_offsets = np.concatenate([[0], np.cumsum(n_leaves)])
-        feature = np.empty(node_offsets[-1], np.int32)
-        child = np.empty(node_offsets[-1], np.int32)
-        _kernels.complete_trees(sizes, subsets, node_offsets, feature, child)
+        tree, levels = np.arange(len(subsets)), []
+        for tested in (*subsets.T, np.full(len(subsets), -1)):
+            levels.append(Level(tree, tested[tree], np.full(tree.size, -1)))
+            tree = np.repeat(tree, children_of(levels[-1], sizes))
+        arrays = lay_out(levels, sizes) | {"value": None}
         object.__setattr__(self, "subsets", tuple(map(tuple, subsets.tolist())))
-        nodes = {"feature": feature, "child": child}
-        offsets = {"node_offsets": node_offsets, "leaf_offsets": leaf_offsets}
-        super().__init__(domain_shape, **frozen(**nodes, **offsets))
+        super().__init__(domain_shape, **arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CompleteForest, (self.domain_shape, self.depth)

@@ -244,8 +244,8 @@ class Forest:
     def apply_domain(self) -> NDArray[np.int32]:
         """Find the leaf of every domain cell in every tree.
 
-        Cells are in C order, the first attribute most significant. The table of cell
-        codes is never built; time is O(n_cells n_trees depth).
+        Cells are in C order, the first attribute most significant. Time is O(n_cells
+        n_trees depth).
 
         Returns
         -------
@@ -269,8 +269,6 @@ class Forest:
         array([[0, 1, 2, 0, 1, 2],
                [0, 0, 0, 1, 1, 1]], dtype=int32)
         """
-        from mmech_rf import _kernels
-
         entries = self.n_trees * self.n_cells
         if entries > LIMITS.label_entries:
             raise DomainTooLargeError(
@@ -280,7 +278,11 @@ class Forest:
                 "attributes"
             )
         labels = np.empty((self.n_trees, self.n_cells), dtype=np.int32)
-        _kernels.label_domain(self._sizes, *self._nodes, labels)
+        steps = self.n_cells // np.cumprod(self._sizes)
+        for start in range(0, self.n_cells, LIMITS.routed_records):
+            part = slice(start, min(start + LIMITS.routed_records, self.n_cells))
+            cells = np.arange(part.start, part.stop)
+            labels[:, part] = self.apply(cells[:, None] // steps % self._sizes).T
         return labels
 
     def count_leaves(

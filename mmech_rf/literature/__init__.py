@@ -3,12 +3,10 @@
 ==========  =====================================================================
 recipe      the choices that make a forest, and what they say in words
 presets     the forests of the literature by name, and what is refused
-budgets     exact shares of the budget for every level of a tree
-samples     which records train which tree, and what that costs
+budgets     which records train which tree, what that costs, and shares of every level
 scores      what makes a test good, in whole numbers of bounded sensitivity
 grow        trees whose tests are drawn from the records
-leaves      what is released of the leaves
-votes       what a released leaf says, and how trees vote
+leaves      what is released of the leaves, what it says, and how trees vote
 fitting     one fit: what is paid for, drawn and released
 classifier  the estimator
 ==========  =====================================================================

@@ -1,8 +1,18 @@
-"""Exact shares of the budget of a tree for the tests and counts of every level.
+r"""What a tree may cost, by its records, and exact shares of that for every level.
 
 Node levels are numbered from the root, 0, to the leaves, `n_levels`. A rule says which
 weight the tests of levels 0 .. n_levels - 1 and the class counts of levels 0 ..
 n_levels have; shares are weights over their sum, so that they add up exactly.
+
+Every record goes to trees by itself, so that an added or removed record moves no other
+one. `multiplicities` says how often each record is in each tree; `tree_epsilon` says
+what a tree may cost so that all trees together cost epsilon:
+
+========  ==========================================  ========================
+disjoint  each record in one tree, drawn for it       epsilon
+all       each record in each tree                    epsilon / trees
+poisson   a bag per tree, each record K ~ Poisson(1)  log(1 + epsilon / trees)
+========  ==========================================  ========================
 """
 
 from __future__ import annotations
@@ -11,6 +21,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+
+import numpy as np
+
+from mmech.noise import assign_records, poisson_bags
+from mmech.privacy.cost import poisson_bag_epsilon
+from mmech.privacy.neighbours import Relation
+from mmech_rf.arrays import Integers
 
 ROOT_BITS = 40
 """Powers of the cube root of two are rounded down to multiples of 2**-40."""
@@ -105,3 +122,41 @@ def shares(rule: str, n_levels: int, leaves: Fraction) -> Budget:
     tests, counts = RULES[rule](n_levels, leaves)
     total = sum((*tests, *counts), Fraction(0))
     return Budget(tuple(w / total for w in tests), tuple(w / total for w in counts))
+
+
+# ---- which records train which tree ---------------------------------------------
+
+RECORDS = ("disjoint", "all", "poisson")
+
+
+def tree_epsilon(
+    records: str, epsilon: Fraction, n_trees: int, relation: Relation
+) -> Fraction:
+    """Return what the releases of one tree may cost in all.
+
+    Costs of bags hold for one record that is added or removed, so that their trees are
+    calibrated to that, and neighbours further apart divide epsilon here.
+    """
+    if records == "disjoint":
+        return epsilon
+    if records == "all":
+        return epsilon / n_trees
+    return poisson_bag_epsilon(epsilon / (n_trees * relation.factor))
+
+
+def multiplicities(
+    records: str,
+    n_records: int,
+    n_trees: int,
+    noise: np.random.Generator | None,
+) -> Integers:
+    """Draw how often each record is in each tree, shape (n_records, n_trees).
+
+    Sensitive, because its length is.
+    """
+    if records == "disjoint":
+        trees = assign_records(n_records, n_trees, insecure_rng=noise)
+        return (trees[:, None] == np.arange(n_trees)).astype(np.int64)
+    if records == "all":
+        return np.ones((n_records, n_trees), np.int64)
+    return poisson_bags(n_records, n_trees, insecure_rng=noise)

@@ -21,12 +21,12 @@ from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import mean_leaves
 from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
 from mmech_rf.limits import LIMITS
+from mmech_rf.literature.budgets import tree_epsilon
 from mmech_rf.literature.fitting import Fitting
+from mmech_rf.literature.leaves import RecipeVotes, pruned
 from mmech_rf.literature.presets import find_recipe
 from mmech_rf.literature.recipe import SELECTION_SHARE, Recipe
-from mmech_rf.literature.samples import tree_epsilon
 from mmech_rf.literature.scores import score_for
-from mmech_rf.literature.votes import RecipeVotes, pruned
 from mmech_rf.private.accounted import AccountedForest
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords

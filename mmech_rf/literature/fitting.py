@@ -19,12 +19,18 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest
 from mmech_rf.forest.voting import weight_votes
-from mmech_rf.literature.budgets import Budget
+from mmech_rf.literature.budgets import Budget, multiplicities, tree_epsilon
 from mmech_rf.literature.grow import Grower, grow_by_support
-from mmech_rf.literature.leaves import count_leaves, draw_leaf_labels, release_levels
-from mmech_rf.literature.samples import multiplicities, tree_epsilon
+from mmech_rf.literature.leaves import (
+    count_leaves,
+    draw_leaf_labels,
+    join,
+    keyed_numbers,
+    leaf_votes,
+    picked,
+    release_levels,
+)
 from mmech_rf.literature.scores import score_for
-from mmech_rf.literature.votes import join, keyed_numbers, leaf_votes, tree_of
 
 
 class Fitting:
@@ -87,7 +93,7 @@ class Fitting:
         predicted = labels[forest.apply(self.codes) + forest.leaf_offsets[:-1]]
         wrong = (predicted != self.class_codes[:, None]).sum(axis=1)
         later, more = self._phase(weights[:, first:] * wrong[:, None], budget, first)
-        return join([forest, later]), np.concatenate([counts, more])
+        return join(forest, later), np.concatenate([counts, more])
 
     def _second_ensemble(
         self, forest: Forest, counts: Floats, n_trees: int, budget: Budget
@@ -104,7 +110,7 @@ class Fitting:
         with in_trees(self.times):
             second = self._structure(all_of_them, budget, 1, second=True)
         more = count_leaves(second, public, labels, counts.shape[1], all_of_them)
-        return join([forest, second]), np.concatenate([counts, more])
+        return join(forest, second), np.concatenate([counts, more])
 
     def _phase(
         self, weights: Integers, budget: Budget, unit: int
@@ -236,7 +242,7 @@ class Fitting:
                 kept.remove(tree)
                 votes = without
         leaves = [np.arange(*forest.leaf_offsets[tree : tree + 2]) for tree in kept]
-        return join([tree_of(forest, t) for t in kept]), counts[np.concatenate(leaves)]
+        return picked([(forest, t) for t in kept]), counts[np.concatenate(leaves)]
 
     # ---- paying and noise ------------------------------------------------------
 

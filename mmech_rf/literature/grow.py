@@ -20,6 +20,7 @@ from mmech.selection import choose_rows
 from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import cut_weights
+from mmech_rf.forest.levels import Level, children_of, lay_out
 from mmech_rf.literature.recipe import LEAF_RECORDS, Recipe
 from mmech_rf.literature.scores import SCORES, Score
 from mmech_rf.schema import Schema
@@ -34,15 +35,6 @@ words to noisy values. It was paid for."""
 
 Pay = Callable[[Fraction, str, str, float], None]
 """Takes the cost in one tree, words, the kind of release, and its sensitivity there."""
-
-
-@dataclass(frozen=True, eq=False)
-class Level:
-    """Nodes of one level, ordered by tree; tests are -1 at leaves."""
-
-    tree: Integers
-    attribute: Integers  # test of every node
-    value: Integers  # that it compares with; -1 for a child per value
 
 
 @dataclass(eq=False)
@@ -131,12 +123,11 @@ class Grower:
                         part, boxes[part], stopped[part], cost
                     )
             levels.append(Level(tree, attribute, value))
-            tree, boxes = self._descend(tree, boxes, attribute, value)
+            tree, boxes = self._descend(levels[-1], boxes)
             if not tree.size:
                 break
         levels.append(Level(tree, np.full(tree.size, -1), np.full(tree.size, -1)))
-        ordered = tuple(bool(flag) for flag in self._ordered)
-        return lay_out(levels, self.schema.domain_shape, ordered)
+        return _forest(levels, self.schema)
 
     def _parts(self, n_nodes: int) -> Iterator[slice]:
         """Yield nodes whose histograms fit into memory together."""
@@ -353,11 +344,10 @@ class Grower:
 
     # ---- children ------------------------------------------------------------
 
-    def _descend(
-        self, tree: Integers, boxes: Flags, attribute: Integers, value: Integers
-    ) -> tuple[Integers, Flags]:
+    def _descend(self, level: Level, boxes: Flags) -> tuple[Integers, Flags]:
         """Move all records to the children; return their trees and boxes."""
-        n_children = children_of(attribute, value, self._sizes)
+        tree, attribute, value = level.tree, level.attribute, level.value
+        n_children = children_of(level, self._sizes)
         first = np.cumsum(n_children) - n_children
         parent = np.repeat(np.arange(tree.size), n_children)
         branch = np.arange(parent.size) - first[parent]
@@ -404,56 +394,16 @@ def grow_by_support(
         attribute = order.argmax(axis=1)
         stopped = (left < sizes[attribute]) & bool(levels) | ~free.any(axis=1)
         attribute[stopped] = -1
-        value = np.full(tree.size, -1)
-        levels.append(Level(tree, attribute, value))
-        parent = np.repeat(np.arange(tree.size), children_of(attribute, value, sizes))
+        levels.append(Level(tree, attribute, np.full(tree.size, -1)))
+        parent = np.repeat(np.arange(tree.size), children_of(levels[-1], sizes))
         tree, free = tree[parent], free[parent]
         left = left[parent] / sizes[attribute[parent]]
         free[np.arange(parent.size), attribute[parent]] = False
+    return _forest(levels, schema)
+
+
+def _forest(levels: list[Level], schema: Schema) -> Forest:
+    """Return the forest of all levels."""
     ordered = tuple(a.kind != "categorical" for a in schema.attributes)
-    return lay_out(levels, schema.domain_shape, ordered)
-
-
-def children_of(attribute: Integers, value: Integers, sizes: Integers) -> Integers:
-    """Return how many children every node has."""
-    return np.where(attribute < 0, 0, np.where(value < 0, sizes[attribute], 2))
-
-
-def lay_out(
-    levels: list[Level], domain_shape: tuple[int, ...], ordered: tuple[bool, ...]
-) -> Forest:
-    """Return the forest of all levels: nodes are numbered depth first there."""
-    sizes = np.array(domain_shape, np.int64)
-    n_children = [children_of(one.attribute, one.value, sizes) for one in levels]
-    # Nodes and leaves below every node, itself not counted among the nodes.
-    below = [np.zeros(one.tree.size, np.int64) for one in levels]
-    leaves = [(n == 0).astype(np.int64) for n in n_children]
-    for i in range(len(levels) - 2, -1, -1):
-        parent = np.repeat(np.arange(levels[i].tree.size), n_children[i])
-        np.add.at(below[i], parent, 1 + below[i + 1])
-        np.add.at(leaves[i], parent, leaves[i + 1])
-    node_offsets = np.concatenate([[0], np.cumsum(1 + below[0])])
-    leaf_offsets = np.concatenate([[0], np.cumsum(leaves[0])])
-    feature = np.empty(node_offsets[-1], np.int32)
-    child, value = np.empty_like(feature), np.empty_like(feature)
-    number, free, leaf = node_offsets[:-1], node_offsets[:-1] + 1, 0 * leaf_offsets[:-1]
-    for i, one in enumerate(levels):
-        feature[number] = one.attribute
-        value[number] = one.value
-        child[number] = np.where(one.attribute < 0, leaf, free)
-        if i + 1 == len(levels):
-            break
-        parent = np.repeat(np.arange(one.tree.size), n_children[i])
-        first = np.repeat(np.cumsum(n_children[i]) - n_children[i], n_children[i])
-        number = free[parent] + np.arange(parent.size) - first
-
-        def before(amounts: Integers, first: Integers = first) -> Integers:
-            """Return the sum of amounts of the siblings to the left."""
-            sums = np.cumsum(amounts) - amounts
-            return np.asarray(sums - sums[first] if sums.size else sums)
-
-        leaf = leaf[parent] + before(leaves[i + 1])
-        free = (free + n_children[i])[parent] + before(below[i + 1])
-    return Forest(
-        domain_shape, feature, child, node_offsets, leaf_offsets, value, ordered
-    )
+    arrays = lay_out(levels, np.array(schema.domain_shape, np.int64))
+    return Forest(schema.domain_shape, **arrays, ordered=ordered)

@@ -13,8 +13,7 @@ from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
 from mmech.storage.codec import storable
 from mmech_rf.forest.growth import fletcher_islam_depth
-from mmech_rf.literature.budgets import RULES, Budget, shares
-from mmech_rf.literature.samples import RECORDS
+from mmech_rf.literature.budgets import RECORDS, RULES, Budget, shares
 from mmech_rf.literature.scores import SCORES
 from mmech_rf.schema import Schema
 
@@ -147,7 +146,7 @@ class Recipe:
     leaf_share : Fraction
         Share of the leaves, where the rule asks for it.
     records : {"disjoint", "all", "poisson"}
-        Which records train which tree, see `mmech_rf.literature.samples`.
+        Which records train which tree, see `mmech_rf.literature.budgets`.
     first_phase : Fraction
         Share of the trees that are grown first, in two phases or two ensembles.
     leaves : {"laplace", "exponential", "permute-and-flip", "levels"}

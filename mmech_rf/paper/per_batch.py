@@ -1,4 +1,4 @@
-"""What the methods share that spend their budget on one batch of queries."""
+"""The methods that spend their budget on one batch of queries: votes, no model."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ from mmech import (
 from mmech.checks import check_choice
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.ensembles import Ensemble
+from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
+from mmech_rf.forest.voting import leaf_label_by_rule
+from mmech_rf.limits import LIMITS
 from mmech_rf.paper.grown import OptimizedForest
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
+from mmech_rf.workloads import aggregation_workload, explicit_rows, prediction_workload
 
 
 @estimator
@@ -227,3 +231,123 @@ class PerBatchClassifier(OptimizedForest):
         votes = np.asarray(votes, np.float64)
         self._answered.append((codes.copy(), classes, votes))
         return classes, votes
+
+
+@estimator
+class BatchPredictionClassifier(PerBatchClassifier):
+    """Random forest that releases the votes of one batch of queries.
+
+    With Q the queries, T the leaves of all trees and D the table of counts,
+    releases the weighted votes ``QTᵀT D + QTᵀT A⁺ Lap(‖A‖₁ / ε)`` for a strategy A
+    optimized for QTᵀT, and answers each query with its most voted class. The
+    budget is spent by the first `predict`; the inference queries are public and
+    not protected, so training records must never be queries.
+
+    Parameters
+    ----------
+    voting : {"weight"}, default="weight"
+        A tree votes with the counts of the leaf.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/laplace.md``.
+
+    References
+    ----------
+    .. [1] Tajima, Wu, Houmansadr, "Improving Private Random Forest Prediction
+       Using Matrix Representation", AAAI 2025, DP batch prediction.
+
+    Examples
+    --------
+    >>> from mmech_rf import BatchPredictionClassifier, datasets
+    >>> car = datasets.load_car()
+    >>> model = BatchPredictionClassifier(car.schema, epsilon=2.0, random_state=0)
+    >>> model.fit(car.data[100:], car.target[100:]).predict(car.data[:100]).shape
+    (100,)
+    """
+
+    # Every query visits them: fewer than a model that is released once.
+    _tree_cells = "batch_tree_cells"
+    _distinct = True
+    _votings = ("weight",)
+
+    def _exact_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
+        return self._count_table(ensemble, records)
+
+    def _votes_moved(self, ensemble: Ensemble) -> int:
+        return ensemble.forest.n_trees
+
+    def _workload(self, ensemble: Ensemble, codes: Integers) -> QueryMatrix:
+        workload = prediction_workload(ensemble.forest, codes)
+        cells = ensemble.forest.n_trees * ensemble.forest.n_cells
+        if codes.shape[0] * cells <= LIMITS.explicit_visits:
+            return workload
+        explicit = explicit_rows(workload)
+        if explicit is not None:
+            return explicit
+        most = LIMITS.batch_visits
+        if codes.shape[0] * cells > most:
+            raise TableTooLargeError(
+                "X",
+                f"{codes.shape[0]} rows of {{X}}, {ensemble.forest.n_trees} trees and "
+                f"{ensemble.forest.n_cells:,} cells take too long to optimize for",
+                remedy=(
+                    f"predict at most {max(1, most // cells)} rows at once",
+                    OTHERWISE,
+                ),
+            )
+        return workload
+
+
+@estimator
+class SubsampleAggregateClassifier(PerBatchClassifier):
+    """Random forest whose trees see disjoint random samples of the records.
+
+    Each record is assigned to one tree, uniformly and independently of all other
+    records, from the operating system's entropy. With C the leaf counts, releases
+    the votes ``QTᵀ C + QTᵀ A⁺ Lap(‖A‖₁ / ε)`` of one batch of queries ("weight"), or
+    the same with the one-hot labels of the leaves in place of C and noise
+    ``Lap(2 ‖A‖₁ / ε)`` ("hard": one record moves one label, two entries). Needs the
+    leaves only, so the domain may be of any size.
+
+    Parameters
+    ----------
+    voting : {"weight", "hard"}, default="weight"
+        Whether a tree votes with the counts of the leaf or with its label.
+
+    Notes
+    -----
+    Proof: ``notebooks/proofs/disjoint_samples.md``.
+
+    References
+    ----------
+    .. [1] Tajima, Wu, Houmansadr, "Improving Private Random Forest Prediction
+       Using Matrix Representation", AAAI 2025, Definitions 4, 5, 7 and 8. (Their
+       code cuts a shuffled list into equal parts, where one record's arrival moves
+       another; independent assignment is what makes the sensitivity one.)
+
+    Examples
+    --------
+    >>> from mmech_rf import SubsampleAggregateClassifier, datasets
+    >>> car = datasets.load_car()
+    >>> model = SubsampleAggregateClassifier(car.schema, epsilon=2.0, random_state=0)
+    >>> model.fit(car.data[100:], car.target[100:]).predict(car.data[:100]).shape
+    (100,)
+    """
+
+    n_trees: float = 16
+
+    _needs_cells = False
+
+    def _record_contribution(self) -> int:
+        return 2 if self.voting == "hard" else 1
+
+    def _exact_counts(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
+        counts = self._assigned_counts(ensemble, records)
+        if self.voting == "weight":
+            return counts
+        labels = leaf_label_by_rule(counts, first=self.ties == "first")
+        return (labels[:, None] == np.arange(counts.shape[1])).astype(np.int64)
+
+    def _workload(self, ensemble: Ensemble, codes: Integers) -> QueryMatrix:
+        return aggregation_workload(ensemble.forest, codes)

@@ -11,9 +11,9 @@ files   schemas as files
 ======  =======================================================
 """
 
-from mmech.domain.attribute import Attribute
-from mmech.domain.encoding import Misfit
-from mmech.domain.parts import Part, read
-from mmech_rf.schema.schema import Schema, check_schema
-
-__all__ = ["Attribute", "Misfit", "Part", "Schema", "check_schema", "read"]
+from mmech.domain.attribute import Attribute as Attribute
+from mmech.domain.encoding import Misfit as Misfit
+from mmech.domain.parts import Part as Part
+from mmech.domain.parts import read as read
+from mmech_rf.schema.schema import Schema as Schema
+from mmech_rf.schema.schema import check_schema as check_schema

@@ -4,8 +4,7 @@ Everything here is computed from the schema and from what was released; no recor
 looked at.
 
 ===========  =======================================================
-words        values of attributes in words, such as ``age 60 to 75``
-trees        tests and outcomes in words; equal branches are one
+trees        values, tests and outcomes in words; equal branches are one
 importances  how much a model looks at each attribute
 page         all of a model as one HTML file
 ===========  =======================================================

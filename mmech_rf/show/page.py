@@ -7,8 +7,7 @@ from html import escape as escape_markup
 from typing import Any
 
 from mmech.terminal import printable
-from mmech_rf.show.trees import EVERYONE, Node, ShownTree
-from mmech_rf.show.words import any_of
+from mmech_rf.show.trees import EVERYONE, Node, ShownTree, any_of
 
 MOST_NODES = 2000
 """Legibility: nodes of a tree that are written out."""

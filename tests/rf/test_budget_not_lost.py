@@ -84,7 +84,7 @@ def random_forest(rng):
     if kind is not rf.LaplaceForestClassifier:
         settings["template"] = pick(
             rng, "auto", "auto", "identity", "workload", "marginals",
-            "pidentity", "kronecker", "union", "low_rank", "hierarchy", "nothing",
+            "pidentity", "kronecker", "union", "hierarchy", "nothing",
         )  # fmt: skip
     else:
         settings["data"] = pick(rng, "shared", "disjoint")

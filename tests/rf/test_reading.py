@@ -13,6 +13,7 @@ from replay import entropy
 
 import mmech.domain.parts as reading
 from mmech import Domain
+from mmech.domain.csv_files import read_cells
 from mmech.domain.parts import NULL_PARTITION
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, read
 
@@ -72,8 +73,9 @@ def encoded(parts):
 
 
 def whole(path, **settings):
-    bunch = datasets.load_csv(path, SCHEMA, decode=False, **settings)
-    codes, classes = SCHEMA.encode(bunch.data, bunch.target, **POLICIES)
+    wanted = [*SCHEMA.feature_names, SCHEMA.target]
+    cells = read_cells(path, wanted, ["size"], **settings)
+    codes, classes = SCHEMA.encode(cells[:, :-1], cells[:, -1], **POLICIES)
     return codes.tolist(), classes.tolist()
 
 

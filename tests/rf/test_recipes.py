@@ -15,11 +15,15 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
 from mmech_rf._kernels import node_histograms
 from mmech_rf.forest.sizes import TableTooLargeError
-from mmech_rf.literature.leaves import ancestors, release_levels
+from mmech_rf.literature.budgets import tree_epsilon
+from mmech_rf.literature.leaves import (
+    ancestors,
+    leaf_votes,
+    pruned,
+    release_levels,
+)
 from mmech_rf.literature.presets import find_recipe, refused
-from mmech_rf.literature.samples import tree_epsilon
 from mmech_rf.literature.scores import MOST, SCORES, score_for
-from mmech_rf.literature.votes import leaf_votes, pruned
 
 NURSERY = rf.datasets.load_nursery().schema
 CAR = rf.datasets.load_car()

@@ -231,7 +231,6 @@ def losses():
         "union": (mm.VStack([square, other]), {}),
         "marginals": (mm.all_marginals((3, 3, 2, 2), 2), {}),
         "hierarchy": (mm.AllRange(64), {}),
-        "low_rank": (mm.VStack([mm.Total(12), mm.Prefix(12)]), {}),
         "auto": (mm.Prefix(24), {}),
     }
     found = {}

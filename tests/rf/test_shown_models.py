@@ -16,7 +16,7 @@ from mmech_rf.drawn.draw import Fork, SelectedTree
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import View, public_views
 from mmech_rf.drawn.words import drawn_trees
-from mmech_rf.show.words import values_in_words
+from mmech_rf.show.trees import values_in_words
 
 VALUES = {"size": ["s", "m", "l"], "colour": ["red", "green", "blue"], "on": ["n", "y"]}
 SCHEMA = rf.Schema(

@@ -10,20 +10,7 @@ from catalogue import CATALOGUE, SIGNED, TALL, THETA, of_all
 from hypothesis import given, settings
 
 import mmech as mm
-from mmech.operators.algebra import add
 from mmech.testing import assert_query_matrix
-
-
-def assert_penrose(operator, atol=1e-9):
-    """The four equations that single out the pseudoinverse."""
-    a = operator.to_dense().astype(float)
-    inverse = operator.pinv().to_dense().astype(float)
-    left, right = a @ inverse, inverse @ a
-    scale = max(1.0, np.abs(a).max(initial=0), np.abs(inverse).max(initial=0))
-    np.testing.assert_allclose(left @ a, a, atol=atol * scale)
-    np.testing.assert_allclose(right @ inverse, inverse, atol=atol * scale)
-    np.testing.assert_allclose(left, left.T, atol=atol * scale)
-    np.testing.assert_allclose(right, right.T, atol=atol * scale)
 
 
 @st.composite
@@ -82,6 +69,7 @@ def test_gram_of_a_stack_of_kroneckers_is_a_sum_of_kroneckers():
             mm.Kronecker([mm.AllRange(3), mm.Prefix(2)]),
         ]
     )
+    assert isinstance(mm.VStack(stack.blocks[:1]).gram(), mm.Kronecker)
     gram = stack.gram()
     assert isinstance(gram, mm.Sum)
     assert len(gram.terms) == 3
@@ -91,12 +79,6 @@ def test_gram_of_a_stack_of_kroneckers_is_a_sum_of_kroneckers():
     dense = stack.to_dense()
     np.testing.assert_allclose(gram.to_dense(), dense.T @ dense)
     assert gram.trace() == np.square(dense).sum()
-
-
-def test_stack_of_one_has_the_gram_of_its_block():
-    assert isinstance(
-        mm.VStack([mm.Kronecker([mm.Prefix(3), mm.Total(2)])]).gram(), mm.Kronecker
-    )
 
 
 KRONECKERS = [
@@ -114,16 +96,7 @@ KRONECKERS = [
 @pytest.mark.parametrize("operator", KRONECKERS, ids=str)
 def test_pseudoinverse_of_a_kronecker(operator):
     assert isinstance(operator.pinv(), mm.Kronecker)
-    assert_penrose(operator)
-
-
-@pytest.mark.parametrize(
-    "theta",
-    [THETA, THETA * 1e3, np.zeros((1, 4)), np.zeros((0, 4)), np.ones((5, 1))],
-    ids=["plain", "large", "zero", "p=0", "one cell"],
-)
-def test_pseudoinverse_of_p_identity(theta):
-    assert_penrose(mm.PIdentity(theta), atol=1e-8)
+    assert_query_matrix(operator, operator.to_dense())
 
 
 # ------------------------------------------------------------------ marginals
@@ -135,67 +108,6 @@ def test_marginals_obey_the_protocol(operator):
     dense = dense_marginals(operator)
     assert isinstance(operator.gram(), mm.Anova)
     assert_query_matrix(operator, dense)
-    assert_penrose(operator)
-
-
-@given(marginals(3), st.data())
-def test_the_marginal_algebra_is_closed(operator, data):
-    sizes = operator.domain_shape
-    values = st.sampled_from([0.0, 1.0, -2.0, 0.5])
-    count = 2 ** len(sizes)
-    eigenvalues = data.draw(st.lists(values, min_size=count, max_size=count))
-    other = mm.Anova(sizes, eigenvalues)
-    gram, dense = operator.gram(), dense_marginals(operator)
-    dense_other = ref.anova(sizes, eigenvalues)
-    for combined, wanted in (
-        (gram @ other, dense.T @ dense @ dense_other),
-        (gram + other, dense.T @ dense + dense_other),
-        (other - gram, dense_other - dense.T @ dense),
-        (-2.5 * other, -2.5 * dense_other),
-        (gram.gram(), np.linalg.matrix_power(dense.T @ dense, 2)),
-        (other.pinv(), ref.pinv(dense_other)),
-        ((2 * gram) @ (3 * other), 6 * dense.T @ dense @ dense_other),
-    ):
-        assert isinstance(combined, mm.Anova)
-        assert combined.domain_shape == sizes
-        scale = max(1.0, np.abs(wanted).max())
-        np.testing.assert_allclose(combined.to_dense(), wanted, atol=1e-9 * scale)
-
-
-def test_marginals_stacked_by_hand_have_a_gram_in_the_algebra():
-    first = mm.Marginals((2, 3), {(0,): 1, (1,): 2})
-    second = mm.Marginals((2, 3), {(): -1, (0, 1): 0.5})
-    gram = mm.VStack([first, -3 * second, first]).gram()
-    assert isinstance(gram, mm.Anova)
-    dense = ref.stack(*map(dense_marginals, (first, second, first)))
-    dense[5:12] *= -3
-    np.testing.assert_allclose(gram.to_dense(), dense.T @ dense)
-
-
-def test_different_domains_are_not_joined():
-    first, second = mm.Anova((2, 3), [1, 2, 3, 4]), mm.Anova((3, 2), [1, 2, 3, 4])
-    for combined in (first + second, first @ second, second @ first):
-        assert not isinstance(combined, mm.Anova)
-    total = first.to_dense() + second.to_dense()
-    np.testing.assert_allclose((first + second).to_dense(), total)
-    product = first.to_dense() @ second.to_dense()
-    np.testing.assert_allclose((first @ second).to_dense(), product)
-
-
-def test_sums_join_what_has_a_rule_and_keep_the_rest():
-    first, second = mm.Anova((2, 3), [1, 2, 3, 4]), mm.Anova((3, 2), [1, 2, 3, 4])
-    terms = [mm.Prefix(6), first, second, mm.Identity(6), first, 2 * second]
-    joined = add(*terms)
-    assert isinstance(joined, mm.Sum)
-    assert [type(term) for term in joined.terms] == [
-        mm.Prefix,
-        mm.Anova,
-        mm.Anova,
-        mm.Identity,
-    ]
-    wanted = sum(term.to_dense() for term in terms)
-    np.testing.assert_allclose(joined.to_dense(), wanted, atol=1e-12)
-    assert add(first) is first
 
 
 @pytest.mark.parametrize("sizes", [(1,), (1, 1), (1, 3, 1), (2, 1, 2)], ids=str)
@@ -250,6 +162,8 @@ def test_shapes_beyond_int64():
     assert 0 < mm.expected_error(asked, huge, epsilon=1) < 1e6
     with pytest.raises(mm.DomainTooLargeError, match="does not fit in memory"):
         gram._matmat(np.ones((1, 1)))
+    with pytest.raises(mm.DomainTooLargeError, match="does not fit in memory"):
+        mm.Marginal(sizes, [3]).rmatvec(np.ones(100))
 
 
 def test_more_attributes_than_the_lattice_holds():
@@ -284,10 +198,3 @@ def test_grams_are_products_and_sums_are_entrywise(name):
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * scale)
     squares = np.square(dense).sum()
     assert operator.gram().trace() == pytest.approx(squares, rel=1e-9)
-
-
-def test_listed_ranges_as_factors():
-    ranges = mm.Ranges((4,), [[0], [1]], [[2], [3]])
-    product = mm.Kronecker([ranges, mm.Prefix(2)])
-    wanted = ref.kronecker(ref.ranges((4,), [[0], [1]], [[2], [3]]), ref.prefix(2))
-    assert_query_matrix(product, wanted)

@@ -35,7 +35,6 @@ PAIRS = {
     "loss": mm.loss,
     "per_query_error": lambda w, a: mm.per_query_error(w, a, epsilon=1),
     "report": lambda w, a: mm.report(w, a, epsilon=1).expected_error,
-    "reweight": lambda w, a: mm.reweight(w, a).loss,
     "rmse": lambda w, a: mm.rmse(w, a, epsilon=1),
     "supports": mm.supports,
 }

@@ -3,7 +3,6 @@
 import copy
 import json
 import math
-import multiprocessing
 import os
 import pickle
 import threading
@@ -256,20 +255,6 @@ def test_neighbour_relations_do_not_mix():
     assert ledger.spent == 0
 
 
-def test_several_mechanisms_share_a_ledger():
-    ledger = mm.PrivacyLedger(1)
-    for size in (2, 3):
-        mechanism = mm.MatrixMechanism(
-            mm.Identity(size), mm.Identity(size), epsilon=0.5, ledger=ledger
-        )
-        mechanism.measure(np.zeros(size))
-    assert ledger.remaining == 0
-    assert [entry.released for entry in ledger.entries] == [
-        "counts measured by Identity(2)",
-        "counts measured by Identity(3)",
-    ]
-
-
 def test_repr():
     ledger = mm.PrivacyLedger("1/2", neighbours="replace")
     spend(ledger, "1/4")
@@ -494,13 +479,6 @@ def test_workers_of_joblib_share_a_budget_or_have_none(backend):
     with pytest.raises((TypeError, pickle.PicklingError), match="pickle"):
         Parallel(2, backend=backend)(tasks)
     assert ledger.spent == 0
-
-
-def test_a_pool_of_forks_cannot_answer_from_one_budget():
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        found = pool.map(spend_shared, ["1"] * 5)
-    assert {kind for kind, _ in found} == {"BudgetExceededError"}
-    assert SHARED.spent == 0
 
 
 # ----------------------------------------------------------------- predictable noise

@@ -109,10 +109,6 @@ def test_partitions(t, n, largest, k, dtype, rng):
     out = np.zeros((offsets[-1], k), dtype)
     assert_twins("partition_matmat", [labels, offsets, x], out)
     assert_twins("partition_rmatmat", [labels, offsets, y], np.zeros((n, k), dtype))
-    garbage = np.full((groups.max(), k), 7, dtype)
-    assert_twins(
-        "partition_gram_matmat", [labels, offsets, x, garbage], np.zeros((n, k), dtype)
-    )
 
 
 @dtypes

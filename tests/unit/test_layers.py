@@ -1,6 +1,8 @@
 """Imports go one way and not in circles; the engine knows no forests."""
 
 import ast
+import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +16,8 @@ from mmech.operators.base import QueryMatrix
 ENGINE = Path(mmech.__file__).parent
 FORESTS = Path(mmech_rf.__file__).parent
 
-LAYERS = [
-    {"exceptions", "checks", "lazy", "limits", "threads"}
-    | {"writing", "terminal", "storage", "_kernels", "verify"},
-    {"domain", "privacy", "noise"},
-    {"operators"},
-    {"structure"},
-    {"marginals"},
-    {"strategies", "error", "reduction", "integer_strategy"},
-    {"release", "selection", "quantiles"},
-    {"reconstruction", "mechanism", "stream", "session", "export", "testing"}
-    | {"evidence"},
-    {"tables"},
-    {"audit", "cli", "__main__"},
-]
-"""Modules and folders of the engine, lowest first: nothing imports from above it."""
+PAGE = Path(__file__).parents[2] / "notebooks" / "architecture.md"
+LAYER = re.compile(r"^\| (\d+) \| `([\w.]+)/?` \| .+ \|$", re.MULTILINE)
 
 DEFAULT_FORMS = {
     ("mmech.operators.base", f"mmech.operators.{name}")
@@ -52,6 +41,11 @@ ANSWERING = ("structure", "error/pairs.py")
 # ---- circles and type checks ---------------------------------------------------
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def modules_of(*packages):
     """Return files by the dotted name of their module."""
     files = {}
@@ -71,7 +65,7 @@ def guarded(tree):
 
 def imports_of(path, known):
     """Return the known modules that a file imports, also inside of functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     found = set()
     for node in set(ast.walk(tree)) - guarded(tree):
         if isinstance(node, ast.Import):
@@ -101,37 +95,37 @@ def circles(files):
     return sorted((c for c in members if len(c) > 1), key=len, reverse=True)
 
 
-def layer_of(name):
-    """Return the layer of a module of the engine, by the longest name listed."""
-    parts = name.split(".")[1:]
-    for size in range(len(parts), 0, -1):
-        for number, members in enumerate(LAYERS):
-            if ".".join(parts[:size]) in members:
-                return number
-    return None
+def layers_of(package):
+    """Return the layer of every file and folder of a package, by the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.split(f"### {package}\n", 1)[1].split("\n#", 1)[0]
+    return {name.removesuffix(".py"): int(n) for n, name in LAYER.findall(table)}
 
 
 def test_no_import_goes_in_a_circle():
     assert circles(modules_of(ENGINE, FORESTS)) == []
 
 
-def test_imports_of_the_engine_go_one_way():
-    files = modules_of(ENGINE)
-    files.pop("mmech")  # the list of public names
-    placed = {name: layer_of(name) for name in files}
-    assert not [name for name, layer in placed.items() if layer is None]
-    upward = [
-        f"{name} imports {other}"
-        for name, path in files.items()
-        for other in imports_of(path, files)
-        if placed[other] > placed[name] and path.stem != "__init__"
-    ]
-    assert not upward
+@pytest.mark.parametrize("package", [ENGINE, FORESTS], ids=lambda path: path.name)
+def test_imports_go_one_way(package):
+    """The architecture page names every room in its layer."""
+    layers, files = layers_of(package.name), modules_of(package)
+    rooms = {name.split(".")[1] for name in files if "." in name}
+    assert layers.keys() == rooms - {"__main__"}
+    for name, path in files.items():
+        if path.stem in ("__init__", "__main__"):  # lists of names
+            continue
+        room = name.split(".")[1]
+        used = {
+            other.split(".")[1] for other in imports_of(path, files) if "." in other
+        }
+        upward = {other for other in used if layers[other] > layers[room]}
+        assert not upward, f"{name} imports from {upward}"
 
 
 def test_the_engine_knows_nothing_of_forests():
     for name, path in modules_of(ENGINE).items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         named = {
             alias.name if isinstance(node, ast.Import) else node.module
             for node in ast.walk(tree)
@@ -155,9 +149,7 @@ def test_the_protocol_imports_operators_for_its_default_forms_only():
     files = modules_of(ENGINE)
     base = "mmech.operators.base"
     found = {(base, other) for other in imports_of(files[base], files)}
-    assert {pair for pair in found if layer_of(pair[1]) == layer_of(base)} == (
-        DEFAULT_FORMS
-    )
+    assert {pair for pair in found if ".operators." in pair[1]} == DEFAULT_FORMS
 
 
 def kinds_of(base):
@@ -170,7 +162,7 @@ def operator_checks(path):
     kinds = kinds_of(QueryMatrix) - {QueryMatrix.__name__}
     return [
         ast.unparse(node)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
         and getattr(node.func, "id", "") == "isinstance"
         and kinds & {getattr(n, "id", "") for n in ast.walk(node.args[1])}

@@ -1,9 +1,7 @@
 """A ledger of rho: what releases cost in it, and how one of epsilon goes over."""
 
-import copy
 import json
 import math
-import pickle
 from fractions import Fraction
 
 import pytest
@@ -124,13 +122,6 @@ def test_json_and_repr_of_rho():
         }
     ]
     assert "currency='rho', spent=0.106986" in repr(ledger)
-
-
-def test_copies_and_pickles_of_a_ledger_of_rho():
-    ledger = mm.PrivacyLedger(1, currency="rho")
-    assert copy.copy(ledger) is copy.deepcopy(ledger) is ledger
-    with pytest.raises(TypeError, match="cannot be pickled"):
-        pickle.dumps(ledger)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import reference as ref
 import scipy.sparse as sp
 from catalogue import CATALOGUE, LABELS, of_all
 from model_files import rewrite
@@ -20,7 +19,6 @@ from processes import largest_file
 from refusals import refused
 
 import mmech as mm
-from mmech.noise import discrete_gaussian_variance
 from mmech.storage import codec as _codec
 from mmech.storage.codec import storable
 
@@ -322,12 +320,10 @@ def test_other_arguments_are_those_of_another_version(path, change):
         mm.load(path)
 
 
-def test_entries_of_ledgers_in_older_files_are_read(path):
-    """They have one cost; everything else they must have."""
-    _codec.write(path, "a measurement", mm.Measurement(np.arange(2), 1.0, 2.0, PAID))
+def test_entries_of_ledgers_have_all_their_arguments(path):
+    paid = mm.LedgerEntry(Fraction(1), "counts", "laplace")
+    _codec.write(path, "a measurement", mm.Measurement(np.arange(2), 1.0, 2.0, paid))
     rewrite(path, lambda d: d["entries"][0]["arguments"].pop("other_cost"))
-    assert _codec.read(path, "a measurement", mm.Measurement).entry == PAID
-    rewrite(path, lambda d: d["entries"][0]["arguments"].pop("insecure"))
     with pytest.raises(ValueError, match="LedgerEntry with other arguments"):
         _codec.read(path, "a measurement", mm.Measurement)
 
@@ -492,87 +488,3 @@ def test_missing_arrays_and_pickles(path):
     np.save(stream, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     rewrite(path, arrays={0: stream.getvalue()})
     refused(lambda: mm.load(path), "is damaged", ValueError)
-
-
-# ---- marginal tables -----------------------------------------------------------
-
-
-PAID = mm.LedgerEntry(Fraction(1), "counts", "laplace")
-
-
-def test_export_by_hand():
-    strategy = mm.Marginals((2, 3), {(1,): -0.5, (): 0, (0, 1): 2})
-    # Measured as counts, of weight 1 and 4; nothing of weight 0.
-    scale = np.repeat([5.0, 1.25], [3, 6])
-    variance = np.repeat([ref.discrete_laplace_variance(t) for t in (5, 1.25)], [3, 6])
-    measurement = mm.Measurement(np.arange(9), scale, variance, PAID)
-    first, second = mm.export_marginals(strategy, measurement)
-    assert first[0] == (1,)
-    np.testing.assert_array_equal(first[1], [0, 1, 2])
-    assert first[2] ** 2 == pytest.approx(ref.discrete_laplace_variance(5))
-    assert second[0] == (0, 1)
-    np.testing.assert_array_equal(second[1], [[3, 4, 5], [6, 7, 8]])
-    assert second[2] ** 2 == pytest.approx(ref.discrete_laplace_variance(1.25))
-
-
-def test_export_has_the_tables_and_their_noise():
-    shape = (2, 3, 2)
-    strategy = 2 * mm.Marginals(shape, {(0, 1): 0.25, (2,): 0.75})
-    mechanism = mm.MatrixMechanism(strategy, strategy, epsilon=1e9)
-    counts = np.arange(24).reshape(12, 2)
-    measurement = mechanism.measure(counts)
-    tensor = counts.reshape(2, 3, 2, 2)
-    (_, first, _), (_, second, std) = mm.export_marginals(mechanism, measurement)
-    np.testing.assert_allclose(first, tensor.sum(axis=2), atol=1e-6)
-    np.testing.assert_allclose(second, tensor.sum(axis=(0, 1)), atol=1e-6)
-    assert std < 1e-9
-    at_one = mm.MatrixMechanism(strategy, strategy, epsilon=1)
-    (*_, wide), (*_, narrow) = mm.export_marginals(at_one, at_one.measure(counts))
-    assert wide**2 == pytest.approx(ref.discrete_laplace_variance(4))
-    assert narrow**2 == pytest.approx(ref.discrete_laplace_variance(4 / 3))
-    single = mm.export_marginals(
-        mm.Marginal(shape, [0]), mm.Measurement(np.ones(2), 1.0, 1.0, PAID)
-    )
-    assert [(a, t.tolist()) for a, t, _ in single] == [((0,), [1, 1])]
-    result = mm.optimize(mm.all_marginals((4, 4, 4), 1), template="marginals", seed=0)
-    noisy = mm.MatrixMechanism(result.workload, result, epsilon=1).measure([1] * 64)
-    assert len(mm.export_marginals(result, noisy)) >= 1
-
-
-def test_export_of_gaussian_noise():
-    strategy = mm.Marginals((2, 3), {(0,): 0.5})
-    mechanism = mm.MatrixMechanism(strategy, strategy, rho=0.5)
-    measurement = mechanism.measure([1, 2, 3, 4, 5, 6])
-    [(_, table, std)] = mm.export_marginals(mechanism, measurement)
-    np.testing.assert_allclose(table, measurement.values)
-    assert measurement.scale == 1
-    assert std**2 == pytest.approx(discrete_gaussian_variance(1))
-
-
-def test_noise_of_equal_totals_is_exported_with_the_deviations_of_entries():
-    tables = mm.Marginals((2, 3), {(0,): 1, (1,): 1})
-    mechanism = mm.MatrixMechanism(tables, tables, epsilon=1, noise="k_norm")
-    measurement = mechanism.measure([4, 1, 0, 2, 2, 5])
-    for mine in (mechanism, tables):
-        one, other = mm.export_marginals(mine, measurement)
-        assert [one[0], other[0]] == [(0,), (1,)]
-        assert one[1].sum() == other[1].sum()
-        found = np.repeat([one[2], other[2]], [2, 3])
-        np.testing.assert_allclose(np.square(found), measurement.variance)
-
-
-def test_export_errors():
-    other = mm.LedgerEntry(Fraction(1), "a choice", "exponential")
-    with pytest.raises(TypeError, match="has exponential noise, which measures no str"):
-        mm.export_marginals(mm.Identity(4), mm.Measurement(np.ones(4), 1.0, 1.0, other))
-    measurement = mm.Measurement(np.ones(4), 1.0, 1.0, PAID)
-    for strategy in (
-        mm.Identity(4),
-        mm.VStack([mm.Marginal((2, 2), [0]), mm.Partition([0] * 4)]),
-    ):
-        with pytest.raises(ValueError, match="only strategies of marginals have tab"):
-            mm.export_marginals(strategy, measurement)
-    with pytest.raises(ValueError, match="has 4 values but the strategy 2 queries"):
-        mm.export_marginals(mm.Marginal((2, 2), [0]), measurement)
-    with pytest.raises(TypeError, match="must be the Measurement that measure"):
-        mm.export_marginals(mm.Marginal((2, 2), [0]), np.ones(2))

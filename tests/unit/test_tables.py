@@ -267,7 +267,9 @@ def test_the_law_of_errors_is_that_of_simulated_noise(cost, noise_rng):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("sizes", "cost"), [((2, 50), {"rho": 8}), ((50, 50), {"rho": 1})], ids=str
+    ("sizes", "cost"),
+    [((2, 50), {"rho": 8}), ((50, 50), {"rho": 1})],
+    ids=["few", "many"],
 )
 def test_intervals_hold_where_errors_are_multiples_of_a_step(sizes, cost, noise_rng):
     """Noise of mostly one table is whole: 20,000 errors, of which one in 1e6 is late.

@@ -1,4 +1,4 @@
-"""Joint optimization of unions, and row reweighting."""
+"""Joint optimization of unions."""
 
 from itertools import combinations
 
@@ -9,9 +9,7 @@ import reference as ref
 import mmech as mm
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
-from mmech.strategies import reweight
 from mmech.strategies.joint import JointObjective
-from mmech.strategies.reweight import low_rank_strategy
 from mmech.strategies.union import union_strategy
 from mmech.structure.attributes import box_terms
 from mmech.structure.shape import frobenius_squared
@@ -281,45 +279,6 @@ def test_partitions_that_are_no_boxes_are_refused():
     for template in ("kronecker", "union"):
         with pytest.raises(mm.UnsupportedWorkloadError, match="partitions into boxes"):
             mm.optimize(chequered, template=template)
-
-
-def binary_tree(n):
-    rows, size = [np.eye(n)], 2
-    while size <= n:
-        rows.append(np.kron(np.eye(n // size), np.ones((1, size))))
-        size *= 2
-    return mm.Dense(np.concatenate(rows))
-
-
-def test_reweighting_the_binary_tree():
-    """2840 for equal weights on prefix sums; the optimum of the weights is 1066."""
-    workload, strategy = mm.Prefix(64), binary_tree(64)
-    result = reweight(workload, strategy, max_iter=200)
-    assert mm.loss(workload, strategy) == pytest.approx(2840, rel=1e-3)
-    assert result.loss <= 1067
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_reweighting_never_makes_worse(seed):
-    rng = np.random.default_rng(seed)
-    workload = mm.Dense(rng.integers(-2, 3, (6, 9)))
-    strategy = mm.Dense(rng.standard_normal((14, 9)))
-    result = reweight(workload, strategy)
-    assert result.loss <= mm.loss(workload, strategy) * (1 + 1e-12)
-    steps = np.diff(result.history)
-    assert (steps <= 1e-6 * np.array(result.history[:-1])).all()
-
-
-def test_few_queries_over_many_cells(rng):
-    workload = mm.Dense((rng.random((6, 200)) < 0.3).astype(int))
-    result = low_rank_strategy(workload)
-    assert result.loss <= mm.loss(workload, workload)
-
-
-def test_low_rank_refuses_large_workloads():
-    with pytest.raises(mm.UnsupportedWorkloadError, match="at most 1024 queries"):
-        low_rank_strategy(mm.Prefix(2000))
 
 
 @pytest.mark.parametrize("template", ["auto", "pidentity", "marginals", "union"])
