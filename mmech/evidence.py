@@ -297,7 +297,9 @@ def _noise(event: Drawn) -> dict[str, Any]:
     if sum(own.shape[0] if own.shape else 1 for own in event.sampled) != len(values):
         return _opaque(f"the {event.kind} noise was drawn by no sampler of mmech")
     if public.get("strategy") is None:
-        moved = {"sensitivity": [str(own) for _, _, own in public["runs"]]}
+        moved: dict[str, Any] = {
+            "sensitivity": [str(own) for _, _, own in public["runs"]]
+        }
     else:
         blocks = [block.matrix for block in public["strategy"].blocks]
         strategy = _stacked(blocks)
@@ -444,10 +446,11 @@ def _toeplitz(matrix: Toeplitz) -> dict[str, Any]:
 def _tau(matrix: Tau) -> dict[str, Any]:
     """Return f(i - j) - f(i + j), for i and j from 1 to n, as functions of places."""
     n, fixed = matrix.shape[0], matrix.free_end == "none"
+    symbol = np.asarray(matrix.symbol)
 
     def f(t: NDArray[np.int64]) -> NDArray[np.int64]:
         sign = np.where((t <= n) | fixed, 1, -1)
-        return np.asarray(sign * matrix.symbol[np.minimum(t, 2 * n + 1 + fixed - t)])
+        return np.asarray(sign * symbol[np.minimum(t, 2 * n + 1 + fixed - t)])
 
     places = np.arange(2 * n - 1)
     sums = 2 * n - places if matrix.free_end == "first" else places + 2

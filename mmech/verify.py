@@ -765,7 +765,7 @@ class Table(NamedTuple):
     held: tuple[int, ...]
     counts: Array
     columns: dict[str, list[str]]
-    noise: Run | None = None
+    noise: Any = None  # a `Run`
 
 
 def _table(own: Any, files: dict[str, bytes], sizes: Sequence[int]) -> Table:
