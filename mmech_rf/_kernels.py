@@ -723,19 +723,13 @@ def _count_cells(
 
 
 @kernel
-def _merge_cells(v, merged, sizes, factors, n_columns, table, out):
-    # class weights of a node in a view that follows from a finer one: table (..,) and
-    # out (cells * columns,); merged (v, cells of the finer one) the cell that
-    # each is in, or of the first factor of both where views are pairs
-    block = n_columns
-    if factors[v, 0] >= 0:
-        block *= sizes[factors[v, 1]]
+def _merge_cells(v, merged, n_columns, table, out):
+    # class weights of a node in a view that follows from a finer one: table, out
+    # (cells * columns,); merged (v, cells of the finer one) the cell that each is in
     out[:] = 0
-    for z in range(table.shape[0] // block):
-        own = table[z * block : (z + 1) * block]
-        cell = out[merged[v, z] * block : (merged[v, z] + 1) * block]
-        for i in range(block):
-            cell[i] += own[i]
+    for z in range(table.shape[0] // n_columns):
+        for c in range(n_columns):
+            out[merged[v, z] * n_columns + c] += table[z * n_columns + c]
 
 
 @kernel
@@ -761,7 +755,7 @@ def _sums_by_class(classes, weights, right, k, node):
 @kernel
 def view_tables(
     views, sizes, order, finer, merged, classes, weights, right, k, slots, words, maps,
-    starts, factors, planes, n_planes, offsets, out
+    starts, planes, n_planes, offsets, out
 ):  # fmt: skip
     # class weights of all records in every view: out (offsets[v],), see below
     rows = np.arange(views.shape[1])
@@ -776,13 +770,13 @@ def view_tables(
             )  # fmt: skip
             continue
         above = out[offsets[finer[v]] : offsets[finer[v] + 1]]
-        _merge_cells(v, merged, sizes, factors, node.shape[0], above, own)
+        _merge_cells(v, merged, node.shape[0], above, own)
 
 
 @kernel
 def split_log_weights(
     cell, n_cells, joined, views, sizes, order, finer, merged, classes, weights, right,
-    k, slots, words, maps, starts, factors, planes, n_planes, offsets, exps, totals,
+    k, slots, words, maps, starts, planes, n_planes, offsets, exps, totals,
     rate, log_prior, log_stop, out
 ):  # fmt: skip
     # log weights of what a node may do, for each of the n_cells nodes that records
@@ -794,7 +788,7 @@ def split_log_weights(
     # classes (n,) int64, weights (n,) int32 or, where sums of them need it, int64, as
     # are all tables; right (n,) the same: weights where a prediction is right; empty if
     # there is none
-    # slots (n,), words (k + 1,), maps, starts (v,), factors (v, 2), planes: bit maps of
+    # slots (n,), words (k + 1,), maps, starts (v,), planes: bit maps of
     # drawn.bits; offsets (v + 1,) of tables in totals, made by view_tables; exps
     # of drawn.bits; rate from 1 to 2**60; log_prior (v,) int64 includes splitting
     n, n_nodes, n_views = cell.shape[0], out.shape[0], sizes.shape[0]
@@ -862,7 +856,7 @@ def split_log_weights(
             width_above = sizes[finer[v]] * n_columns
             for x in range(n_cells):
                 above, own = tables[1 - now, x, :width_above], tables[now, x, :width]
-                _merge_cells(v, merged, sizes, factors, n_columns, above, own)
+                _merge_cells(v, merged, n_columns, above, own)
         tables[now, n_cells:, :width] = 0
         _join(joined, width, tables[now])
         for x in range(n_nodes):
@@ -874,7 +868,7 @@ def split_log_weights(
 @kernel
 def root_log_weights(
     roots, views, sizes, order, finer, merged, classes, weights, right, k, slots, words,
-    maps, starts, factors, planes, n_planes, offsets, exps, totals, rate, log_prior,
+    maps, starts, planes, n_planes, offsets, exps, totals, rate, log_prior,
     log_split, log_stop, out
 ):  # fmt: skip
     # log weight of every root view, summed over all ways its nodes may go on
@@ -902,14 +896,13 @@ def root_log_weights(
         v = head
         while coarser[v] >= 0:
             stop, after = start + sizes[v], coarser[v]
-            block = 1 if factors[v, 0] < 0 else sizes[factors[v, 1]]
             for z in range(sizes[v]):
-                joined[start + z] = stop + merged[after, z // block] * block + z % block
+                joined[start + z] = stop + merged[after, z]
             start, v = stop, after
         ways = np.empty((n_nodes, n_views + 1, 2), np.int64)
         split_log_weights(
             views[head], sizes[head], joined, views, sizes, order, finer, merged,
-            classes, weights, right, k, slots, words, maps, starts, factors, planes,
+            classes, weights, right, k, slots, words, maps, starts, planes,
             n_planes, offsets, exps, totals, rate, log_split, log_stop, ways
         )  # fmt: skip
         x = 0
@@ -927,7 +920,7 @@ def root_log_weights(
 @kernel
 def fork_log_weights(
     cell, n_cells, seconds, views, sizes, order, finer, merged, classes, weights, right,
-    k, slots, words, maps, starts, factors, planes, n_planes, offsets, exps, rate,
+    k, slots, words, maps, starts, planes, n_planes, offsets, exps, rate,
     log_prior, log_split, log_stop, out
 ):  # fmt: skip
     # log weights of trees of two levels in each of the n_cells nodes that records fall
@@ -961,11 +954,11 @@ def fork_log_weights(
                 own_views[v, row] = views[v, members[row]]
         view_tables(
             own_views, sizes, order, finer, merged, own_classes, own_weights, own_right,
-            k, own_slots, words, maps, starts, factors, masks, n_planes, offsets, tables
+            k, own_slots, words, maps, starts, masks, n_planes, offsets, tables
         )  # fmt: skip
         root_log_weights(
             seconds, own_views, sizes, order, finer, merged, own_classes, own_weights,
-            own_right, k, own_slots, words, maps, starts, factors, planes, n_planes,
+            own_right, k, own_slots, words, maps, starts, planes, n_planes,
             offsets, exps, tables, rate, log_prior, log_split, log_stop, out[x]
         )  # fmt: skip
 

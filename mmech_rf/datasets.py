@@ -145,10 +145,6 @@ def load_csv(
     ([['x'], ['y']], ['1', '0'])
     """
     check_schema(schema)
-    if not isinstance(path, (str, os.PathLike)) and not hasattr(path, "read"):
-        raise TypeError(
-            f"path must be a path or an open binary file, got {type(path).__name__}"
-        )
     X, y, _ = read_whole(path, schema, with_target=with_target, **form)
     if y is not None:
         name: Any = getattr(path, "name", path)

@@ -129,8 +129,6 @@ def _demo(args: argparse.Namespace) -> None:
 
     records = evaluation.load_records("car")
     methods = evaluation.make_methods(**_settings(args, list(METHODS)))
-    for method in methods:
-        evaluation.check_method(method, records.schema, [args.epsilon])
     print_wrapped(
         f"Which of {records.schema.n_classes} classes does a car belong to? The "
         "attributes, the classes and the cars to predict are public; the training "

@@ -105,7 +105,7 @@ def counted(
     offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
     known = (
         cells, views.sizes, *views.nesting, class_codes, weights, right, n_classes,
-        maps.slots, maps.words, maps.maps, maps.starts, views.factors, planes, n_planes,
+        maps.slots, maps.words, maps.maps, maps.starts, planes, n_planes,
         offsets,
     )  # fmt: skip
     totals = np.empty(offsets[-1], weights.dtype)

@@ -11,6 +11,7 @@ errors :math:`s_c` of the log-odds add up in squares. The error of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,10 +92,8 @@ class SelectedTrees(Experts):
     def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]))
-        for tree, scores in zip(self.trees, self.scores, strict=True):
-            leaves = tree.leaves(codes)
+        for scores, leaves, where in self._looks(codes, self.scores):
             out += scores[leaves]
-            where = self._deferred(tree, leaves)
             if where.size:
                 out[where] += self._additive_votes(codes[where])
         if self.score_weight and self.additive is not None:
@@ -139,10 +138,8 @@ class SelectedTrees(Experts):
         scored: Floats | float = 0.0
         if self.additive is not None:
             scored = self.additive.variances(codes)
-        for tree, errors in zip(self.trees, self.errors, strict=True):
-            leaves = tree.leaves(codes)
+        for errors, leaves, where in self._looks(codes, self.errors):
             out += np.square(errors)[leaves]
-            where = self._deferred(tree, leaves)
             if not where.size:
                 continue
             assert self.additive is not None
@@ -163,22 +160,23 @@ class SelectedTrees(Experts):
         Scores that leaves stand for are whole steps already.
         """
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]), np.int64)
-        for tree, scores in zip(self.trees, self.scores, strict=True):
-            leaves = tree.leaves(codes)
+        for scores, leaves, where in self._looks(codes, self.scores):
             out += np.rint(VOTE_STEPS * scores).astype(np.int64)[leaves]
-            where = self._deferred(tree, leaves)
             if where.size:
                 assert self.additive is not None
                 assert self.answers is None
                 out[where] += self.additive.whole(codes[where])
         return out
 
-    def _deferred(self, tree: SelectedTree, leaves: Integers) -> Integers:
-        """Return which records are in leaves that stand for the scores."""
-        if self.additive is None:
-            return np.zeros(0, np.int64)
+    def _looks(
+        self, codes: Integers, tables: tuple[Floats, ...]
+    ) -> Iterator[tuple[Floats, Integers, Integers]]:
+        """Yield tables of trees, leaves of records, and who is left to the scores."""
         n_classes = self.scores[0].shape[1]
-        return np.flatnonzero(np.concatenate(tree.labels)[leaves] == n_classes)
+        for tree, table in zip(self.trees, tables, strict=True):
+            leaves = tree.leaves(codes)
+            labels = np.concatenate(tree.labels)
+            yield table, leaves, np.flatnonzero(labels[leaves] == n_classes)
 
     def _additive_votes(self, codes: Integers) -> Floats:
         """Return the votes of scores for records in leaves that stand for them."""

@@ -220,7 +220,7 @@ class Views:
 
         Views in an order in which each comes right after the finer one, (v,); the
         position of that one, or -1, (v,); and which cell each of its cells is in,
-        (v, cells), or of the first attribute's where both are pairs.
+        (v, cells).
         """
         n = len(self.items)
         finer, merged = np.full(n, -1), np.zeros((n, int(self.sizes.max())), np.int64)
@@ -238,7 +238,10 @@ class Views:
         # A pair follows from one with the next finer view of its first attribute.
         pairs = {(i, j): place for place, (i, j) in enumerate(self.factors) if i >= 0}
         for (i, j), place in pairs.items():
-            finer[place], merged[place] = pairs.get((finer[i], j), -1), merged[i]
+            finer[place] = above = pairs.get((finer[i], j), -1)
+            if above >= 0:
+                first, second = np.divmod(np.arange(self.sizes[above]), self.sizes[j])
+                merged[place, : first.size] = merged[i][first] * self.sizes[j] + second
         after = {above: place for place, above in enumerate(finer) if above >= 0}
         order: list[int] = []
         for head in np.flatnonzero(finer < 0):

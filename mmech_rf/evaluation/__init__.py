@@ -25,9 +25,7 @@ from mmech_rf.evaluation.results import standard_error as standard_error
 from mmech_rf.evaluation.trials import Evaluation as Evaluation
 from mmech_rf.evaluation.trials import Trial as Trial
 from mmech_rf.evaluation.trials import accuracy_table as accuracy_table
-from mmech_rf.evaluation.trials import check_method as check_method
 from mmech_rf.evaluation.trials import evaluate as evaluate
 from mmech_rf.evaluation.trials import make_methods as make_methods
 from mmech_rf.evaluation.trials import write_csv as write_csv
 from mmech_rf.methods import METHODS as METHODS
-from mmech_rf.methods import Method as Method

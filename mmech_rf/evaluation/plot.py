@@ -36,10 +36,8 @@ def plot_accuracy(
 ) -> None:
     """Draw accuracy against epsilon, with one standard deviation up and down.
 
-    The ending of `path` chooses the kind of file: .png, .pdf or .svg. Anything else,
-    and a missing matplotlib, is a `ValueError`.
+    The ending of `path` chooses the kind of file, see `check_plot_path`.
     """
-    check_plot_path(path)
     figure = accuracy_figure(trials, title=title)
     with replacing(path) as unfinished:
         figure.savefig(unfinished, dpi=150, format=_ending(path))

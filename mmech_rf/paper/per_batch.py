@@ -69,26 +69,6 @@ class PerBatchClassifier(OptimizedForest):
         "Queries are public: never predict on training records."
     )
 
-    def fit(self, X: Any, y: Any, **weights: Any) -> PerBatchClassifier:
-        """Grow the forests and count the records; releases nothing yet.
-
-        Parameters
-        ----------
-        X : frame, list of rows or array, shape (N, d)
-            Records in the schema's raw values. Sensitive.
-        y : array_like, shape (N,)
-            Class labels of any type. Sensitive.
-        **weights
-            Nothing, see `ForestClassifier.fit`.
-
-        Returns
-        -------
-        self
-            Holds exact counts: it refuses to be pickled or copied.
-        """
-        super().fit(X, y, **weights)
-        return self
-
     def predict(self, X: Any) -> NDArray[Any]:
         """Release the class labels of one batch of queries; spends epsilon.
 

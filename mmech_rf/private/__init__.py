@@ -13,7 +13,6 @@ terms         what a fit settled and chose, its statement and card
 shown         what models show: trees, importances, pages
 monotone      predictions that keep public directions
 settings      what settings of a method are made of
-inferred      schemas read from records, which void the guarantee
-lineage       how often an estimator and its clones were fitted
+cautions      what is not covered: schemas read from records, fits that add up
 ============  =======================================================
 """

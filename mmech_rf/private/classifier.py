@@ -42,10 +42,9 @@ from mmech.storage.codec import write
 from mmech.terminal import finishing
 from mmech.threads import one_blas_thread
 from mmech_rf.forest.ensembles import Ensemble, check_random_state
+from mmech_rf.private.cautions import Lineage, infer_schema, warn_of_encoders
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
 from mmech_rf.private.estimator import estimator, refuse_weights
-from mmech_rf.private.inferred import infer_schema, warn_of_encoders
-from mmech_rf.private.lineage import Lineage
 from mmech_rf.private.records import (
     EncodedRecords,
     RecordParts,

@@ -21,16 +21,6 @@ def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
     return field(default=default, metadata={"least": least, "most": most})
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Base of the settings of a method: a field is checked when it is set."""
-
-    def __post_init__(self) -> None:
-        for own in fields(self):
-            value = _checked(getattr(self, own.name), own)
-            object.__setattr__(self, own.name, value)
-
-
 def _checked(value: Any, own: Any) -> Any:
     name = own.name
     if isinstance(own.default, tuple):
@@ -63,12 +53,17 @@ def _within(found: Any, name: str, own: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class CountSettings(Settings):
+class CountSettings:
     """Settings of the forests that first ask for the number of records.
 
-    `mmech_rf.DrawnSettings` says what they are.
+    `mmech_rf.DrawnSettings` says what they are. A field is checked when it is set.
     """
 
     count_share: Fraction = setting(Fraction(3, 100), most=0.5)
     bin_share: Fraction = setting(Fraction(1, 5), most=0.5)
     most_bins: int = setting(8, least=2, most=64)
+
+    def __post_init__(self) -> None:
+        for own in fields(self):
+            value = _checked(getattr(self, own.name), own)
+            object.__setattr__(self, own.name, value)

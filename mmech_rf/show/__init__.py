@@ -5,7 +5,6 @@ looked at.
 
 ===========  =======================================================
 trees        values, tests and outcomes in words; equal branches are one
-importances  how much a model looks at each attribute
 page         all of a model as one HTML file
 ===========  =======================================================
 """

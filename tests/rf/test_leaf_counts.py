@@ -14,8 +14,8 @@ from rf_cases import CELLS, SCHEMA, SHAPE, paying, records
 from benchmarks.simulated import simulate_task
 from mmech_rf import DrawnSettings, PrivateForestClassifier
 from mmech_rf.drawn import scores as additive
-from mmech_rf.drawn.counts import labelled_votes, leaf_votes, with_largest
 from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf.drawn.grow import labelled_votes, leaf_votes, with_largest
 from mmech_rf.drawn.scores import SUMS, sums_from_coarse_to_fine
 from mmech_rf.drawn.trees import UNIT, SelectedTrees
 from mmech_rf.drawn.views import GRID, public_views

@@ -19,7 +19,7 @@ from mmech_rf import (
 )
 from mmech_rf.cli import main
 from mmech_rf.private.monotone import MonotoneGrid, isotonic
-from mmech_rf.show.importances import importances
+from mmech_rf.private.shown import importances
 
 # ---- the schema ----------------------------------------------------------------
 

@@ -399,12 +399,7 @@ def test_views_that_follow_from_finer_ones_have_their_records(rng):
     before = dict(zip(order[1:], order[:-1], strict=True))
     for place in np.flatnonzero(finer >= 0):
         assert before[place] == finer[place]
-        (first, second), above = views.factors[place], cells[finer[place]]
-        if first < 0:
-            own = merged[place][above]
-        else:
-            block = views.sizes[second]
-            own = merged[place][above // block] * block + above % block
+        own = merged[place][cells[finer[place]]]
         np.testing.assert_array_equal(own, cells[place])
     families = [views.items[place].family for place in np.flatnonzero(finer >= 0)]
     assert {family: families.count(family) for family in families} == {
