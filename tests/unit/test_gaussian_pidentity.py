@@ -59,13 +59,8 @@ def test_gradient_equals_finite_differences(rng):
     gram = mm.Dense(rng.standard_normal((9, 6))).gram()
     objective = PIdentityObjective(gram, gram.diag(), "L2")
     columns = rng.standard_normal((6, 3))
-    _, gradient = objective(columns)
-    step = 1e-6
-    for place in np.ndindex(columns.shape):
-        moved = np.zeros_like(columns)
-        moved[place] = step
-        rise = objective(columns + moved)[0] - objective(columns - moved)[0]
-        assert gradient[place] == pytest.approx(rise / (2 * step), rel=1e-6, abs=1e-6)
+    wanted = ref.finite_differences(lambda point: objective(point)[0], columns)
+    np.testing.assert_allclose(objective(columns)[1], wanted, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("workload", [mm.Prefix(256), mm.AllRange(256)], ids=str)
@@ -133,11 +128,3 @@ def test_auto_descends_where_the_dual_is_too_large(rng):
     assert tried == ["pidentity", "identity"]
     assert union.template == "kronecker"
     assert union.loss < mm.loss(union_of_ranges(), mm.Identity(48), privacy="zcdp")
-
-
-def test_a_mechanism_runs_on_the_strategy(rng):
-    workload = mm.Prefix(40)
-    result = mm.optimize(workload, template="pidentity", p=4, privacy="zcdp", seed=0)
-    counts = rng.integers(0, 50, 40)
-    answers = mm.MatrixMechanism(workload, result, rho=1e16).answer(counts)
-    np.testing.assert_allclose(answers, workload @ counts, atol=1e-4)

@@ -163,14 +163,6 @@ def test_lattice_transforms(name, d, rng):
     assert_twins(name, [], rng.standard_normal(2**d))
 
 
-def test_lattice_differences_invert_sums(rng):
-    values = rng.standard_normal(2**6)
-    out = values.copy()
-    _kernels.superset_sums(out)
-    _kernels.superset_differences(out)
-    np.testing.assert_allclose(out, values, atol=1e-12)
-
-
 def random_pool(rng, n_blocks=9, d=6):
     """Blocks of a few attributes with the subsets inside them, numbered."""
     blocks = [
