@@ -339,7 +339,7 @@ def test_intervals_hold_after_the_choice(cost, rounds, noise_rng, monkeypatch):
         assert np.mean(shares) < 1
 
 
-def _unsettled(estimate, noise, subsets, say, known=None):
+def _unsettled(estimate, noise, subsets, say, known=None, fits=None):
     """Stand for counts where intervals are looked at: they are stretched to counts."""
     tables = {
         subset: np.rint(np.maximum(estimate.own(subset), 0))
