@@ -126,9 +126,12 @@ def _add_repeats(command: argparse.ArgumentParser, *, default: int) -> None:
 
 def _demo(args: argparse.Namespace) -> None:
     from mmech_rf import evaluation
+    from mmech_rf.evaluation.trials import check_method
 
     records = evaluation.load_records("car")
     methods = evaluation.make_methods(**_settings(args, list(METHODS)))
+    for method in methods:
+        check_method(method, records.schema, [args.epsilon])
     print_wrapped(
         f"Which of {records.schema.n_classes} classes does a car belong to? The "
         "attributes, the classes and the cars to predict are public; the training "

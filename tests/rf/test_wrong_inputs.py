@@ -106,7 +106,7 @@ RECORDS = [
     (lambda: datasets.fetch("cars"), "there is no data set 'cars'; choose from"),
     (lambda: datasets.load_csv("none.csv", SCHEMA), "none.csv"),
     (lambda: datasets.load_csv("none.csv", "s.json"), "schema must be a Schema, got s"),
-    (lambda: datasets.load_csv(None, SCHEMA), "must be a path or an open binary file"),
+    (lambda: datasets.load_csv(None, SCHEMA), "source must be a path, a frame"),
     (lambda: datasets.load_csv(file(""), SCHEMA, sep=None), "sep must be one charact"),
     (lambda: datasets.fetch(["car"]), r"no data set \['car'\]; choose from"),
     (lambda: datasets.load_csv(file(""), SCHEMA), "no column named 'colour'"),

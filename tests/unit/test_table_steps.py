@@ -314,13 +314,13 @@ def test_few_records_are_not_drowned_by_the_noise_of_pairs(noise_rng):
 @COSTS
 @pytest.mark.parametrize("rounds", ["tree", "rounds"])
 def test_intervals_hold_after_the_choice(cost, rounds, noise_rng, monkeypatch):
-    """Counted over 150 releases that choose pairs, by number of attributes."""
+    """Counted over 80 releases that choose pairs, by number of attributes."""
     force(rounds, monkeypatch)
     monkeypatch.setattr(release_module, "settle", _unsettled)
     codes = people(200)
     plan = release_tables(None, DOMAIN, tables="auto", dry_run=True, **cost)
     held, truth = {}, cache(lambda names: exact(codes, names))
-    for _ in range(150):
+    for _ in range(80):
         released = release(
             plan, codes, ledger=None, say=lambda text: None, insecure_rng=noise_rng
         )
