@@ -36,8 +36,6 @@ from scipy.special import ndtr, softmax
 
 from mmech_rf import Attribute, Schema
 
-__all__ = ["KINDS", "SimulatedTask", "simulate_task"]
-
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Scores = Callable[[Codes], Floats]

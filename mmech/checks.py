@@ -23,23 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = [
-    "check_choice",
-    "check_codes",
-    "check_counts",
-    "check_delta",
-    "check_epsilon",
-    "check_finite_array",
-    "check_integer",
-    "check_nonnegative",
-    "check_seed",
-    "magnitude",
-    "nearest",
-    "plain_array",
-    "read_float",
-    "sizes_label",
-]
-
 LISTED_SIZES = 8
 """Up to this number of attributes a label lists the size of each."""
 

@@ -50,8 +50,6 @@ from mmech.storage.codec import storable
 from mmech.verify import examine
 from mmech.writing import replacing
 
-__all__ = ["Evidence", "record_evidence"]
-
 FORMAT, VERSION = "mmech evidence", 1
 
 LONG = 64

@@ -7,19 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-__all__ = [
-    "BudgetExceededError",
-    "ConvergenceWarning",
-    "DomainTooLargeError",
-    "EntropyError",
-    "ParameterError",
-    "PerformanceWarning",
-    "PrivacyLeakWarning",
-    "UnsupportedWorkloadError",
-    "keeping",
-    "located",
-]
-
 
 class UnsupportedWorkloadError(ValueError):
     """A workload row lies outside the row space of the strategy."""

@@ -59,8 +59,6 @@ from mmech.structure.exact import (
     total_sums,
 )
 
-__all__ = ["IntegerBlock", "IntegerStrategy", "integer_strategy", "on_smaller_grids"]
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

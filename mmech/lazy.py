@@ -9,8 +9,6 @@ from importlib import import_module, resources
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["lazy_names"]
-
 
 def lazy_names(
     package: str,

@@ -20,8 +20,6 @@ from typing import Any
 
 from mmech.checks import check_integer
 
-__all__ = ["LIMITS", "ChangeableLimits", "Limits", "changed", "limit"]
-
 
 def limit(default: int, *, least: int = 0, most: int | None = None) -> Any:
     """Return the field of a limit, and what it may be changed to."""

@@ -42,8 +42,6 @@ from mmech.release import (
 from mmech.strategies import StrategyResult, optimize
 from mmech.threads import one_blas_thread
 
-__all__ = ["MatrixMechanism"]
-
 ROUNDING = 1e-4
 """Most that a smaller grid may add to the loss of a product, as a share of it."""
 

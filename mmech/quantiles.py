@@ -43,8 +43,6 @@ from mmech.privacy.neighbours import Relation
 from mmech.release import charge, in_64_bits, whole_numbers
 from mmech.selection import epsilon_of_draw, fixed_point_rate
 
-__all__ = ["joint_quantiles", "select_quantiles"]
-
 LARGEST_RATE = 2**40
 """Largest rate: 16 nats for each record. More budget is not needed."""
 

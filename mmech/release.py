@@ -27,8 +27,6 @@ from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import storable
 
-__all__ = ["Measurement", "noisy_release"]
-
 LARGEST_VALUE = 2**62
 """Exact values stay below this, so that noise cannot take them past 64 bits. No table
 of records reaches it with weights of moderate size. Values beyond are refused after the

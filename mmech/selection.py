@@ -41,8 +41,6 @@ from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, in_64_bits, whole_numbers
 
-__all__ = ["exponential_mechanism", "fixed_point_rate", "permute_and_flip"]
-
 LARGEST_LOGARITHM = 2**62
 """Logarithms beyond this are not computed in 64 bits."""
 

@@ -28,8 +28,6 @@ from mmech.release import Measurement, charge, measure
 from mmech.selection import epsilon_of_draw
 from mmech.strategies import StrategyResult
 
-__all__ = ["Session"]
-
 Integers = NDArray[np.int64]
 
 

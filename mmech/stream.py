@@ -28,8 +28,6 @@ from mmech.strategies.streams import TreeRows, TriangularRows, weights_of
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable, locked, write_through
 
-__all__ = ["Stream"]
-
 MOST_TIMES = 2**20
 """Longest horizon: a push takes some milliseconds there."""
 

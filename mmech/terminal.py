@@ -19,23 +19,6 @@ from typing import Any, NoReturn
 from mmech.checks import check_epsilon, nearest
 from mmech.exceptions import BudgetExceededError, ParameterError
 
-__all__ = [
-    "InputError",
-    "Parser",
-    "add_command",
-    "command_line",
-    "finishing",
-    "in_words",
-    "paragraphs",
-    "printable",
-    "print_wrapped",
-    "read_epsilon",
-    "run_command",
-    "say",
-    "showing",
-    "whole",
-]
-
 
 class InputError(ValueError):
     """What the user typed cannot be used."""

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-__all__ = ["one_blas_thread"]
-
 
 class _Limit:
     """The limit in force, and how many blocks hold it.

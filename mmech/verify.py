@@ -38,8 +38,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Checker", "Effort", "column_sums", "examine", "kappa", "main", "term"]
-
 Array = NDArray[Any]
 Listed = tuple[Array, Array, Array]
 """Rows, columns and values, one of each per entry that may not be zero."""

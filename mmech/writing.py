@@ -16,15 +16,6 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-__all__ = [
-    "check_writable",
-    "locked",
-    "replacing",
-    "runs",
-    "unfinished_folder",
-    "write_through",
-]
-
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
     """Return the file that writing to `path` makes or replaces, links resolved.

@@ -12,8 +12,6 @@ from typing import Any
 
 from benchmarks.mutants._runner import Mutant
 
-__all__ = ["MUTANTS", "TABLE", "UNSEEN", "of_costs"]
-
 
 def _read(name: str) -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from benchmarks.mutants._runner import Mutant
 
-__all__ = ["KINDS", "draw", "edits"]
-
 KINDS = {
     "a factor left out": "one side of a product",
     "not divided": "a quotient without its divisor",

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["best_tree", "block_energy", "tree_loss"]
-
 
 def block_energy(workload: str, n: int, size: int) -> float:
     """Σ over blocks of 1ᵀ V 1 / size for the gram V of "AllRange" or "Prefix".

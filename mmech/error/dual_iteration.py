@@ -15,8 +15,6 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 
-__all__ = ["BoundResult", "iterate", "product_bound", "spectral_step", "spread_bound"]
-
 Floats = NDArray[np.float64]
 
 EXTRAPOLATED = (2.0,) * 8

@@ -23,8 +23,6 @@ from mmech.operators.marginals import check_domain_shape
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]
 """Codes of rows, attribute by attribute: shape (d, N), or d arrays of shape (N,)."""
 
-__all__ = ["Counts", "check_chunks", "chunk_names", "occupied_cells"]
-
 MOST_RECORDS = 2**62
 """Arithmetic: most records that are counted, so that sums stay inside int64."""
 

@@ -8,8 +8,6 @@ from itertools import combinations
 
 from mmech.operators.base import product_of
 
-__all__ = ["Clique", "junction_tree"]
-
 Subset = tuple[int, ...]
 
 

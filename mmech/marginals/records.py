@@ -23,8 +23,6 @@ from mmech.operators.merged import Merged
 from mmech.operators.partition import PartitionStack
 from mmech.structure.by_marginals import answers_by_marginals
 
-__all__ = ["OccupiedCells", "exact_answers"]
-
 
 @dataclass(frozen=True, eq=False)
 class OccupiedCells:

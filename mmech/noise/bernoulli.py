@@ -9,8 +9,6 @@ from functools import partial
 from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bits
 
-__all__ = ["bernoulli", "flip_negative_exponential"]
-
 Bits = Callable[[int], int]
 """Function from a number of bits to floor(2**bits * p)."""
 

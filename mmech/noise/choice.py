@@ -14,16 +14,6 @@ from mmech.noise.seam import drawn
 from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bits
 
-__all__ = [
-    "assign_records",
-    "integers_below",
-    "keyed_argmax",
-    "poisson_bags",
-    "random_argmax",
-    "random_permutation",
-    "random_key",
-]
-
 
 def integers_below(bounds: ArrayLike, *, insecure_rng: Rng = None) -> NDArray[np.int64]:
     """Draw one integer uniformly from 0..bound-1 for every bound.

@@ -22,8 +22,6 @@ from mmech.noise.seam import sampler
 from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bits
 
-__all__ = ["discrete_gaussian", "discrete_gaussian_variance"]
-
 MARGIN = 2.0**-31
 """Distance within which doubles do not decide; their error is below 2^-40."""
 

@@ -25,8 +25,6 @@ from mmech.noise.seam import sampler
 from mmech.noise.system import Rng, random_bytes
 from mmech.noise.thresholds import exp_bits, logistic_bits
 
-__all__ = ["discrete_laplace", "discrete_laplace_variance"]
-
 MAX_SCALE = 2**48
 """Largest scale: sums of counts and noise stay within 64-bit integers."""
 

@@ -35,8 +35,6 @@ from mmech.noise.norm import (
 from mmech.noise.system import Rng
 from mmech.privacy.cost import one_cost
 
-__all__ = ["GAUSSIAN", "K_NORM", "LAPLACE", "LAWS", "Law", "k_norm", "law_and_cost"]
-
 Floats = NDArray[np.float64]
 
 

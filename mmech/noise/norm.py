@@ -69,8 +69,6 @@ from mmech.noise.system import Rng, random_words
 from mmech.noise.thresholds import exp_bounds
 from mmech.noise.weighted import position_by_weight
 
-__all__ = ["dimension", "norm_noise", "norm_noise_components", "norm_noise_variance"]
-
 Groups = Sequence[int | Sequence[int]]
 Block = tuple[int, ...]
 """Sizes of groups of equal totals; functions of their counts alone take them sorted."""

@@ -19,11 +19,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from mmech.exceptions import PrivacyLeakWarning
 
-__all__ = [
-    *("Draw", "Drawn", "Payment", "Sampled", "disjoint", "drawn", "in_trees", "paid"),
-    *("paid_together", "recording", "sampler", "unseen", "watch_draws"),
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Draw:

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from mmech.checks import check_seed
 from mmech.exceptions import EntropyError, PrivacyLeakWarning
 
-__all__ = ["Rng", "check_insecure_rng", "random_bytes", "random_words"]
-
 Rng: TypeAlias = np.random.Generator | None
 """Predictable source for tests; ``None`` is the operating system's entropy."""
 

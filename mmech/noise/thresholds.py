@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-__all__ = ["exp_bits", "logistic_bits"]
-
 
 def exp_bounds(x: Fraction, precision: int) -> tuple[int, int]:
     """Return close integers lo <= 2**precision * exp(-x) <= hi, for x >= 0.

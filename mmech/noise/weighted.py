@@ -15,14 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.noise.bernoulli import bernoulli
 from mmech.noise.system import Rng, random_words
 
-__all__ = [
-    "FRACTION_BITS",
-    "IMPOSSIBLE",
-    "position_by_weight",
-    "weighted_choice",
-    "weighted_choices",
-]
-
 FRACTION_BITS = 36
 """Logarithms of weights are integers, in units of 2**-36."""
 

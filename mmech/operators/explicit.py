@@ -21,8 +21,6 @@ from mmech.operators.base import (
     read_only,
 )
 
-__all__ = ["Dense", "Matrix", "Sparse", "as_pair", "as_query_matrix"]
-
 Matrix: TypeAlias = QueryMatrix | NDArray[Any] | Any
 """What `as_query_matrix` takes; SciPy's sparse matrices have no types, and a
 `StrategyResult` registers itself."""

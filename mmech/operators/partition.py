@@ -26,8 +26,6 @@ from mmech.operators.base import (
 from mmech.operators.basic import Diagonal
 from mmech.operators.explicit import Sparse
 
-__all__ = ["Conjunctions", "Partition", "PartitionGram", "PartitionStack"]
-
 LISTED_COLUMNS = 8
 """Up to so many columns lists of cells multiply faster than labels."""
 

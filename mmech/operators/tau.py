@@ -21,8 +21,6 @@ from mmech.operators.base import (
 )
 from mmech.operators.convolution import IntegerFilter
 
-__all__ = ["Tau"]
-
 ENDS = ("none", "first", "last")
 """Which end of the domain is free."""
 

@@ -11,8 +11,6 @@ from mmech.privacy.cost import epsilon_from_rho
 from mmech.privacy.entry import BOUNDED_RANGE, LedgerEntry
 from mmech.privacy.numerical import numerical_epsilon, shifts_of
 
-__all__ = ["DELTAS", "at_deltas", "composed", "epsilon_delta"]
-
 DELTAS = (1e-5, 1e-7, 1e-9)
 """Where statements say what a rho promises."""
 

@@ -65,20 +65,6 @@ from typing import Any
 from mmech.checks import check_delta, check_epsilon
 from mmech.exceptions import PrivacyLeakWarning
 
-__all__ = [
-    "bounded_range_epsilon",
-    "delta_from_rho",
-    "epsilon_from_rho",
-    "in_rho",
-    "laplace_rho",
-    "one_cost",
-    "poisson_bag_epsilon",
-    "rho_from_epsilon_delta",
-    "rounded_up",
-    "warn_if_delta_is_large",
-    "warn_if_weak",
-]
-
 BISECTIONS = 200
 """Enough halvings for the resolution of a double, whatever the bracket."""
 

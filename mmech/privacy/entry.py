@@ -13,11 +13,6 @@ from mmech.privacy.cost import RESOLUTION, bounded_range_epsilon, in_rho
 from mmech.privacy.neighbours import exact_size
 from mmech.storage.codec import exact_number, storable
 
-__all__ = [
-    *("BOUNDED_RANGE", "CURRENCIES", "KINDS", "LedgerEntry", "Shift", "as_json"),
-    *("checked_kind", "entry_in_rho", "entry_of"),
-]
-
 Shift = tuple[str, int, Fraction, int]
 """Law of noise on whole numbers, how far neighbours move one at most, the parameter of
 the law (scale b, or σ²), and how many numbers are moved that far, independently."""

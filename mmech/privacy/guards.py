@@ -7,8 +7,6 @@ from typing import Any
 
 from mmech.exceptions import BudgetExceededError
 
-__all__ = ["Settled", "check_process"]
-
 
 class Settled:
     """Base of objects whose public attributes are assigned once, when they are made.

@@ -14,8 +14,6 @@ from typing import Any
 from mmech.limits import LIMITS
 from mmech.writing import locked, write_through
 
-__all__ = ["NO_LEDGER", "LedgerFile", "chain", "dated"]
-
 NO_LEDGER = "is not a ledger that PrivacyLedger.open made"
 
 HEADER = (

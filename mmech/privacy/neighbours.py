@@ -8,8 +8,6 @@ from typing import Any
 
 from mmech.checks import check_choice, check_integer
 
-__all__ = ["NEIGHBOURS", "Relation"]
-
 NEIGHBOURS = ("add_remove", "replace", "labels")
 
 HOW = {

@@ -33,8 +33,6 @@ from typing import Any
 from mmech.privacy.cost import delta_from_rho, epsilon_from_rho, laplace_rho
 from mmech.privacy.entry import LedgerEntry, Shift
 
-__all__ = ["numerical_epsilon", "shifts_of"]
-
 STEPS = 2_000
 """Steps of the grid in the standard deviation of the loss, which is √(2ρ)."""
 

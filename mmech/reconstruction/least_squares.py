@@ -11,8 +11,6 @@ from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.row_scaling import scale_rows
 from mmech.reconstruction.marginal_estimate import MarginalEstimate, is_lazy
 
-__all__ = ["least_squares"]
-
 
 def least_squares(
     strategy: Matrix, values: NDArray[np.float64], scale: ArrayLike | None = None

@@ -24,8 +24,6 @@ from mmech.structure.attributes import marginals_of
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.spectrum import mean_spectrum
 
-__all__ = ["MarginalEstimate", "is_lazy"]
-
 Floats = NDArray[np.float64]
 Subset = tuple[int, ...]
 

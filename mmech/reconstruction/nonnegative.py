@@ -18,8 +18,6 @@ from mmech.operators.merged import Merged
 from mmech.reconstruction.least_squares import least_squares
 from mmech.reconstruction.marginal_estimate import MarginalEstimate
 
-__all__ = ["nonnegative"]
-
 Floats = NDArray[np.float64]
 
 CURVATURE_LENGTH = 1e-6

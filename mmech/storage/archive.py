@@ -23,8 +23,6 @@ from mmech.checks import magnitude
 from mmech.limits import LIMITS
 from mmech.writing import replacing
 
-__all__ = ["DTYPES", "ArchiveError", "read_archive", "write_archive"]
-
 DESCRIPTION = "description.json"
 
 FORMAT = "mmech"

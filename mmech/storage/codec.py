@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from mmech.storage.archive import DTYPES, ArchiveError, read_archive, write_archive
 
-__all__ = ["is_storable", "read", "storable", "write"]
-
 Stored = TypeVar("Stored", bound=type)
 Loaded = TypeVar("Loaded")
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from mmech.strategies.deadline import time_is_up
 
-__all__ = ["BoxDescent", "minimize_in_box"]
-
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 

@@ -35,8 +35,6 @@ from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy
 
-__all__ = ["DENSE", "dual_strategy"]
-
 Floats = NDArray[np.float64]
 
 REPAIRS = 2

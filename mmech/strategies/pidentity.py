@@ -37,21 +37,6 @@ from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.attributes import comes_from_partitions, marginals_of
 from mmech.structure.shape import frobenius_squared
 
-__all__ = [
-    "PIDENTITY",
-    "PIDENTITY_L2",
-    "Descent",
-    "PIdentityObjective",
-    "default_p",
-    "descend",
-    "minimize_pidentity",
-    "better_than_cells",
-    "default_p_l2",
-    "pidentity_l2_strategy",
-    "pidentity_strategy",
-    "without_idle_rows",
-]
-
 Floats = NDArray[np.float64]
 
 MAX_WEIGHT = 1e3

@@ -34,8 +34,6 @@ from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.shape import unscaled
 
-__all__ = ["SPECTRAL", "spectral_strategy", "suits_waves"]
-
 Floats = NDArray[np.float64]
 
 FLOOR = 1 / 256

@@ -27,8 +27,6 @@ from mmech.operators.ranges import WidthRange
 from mmech.strategies.hierarchy import best_tree
 from mmech.structure.blocks import block_energies
 
-__all__ = ["TreeRows", "TriangularRows", "weights_of"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Variance = Callable[[Fraction], float]

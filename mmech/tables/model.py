@@ -19,8 +19,6 @@ from mmech.limits import LIMITS
 from mmech.marginals.junction_tree import Clique, junction_tree
 from mmech.operators.base import product_of
 
-__all__ = ["TableModel", "draw_codes", "fit_model", "proportional_fit"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subset = tuple[int, ...]

@@ -38,8 +38,6 @@ from mmech.tables.statistics import StatisticPlan
 from mmech.tables.steps import COUNTED, single_strategy, worth_steps
 from mmech.threads import one_blas_thread
 
-__all__ = ["TablePlan", "make_plan"]
-
 Subset = tuple[int, ...]
 
 OWN_COLUMNS = ("count", "standard_error", "lower", "upper")

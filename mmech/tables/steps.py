@@ -48,19 +48,6 @@ from mmech.tables.shared_noise import SharedNoise
 if TYPE_CHECKING:
     from mmech.tables.plan import TablePlan
 
-__all__ = [
-    *(
-        "AnyEstimate",
-        "AnyNoise",
-        "WINDOW",
-        "StagedEstimate",
-        "StagedNoise",
-        "Steps",
-        "measure_in_steps",
-    ),
-    *("noise_of", "scores", "single_strategy", "worth_steps"),
-]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subset = tuple[int, ...]
