@@ -501,7 +501,7 @@ def dense_of(matrix):
     if kind == "merged":
         return dense_of(matrix["of"])
     if kind == "stack":
-        return np.concatenate([dense_of(own) for own in matrix["blocks"]])
+        return stacked(matrix["blocks"])
     if kind == "waves":
         (m, n), f = matrix["shape"], matrix["f"]
         across = matrix["g"] * (m + n - 1 if len(matrix["g"]) == 1 else 1)
@@ -517,6 +517,19 @@ def dense_of(matrix):
     for i, n in enumerate(matrix["sizes"]):
         out = np.kron(out, np.eye(n) if i in matrix["attributes"] else np.ones((1, n)))
     return out.astype(int)
+
+
+def stacked(blocks):
+    """Return blocks of rows; columns of merged ones may meet all others."""
+    found = [dense_of(own) for own in blocks]
+    hidden = [own["kind"] == "merged" for own in blocks]
+    pairs = [*zip(found, hidden, strict=True)]
+    sizes = [max((own.shape[1] for own, away in pairs if not away), default=1)]
+    sizes += [own.shape[1] for own, away in pairs if away]
+    shared, *ways = np.indices(sizes).reshape(len(sizes), -1)
+    return np.concatenate(
+        [own[:, ways.pop(0) if away else shared] for own, away in pairs]
+    )
 
 
 def price_of(draw, factor, currency):
