@@ -210,13 +210,6 @@ def all_range_rmatmat(values, out):
             row += 1
 
 
-def all_range_gram_matmat(x, out):
-    n = len(x)
-    out[:] = 0
-    for i, j in itertools.product(range(n), range(n)):
-        out[i] += ((min(i, j) + 1) * (n - max(i, j)) * x[j]).astype(out.dtype)
-
-
 def separable_gram_matmat(rising, falling, diagonal, x, out):
     lower = np.tril(np.outer(falling, rising), -1)
     out[:] = (lower + lower.T + np.diag(diagonal)) @ x
