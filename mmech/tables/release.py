@@ -23,13 +23,13 @@ from mmech.domain.parts import Part, file_of, read
 from mmech.evidence import Evidence, record_evidence
 from mmech.exceptions import ParameterError, keeping, located
 from mmech.marginals.counts import Counts
-from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
+from mmech.noise import GAUSSIAN, LAPLACE, Price, check_insecure_rng
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
-from mmech.release import Measurement, Price, measure
+from mmech.release import Measurement, measure
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
