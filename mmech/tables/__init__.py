@@ -21,7 +21,6 @@ known         known totals and impossible cells, and what follows from them
 steps         what is measured next by what was measured; privately chosen pairs
 result        tables with intervals, a statement, and files
 files         csv with metadata, a workbook, a page with charts
-frames        columns as a frame of the library at hand
 ============  ===============================================================
 """
 

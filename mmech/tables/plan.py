@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ import numpy as np
 
 from mmech.checks import check_choice, check_integer, magnitude
 from mmech.domain.domain import Domain, warn_if_read
+from mmech.domain.frames import as_frame
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
@@ -28,7 +28,6 @@ from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
 from mmech.structure.spectrum import mean_spectrum
-from mmech.tables.frames import as_frame
 from mmech.tables.known import Known, KnownNoise, what_is_known
 from mmech.tables.level_counts import divided_tables
 from mmech.tables.levels import Chain, LevelNoise, chain_of, level_strategy
@@ -240,28 +239,17 @@ class TablePlan:
 
     @classmethod
     def _stored(cls) -> dict[str, str]:
-        own = ["tables", "strategy", "currency", "cost", "policies", "frame"]
-        own += ["adaptive", "statistics", "known"]
-        made = {"domain": "_document", "relation": "_relation"}
-        return made | {name: name for name in own}
-
-    @property
-    def _document(self) -> Any:
-        return json.loads(self.domain.to_json() or "")
-
-    @property
-    def _relation(self) -> tuple[str, int]:
-        return self.relation.neighbours, self.relation.records_per_person
+        own = ["domain", "tables", "strategy", "currency", "cost", "relation"]
+        own += ["policies", "frame", "adaptive", "statistics", "known"]
+        return {name: name for name in own}
 
     @classmethod
-    def _restored(
-        cls, *, policies: Any, relation: Any, statistics: Any = (), **facts: Any
-    ) -> TablePlan:
-        if policies.keys() != {"handle_unknown", "handle_missing"}:
+    def _restored(cls, *, statistics: Any, **facts: Any) -> TablePlan:
+        if facts["policies"].keys() != {"handle_unknown", "handle_missing"}:
             raise ValueError("other policies")
-        facts |= {"policies": policies, "relation": Relation(*relation)}
-        plan = make_plan(ways=None, callback=None, **facts)
-        return replace(plan, statistics=statistics)
+        return replace(
+            make_plan(ways=None, callback=None, **facts), statistics=statistics
+        )
 
     def __repr__(self) -> str:
         return (

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mmech.domain.domain import Domain
-from mmech.domain.frames import read_table
+from mmech.domain.frames import kind_of_frame, read_table
 from mmech.domain.parts import Part, file_of, read
 from mmech.evidence import Evidence, record_evidence
 from mmech.exceptions import ParameterError, keeping, located
@@ -35,7 +35,6 @@ from mmech.storage.codec import storable, write
 from mmech.strategies import StrategyResult
 from mmech.tables.classes import FITS_OF_A_ROUND
 from mmech.tables.counts import settle
-from mmech.tables.frames import kind_of_frame
 from mmech.tables.level_counts import settle_levels
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from mmech import __version__
 from mmech.checks import check_choice, check_integer, check_seed
 from mmech.domain.attribute import Attribute
+from mmech.domain.frames import as_column, as_frame
 from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
@@ -27,7 +27,6 @@ from mmech.privacy.answers import at_deltas
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
-from mmech.tables.frames import as_column, as_frame
 from mmech.tables.known import KnownNoise
 from mmech.tables.plan import TablePlan
 from mmech.tables.statistics import MeasuredStatistic
@@ -535,7 +534,7 @@ class Tables:
         return {
             "date": self.date,
             "version": __version__,
-            "domain": json.loads(self.plan.domain.to_json() or ""),
+            "domain": self.plan.domain.document,
             **self.plan.policies,
             "attributes": list(self.plan.names),
             "tables": [list(names) for names in self.tables],

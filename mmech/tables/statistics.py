@@ -32,7 +32,6 @@ References
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -48,7 +47,7 @@ from mmech.checks import check_choice, magnitude
 from mmech.domain.attribute import Attribute, check_names
 from mmech.domain.discretise import check_number, number_text
 from mmech.domain.domain import Domain
-from mmech.domain.frames import read_table
+from mmech.domain.frames import as_column, read_table
 from mmech.domain.values import number_values
 from mmech.error.report import confidence_interval
 from mmech.exceptions import ParameterError
@@ -64,7 +63,6 @@ from mmech.release import Measurement, ledger_or_own
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
-from mmech.tables.frames import as_column
 from mmech.tables.noise import ErrorLaw, error_law
 
 Floats = NDArray[np.float64]
@@ -588,25 +586,6 @@ class StatisticPlan:
             "upper": high,
             "note": np.where(empty, words, ""),
         }
-
-    @classmethod
-    def _stored(cls) -> dict[str, str]:
-        own = ("statistic", "currency", "cost", "all_count")
-        made = {"domain": "_document", "relation": "_relation"}
-        return made | {name: name for name in own}
-
-    @property
-    def _document(self) -> Any:
-        return json.loads(self.domain.to_json() or "")
-
-    @property
-    def _relation(self) -> tuple[str, int]:
-        return self.relation.neighbours, self.relation.records_per_person
-
-    @classmethod
-    def _restored(cls, *, domain: Any, relation: Any, **facts: Any) -> StatisticPlan:
-        own = Domain.from_json(domain)
-        return cls(domain=own, relation=Relation(*relation), **facts)
 
 
 @storable("MeasuredStatistic")
