@@ -453,7 +453,7 @@ def _verify(args: argparse.Namespace) -> None:
 
     code = verify([args.path])
     if args.recompute and code != 2:
-        from mmech.tables.release import recomputed
+        from mmech.tables.recompute import recomputed
 
         differ = recomputed(args.path)
         print(*differ, sep="\n", end="\n" * bool(differ))

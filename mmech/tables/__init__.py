@@ -6,7 +6,9 @@ are whole, non-negative and agree with each other (`counts`, `classes`, `model`,
 (`result`).
 
 ============  ===============================================================
-release       `release_tables`: records in, tables out, or what was paid for
+release       `release_tables`: records in, tables out
+measured      noisy numbers that were paid for, and what is made of them
+recompute     published tables beside those that their noisy numbers make
 plan          what will be measured and how exact it will be; reads no record
 counts        whole, non-negative counts that agree across tables
 classes       what pairs of attributes tell of each other: a latent class model
@@ -24,8 +26,9 @@ files         csv with metadata, a workbook, a page with charts
 ============  ===============================================================
 """
 
+from mmech.tables.measured import MeasuredTables
 from mmech.tables.plan import TablePlan
-from mmech.tables.release import MeasuredTables, release_tables
+from mmech.tables.release import release_tables
 from mmech.tables.result import Tables
 from mmech.tables.statistics import Histogram, Mean, Quantiles, Sum
 

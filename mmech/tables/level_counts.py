@@ -126,8 +126,8 @@ def settle_levels(
     return LevelCounts(
         counts.total,
         {subset: tables[subset] for subset in subsets},
-        counts.model,
         "levels",
+        counts.fit,
         draws,
     )
 

@@ -34,13 +34,16 @@ from mmech.tables.levels import Chain, LevelNoise, chain_of, level_strategy
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
 from mmech.tables.statistics import StatisticPlan
-from mmech.tables.steps import COUNTED, single_strategy, worth_steps
+from mmech.tables.steps import COUNTED
 from mmech.threads import one_blas_thread
 
 Subset = tuple[int, ...]
 
 OWN_COLUMNS = ("count", "standard_error", "lower", "upper")
 """Columns of a table beside its attributes."""
+
+LEAST_PAIRS = 10
+"""Fewer tables of pairs are measured at once: there is little to choose."""
 
 EVALUATIONS = 3000
 """Work of the search for a strategy, in evaluations of the loss: a second or two. Ten
@@ -120,7 +123,8 @@ class TablePlan:
     @cached_property
     def chain(self) -> Chain | None:
         """The levels of hierarchies with several of them, if there are some."""
-        return chain_of(self.domain, self.names)
+        several = len(self.names) > len(self.domain.names)
+        return chain_of(self.domain, self.names) if several else None
 
     def axis_codes(self, codes: Any) -> Any:
         """Return the codes of axes (N, axes) for those of the domain. Sensitive."""
@@ -158,7 +162,8 @@ class TablePlan:
     @cached_property
     def single(self) -> StrategyResult:
         """What measures tables of single attributes, of a plan in steps."""
-        return single_strategy(self.axes.shape, self.currency)
+        alone = [(i,) for i in range(len(self.names))]
+        return _strategy(self.axes.shape, alone, self.currency, None, None)
 
     @cached_property
     def blur(self) -> float:
@@ -303,9 +308,11 @@ def make_plan(
     )
     subsets = tuple(tuple(sorted(map(used.index, subset))) for subset in asked)
     axes = domain.by_level().select(names)
-    chain = chain_of(own, names)
+    chain = chain_of(own, names) if len(names) > len(first) else None
     _check_cells(names, axes.shape, subsets, chain)
-    facts = what_is_known(known or {}, impossible, axes, subsets)
+    facts = None
+    if known or impossible:
+        facts = what_is_known(known or {}, impossible, axes, subsets)
     if facts and chain is not None:
         raise ParameterError(
             "known",
@@ -317,7 +324,9 @@ def make_plan(
     result = strategy or _strategy(axes.shape, subsets, currency, callback, facts)
     if adaptive is None:
         listed = facts or (ways is None and not isinstance(tables, str))
-        adaptive = not listed and chain is None and worth_steps(subsets)
+        pairs = sum(len(subset) == 2 for subset in subsets)
+        many = pairs >= LEAST_PAIRS and max(map(len, subsets)) == 2
+        adaptive = not listed and chain is None and many
     plan = TablePlan(
         own,
         names,

@@ -6,11 +6,10 @@ import datetime
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +29,12 @@ from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_
 from mmech.tables.known import KnownNoise
 from mmech.tables.plan import TablePlan
 from mmech.tables.statistics import MeasuredStatistic
-from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noise_of
+from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps
 from mmech.threads import one_blas_thread
 from mmech.writing import unfinished_folder
+
+if TYPE_CHECKING:
+    from mmech.tables.measured import MeasuredTables
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -52,22 +54,14 @@ class Tables:
 
     Attributes
     ----------
-    plan : TablePlan
-        What was measured.
-    measurement : Measurement or Steps
+    measured : MeasuredTables
         The noisy numbers that everything is made from.
+    noise : Noise, SharedNoise or StagedNoise
+        The law of the errors of the tables.
     estimate : MarginalEstimate or StagedEstimate
         Unbiased tables, by least squares.
     counts : Counts
         Whole tables, and the model of maximum entropy.
-    evidence : Evidence
-        How all noisy numbers were drawn, for `mmech.verify`.
-    left_out : Measurement or None
-        Noisy number of the records that no table counts, where a policy is ``"drop"``.
-    date : str
-        Day of the release, as ``2026-01-31``.
-    statistics : tuple of MeasuredStatistic
-        Noisy numbers of statistics, by what their names are.
 
     Examples
     --------
@@ -92,14 +86,10 @@ class Tables:
     (4,)
     """
 
-    plan: TablePlan
-    measurement: Measurement | Steps
+    measured: MeasuredTables
+    noise: AnyNoise
     estimate: AnyEstimate
     counts: Counts
-    evidence: Evidence
-    left_out: Measurement | None = None
-    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
-    statistics: tuple[MeasuredStatistic, ...] = ()
 
     def __repr__(self) -> str:
         return repr(self.plan).replace("TablePlan", "Tables", 1)
@@ -109,10 +99,30 @@ class Tables:
         """Names of the attributes of every table."""
         return self.plan.tables
 
-    @cached_property
-    def noise(self) -> AnyNoise:
-        """The law of the errors of the tables."""
-        return noise_of(self.plan, self.measurement)
+    @property
+    def plan(self) -> TablePlan:
+        """What was measured."""
+        return self.measured.plan
+
+    @property
+    def measurement(self) -> Measurement | Steps:
+        """The noisy numbers of the tables."""
+        return self.measured.measurement
+
+    @property
+    def evidence(self) -> Evidence:
+        """How all noisy numbers were drawn, for `mmech.verify`."""
+        return self.measured.evidence
+
+    @property
+    def left_out(self) -> Measurement | None:
+        """Noisy number of the records that no table counts, where some may be."""
+        return self.measured.left_out
+
+    @property
+    def statistics(self) -> tuple[MeasuredStatistic, ...]:
+        """Noisy numbers of statistics."""
+        return self.measured.statistics
 
     @property
     def cost(self) -> Fraction:
@@ -532,7 +542,7 @@ class Tables:
             measures = [self.noise.measures(subset) for subset in self.plan.subsets]
             steps = {"steps": self.measurement.words, "measures": measures}
         return {
-            "date": self.date,
+            "date": self.measured.date,
             "version": __version__,
             "domain": self.plan.domain.document,
             **self.plan.policies,
@@ -641,7 +651,9 @@ class Tables:
             "level": str(Fraction(str(level))),
             "conditioned": self.plan.known is not None,
         }
-        return self.evidence.including(about=facts, published=published)
+        return self.evidence.including(
+            measured=self.measured.text, about=facts, published=published
+        )
 
     def _sheets(self, level: float) -> list[Sheet]:
         """Return all tables, then all statistics."""
