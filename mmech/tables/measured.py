@@ -19,7 +19,7 @@ from mmech.tables.counts import settle
 from mmech.tables.level_counts import settle_levels
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
-from mmech.tables.statistics import MeasuredStatistic
+from mmech.tables.statistic_plans import MeasuredStatistic
 from mmech.tables.steps import Steps, noise_of
 from mmech.threads import one_blas_thread
 

@@ -28,12 +28,15 @@ from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
 from mmech.structure.spectrum import mean_spectrum
-from mmech.tables.known import Known, KnownNoise, what_is_known
+from mmech.tables.known import Known, what_is_known
+from mmech.tables.known_noise import KnownNoise
 from mmech.tables.level_counts import divided_tables
-from mmech.tables.levels import Chain, LevelNoise, chain_of, level_strategy
+from mmech.tables.level_noise import LevelNoise
+from mmech.tables.level_weights import level_strategy
+from mmech.tables.levels import Chain, chain_of
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
-from mmech.tables.statistics import StatisticPlan
+from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.steps import COUNTED
 from mmech.threads import one_blas_thread
 

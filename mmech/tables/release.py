@@ -30,12 +30,8 @@ from mmech.tables.counts import settle
 from mmech.tables.measured import MeasuredTables, checked_callback
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
-from mmech.tables.statistics import (
-    ReadDomain,
-    Statistic,
-    listed,
-    plan_statistics,
-)
+from mmech.tables.statistic_budget import ReadDomain, listed, plan_statistics
+from mmech.tables.statistics import Statistic
 from mmech.tables.steps import Steps, measure_in_steps
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable

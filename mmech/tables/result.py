@@ -26,9 +26,9 @@ from mmech.privacy.answers import at_deltas
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
-from mmech.tables.known import KnownNoise
+from mmech.tables.known_noise import KnownNoise
 from mmech.tables.plan import TablePlan
-from mmech.tables.statistics import MeasuredStatistic
+from mmech.tables.statistic_plans import MeasuredStatistic
 from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps
 from mmech.threads import one_blas_thread
 from mmech.writing import unfinished_folder
