@@ -5,7 +5,7 @@ are whole, non-negative and agree with each other (`counts`, `classes`, `model`,
 `rounding`), and returns them with intervals, a statement and synthetic records
 (`result`).
 
-===================  ===========================================================
+===================  ================================================================
 release              `release_tables`: records in, tables out
 measured             noisy numbers that were paid for, and what is made of them
 recompute            published tables beside those of their noisy numbers
@@ -28,9 +28,12 @@ statistics           sums, means, histograms and quantiles of a number, by group
 statistic_budget     their parts of the budget, and the records that they read
 statistic_plans      what is measured for them, and what came out
 statistic_intervals  intervals of ratios, and of quantiles
-result               tables with intervals, a statement, and files
+result               tables with intervals, a statement, files, and synthetic records
+synthetic            raw values of cells, for synthetic records
+statement            what released tables say of themselves, for people and machines
+published            a folder of released tables, with its evidence
 files                csv with metadata, a workbook, a page with charts
-===================  ===========================================================
+===================  ================================================================
 """
 
 from mmech.tables.measured import MeasuredTables
