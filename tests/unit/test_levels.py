@@ -14,7 +14,8 @@ from replay import People, check_pair, entropy, play
 import mmech as mm
 from mmech.__main__ import main
 from mmech.tables.level_counts import _added_up, divide
-from mmech.tables.levels import Chain, Tree, _errors_and_pulls, level_strategy
+from mmech.tables.level_weights import _errors_and_pulls, level_strategy
+from mmech.tables.levels import Chain, Tree
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
