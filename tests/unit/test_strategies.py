@@ -15,7 +15,6 @@ import mmech as mm
 from benchmarks.strategy_table import behind, random_workload
 from mmech.strategies.kronecker import SurrogateGrams
 from mmech.strategies.pidentity import PIdentityObjective, default_p
-from mmech.strategies.starts import random_starts
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
 from mmech_rf import grow_random_forest, training_workload
@@ -93,24 +92,6 @@ def test_gradient_where_the_factorisation_changes(rng):
     np.testing.assert_allclose(
         gradient, wanted, rtol=1e-2, atol=1e-4 * abs(wanted).max()
     )
-
-
-def test_identity_is_a_strict_local_minimum():
-    for workload in GRAMS:
-        value, gradient = objective_of(workload)(np.zeros((6, 2)))
-        assert value == pytest.approx(np.square(workload.to_dense()).sum())
-        np.testing.assert_allclose(
-            gradient, 2 * workload.gram().diag()[:, None] + [0, 0]
-        )
-
-
-def test_starts_are_far_from_zero(rng):
-    for n, p in [(1, 1), (3, 5), (40, 4)]:
-        starts = list(random_starts(n, p, rng, 6))
-        assert len(starts) == 6
-        for start in starts:
-            assert start.shape == (n, p)
-            assert (start >= 0).all()
 
 
 def test_default_number_of_extra_queries():
