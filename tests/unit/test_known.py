@@ -356,12 +356,6 @@ def test_what_is_known_may_link_three_pairs_of_three_attributes():
     assert (count(made, DOMAIN.names) == exact(codes, DOMAIN.names)).all()
 
 
-def test_three_attributes_keep_to_the_number_of_records():
-    made = released(people(60), {"known": {(): 57}}, ways=3)
-    assert made.total == 57
-    assert made.table(DOMAIN.names, frame="dict")["count"].sum() == 57
-
-
 # ---- privacy -----------------------------------------------------------------------
 
 
