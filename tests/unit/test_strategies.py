@@ -180,10 +180,6 @@ def test_closed_form_templates():
     itself = mm.optimize(mm.Prefix(8), template="workload")
     assert isinstance(itself.strategy, mm.Prefix)
     assert itself.loss == 64 * 8
-    for result in (identity, itself):
-        assert result.success
-        assert result.n_iter == 0
-        assert len(result.candidates) == 1
 
 
 def test_the_number_of_extra_queries_can_be_given(seed):

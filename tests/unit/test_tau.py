@@ -350,7 +350,7 @@ def test_listed_ranges_are_near_the_optimum(m, n, rng):
         optimize(workload, template="spectral", privacy="zcdp")
 
 
-def test_unions_of_products_take_waves_along_long_attributes(rng):
+def test_unions_of_products_take_waves_along_long_attributes():
     n = 1100
     workload = VStack(
         [Kronecker([Prefix(n), Identity(3)]), Kronecker([Identity(n), Prefix(3)])]
@@ -360,9 +360,6 @@ def test_unions_of_products_take_waves_along_long_attributes(rng):
     assert result.loss <= 1.3 * result.loss / result.bound_ratio
     mechanism = MatrixMechanism(workload, result, rho=0.5)
     assert mechanism.expected_error() == pytest.approx(result.loss, rel=0.02)
-    counts = rng.integers(0, 9, 3 * n)
-    errors = np.square(mechanism.answer(counts) - workload @ counts)
-    assert errors.sum() == pytest.approx(result.loss, rel=0.9)
 
 
 @pytest.mark.parametrize(
