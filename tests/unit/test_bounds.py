@@ -107,14 +107,14 @@ def test_svd_dual_and_forms_agree(name):
     m, n = dense.shape
     svd = np.linalg.svd(dense.astype(float), compute_uv=False).sum() ** 2 / n
     assert svd_loss_bound(operator) <= svd * (1 + 1e-12)
-    result = dual_loss_bound(operator, tolerance=1e-6, max_iter=3000)
+    result = dual_loss_bound(operator, tolerance=1e-5, max_iter=300)
     gram = dense.T.astype(float) @ dense
-    by_cells = iterate(dual_iteration._step_by_cells(gram, m), n, 3000, 1e-6)
+    by_cells = iterate(dual_iteration._step_by_cells(gram, m), n, 300, 1e-5)
     rows = dense.astype(float)
-    by_rows = iterate(dual_iteration._step_by_rows(rows), n, 3000, 1e-6)
+    by_rows = iterate(dual_iteration._step_by_rows(rows), n, 300, 1e-5)
     scale = max(svd, 1e-300)
     assert result.bound >= svd_loss_bound(operator) * (1 - 1e-9)
-    for other in (by_cells, by_rows, dual_loss_bound(explicit, tolerance=1e-6)):
+    for other in (by_cells, by_rows, dual_loss_bound(explicit, tolerance=1e-5)):
         # Slowly convergent cases: both intervals hold the same optimum.
         assert result.bound <= other.bound * (1 + other.gap) + 1e-6 * scale
         assert other.bound <= result.bound * (1 + result.gap) + 1e-6 * scale
@@ -125,9 +125,9 @@ def test_svd_dual_and_forms_agree(name):
 
 
 def test_rounding_noise_is_not_summed(rng):
-    # One hundred and ninety-nine singular values that are zero but for rounding.
-    array = np.outer(rng.random(200), rng.random(200))
-    exact = np.square(array).sum() / 200
+    # Ninety-nine singular values that are zero but for rounding.
+    array = np.outer(rng.random(100), rng.random(100))
+    exact = np.square(array).sum() / 100
     bound = svd_loss_bound(mm.Dense(array))
     assert exact * (1 - 1e-9) <= bound <= exact
     dual = dual_loss_bound(mm.Dense(array))
