@@ -27,7 +27,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.privacy.cost import in_rho
-from mmech_rf import NonPrivateForestClassifier, load_model
+from mmech_rf import NonPrivateForestClassifier
 from mmech_rf.private import classifier as _classifier
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
@@ -214,16 +214,6 @@ def test_a_ledger_of_rho_pays_for_pure_epsilon(name):
     assert ledger.spent == spent
 
 
-@pytest.mark.parametrize("name", RELEASED)
-def test_models_that_were_paid_in_rho_are_files(name, tmp_path):
-    ledger = PrivacyLedger("1/2", currency="rho")
-    model = classifier(name, ledger=ledger).fit(*records(30))
-    model.save(tmp_path / "model.npz")
-    copy = load_model(tmp_path / "model.npz")
-    assert copy.releases_ == model.releases_
-    assert copy.privacy_statement_ == model.privacy_statement_
-
-
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @ALL
 def test_records_of_one_person_make_the_noise_larger(name, neighbours, watch_all):
@@ -281,30 +271,6 @@ def test_a_new_fit_forgets_the_old_answers(name, noiseless):
 
 
 # ------------------------------------------------------------- copies of a model
-@MODELS
-@pytest.mark.parametrize("ledger", [None, PrivacyLedger], ids=["own", "shared"])
-@pytest.mark.parametrize(
-    "duplicate",
-    [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],
-    ids=["copy", "deepcopy", "pickle"],
-)
-def test_a_released_model_can_be_copied(name, duplicate, ledger):
-    X, y = records(40)
-    # Few trees and little budget make ties, which copies must break alike.
-    model = classifier(name, n_trees=2, epsilon="0.1", ledger=ledger and ledger("0.1"))
-    model.fit(X, y)
-    twin = duplicate(model)
-    np.testing.assert_array_equal(twin.predict(RAW), model.predict(RAW))
-    assert twin.privacy_statement_ == model.privacy_statement_
-    assert twin.expected_error_ == model.expected_error_
-    assert set(twin.timings_.values()) <= {0.0, twin.timings_["prediction"]}
-    # A copy must not be a way around the ledger.
-    with pytest.raises(BudgetExceededError, match="only 0 of"):
-        twin.fit(X, y)
-    np.testing.assert_array_equal(twin.predict(RAW), model.predict(RAW))
-    assert twin.set_params(ledger=None).fit(X, y).ledger_.spent == Fraction(1, 10)
-
-
 @ALL
 def test_an_unfitted_classifier_can_be_copied(name):
     model = classifier(name)

@@ -7,7 +7,6 @@ import json
 import os
 import tempfile
 import threading
-import warnings
 from contextlib import redirect_stderr, suppress
 
 import numpy as np
@@ -22,8 +21,7 @@ from mmech.testing import watch_draws
 from mmech_rf.cli import models as _models
 from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
-from mmech_rf.data.openml import load_schema
-from mmech_rf.datasets import DATASETS, load_csv
+from mmech_rf.datasets import load_csv
 from mmech_rf.private.classifier import ForestClassifier
 
 
@@ -379,83 +377,6 @@ def test_a_header_that_would_swallow_records(run, files):
 
 
 # ---- real files --------------------------------------------------------------------
-
-REAL = {"heart": ("3", "6", "drop"), "nursery": ("5", "4", "error")}
-
-
-@pytest.fixture
-def real(request, tmp_path):
-    """Return files of a schema, four fifths of a set, the rest; and its classes."""
-
-    def write(name):
-        if name in DATASETS:
-            bunch = DATASETS[name]()
-            schema = bunch.schema
-        else:
-            folder = request.getfixturevalue("data_dir")
-            schema = load_schema(name)
-            bunch = load_csv(folder / f"{name}.csv.gz", schema)
-        (tmp_path / "real.json").write_text(schema.to_json(), encoding="utf-8")
-        rows = np.column_stack([bunch.data, bunch.target]).tolist()
-        header = [*bunch.feature_names, schema.target]
-        train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-        write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
-        write_rows(test, [header, *rows[::5]])
-        return tmp_path / "real.json", train, test, [row[-1] for row in rows[::5]]
-
-    return write
-
-
-@pytest.mark.parametrize(
-    ("mode", "name", "splits"),
-    [
-        (mode, name, ("binary", "multiway")[(i + j) % 2])  # all pairs
-        for i, mode in enumerate(["training", "laplace", "prediction", "subsample"])
-        for j, name in enumerate(REAL)
-    ],
-)
-def test_real_files_with_ensembles(run, real, tmp_path, name, splits, mode):
-    """Train on one part of a file at a large budget, predict the other."""
-    q, size, missing = REAL[name]
-    schema, train, test, truth = real(name)
-    options = ["--schema", schema, "--epsilon", 20]
-    options += ["--n-ensembles", q, "--max-features", size, "--splits", splits]
-    options += ["--handle-missing", missing, "--depth", 3, "--trees", 30]
-    out = ("--out", tmp_path / "labels.csv")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        if mode in ("training", "laplace"):
-            model = tmp_path / "m.npz"
-            code, _, err = run("fit", train, *options, "--method", mode, "--out", model)
-            assert code == 0, err
-            code, _, err = run("predict", model, test, *out)
-        else:
-            code, _, err = run(
-                "predict-batch", train, test, *options, "--method", mode, *out
-            )
-    assert code == 0, err
-    assert accuracy(tmp_path / "labels.csv", truth) > (
-        0.6 if mode == "laplace" else 0.7
-    )
-
-
-def test_a_real_file_with_the_private_forest(run, real, tmp_path):
-    """One tree of thirteen attributes, without a word on trees."""
-    schema, train, test, truth = real("heart")
-    model, labels = tmp_path / "m.npz", tmp_path / "labels.csv"
-    options = ["--schema", schema, "--out", model]
-    options += ["--epsilon", 20, "--handle-missing", "drop", "--method", "private"]
-    code, _, err = run("fit", train, *options)
-    assert code == 0, err
-    code, _, err = run("predict", model, test, "--out", labels)
-    assert code == 0, err
-    assert accuracy(labels, truth) > 0.6
-
-
-def accuracy(path, truth):
-    labels = path.read_text().split()[1:]
-    return sum(a == b for a, b in zip(labels, truth, strict=True)) / len(truth)
-
 
 # ---- progress ------------------------------------------------------------------------
 

@@ -40,11 +40,6 @@ def test_without_quantiles_bins_have_equal_width():
     assert numeric(n_bins=4, quantiles=[]).cut_points == numeric(n_bins=4).cut_points
 
 
-def test_equal_width_is_exact_in_decimals():
-    attribute = Attribute.numeric("x", lower=0, upper=0.6, n_bins=6)
-    assert attribute.cut_points == (0.1, 0.2, 0.3, 0.4, 0.5)
-
-
 def test_quantiles_are_stored_as_cut_points():
     attribute = numeric(n_bins=4, quantiles=PUBLISHED)
     assert attribute == numeric(cut_points=attribute.cut_points)

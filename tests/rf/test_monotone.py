@@ -15,7 +15,6 @@ from mmech_rf import (
     RecipeForestClassifier,
     Schema,
     limits,
-    load_model,
 )
 from mmech_rf.cli import main
 from mmech_rf.private.monotone import MonotoneGrid, isotonic
@@ -189,18 +188,6 @@ def test_without_directions_it_would_not():
     )
     with pytest.raises(AssertionError):
         check_keeps_to_it(fitted(0, schema=plain, **PLANS["not much noise"]))
-
-
-@pytest.mark.usefixtures("scores_of_few")
-def test_a_file_keeps_to_directions(tmp_path):
-    model = fitted(0, **PLANS["scores"])
-    model.save(tmp_path / "model.npz")
-    again = load_model(tmp_path / "model.npz")
-    check_keeps_to_it(again)
-    for own in ("predict", "predict_proba"):
-        np.testing.assert_array_equal(
-            getattr(again, own)(readable(CELLS)), getattr(model, own)(readable(CELLS))
-        )
 
 
 def test_private_bins_keep_to_directions():

@@ -120,14 +120,6 @@ def test_only_attributes_that_are_named(data):
     assert months != schema().attributes[1]
 
 
-def test_a_saved_model_keeps_its_bins(data, tmp_path):
-    model = fitted(data)
-    model.save(tmp_path / "model")
-    again = rf.load_model(tmp_path / "model")
-    assert again.schema_ == model.schema_
-    np.testing.assert_array_equal(again.predict(data[0]), model.predict(data[0]))
-
-
 def test_parts_are_cut_as_a_whole(data):
     X, y = data
     model = rf.PrivateForestClassifier(

@@ -5,7 +5,6 @@ added on a small domain; prices are compared in exact fractions.
 """
 
 import math
-import pickle
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -127,25 +126,6 @@ def test_the_order_of_records_does_not_matter(mode):
     assert facts(fit(make(mode), X, y)) == facts(fit(make(mode), X[order], y[order]))
 
 
-@ALL
-def test_names_do_not_matter(mode):
-    """Other names for classes, attributes and values: the same trees, renamed."""
-    X, y = records(60)
-    renamed = Schema(
-        tuple(
-            Attribute.categorical(f"other {a.name}", [f"<{c}>" for c in a.categories])
-            for a in SCHEMA.attributes
-        ),
-        ("good", "better", "best"),
-    )
-    names = dict(zip(CLASSES, renamed.class_labels, strict=True))
-    values = np.array([[f"<{cell}>" for cell in row] for row in X])
-    plain = fit(make(mode), X, y)
-    other = fit(make(mode, schema=renamed), values, [names[label] for label in y])
-    assert facts(other) == facts(plain)
-    assert other.predict(values).tolist() == [names[c] for c in plain.predict(X)]
-
-
 # ----------------------------------------------------------------------- its price
 @RELATIONS
 @ALL
@@ -245,30 +225,6 @@ def test_the_statement_tells_draws_from_counts(mode):
 
 
 # --------------------------------------------------------- what is public stays public
-@pytest.mark.parametrize("mode", ["one tree", "scores", "several trees"])
-def test_only_the_draws_see_the_records(mode, watched):
-    """Data of any size: the same candidates, prices and words."""
-    public = []
-    for size, seed in ((0, 0), (1, 1), (90, 2)):
-        watched.draws.clear()
-        watched.trees.clear()
-        model = make(mode).fit(*records(size, seed))
-        choice = model.choice_
-        prices = [(tree["epsilon"], tree["unit"]) for tree in watched.trees]
-        # Noisy scores decide how many views of scores there are, and of what size.
-        views = [
-            [view for view in tree["views"].items if view.family != "score"]
-            for tree in watched.trees
-        ]
-        if len(views[-1]) == len(watched.trees[-1]["views"].items):
-            views += [watched.draws[0].shape, [tree["rate"] for tree in watched.trees]]
-        chosen = choice.n_records, choice.stated, choice.method, choice.rounds
-        said = model.releases_, model.privacy_statement_, model.classes_.tolist()
-        public.append((chosen, views, prices, choice.n_scores, said))
-    assert public[0] == public[1] == public[2]
-    assert public[0][0][0] == MODES[mode]["n_records"]
-
-
 def test_without_a_stated_number_choices_follow_the_noisy_one(watch_all):
     rf_cases.silence(watch_all)
     model = make("noisy number").fit(*records(40))
@@ -277,41 +233,7 @@ def test_without_a_stated_number_choices_follow_the_noisy_one(watch_all):
     assert model.releases_[0].cost == Fraction(3, 100)
 
 
-def test_fitted_models_hold_only_what_was_released():
-    X, y = records(5000)
-    model = make("several trees").fit(X, y)
-    state = pickle.dumps(model)
-    assert len(state) < 20_000  # five thousand records would take more
-    again = pickle.loads(state)
-    assert again.predict(RAW).tolist() == model.predict(RAW).tolist()
-    assert again.predict_proba(RAW).tobytes() == model.predict_proba(RAW).tobytes()
-    assert again.ledger_.remaining == 0
-    with pytest.raises(BudgetExceededError, match="only 0 of"):
-        again.fit(X, y)
-
-
 # --------------------------------------------------------- values outside the schema
-@ALL
-def test_dropped_records_leave_no_trace(mode):
-    X, y = records(40)
-    strange = np.vstack([X[:20], [["0", "none", "0"]], X[20:]])
-    labels = [*y[:20], "no", *y[20:]]
-    plain = fit(make(mode), X, y)
-    dropped = fit(make(mode, handle_unknown="drop"), strange, labels)
-    assert facts(dropped) == facts(plain)
-    with pytest.raises(ValueError, match="column 'x1'"):  # queries need an answer
-        dropped.predict(strange)
-
-
-def test_errors_spend_nothing():
-    X, y = records(10)
-    X[3, 1] = "none"
-    ledger = PrivacyLedger(1)
-    with pytest.raises(ValueError, match="column 'x1'"):
-        make("noisy number", ledger=ledger).fit(X, y)
-    assert ledger.spent == 0
-
-
 @pytest.mark.parametrize(
     ("policy", "attribute", "twin"),
     [

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import pickle
 import warnings
 from dataclasses import replace
 from fractions import Fraction
@@ -10,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference as ref
-from model_files import refused_when_changed, set_in
 from rf_cases import SCHEMA, records
 from scipy.stats import chi2
 from tree_draws import DATA, SMALL, choosing, conditionals, largest_log_ratio
@@ -22,7 +20,7 @@ from mmech.noise import FRACTION_BITS
 from mmech.privacy.cost import bounded_range_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
-from mmech_rf import PrivateForestClassifier, load_model
+from mmech_rf import PrivateForestClassifier
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.plan import MOST_SCORES_BOOSTING, Plan, concentrated_plan
 from mmech_rf.drawn.scores import SUMS
@@ -422,44 +420,6 @@ def test_records_of_one_person_are_paid_for_together(neighbours, watch_all):
 
 
 # ------------------------------------------------------------------- copies and files
-@EVERY
-def test_copies_and_files(case, tmp_path):
-    model = fitted(case)
-    X, y = records(50, 3)
-    path = tmp_path / "model.npz"
-    model.save(path)
-    for copy in (load_model(path), pickle.loads(pickle.dumps(model))):
-        assert copy.releases_ == model.releases_
-        assert copy.privacy_statement_ == model.privacy_statement_
-        assert (copy.privacy, copy.delta) == ("zcdp", model.delta)
-        assert copy.choice_.accounting == model.choice_.accounting
-        assert copy.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
-        with pytest.raises(mm.BudgetExceededError, match="set ledger=None to spend"):
-            copy.fit(X, y)
-        assert copy.releases_ == model.releases_
-        copy.set_params(ledger=None).fit(X, y)
-
-
-CHANGES = [
-    set_in("choice", "accounting", to="pure"),
-    set_in("choice", "accounting", to="other"),
-    set_in("terms", "promised", to=None),
-    set_in("terms", "promised", to=[1.0, 2.0]),
-    set_in("terms", "promised", to=[1.0]),
-    set_in("releases", 0, "cost", to={"fraction": "a lot"}),
-    set_in("releases", 0, "currency", to="epsilon"),
-    set_in("releases", 0, "currency", to="delta"),
-    set_in("releases", 0, "kind", to="magic"),
-    set_in("parameters", "delta", to=None),
-]
-
-
-def test_damaged_files_are_refused(tmp_path):
-    path = tmp_path / "model.npz"
-    fitted("zcdp").save(path)
-    refused_when_changed(path, CHANGES, load_model)
-
-
 def test_many_trees_learn_what_they_should():
     X, _ = records(4000)
     codes = X.astype(int)

@@ -9,42 +9,6 @@ from mmech_rf.cli.main import main
 CAR = rf.datasets.load_car()
 
 
-@pytest.mark.parametrize("name", list(rf.recipes()))
-def test_a_saved_model_is_the_same(name, tmp_path):
-    recipe = rf.recipes()[name]
-    settings = {"neighbours": "labels"} if recipe.guarantee == "labels" else {}
-    extra = {"X_unlabelled": CAR.data[:300]} if recipe.unlabelled else {}
-    model = rf.RecipeForestClassifier(CAR.schema, epsilon=2, recipe=name, **settings)
-    model.fit(CAR.data[300:], CAR.target[300:], **extra).save(tmp_path / "m.npz")
-    copy = rf.load_model(tmp_path / "m.npz")
-    assert (copy.predict(CAR.data) == model.predict(CAR.data)).all()
-    np.testing.assert_array_equal(
-        copy.predict_proba(CAR.data[:50]), model.predict_proba(CAR.data[:50])
-    )
-    assert copy.describe() == model.describe()
-    assert copy.privacy_statement_ == model.privacy_statement_
-    assert copy.ledger_.remaining == 0
-
-
-def test_a_recipe_of_ones_own_is_saved(tmp_path):
-    recipe = rf.Recipe(n_trees=2, depth=1, grid=3)
-    model = rf.RecipeForestClassifier(CAR.schema, epsilon=2, recipe=recipe)
-    model.fit(CAR.data, CAR.target).save(tmp_path / "m.npz")
-    assert rf.load_model(tmp_path / "m.npz").recipe == recipe
-
-
-def test_a_saved_model_says_how_its_preset_was_changed(tmp_path):
-    recipe = rf.recipes()["jpw"].replace(n_trees=2)
-    model = rf.RecipeForestClassifier(
-        CAR.schema, epsilon=2, recipe=recipe, n_records=1728
-    )
-    model.fit(CAR.data, CAR.target).save(tmp_path / "m.npz")
-    copy = rf.load_model(tmp_path / "m.npz")
-    assert copy.recipe_.name == "jpw with n_trees=2"
-    assert copy.recipe_.replace(n_trees=10).name == "jpw"
-    assert "Recipe: jpw with n_trees=2." in copy.privacy_statement_
-
-
 @pytest.fixture
 def files(tmp_path):
     """A csv file of cars, one of cars without labels, and a schema."""
