@@ -284,6 +284,12 @@ def test_auto_on_a_large_forest(seed):
 # ------------------------------------------------------------------ seeds, callbacks
 
 
+def test_equal_generators_give_the_same_strategy():
+    kind = np.random.default_rng
+    first, again = (mm.optimize(mm.Prefix(20), seed=kind(3), **QUICK) for _ in range(2))
+    assert first.loss == again.loss
+
+
 @pytest.mark.parametrize(
     "workload", [mm.AllRange(48), SMALL_UNION], ids=["ranges", "union"]
 )
