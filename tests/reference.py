@@ -566,9 +566,9 @@ def svd_bound(workload, epsilon):
     return 2 / epsilon**2 * values.sum() ** 2 / workload.shape[1]
 
 
-def pidentity_loss(gram, theta):
+def pidentity_loss(gram, theta, norm="L1"):
     """tr(V (AᵀA)⁻¹), the p-Identity objective, by explicit inversion."""
-    strategy = pidentity(theta)
+    strategy = pidentity(theta, norm)
     return float(np.trace(gram @ np.linalg.inv(strategy.T @ strategy)))
 
 
