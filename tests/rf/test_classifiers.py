@@ -88,7 +88,7 @@ def test_fits_the_built_in_data_sets(load, name):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("labels", [["-1", "0", "1"], [-1, 0, 1], [-1.0, 0.0, 1.0]])
-@ALL
+@pytest.mark.parametrize("name", ["batch training", "batch prediction"])
 def test_labels_come_back_in_the_type_of_the_schema(name, labels, wrap, noiseless):
     """Whatever type `y` has: one record can change that, and not the schema."""
     schema = rf.Schema.from_json(rf.Schema(SCHEMA.attributes, labels).to_json())

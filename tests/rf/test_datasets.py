@@ -87,12 +87,6 @@ def test_kinds():
     assert kinds["iris"] == {"numeric"}
 
 
-def test_known_facts_about_car():
-    car = DATASETS["car"]()
-    hopeless = (car.data[:, 3] == "2") | (car.data[:, 5] == "low")
-    assert (car.target[hopeless] == "unacc").all()
-
-
 @pytest.mark.parametrize(
     ("problem", "error", "message"),
     [
@@ -151,11 +145,6 @@ def test_bins_are_for_sets_with_numbers():
 def test_the_docstring_lists_every_set():
     listed = fetch.__doc__.split("Parameters")[1].split("n_bins")[0]
     assert set(re.findall(r"[a-z]+(?:-[a-z0-9]+)*", listed)) >= set(CATALOGUE)
-
-
-def test_there_is_no_such_set():
-    with pytest.raises(ValueError, match="no data set 'cars'; choose from car, nurs"):
-        fetch("cars")
 
 
 def test_a_set_that_is_added_is_known_everywhere(monkeypatch):

@@ -240,11 +240,6 @@ def test_from_json_errors(source, error, message):
     refused(lambda: Schema.from_json(source), message, error)
 
 
-def test_missing_files_are_reported_as_such(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        Schema.from_json(tmp_path / "none.json")
-
-
 # ------------------------------------------------------- the published schemas
 
 

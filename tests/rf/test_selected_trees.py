@@ -53,22 +53,6 @@ def make(kind, **parameters):
 
 
 # --------------------------------------------------------------------- what it costs
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-@EVERY
-def test_price(kind, neighbours):
-    X, y = records(40)
-    model = make(kind, neighbours=neighbours).fit(X, y)
-    entries = model.ledger_.entries
-    assert sum(entry.cost for entry in entries) == PLANS[kind][1]
-    assert entries == model.releases_
-    plan = plan_of(kind)
-    # Sums, if any, and two releases for each tree.
-    assert model.choice_.rounds == plan.rounds
-    assert model.choice_.n_trees == plan.votes + plan.rounds
-    assert (model.choice_.n_scores > 0) == (plan.scores > 0)
-    assert len(entries) == bool(plan.scores) + 2 * model.choice_.n_trees
-
-
 def test_a_noisy_number_of_records_is_paid_for():
     X, y = records(40)
     ledger = PrivacyLedger(1)

@@ -203,18 +203,13 @@ def test_corrections_take_back_what_two_attributes_say_twice():
 
 
 @pytest.mark.parametrize("n_records", [200, 10**5])
-def test_models_for_ranking_are_saved_and_shown(n_records, tmp_path):
+def test_models_for_ranking_say_so(n_records):
     settings = rf.DrawnSettings.for_ranking()
     model = rf.PrivateForestClassifier(
         SCHEMA, epsilon=1, n_records=n_records, settings=settings
     )
     model.fit(*records(200))
     assert "are added for every record" in model.describe()
-    model.save(tmp_path / "m.npz")
-    again = rf.load_model(tmp_path / "m.npz")
-    np.testing.assert_array_equal(
-        again.predict_proba(CELLS.astype(str)), model.predict_proba(CELLS.astype(str))
-    )
     named = [entry.released for entry in model.releases_]
     assert (WEIGHED_SUMS in named) == (model.choice_.rounds > 0)
 

@@ -83,6 +83,7 @@ FIT = "fit fruit.csv --schema fruit.json --out m.npz"
 TRAINING = f"{FIT} --epsilon 1 --method training --depth 2 --trees 4"
 PRIVATE = f"{FIT} --epsilon 1 --method private"
 LAPLACE = f"{FIT} --epsilon 1 --method laplace --depth 2 --trees 4"
+RECIPE = f"{FIT} --epsilon 1 --method recipe --recipe"
 BATCH = "predict-batch fruit.csv new.csv --schema fruit.json --epsilon 1 --depth 2"
 PREDICT = "predict fruit.npz new.csv"
 EVALUATE = "evaluate --quiet --data"
@@ -140,6 +141,10 @@ OPTIONS = [
     (f"{TRAINING} --n-ensembles 9", "--trees must be at least --n-ensembles"),
     (f"{TRAINING} --trees inf --splits binary", "needs --splits multiway"),
     (f"{LAPLACE} --template union", "does not go with --method"),
+    (f"{TRAINING} --template levels", "template must be one of 'auto', 'identity'"),
+    (f"{RECIPE} fi-2017", "use --recipe fi-2021"),
+    (f"{RECIPE} pte --neighbours labels", "give X_unlabelled to a fit in Python"),
+    (f"{PRIVATE} --recipe spe", "--recipe does not go with --method private"),
     (f"{TRAINING} --n-records 99", "--n-records does not go with --method training"),
     (f"{PRIVATE} --template union", "choose --method training"),
     (f"{LAPLACE} --voting log-odds", "voting must be one of 'hard', 'weight', got"),
@@ -259,6 +264,8 @@ ENTRIES = [
     ('{"name": "a", "type": ["x"], "categories": ["a", "b"]}', "'a'"),
     ('{"name": "a", "categories": ["a", "b"]}', "of features needs 'type'"),
     ("3", "which must be an object"),
+    ('{"name": "a", "type": "categorical", "categories": ["a"], "monotone": 1}',
+     "has no order to be monotone in"),
 ]  # fmt: skip
 FILES = [
     ("fruit.json", "{no json", TRAINING, "'fruit.json': the schema is not valid JSON"),
