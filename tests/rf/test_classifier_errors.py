@@ -129,6 +129,9 @@ def test_other_errors_read_aloud():
         classifier("batch prediction", voting="hard").fit(X, y)
     with pytest.raises(ValueError, match="data must be one of 'shared', 'disjoint'"):
         classifier("laplace shared", data="apart").fit(X, y)
+    for name, rule in (("batch training", "ties"), ("subsample hard", "answers")):
+        with pytest.raises(ValueError, match=f"{rule} must be one of"):
+            classifier(name, **{rule: "both"}).fit(X, y)
     with pytest.raises(ValueError, match="template must be one of 'auto'"):
         classifier("batch training", template="best").fit(X, y)
     with pytest.raises(ValueError, match=r"class_labels \(the classes\) .* 2"):

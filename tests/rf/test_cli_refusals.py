@@ -57,19 +57,6 @@ def test_training_records_as_queries_are_warned_about(run, files):
         assert (warning in err) == is_warned
 
 
-def test_values_may_be_dropped_or_put_in_a_cell_of_their_own(run, files):
-    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
-        stream.write("small,red,,no\nsmall,red,99,no\n")
-    assert run(*fit(files))[0] == 2
-    for policy in ("drop", "category"):
-        both = ("--handle-missing", policy, "--handle-unknown", policy, "--force")
-        assert run(*fit(files, *both))[0] == 0
-    (files / "new.csv").write_text("size,colour,weight\nlarge,red,\n")
-    code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
-    assert code == 0
-    assert len(out.split()) == 2
-
-
 # ---- files that pandas wrote -----------------------------------------------------
 
 

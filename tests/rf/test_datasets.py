@@ -69,24 +69,6 @@ def test_sizes_and_class_counts(name, shape, counts):
     assert (bunch.schema.decode_target(labels) == bunch.target).all()
 
 
-@pytest.mark.parametrize("name", ["car", "nursery", "balance-scale", "monks-2"])
-def test_factorials_fill_every_cell_in_cell_order(name):
-    bunch = DATASETS[name]()
-    codes = bunch.schema.encode(bunch.data)
-    cells = np.ravel_multi_index(tuple(codes.T), bunch.schema.domain_shape)
-    assert (cells == np.arange(bunch.schema.n_cells)).all()
-
-
-def test_kinds():
-    kinds = {
-        name: {attribute.kind for attribute in loader().schema.attributes}
-        for name, loader in DATASETS.items()
-    }
-    assert kinds["car"] == kinds["nursery"] == kinds["balance-scale"] == {"ordinal"}
-    assert kinds["tic-tac-toe"] == kinds["monks-1"] == {"categorical"}
-    assert kinds["iris"] == {"numeric"}
-
-
 @pytest.mark.parametrize(
     ("problem", "error", "message"),
     [
@@ -199,14 +181,6 @@ def test_load_csv(tmp_path, suffix):
     assert bunch.feature_names == ["a", "n"]
     assert bunch.name == "toy"
     assert bunch.schema is SCHEMA
-
-
-def test_load_csv_without_classes(tmp_path):
-    path = tmp_path / "queries.csv"
-    path.write_text("a,n\nx,1\n")
-    bunch = load_csv(path, SCHEMA, with_target=False)
-    assert bunch.target is None
-    assert SCHEMA.encode(bunch.data).tolist() == [[0, 0]]
 
 
 def test_load_csv_appends_required_columns(tmp_path):

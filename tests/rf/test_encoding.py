@@ -287,13 +287,6 @@ def test_labels_that_do_not_fit_drop_their_record_only(label, policy):
             TOY.encode(X, y, **{policy: other})
 
 
-def test_dropped_records_may_have_any_label():
-    both = {"handle_unknown": "drop", "handle_missing": "drop"}
-    codes, labels = TOY.encode([["red", "huge", 1]], ["maybe"], **both)
-    assert codes.shape == (0, 3)
-    assert labels.tolist() == []
-
-
 REQUIRED = Schema([SIZE], [0, 1], required=["weight"])
 
 

@@ -219,14 +219,6 @@ def test_the_statement_tells_draws_from_counts(mode):
 
 
 # --------------------------------------------------------- what is public stays public
-def test_without_a_stated_number_choices_follow_the_noisy_one(watch_all):
-    rf_cases.silence(watch_all)
-    model = make("noisy number").fit(*records(40))
-    assert (model.choice_.n_records, model.choice_.stated) == (40, False)
-    assert model.releases_[0].released.startswith("number of records")
-    assert model.releases_[0].cost == Fraction(3, 100)
-
-
 # --------------------------------------------------------- values outside the schema
 # ------------------------------------------------------------------- large and small
 def test_a_forest_learns_a_rule_and_states_what_it_costs():

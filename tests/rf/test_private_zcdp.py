@@ -363,15 +363,6 @@ def test_pure_epsilon_is_not_paid_from_a_ledger_of_rho():
 
 
 # ------------------------------------------------------------------- copies and files
-def test_many_trees_learn_what_they_should():
-    X, _ = records(4000)
-    codes = X.astype(int)
-    y = np.where(codes[:, 0] == codes[:, 1] + codes[:, 2], "yes", "no")
-    model = make(n_records=4000, epsilon=8).fit(X, y)
-    assert model.choice_.accounting == "zcdp"
-    assert (model.predict(X) == y).mean() > 0.97
-
-
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     ("delta", "number", "warned"),

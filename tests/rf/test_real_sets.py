@@ -1,7 +1,6 @@
 """The sets of the matrix-random-forest paper, built in or read from csv."""
 
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 
@@ -50,15 +49,3 @@ def test_sets_of_the_paper_have_its_cells_and_records(name, encoded):
     assert schema.n_cells == n_cells
     assert codes.shape == (n_records, schema.n_features)
     assert Counter(schema.decode_target(classes).tolist()) == n_per_class
-
-
-@pytest.mark.parametrize("name", ["heart", "adult", "iris"])
-def test_bins_of_equal_width_inside_the_documented_bounds(name, encoded):
-    schema, codes, _ = encoded(name, n_bins=4)
-    numeric = [a for a in schema.attributes if a.kind == "numeric"]
-    for attribute in numeric:
-        assert attribute.size == 4
-        width = (attribute.upper - attribute.lower) / 4
-        edges = [attribute.lower, *attribute.cut_points, attribute.upper]
-        assert [b - a for a, b in pairwise(edges)] == (pytest.approx([width] * 4))
-    assert len(codes) == {"heart": 297, "adult": 45_222, "iris": 150}[name]

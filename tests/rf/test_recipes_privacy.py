@@ -123,7 +123,6 @@ ESTIMATED = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ESTIMATED)
 def test_a_neighbour_of_a_tested_recipe_looks_the_same(name, seed):
     """Samples and parts are those of training records; who is new is in either part."""

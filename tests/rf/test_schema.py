@@ -15,15 +15,6 @@ from mmech_rf.schema import Attribute, Schema
 # ---------------------------------------------------------------- construction
 
 
-def test_sizes_and_names():
-    assert TOY.domain_shape == (3, 2, 4)
-    assert TOY.n_cells == 24
-    assert type(TOY.n_cells) is int
-    assert (TOY.n_features, TOY.n_classes) == (3, 2)
-    assert TOY.feature_names == ("colour", "size", "age")
-    assert TOY.class_labels == ("no", "yes")
-
-
 def test_numpy_scalars_become_python_scalars():
     attribute = Attribute.categorical("a", np.array([1, 2]))
     schema = Schema([attribute], np.array([-1.0, 1.0]))
@@ -37,11 +28,6 @@ def test_cells_of_numeric_attributes():
     assert Attribute.numeric("a", lower=0, upper=1, n_bins=1).size == 1
     assert Attribute.numeric("a", cut_points=[1, 2]).size == 3
     assert Attribute.numeric("a", cut_points=[1, 2], other="none").size == 4
-
-
-def test_equal_width_cut_points_are_the_printed_decimals():
-    cuts = Attribute.numeric("a", lower=0, upper=0.6, n_bins=6).cut_points
-    assert cuts == (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 @pytest.mark.parametrize(

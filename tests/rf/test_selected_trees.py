@@ -41,11 +41,6 @@ PLANS = {
 EVERY = pytest.mark.parametrize("kind", PLANS)
 
 
-def plan_of(kind, n_classes=SCHEMA.n_classes):
-    n_records, epsilon = PLANS[kind]
-    return Plan.of(n_records, Fraction(epsilon), len(SCHEMA.attributes), n_classes)
-
-
 def make(kind, **parameters):
     n_records, epsilon = PLANS[kind]
     settings = {"n_records": n_records, "epsilon": epsilon} | parameters
@@ -69,14 +64,6 @@ def test_numbers_of_votes():
     for quarters, number in enumerate(numbers):
         assert number % 2 == 1
         assert number == 1 or number * EPSILON_PER_VOTE <= quarters / 4
-
-
-def test_plans_are_what_they_are_called():
-    for kind in PLANS:
-        plan = plan_of(kind)
-        assert (plan.rounds > 0) == (kind == "boosted")
-        assert (plan.votes > 1) == (kind == "votes")
-        assert (plan.scores > 0) == (kind not in ("one", "votes"))
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])

@@ -301,8 +301,8 @@ def test_third_levels_follow_public_numbers_only():
 def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
     for n_records, unit, predicts in (
-        (0, 256, True), (1, 1, False), (300, 1, True), (3000, 256, False),
-        (3000, 256, True),
+        (0, 256, True), (1, 1, False), (300, 1, True), (900, 256, False),
+        (900, 256, True),
     ):  # fmt: skip
         views, records, usual, log_prior, half = bench.case(
             domain_shape, n_records, 3, unit

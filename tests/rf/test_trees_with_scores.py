@@ -102,15 +102,6 @@ def test_votes_are_those_of_a_loop(answers):
     np.testing.assert_array_equal(forest.log_odds(CELLS[order]), odds[order])
 
 
-def test_without_scores_votes_are_those_of_leaves():
-    trees, votes = some_trees(some_scores())
-    labels = [tuple(part % 3 for part in tree.labels) for tree in trees]
-    trees = tuple(replace(t, labels=own) for t, own in zip(trees, labels, strict=True))
-    forest = SelectedTrees(trees, votes)
-    expected = sum(v[t.leaves(CELLS)] for t, v in zip(trees, votes, strict=True))
-    np.testing.assert_allclose(forest.log_odds(CELLS), expected)
-
-
 def test_scores_rank_the_records_of_a_label_and_leave_it_the_likeliest():
     scores = some_scores(seed=3)
     n_classes = scores.constant.size
