@@ -270,6 +270,7 @@ ENTRIES = [
 FILES = [
     ("fruit.json", "{no json", TRAINING, "'fruit.json': the schema is not valid JSON"),
     ("fruit.json", "[]", TRAINING, "must be a JSON object, got list"),
+    ("fruit.json", "[]", CHECK, "must be a JSON object, got list"),
     ("fruit.json", b"\xff\xfe", TRAINING, "'fruit.json'"),
     ("fruit.json", "{}", TRAINING, "of no known kind"),
     ("fruit.json", '{"features": []}', OWN, "'fruit.json': the schema"),
