@@ -92,17 +92,6 @@ def test_records_read_aloud(name, X, y, message):
 
 
 @ALL
-def test_values_out_of_bounds_read_aloud(name):
-    schema = Schema([Attribute.numeric("age", lower=0, upper=9, n_bins=3)], [0, 1])
-    model = classifier(name, schema=schema, handle_unknown="error")
-    with pytest.raises(
-        ValueError, match="a number outside the bounds of the attribute"
-    ):
-        model.fit([[3], [10]], [0, 1])
-    assert classifier(name, schema=schema).fit([[3], [10]], [0, 1])
-
-
-@ALL
 def test_queries_read_aloud(name):
     X, y = records(30)
     model = classifier(name)

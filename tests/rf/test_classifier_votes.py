@@ -97,37 +97,6 @@ def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch, watch_all):
 
 
 # ------------------------------------------------------------------------- voting
-def test_votes_by_hand(noiseless):
-    """Leaf counts of two trees of depth 1, and what the two ways to vote make of it."""
-    schema = rf.Schema(
-        [
-            rf.Attribute.categorical("a", ["0", "1"]),
-            rf.Attribute.categorical("b", ["0", "1"]),
-        ],
-        ["no", "yes"],
-    )
-    X = [["0", "0"]] * 3 + [["0", "1"]] * 2 + [["1", "0"]] * 4
-    y = ["no"] * 3 + ["yes"] * 2 + ["yes"] * 4
-    model = rf.BatchTrainingClassifier(schema, epsilon=1, n_trees=16, depth=1)
-    model.fit(X, y)
-    forest = model.ensembles_[0].forest
-    roots = forest.feature[forest.node_offsets[:-1]]
-    on_a, on_b = (roots == 0).sum(), (roots == 1).sum()
-    assert on_a > 0
-    assert on_b > 0
-    by_a = {"0": (3, 2), "1": (0, 4)}
-    by_b = {"0": (3, 4), "1": (0, 2)}
-    for query in (["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]):
-        weight = on_a * np.array(by_a[query[0]]) + on_b * np.array(by_b[query[1]])
-        hard = on_a * (np.array(by_a[query[0]]) == max(by_a[query[0]]))
-        hard = hard + on_b * (np.array(by_b[query[1]]) == max(by_b[query[1]]))
-        for voting, votes in (("weight", weight), ("hard", hard)):
-            if votes[0] != votes[1]:
-                model.set_params(voting=voting)
-                label = model.predict([query])[0]
-                assert label == ("no", "yes")[int(votes.argmax())], (query, voting)
-
-
 @BATCHES
 def test_batch_votes_are_the_arg_max_of_exact_votes(name, noiseless, monkeypatch):
     X, y = records(200)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mmech_rf.data import generated
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE, DataSet
+from mmech_rf.data.openml import load_schema
 from mmech_rf.datasets import DATASETS, fetch, load_csv, load_iris, load_monks
 from mmech_rf.evaluation import load_records
 from mmech_rf.schema import Attribute, Schema
@@ -67,6 +68,27 @@ def test_sizes_and_class_counts(name, shape, counts):
     codes, labels = bunch.schema.encode(bunch.data, bunch.target)
     assert codes.shape == shape
     assert (bunch.schema.decode_target(labels) == bunch.target).all()
+
+
+PAPER = {
+    "heart": (1_119_744, 297, {"0": 160, "1": 137}),
+    "mushroom": (1_638_333_457_367_040, 8_124, {"e": 4_208, "p": 3_916}),
+    "adult": (168_000, 45_222, {"<=50K": 34_014, ">50K": 11_208}),
+    "adult-binary": (2**123, 30_956, {"-1": 23_510, "1": 7_446}),
+}
+"""Sets of the matrix-random-forest paper: cells, records that remain, and classes."""
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_sets_of_the_paper_have_its_cells_and_records(name, data_dir):
+    n_cells, n_records, n_per_class = PAPER[name]
+    filed = data_dir / f"{name}.mrf_schema.json"
+    schema = load_schema(name) if name in CATALOGUE else Schema.from_json(filed)
+    bunch = load_csv(data_dir / f"{name}.csv.gz", schema)
+    codes, classes = schema.encode(bunch.data, bunch.target, handle_missing="drop")
+    assert schema.n_cells == n_cells
+    assert codes.shape == (n_records, schema.n_features)
+    assert Counter(schema.decode_target(classes).tolist()) == n_per_class
 
 
 @pytest.mark.parametrize(

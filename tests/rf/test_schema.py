@@ -139,13 +139,6 @@ def test_schema_errors(attributes, labels, options, error, message):
     refused(lambda: Schema(attributes, labels, **options), message, error)
 
 
-def test_select():
-    assert TOY.select([2, "colour"]).feature_names == ("age", "colour")
-    assert TOY.select(np.array([1])).domain_shape == (2,)
-    assert TOY.select([0]).class_labels == TOY.class_labels
-    assert TOY.select([0]).name == "toy"
-
-
 @pytest.mark.parametrize(
     ("features", "error", "message"),
     [

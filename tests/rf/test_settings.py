@@ -68,13 +68,6 @@ def test_settings_are_followed_and_copied(settings):
     assert model.ledger_.entries[0].cost == 2 * share
 
 
-def test_a_fit_adds_no_parameters():
-    model = PrivateForestClassifier(SCHEMA, epsilon=1)
-    before = set(vars(model))
-    added = set(vars(model.fit(*records(20)))) - before
-    assert all(name.startswith("_") or name.endswith("_") for name in added)
-
-
 # ----------------------------------------------------------------------- what they do
 def test_plans_follow_settings():
     many = 10**6, Fraction(1), 10, 2
