@@ -44,22 +44,6 @@ def all_range_rmatmat(values, out):
 
 
 @kernel
-def all_range_gram_matmat(x, out):
-    # V x with V_ij = (min(i,j)+1)(n-max(i,j)), x (n, k) dtype -> out (n, k) dtype.
-    n, k = x.shape
-    acc = np.zeros(k, x.dtype)
-    for i in range(n):
-        for c in range(k):
-            acc[c] += (i + 1) * x[i, c]
-            out[i, c] = (n - i) * acc[c]
-    acc[:] = 0
-    for i in range(n - 1, -1, -1):
-        for c in range(k):
-            out[i, c] += (i + 1) * acc[c]
-            acc[c] += (n - i) * x[i, c]
-
-
-@kernel
 def partition_matmat(labels, offsets, x, out):
     # Group sums of t partitions: labels (t, n) int32, offsets (t+1,) int64,
     # x (n, k) dtype -> out (offsets[t], k) dtype, zeroed.
@@ -565,7 +549,7 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
 @kernel
 def separable_gram_matmat(rising, falling, diagonal, x, out):
     # V x with V_ij = rising[min(i,j)] * falling[max(i,j)] off the diagonal; the three
-    # vectors (n,) float64, x (n, k) dtype -> out (n, k) dtype.
+    # vectors (n,) dtype, x (n, k) dtype -> out (n, k) dtype.
     n, k = x.shape
     acc = np.zeros(k, x.dtype)
     for i in range(n):

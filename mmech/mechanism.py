@@ -22,7 +22,7 @@ from mmech.exceptions import UnsupportedWorkloadError, keeping
 from mmech.integer_strategy import IntegerStrategy, integer_strategy, on_smaller_grids
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import OccupiedCells, exact_answers
-from mmech.noise import GAUSSIAN, LAPLACE, LAWS, Law, check_insecure_rng, law_and_cost
+from mmech.noise import LAWS, Law, Price, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.operators.subsets import Subset
@@ -32,7 +32,6 @@ from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
 from mmech.release import (
     Measurement,
-    Price,
     Run,
     ledger_or_own,
     measure,
@@ -269,7 +268,8 @@ class MatrixMechanism(Settled):
         are replaced make up for each other: each side is priced by itself. Unit changes
         that share rows are put together where they are two, or move one row each.
         """
-        if self.law is not LAPLACE and self.law is not GAUSSIAN:
+        pricing = self.law.pricing
+        if pricing is None:
             return Price()
         whole = moves = self.relation.factor * self.contribution
         one_way = self.contribution == 1 and not self.signed
@@ -280,10 +280,7 @@ class MatrixMechanism(Settled):
         if moves > 2 and any(times > 1 for *_, times in rows):
             rows = []
         moved = tuple((row, moves * entry, sides * n) for row, entry, n in rows)
-        if self.law is GAUSSIAN:
-            return Price(moved=moved)
-        scale = whole * self.released.sensitivity / self.cost
-        return Price(sides * self.released.laplace_rho(scale, moves), moved)
+        return Price(pricing.of_strategy(self.released, self.cost, whole, moves), moved)
 
     def _strategy_answers(self, counts: ArrayLike | Counts) -> tuple[NDArray[Any], int]:
         """Return A' x without noise, and what bounds its sums. Sensitive.

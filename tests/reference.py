@@ -210,13 +210,6 @@ def all_range_rmatmat(values, out):
             row += 1
 
 
-def all_range_gram_matmat(x, out):
-    n = len(x)
-    out[:] = 0
-    for i, j in itertools.product(range(n), range(n)):
-        out[i] += ((min(i, j) + 1) * (n - max(i, j)) * x[j]).astype(out.dtype)
-
-
 def separable_gram_matmat(rising, falling, diagonal, x, out):
     lower = np.tril(np.outer(falling, rising), -1)
     out[:] = (lower + lower.T + np.diag(diagonal)) @ x
@@ -557,13 +550,15 @@ def supported(workload, strategy):
     return bool(np.allclose(projected, workload, atol=1e-6 * np.abs(workload).max()))
 
 
-def per_query_loss(workload, strategy):
-    """Row i: ‖A‖₁² ‖(W A⁺)_i‖²."""
-    return sensitivity(strategy) ** 2 * np.square(workload @ pinv(strategy)).sum(axis=1)
+def per_query_loss(workload, strategy, norm="L1"):
+    """Row i: ‖A‖² ‖(W A⁺)_i‖², by the longest column in L1 or L2 norm."""
+    lengths = np.linalg.norm(np.asarray(strategy, float), int(norm[1]), axis=0)
+    gains = np.square(workload @ pinv(strategy)).sum(axis=1)
+    return lengths.max(initial=0.0) ** 2 * gains
 
 
-def loss(workload, strategy):
-    return float(per_query_loss(workload, strategy).sum())
+def loss(workload, strategy, norm="L1"):
+    return float(per_query_loss(workload, strategy, norm).sum())
 
 
 def svd_bound(workload, epsilon):

@@ -37,7 +37,16 @@ from mmech.noise.choice import (
 )
 from mmech.noise.gaussian import discrete_gaussian, discrete_gaussian_variance
 from mmech.noise.laplace import discrete_laplace, discrete_laplace_variance
-from mmech.noise.laws import GAUSSIAN, K_NORM, LAPLACE, LAWS, Law, k_norm, law_and_cost
+from mmech.noise.laws import (
+    GAUSSIAN,
+    K_NORM,
+    LAPLACE,
+    LAWS,
+    Law,
+    Price,
+    k_norm,
+    law_and_cost,
+)
 from mmech.noise.norm import norm_noise, norm_noise_variance
 from mmech.noise.system import check_insecure_rng
 from mmech.noise.weighted import (
@@ -55,6 +64,7 @@ __all__ = [
     "LAPLACE",
     "LAWS",
     "Law",
+    "Price",
     "assign_records",
     "check_insecure_rng",
     "discrete_gaussian",

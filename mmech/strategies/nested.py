@@ -20,7 +20,14 @@ from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import AllRange, Diagonal, Ones, Prefix, Suffix
+from mmech.operators.basic import (
+    AllRange,
+    Diagonal,
+    Ones,
+    Prefix,
+    SeparableGram,
+    Suffix,
+)
 from mmech.operators.compose import Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
@@ -28,7 +35,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.ordered import BlockLevel, SeparableGram
+from mmech.strategies.ordered import BlockLevel
 from mmech.strategies.pidentity import Descent, PIdentityObjective, descend
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.tables.counts import Counts, settle, toward
-from mmech.tables.levels import Chain, LevelEstimate, LevelNoise
+from mmech.tables.level_noise import LevelEstimate, LevelNoise
+from mmech.tables.levels import Chain
 from mmech.tables.model import draw_codes
 from mmech.tables.rounding import nearest_with_sums
 
@@ -126,8 +127,8 @@ def settle_levels(
     return LevelCounts(
         counts.total,
         {subset: tables[subset] for subset in subsets},
-        counts.model,
         "levels",
+        counts.fit,
         draws,
     )
 

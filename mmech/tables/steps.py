@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.exceptions import UnsupportedWorkloadError
 from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise.seam import paid_together
@@ -41,7 +40,6 @@ from mmech.release import Measurement, charge
 from mmech.selection import select
 from mmech.session import Session
 from mmech.storage.codec import storable
-from mmech.strategies import StrategyResult, optimize
 from mmech.tables.noise import ErrorLaw, Noise
 from mmech.tables.shared_noise import SharedNoise
 
@@ -51,9 +49,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Subset = tuple[int, ...]
-
-LEAST_PAIRS = 10
-"""Fewer tables of pairs are measured at once: there is little to choose."""
 
 COUNTED = Fraction(1, 50)
 """Share of the budget for the number of records."""
@@ -241,24 +236,8 @@ class StagedEstimate:
         return np.asarray(np.average(found, axis=0, weights=weights[weights > 0]))
 
 
-def worth_steps(subsets: Sequence[Subset]) -> bool:
-    """Return whether tables are measured in steps: a public question."""
-    pairs = sum(len(subset) == 2 for subset in subsets)
-    return pairs >= LEAST_PAIRS and max(map(len, subsets)) == 2
-
-
 AnyNoise = Noise | SharedNoise | StagedNoise
 AnyEstimate = MarginalEstimate | StagedEstimate
-
-
-def single_strategy(sizes: tuple[int, ...], currency: str) -> StrategyResult:
-    """Return what measures single attributes."""
-    tables = Marginals(sizes, {(i,): 1 for i in range(len(sizes))})
-    if currency == "epsilon":
-        with suppress(UnsupportedWorkloadError):
-            return optimize(tables, template="equal_totals")
-    privacy = "pure" if currency == "epsilon" else "zcdp"
-    return optimize(tables, template="marginals", privacy=privacy, seed=0)
 
 
 def regime_of(plan: TablePlan, number: float) -> str:

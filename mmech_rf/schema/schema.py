@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
@@ -513,21 +512,6 @@ class Schema(Domain):
                 "y holds a missing value (empty, None or NaN); remove these records"
             )
         return cls(tuple(attributes), tuple(labels), target=target, name=name)
-
-    @classmethod
-    def _stored(cls) -> dict[str, str]:
-        return {"document": "_document"}
-
-    @property
-    def _document(self) -> Any:
-        """What `to_json` writes."""
-        text = self.to_json()
-        assert text is not None
-        return json.loads(text)
-
-    @classmethod
-    def _restored(cls, document: Any) -> Self:
-        return cls.from_json(document)
 
     # ---- display ---------------------------------------------------------------
 

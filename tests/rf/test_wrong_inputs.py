@@ -72,7 +72,7 @@ def file(text, name="a.csv"):
 SCHEMAS = [
     (lambda: Schema.from_json("none.json"), "none.json"),
     (
-        lambda: Domain.from_json({**SCHEMA._document, "goal": 1}),
+        lambda: Domain.from_json({**SCHEMA.document, "goal": 1}),
         "unknown key 'goal' of",
     ),
 ]

@@ -14,7 +14,7 @@ from replay import People, check_pair, play, watched
 import mmech as mm
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, Sum
-from mmech.tables.statistics import StatisticPlan
+from mmech.tables.statistic_plans import StatisticPlan
 
 DOMAIN = mm.Domain(
     [

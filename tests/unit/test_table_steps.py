@@ -311,9 +311,12 @@ def test_few_records_are_not_drowned_by_the_noise_of_pairs(noise_rng):
 
 
 @pytest.mark.statistical
-@COSTS
-@pytest.mark.parametrize("rounds", ["tree", "rounds"])
-def test_intervals_hold_after_the_choice(cost, rounds, noise_rng, monkeypatch):
+@pytest.mark.parametrize(
+    ("rounds", "cost"),
+    [("tree", {"epsilon": 1}), ("rounds", {"rho": Fraction(1, 2)})],
+    ids=str,
+)
+def test_intervals_hold_after_the_choice(rounds, cost, noise_rng, monkeypatch):
     """Counted over 80 releases that choose pairs, by number of attributes."""
     force(rounds, monkeypatch)
     monkeypatch.setattr(release_module, "settle", _unsettled)

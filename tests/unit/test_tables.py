@@ -600,14 +600,6 @@ def test_controlled_rounding_keeps_margins_and_moves_by_less_than_one(shape, rng
         assert np.abs(whole - fitted).max() < 1 + 1e-3
 
 
-def test_controlled_rounding_keeps_margins_of_a_table_that_has_others(rng):
-    rows, columns = np.array([9, 0, 1]), np.array([2, 8])
-    whole = controlled_rounding(rng.random((3, 2)) * 9, rows, columns)
-    assert whole.sum(axis=1).tolist() == rows.tolist()
-    assert whole.sum(axis=0).tolist() == columns.tolist()
-    assert (whole >= 0).all()
-
-
 def test_the_nearest_table_with_margins_is_worked_out_by_hand():
     # Equal shares of what is missing, until a count would fall below zero.
     fitted = with_margins(
@@ -683,14 +675,6 @@ def test_a_table_that_is_too_large_names_the_attribute_to_make_coarser():
     words = "but state, city has 152481; give 'city', which has 2,877 values, coarser"
     with pytest.raises(ValueError, match=words):
         mm.release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
-
-
-def test_a_domain_is_read_from_its_file(tmp_path):
-    DOMAIN.to_json(tmp_path / "domain.json")
-    plan = mm.release_tables(
-        None, tmp_path / "domain.json", ways=2, epsilon=1, dry_run=True
-    )
-    assert plan.domain.names == DOMAIN.names
 
 
 def test_only_attributes_in_tables_are_read():
