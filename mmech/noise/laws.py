@@ -1,7 +1,7 @@
 """Laws of noise: in which norm it is calibrated, what it costs, how it is drawn.
 
 A law is what a release, a mechanism, an error formula and an audit need to know of
-noise, and nothing else in the package does. To add one, describe it here as a `Law`
+noise. Nothing else in the package knows more. To add one, describe it here as a `Law`
 and list it in `LAWS`.
 """
 
@@ -46,8 +46,8 @@ class Price(NamedTuple):
     rho : Fraction or None
         What noise of pure epsilon costs in rho, where it is known closer.
     moved : tuple of (int, int, int)
-        A row, how far neighbours move it at most, and how many rows with the noise of
-        this one they move that far, where all neighbours are as private as that.
+        A row, how far neighbours move it at most, and how many rows with its noise they
+        move that far. Empty where some neighbours may cost more than that.
     """
 
     rho: Fraction | None = None
