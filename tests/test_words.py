@@ -19,6 +19,7 @@ RIDDLES = re.compile(
     r"|\bas before\b"
 )
 TABLE = re.compile(r"={4,}.*={4,}", re.DOTALL)
+MATH = re.compile(r"^( *)\.\. math::.*(?:\n+\1 +.*)*", re.MULTILINE)
 READ = ("mmech/**/*.py", "mmech_rf/**/*.py", "benchmarks/**/*.py", "notebooks/**/*.md")
 READ += ("README.md", "CONTRIBUTING.md", "SECURITY.md", "notebooks/*.ipynb")
 READ += ("benchmarks/*.md", "tests/*.py", "tests/[!r]*/*.py")
@@ -32,7 +33,7 @@ SPLIT = re.compile(
 )
 LONG_SENTENCES = {
     "mmech/**/*.py": 135,
-    "mmech_rf/**/*.py": 70,
+    "mmech_rf/**/*.py": 0,
     "benchmarks/**/*.py": 25,
     "notebooks/*.md": 0,
     "notebooks/maintainers/*.md": 0,
@@ -89,7 +90,7 @@ def riddles_in(path):
 def long_sentences_in(path):
     """Yield claims of more than 25 words; formulas count as one word."""
     for text in texts_of(path):
-        for part in SPLIT.split(text):
+        for part in SPLIT.split(MATH.sub("", text)):
             claims = FORMULA.sub("]", " ".join(part.split()))
             for claim in re.split(r"(?<=[.!?:;])[*_)]{0,3} ", claims):
                 if len(re.findall(r"[^\W\d_][\w'’-]*|\]", claim)) > MOST_WORDS:
