@@ -114,8 +114,9 @@ HELP = {
     "bounds",
     "--missing": "what to do with records that have missing values",
     "--handle-unknown": "what to do with values outside the schema; clip: move a "
-    "number to the nearest bound, stop at other values; error: stop at all; category: use the "
-    "cell that the attribute declares for them; drop: leave the record out silently "
+    "number to the nearest bound, stop at other values; error: stop at all; category: "
+    "use the cell that the attribute declares for them; drop: leave the record out "
+    "silently "
     f"(run `{PROG} schema check` first)",
     "--handle-missing": "the same for empty fields",
     "--show-counts": "say how many of the records are used, n of N; sensitive: this "

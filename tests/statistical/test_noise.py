@@ -1,7 +1,7 @@
 """Choices are uniform, drawn from the operating system.
 
-No seed can fix these tests, so every one fails by chance with probability at
-most 1e-6, and each is checked to catch a distribution that is slightly off.
+No seed can fix these tests, so every one fails by chance with probability at most 1e-6.
+Each is also checked to catch a distribution that is slightly off.
 """
 
 import numpy as np
