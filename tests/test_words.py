@@ -33,7 +33,7 @@ SPLIT = re.compile(
     r"\n\s*\n|^\s*(?:[*-]|\d+\.) |^\s*(?:\||>>>|\.\.\.).*$", re.MULTILINE
 )
 LONG_SENTENCES = {
-    "mmech/**/*.py": 135,
+    "mmech/**/*.py": 108,
     "mmech_rf/**/*.py": 0,
     "benchmarks/**/*.py": 0,
     "notebooks/*.md": 0,
@@ -44,6 +44,9 @@ LONG_SENTENCES = {
     "README.md": 0,
     "CONTRIBUTING.md": 0,
     "SECURITY.md": 0,
+    "CHANGELOG.md": 0,
+    "benchmarks/**/*.md": 0,
+    "tests/**/*.py": 0,
 }
 """How many sentences with more words are left. To be lowered, and never raised."""
 

@@ -48,8 +48,8 @@ public cells of equal width between public bounds, except in iris, heart and
 adult-paper-bins, which have the cut points of the paper. "naive Bayes" is a private one
 of our own with one-way tables; diffprivlib and DP-EBM (InterpretML) run with their
 defaults and public bounds. MST and AIM (OpenDP) make synthetic records of all
-attributes and the class. Of several classifiers without privacy, the one with the best
-cross-validation on these is trained on them. **DP-EBM promises less: (ε, δ) with δ =
+attributes and the class. These are the training records of a classifier without
+privacy, chosen by cross-validation on them. **DP-EBM promises less: (ε, δ) with δ =
 10⁻⁵**, and takes two classes only; so does "private forest (ε, δ)", `privacy="zcdp"`,
 which takes any number of classes. "private forest, ε = 100", in the last column beside
 what is not private, says what the model itself costs.
