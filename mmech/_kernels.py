@@ -127,8 +127,9 @@ def list_sums(starts, members, x, out):
 @kernel
 def _open_box(mask, starts, strides, allowed, first, cursor):
     # Offsets of the values that a mask (sum n_i,) uint8 allows, attribute by attribute,
-    # into allowed (sum n_i + 1,) int64 from first (d+2,) int64, where attributes with a
-    # single value are left out, but for one if there is no other; cursor (d,) int64
+    # into allowed (sum n_i + 1,) int64 from first (d+2,) int64; attributes with a
+    # single value are left out, except for one if all have a single value; cursor (d,)
+    # int64
     # begins with them. Returns the first cell and the last of the attributes that are
     # left, or -1 where no cell is allowed.
     d = strides.shape[0]
@@ -177,9 +178,9 @@ def _next_line(cell, last, allowed, first, cursor):
 
 @kernel
 def conjunction_matmat(masks, starts, strides, x, out):
-    # Sums over boxes of cells: masks (o, sum n_i) uint8, starts (d+1,) int64
-    # delimits the attributes in masks, strides (d,) int64 in cells,
-    # x (n, k) dtype -> out (o, k) dtype, zeroed.
+    # Sums over boxes of cells: masks (o, sum n_i) uint8; starts (d+1,) int64
+    # delimits the attributes in masks; strides (d,) int64 in cells; x (n, k) dtype ->
+    # out (o, k) dtype, zeroed.
     k = x.shape[1]
     d = strides.shape[0]
     allowed = np.empty(starts[d] + 1, np.int64)
@@ -262,8 +263,8 @@ def pool_descend(
 ):
     # Monotone updates of the weights of blocks, normalised to sum one,
     # θ_a <- (θ_a⁴ / n_a Σ_{s⊆a} v_s/k_s²)^{1/3}: block a holds the subsets
-    # members[starts[a]:stops[a]] int64, has cells[a] float64 table cells, and
-    # Σ_{a∋s} θ_a² / cells_a is the precision of subset s of energy energies[s].
+    # members[starts[a]:stops[a]] int64; it has cells[a] float64 table cells; Σ_{a∋s}
+    # θ_a² / cells_a is the precision of subset s of energy energies[s].
     # theta (blocks,) float64 in place; scratch precisions (subsets,), pulls (blocks,)
     # float64. Returns (loss, iterations).
     n_blocks = theta.shape[0]
@@ -308,8 +309,8 @@ def cover_greedily(
     # Blocks that together contain every target. Target t has the attributes
     # attributes[starts[t]:starts[t+1]]; attribute i lies in the targets
     # owners[owner_starts[i]:owner_starts[i+1]] and has log size logs[i]. A block grows
-    # by the attribute that completes most targets per log size, those with r attributes
-    # missing counting decay**(r-1), up to a log size of log_cap.
+    # by the attribute that completes most targets per log size, up to a log size of
+    # log_cap; a target with r missing attributes counts decay**(r-1).
     # noise (cycles, d) in [0, 1) breaks ties; out (targets, d) uint8, zeroed.
     # Returns the number of blocks.
     n_targets = starts.shape[0] - 1

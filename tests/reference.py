@@ -508,13 +508,15 @@ def supported(workload, strategy):
     return bool(np.allclose(projected, workload, atol=1e-6 * np.abs(workload).max()))
 
 
-def per_query_loss(workload, strategy):
-    """Row i: ‖A‖₁² ‖(W A⁺)_i‖²."""
-    return sensitivity(strategy) ** 2 * np.square(workload @ pinv(strategy)).sum(axis=1)
+def per_query_loss(workload, strategy, norm="L1"):
+    """Row i: ‖A‖² ‖(W A⁺)_i‖², by the longest column in L1 or L2 norm."""
+    lengths = np.linalg.norm(np.asarray(strategy, float), int(norm[1]), axis=0)
+    gains = np.square(workload @ pinv(strategy)).sum(axis=1)
+    return lengths.max(initial=0.0) ** 2 * gains
 
 
-def loss(workload, strategy):
-    return float(per_query_loss(workload, strategy).sum())
+def loss(workload, strategy, norm="L1"):
+    return float(per_query_loss(workload, strategy, norm).sum())
 
 
 def svd_bound(workload, epsilon):
@@ -522,9 +524,9 @@ def svd_bound(workload, epsilon):
     return 2 / epsilon**2 * values.sum() ** 2 / workload.shape[1]
 
 
-def pidentity_loss(gram, theta):
+def pidentity_loss(gram, theta, norm="L1"):
     """tr(V (AᵀA)⁻¹), the p-Identity objective, by explicit inversion."""
-    strategy = pidentity(theta)
+    strategy = pidentity(theta, norm)
     return float(np.trace(gram @ np.linalg.inv(strategy.T @ strategy)))
 
 

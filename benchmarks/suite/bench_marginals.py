@@ -8,9 +8,6 @@ from mmech import (
     Kronecker,
     VStack,
     all_marginals,
-    expected_error,
-    optimize,
-    svd_bound,
 )
 from mmech.operators.marginals import _contrasts
 
@@ -57,22 +54,3 @@ class MarginalTables:
 
     def time_least_squares_transforms(self, d):
         return self.transforms @ self.blocks.rmatvec(self.values)
-
-
-class MarginalsQuality:
-    """Searched strategies of all two-way marginals, beside the SVD bound."""
-
-    params = ([(2,) * 8, (4, 4, 4, 3, 3, 3)],)
-    param_names = ("domain_shape",)
-
-    def setup(self, domain_shape):
-        self.workload = all_marginals(domain_shape, 2)
-        self.time_optimize(domain_shape)
-
-    def time_optimize(self, domain_shape):
-        return optimize(self.workload, template="marginals", seed=0)
-
-    def track_error_over_svd_bound(self, domain_shape):
-        strategy = self.time_optimize(domain_shape).strategy
-        error = expected_error(self.workload, strategy, epsilon=1)
-        return error / svd_bound(self.workload, epsilon=1)

@@ -194,9 +194,13 @@ def _laplace_characteristic(scale: Any, frequencies: Floats) -> Floats:
 
 
 def _gaussian_characteristic(variance: Any, frequencies: Floats) -> Floats:
-    """Return the function of continuous noise of the discrete noise's variance."""
-    own = discrete_gaussian_variance(variance)
-    return np.asarray(np.exp(-own / 2 * np.square(frequencies)))
+    """Return a sum over values, or from σ² = 1 on what is alike to eight digits."""
+    own = float(variance)
+    if own >= 1:
+        return np.asarray(np.exp(-own / 2 * np.square(frequencies)))
+    x = np.arange(10)
+    mass = np.exp(-np.square(x) / (2 * own)) * np.where(x, 2, 1)
+    return np.asarray(np.cos(np.multiply.outer(frequencies, x)) @ mass / mass.sum())
 
 
 def _laplace_tail(scale: Fraction, risk: float) -> int:
