@@ -24,28 +24,6 @@ from mmech_rf.cli.models import releasing
 from mmech_rf.datasets import load_csv
 from mmech_rf.private.classifier import ForestClassifier
 
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["fit", "-h"],
-        ["predict", "-h"],
-        ["predict-batch", "-h"],
-        ["show", "-h"],
-        ["schema"],
-        ["schema", "-h"],
-        ["schema", "suggest", "-h"],
-        ["schema", "check", "-h"],
-    ],
-)
-def test_help_explains_and_shows_examples(run, args):
-    code, out, err = run(*args)
-    assert (code, err) == (0, "")
-    assert out.startswith(f"usage: mmech-rf {args[0]}")
-    assert "examples:" in out
-    assert max(map(len, out.splitlines())) <= 80
-
-
 # ---- fit and predict -------------------------------------------------------------
 
 
@@ -75,11 +53,6 @@ def test_a_fitted_model_predicts(run, files, args, cls):
         "name are not read: 'note'\n"
     )
     assert out.split() == ["sold", *TRUTH]
-
-
-def test_an_unknown_template_is_told_all_names(run, files):
-    outcome = run(*fit(files, "--trees", 6, "--depth", 1, "--template", "levels"))
-    assert_refused(outcome, "template must be one of 'auto', 'identity'", "'levels'")
 
 
 def test_options_reach_the_model(run, files):
@@ -232,18 +205,6 @@ def test_an_interrupted_fit_says_what_is_spent(run, files, monkeypatch):
     assert "epsilon = 25 is spent on 1 releases of this fit, which are lost" in err
 
 
-def test_the_seed_fixes_the_forest_and_not_the_noise(run, files):
-    models = []
-    for _ in range(2):
-        code, *_ = run(*fit(files, "--force", "--depth", 2, epsilon="1/10"))
-        assert code == 0
-        models.append(rf.load_model(files / "fruit.npz"))
-    one, two = models
-    forests = [model.ensembles_[0].forest for model in models]
-    assert forests[0].feature.tolist() == forests[1].feature.tolist()
-    assert one.leaf_counts_[0].tolist() != two.leaf_counts_[0].tolist()
-
-
 def test_labels_go_to_a_file_plain_or_compressed(run, files):
     run(*fit(files, "--depth", 3))
     for name, opener in (("out.csv", open), ("out.csv.gz", gzip.open)):
@@ -310,12 +271,6 @@ def test_a_batch_is_answered_and_its_cost_is_said(run, files, args, trees):
     assert out.split() == ["sold", *TRUTH]
     assert f"spent ε = 50 on 10 queries ({trees} trees" in err
     assert "another batch" in err
-
-
-def test_a_batch_goes_to_a_file(run, files):
-    code, out, _ = run(*batch(files, "--depth", 3, "--out", files / "labels.csv"))
-    assert (code, out) == (0, "")
-    assert (files / "labels.csv").read_text().split() == ["sold", *TRUTH]
 
 
 # ---- schemas -----------------------------------------------------------------------
@@ -457,3 +412,22 @@ def test_a_schema_that_was_read_from_records_is_marked_to_the_end(run, files):
     code, _, err = run(*fit, "--force")
     assert (code, "read from the records" in err) == (0, False)
     assert rf.load_model(model).card()["private"]
+
+
+# ---- recipes -------------------------------------------------------------------------
+
+
+def test_a_recipe_that_does_not_fit_names_what_the_command_has(run, files):
+    with rf.limits.changed(count_entries=100):
+        outcome = run(*fit(files, "--method", "recipe", "--recipe", "fi-2021"))
+    assert_refused(outcome, "do not fit in memory; use `fit --method private`, which")
+    assert "recipes()" not in outcome[2]
+
+
+def test_recipes_are_listed(run):
+    code, out, _ = run("recipes")
+    assert code == 0
+    printed = " ".join(out.split())
+    for name, recipe in rf.recipes().items():
+        assert name in printed
+        assert " ".join(recipe.paper.split()) in printed.replace(" - ", " ")

@@ -1,6 +1,5 @@
 """Forests against their plain Python twins, by hand, and as random objects."""
 
-import math
 import pickle
 from types import SimpleNamespace
 
@@ -61,15 +60,6 @@ def test_full_depth_has_one_leaf_per_cell():
     assert forest.depth == 3
     for labels in forest.apply_domain():
         assert sorted(labels) == list(range(24))
-
-
-def test_expected_number_of_leaves():
-    # mean of n_i n_j over pairs; 6 standard errors: false alarms below 1e-8
-    forest = grow_random_forest((2, 5, 9), n_trees=4000, depth=2, seed=0)
-    leaves = np.diff(forest.leaf_offsets)
-    expected = (2 * 5 + 2 * 9 + 5 * 9) / 3
-    error = 6 * leaves.std() / math.sqrt(leaves.size)
-    assert abs(leaves.mean() - expected) < error
 
 
 def test_attributes_of_one_value_are_never_tested():

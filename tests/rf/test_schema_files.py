@@ -210,14 +210,6 @@ def test_labels_that_are_not_of_their_type(labels, kind, message):
     refused(lambda: Schema.from_json(FEATURES | {"target": target}), message)
 
 
-def test_files_of_the_paper():
-    schema = Schema.from_json(MRF)
-    assert schema.feature_names == ("n",)
-    assert schema.required == ("late",)
-    assert schema.class_labels == ("0", "1")
-    assert schema.decode([[1]]).tolist() == [["hi"]]
-
-
 @pytest.mark.parametrize(
     ("source", "error", "message"),
     [
@@ -238,11 +230,6 @@ def test_files_of_the_paper():
 )  # fmt: skip
 def test_from_json_errors(source, error, message):
     refused(lambda: Schema.from_json(source), message, error)
-
-
-def test_missing_files_are_reported_as_such(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        Schema.from_json(tmp_path / "none.json")
 
 
 # ------------------------------------------------------- the published schemas

@@ -41,11 +41,6 @@ PLANS = {
 EVERY = pytest.mark.parametrize("kind", PLANS)
 
 
-def plan_of(kind, n_classes=SCHEMA.n_classes):
-    n_records, epsilon = PLANS[kind]
-    return Plan.of(n_records, Fraction(epsilon), len(SCHEMA.attributes), n_classes)
-
-
 def make(kind, **parameters):
     n_records, epsilon = PLANS[kind]
     settings = {"n_records": n_records, "epsilon": epsilon} | parameters
@@ -53,22 +48,6 @@ def make(kind, **parameters):
 
 
 # --------------------------------------------------------------------- what it costs
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-@EVERY
-def test_price(kind, neighbours):
-    X, y = records(40)
-    model = make(kind, neighbours=neighbours).fit(X, y)
-    entries = model.ledger_.entries
-    assert sum(entry.cost for entry in entries) == PLANS[kind][1]
-    assert entries == model.releases_
-    plan = plan_of(kind)
-    # Sums, if any, and two releases for each tree.
-    assert model.choice_.rounds == plan.rounds
-    assert model.choice_.n_trees == plan.votes + plan.rounds
-    assert (model.choice_.n_scores > 0) == (plan.scores > 0)
-    assert len(entries) == bool(plan.scores) + 2 * model.choice_.n_trees
-
-
 def test_a_noisy_number_of_records_is_paid_for():
     X, y = records(40)
     ledger = PrivacyLedger(1)
@@ -85,14 +64,6 @@ def test_numbers_of_votes():
     for quarters, number in enumerate(numbers):
         assert number % 2 == 1
         assert number == 1 or number * EPSILON_PER_VOTE <= quarters / 4
-
-
-def test_plans_are_what_they_are_called():
-    for kind in PLANS:
-        plan = plan_of(kind)
-        assert (plan.rounds > 0) == (kind == "boosted")
-        assert (plan.votes > 1) == (kind == "votes")
-        assert (plan.scores > 0) == (kind not in ("one", "votes"))
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])
