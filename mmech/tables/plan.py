@@ -373,7 +373,10 @@ def _strategy(
     pure = currency == "epsilon"
     if pure and not (known and known.rules):
         with suppress(UnsupportedWorkloadError):
-            return optimize(workload, template="equal_totals", callback=callback)
+            found = optimize(workload, template="equal_totals", callback=callback)
+            weights: Any = found.strategy
+            if len({*weights.weights.values()}) < len(weights.weights):
+                return found  # or else every set is one weighted table
     return optimize(
         workload,
         template="marginals",
