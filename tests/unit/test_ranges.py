@@ -88,6 +88,7 @@ def test_inverses():
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
+        (lambda: mm.WidthRange(0, 1), ValueError, "n must be an integer >= 1, got 0"),
         (lambda: mm.WidthRange(3, 0), ValueError,
          "width must be an integer >= 1, got 0"),
         (lambda: mm.WidthRange(3, 4), ValueError,
