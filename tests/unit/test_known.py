@@ -17,7 +17,8 @@ from replay import People, check_pair, facts_of_tables, play
 
 import mmech as mm
 from mmech.cli import main
-from mmech.tables.known import KnownNoise, what_is_known
+from mmech.tables.known import what_is_known
+from mmech.tables.known_noise import KnownNoise
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import controlled_rounding, with_margins
 

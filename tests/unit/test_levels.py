@@ -13,7 +13,8 @@ from replay import People, check_pair, play
 
 import mmech as mm
 from mmech.tables.level_counts import divide
-from mmech.tables.levels import Chain, Tree, _errors_and_pulls, level_strategy
+from mmech.tables.level_weights import _errors_and_pulls, level_strategy
+from mmech.tables.levels import Chain, Tree
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},

@@ -12,7 +12,7 @@ from catalogue import CATALOGUE, LABELS, SIGNED, THETA, of_all
 
 import mmech
 import mmech as mm
-from mmech.operators.basic import AllRangeGram
+from mmech.operators.basic import SeparableGram
 from mmech.operators.compose import Gram, Transpose
 from mmech.operators.pinv import Pinv
 from mmech.testing import assert_query_matrix
@@ -476,7 +476,7 @@ def test_kronecker_products_of_unequal_factors_stay_implicit():
 
 
 def test_grams_keep_structure():
-    assert isinstance(mm.AllRange(3).gram(), AllRangeGram)
+    assert isinstance(mm.AllRange(3).gram(), SeparableGram)
     assert isinstance(mm.Diagonal([1, 2]).gram(), mm.Diagonal)
     assert isinstance(mm.Scaled(-2, mm.Prefix(3)).gram(), mm.Scaled)
     assert mm.Scaled(-2, mm.Prefix(3)).gram().weight == 4
