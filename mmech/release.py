@@ -164,9 +164,9 @@ def noisy_release(
     groups : sequence of int, or of sequences of int, optional
         Sizes of consecutive groups of rows. One record may change *every* group, which
         Laplace noise would have to pay for as many times. Sizes that are put together,
-        as in ``[(4, 3), 1]``, are those of groups of equal totals whatever the records,
-        such as one-way tables of the same records: their noise has equal totals too,
-        and is less.
+        as in ``[(4, 3), 1]``, are those of groups whose totals are always equal.
+        One-way tables of the same records are. Their noise has equal totals too, and is
+        less.
     epsilon, rho : float, str or Fraction
         Privacy parameter in nats; exactly one of them.
     released : str
@@ -189,11 +189,12 @@ def noisy_release(
     BudgetExceededError
         If the ledger does not cover the cost; nothing is drawn.
     ValueError
-        If values are not whole, the sensitivity is not a finite number > 0, the groups
-        do not add up to the rows, the noise does not fit into 64 bits, or the ledger is
-        for another neighbour relation; nothing is spent. If values are beyond 2^62 in
-        magnitude, or 2^53 as floats, or totals are not equal that are said to be; the
-        cost is spent, and the guarantee does not cover this refusal.
+        If values are not whole, the sensitivity is not a finite number > 0, or the
+        groups do not add up to the rows. If the noise does not fit into 64 bits, or the
+        ledger is for another neighbour relation. In all of these nothing is spent. If
+        values are beyond 2^62 in magnitude, or 2^53 as floats, or totals are not equal
+        that are said to be; the cost is spent, and the guarantee does not cover this
+        refusal.
 
     Notes
     -----
@@ -202,8 +203,8 @@ def noisy_release(
     for many groups 1/6 for m = 1, 1/3 for m = 2, but 0.60 for m = 5 and 0.79 for
     m = 12. Equal totals make it less between the rows of a group, by 40 % for many
     groups of m = 4 and 10 % for m = 16. Where groups differ in size, rows of small ones
-    have more noise than rows of large ones, and no group can be given more of the
-    budget than another. The noise of a column shares one radius: rows of different
+    have more noise than rows of large ones. No group can be given more of the budget
+    than another. The noise of a column shares one radius: rows of different
     groups are uncorrelated but for equal totals, and large all at once.
 
     Quantities that are not whole are counted in smaller units: means of d attributes in

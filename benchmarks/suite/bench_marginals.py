@@ -9,21 +9,9 @@ from mmech import (
     VStack,
     all_marginals,
 )
-from mmech._kernels import superset_sums
 from mmech.operators.marginals import _contrasts
 
 from ._common import check
-
-
-def numpy_superset_sums(values):
-    """The zeta transform, one vectorised pass per attribute."""
-    sums = values.copy()
-    step = 1
-    while step < sums.size:
-        pairs = sums.reshape(-1, 2, step)
-        pairs[:, 0] += pairs[:, 1]
-        step *= 2
-    return sums
 
 
 class MarginalTables:
@@ -66,23 +54,3 @@ class MarginalTables:
 
     def time_least_squares_transforms(self, d):
         return self.transforms @ self.blocks.rmatvec(self.values)
-
-
-class SupersetSums:
-    """The zeta transform alone, in place."""
-
-    params = ([10, 20],)
-    param_names = ("attributes",)
-
-    def setup(self, d):
-        self.values = np.zeros(2**d)
-        sample = np.random.default_rng(0).random(2**d)
-        expected = numpy_superset_sums(sample)
-        superset_sums(sample)
-        check(sample, expected)
-
-    def time_mmech(self, d):
-        superset_sums(self.values)
-
-    def time_numpy(self, d):
-        numpy_superset_sums(self.values)

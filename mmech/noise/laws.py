@@ -1,7 +1,7 @@
 """Laws of noise: in which norm it is calibrated, what it costs, how it is drawn.
 
 A law is what a release, a mechanism, an error formula and an audit need to know of
-noise, and nothing else in the package does. To add one, describe it here as a `Law`
+noise. Nothing else in the package knows more. To add one, describe it here as a `Law`
 and list it in `LAWS`.
 """
 
@@ -46,8 +46,8 @@ class Price(NamedTuple):
     rho : Fraction or None
         What noise of pure epsilon costs in rho, where it is known closer.
     moved : tuple of (int, int, int)
-        A row, how far neighbours move it at most, and how many rows with the noise of
-        this one they move that far, where all neighbours are as private as that.
+        A row, how far neighbours move it at most, and how many rows with its noise they
+        move that far. Empty where some neighbours may cost more than that.
     """
 
     rho: Fraction | None = None
@@ -194,9 +194,13 @@ def _laplace_characteristic(scale: Any, frequencies: Floats) -> Floats:
 
 
 def _gaussian_characteristic(variance: Any, frequencies: Floats) -> Floats:
-    """Return the function of continuous noise of the discrete noise's variance."""
-    own = discrete_gaussian_variance(variance)
-    return np.asarray(np.exp(-own / 2 * np.square(frequencies)))
+    """Return a sum over values, or from σ² = 1 on what is alike to eight digits."""
+    own = float(variance)
+    if own >= 1:
+        return np.asarray(np.exp(-own / 2 * np.square(frequencies)))
+    x = np.arange(10)
+    mass = np.exp(-np.square(x) / (2 * own)) * np.where(x, 2, 1)
+    return np.asarray(np.cos(np.multiply.outer(frequencies, x)) @ mass / mass.sum())
 
 
 def _laplace_tail(scale: Fraction, risk: float) -> int:

@@ -33,11 +33,11 @@ class Relation:
     Attributes
     ----------
     neighbours : {"add_remove", "replace", "labels"}
-        Whether the records of a person are added or removed, or replaced by as many,
-        or only their labels are replaced. Under ``"labels"`` everything else, and the
-        number of records, is public and gets no protection. A label that is replaced is
-        a record that is removed and one that is added, so that whatever is calibrated
-        for ``"replace"`` is private for ``"labels"``, at the same cost.
+        Whether the records of a person are added or removed, or replaced by as many, or
+        only their labels are replaced. Under ``"labels"`` everything else, and the
+        number of records, is public and gets no protection. A replaced label is a
+        removed record and an added one. So a release that is calibrated for
+        ``"replace"`` is private for ``"labels"``, at the same cost.
     records_per_person : int
         Largest number of records of one person; public.
 

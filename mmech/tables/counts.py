@@ -22,8 +22,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.tables.classes import FITS, expected_pairs, too_many_values
@@ -36,10 +36,6 @@ from mmech.tables.rounding import (
     with_margins,
 )
 from mmech.tables.steps import AnyEstimate, AnyNoise
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
 
 ROUNDING = {
     "margins": "every table is rounded to the rounded tables of its single attributes "

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.arrays import Floats, Integers, Mask, Subset
 from mmech.checks import magnitude
 from mmech.domain.domain import Domain
 from mmech.exceptions import ParameterError
@@ -25,12 +26,6 @@ from mmech.tables.noise import (
 )
 from mmech.tables.read_known import impossible_cells, known_table
 from mmech.tables.rounding import with_sums
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Subset = tuple[int, ...]
-
 
 MOST_LINKED, MOST_RECORDS = 2**14, 2**22
 """Most cells that known tables and rules link, and most records that a known total has,

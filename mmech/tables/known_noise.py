@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import pinvh
 
+from mmech.arrays import Floats, Integers, Mask, Subset
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
@@ -35,12 +36,6 @@ from mmech.tables.noise import (
     step_of,
     subsets_of,
 )
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Subset = tuple[int, ...]
-
 
 MOST_IMPOSSIBLE = 4096
 """Most impossible cells of all tables: a dense matrix of so many rows is inverted."""

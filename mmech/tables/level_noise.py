@@ -8,16 +8,14 @@ from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mmech.arrays import Floats, Integers, Subset
 from mmech.mechanism import MatrixMechanism
 from mmech.operators.base import product_of
 from mmech.tables.levels import Chain, Tree
 from mmech.tables.noise import Noise, error_law, step_of, subsets_of
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
 Nodes = dict[Subset, Floats]
 
 

@@ -6,17 +6,13 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Subset
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.strategies import StrategyResult
 from mmech.tables.levels import Chain, Tree, within
 from mmech.tables.noise import subsets_of
-
-Floats = NDArray[np.float64]
-Subset = tuple[int, ...]
-
 
 ITERATIONS, TOLERANCE = 300, 1e-6
 """Limits of the search for the weights of tables."""

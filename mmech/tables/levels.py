@@ -31,11 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers, Subset
 from mmech.domain.domain import Domain
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
 Nodes = dict[Subset, Floats]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mmech.arrays import Subset
 from mmech.checks import check_choice, check_integer, magnitude
 from mmech.domain.domain import Domain, warn_if_read
 from mmech.domain.frames import as_frame
@@ -39,8 +40,6 @@ from mmech.tables.shared_noise import SharedNoise
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.steps import COUNTED
 from mmech.threads import one_blas_thread
-
-Subset = tuple[int, ...]
 
 OWN_COLUMNS = ("count", "standard_error", "lower", "upper")
 """Columns of a table beside its attributes."""

@@ -11,19 +11,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Integers, Mask, Subset
 from mmech.checks import check_choice, plain_array, read_float
 from mmech.domain.attribute import Attribute
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
 from mmech.exceptions import ParameterError
 from mmech.operators.base import product_of
-
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Subset = tuple[int, ...]
-
 
 LARGEST = 2**53
 """Known counts are at most this, so that floats hold them."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Integers, Subset
 from mmech.checks import check_choice, check_integer, check_seed
 from mmech.domain.frames import as_column, as_frame
 from mmech.evidence import Evidence
@@ -32,12 +33,9 @@ from mmech.threads import one_blas_thread
 if TYPE_CHECKING:
     from mmech.tables.measured import MeasuredTables
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 SLACK = 1e-6
 """Rounding errors of estimates, in counts: whole ends of intervals must not miss."""
 
-Subset = tuple[int, ...]
 Span = tuple[tuple[Any, ...], Integers, Integers]
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.error.report import confidence_interval
 from mmech.mechanism import MatrixMechanism
 from mmech.tables.noise import error_law
-
-Floats = NDArray[np.float64]
 
 
 def first_ratio(above: Floats, total: Floats, widths: Floats) -> Floats:

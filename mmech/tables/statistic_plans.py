@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import magnitude
 from mmech.domain.attribute import Attribute
 from mmech.domain.discretise import number_text
@@ -29,8 +30,6 @@ from mmech.storage.codec import storable
 from mmech.strategies import optimize
 from mmech.tables.noise import ErrorLaw, error_law
 from mmech.tables.statistics import Histogram, Quantiles, Ratio, Statistic
-
-Floats = NDArray[np.float64]
 
 
 @storable("StatisticPlan")

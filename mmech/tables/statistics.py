@@ -39,8 +39,8 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers
 from mmech.domain.attribute import check_names
 from mmech.domain.discretise import check_number
 from mmech.domain.frames import as_column
@@ -51,8 +51,6 @@ from mmech.tables.statistic_intervals import CumulativeErrors, first_ratio
 if TYPE_CHECKING:
     from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 LARGEST_GRID = 2**20
 """Most steps of a grid of sums and means, so that sums of places are exact doubles."""

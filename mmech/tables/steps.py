@@ -26,13 +26,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers, Subset
 from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
-from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.reconstruction import MarginalEstimate
@@ -46,9 +45,6 @@ from mmech.tables.shared_noise import SharedNoise
 if TYPE_CHECKING:
     from mmech.tables.plan import TablePlan
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
 
 COUNTED = Fraction(1, 50)
 """Share of the budget for the number of records."""
@@ -204,6 +200,9 @@ class StagedEstimate:
 
     def __init__(self, noise: StagedNoise, parts: list[Any]) -> None:
         self.noise, self._parts = noise, parts
+        alone: list[Subset] = [(), *((i,) for i in range(len(noise.domain_shape)))]
+        pooled = {subset: self._mean(subset) for subset in alone}
+        self._pooled = [part.given(pooled) for part in parts]
 
     def own(self, subset: Subset) -> Floats:
         """Return a table by the noise of its own step."""
@@ -212,28 +211,19 @@ class StagedEstimate:
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table of one attribute or two, or the total."""
-        subset = tuple(attributes)
-        sizes = [self.noise.domain_shape[i] for i in subset]
-        table = np.full(sizes, self._pooled(()).item() / product_of(sizes))
-        for axis, (i, size) in enumerate(zip(subset, sizes, strict=True)):
-            main = self._pooled((i,))
-            shape = [-1 if a == axis else 1 for a in range(len(sizes))]
-            table += (main - main.mean()).reshape(shape) * size / table.size
-        if len(subset) > 1:
-            own = self.own(subset).reshape(sizes)
-            for axis in (0, 1):
-                own = own - own.mean(axis=axis, keepdims=True)
-            table += own
-        return table.ravel()
+        part = self._pooled[self.noise.step(tuple(attributes))]
+        return np.asarray(part.marginal(attributes))
 
-    def _pooled(self, subset: Subset) -> Floats:
+    def _mean(self, subset: Subset) -> Floats:
+        """Return the mean of a table over all steps, weighted by precision."""
         weights = self.noise._precisions(subset)
         found = [
             np.asarray(part.marginal(subset))
             for part, weight in zip(self._parts, weights, strict=True)
             if weight
         ]
-        return np.asarray(np.average(found, axis=0, weights=weights[weights > 0]))
+        mean = np.average(found, axis=0, weights=weights[weights > 0])
+        return mean if subset else mean[0]
 
 
 AnyNoise = Noise | SharedNoise | StagedNoise

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Integers
 from mmech.domain.attribute import Attribute
 from mmech.domain.frames import as_column
-
-Integers = NDArray[np.int64]
 
 
 def raw_values(

@@ -59,9 +59,9 @@ class Schema(Domain):
     name : str, optional
         Name of the data set.
     required : sequence of str, default=()
-        Columns outside the domain whose missing values make a record count as one
-        with a missing value (see `encode`), so that a published preprocessing can
-        be repeated.
+        Columns outside the domain. A record with a missing value in one of them counts
+        as a record with a missing value (see `encode`), as in some published
+        preprocessings.
     label_type : {"int", "bool", "str"}, optional
         Type to convert `class_labels` to. Schema files may say it as ``"type"`` of
         their target: many write all labels as text.

@@ -289,6 +289,8 @@ def test_coins_are_compared_bit_by_bit(exponent):
             heads = noise.flip_negative_exponential(exponent, insecure_rng=script)
             assert heads is (step < 0)
             assert not script.left
+    with pytest.raises(ValueError, match="at least 0"):
+        noise.flip_negative_exponential(-exponent)
 
 
 @pytest.mark.parametrize(("steps", "chosen"), [((-1,), 2), ((1, -1), 0), ((1, 1), 1)])

@@ -15,6 +15,7 @@ import mmech as mm
 from benchmarks.strategy_table import behind, random_workload
 from mmech.strategies.kronecker import SurrogateGrams
 from mmech.strategies.pidentity import PIdentityObjective, default_p
+from mmech.strategies.registry import PRIVACY
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
 from mmech_rf import grow_random_forest, training_workload
@@ -38,10 +39,17 @@ QUICK = {"n_starts": 1, "max_iter": 60, "max_evaluations": 500}
 """Options of several templates, for runs where the optimum does not matter."""
 
 
-def objective_of(workload):
+def objective_of(workload, norm="L1"):
     gram = workload.gram()
-    return PIdentityObjective(gram, gram.diag().astype(float))
+    return PIdentityObjective(gram, gram.diag().astype(float), norm)
 
+
+def signs(norm, columns):
+    """Return columns with entries of both signs where a norm allows them."""
+    return columns * (1 if norm == "L1" else (-1) ** np.indices(columns.shape).sum(0))
+
+
+each_norm = pytest.mark.parametrize("norm", PRIVACY)
 
 GRAMS = [
     mm.Prefix(6),
@@ -59,21 +67,25 @@ GRAMS = [
 @pytest.mark.parametrize("workload", GRAMS, ids=str)
 @pytest.mark.parametrize("p", [1, 2, 6, 9])
 @pytest.mark.parametrize("weight", [0.0, 1.0, 30.0])
-def test_objective_equals_the_dense_formula(workload, p, weight, rng):
+@each_norm
+def test_objective_equals_the_dense_formula(workload, p, weight, norm, rng):
     dense = workload.to_dense()
-    columns = weight * rng.random((6, p))
-    value, gradient = objective_of(workload)(columns)
-    wanted = ref.pidentity_loss(dense.T @ dense, columns.T)
+    columns = weight * signs(norm, rng.random((6, p)))
+    value, gradient = objective_of(workload, norm)(columns)
+    wanted = ref.pidentity_loss(dense.T @ dense, columns.T, norm)
     assert value == pytest.approx(wanted, rel=1e-7)
-    assert value == pytest.approx(mm.loss(workload, mm.PIdentity(columns.T)), rel=1e-9)
+    strategy = mm.PIdentity(columns.T, norm=norm)
+    own = mm.loss(workload, strategy, privacy=PRIVACY[norm])
+    assert value == pytest.approx(own, rel=1e-8)
     assert gradient.shape == (6, p)
 
 
 @pytest.mark.parametrize("workload", GRAMS, ids=str)
 @pytest.mark.parametrize("p", [1, 3, 7])
-def test_gradient_equals_finite_differences(workload, p, rng):
-    objective = objective_of(workload)
-    columns = 0.5 + rng.random((6, p))
+@each_norm
+def test_gradient_equals_finite_differences(workload, p, norm, rng):
+    objective = objective_of(workload, norm)
+    columns = signs(norm, 0.5 + rng.random((6, p)))
     value, gradient = objective(columns)
     wanted = ref.finite_differences(lambda point: objective(point)[0], columns)
     np.testing.assert_allclose(gradient, wanted, atol=1e-6 * max(1, value))
@@ -270,6 +282,12 @@ def test_auto_on_a_large_forest(seed):
 
 
 # ------------------------------------------------------------------ seeds, callbacks
+
+
+def test_equal_generators_give_the_same_strategy():
+    kind = np.random.default_rng
+    first, again = (mm.optimize(mm.Prefix(20), seed=kind(3), **QUICK) for _ in range(2))
+    assert first.loss == again.loss
 
 
 @pytest.mark.parametrize(
