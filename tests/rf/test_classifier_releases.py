@@ -199,7 +199,7 @@ def test_estimators_share_a_ledger():
 
 @ALL
 def test_a_ledger_of_rho_pays_for_pure_epsilon(name):
-    """For every ensemble the price of its share, not that of the sum."""
+    """Every ensemble costs the price of its share, not a share of the sum's price."""
     X, y = records(30)
     ledger = PrivacyLedger("1/4", currency="rho")
     model = release(classifier(name, n_ensembles=2, ledger=ledger), X, y)

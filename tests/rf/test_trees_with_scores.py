@@ -229,7 +229,7 @@ def fitted(**settings):
 
 
 def test_what_labels_and_scores_get_right_is_counted_together(watch_all):
-    """The counted share of right answers is that of predictions."""
+    """The counted share of right answers agrees with predictions."""
     silence(watch_all)
     for seed in range(5):
         X, y = records(500, seed)
