@@ -25,14 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.limits import LIMITS
 from mmech.noise.seam import Drawn, Payment, Recorded, Sampled, recording
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import (
-    Diagonal,
-    Identity,
-    Ones,
-    Prefix,
-    Suffix,
-    Total,
-)
+from mmech.operators.basic import Diagonal, Identity, Ones, Prefix, Suffix, Total
 from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense, Sparse
@@ -47,7 +40,7 @@ from mmech.operators.tau import Tau
 from mmech.privacy.answers import composed
 from mmech.privacy.entry import LedgerEntry, entry_in_rho
 from mmech.storage.codec import storable
-from mmech.verify import examine
+from mmech.verify import draws, examine, parsed
 from mmech.writing import replacing
 
 FORMAT, VERSION = "mmech evidence", 1
@@ -108,14 +101,8 @@ class Evidence:
     @property
     def values(self) -> list[NDArray[np.int64]]:
         """The noisy numbers of all draws, in order."""
-
-        def found(node: Any) -> Iterator[NDArray[np.int64]]:
-            if "values" in node:
-                yield _unpacked(node["values"])
-            for part in node.get("of", ()):
-                yield from found(part)
-
-        return list(found(self.content["cost"]))
+        found = draws(parsed(self.text.encode())["cost"])
+        return [np.array(own["values"], np.int64) for own in found if "values" in own]
 
     def including(self, **facts: Any) -> Evidence:
         """Return it with further top-level facts, such as what was published."""
@@ -231,13 +218,13 @@ def _payments(
             drawn[payment].append(event)
     alone: list[dict[str, Any]] = []
     parts: dict[str, dict[str, list[Any]]] = {}
-    for entry, draws in zip(entries, drawn, strict=True):
-        of = _together(draws) if entry.kind != "other" else [_opaque("paid by hand")]
+    for entry, events_of in zip(entries, drawn, strict=True):
+        by_hand = entry.kind == "other"
+        of = [_opaque("paid by hand")] if by_hand else _together(events_of)
         own = {"how": "sum", "released": entry.released, "of": of}
-        if entry.currency == currency:
-            own["paid"] = str(entry.cost)
-        elif entry.other_cost is not None:
-            own["paid"] = str(entry.other_cost)
+        cost = entry.cost if entry.currency == currency else entry.other_cost
+        if cost is not None:
+            own["paid"] = str(cost)
         if entry.partition is None:
             alone.append(own)
         else:
@@ -303,15 +290,12 @@ def _noise(event: Drawn) -> dict[str, Any]:
         strategy = _stacked(blocks)
         if strategy["kind"] == "merged":  # all columns are those of the matrix inside
             strategy = strategy["of"]
-        moved = {
-            "strategy": strategy,
-            "contribution": public["contribution"],
-            "signs": 1 + public["signed"],
-        }
+        moved = {"strategy": strategy, "signs": 1 + public["signed"]}
     return {
         "law": event.kind,
         "columns": values.shape[1],
         "sampled": [_sample(own) for own in event.sampled],
+        "contribution": public.get("contribution", 1),
         **moved,
         "values": _packed(values),
     }
@@ -348,14 +332,6 @@ def _packed(values: NDArray[Any]) -> Any:
     steps = np.diff(flat.astype(np.int64), prepend=0).astype("<i8")
     text = base64.b64encode(zlib.compress(steps.tobytes(), 6)).decode()
     return {"packed": text, "n": flat.size}
-
-
-def _unpacked(values: Any) -> NDArray[np.int64]:
-    """Return the whole numbers that `_packed` wrote."""
-    if isinstance(values, list):
-        return np.array(values, np.int64)
-    steps = zlib.decompress(base64.b64decode(values["packed"]))
-    return np.cumsum(np.frombuffer(steps, "<i8").astype(np.int64))
 
 
 # ---- strategies as terms -------------------------------------------------------------
@@ -472,11 +448,12 @@ def _marginal(matrix: Marginal) -> dict[str, Any]:
 
 
 def _marginals(matrix: Marginals) -> dict[str, Any]:
-    blocks = [
-        _weighted(Marginal(matrix.domain_shape, key), weight)
-        for key, weight in matrix.weights.items()
-    ]
-    return blocks[0] if len(blocks) == 1 else {"kind": "stack", "blocks": blocks}
+    return _stacked(
+        [
+            Scaled(weight, Marginal(matrix.domain_shape, key))
+            for key, weight in matrix.weights.items()
+        ]
+    )
 
 
 TERMS: Mapping[type, Callable[[Any], dict[str, Any]]] = {

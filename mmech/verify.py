@@ -27,9 +27,9 @@ import zipfile
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate, chain, combinations, pairwise
 from pathlib import Path
 from reprlib import repr as short
@@ -41,6 +41,13 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Listed = tuple[Array, Array, Array]
 """Rows, columns and values, one of each per entry that may not be zero."""
+
+Adding = Callable[..., Any]
+"""Adds up the columns of a matrix: see `column_sums`."""
+
+Norm = Callable[[Array], Array]
+SUM, L1, L2 = POWERS = np.positive, np.abs, np.square
+"""What is added up of entries: they, |a| or a², which multiply where entries do."""
 
 FILE, DESCRIPTION = "evidence.json", "description.json"
 MOST_BYTES, MOST_PUBLISHED, MOST_TEXT, MOST_DIRECTORY = 2**24, 2**28, 2**24, 2**22
@@ -68,10 +75,6 @@ class UncheckedError(Exception):
     """The evidence cannot be read, or not be checked."""
 
 
-class NotListedError(Exception):
-    """There are too many entries to list them, or they are hidden."""
-
-
 def _need(condition: Any, sentence: str, error: Any = UncheckedError) -> None:
     if not condition:
         raise error(sentence)
@@ -86,9 +89,13 @@ class Effort:
 
     left = MOST_EFFORT
 
-    def spend(self, count: int, error: Any = UncheckedError) -> int:
+    def allows(self, count: int) -> bool:
+        """Return whether as many numbers may be listed."""
+        return count <= min(MOST_LISTED, self.left)
+
+    def spend(self, count: int) -> int:
         """Return the count, or raise where it is too large."""
-        _need(count <= min(MOST_LISTED, self.left), "its lists are too long", error)
+        _need(self.allows(count), "its lists are too long")
         self.left -= count
         return count
 
@@ -118,13 +125,13 @@ def _member(path: Path) -> bytes:
         plain = len(found) == 1 and found[0].compress_type in (0, 8)
         _need(plain, f"an archive must hold one {DESCRIPTION}, stored or deflated")
         with archive.open(found[0]) as member:
-            entries = _parsed(member.read(MOST_BYTES + 1))["entries"]
+            entries = parsed(member.read(MOST_BYTES + 1))["entries"]
     texts = [own["arguments"]["text"] for own in entries if own["class"] == "Evidence"]
     _need(len(texts) == 1, f"one evidence is needed in an archive, got {len(texts)}")
     return str(texts[0]).encode()
 
 
-def _parsed(text: bytes) -> Any:
+def parsed(text: bytes) -> Any:
     """Return JSON without repeated names, its packed numbers unpacked and summed up."""
     effort = Effort()
     effort.left = 2 * MOST_LISTED
@@ -148,31 +155,21 @@ def _parsed(text: bytes) -> Any:
 def _exact(record: Any, name: Any) -> Fraction:
     """Return a fraction above zero that is written "7/2" or "3"."""
     text = record[name]
-    found = re.fullmatch("([0-9]{1,4000})(?:/([0-9]{1,4000}))?", text)
-    parts = [int(own or 1) for own in found.groups()] if found else [0]
-    _need(all(parts), f"{name!r} must be a fraction above zero, got {short(text)}")
-    return Fraction(*parts)
+    plain = re.fullmatch("[1-9][0-9]{0,3999}(/[1-9][0-9]{0,3999})?", text)
+    _need(plain, f"{name!r} must be a fraction above zero, got {short(text)}")
+    return Fraction(text)
 
 
-def _wholes(
-    record: Any,
-    name: Any,
-    least: int = -FITS,
-    most: int = FITS,
-    size: int | None = None,
-) -> Array:
-    """Return a list of whole numbers, or packed ones; one may stand for all."""
+def _wholes(record: Any, name: Any, least: int = -FITS, most: int = FITS) -> Array:
+    """Return whole numbers of a list, or packed ones; booleans are no numbers."""
     own = record[name]
-    if not isinstance(own, np.ndarray):  # neither booleans nor numbers beyond 64 bits
-        known = all(type(number) is int and abs(number) <= FITS for number in own)
-        known = known and type(own) is list
-        _need(known, f"{name!r} must be whole numbers, got {short(own)}")
-    array = np.array(own, np.int64)
+    exact = isinstance(own, np.ndarray)
+    exact = exact or (type(own) is list and {*map(type, own)} <= {int})
+    array = np.array(own if exact else [], np.int64)
     inside = not array.size or least <= array.min() <= array.max() <= most
-    _need(inside, f"{name!r} must be whole numbers from {least}")
-    right = size in (None, array.size) or array.size == 1
-    _need(right, f"{name!r} must have another number of entries")
-    return array if size is None else np.broadcast_to(array, size)
+    words = f"{name!r} must be whole numbers from {least}, got {short(own)}"
+    _need(exact and inside, words)
+    return array
 
 
 def _whole(record: Any, name: str, least: int = 1, most: int = FITS) -> int:
@@ -192,77 +189,93 @@ class Term(NamedTuple):
 
     Attributes
     ----------
-    m, n : int
-        Numbers of rows and columns; n is zero where columns are hidden.
+    m, n, size : int
+        Numbers of rows, of columns, and of entries that `listed` returns; n is zero
+        where columns are hidden.
+    span : (int, int)
+        Bounds of all entries, and of zero.
     listed : callable
-        Returns all entries, or raises `NotListedError`.
+        Returns all entries.
     sums : callable
-        From a norm and weights w of rows, () or (m,), to the sums over i of w_i f(a_ij)
-        of every column j; or to one number, if all are equal; ``None`` without a closed
-        form. For L1 and L2 it may be the largest, where columns are hidden or too many.
+        Takes a norm, weights w of rows, () or (m,), and a function that adds up parts.
+        Returns the sums over i of w_i f(a_ij) of every column j, or one number, if all
+        are equal; ``None`` without a closed form. For L1 and L2 it may be the largest,
+        where columns are hidden or too many.
     """
 
     m: int
     n: int
+    size: int
+    span: tuple[int, int]
     listed: Callable[[], Listed]
-    sums: Callable[[str, Array], Any] = lambda norm, w: None
+    sums: Callable[[Norm, Array, Adding], Any]
 
 
-def _measured(entries: Array, norm: str) -> Array:
-    """Return a, |a| or a², as sums, L1 and squared L2 norms add them up."""
-    powers = {"sum": entries, "L1": abs(entries)}
-    return powers[norm] if norm in powers else entries * entries
+def _span(entries: Array) -> tuple[int, int]:
+    return int(entries.min(initial=0)), int(entries.max(initial=0))
 
 
-def _loads(entries: Array, norm: str, w: Array, rows: Array) -> Array:
+def _product(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """Return bounds of products; a matrix has entries of 64 bits."""
+    corners = [a * b for a in one for b in other]
+    _need(max(map(abs, corners)) < FITS, "a matrix has entries beyond 64 bits")
+    return min(corners), max(corners)
+
+
+def _loads(entries: Array, norm: Norm, w: Array, rows: Array) -> Array:
     """Return w_i f(a_ij) of entries, in 64 bits if sums of all of them fit."""
     most = entries.size * int(abs(entries).max(initial=1)) ** 2 * int(np.max(abs(w)))
     kind = np.int64 if most < FITS else object
     own = np.asarray(w[rows] if w.ndim else w)
-    return _measured(entries.astype(kind), norm) * own.astype(kind)
+    return np.asarray(norm(entries.astype(kind)) * own.astype(kind))
 
 
-def column_sums(matrix: Term, norm: str, weights: Any, effort: Effort) -> Array:
+def column_sums(
+    matrix: Term, norm: Norm, weights: Any, effort: Effort, listed: bool = False
+) -> Any:
     """Return weighted sums of columns, by structure and from all entries (T5).
 
-    Both must agree, where there are both.
+    Both must agree, where there are both. Parts of a matrix are listed where all of it
+    has too many entries; `listed` says that they are listed with the whole.
     """
     effort.spend(CALL)
     w = np.asarray(weights, object)
     w = np.asarray(w[0], object) if w.ndim and (w == w[0]).all() else w
-    closed, listed = matrix.sums(norm, w), None
-    with suppress(NotListedError):
-        _need(matrix.n, "its columns are hidden", NotListedError)
-        size = effort.spend(matrix.n, NotListedError)  # before anything is listed
-        rows, columns, entries = matrix.listed()
-        own = _loads(entries, norm, w, rows)
-        listed = np.zeros(size, own.dtype)
-        np.add.at(listed, columns, own)
-    found = listed if closed is None else np.asarray(closed, object)
-    if found is None:
-        raise UncheckedError("a matrix has too many entries to add, or hides them")
-    _hold(listed is None or np.all(found == listed), "two ways to the sum disagree")
+    few = not listed and effort.allows(matrix.n + matrix.size) and matrix.n > 0
+    add = partial(column_sums, effort=effort, listed=listed or few)
+    closed = matrix.sums(norm, w, add)
+    if not few:
+        known = listed or closed is not None
+        _need(known, "a matrix has too many entries to add, or hides them")
+        return None if closed is None else np.asarray(closed, object)
+    effort.spend(matrix.n + matrix.size)
+    rows, columns, entries = matrix.listed()
+    own = _loads(entries, norm, w, rows)
+    found = np.zeros(matrix.n, own.dtype)
+    np.add.at(found, columns, own)
+    same = closed is None or np.all(found == closed)
+    _hold(same, "two ways to the sum disagree")
     return found.astype(object)
 
 
 def _runs(record: Any, effort: Effort) -> Term:
     """Return a matrix of runs: a value in a row, over some columns after another.
 
-    Weighted values are added where runs start, taken off where they stop, and summed
-    up along the columns.
+    One number of a list may stand for all. Weighted values are added where runs start,
+    taken off where they stop, and summed up along the columns.
     """
     m, n = _shape(record)
-    rows = _wholes(record, "rows", 0, m - 1)
-    k = effort.spend(4 * rows.size) // 4
-    starts = _wholes(record, "starts", 0, n - 1, k)
-    stops = starts + _wholes(record, "lengths", 1, n, k)
-    values = _wholes(record, "values", size=k)
+    least = {"rows": (0, m - 1), "starts": (0, n - 1), "lengths": (1, n), "values": ()}
+    lists = [_wholes(record, name, *inside) for name, inside in least.items()]
+    rows, starts, lengths, values = np.broadcast_arrays(*lists)
+    effort.spend(4 * rows.size)
+    stops = starts + lengths
     order = np.lexsort((starts, rows))
     later, before = order[1:], order[:-1]
     apart = (rows[later] > rows[before]) | (starts[later] >= stops[before])
     _need(apart.all() and np.all(stops <= n), "runs of a row overlap, or are too long")
 
-    def sums(norm: str, w: Array) -> Array:
+    def sums(norm: Norm, w: Array, add: Adding) -> Array:
         own = _loads(values, norm, w, rows)
         steps = np.zeros(effort.spend(n + 1), own.dtype)
         np.add.at(steps, starts, own)
@@ -270,84 +283,92 @@ def _runs(record: Any, effort: Effort) -> Term:
         return np.cumsum(steps)[:-1]
 
     def listed() -> Listed:
-        lengths = stops - starts
-        places = np.arange(effort.spend(int(lengths.sum()), NotListedError))
-        columns = places + np.repeat(stops - np.cumsum(lengths), lengths)
+        columns = np.arange(size) + np.repeat(stops - np.cumsum(lengths), lengths)
         return np.repeat(rows, lengths), columns, np.repeat(values, lengths)
 
-    return Term(m, n, listed, sums)
+    size = int(lengths.sum())
+    return Term(m, n, size, _span(values), listed, sums)
 
 
 def _waves(record: Any, effort: Effort) -> Term:
-    """Return the matrix of (f(i - j) + g(i + j)) s_j.
+    """Return the matrix of (f(i - j) + g(i + j)) s_j; one number may stand for all.
 
     A Toeplitz matrix has no g: its sums are differences of running sums of f.
     """
     m, n = _shape(record)
-    size = effort.spend(m + n) - 1
-    f, g = (_wholes(record, own, -(2**30), 2**30, size) for own in "fg")
-    scales = _wholes(record, "scales", -(2**30), 2**30, n)
+    long = effort.spend(m + n) - 1
+    f, g, scales = (
+        np.broadcast_to(_wholes(record, own, -(2**30), 2**30), size)
+        for own, size in (("f", long), ("g", long), ("scales", n))
+    )
 
-    def sums(norm: str, w: Array) -> Any:
-        if w.ndim or g.any():
+    def sums(norm: Norm, w: Array, add: Adding) -> Any:
+        if w.ndim or g.any() or norm not in POWERS:
             return None
-        total = np.cumsum([0, *_measured(f.astype(object), norm)])
+        total = np.cumsum([0, *norm(f.astype(object))])
         starts = np.arange(n)[::-1]
-        own = _measured(scales.astype(object), norm)
+        own = norm(scales.astype(object))
         return (total[starts + m] - total[starts]) * own * w
 
     def listed() -> Listed:
-        i, j = np.divmod(np.arange(effort.spend(m * n, NotListedError)), n)
+        i, j = np.divmod(np.arange(m * n), n)
         return i, j, (f[i - j + n - 1] + g[i + j]) * scales[j]
 
-    return Term(m, n, listed, sums)
+    (low, high), (least, most) = _span(f), _span(g)
+    span = _product((low + least, high + most), _span(scales))
+    return Term(m, n, m * n, span, listed, sums)
 
 
 def _marginal(record: Any, effort: Effort) -> Term:
     """Return sums over cells by the values of some attributes: one 1 in a column."""
     sizes = _wholes(record, "sizes", 1).tolist()
     kept = _wholes(record, "attributes", 0, len(sizes) - 1).tolist()
-    _need(kept == sorted(set(kept)), "'attributes' must be sorted and distinct")
+    _need(kept == sorted({*kept}), "'attributes' must be sorted and distinct")
     m, n = math.prod(sizes[i] for i in kept), math.prod(sizes)
 
     def listed() -> Listed:
-        cells = np.arange(effort.spend(n, NotListedError))
-        rows, left = np.zeros_like(cells), n
-        for i, size in enumerate(sizes):
-            left //= size
-            rows = rows * size + cells // left % size if i in kept else rows
-        return rows, cells, np.ones_like(cells)
+        axes = [(own, i in kept) for i, own in enumerate(sizes) if own > 1]
+        rows = np.arange(m).reshape([own if held else 1 for own, held in axes])
+        rows = np.broadcast_to(rows, [own for own, _ in axes]).ravel()
+        return rows, np.arange(n), np.ones_like(rows)
 
-    return Term(m, n, listed, lambda norm, w: None if w.ndim else w)
+    def sums(norm: Norm, w: Array, add: Adding) -> Any:
+        return None if w.ndim else norm(np.ones((), int)) * w
+
+    return Term(m, n, n, (0, 1), listed, sums)
 
 
 def _kronecker(record: Any, effort: Effort) -> Term:
-    """Return the Kronecker product of two: sums over columns multiply."""
+    """Return the Kronecker product of two: sums over columns multiply.
+
+    Prices multiply with numbers of entries, where one of both has entries of size 1.
+    """
     left, right = (term(record[side], effort) for side in ("left", "right"))
     m, n = left.m * right.m, left.n * right.n
+    _need(m < FITS, "a matrix has too many rows")
+    span = _product(left.span, right.span)
 
-    def sums(norm: str, w: Array) -> Any:
-        if w.ndim:
+    def sums(norm: Norm, w: Array, add: Adding) -> Any:
+        ones = [max(map(abs, own.span)) < 2 for own in (left, right)]
+        f, g = (norm, norm) if norm in POWERS else (norm, L1) if ones[1] else (L1, norm)
+        a, b = add(left, f, 1), add(right, g, 1)
+        known = norm in POWERS or any(ones)
+        if w.ndim or not known or a is None or b is None:
             return None
-        a, b = (column_sums(own, norm, 1, effort) for own in (left, right))
         if 0 < n <= MOST_LISTED:
             a, b = np.broadcast_to(a, left.n), np.broadcast_to(b, right.n)
-        elif norm != "sum" or (np.all(a == a.max()) and np.all(b == b.max())):
+        elif norm != SUM or (np.all(a == a.max()) and np.all(b == b.max())):
             a, b = a.max(), b.max()
         else:
             return None
         return np.multiply.outer(a, b).ravel() * w
 
     def listed() -> Listed:
-        _need(0 < max(m, n) < FITS, "its cells are too many", NotListedError)
         (i, j, a), (r, c, b) = left.listed(), right.listed()
-        effort.spend(a.size * b.size, NotListedError)
-        most = int(abs(a).max(initial=0)) * int(abs(b).max(initial=0))
-        _need(most < FITS, "a matrix has entries beyond 64 bits")
         rows, columns = np.add.outer(i * right.m, r), np.add.outer(j * right.n, c)
         return rows.ravel(), columns.ravel(), np.multiply.outer(a, b).ravel()
 
-    return Term(m, n, listed, sums)
+    return Term(m, n, left.size * right.size, span, listed, sums)
 
 
 def _stack(record: Any, effort: Effort) -> Term:
@@ -356,29 +377,31 @@ def _stack(record: Any, effort: Effort) -> Term:
     ends, widths = [0, *accumulate(b.m for b in blocks)], {b.n for b in blocks}
     _hold(len(widths - {0}) <= 1, "blocks of a strategy have other columns")
 
-    def sums(norm: str, w: Array) -> Any:
+    def sums(norm: Norm, w: Array, add: Adding) -> Any:
         parts = [w[a:b] if w.ndim else w for a, b in pairwise(ends)]
         used = [own for own in zip(blocks, parts, strict=True) if np.any(own[1])]
-        return sum(column_sums(block, norm, own, effort) for block, own in used)
+        found = [add(block, norm, own) for block, own in used]
+        return None if any(own is None for own in found) else sum(found)
 
     def listed() -> Listed:
-        _need(min(widths), "its columns are hidden", NotListedError)
         parts = [block.listed() for block in blocks]
         rows = [start + own[0] for start, own in zip(ends, parts, strict=False)]
         columns, entries = (np.concatenate([own[k] for own in parts]) for k in (1, 2))
         return np.concatenate(rows), columns, entries
 
-    return Term(ends[-1], min(widths), listed, sums)
+    size, spans = sum(b.size for b in blocks), [b.span for b in blocks]
+    span = min(map(min, spans)), max(map(max, spans))
+    return Term(ends[-1], min(widths), size, span, listed, sums)
 
 
 def _merged(record: Any, effort: Effort) -> Term:
     """Return a matrix of which each column is zero, or one of another matrix."""
     inner = term(record["of"], effort)
 
-    def sums(norm: str, w: Array) -> Any:
-        return None if norm == "sum" else column_sums(inner, norm, w, effort).max()
+    def sums(norm: Norm, w: Array, add: Adding) -> Any:
+        return None if norm is SUM else add(inner, norm, w).max()
 
-    return Term(inner.m, 0, inner.listed, sums)
+    return inner._replace(n=0, sums=sums)
 
 
 TERMS: dict[str, Callable[[Any, Effort], Term]] = {
@@ -453,55 +476,50 @@ def kappa(moves: int, scale: Fraction) -> Fraction:
     return min(parabola, Fraction(price) * (1 + Fraction(1, 10**30)))
 
 
-def _of_norm(matrix: Term, run: Run, effort: Effort) -> Array:
-    """Return the load of columns under noise of a norm, of one run (T4).
+def _priced(moves: int, scale: Fraction, effort: Effort) -> Norm:
+    """Return the price in rho of entries that move by so much, in units of 2^-200."""
+
+    def price(entries: Array) -> Array:
+        sizes, at = np.unique(abs(entries), return_inverse=True)
+        effort.spend(CALL * sizes.size)
+        prices = [math.ceil(kappa(moves * int(a), scale) * 2**200) for a in sizes]
+        return np.array(prices, object)[at.reshape(entries.shape)]
+
+    return price
+
+
+def _of_norm(matrix: Term, run: Run, effort: Effort) -> int:
+    """Return the load of the dearest column under noise of a norm, of one run (T4).
 
     The group counts that a column changes most. Groups of one list must have equal
     totals in every column, because noise keeps to those.
     """
-    heights, start = np.zeros((), object), run.start
+    most, start = 0, run.start
     (lists,) = run.groups if run.law == "k_norm" else [[[run.stop - run.start]]]
     for sizes in lists:
         totals = []
         for size in _wholes({"groups": sizes}, "groups", 1).tolist():
             w = np.zeros(effort.spend(matrix.m), np.int64)
             w[start : start + size], start = 1, start + size
-            heights = np.maximum(heights, column_sums(matrix, "L1", w, effort))
+            most = max(most, int(np.max(column_sums(matrix, L1, w, effort))))
             if len(sizes) > 1:
-                totals.append(column_sums(matrix, "sum", w, effort))
+                totals.append(column_sums(matrix, SUM, w, effort))
         equal = all(np.all(total == totals[0]) for total in totals)
         _hold(equal, "groups whose noise has equal totals have others")
     _hold(start == run.stop, "noise was drawn for other groups than are stated")
-    return heights
+    return most
 
 
 def _rows_in_rho(
     matrix: Term, runs: Sequence[Run], moves: int, effort: Effort
 ) -> Fraction:
-    """Return the rho of the dearest column under Laplace noise, at most (T9).
-
-    Entries have the price kappa, in units that are rounded up. Where they are too many
-    to list, those that are 0, 1 or -1 have it, and others its parabola.
-    """
-    which = np.repeat(range(len(runs)), [run.stop - run.start for run in runs])
-    with suppress(NotListedError):
-        rows, columns, entries = matrix.listed()
-        own = np.stack([abs(entries), which[rows]])
-        pairs, at = np.unique(own, axis=1, return_inverse=True)
-        _need(pairs.shape[1] < 5000, "its prices are too many", NotListedError)
-        prices = [kappa(moves * int(a), runs[int(r)].scale) for a, r in pairs.T]
-        unit = max(prices) / 2**40
-        whole = np.array([math.ceil(price / unit) for price in prices])
-        found = np.zeros(effort.spend(int(columns.max()) + 1), np.int64)
-        np.add.at(found, columns, whole[at.ravel()])
-        return int(found.max()) * unit
-    norms = [column_sums(matrix, norm, 1, effort) for norm in ("L1", "L2")]
-    small = np.all(norms[0] == norms[1])
-    parabolas = [(moves / r.scale) ** 2 / 2 for r in runs]
-    prices = [kappa(moves, r.scale) for r in runs] if small else parabolas
-    unit = max(prices) / 2**40
-    loads = np.array([math.ceil(price / unit) for price in prices], object)[which]
-    return int(column_sums(matrix, "L2", loads, effort).max()) * unit
+    """Return the rho of the dearest column under Laplace noise (T9)."""
+    scales = np.repeat([r.scale for r in runs], [r.stop - r.start for r in runs])
+    prices = sum(
+        column_sums(matrix, _priced(moves, scale, effort), scales == scale, effort)
+        for scale in {run.scale for run in runs}
+    )
+    return Fraction(int(np.max(prices)), 2**200)
 
 
 class Checker:
@@ -554,58 +572,51 @@ class Checker:
         return cost
 
     def noise(self, draw: Any, law: str, currency: str) -> Fraction:
-        """Return what noise on a product with a matrix costs (T2 to T5, T9)."""
-        runs, effort = _sampled(draw), self.effort
-        if "strategy" not in draw:
-            return self.stated(draw["sensitivity"], runs, law, currency)
+        """Return what noise costs, on a product with a matrix or as stated (T2 to T6).
+
+        Laplace noise has a price in rho of its own (T9).
+        """
+        runs, units = _sampled(draw), self.factor * _whole(draw, "contribution")
+        if "strategy" in draw:
+            matrix = term(draw["strategy"], self.effort)
+            size = self.moved(matrix, runs, law)
+        else:
+            own = draw["sensitivity"]
+            sizes = [_exact(own, i) for i in range(len(own))]
+            moved = [*zip(sizes, runs, strict=True)]
+            size = sum((own / run.scale for own, run in moved), Fraction())
+            self.say("T6", f"most by a unit change, as is stated: {_number(size)}")
+            self.say(TRUSTED, "how much one record changes numbers without a matrix")
+        if law == "gaussian":
+            return units**2 * size / 2
+        if currency == "epsilon":
+            return units * size
+        whole = kappa(1, 1 / (units * size))
+        if law == "k_norm":
+            return whole
+        if "strategy" not in draw:  # a whole change in one number costs most
+            moves = [kappa(math.ceil(units * own), run.scale) for own, run in moved]
+            return min(whole, sum(moves, Fraction()))
+        alike = _whole(draw, "signs") * _whole(draw, "contribution") == 1
+        step = self.records if alike and matrix.span[0] == 0 else units
+        return min(whole, units // step * _rows_in_rho(matrix, runs, step, self.effort))
+
+    def moved(self, matrix: Term, runs: Sequence[Run], law: str) -> Fraction:
+        """Return what a unit change moves at most, in scales of noise (T5)."""
         loads, whole = _common(runs)
         w = loads.repeat([run.stop - run.start for run in runs])
-        matrix, columns = term(draw["strategy"], effort), np.zeros((), object)
         _hold(matrix.m == w.size, "noise was drawn for other rows")
         if law == "k_norm":
-            for run, load in zip(runs, loads, strict=True):
-                columns = columns + _of_norm(matrix, run, effort) * load
+            pairs = zip(runs, loads, strict=True)
+            most = sum(_of_norm(matrix, run, self.effort) * load for run, load in pairs)
         else:
-            norm = "L2" if law == "gaussian" else "L1"
-            columns = column_sums(matrix, norm, w, effort)
-        size = Fraction(int(np.max(columns)), whole)
-        factor = self.factor * _whole(draw, "contribution")
+            norm = L2 if law == "gaussian" else L1
+            most = int(np.max(column_sums(matrix, norm, w, self.effort)))
+        size = Fraction(most, whole)
         unit = "variances" if law == "gaussian" else "scales"
         words = f"rows: {w.size}; most by a unit change, in {unit}: {_number(size)}"
         self.say("T5", words)
-        if law == "gaussian":
-            return factor**2 * size / 2
-        if currency == "epsilon":
-            return factor * size
-        if law == "k_norm":
-            return kappa(1, 1 / (factor * size))
-        moves = factor
-        with suppress(UncheckedError):  # hidden columns may have any sign
-            sums = [column_sums(matrix, norm, 1, effort) for norm in ("sum", "L1")]
-            if _whole(draw, "signs") * _whole(draw, "contribution") == 1 and np.all(
-                sums[0] == sums[1]
-            ):
-                moves = self.records
-        price = factor // moves * _rows_in_rho(matrix, runs, moves, effort)
-        return min(kappa(1, 1 / (factor * size)), price)
-
-    def stated(
-        self, sensitivity: Any, runs: Sequence[Run], law: str, currency: str
-    ) -> Fraction:
-        """Return what noise costs on numbers that a record changes as stated (T6)."""
-        sizes = [_exact(sensitivity, i) for i in range(len(sensitivity))]
-        moved = [*zip(sizes, runs, strict=True)]
-        size = sum((own / run.scale for own, run in moved), Fraction())
-        self.say("T6", f"most by a unit change, as is stated: {_number(size)}")
-        self.say(TRUSTED, "how much one record changes numbers without a matrix")
-        if law == "gaussian":
-            return self.factor**2 * size / 2
-        if currency == "epsilon":
-            return self.factor * size
-        # A whole change in one number costs most.
-        moves = [kappa(math.ceil(self.factor * own), run.scale) for own, run in moved]
-        price = kappa(1, 1 / (self.factor * size))
-        return min(price, sum(moves, Fraction())) if law == "laplace" else price
+        return size
 
     def selection(self, draw: Any, law: str, currency: str) -> Fraction:
         """Return what a draw among candidates costs (T7 to T9)."""
@@ -681,7 +692,7 @@ class Checker:
 
     def check(self, text: bytes, folder: Path | None) -> str:
         """Check a text of evidence; return what holds if nothing was refuted."""
-        document = _parsed(text)
+        document = parsed(text)
         form = document["format"], _whole(document, "version")
         _need(form == ("mmech evidence", 1), f"{short(form)} is no known form")
         _hold(document["insecure"] is False, "the noise was predictable, for tests")
@@ -727,7 +738,7 @@ class Checker:
         _margins(tables)
         said = f"{len(tables)} tables of whole counts, none below zero"
         self.say("T13", f"{said}, which agree in all that they have in common")
-        found = [_measured_marginals(draw, sizes) for draw in _draws(root)]
+        found = [_measured_marginals(draw, sizes) for draw in draws(root)]
         measured = [marginals for marginals in found if marginals]
         if len(measured) != 1 or own.get("conditioned") is not False:
             self.say(UNSEEN, "estimates and intervals: not of one noise of marginals")
@@ -794,24 +805,28 @@ def _margins(tables: Sequence[Table]) -> None:
         _hold(same, "published tables differ in a margin that they share")
 
 
-def _draws(node: Any) -> Iterator[Any]:
+def draws(node: Any) -> Iterator[Any]:
     """Yield all draws that were composed."""
-    parts = chain.from_iterable(map(_draws, node.get("of", ())))
+    parts = chain.from_iterable(map(draws, node.get("of", ())))
     yield from [node] if "law" in node else parts
 
 
-def _variance(run: Any) -> float:
-    """Return the variance of noise on a row; Gaussian noise counts as continuous."""
+def _law(run: Run, u: Array) -> tuple[float, Array]:
+    """Return the variance of noise on a row, and its characteristic function (T16).
+
+    Discrete Gaussian noise of variance 1 or more is like continuous noise to eight
+    digits; the mass of other noise beyond 9 is below them.
+    """
     t = float(run.scale)
-    return t if run.law == "gaussian" else 0.5 / math.sinh(min(0.5 / t, 300.0)) ** 2
-
-
-def _characteristic(run: Run, u: Array) -> Array:
-    """Return the characteristic function of noise on a row, at frequencies (T16)."""
-    if run.law == "gaussian":
-        return np.exp(-0.5 * float(run.scale) * u * u)
-    q = math.exp(-1 / float(run.scale))
-    return (1 - q) ** 2 / (1 - 2 * q * np.cos(u) + q * q)
+    if run.law != "gaussian":
+        half = math.sinh(min(0.5 / t, 300.0))
+        return 0.5 / half**2, 1 / (1 + (np.sin(u / 2) / half) ** 2)
+    if t >= 1:
+        return t, np.exp(-t * u * u / 2)
+    k = np.arange(10)
+    mass = np.exp(-k * k / (2 * t)) * np.where(k, 2, 1)
+    mass /= mass.sum()
+    return float(mass @ (k * k)), np.cos(np.multiply.outer(u, k)) @ mass
 
 
 def _measured_marginals(draw: Any, sizes: Sequence[int]) -> list[Table]:
@@ -827,17 +842,13 @@ def _measured_marginals(draw: Any, sizes: Sequence[int]) -> list[Table]:
         shape = [sizes[i] for i in own["attributes"]]
         stop = start + math.prod(shape)
         noise = [run for run in runs if run.start <= start and stop <= run.stop]
-        if not noise or (noise[0].law == "gaussian" and noise[0].scale < 1):
+        if not noise:
             return []
         counts = values[start:stop].reshape(shape)
-        found.append(Table((*own["attributes"],), counts, {}, noise[0]))
+        one = Run(0, 0, noise[0].law, noise[0].scale, None)  # alike are counted once
+        found.append(Table((*own["attributes"],), counts, {}, one))
         start = stop
     return found
-
-
-def _subsets(attributes: Sequence[int]) -> list[tuple[int, ...]]:
-    sizes = range(len(attributes) + 1)
-    return [*chain.from_iterable(combinations(attributes, k) for k in sizes)]
 
 
 def _estimated(
@@ -845,46 +856,38 @@ def _estimated(
 ) -> bool:
     r"""Refuse estimates outside of their intervals, or with other errors (T14, T16).
 
-    Interactions of attributes s are estimated from all marginals a that hold s, with
-    weights :math:`w_a = 1 / n_a \sigma_a^2` over their sum :math:`\kappa_s`. So the
-    same sums that make estimates of a marginal make, of a one in a cell, what noise on
-    each cell counts for. Return whether the table was measured.
+    The Fourier transform of a marginal a is the transform of all cells, at frequencies
+    that are zero for other attributes. Noise on it has the variance
+    :math:`n_a \sigma_a^2`, so that least squares are weighted means at each frequency.
+    Return whether all frequencies of the table were measured.
     """
-    weights = [1 / (a.counts.size * _variance(a.noise)) for a in measured]
-    given = [*zip(measured, weights, strict=True)]
-    precisions = {
-        s: sum(weight for a, weight in given if {*s} <= {*a.held})
-        for s in _subsets(table.held)
-    }
-    if not all(precisions.values()):
+    axes = [*zip(table.held, table.counts.shape, strict=True)]
+    given: defaultdict[tuple[int, ...], list[tuple[Table, float]]] = defaultdict(list)
+    for a in measured:
+        own = 1 / (a.counts.size * _law(a.noise, np.zeros(0))[0])
+        given[tuple(n if i in a.held else 1 for i, n in axes)].append((a, own))
+    found, precision = (np.zeros(table.counts.shape, kind) for kind in (complex, float))
+    for shape, alike in given.items():
+        place = tuple(map(slice, shape))
+        cells = sum(own * _onto(a, table.held) for a, own in alike)
+        found[place] += np.fft.fftn(np.reshape(cells, shape))
+        precision[place] += sum(own for _, own in alike)
+    if not precision.all():
         return False
-    estimate = np.zeros(table.counts.shape)
     terms: Counter[tuple[float, Run]] = Counter()
-    for a, weight in given:
-        common = [i for i in table.held if i in a.held]
-        cells = _onto(a, common)
-        one = np.zeros(cells.shape)
-        one.flat[0] = 1
-        both = np.stack([cells, one], axis=-1)
-        made = np.zeros(both.shape)
-        for s in _subsets(common):
-            away = tuple(k for k, i in enumerate(common) if i not in s)
-            own = both.sum(away, keepdims=True)
-            share = weight / precisions[s] * (own.size / 2) / table.counts.size
-            for k in {*range(len(common))} - {*away}:
-                own = own - own.mean(k, keepdims=True)
-            made += share * own
-        shape = [sizes[i] if i in common else 1 for i in table.held]
-        estimate += made[..., 0].reshape(shape)
-        number = a.counts.size // cells.size
-        noise = a.noise._replace(start=0, stop=0, groups=None)
-        for own, times in Counter(abs(made[..., 1]).round(12).ravel().tolist()).items():
-            terms[own, noise] += number * times
-    squares = [own**2 * _variance(noise) * k for (own, noise), k in terms.items()]
-    deviation = math.sqrt(sum(squares))
+    for shape, alike in given.items():
+        inverse = np.fft.fftn(1 / precision[tuple(map(slice, shape))])
+        shares = abs(inverse.real) / precision.size
+        for a, own in alike:
+            for share, times in Counter((own * shares).round(12).flat).items():
+                terms[share, a.noise] += times * a.counts.size // shares.size
+    deviation = math.sqrt(
+        sum(c**2 * _law(run, np.zeros(0))[0] * k for (c, run), k in terms.items())
+    )
     ends = ("lower", "upper", "standard_error")
     low, high, error = (np.array(table.columns[own], float) for own in ends)
-    centre, flat = estimate.ravel(), table.counts.ravel()
+    centre = np.fft.ifftn(found / precision).real.ravel()
+    flat = table.counts.ravel()
     right = abs(error - deviation) <= 1e-5 * error
     right &= (low <= flat) & (flat <= high) & (centre < high + 1)
     right &= (low < centre + 1) | (low == 0)
@@ -911,7 +914,7 @@ def _probability(
     gap = max(weight for weight, _ in terms)
     found = np.sinc(u * gap / (2 * math.pi))
     for (weight, run), number in terms.items():
-        found *= _characteristic(run, weight * u) ** number
+        found *= _law(run, weight * u)[1] ** number
     reach = beyond - gap / 2 * whole  # whole errors below are at most one less
     mass = (np.sin(u * reach) / u * found).sum() + reach / 2
     return float(2 / math.pi * u[0] * mass)

@@ -500,6 +500,21 @@ def facts(model, cells):
     return seen
 
 
+def facts_of_tables(released):
+    """Return all that anybody sees of released tables."""
+    shown = [released.table(names, frame="dict") for names in released.tables]
+    return {
+        # In words, because a number that is missing does not equal itself.
+        "tables": [{k: str(v.tolist()) for k, v in own.items()} for own in shown],
+        "records": {
+            k: v.tolist() for k, v in released.sample(seed=1, frame="dict").items()
+        },
+        "statement": released.statement,
+        "facts": released.facts,
+        "text": repr(released),
+    }
+
+
 def same(words, before, after):
     """Assert that two things are equal in all their parts, bit for bit."""
     found = list(differences(before, after))

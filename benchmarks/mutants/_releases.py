@@ -92,6 +92,7 @@ def chosen(release: Callable[..., Any], cost: Any = 1, **options: Any) -> Any:
 
 
 PEOPLE: Any = {"neighbours": "replace", "records_per_person": 2}
+KNOWN: Any = {"known": {("a0",): [200, 200]}, "impossible": [{"a0": "v0", "a1": "v2"}]}
 P_IDENTITY = mmech.PIdentity([[0.5, 0.25, 1.5, 0.75], [1, 0, 0, 2]])
 EQUAL = mmech.Marginals((2, 3), {(0,): 1, (1,): 1})
 WEIGHTED = mmech.Marginals((2, 3), {(0,): 0.25, (1,): 0.75, (0, 1): 1})
@@ -103,6 +104,10 @@ TABLES: dict[str, Callable[[], Any]] = {
     "tables of people in rho": lambda: tables(ways=(1, 2), rho=1, **PEOPLE),
     "tables of one attribute": lambda: tables(ways=1, epsilon=1),
     "tables of one attribute, of people": lambda: tables(ways=1, epsilon=1, **PEOPLE),
+    "tables with known totals": lambda: tables(ways=(1, 2), epsilon=1, **KNOWN),
+    "tables with known totals, of people": lambda: tables(
+        ways=(1, 2), rho=1, **KNOWN, **PEOPLE
+    ),
     "steps": lambda: tables((2, 3) * 5, ways=2, epsilon="1/2"),
     "steps in rho": lambda: tables((2, 3) * 5, ways=2, rho="1/20"),
     "statistics": lambda: statistics(epsilon=1),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,8 +37,8 @@ class Draw:
         What comes from records. Sensitive, but for ``"ties"`` and ``"key"``.
     public : mapping of str
         Everything else that the probabilities of the outcomes follow from. For noise:
-        the ``runs`` of rows, the exact ``parameters`` of its law for each of them, the
-        ``groups`` of a K-norm law, and the ``entry`` in the ledger. For a selection:
+        the ``runs`` of rows with the exact ``parameters`` of their law; the ``groups``
+        of a K-norm law; the ``entry`` in the ledger. For a selection:
         its ``epsilon`` and ``relation``, and the ``rate``, which one unit of score adds
         to the logarithm of a weight, in nats.
     """
@@ -92,17 +92,24 @@ _trees: ContextVar[tuple[int, Any]] = ContextVar("trees", default=(1, None))
 _place: ContextVar[Iterator[int] | None] = ContextVar("place", default=None)
 
 
+@contextmanager
+def _within(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Give a variable a value within a ``with`` statement."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
 def drawn(kind: str, exact: Any, sample: Sampler, **public: Any) -> Any:
     """Return what `sample` draws, or what a test puts in its place."""
     record = _recorded.get()
     if record is None or exact is None:
         return _watched(kind, exact, sample, public)
     samples: list[Sampled] = []
-    token = _sampled.set(samples)
-    try:
+    with _within(_sampled, samples):
         outcome = _watched(kind, exact, sample, public)
-    finally:
-        _sampled.reset(token)
     place = _place.get()
     facts: dict[str, Any] = dict(zip(("rows", "bags"), _trees.get(), strict=True))
     if place is not None:
@@ -130,11 +137,8 @@ def sampler(law: str) -> Callable[[Decorated], Decorated]:
             samples = _sampled.get()
             if samples is None:
                 return draw(*given, **options)
-            token = _sampled.set(None)
-            try:
+            with _within(_sampled, None):
                 noise = draw(*given, **options)
-            finally:
-                _sampled.reset(token)
             parameter, *rest = given
             groups = rest[0] if len(rest) > 1 else None
             samples.append(Sampled(law, Fraction(parameter), noise.shape, groups))
@@ -152,14 +156,9 @@ def paid(entry: Any, relation: Any) -> None:
         record.append(Payment(entry, relation))
 
 
-@contextmanager
-def paid_together() -> Iterator[None]:
+def paid_together() -> AbstractContextManager[None]:
     """Record no further charge: the one before pays for all draws within."""
-    token = _together.set(True)
-    try:
-        yield
-    finally:
-        _together.reset(token)
+    return _within(_together, True)
 
 
 @contextmanager
@@ -168,11 +167,8 @@ def unseen(why: str) -> Iterator[None]:
     record = _recorded.get()
     if record is not None:
         record.append(Drawn("opaque", {"rows": 1, "why": why}, None, ()))
-    token = _recorded.set(None)
-    try:
+    with _within(_recorded, None):
         yield
-    finally:
-        _recorded.reset(token)
 
 
 @contextmanager
@@ -184,27 +180,21 @@ def disjoint() -> Iterator[None]:
     nothing is drawn, that is recorded, because it was paid for.
     """
     places, record = count(1), _recorded.get()
-    token = _place.set(places)
-    try:
+    with _within(_place, places):
         yield
-    finally:
-        _place.reset(token)
     if record is not None and next(places) == 1:
         record.append(Drawn("nothing", {}, None, ()))
 
 
-@contextmanager
-def in_trees(number: int, bags: tuple[str, int] | None = None) -> Iterator[None]:
+def in_trees(
+    number: int, bags: tuple[str, int] | None = None
+) -> AbstractContextManager[None]:
     """Mark draws as those of trees, in `number` of which a record counts.
 
-    Or of random samples of the records, as many as the second of `bags` says, each of
-    them with a number of copies of a record that is Poisson with mean one.
+    Or of random samples of the records, as many as the second of `bags` says. Each of
+    them has a number of copies of a record that is Poisson with mean one.
     """
-    token = _trees.set((number, bags))
-    try:
-        yield
-    finally:
-        _trees.reset(token)
+    return _within(_trees, (number, bags))
 
 
 @contextmanager
@@ -215,11 +205,10 @@ def recording() -> Iterator[Recorded]:
     """
     own: Recorded = []
     outer = _recorded.get()
-    token = _recorded.set(own)
     try:
-        yield own
+        with _within(_recorded, own):
+            yield own
     finally:
-        _recorded.reset(token)
         if outer is not None:
             outer += own
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from mmech.checks import check_choice, check_integer
+from mmech.storage.codec import storable
 
 NEIGHBOURS = ("add_remove", "replace", "labels")
 
@@ -17,6 +18,7 @@ HOW = {
 }
 
 
+@storable("Relation")
 @dataclass(frozen=True)
 class Relation:
     """The neighbour relation of a guarantee.

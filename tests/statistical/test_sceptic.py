@@ -42,8 +42,8 @@ def random_workload(rng):
 
 
 SEEDS = [
-    *range(50),
-    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(50, 200)),
+    *range(25),
+    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(25, 200)),
 ]
 
 

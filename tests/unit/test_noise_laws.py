@@ -122,8 +122,6 @@ def test_a_foreign_law_is_paid_from_a_ledger_of_rho_as_pure_epsilon(foreign):
 @pytest.mark.parametrize("size", [Fraction(1, 4), Fraction(3)])
 def test_a_law_knows_its_characteristic_function_and_tails(law, size):
     """The mean cosine within six standard errors: false alarms of 2e-9 each."""
-    # Gaussian noise of few values has the characteristic function of its variance.
-    size = max(size, Fraction(3)) if law is GAUSSIAN else size
     parameter = law.parameter(size, Fraction(1))
     drawn = law.draw(parameter, (20_000,))
     at = np.array([0.0, 0.3, 1.0, 2.0])

@@ -88,7 +88,9 @@ def noise(law, scale, strategy, values, *scales, **more):
 
 def stated(scale, sensitivity, values):
     draw = noise("laplace", scale, None, values, sensitivity=[sensitivity])
-    return {key: value for key, value in draw.items() if key != "strategy"}
+    return {
+        key: value for key, value in draw.items() if key not in ("strategy", "signs")
+    }
 
 
 def chosen(law, rate, **more):
@@ -494,8 +496,8 @@ def dense_of(matrix):
     if kind == "runs":
         out = np.zeros(matrix["shape"], int)
         lists = [matrix[own] for own in ("rows", "starts", "lengths", "values")]
-        for k, row in enumerate(lists[0]):
-            _, start, length, value = (own[k if len(own) > 1 else 0] for own in lists)
+        for k in range(min(map(len, lists)) and max(map(len, lists))):
+            row, start, length, value = (own[k * (len(own) > 1)] for own in lists)
             out[row, start : start + length] += value
         return out
     if kind == "merged":
@@ -669,13 +671,14 @@ INTEGERS = {
 
 def sums_of(record, norm, weights=1):
     """Return sums over columns of a term that was written as JSON."""
-    record = verify._parsed(json.dumps(record).encode())
+    record = verify.parsed(json.dumps(record).encode())
     effort = verify.Effort()
-    return verify.column_sums(verify.term(record, effort), norm, weights, effort)
+    matrix = verify.term(record, effort)
+    return verify.column_sums(matrix, getattr(verify, norm), weights, effort)
 
 
 def listed(record):
-    record = verify._parsed(json.dumps(record).encode())
+    record = verify.parsed(json.dumps(record).encode())
     made = verify.term(record, verify.Effort())
     rows, columns, entries = made.listed()
     out = np.zeros((made.m, made.n), object)
@@ -695,7 +698,7 @@ def test_matrices_are_those_of_the_package(name, rng):
         assert (own == powers.sum(axis=0)).all()
         assert np.max(own) == np.max(column_sums(operator, power))
         assert (sums_of(record, norm, weights) == weights @ powers).all()
-    assert (sums_of(record, "sum") == dense.sum(axis=0)).all()
+    assert (sums_of(record, "SUM") == dense.sum(axis=0)).all()
 
 
 def test_all_kinds_of_matrices_are_tested():
@@ -745,14 +748,14 @@ def test_merged_columns_count_with_the_largest():
     assert sums_of(stack(one, one), "L1") == 8
     assert sums_of({"kind": "merged", "of": stack(prefix(4), ones(2, 4))}, "L1") == 6
     with pytest.raises(verify.UncheckedError, match="hides them"):
-        sums_of(one, "sum")
+        sums_of(one, "SUM")
 
 
 def test_two_ways_that_disagree_are_refuted(monkeypatch):
     made = verify.term(identity(3), verify.Effort())
-    wrong = made._replace(sums=lambda norm, w: 2 * w)
+    wrong = made._replace(sums=lambda norm, w, add: 2 * w)
     with pytest.raises(verify.RefutedError, match="two ways"):
-        verify.column_sums(wrong, "L1", 1, verify.Effort())
+        verify.column_sums(wrong, verify.L1, 1, verify.Effort())
 
 
 @pytest.mark.parametrize("moves", [1, 2, 9, 1000])
