@@ -169,7 +169,7 @@ def test_nothing_is_half_released(name, noiseless):
 
 @ALL
 def test_a_ledger_of_rho_pays_for_pure_epsilon(name):
-    """For every ensemble the price of its share, not that of the sum."""
+    """Every ensemble costs the price of its share, not a share of the sum's price."""
     X, y = records(30)
     ledger = PrivacyLedger("1/4", currency="rho")
     model = release(classifier(name, n_ensembles=2, ledger=ledger), X, y)

@@ -261,7 +261,7 @@ def test_small_budgets_of_many_stated_records_pay_for_the_whole_fit(privacy, per
 
 @pytest.mark.parametrize("n_records", [1, 10**13])
 def test_a_draw_is_not_limited_to_less_than_its_roundings_cost(n_records):
-    """Of the records that a person may have each has a part of epsilon."""
+    """Each of the records of a person has a part of epsilon."""
     model = PrivateForestClassifier(
         SCHEMA, epsilon=10**15, n_records=n_records, records_per_person=10**9
     )

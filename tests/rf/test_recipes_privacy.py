@@ -101,7 +101,7 @@ def neighbours_of(data, relation, sampled):
     if relation == "replace":
         return [data.replaced(0, row, "yes"), data.replaced(7, row, "no")]
     added = [data.and_of(row, "yes", 0), data.and_of(data.rows[3], "no")]
-    # What a record costs that is in no bag, or in several, is not that of one.
+    # A record that is in no bag, or in several, does not cost as much as in one.
     return added if sampled else [*added, data.without(0), data.without(7)]
 
 
@@ -665,7 +665,7 @@ def test_exact_tests_show_who_is_in_a_bag(epsilon):
 def test_medians_that_are_paid_for_once_in_all_outputs():
     """What the thesis accounts as 2, with K attributes and 200 records.
 
-    Of the attribute that is chosen, with its cut; other medians stay hidden.
+    The chosen attribute is released with its cut; other medians stay hidden.
     """
     assert loss_of_medians(3, 1) > 2.9
     assert loss_of_medians(4, 1) > 3.7

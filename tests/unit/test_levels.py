@@ -221,7 +221,7 @@ def nodes_of(plan, subset):
 @pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
 @every_plan
 def test_estimates_are_those_of_least_squares(asked, cost):
-    """Of two hierarchies rounded weights make errors larger by half a percent."""
+    """With two hierarchies rounded weights make errors larger by half a percent."""
     domain, plan = ASKED[asked][0], plan_of(asked, **cost)
     noise, codes = plan.noise, np.indices(domain.shape).reshape(3, -1).T
 
