@@ -8,11 +8,10 @@ tables that are asked for, mirror descent to the model of maximum entropy. That 
 exact, and so it takes domains that fit in memory only. "pgm-AIM" is the mechanism of
 its repository, under rho, whose folder ``mechanisms`` has to be found.
 
-Three things are done faster than as they come, with the same results. `quick_search`
-looks for a scale of noise where it must be. `eliminate` projects models by NumPy, which
-compiles nothing. `mirror_descent` is handed over as
-``estimator``, which AIM and MST accept, and compiles once for each
-structure of a model instead of once for each fit.
+Three steps are faster than in the peer, with the same results. `quick_search` looks for
+a scale of noise where it must be. `eliminate` projects models by NumPy, which compiles
+nothing. AIM and MST accept `mirror_descent` as their ``estimator``; it compiles once
+for each structure of a model instead of once for each fit.
 """
 
 import contextlib
@@ -106,8 +105,9 @@ marginal_oracles.variable_elimination = eliminate
 def mirror_descent(domain, measurements, *, potentials=None):
     """Fit a model as `mbi.estimation.mirror_descent` does, by the same iterates.
 
-    Measurements are arguments of the compiled function and not constants in it, those
-    of one table are put together, and marginals after a step are kept for the next.
+    Measurements are arguments of the compiled function and not constants in it.
+    Measurements of one table are combined, and marginals after a step are kept for the
+    next.
     """
     total = minimum_variance_unbiased_total(measurements)
     by_clique = {}

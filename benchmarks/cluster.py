@@ -1,9 +1,9 @@
 """Many records and many workers: ``python -m benchmarks.cluster`` measures.
 
 Records have Adult's eight attributes and two classes, and are drawn from 20,000
-distinct ones, about as many as Adult has. Measured are the processor seconds of each
-stage at up to ``--largest`` records (codes in bytes), and how long Dask takes to count
-a Parquet folder with one worker and with two.
+distinct ones, about as many as Adult has. The benchmark measures the processor seconds
+of each stage at up to ``--largest`` records (codes in bytes). It also measures how long
+Dask takes to count a Parquet folder with one worker and with two.
 """
 
 from __future__ import annotations

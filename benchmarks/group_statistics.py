@@ -111,7 +111,8 @@ def opendp(kind: str, name: str, x: np.ndarray, epsilon: float) -> object:
 def planned(kind: str, name: str, epsilon: float, rival: str):
     from mmech import Attribute, Domain
     from mmech.privacy.neighbours import Relation
-    from mmech.tables.statistics import Histogram, Mean, Quantiles, StatisticPlan, Sum
+    from mmech.tables.statistic_plans import StatisticPlan
+    from mmech.tables.statistics import Histogram, Mean, Quantiles, Sum
 
     low, high, step = COLUMNS[name]
     domain = Domain([Attribute.numeric(name, lower=low, upper=high, integer=True)])

@@ -4,7 +4,7 @@ What follows from public numbers alone, such as shares of a budget, can be fitte
 tasks like these in place of real records. The prior, in the order in which it is drawn:
 
 * **attributes**: 4 to 30, evenly in their logarithm; all of 2 values, all of one number
-  of values, of 2 to 16 each, or of 2 to 64, of which those of 24 or more are numbers
+  of values, of 2 to 16 each, or of 2 to 64; attributes of 24 values or more are numbers
   between wide public bounds, with most records near one end;
 * **records**: a mixture of one to three clusters, in each of which attributes are
   independent, with even or uneven shares of their values; a third of the tasks spread

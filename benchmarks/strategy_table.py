@@ -1,15 +1,14 @@
 """The table of strategy losses in the book: ``python -m benchmarks.strategy_table``.
 
-Optimizes every workload with a fixed seed and prints the loss ‖A‖₁²‖WA⁺‖_F² beside the
-best of many restarts of the reference implementation of HDMM (McKenna et al., VLDB
-2018), run on NumPy 1.24 and SciPy 1.10, because it fails on newer ones. ``--quick``
-leaves out what takes more than about ten seconds. ``--ratios`` prints instead how far
-the losses are at most from the least loss of all strategies, by the bound that `report`
-quotes, with the processor time of the search and of the report. ``--gaussian`` and
-``--pure`` print errors per query of ranges and prefix sums of many sizes beside what
-others use, in units of the variance of the noise at sensitivity one. ``--draw FILE``
-draws both. ``--sweep N`` compares "auto" with every template run alone, on N random
-workloads.
+Every workload is optimized with a fixed seed. Its loss ‖A‖₁²‖WA⁺‖_F² is printed beside
+the best of many restarts of the reference implementation of HDMM (McKenna et al., VLDB
+2018). HDMM ran on NumPy 1.24 and SciPy 1.10, because it fails on newer ones.
+``--quick`` leaves out rows of more than about ten seconds. ``--ratios`` prints the
+ratios of losses to the bound that `report` quotes, with the processor time of the
+search and of the report. ``--gaussian`` and ``--pure`` print errors per query of ranges
+and prefix sums of many sizes, beside the strategies that others use. Their unit is the
+variance of the noise at sensitivity one. ``--draw FILE`` draws both. ``--sweep N``
+compares "auto" with every template run alone, on N random workloads.
 """
 
 from __future__ import annotations
@@ -202,8 +201,8 @@ def toeplitz_root(n: int) -> tuple[float, float]:
 def haar(workload: QueryMatrix) -> float:
     """Return the loss of Haar wavelets on 2^k cells under L2, at their best weights.
 
-    Rows are orthogonal and a column has one entry of 1 or -1 in each level, so that
-    level l with rows r has the energy e_l = Σ ‖W r‖² / ‖r‖⁴ and the loss is (Σ √e_l)².
+    Rows are orthogonal and a column has one entry of 1 or -1 in each level. So level l
+    with rows r has the energy ``e_l = Σ ‖W r‖² / ‖r‖⁴``, and the loss is ``(Σ √e_l)²``.
     """
     n = workload.shape[1]
     widths = 2.0 ** np.arange(1, n.bit_length())

@@ -44,22 +44,6 @@ def all_range_rmatmat(values, out):
 
 
 @kernel
-def all_range_gram_matmat(x, out):
-    # V x with V_ij = (min(i,j)+1)(n-max(i,j)), x (n, k) dtype -> out (n, k) dtype.
-    n, k = x.shape
-    acc = np.zeros(k, x.dtype)
-    for i in range(n):
-        for c in range(k):
-            acc[c] += (i + 1) * x[i, c]
-            out[i, c] = (n - i) * acc[c]
-    acc[:] = 0
-    for i in range(n - 1, -1, -1):
-        for c in range(k):
-            out[i, c] += (i + 1) * acc[c]
-            acc[c] += (n - i) * x[i, c]
-
-
-@kernel
 def partition_matmat(labels, offsets, x, out):
     # Group sums of t partitions: labels (t, n) int32, offsets (t+1,) int64,
     # x (n, k) dtype -> out (offsets[t], k) dtype, zeroed.
@@ -143,8 +127,9 @@ def list_sums(starts, members, x, out):
 @kernel
 def _open_box(mask, starts, strides, allowed, first, cursor):
     # Offsets of the values that a mask (sum n_i,) uint8 allows, attribute by attribute,
-    # into allowed (sum n_i + 1,) int64 from first (d+2,) int64, where attributes with a
-    # single value are left out, but for one if there is no other; cursor (d,) int64
+    # into allowed (sum n_i + 1,) int64 from first (d+2,) int64; attributes with a
+    # single value are left out, except for one if all have a single value; cursor (d,)
+    # int64
     # begins with them. Returns the first cell and the last of the attributes that are
     # left, or -1 where no cell is allowed.
     d = strides.shape[0]
@@ -193,9 +178,9 @@ def _next_line(cell, last, allowed, first, cursor):
 
 @kernel
 def conjunction_matmat(masks, starts, strides, x, out):
-    # Sums over boxes of cells: masks (o, sum n_i) uint8, starts (d+1,) int64
-    # delimits the attributes in masks, strides (d,) int64 in cells,
-    # x (n, k) dtype -> out (o, k) dtype, zeroed.
+    # Sums over boxes of cells: masks (o, sum n_i) uint8; starts (d+1,) int64
+    # delimits the attributes in masks; strides (d,) int64 in cells; x (n, k) dtype ->
+    # out (o, k) dtype, zeroed.
     k = x.shape[1]
     d = strides.shape[0]
     allowed = np.empty(starts[d] + 1, np.int64)
@@ -260,43 +245,6 @@ def box_cells(masks, starts, strides, ends, out):
             cell = _next_line(cell, last, allowed, first, cursor)
 
 
-@kernel
-def superset_sums(values):
-    # In place: values[s] becomes the sum over all a ⊇ s; values (2^d,) float64.
-    size = values.shape[0]
-    step = 1
-    while step < size:
-        for start in range(0, size, 2 * step):
-            for s in range(start, start + step):
-                values[s] += values[s + step]
-        step *= 2
-
-
-@kernel
-def superset_differences(values):
-    # In place inverse of superset_sums (Möbius transform); values (2^d,) float64.
-    size = values.shape[0]
-    step = 1
-    while step < size:
-        for start in range(0, size, 2 * step):
-            for s in range(start, start + step):
-                values[s] -= values[s + step]
-        step *= 2
-
-
-@kernel
-def subset_differences(values):
-    # In place: the values whose sums over all subsets are given (Möbius transform);
-    # values (2^d,) float64.
-    size = values.shape[0]
-    step = 1
-    while step < size:
-        for start in range(0, size, 2 * step):
-            for s in range(start, start + step):
-                values[s + step] -= values[s]
-        step *= 2
-
-
 # ---- marginals as blocks of listed subsets ------------------------------------------
 
 
@@ -315,8 +263,8 @@ def pool_descend(
 ):
     # Monotone updates of the weights of blocks, normalised to sum one,
     # θ_a <- (θ_a⁴ / n_a Σ_{s⊆a} v_s/k_s²)^{1/3}: block a holds the subsets
-    # members[starts[a]:stops[a]] int64, has cells[a] float64 table cells, and
-    # Σ_{a∋s} θ_a² / cells_a is the precision of subset s of energy energies[s].
+    # members[starts[a]:stops[a]] int64; it has cells[a] float64 table cells; Σ_{a∋s}
+    # θ_a² / cells_a is the precision of subset s of energy energies[s].
     # theta (blocks,) float64 in place; scratch precisions (subsets,), pulls (blocks,)
     # float64. Returns (loss, iterations).
     n_blocks = theta.shape[0]
@@ -356,13 +304,13 @@ def pool_descend(
 
 @kernel
 def cover_greedily(
-    starts, attributes, owner_starts, owners, weights, logs, log_cap, decay, noise, out
+    starts, attributes, owner_starts, owners, logs, log_cap, decay, noise, out
 ):
     # Blocks that together contain every target. Target t has the attributes
-    # attributes[starts[t]:starts[t+1]] and weight weights[t]; attribute i lies in the
-    # targets owners[owner_starts[i]:owner_starts[i+1]] and has log size logs[i]. A
-    # block grows by the attribute that completes most weight per log size, targets
-    # with r attributes missing counting decay**(r-1), up to a log size of log_cap.
+    # attributes[starts[t]:starts[t+1]]; attribute i lies in the targets
+    # owners[owner_starts[i]:owner_starts[i+1]] and has log size logs[i]. A block grows
+    # by the attribute that completes most targets per log size, up to a log size of
+    # log_cap; a target with r missing attributes counts decay**(r-1).
     # noise (cycles, d) in [0, 1) breaks ties; out (targets, d) uint8, zeroed.
     # Returns the number of blocks.
     n_targets = starts.shape[0] - 1
@@ -380,7 +328,7 @@ def cover_greedily(
         powers[r] = decay ** (r - 1)
     for t in range(n_targets):
         for j in range(starts[t], starts[t + 1]):
-            base[attributes[j]] += weights[t] * powers[missing[t]]
+            base[attributes[j]] += powers[missing[t]]
     score = np.empty(d)
     total = 0.0
     for i in range(d):
@@ -393,7 +341,6 @@ def cover_greedily(
         for i in range(d):
             score[i] = base[i]
         size = 0.0
-        filled = 0
         while True:
             best = -1
             value = 0.0
@@ -411,12 +358,11 @@ def cover_greedily(
                 break
             block[best] = 1
             size += logs[best]
-            filled += 1
             for k in range(owner_starts[best], owner_starts[best + 1]):
                 t = owners[k]
                 if covered[t]:
                     continue
-                change = weights[t] * (powers[missing[t] - 1] - powers[missing[t]])
+                change = powers[missing[t] - 1] - powers[missing[t]]
                 missing[t] -= 1
                 for j in range(starts[t], starts[t + 1]):
                     if not block[attributes[j]]:
@@ -432,7 +378,7 @@ def cover_greedily(
                     done += 1
                     length = starts[t + 1] - starts[t]
                     for j in range(starts[t], starts[t + 1]):
-                        base[attributes[j]] -= weights[t] * powers[length]
+                        base[attributes[j]] -= powers[length]
         for i in range(d):
             if block[i]:
                 for k in range(owner_starts[i], owner_starts[i + 1]):
@@ -446,7 +392,7 @@ def cover_greedily(
                     done = 1
                     for j in range(starts[t], starts[t + 1]):
                         block[attributes[j]] = 1
-                        base[attributes[j]] -= weights[t] * powers[missing[t]]
+                        base[attributes[j]] -= powers[missing[t]]
                     break
         left -= done
         n_blocks += 1
@@ -565,7 +511,7 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
 @kernel
 def separable_gram_matmat(rising, falling, diagonal, x, out):
     # V x with V_ij = rising[min(i,j)] * falling[max(i,j)] off the diagonal; the three
-    # vectors (n,) float64, x (n, k) dtype -> out (n, k) dtype.
+    # vectors (n,) dtype, x (n, k) dtype -> out (n, k) dtype.
     n, k = x.shape
     acc = np.zeros(k, x.dtype)
     for i in range(n):
@@ -714,55 +660,6 @@ def scan(x, backward, out):
             j = first + step * i
             total += x[a, j, 0]
             out[a, j, 0] = total
-
-
-# ---- least squares of p-Identities along an axis --------------------------------
-
-
-@kernel
-def pidentity_pinv_along(q1, q2, scales, x, inner, out):
-    # S (x₁ + Q₁ (Q₂ᵀ x₂ - Q₁ᵀ x₁)) along the middle axis, x = [x₁; x₂]: q1 (n, p),
-    # q2 (p, p), scales (n,), x (left, n+p, right) and scratch inner (p, width), float64
-    # or float32 -> out (left, n, right). Strips of `width` entries stay in cache.
-    left, _, right = x.shape
-    n, p = q1.shape
-    width = inner.shape[1]
-    whole = n - n % 4
-    for a in range(left):
-        for begin in range(0, right, width):
-            end = min(begin + width, right)
-            size = end - begin
-            for b in range(p):
-                row = inner[b, :size]
-                row[:] = 0
-                for c in range(p):
-                    w = q2[c, b]
-                    x0 = x[a, n + c, begin:end]
-                    for i in range(size):
-                        row[i] += w * x0[i]
-                for j in range(0, whole, 4):
-                    w0, w1, w2, w3 = q1[j, b], q1[j + 1, b], q1[j + 2, b], q1[j + 3, b]
-                    x0, x1 = x[a, j, begin:end], x[a, j + 1, begin:end]
-                    x2, x3 = x[a, j + 2, begin:end], x[a, j + 3, begin:end]
-                    for i in range(size):
-                        row[i] -= w0 * x0[i] + w1 * x1[i] + w2 * x2[i] + w3 * x3[i]
-                for j in range(whole, n):
-                    w = q1[j, b]
-                    x0 = x[a, j, begin:end]
-                    for i in range(size):
-                        row[i] -= w * x0[i]
-            for j in range(n):
-                x0, target = x[a, j, begin:end], out[a, j, begin:end]
-                for i in range(size):
-                    target[i] = x0[i]
-                for b in range(p):
-                    w = q1[j, b]
-                    row = inner[b, :size]
-                    for i in range(size):
-                        target[i] += w * row[i]
-                scale = scales[j]
-                for i in range(size):
-                    target[i] *= scale
 
 
 # ---- exact convolutions ---------------------------------------------------------

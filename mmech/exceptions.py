@@ -27,9 +27,8 @@ class EntropyError(RuntimeError):
 class ParameterError(ValueError):
     """A parameter has a value that cannot be used.
 
-    It holds data rather than a sentence, so that what calls its parameters by other
-    names, such as a command line, can word it in these. ``str()`` uses the names of
-    Python.
+    It holds data rather than a sentence, so that a command line can word it with the
+    names of its options. ``str()`` uses the names of Python's parameters.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Strategies as integer matrices with rational budgets: what is really measured.
 
-A guarantee that holds for the bits needs exact sums: the strategy that touches the
-records is an integer matrix A', A'D is computed in 64-bit integers, and its
-sensitivity is a whole number found from all its columns. A strategy is a stack of
+A guarantee that holds for the bits needs exact sums. The strategy that touches the
+records is an integer matrix A', and A'D is computed in 64-bit integers. Its sensitivity
+is a whole number found from all its columns. A strategy is a stack of
 blocks A'_b, and a row i of a block has a whole weight k_i: its noise has scale
 t_i = K / (k_i ε), where
 
@@ -20,7 +20,7 @@ use the rounded strategy, so that estimates stay unbiased and errors exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, singledispatch
@@ -40,7 +40,7 @@ from mmech.operators.compose import Product, Scaled
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.hierarchy import Hierarchy
-from mmech.operators.known import is_known, normal_form
+from mmech.operators.known import is_known
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
@@ -79,7 +79,7 @@ SCALE_BITS = 8
 """Bits more that they share where some have scales, which have a grid of their own."""
 
 FEWEST_BITS = 6
-"""Bits of the smallest grid that the factors of a product are tried on."""
+"""Bits of the grid of scales at least."""
 
 COARSER_SCALES = 2
 """Bits that the grid of the scales of a `Tau` has less than the one of its symbol."""
@@ -309,42 +309,6 @@ def integer_strategy(
     return _convert(strategy, norm, (FINE_BITS if fine else GRID_BITS)[norm])
 
 
-@singledispatch
-def on_smaller_grids(
-    strategy: QueryMatrix, workload: QueryMatrix, *, norm: str = "L1"
-) -> Iterator[IntegerStrategy]:
-    """Yield a strategy on grids smaller than needed for any workload, smallest first.
-
-    Products of p-Identities and integer strategies have smaller grids, for workloads
-    whose loss under the strategy has a closed form; none under L2, where larger grids
-    cost little.
-    """
-    yield from ()
-
-
-@on_smaller_grids.register(Kronecker)
-def _(
-    strategy: Kronecker, workload: QueryMatrix, *, norm: str = "L1"
-) -> Iterator[IntegerStrategy]:
-    terms = normal_form(workload).products
-    if norm != "L1" or terms is None or not all(map(_is_judged_fast, strategy.factors)):
-        return
-    sizes = [factor.shape[1] for factor in strategy.factors]
-    if strategy.dtype != np.int64 and [f.shape[1] for f in terms[0][1]] == sizes:
-        most = min(GRID_BITS[norm], _shared_bits(strategy, norm))
-        for bits in range(FEWEST_BITS, most):
-            yield _product_on_grid(strategy, norm, bits)
-
-
-@singledispatch
-def _is_judged_fast(factor: QueryMatrix) -> bool:
-    """Whether the loss of a factor is found fast, however it is rounded."""
-    return factor.dtype == np.int64
-
-
-_is_judged_fast.register(PIdentity, lambda factor: True)
-
-
 # ---- what columns cost in rho -------------------------------------------------------
 
 
@@ -512,8 +476,8 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
 def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     """Round, then let each column's identity entry make up for it.
 
-    The grid is finer where an identity entry would have fewer than 16 units on it, and
-    entries are rounded down where rounding to the nearest would take units of these.
+    The grid is finer where an identity entry would have fewer than 16 units on it.
+    Entries are rounded down where rounding to the nearest would take units of these.
     """
     theta = np.asarray(strategy.theta)
     scales = strategy.column_scales
@@ -581,14 +545,13 @@ def _section(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None
 def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | None:
     if strategy.dtype == np.int64 and is_known(strategy):
         return None
-    return _product_on_grid(strategy, norm, min(bits, _shared_bits(strategy, norm)))
-
-
-def _shared_bits(strategy: Kronecker, norm: str) -> int:
-    """Return the most bits of every factor that has to be rounded."""
     real = [_shares(f) for f in strategy.factors if f.dtype != np.int64]
-    scaled = SCALE_BITS if 2 in real else 0
-    return (PRODUCT_BITS[norm] + scaled) // max(1, sum(real))
+    shared = PRODUCT_BITS[norm] + (SCALE_BITS if 2 in real else 0)
+    bits = min(bits, shared // max(1, sum(real)))
+    parts = [_single(_convert(factor, norm, bits), norm) for factor in strategy.factors]
+    matrix = Kronecker([part.blocks[0].matrix for part in parts])
+    form = Kronecker([part.form for part in parts])
+    return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
 @singledispatch
@@ -598,13 +561,6 @@ def _shares(factor: QueryMatrix) -> int:
 
 
 _shares.register(Tau, lambda factor: 2)
-
-
-def _product_on_grid(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy:
-    parts = [_single(_convert(factor, norm, bits), norm) for factor in strategy.factors]
-    matrix = Kronecker([part.blocks[0].matrix for part in parts])
-    form = Kronecker([part.form for part in parts])
-    return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
 def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:

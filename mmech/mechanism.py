@@ -19,10 +19,10 @@ from mmech.error.shared_totals import (
     measured_sets,
 )
 from mmech.exceptions import UnsupportedWorkloadError, keeping
-from mmech.integer_strategy import IntegerStrategy, integer_strategy, on_smaller_grids
+from mmech.integer_strategy import IntegerStrategy, integer_strategy
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import OccupiedCells, exact_answers
-from mmech.noise import GAUSSIAN, LAPLACE, LAWS, Law, check_insecure_rng, law_and_cost
+from mmech.noise import LAWS, Law, Price, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
 from mmech.operators.subsets import Subset
@@ -32,7 +32,6 @@ from mmech.privacy.neighbours import Relation
 from mmech.reconstruction import METHODS, MarginalEstimate
 from mmech.release import (
     Measurement,
-    Price,
     Run,
     ledger_or_own,
     measure,
@@ -41,9 +40,6 @@ from mmech.release import (
 )
 from mmech.strategies import StrategyResult, optimize
 from mmech.threads import one_blas_thread
-
-ROUNDING = 1e-4
-"""Most that a smaller grid may add to the loss of a product, as a share of it."""
 
 MOST_SUMS = 2**62
 """Arithmetic: bound on answers of the strategy, so that noise fits beside them."""
@@ -58,9 +54,9 @@ class MatrixMechanism(Settled):
     table of counts with k columns (classes) costs the same as one: a record lies in
     one column.
 
-    The guarantee holds for the numbers that come out, not for idealised real ones:
-    the strategy is rounded to integers before anything is measured, its answers and
-    its sensitivity are exact, and the noise is made of integers and drawn exactly.
+    The guarantee holds for the numbers that come out, not for idealised real ones. The
+    strategy is rounded to integers before anything is measured. Its answers and its
+    sensitivity are exact, and the noise is made of integers and drawn exactly.
 
     Parameters
     ----------
@@ -79,7 +75,8 @@ class MatrixMechanism(Settled):
         measured together, with noise of equal totals.
     neighbours : {"add_remove", "replace", "labels"}, default="add_remove"
         Whether neighbours differ by adding or removing one record, or by replacing
-        one (which doubles the sensitivity) or only its label, attributes being public.
+        one, which doubles the sensitivity. "labels" replaces only its label: attributes
+        are public.
         A new label moves a record to another cell or column, which is a replacement:
         "labels" has the noise of "replace".
     records_per_person : int, default=1
@@ -269,7 +266,8 @@ class MatrixMechanism(Settled):
         are replaced make up for each other: each side is priced by itself. Unit changes
         that share rows are put together where they are two, or move one row each.
         """
-        if self.law is not LAPLACE and self.law is not GAUSSIAN:
+        pricing = self.law.pricing
+        if pricing is None:
             return Price()
         whole = moves = self.relation.factor * self.contribution
         one_way = self.contribution == 1 and not self.signed
@@ -280,10 +278,7 @@ class MatrixMechanism(Settled):
         if moves > 2 and any(times > 1 for *_, times in rows):
             rows = []
         moved = tuple((row, moves * entry, sides * n) for row, entry, n in rows)
-        if self.law is GAUSSIAN:
-            return Price(moved=moved)
-        scale = whole * self.released.sensitivity / self.cost
-        return Price(sides * self.released.laplace_rho(scale, moves), moved)
+        return Price(pricing.of_strategy(self.released, self.cost, whole, moves), moved)
 
     def _strategy_answers(self, counts: ArrayLike | Counts) -> tuple[NDArray[Any], int]:
         """Return A' x without noise, and what bounds its sums. Sensitive.
@@ -532,30 +527,9 @@ def _measurable(
     for fine in (False, True):
         released = integer_strategy(strategy, norm=norm, fine=fine)
         if error.supports(workload, released.form):
-            return _on_smaller_grids(workload, strategy, released)
+            return released
     raise UnsupportedWorkloadError(
         f"the strategy {strategy!r} cannot answer the workload {workload!r} "
         "once its entries are rounded to integers; its rows are too close to "
         "dependent: add rows such as Identity to the strategy"
     )
-
-
-def _on_smaller_grids(
-    workload: QueryMatrix, strategy: QueryMatrix, released: IntegerStrategy
-) -> IntegerStrategy:
-    """Return the strategy on the smallest grids that add next to nothing to the loss.
-
-    Drawing noise takes a time in proportion to the digits of its scale, and grids of
-    the factors of a product multiply. Which grids are taken is public, and of no
-    consequence for exactness.
-    """
-
-    def cost(form: QueryMatrix) -> float:
-        return form.sensitivity() ** 2 * pairs.gain(workload, form)
-
-    most = None
-    for coarse in on_smaller_grids(strategy, workload, norm=released.norm):
-        most = most or (1 + ROUNDING) * cost(released.form)
-        if cost(coarse.form) <= most and error.supports(workload, coarse.form):
-            return coarse
-    return released

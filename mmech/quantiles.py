@@ -6,17 +6,17 @@ records that its bins hold beyond an equal share t of a public number of records
 
 .. math:: q = - \sum_{j=1}^{b} \max(0, n_j - t) .
 
-An added record is in one bin, and lowers the score by one or leaves it. So one draw by
-the exponential mechanism pays for all cut points at its full rate, as for a count. The
-candidates are far too many to list, but the score is a sum over neighbouring cut
-points, so that weights of all ways to reach an edge follow from those of one cut point
-less,
+An added record is in one bin, and lowers the score by one or leaves it unchanged. So
+one draw by the exponential mechanism pays for all cut points at its full rate, as for a
+count. There are far too many candidates to list, but the score is a sum over
+neighbouring cut points. So the weights of all ways to reach an edge by j cut points
+follow from those by j - 1 cut points,
 
 .. math:: Z_j(g) = \sum_{g' < g} Z_{j-1}(g') e^{\rho s(g', g)} ,
 
 and cut points are drawn one after the other, from the last to the first, from the exact
-joint distribution ([1]_, which has a score of its own that is private without a public
-number of records, at half of the rate).
+joint distribution [1]_. The score of [1]_ is another one: it needs no public number of
+records, and is private at half of the rate.
 
 References
 ----------
@@ -212,8 +212,8 @@ def surplus_logarithms(
     In units of 2**-36 nats; of row h and column g < h for the bin from g to h. `below`
     counts the records below every edge (G + 1,), and is sensitive. A bin may hold
     `share` records; each one beyond costs `rate` units. A surplus is cut off at a
-    public number, which it takes 2^25 records at epsilon = 1 to reach, so that
-    logarithms have 64 bits whatever the records are.
+    public number, so that logarithms always fit into 64 bits. At epsilon = 1 this
+    number is 2^25 records.
     """
     most = LARGEST_LOGARITHM // (n_bins * rate)
     surplus = below[:, None] - below[None, :] - share

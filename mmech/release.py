@@ -12,17 +12,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_integer, plain_array
-from mmech.noise.laws import GAUSSIAN, LAPLACE, Law, k_norm, law_and_cost
+from mmech.noise.laws import Law, Price, k_norm, law_and_cost
 from mmech.noise.norm import Blocks, Groups
 from mmech.noise.seam import drawn, paid
 from mmech.noise.system import Rng, check_insecure_rng
-from mmech.privacy.cost import laplace_rho, warn_if_weak
+from mmech.privacy.cost import warn_if_weak
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger, as_ledger
 from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import storable
@@ -35,22 +35,6 @@ charge, because the refusal tells about them: it is not covered by the guarantee
 Run = tuple[int, int, Fraction]
 """Rows start..stop-1 of a release and how much one record changes them, to the power
 of the law of their noise."""
-
-
-class Price(NamedTuple):
-    """What is known of a release beside its cost.
-
-    Attributes
-    ----------
-    rho : Fraction or None
-        What noise of pure epsilon costs in rho, where it is known closer.
-    moved : tuple of (int, int, int)
-        A row, how far neighbours move it at most, and how many rows with the noise of
-        this one they move that far, where all neighbours are as private as that.
-    """
-
-    rho: Fraction | None = None
-    moved: tuple[tuple[int, int, int], ...] = ()
 
 
 @storable("Measurement")
@@ -180,9 +164,9 @@ def noisy_release(
     groups : sequence of int, or of sequences of int, optional
         Sizes of consecutive groups of rows. One record may change *every* group, which
         Laplace noise would have to pay for as many times. Sizes that are put together,
-        as in ``[(4, 3), 1]``, are those of groups of equal totals whatever the records,
-        such as one-way tables of the same records: their noise has equal totals too,
-        and is less.
+        as in ``[(4, 3), 1]``, are those of groups whose totals are always equal.
+        One-way tables of the same records are. Their noise has equal totals too, and is
+        less.
     epsilon, rho : float, str or Fraction
         Privacy parameter in nats; exactly one of them.
     released : str
@@ -205,11 +189,12 @@ def noisy_release(
     BudgetExceededError
         If the ledger does not cover the cost; nothing is drawn.
     ValueError
-        If values are not whole, the sensitivity is not a finite number > 0, the groups
-        do not add up to the rows, the noise does not fit into 64 bits, or the ledger is
-        for another neighbour relation; nothing is spent. If values are beyond 2^62 in
-        magnitude, or 2^53 as floats, or totals are not equal that are said to be; the
-        cost is spent, and the guarantee does not cover this refusal.
+        If values are not whole, the sensitivity is not a finite number > 0, or the
+        groups do not add up to the rows. If the noise does not fit into 64 bits, or the
+        ledger is for another neighbour relation. In all of these nothing is spent. If
+        values are beyond 2^62 in magnitude, or 2^53 as floats, or totals are not equal
+        that are said to be; the cost is spent, and the guarantee does not cover this
+        refusal.
 
     Notes
     -----
@@ -218,8 +203,8 @@ def noisy_release(
     for many groups 1/6 for m = 1, 1/3 for m = 2, but 0.60 for m = 5 and 0.79 for
     m = 12. Equal totals make it less between the rows of a group, by 40 % for many
     groups of m = 4 and 10 % for m = 16. Where groups differ in size, rows of small ones
-    have more noise than rows of large ones, and no group can be given more of the
-    budget than another. The noise of a column shares one radius: rows of different
+    have more noise than rows of large ones. No group can be given more of the budget
+    than another. The noise of a column shares one radius: rows of different
     groups are uncorrelated but for equal totals, and large all at once.
 
     Quantities that are not whole are counted in smaller units: means of d attributes in
@@ -371,7 +356,7 @@ def planned(
     size = min(sizes)
     sensitivity = math.sqrt(size) if law.power == 2 else float(size)
     if price is None:
-        price = _known(law, size, parameters[0]) if len(runs) == 1 else Price()
+        price = law.price(size, parameters[0]) if len(runs) == 1 else Price()
     entry = LedgerEntry(cost, released, law.name, sensitivity, law.currency)
     if price.rho is not None and price.rho < entry.rho:
         entry = replace(entry, other_cost=price.rho)
@@ -381,19 +366,6 @@ def planned(
         for row, distance, times in price.moved
     )
     return laws, parameters, replace(entry, shifts=shifts)
-
-
-def _known(law: Law, size: Fraction, parameter: Fraction) -> Price:
-    """Return what follows from the sensitivity of whole numbers with equal noise.
-
-    The whole change in one number costs most under Laplace noise. Under Gaussian noise
-    a number moves by one at most where squares add up to less than four.
-    """
-    whole = math.floor(size)
-    if law is LAPLACE:
-        moved = ((0, whole, 1),) if whole else ()
-        return Price(laplace_rho(math.ceil(size), parameter), moved)
-    return Price(moved=((0, 1, whole),) if law is GAUSSIAN and 0 < whole < 4 else ())
 
 
 def ledger_or_own(ledger: Any, law: Law, relation: Relation) -> PrivacyLedger:

@@ -112,11 +112,11 @@ def exponential_mechanism(
 ) -> int:
     r"""Choose among candidates, those of high score with higher probability.
 
-    Candidate i is drawn with probability proportional to :math:`e^{\rho q_i}`, with
-    :math:`\rho = \epsilon` for monotone scores, such as counts, half of it otherwise,
-    and :math:`\epsilon / w` for scores that one record moves within a window w. The
-    best is missed by more than :math:`(\log n + t) / \rho` with probability at most
-    :math:`e^{-t}`.
+    Candidate i is drawn with probability proportional to :math:`e^{\rho q_i}`. The rate
+    :math:`\rho` is :math:`\epsilon` for monotone scores, such as counts, and
+    :math:`\epsilon / 2` otherwise. It is :math:`\epsilon / w` for scores that one
+    record moves within a window w. The best is missed by more than
+    :math:`(\log n + t) / \rho` with probability at most :math:`e^{-t}`.
 
     Parameters
     ----------

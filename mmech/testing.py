@@ -24,10 +24,11 @@ def assert_query_matrix(
 ) -> None:
     """Assert that an operator obeys the protocol and equals an explicit matrix.
 
-    Checks products (of every layout and dtype, exact for integers), the
-    transpose, the dot test <Au, v> = <u, Aᵀv>, the gram, the four Penrose
-    equations of the pseudoinverse, row and column norms, the L1 and L2
-    sensitivities, the diagonal, conversions, pickling, immutability and the errors.
+    The checks cover products (of every layout and dtype, exact for integers), the
+    transpose, the dot test ``<Au, v> = <u, Aᵀv>``, and the gram matrix. They cover the
+    four Penrose equations of the pseudoinverse, row and column norms, and the L1 and L2
+    sensitivities. They also cover the diagonal, conversions, pickling, immutability and
+    the errors.
 
     Parameters
     ----------

@@ -16,9 +16,9 @@ from typing import Any
 class _Limit:
     """The limit in force, and how many blocks hold it.
 
-    The number of BLAS threads is one for the whole process. Were every block to
-    restore what it found, a block that began inside another one of another thread
-    would restore the limit of one thread after both have ended.
+    The number of BLAS threads is a setting of the whole process. So a block must not
+    simply restore the number that it found: if it began during a block of another
+    thread, it would restore the limit of one thread after both have ended.
     """
 
     def __init__(self) -> None:

@@ -23,8 +23,9 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     OSError
-        If there is no folder for it, or if it is a folder, a pipe, a device or
-        anything else that is not a regular file, or must not be written.
+        If the folder of the file does not exist, or the file must not be written. Also
+        if the path is a folder, a pipe, a device or anything else that is not a regular
+        file.
     """
     given = os.fspath(path)
     refusal = f"cannot write {given!r}: "

@@ -2,9 +2,9 @@
 
 Every array is C-contiguous. Kernels trust their arguments; `forest.py` and
 `growth.py` check them. The layout of a forest is described in
-`mmech_rf.forest.forest.Forest`: nodes of all trees one after the other, `feature`
-(n_nodes,) int32 with -1 at a leaf, `child` (n_nodes,) int32 with the first child, or
-the leaf id at a leaf.
+`mmech_rf.forest.forest.Forest`: nodes of all trees one after the other. `feature`
+(n_nodes,) int32 is -1 at a leaf; `child` (n_nodes,) int32 is the first child, or the
+leaf id at a leaf.
 
 Forests with two-way tests come with `tests` (n_nodes, 4) int32: feature, child, the
 lowest code that passes and the number of codes above it that pass, -1 where there is
@@ -227,9 +227,9 @@ def count_leaves(
 def count_assigned_leaves(
     feature, child, tests, node_offsets, leaf_offsets, codes, classes, trees, counts
 ):
-    # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32,
-    # tests (n_nodes, 4) int32 or None, offsets (n_trees + 1,) int64, codes (N, d) uint8
-    # or int32, classes, trees (N,) int64, counts (n_leaves, k) int64
+    # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32;
+    # tests (n_nodes, 4) int32 or None; offsets (n_trees + 1,) int64; codes (N, d) uint8
+    # or int32; classes, trees (N,) int64; counts (n_leaves, k) int64
     leaf = np.empty(1, np.int32)
     for i in range(codes.shape[0]):
         tree = trees[i]
@@ -450,12 +450,12 @@ def grow_test_trees(
 def check_trees(
     sizes, ordered, feature, child, value, node_offsets, leaf_offsets, max_depth, report
 ):
-    # verify the layout: sizes (d,) int64, ordered (d,) bool, feature, child, value
-    # (n_nodes,) int32, offsets (n_trees + 1,) int64, max_depth: a bound on the tests of
-    # a path; report (3,) int64 = reason, node, depth of the forest; reason 0 = sound,
-    # 1 = bad attribute, 2 = a child per value of an attribute tested before, 3 = bad
-    # child, 4 = bad leaf id, 5 = wrong number of nodes, 6 = wrong number of leaves,
-    # 7 = a test that not every child can pass
+    # verify the layout: sizes (d,) int64; ordered (d,) bool; feature, child, value
+    # (n_nodes,) int32; offsets (n_trees + 1,) int64; max_depth bounds the tests of a
+    # path; report (3,) int64 = reason, node, depth of the forest; reason 0 = sound, 1 =
+    # bad attribute, 2 = a child per value of an attribute tested before, 3 = bad child;
+    # 4 = bad leaf id, 5 = wrong number of nodes, 6 = wrong number of leaves; 7 = a test
+    # that not every child can pass
     n_attributes = sizes.shape[0]
     low = np.zeros(n_attributes, np.int64)
     remaining = sizes.copy()
@@ -558,7 +558,8 @@ NEGLIGIBLE = np.int64(45) << np.int64(36)
 _FAR = np.int64(1) << np.int64(60)
 _SMALL = 1e-30
 
-# Records are counted one by one, or 64 at a time, class by class, as bits of a map that
+# Records are counted one by one, or 64 at a time. Then they are sorted by class, and
+# are bits of a map that
 # are set in a node and a cell; a weight is then a map for each of its binary digits.
 _WORDS_PER_RECORD = 5  # words that are counted in the time of a record
 _1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
@@ -635,9 +636,9 @@ def _population(word):
 
 @kernel
 def pack_views(views, sizes, slots, starts, maps):
-    # bit maps of cells, but for the last: views (v, n) uint8, sizes (v,) int64, slots
-    # (n,) int64 the bit of every record, starts (v,) int64 the first map of every view,
-    # -1 for views without maps; maps (m, words) uint64, zeros before
+    # bit maps of all cells of a view except its last: views (v, n) uint8; sizes (v,)
+    # int64; slots (n,) int64, the bit of every record; starts (v,) int64, the first map
+    # of every view, -1 for views without maps; maps (m, words) uint64, zeros before
     for v in range(views.shape[0]):
         if starts[v] < 0:
             continue
@@ -669,9 +670,9 @@ def _in_common(one, other):
 
 @kernel
 def _add_bits(masks, map_, words, k, n_planes, table, start):
-    # adds to table[start : start + k] what records weigh that are in masks (p, words),
-    # the binary digits of weights in a node, and in a map (words,), class by class; and
-    # after it what they weigh by further digits, if masks go on after n_planes
+    # add to table[start : start + k] the weights by class of records that are in masks
+    # (p, words) and in map_ (words,); masks are the binary digits of weights in a node;
+    # further digits, after n_planes, are added to the entries after these
     for c in range(k):
         own = map_[words[c] : words[c + 1]]
         for b in range(n_planes):
@@ -779,18 +780,18 @@ def split_log_weights(
     k, slots, words, maps, starts, planes, n_planes, offsets, exps, totals,
     rate, log_prior, log_stop, out
 ):  # fmt: skip
-    # log weights of what a node may do, for each of the n_cells nodes that records
-    # fall into, and for further nodes: out (m, v + 1, 2) int64, one for each view v
-    # to split by, the last for a leaf
-    # cell (n,) uint8; joined (m,) int64 the node that holds a node, too, or -1;
-    # views (v, n) uint8, sizes (v,)
-    # order, finer (v,), merged (v, cells): views by what they are made of, of Views
-    # classes (n,) int64, weights (n,) int32 or, where sums of them need it, int64, as
-    # are all tables; right (n,) the same: weights where a prediction is right; empty if
-    # there is none
-    # slots (n,), words (k + 1,), maps, starts (v,), planes: bit maps of
-    # drawn.bits; offsets (v + 1,) of tables in totals, made by view_tables; exps
-    # of drawn.bits; rate from 1 to 2**60; log_prior (v,) int64 includes splitting
+    # log weights of the choices of a node, for the n_cells nodes that hold records and
+    # for further nodes: out (m, v + 1, 2) int64, one for each view v to split by, the
+    # last for a leaf
+    # cell (n,) uint8; joined (m,) int64: a further node that contains the node, or -1;
+    # views (v, n) uint8; sizes (v,);
+    # order, finer (v,), merged (v, cells) of Views: which views follow from finer ones;
+    # classes (n,) int64; weights (n,) int32 or, where their sums need it, int64, like
+    # all tables; right (n,) of the same type: weights where a prediction is right,
+    # empty without predictions;
+    # slots (n,), words (k + 1,), maps, starts (v,), planes: bit maps of drawn.bits;
+    # offsets (v + 1,) of tables in totals, made by view_tables; exps of drawn.bits;
+    # rate from 1 to 2**60; log_prior (v,) int64 includes splitting
     n, n_nodes, n_views = cell.shape[0], out.shape[0], sizes.shape[0]
     n_columns = k + (planes.shape[0] > n_planes)
     stops = np.zeros(n_cells, np.int64)

@@ -120,17 +120,18 @@ def load_csv(
     Returns
     -------
     sklearn.utils.Bunch
-        ``data``, an object array (N, d) of text, the attributes in schema order
-        followed by the required columns, if any, beside classes; ``target`` (N,), raw
-        class labels of the schema; ``schema``; ``feature_names``, the names of all
-        columns of ``data``; and ``name``.
+        ``data``, an object array (N, d) of text: the attributes in schema order, then
+        the required columns, if any; ``target`` (N,), raw class labels of the schema;
+        ``schema``; ``feature_names``, the names of all columns of ``data``; and
+        ``name``.
 
     Raises
     ------
     ValueError
-        If a column is missing, or a line does not parse (too many or too few fields, a
-        quote that is not closed, bytes of another encoding), or a label is not one of
-        the classes. It names file and line or row, not what stands there.
+        If a column is missing, a line does not parse, or a label is not one of the
+        classes. A line does not parse if it has too many or too few fields, an open
+        quote, or bytes of another encoding. The message names file and line or row, not
+        their text.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """Released models as files: data that anyone may read, without pickle.
 
-A file holds what was released or is public: noisy counts or drawn trees and what votes
-were made of them, forests, schema, parameters, and the record of what was spent. Exact
-counts, noise sources, ledgers and timings have no place in it: a class of models names
-the attributes that have one (``_released``), checks what is read (``_settle``), and is
-`mmech.storage.codec.storable`, like all that its models are made of.
+A file holds released and public data only: noisy counts or drawn trees, their votes,
+forests, schema, parameters, and the record of costs. Exact counts, noise sources,
+ledgers and timings stay out. A class of models names the stored attributes
+(``_released``) and checks them when they are read (``_settle``). The class and the
+classes of its attributes are `mmech.storage.codec.storable`.
 """
 
 from __future__ import annotations

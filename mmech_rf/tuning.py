@@ -4,8 +4,8 @@ Nothing here looks at records: a depth is judged by what is public, the schema, 
 budget and a public number of records. The error of the matrix mechanism alone cannot
 judge a forest. Measured on the cells, the leaf counts of n_trees trees have the same
 expected error :math:`2 \tau n k / \varepsilon^2` at every depth. So a prior on the
-signal is needed, and the criterion is how well the noisy votes are expected to
-correlate with the exact class frequencies of the cells.
+signal is needed. The criterion is the expected correlation of the noisy votes with the
+exact class frequencies of the cells.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ def tune(
 ) -> Tuning:
     r"""Choose the depth of the complete forest from public facts alone.
 
-    With the projector :math:`P_s` on the interactions of exactly the attributes s, of
-    rank :math:`m_s`, the votes of all multiway trees of a depth are :math:`\sum_s
-    \lambda_s P_s D`, the noise has the variance :math:`v_s` per coordinate that the
-    strategy gives it, and a record more or less in a cell is sampling noise of variance
+    Let :math:`P_s` be the projector on the interactions of exactly the attributes s, of
+    rank :math:`m_s`. The votes of all multiway trees of a depth are
+    :math:`\sum_s \lambda_s P_s D`. The strategy gives the noise a variance :math:`v_s`
+    per coordinate. A record more or less in a cell is sampling noise of variance
     :math:`u = N / (n k)`. With a prior variance :math:`g_s` of the signal, the
     predicted correlation of votes and truth is
 
@@ -189,13 +189,13 @@ def tune(
 
     Notes
     -----
-    The prior: the table of one class contrast has the energy :math:`E = N^2
-    \delta^2 / n^\gamma` (`contrast` is :math:`\delta^2`), shared out among the orders j
-    of interaction in proportion to :math:`\mathrm{decay}^j` and equally among the
-    subsets of an order; no order gets more than N records can have. The criterion is
-    derived for weight votes; hard votes behave alike. Fewer trees, ensembles, and votes
-    of a batch were judged as well, and gained nothing on simulated tasks
-    (``benchmarks/README.md``).
+    The prior: the table of one class contrast has the energy
+    :math:`E = N^2 \delta^2 / n^\gamma` (`contrast` is :math:`\delta^2`). The energy is
+    divided among the orders j of interaction in proportion to :math:`\mathrm{decay}^j`,
+    and equally among the subsets of an order. No order gets more than N records can
+    have. The criterion is derived for weight votes; hard votes behave alike. Fewer
+    trees, ensembles, and votes of a batch were judged as well, and gained nothing on
+    simulated tasks (``benchmarks/README.md``).
 
     References
     ----------

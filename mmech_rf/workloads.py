@@ -1,9 +1,9 @@
 """Compile a forest and a batch of queries into the workloads T, QTᵀT and QTᵀ.
 
-The rows of T are the root-to-leaf paths of the trees as predicates over the
-domain cells, the rows of Q are one-hot queries (Tajima, Wu, Houmansadr, AAAI
-2025, Section 3). All three come back as implicit operators of `mmech`; QTᵀ needs
-no domain at all, only the leaf that every query visits in every tree.
+The rows of T are the root-to-leaf paths of the trees as predicates over the domain
+cells. The rows of Q are one-hot queries (Tajima, Wu, Houmansadr, AAAI 2025, Section 3).
+All three come back as implicit operators of `mmech`; QTᵀ needs no domain at all, only
+the leaf that every query visits in every tree.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Mutated files, read one after the other within limits of time and memory.
 
-``python tests/fuzz.py FOLDER FIRST NUMBER`` reads so many mutants of the files in a
-folder, and exits with a message at the first one that is not read, or refused in a
-sentence, within `SECONDS` and `BYTES`.
+``python tests/fuzz.py FOLDER FIRST NUMBER`` reads NUMBER mutants of the files in a
+folder. A mutant must be read, or refused in a sentence, within `SECONDS` and `BYTES`.
+The first that is not ends the run with a message.
 """
 
 import contextlib

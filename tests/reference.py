@@ -210,13 +210,6 @@ def all_range_rmatmat(values, out):
             row += 1
 
 
-def all_range_gram_matmat(x, out):
-    n = len(x)
-    out[:] = 0
-    for i, j in itertools.product(range(n), range(n)):
-        out[i] += ((min(i, j) + 1) * (n - max(i, j)) * x[j]).astype(out.dtype)
-
-
 def separable_gram_matmat(rising, falling, diagonal, x, out):
     lower = np.tril(np.outer(falling, rising), -1)
     out[:] = (lower + lower.T + np.diag(diagonal)) @ x
@@ -266,39 +259,6 @@ def conjunction_rmatmat(masks, starts, strides, values, out):
         out[cell] += values[row]
 
 
-def _lattice(values, related):
-    """In place: values[s] becomes the sum over all a with related(s, a)."""
-    sets = subsets(int(np.log2(len(values))))
-    old = values.copy()
-    for s, subset in enumerate(sets):
-        values[s] = sum(
-            old[a] for a, other in enumerate(sets) if related(subset, other)
-        )
-
-
-def _signed_lattice(values, related):
-    sets = subsets(int(np.log2(len(values))))
-    old = values.copy()
-    for s, subset in enumerate(sets):
-        values[s] = sum(
-            (-1) ** len(subset ^ other) * old[a]
-            for a, other in enumerate(sets)
-            if related(subset, other)
-        )
-
-
-def superset_sums(values):
-    _lattice(values, set.issubset)
-
-
-def superset_differences(values):
-    _signed_lattice(values, set.issubset)
-
-
-def subset_differences(values):
-    _signed_lattice(values, set.issuperset)
-
-
 def pool_descend(
     theta,
     cells,
@@ -335,7 +295,7 @@ def pool_counts(starts, stops, members, out):
 
 
 def cover_greedily(
-    starts, attributes, owner_starts, owners, weights, logs, log_cap, decay, noise, out
+    starts, attributes, owner_starts, owners, logs, log_cap, decay, noise, out
 ):
     """Scores from scratch for every attribute; owners are not needed."""
     targets = [set(attributes[a:b].tolist()) for a, b in itertools.pairwise(starts)]
@@ -347,10 +307,8 @@ def cover_greedily(
             room = log_cap - sum(logs[i] for i in block)
             scores = {}
             for i in set(range(logs.size)) - block:
-                missing = [
-                    (t, len(targets[t] - block)) for t in left if i in targets[t]
-                ]
-                score = sum(weights[t] * decay ** (r - 1) for t, r in missing)
+                missing = [len(targets[t] - block) for t in left if i in targets[t]]
+                score = sum(decay ** (r - 1) for r in missing)
                 if score > 1e-12 and logs[i] <= room + 1e-12:
                     favour = 1 + 1e-2 * noise[n_blocks % len(noise), i]
                     scores[i] = score / logs[i] * favour
@@ -430,13 +388,6 @@ def weighted_rows(logarithms, words, weights, out):
             if left < 0:
                 out[row] = i
                 break
-
-
-def pidentity_pinv_along(q1, q2, scales, x, inner, out):
-    n = len(q1)
-    for source, target in zip(x, out, strict=True):
-        coefficients = q2.T @ source[n:] - q1.T @ source[:n]
-        target[:] = scales[:, None] * (source[:n] + q1 @ coefficients)
 
 
 def scan(x, backward, out):
@@ -557,13 +508,15 @@ def supported(workload, strategy):
     return bool(np.allclose(projected, workload, atol=1e-6 * np.abs(workload).max()))
 
 
-def per_query_loss(workload, strategy):
-    """Row i: ‖A‖₁² ‖(W A⁺)_i‖²."""
-    return sensitivity(strategy) ** 2 * np.square(workload @ pinv(strategy)).sum(axis=1)
+def per_query_loss(workload, strategy, norm="L1"):
+    """Row i: ‖A‖² ‖(W A⁺)_i‖², by the longest column in L1 or L2 norm."""
+    lengths = np.linalg.norm(np.asarray(strategy, float), int(norm[1]), axis=0)
+    gains = np.square(workload @ pinv(strategy)).sum(axis=1)
+    return lengths.max(initial=0.0) ** 2 * gains
 
 
-def loss(workload, strategy):
-    return float(per_query_loss(workload, strategy).sum())
+def loss(workload, strategy, norm="L1"):
+    return float(per_query_loss(workload, strategy, norm).sum())
 
 
 def svd_bound(workload, epsilon):
@@ -571,9 +524,9 @@ def svd_bound(workload, epsilon):
     return 2 / epsilon**2 * values.sum() ** 2 / workload.shape[1]
 
 
-def pidentity_loss(gram, theta):
+def pidentity_loss(gram, theta, norm="L1"):
     """tr(V (AᵀA)⁻¹), the p-Identity objective, by explicit inversion."""
-    strategy = pidentity(theta)
+    strategy = pidentity(theta, norm)
     return float(np.trace(gram @ np.linalg.inv(strategy.T @ strategy)))
 
 

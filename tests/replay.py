@@ -1,9 +1,9 @@
 """Record what a release draws and play it to a neighbour; or draw without records.
 
-A release is a function of exact values, public settings and outcomes of draws. If the
-outcomes of one run are fed to a neighbouring data set, then everything that anybody
-sees has to be the same, draw by draw and bit by bit; what may differ are exact values,
-by what the noise of their draw is paid for. This is how Re:cord-play finds faults in
+A release is a function of exact values, public settings and outcomes of draws. Feed the
+outcomes of one run to a neighbouring data set: all public values must be the same, draw
+by draw and bit by bit. Only exact values may differ, by at most the sensitivity that
+the noise of their draw is paid for. This is how Re:cord-play finds faults in
 implementations of differential privacy (arXiv 2602.17454).
 """
 
@@ -498,6 +498,21 @@ def facts(model, cells):
         model.save(file)
         seen["file"] = file.read_bytes()
     return seen
+
+
+def facts_of_tables(released):
+    """Return all that anybody sees of released tables."""
+    shown = [released.table(names, frame="dict") for names in released.tables]
+    return {
+        # In words, because a number that is missing does not equal itself.
+        "tables": [{k: str(v.tolist()) for k, v in own.items()} for own in shown],
+        "records": {
+            k: v.tolist() for k, v in released.sample(seed=1, frame="dict").items()
+        },
+        "statement": released.statement,
+        "facts": released.facts,
+        "text": repr(released),
+    }
 
 
 def same(words, before, after):

@@ -19,26 +19,34 @@ RIDDLES = re.compile(
     r"|\bas before\b"
 )
 TABLE = re.compile(r"={4,}.*={4,}", re.DOTALL)
+CODE = re.compile(r"^import \w", re.MULTILINE)
+MATH = re.compile(r"^( *)\.\. math::.*(?:\n+\1 +.*)*", re.MULTILINE)
 READ = ("mmech/**/*.py", "mmech_rf/**/*.py", "benchmarks/**/*.py", "notebooks/**/*.md")
 READ += ("README.md", "CONTRIBUTING.md", "SECURITY.md", "notebooks/*.ipynb")
 READ += ("benchmarks/*.md", "tests/*.py", "tests/[!r]*/*.py")
 
 MOST_WORDS = 25
-FORMULA = re.compile(r"``.*?``|`[^`]*`|:math:`[^`]*`|\$[^$]*\$|\]\([^)]*\)")
+FORMULA = re.compile(
+    r"``.*?``|`[^`]*`|:math:`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|\]\([^)]*\)"
+)
 SPLIT = re.compile(
     r"\n\s*\n|^\s*(?:[*-]|\d+\.) |^\s*(?:\||>>>|\.\.\.).*$", re.MULTILINE
 )
 LONG_SENTENCES = {
-    "mmech/**/*.py": 135,
-    "mmech_rf/**/*.py": 70,
-    "benchmarks/**/*.py": 25,
-    "notebooks/*.md": 20,
-    "notebooks/maintainers/*.md": 6,
-    "notebooks/proofs/*.md": 70,
+    "mmech/**/*.py": 108,
+    "mmech_rf/**/*.py": 0,
+    "benchmarks/**/*.py": 0,
+    "notebooks/*.md": 0,
+    "notebooks/maintainers/*.md": 0,
+    "notebooks/proofs/*.md": 0,
     "notebooks/howto/*.md": 0,
+    "notebooks/*.ipynb": 0,
     "README.md": 0,
     "CONTRIBUTING.md": 0,
     "SECURITY.md": 0,
+    "CHANGELOG.md": 0,
+    "benchmarks/**/*.md": 0,
+    "tests/**/*.py": 0,
 }
 """How many sentences with more words are left. To be lowered, and never raised."""
 
@@ -63,9 +71,8 @@ def texts_of(path):
         if tested and isinstance(node, documented):
             texts.append(ast.get_docstring(node) or "")
         elif not tested and isinstance(node, ast.Constant):
-            texts.append(
-                TABLE.sub("", node.value) if isinstance(node.value, str) else ""
-            )
+            said = isinstance(node.value, str) and not CODE.search(node.value)
+            texts.append(TABLE.sub("", node.value) if said else "")
     comment = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
@@ -86,7 +93,7 @@ def riddles_in(path):
 def long_sentences_in(path):
     """Yield claims of more than 25 words; formulas count as one word."""
     for text in texts_of(path):
-        for part in SPLIT.split(text):
+        for part in SPLIT.split(MATH.sub("", text)):
             claims = FORMULA.sub("]", " ".join(part.split()))
             for claim in re.split(r"(?<=[.!?:;])[*_)]{0,3} ", claims):
                 if len(re.findall(r"[^\W\d_][\w'’-]*|\]", claim)) > MOST_WORDS:

@@ -48,16 +48,15 @@ public cells of equal width between public bounds, except in iris, heart and
 adult-paper-bins, which have the cut points of the paper. "naive Bayes" is a private one
 of our own with one-way tables; diffprivlib and DP-EBM (InterpretML) run with their
 defaults and public bounds. MST and AIM (OpenDP) make synthetic records of all
-attributes and the class, on which the classifier without privacy is trained that does
-best on them by cross-validation. **DP-EBM promises less: (ε, δ) with δ = 10⁻⁵**, and
-takes two classes only; so does "private forest (ε, δ)", `privacy="zcdp"`, which takes
-any number of classes.
-"private forest, ε = 100", in the last column beside what is not private, says what the
-model itself costs.
+attributes and the class. These are the training records of a classifier without
+privacy, chosen by cross-validation on them. **DP-EBM promises less: (ε, δ) with δ =
+10⁻⁵**, and takes two classes only; so does "private forest (ε, δ)", `privacy="zcdp"`,
+which takes any number of classes. "private forest, ε = 100", in the last column beside
+what is not private, says what the model itself costs.
 
-A floor is a given target, a little above the best peer in hindsight, or the best model
-without privacy in the same run less two of its standard errors, if that is less.
-Seconds are processor time of a fit and its predictions, the median over budgets.
+A floor is a given target, a little above the best peer in hindsight. It is at most the
+best model without privacy in the same run less two of its standard errors. Seconds are
+processor time of a fit and its predictions, the median over budgets.
 """
 
 

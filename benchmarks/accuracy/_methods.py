@@ -216,9 +216,8 @@ def accuracy(
 
     Returns
     -------
-    tuple of float, or None where the method cannot do with the schema
-        Share of right answers, and seconds of processor time, also of processes that
-        it starts.
+    tuple of float, or None where the method cannot take the schema
+        Share of right answers; seconds of processor time, child processes included.
     """
     if not method.takes(bunch.schema):
         return None

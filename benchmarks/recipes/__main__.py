@@ -51,9 +51,9 @@ AUC and F1. Where the error of ours is not known, from a single split, the row i
 counted, and neither is another task. Empty leaves are shown, not counted.
 Semi-supervised recipes have labels for 20 % of the records; "private forest" is
 `PrivateForestClassifier` at the same ε, with all labels. Numbers lie on 64 public cells
-of equal width between public bounds, those of iris on the cells of the paper. Sets
-without a file, fits that did not run, and forests that are refused because they do not
-fit in memory, have rows without a measured figure. Errors of few splits are rough.
+of equal width between public bounds, those of iris on the cells of the paper. Three
+kinds of rows have no measured figure: sets without a file, fits that did not run, and
+forests that are too large for memory. Errors of few splits are rough.
 
 """
 

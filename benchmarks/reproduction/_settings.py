@@ -77,8 +77,9 @@ class Setting:
     queries : int
         Size of the batch, 0 for all test records.
     split : str
-        "paper" for the paper's split, "random" for one of the forest's own, "trained"
-        for the paper's with queries that are training records, as in some of its files.
+        "paper" for the paper's split, "random" for a random split per forest.
+        "trained": the paper's split with queries that are training records, as in some
+        of its files.
     ties : str
         Which of several most voted classes wins, see `BatchTrainingClassifier`.
     """

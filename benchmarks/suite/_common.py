@@ -68,10 +68,10 @@ def dense_pidentity(theta, gram):
 def published_pidentity(theta, gram):
     """The same by the published formulas, O(n² p): X by Woodbury's identity.
 
-    McKenna, Miklau, Hay, Machanavajjhala (VLDB 2018), section 5.2: f = tr(X V) and
-    the gradient -2 A X V X in A, with X = S (I - Θᵀ (I + Θ Θᵀ)⁻¹ Θ) S for
-    S = diag(1 + Θᵀ1). Two products of n x n by p for each X, one for the rows of A
-    that belong to Θ; those of the identity need the diagonal alone.
+    McKenna, Miklau, Hay, Machanavajjhala (VLDB 2018), section 5.2: ``f = tr(X V)`` and
+    the gradient ``-2 A X V X`` in A, with ``X = S (I - Θᵀ (I + Θ Θᵀ)⁻¹ Θ) S`` for
+    ``S = diag(1 + Θᵀ1)``. Each X takes two products of n x n by p, one for the rows of
+    A that belong to Θ; the rows of the identity need the diagonal alone.
     """
     scales = 1.0 + theta.sum(axis=0)
     core = np.linalg.inv(np.eye(len(theta)) + theta @ theta.T)

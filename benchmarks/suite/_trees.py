@@ -56,9 +56,9 @@ def tree_loss(sizes: list[int], energies: list[float]) -> tuple[float, np.ndarra
 def best_tree(workload: str, n: int, largest: int = 256) -> tuple[float, str]:
     """The least loss of any tree here, and its name.
 
-    b-ary trees with b = 2..`largest` on the next power of b (cells beyond n stay
-    empty) and, for powers of two, trees of every sequence of branchings that are
-    powers of two and at most `largest`.
+    b-ary trees with b = 2..`largest` on the next power of b; cells beyond n stay empty.
+    For powers of two also trees of every sequence of branchings that are powers of two
+    and at most `largest`.
     """
     energy: dict[int, float] = {}
 

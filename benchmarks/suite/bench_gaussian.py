@@ -11,8 +11,8 @@ from ._common import check
 class GaussianOptimum:
     """The dual algorithm under zCDP, beside a general-purpose descent.
 
-    The contender minimises tr(V X⁻¹) over X = LLᵀ with unit diagonal by SciPy's
-    L-BFGS, dense, for as many iterations as it takes to come within 1e-4.
+    The contender minimises ``tr(V X⁻¹)`` over ``X = LLᵀ`` with unit diagonal by SciPy's
+    L-BFGS, dense. It takes as many iterations as it needs to come within 1e-4.
     """
 
     params = ([AllRange, Prefix],)

@@ -8,25 +8,10 @@ from mmech import (
     Kronecker,
     VStack,
     all_marginals,
-    expected_error,
-    optimize,
-    svd_bound,
 )
-from mmech._kernels import superset_sums
 from mmech.operators.marginals import _contrasts
 
 from ._common import check
-
-
-def numpy_superset_sums(values):
-    """The zeta transform, one vectorised pass per attribute."""
-    sums = values.copy()
-    step = 1
-    while step < sums.size:
-        pairs = sums.reshape(-1, 2, step)
-        pairs[:, 0] += pairs[:, 1]
-        step *= 2
-    return sums
 
 
 class MarginalTables:
@@ -69,42 +54,3 @@ class MarginalTables:
 
     def time_least_squares_transforms(self, d):
         return self.transforms @ self.blocks.rmatvec(self.values)
-
-
-class SupersetSums:
-    """The zeta transform alone, in place."""
-
-    params = ([10, 20],)
-    param_names = ("attributes",)
-
-    def setup(self, d):
-        self.values = np.zeros(2**d)
-        sample = np.random.default_rng(0).random(2**d)
-        expected = numpy_superset_sums(sample)
-        superset_sums(sample)
-        check(sample, expected)
-
-    def time_mmech(self, d):
-        superset_sums(self.values)
-
-    def time_numpy(self, d):
-        numpy_superset_sums(self.values)
-
-
-class MarginalsQuality:
-    """Searched strategies of all two-way marginals, beside the SVD bound."""
-
-    params = ([(2,) * 8, (4, 4, 4, 3, 3, 3)],)
-    param_names = ("domain_shape",)
-
-    def setup(self, domain_shape):
-        self.workload = all_marginals(domain_shape, 2)
-        self.time_optimize(domain_shape)
-
-    def time_optimize(self, domain_shape):
-        return optimize(self.workload, template="marginals", seed=0)
-
-    def track_error_over_svd_bound(self, domain_shape):
-        strategy = self.time_optimize(domain_shape).strategy
-        error = expected_error(self.workload, strategy, epsilon=1)
-        return error / svd_bound(self.workload, epsilon=1)

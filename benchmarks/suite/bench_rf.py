@@ -77,9 +77,8 @@ METHODS = {
 class FitPredict:
     """Trees of depth 4, 80/20 split, fit and predict; not private beside it.
 
-    scikit-learn's trees are binary, see the data and pay nothing for privacy: their
-    time is the comparison, their accuracy an upper mark. Encoding of raw values is
-    in our time only.
+    scikit-learn's trees are binary, see the data and pay nothing for privacy. Encoding
+    of raw values is in our time only.
     """
 
     params = (list(METHODS), [1.0, 2.0], [128, math.inf])
@@ -108,18 +107,15 @@ class FitPredict:
         expected = np.array(schema.class_labels)[votes.argmax(axis=1)]
         assert (model.predict(self.car.data[test]) == expected)[untied].all()
 
-    def fit(self, classifier, epsilon, n_trees, seed=0):
+    def fit(self, classifier, epsilon, n_trees):
         model = classifier(
             self.car.schema,
             epsilon=epsilon,
             n_trees=n_trees,
             depth=4,
-            random_state=seed,
+            random_state=0,
         )
         return model.fit(self.car.data[self.train], self.car.target[self.train])
-
-    def score(self, labels):
-        return float(np.mean(labels == self.car.target[self.test]))
 
     def time_mmech(self, method, epsilon, n_trees):
         model = self.fit(METHODS[method], epsilon, n_trees)
@@ -129,17 +125,3 @@ class FitPredict:
         model = ExtraTreesClassifier(128, max_depth=4, random_state=0)
         model.fit(self.codes[self.train], self.car.target[self.train])
         return model.predict(self.codes[self.test])
-
-    def track_accuracy(self, method, epsilon, n_trees):
-        """Mean over five forests and noises; the noise has no seed."""
-        models = [
-            self.fit(METHODS[method], epsilon, n_trees, seed) for seed in range(5)
-        ]
-        return np.mean(
-            [self.score(m.predict(self.car.data[self.test])) for m in models]
-        )
-
-    def track_accuracy_sklearn(self, method, epsilon, n_trees):
-        return self.score(self.time_sklearn(method, epsilon, n_trees))
-
-    track_accuracy.unit = track_accuracy_sklearn.unit = "share"

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mmech import Attribute, Counts, Domain
-from mmech_rf import PrivateForestClassifier, Schema, datasets, load_model, read
+from mmech_rf import PrivateForestClassifier, Schema, datasets, read
 
 from ._common import check
 
@@ -117,33 +117,6 @@ class Counting:
 
     def time_pandas_value_counts(self, n_records):
         self._value_counts()
-
-
-class DefaultClassifier:
-    """The default classifier on records of the car rules, drawn with repetition."""
-
-    params = ([10_000, 100_000],)
-    param_names = ("n_records",)
-
-    def setup(self, n_records):
-        car = datasets.load_car()
-        rows = np.random.default_rng(0).integers(0, len(car.target), n_records)
-        self.X, self.y = np.asarray(car.data)[rows], np.asarray(car.target)[rows]
-        self.model = PrivateForestClassifier(
-            car.schema, epsilon=1, n_records=n_records, insecure_rng=0
-        ).fit(self.X, self.y)
-
-    def time_fit(self, n_records):
-        self.model.fit(self.X, self.y)
-
-    def time_predict(self, n_records):
-        self.model.predict(self.X)
-
-    def time_save_and_load(self, n_records):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model"
-            self.model.save(path)
-            load_model(path)
 
 
 class ReadCsv:

@@ -6,17 +6,11 @@ import scipy.optimize
 from mmech import (
     AllRange,
     Dense,
-    Identity,
-    Kronecker,
     Prefix,
-    VStack,
-    expected_error,
     optimize,
-    svd_bound,
 )
 from mmech.strategies.pidentity import PIdentityObjective
 from mmech.strategies.starts import random_starts
-from mmech_rf import grow_random_forest, training_workload
 
 from ._common import check, dense_pidentity, published_pidentity, range_gram
 from ._trees import best_tree, block_energy, tree_loss
@@ -216,56 +210,6 @@ class PIdentityWhole:
 
     def track_mmech_loss_over_best_known(self, name):
         return self.reached / self.best
-
-
-WORKLOADS = {
-    "AllRange(128)": lambda: AllRange(128),
-    "Prefix(128)": lambda: Prefix(128),
-    "Kronecker": lambda: Kronecker([AllRange(16), Prefix(16), Identity(4)]),
-    "union": lambda: VStack(
-        [
-            Kronecker([AllRange(16), Identity(16)]),
-            Kronecker([Identity(16), AllRange(16)]),
-        ]
-    ),
-    "8 trees": lambda: training_workload(
-        grow_random_forest((3, 3, 3, 3, 3), 8, 2, seed=0)
-    ),
-}
-
-
-class OptimizeQuality:
-    """What the default options reach, beside the SVD bound and the identity.
-
-    No strategy has a ratio to the bound below 1, and about 2 is the best that
-    pure epsilon allows; the ratio to the identity is never above 1.
-    """
-
-    params = (list(WORKLOADS),)
-    param_names = ("workload",)
-
-    def setup(self, workload):
-        self.workload = WORKLOADS[workload]()
-        self.result = optimize(self.workload, seed=0)
-        assert self.ratio_to(svd_bound(self.workload, epsilon=1)) >= 1 - 1e-9
-        assert self.ratio_to(self.identity_error()) <= 1 + 1e-9
-
-    def identity_error(self):
-        identity = Identity(self.workload.shape[1])
-        return expected_error(self.workload, identity, epsilon=1)
-
-    def ratio_to(self, reference):
-        ours = expected_error(self.workload, self.result.strategy, epsilon=1)
-        return ours / reference
-
-    def time_optimize(self, workload):
-        optimize(self.workload, seed=0)
-
-    def track_loss_ratio_to_svd_bound(self, workload):
-        return self.ratio_to(svd_bound(self.workload, epsilon=1))
-
-    def track_error_ratio_to_identity(self, workload):
-        return self.ratio_to(self.identity_error())
 
 
 class Trees:

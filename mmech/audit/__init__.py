@@ -42,9 +42,9 @@ PILOT_SHARE = 0.1
 PILOT_ERRORS = (0.03, 0.1, 0.3, 0.5)
 """Errors of the bounds on rates in the pilot runs, which choose the set of outputs.
 
-Rates are taken to be as bad as the first of them that leaves something to show, so that
-no rare set is chosen by chance. The choice may err: the result comes from the other
-runs."""
+The set is chosen by pessimistic bounds of its rates, so that no rare set is chosen by
+chance: the strictest confidence that still shows a positive epsilon. The choice may
+err: the result comes from the other runs."""
 
 SIGNIFICANT = 3.0
 """Standard errors by which the medians of an output differ if it is used."""

@@ -453,7 +453,7 @@ def _verify(args: argparse.Namespace) -> None:
 
     code = verify([args.path])
     if args.recompute and code != 2:
-        from mmech.tables.release import recomputed
+        from mmech.tables.recompute import recomputed
 
         differ = recomputed(args.path)
         print(*differ, sep="\n", end="\n" * bool(differ))
@@ -504,7 +504,7 @@ def _tables(args: argparse.Namespace) -> None:
         from mmech.tables import release_tables
         from mmech.tables.files import check_excel
         from mmech.tables.plan import read_domain
-        from mmech.tables.result import check_new_folder
+        from mmech.tables.published import check_new_folder
 
         if args.out is not None:
             check_new_folder(args.out)
@@ -599,7 +599,7 @@ def _resume(args: argparse.Namespace) -> None:
     with showing(lambda: said[-1]):
         from mmech.tables import MeasuredTables
         from mmech.tables.files import check_excel
-        from mmech.tables.result import check_new_folder
+        from mmech.tables.published import check_new_folder
 
         check_new_folder(args.out)
         check_excel(args.excel)

@@ -9,7 +9,7 @@ dates        days of raw values, and the periods of the calendar
 values       which raw values are missing, and what the others mean
 encoding     columns of raw values to codes of cells, and what does not fit
 dictionary   columns of few distinct values, each of which is read once
-frames       tables in memory as columns: frames, arrays, lists of rows
+frames       tables in memory: read as columns, and made of columns
 csv_files    csv files, read strictly
 parts        records of files, folders and frames, so many rows at a time
 files        domains as JSON, described by ``schema.json``

@@ -7,6 +7,7 @@ downstream is built from it, so nothing there depends on sensitive data.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import warnings
@@ -25,6 +26,7 @@ from mmech.domain.discretise import check_bins
 from mmech.domain.encoding import Misfit, check_policies, encode_columns, list_misfits
 from mmech.domain.frames import Table, read_table
 from mmech.exceptions import DomainTooLargeError, PrivacyLeakWarning
+from mmech.storage.codec import storable
 
 _LISTED_SIZES = 8
 """Up to this number of attributes the text of a domain shows the size of each."""
@@ -42,6 +44,7 @@ def warn_if_read(domain: Domain, noun: str, stacklevel: int = 3) -> None:
         )
 
 
+@storable("Domain")
 @dataclass(frozen=True, repr=False)
 class Domain:
     """Public facts about records: the names of their attributes and their values.
@@ -546,6 +549,19 @@ class Domain:
         document: dict[str, Any] = {} if self.name is None else {"name": self.name}
         document |= {files.READ: True} if self.read_from_records else {}
         return files.write_document(document | self._entries(), path)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `to_json` writes, as an object."""
+        return dict(json.loads(self.to_json() or ""))
+
+    @classmethod
+    def _stored(cls) -> dict[str, str]:
+        return {"document": "document"}
+
+    @classmethod
+    def _restored(cls, document: Any) -> Self:
+        return cls.from_json(dict(document))
 
     def _entries(self) -> dict[str, Any]:
         """Return what a file says beside the name."""

@@ -117,8 +117,8 @@ def dual_bound(
     r"""Return the best lower bound that L2 sensitivity gives, with a certificate.
 
     Maximises :math:`\|W P^{1/2}\|_*^2` over the probabilities P = diag(p) of the
-    cells. The maximum is the least error, up to the factor of the noise, of the
-    Gaussian mechanism at unit L2 sensitivity, and bounds the error of every
+    cells. Up to the factor of the noise, the maximum is the least error of the
+    Gaussian mechanism at unit L2 sensitivity. It bounds the error of every
     strategy under Laplace noise. The value is valid after every iteration; one
     iteration gives `svd_bound`.
 
@@ -235,8 +235,8 @@ def dual_loss_bound(
 def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     """Return a bound on the loss that takes about a second at most, and its name.
 
-    A stack costs at least the sum of what its blocks cost, and no strategy has a
-    smaller loss than the largest squared norm of a column.
+    A stack costs at least the sum of what its blocks cost. No loss is below the
+    largest squared norm of a column.
     """
     closed = symmetric_loss_bound(workload)
     if closed is not None:

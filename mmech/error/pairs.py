@@ -470,9 +470,9 @@ def _range_gains(
 ) -> Floats | None:
     """Row norms for ranges: distances between the coefficients of prefix sums.
 
-    With C = S A⁺ for the matrix S of the sums over the first 0..n cells, range
-    (lo, hi) has the coefficients C[hi + 1] - C[lo], so that all norms follow from
-    C Cᵀ. Differences that lose most digits are taken before they are squared.
+    S holds the sums over the first 0..n cells, and C is S A⁺. Range (lo, hi) has the
+    coefficients C[hi + 1] - C[lo]: all norms follow from C Cᵀ. Differences that lose
+    most digits are taken before they are squared.
     """
     n = workload.shape[1]
     if isinstance(workload, AllRange):

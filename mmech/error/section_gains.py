@@ -1,9 +1,10 @@
 r"""Errors of sliding windows under columns of a circulant matrix, at any size.
 
-The gram of the strategy is a symmetric Toeplitz matrix, and its inverse is
-:math:`(L_x L_x^T - L_y L_y^T) / x_0` with its first column x and lower triangular
-Toeplitz matrices of x and of :math:`y = (0, x_{n-1}, \dots, x_1)` [1]_. Sums of rows of
-these over windows are Toeplitz matrices too, whose rows have norms by running sums.
+The gram of the strategy is a symmetric Toeplitz matrix. Its inverse, with the first
+column x, is :math:`(L_x L_x^T - L_y L_y^T) / x_0`. There :math:`L_x` and :math:`L_y`
+are lower triangular Toeplitz matrices of x and :math:`y = (0, x_{n-1}, \dots, x_1)`
+[1]_. Sums of rows of these over windows are Toeplitz matrices too, whose rows have
+norms by running sums.
 
 References
 ----------

@@ -1,10 +1,10 @@
 r"""Errors of ranges and prefix sums under strategies of sine waves, at any size.
 
-With a strategy A = F S, F of a tau algebra and S of scales, the covariance of the
-estimate is :math:`M = S^{-1} F^{-2} S^{-1}`, whose entry (i, j) is
-``(h(i - j) - h(i + j)) / (s_i s_j)``. The gram of the queries is semiseparable:
-``a_i b_j`` for i <= j. Sums over i < j are a convolution for the Toeplitz part; for the
-Hankel part the cells are halved again and again, with a convolution for each half.
+A strategy is A = F S, F of a tau algebra and S of scales. The covariance of the
+estimate is :math:`M = S^{-1} F^{-2} S^{-1}`, whose entry (i, j) is ``(h(i - j) - h(i +
+j)) / (s_i s_j)``. The gram of the queries is semiseparable: ``a_i b_j`` for i <= j.
+Sums over i < j are a convolution for the Toeplitz part; for the Hankel part the cells
+are halved again and again, with a convolution for each half.
 """
 
 from __future__ import annotations

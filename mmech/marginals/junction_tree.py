@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from mmech.arrays import Subset
 from mmech.operators.base import product_of
-
-Subset = tuple[int, ...]
 
 
 @dataclass(frozen=True)

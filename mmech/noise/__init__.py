@@ -1,15 +1,16 @@
 """Everything that draws from the operating system's entropy, drawn exactly.
 
 Noise, private choices, assignments of records and tie-breaks all come from this
-folder, so that the source of a guarantee can be read in one place. Everything else
+folder: the source of a guarantee can be read in one place. Everything else
 that is random in this package (starts of an optimizer, forests) uses ordinary seeded
 generators and is public.
 
 Noise is made of integers and follows its law exactly, not up to rounding: scales are
 fractions, probabilities are compared bit by bit with their binary expansion, and the
 expansions come from integer arithmetic with rigorous bounds. So no low-order bit of
-a released number carries anything about the count beneath it (the attack of Mironov,
-"On significance of the least significant bits for differential privacy", CCS 2012).
+a released number carries anything about the count beneath it. Mironov's attack reads
+such bits of floats ("On significance of the least significant bits for differential
+privacy", CCS 2012).
 
 ==========  =============================================================
 system      the operating system's entropy, the only source
@@ -37,7 +38,16 @@ from mmech.noise.choice import (
 )
 from mmech.noise.gaussian import discrete_gaussian, discrete_gaussian_variance
 from mmech.noise.laplace import discrete_laplace, discrete_laplace_variance
-from mmech.noise.laws import GAUSSIAN, K_NORM, LAPLACE, LAWS, Law, k_norm, law_and_cost
+from mmech.noise.laws import (
+    GAUSSIAN,
+    K_NORM,
+    LAPLACE,
+    LAWS,
+    Law,
+    Price,
+    k_norm,
+    law_and_cost,
+)
 from mmech.noise.norm import norm_noise, norm_noise_variance
 from mmech.noise.system import check_insecure_rng
 from mmech.noise.weighted import (
@@ -55,6 +65,7 @@ __all__ = [
     "LAPLACE",
     "LAWS",
     "Law",
+    "Price",
     "assign_records",
     "check_insecure_rng",
     "discrete_gaussian",

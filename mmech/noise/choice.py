@@ -221,9 +221,8 @@ def random_argmax(scores: ArrayLike, *, insecure_rng: Rng = None) -> NDArray[np.
 def keyed_argmax(scores: ArrayLike, items: ArrayLike, key: int) -> NDArray[np.int64]:
     """Return the column of each row's maximum, ties broken by a keyed hash.
 
-    With a key drawn once by `random_key` every tie is broken as if at random,
-    and the same item always gets the same answer, so that a released model is a
-    function of its input.
+    With a key drawn once by `random_key` every tie is broken as if at random. The same
+    item always gets the same answer: a released model is a function of its input.
 
     Parameters
     ----------

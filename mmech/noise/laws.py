@@ -1,7 +1,7 @@
 """Laws of noise: in which norm it is calibrated, what it costs, how it is drawn.
 
 A law is what a release, a mechanism, an error formula and an audit need to know of
-noise, and nothing else in the package does. To add one, describe it here as a `Law`
+noise. Nothing else in the package knows more. To add one, describe it here as a `Law`
 and list it in `LAWS`.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,42 @@ from mmech.noise.norm import (
     norm_noise_variance,
 )
 from mmech.noise.system import Rng
-from mmech.privacy.cost import one_cost
+from mmech.privacy.cost import laplace_rho, one_cost
 
 Floats = NDArray[np.float64]
+
+
+class Price(NamedTuple):
+    """What is known of a release beside its cost.
+
+    Attributes
+    ----------
+    rho : Fraction or None
+        What noise of pure epsilon costs in rho, where it is known closer.
+    moved : tuple of (int, int, int)
+        A row, how far neighbours move it at most, and how many rows with its noise they
+        move that far. Empty where some neighbours may cost more than that.
+    """
+
+    rho: Fraction | None = None
+    moved: tuple[tuple[int, int, int], ...] = ()
+
+
+class Pricing(NamedTuple):
+    """How releases with noise of a law are priced closer than by their cost.
+
+    Attributes
+    ----------
+    of_size : callable
+        From a sensitivity, to the power of the law, and the parameter of noise that all
+        rows share, to a `Price`.
+    of_strategy : callable
+        From an integer strategy, the cost, the unit changes between neighbours, and how
+        many of these move together, to rho; ``None`` where nothing is known.
+    """
+
+    of_size: Callable[[Fraction, Fraction], Price]
+    of_strategy: Callable[[Any, Fraction, int, int], Fraction | None]
 
 
 @dataclass(frozen=True)
@@ -106,6 +139,23 @@ class Law:
     def power(self) -> int:
         """Power of sensitivities that is handed on: squares of L2 ones are exact."""
         return 2 if self.norm == "L2" else 1
+
+    @property
+    def pricing(self) -> Pricing | None:
+        """How releases are priced closer, if that is known of this very law."""
+        return PRICING.get(self.name) if LAWS.get(self.name) is self else None
+
+    def price(self, size: Fraction, parameter: Fraction) -> Price:
+        """Return what follows from the sensitivity of whole numbers with equal noise.
+
+        Parameters
+        ----------
+        size : Fraction
+            Sensitivity to the power of the law, neighbour relation included.
+        parameter : Fraction
+            Parameter of the noise on every row.
+        """
+        return self.pricing.of_size(size, parameter) if self.pricing else Price()
 
     def of_rows(self, start: int, stop: int) -> Law:
         """Return the law of the noise of some rows of a release, a run of it.
@@ -244,6 +294,34 @@ K_NORM = k_norm(())
 
 LAWS = {law.name: law for law in (LAPLACE, GAUSSIAN, K_NORM)}
 """The laws that a mechanism can be asked for by name."""
+
+
+def _laplace_price(size: Fraction, scale: Fraction) -> Price:
+    """Price the whole change in one number, which costs most."""
+    whole = math.floor(size)
+    moved = ((0, whole, 1),) if whole else ()
+    return Price(laplace_rho(math.ceil(size), scale), moved)
+
+
+def _laplace_strategy(
+    strategy: Any, epsilon: Fraction, changes: int, together: int
+) -> Fraction:
+    scale = changes * strategy.sensitivity / epsilon
+    rho: Fraction = changes // together * strategy.laplace_rho(scale, together)
+    return rho
+
+
+def _gaussian_price(squared: Fraction, variance: Fraction) -> Price:
+    """Price a number as moved by one where squares add up to less than four."""
+    whole = math.floor(squared)
+    return Price(moved=((0, 1, whole),) if 0 < whole < 4 else ())
+
+
+PRICING = {
+    "laplace": Pricing(_laplace_price, _laplace_strategy),
+    "gaussian": Pricing(_gaussian_price, lambda *_: None),
+}
+"""Name of a law in `LAWS` to its pricing; no other law inherits it."""
 
 
 def law_and_cost(

@@ -20,11 +20,7 @@ SMALL_FACTOR = 64
 """Other operators of at most this many rows and columns are multiplied as matrices."""
 
 LOW_RANK_FACTOR = 512
-"""Pseudoinverses of p-Identities up to this size are multiplied strip by strip, or as
-matrices where p is large."""
-
-STRIP = 512
-"""Entries of a strip: as many as keep a strip of every row in cache."""
+"""Pseudoinverses of p-Identities of at most so many rows and columns are matrices."""
 
 THIN = 8
 """Batched matrix products with fewer columns lose to transposed copies."""
@@ -37,8 +33,8 @@ SLICE_ENTRIES = 2**14
 def axis_kind(factor: QueryMatrix) -> str:
     """Return how a factor is applied along an axis.
 
-    "identity", "scan" and "total" need no matrix, "matrix" has one, dense; "low_rank"
-    needs it along the last axis or transposed, "other" multiplies by its own method.
+    "identity", "scan" and "total" need no matrix, "matrix" has one, dense; "other"
+    multiplies by its own method.
     """
     return "matrix" if max(factor.shape) <= SMALL_FACTOR else "other"
 
@@ -48,17 +44,10 @@ axis_kind.register(Prefix, lambda factor: "scan")
 axis_kind.register(Suffix, lambda factor: "scan")
 axis_kind.register(Ones, lambda factor: "total")
 axis_kind.register(Dense, lambda factor: "matrix")
-
-
-@axis_kind.register(PIdentityPinv)
-def _(factor: PIdentityPinv) -> str:
-    size = max(factor.shape)
-    if size <= SMALL_FACTOR:
-        return "matrix"
-    if size > LOW_RANK_FACTOR:
-        return "other"
-    few = 8 * factor.strategy.p <= factor.shape[0]
-    return "low_rank" if few else "matrix"
+axis_kind.register(
+    PIdentityPinv,
+    lambda factor: "matrix" if max(factor.shape) <= LOW_RANK_FACTOR else "other",
+)
 
 
 @singledispatch
@@ -98,32 +87,6 @@ apply_along.register(
 def _(factor: Ones, matrix: Array | None, x: Array, transpose: bool) -> Array:
     sums = x.sum(axis=1, keepdims=True, dtype=x.dtype)
     return np.repeat(sums, factor.shape[1 if transpose else 0], axis=1)
-
-
-@apply_along.register(PIdentityPinv)
-def _(factor: PIdentityPinv, matrix: Array | None, x: Array, transpose: bool) -> Array:
-    low_rank = matrix is not None and axis_kind(factor) == "low_rank"
-    if low_rank and x.shape[2] >= THIN and not transpose:
-        return _pidentity_pinv_along(factor, x)
-    return _by_matrix_or_method(factor, matrix, x, transpose)
-
-
-_by_matrix_or_method = apply_along.dispatch(QueryMatrix)
-
-
-def _pidentity_pinv_along(factor: PIdentityPinv, x: Array) -> Array:
-    from mmech import _kernels
-
-    strategy = factor.strategy
-    q1, q2, scales = (
-        np.ascontiguousarray(part, x.dtype)
-        for part in (*strategy.orthonormal_factors, strategy.column_scales)
-    )
-    left, _, right = x.shape
-    inner = np.empty((strategy.p, min(STRIP, right)), x.dtype)
-    out = np.empty((left, strategy.shape[1], right), x.dtype)
-    _kernels.pidentity_pinv_along(q1, q2, scales, x, inner, out)
-    return out
 
 
 def rotate(matrices: list[Array], x: Array) -> Array:

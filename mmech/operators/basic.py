@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -302,9 +302,10 @@ class AllRange(_Sized, ZeroOne):
         _kernels.all_range_rmatmat(y, out)
         return out
 
-    def gram(self) -> AllRangeGram:
-        """Return the gram, whose products cost O(n) per vector."""
-        return AllRangeGram(self.n)
+    def gram(self) -> SeparableGram:
+        """Return V_ij = (min(i, j) + 1)(n - max(i, j)), at O(n) per product."""
+        rising = np.arange(1, self.n + 1)
+        return SeparableGram(rising, rising[::-1], rising * rising[::-1])
 
     def _power_sums(self, power: int, axis: int) -> Array:
         if axis == 0:  # ranges that contain each cell
@@ -314,30 +315,58 @@ class AllRange(_Sized, ZeroOne):
         return np.asarray(hi - lo + 1, np.int64)
 
 
-@query_matrix("AllRangeGram")
-class AllRangeGram(Symmetric, _Sized):
-    """The gram of `AllRange`: V_ij = (min(i, j) + 1)(n - max(i, j)).
+@query_matrix("SeparableGram")
+class SeparableGram(Symmetric):
+    """V_ij = a_min(i,j) b_max(i,j) off its diagonal: a gram of ranges, or of blocks.
+
+    Products cost O(n) per vector.
 
     Parameters
     ----------
-    n : int
-        Number of domain cells, in order.
+    rising, falling : array_like, shape (n,)
+        The vectors a and b.
+    diagonal : array_like, shape (n,)
+        The main diagonal.
     """
+
+    rising: ArrayLike
+    falling: ArrayLike
+    diagonal: ArrayLike
+
+    def __post_init__(self) -> None:
+        for name in ("rising", "falling", "diagonal"):
+            vector = check_finite_array(getattr(self, name), name, ndim=1)
+            self._set(**{name: read_only(int64_or_float64(vector))})
+
+    _rising = held("rising", Array)
+    _falling = held("falling", Array)
+    _diagonal = held("diagonal", Array)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self._diagonal.size, self._diagonal.size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(self._rising, self._falling, self._diagonal)
+
+    def _arguments(self) -> str:
+        return f"n={self._diagonal.size}"
 
     def _matmat(self, x: Array, /) -> Array:
         from mmech import _kernels
 
         out = np.empty_like(x)
-        _kernels.all_range_gram_matmat(x, out)
+        vectors = (self._rising, self._falling, self._diagonal)
+        _kernels.separable_gram_matmat(*[v.astype(x.dtype) for v in vectors], x, out)
         return out
 
     def diag(self) -> Array:
-        """Return (j + 1)(n - j)."""
-        return AllRange(self.n).column_abs_sums()
+        return self._diagonal.copy()
 
     def _explicit_entries(self) -> Array:
-        i = np.arange(self.n)
-        return (np.minimum.outer(i, i) + 1) * (self.n - np.maximum.outer(i, i))
+        above = np.triu(np.outer(self._rising, self._falling), 1)
+        return above + above.T + np.diag(self._diagonal)
 
 
 @query_matrix("Diagonal")

@@ -1,9 +1,9 @@
 """The inverse gram of stacked Kronecker products, without an n x n matrix.
 
-A stack A = [c_1 ⊗A_1i; c_2 ⊗A_2i; ...] has the gram Σ_g c_g² ⊗_i G_gi. Where on every
-attribute the grams G_gi are at most two different ones, or have a common basis, a
-generalized eigenproblem per attribute gives T_i with T_iᵀG_giT_i = diag(λ_gi), so that
-the inverse is (⊗T_i) diag(1 / Σ_g c_g² ⊗_i λ_gi) (⊗T_i)ᵀ. Other stacks are only nearly
+A stack A = [c_1 ⊗A_1i; c_2 ⊗A_2i; ...] has the gram Σ_g c_g² ⊗_i G_gi. On every
+attribute the grams G_gi must be at most two different ones, or have a common basis. A
+generalized eigenproblem per attribute then gives T_i with T_iᵀG_giT_i = diag(λ_gi). The
+inverse is (⊗T_i) diag(1 / Σ_g c_g² ⊗_i λ_gi) (⊗T_i)ᵀ. Other stacks are only nearly
 diagonal in a common basis, which makes a good preconditioner.
 """
 
@@ -138,8 +138,8 @@ class JointInverseGram(Symmetric):
 def joint_inverse_gram(operator: QueryMatrix) -> JointInverseGram | None:
     """Return the exact (AᵀA)⁻¹ of a stack of Kronecker products, if it has one.
 
-    That is a `VStack` of at least two (scaled) Kroneckers with equal factor sizes and
-    full column rank as a whole, whose factors on every attribute have at most two
+    That is a `VStack` of at least two (scaled) Kroneckers with equal factor sizes, and
+    full column rank as a whole. The factors on every attribute have at most two
     different grams or a common basis.
     """
     inverse = nearest_inverse_gram(operator)

@@ -18,11 +18,11 @@ import numpy as np
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import (
     AllRange,
-    AllRangeGram,
     Diagonal,
     Identity,
     Ones,
     Prefix,
+    SeparableGram,
     Suffix,
     Total,
 )
@@ -250,6 +250,12 @@ def _diagonal(operator: Diagonal) -> Bounds:
     return largest, largest
 
 
+def _separable(operator: SeparableGram) -> Bounds:
+    vectors = operator._rising, operator._falling, operator._diagonal
+    a, b, own = (int(np.abs(v).max(initial=0)) for v in vectors)
+    return (operator.shape[0] * a * b + own,) * 2
+
+
 def _levels(operator: Hierarchy) -> Bounds:
     weights = {m: abs(int(weight)) for m, weight in operator.weights.items()}
     longest = max(min(m, operator.n) * weight for m, weight in weights.items())
@@ -271,7 +277,7 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
     Prefix: lambda a: (a.n, a.n),
     Suffix: lambda a: (a.n, a.n),
     AllRange: lambda a: (a.n, (a.n + 1) ** 2),
-    AllRangeGram: lambda a: ((a.n + 1) ** 3, (a.n + 1) ** 3),
+    SeparableGram: _separable,
     WidthRange: lambda a: (a.width, a.width),
     Ranges: lambda a: (a.shape[1], a.shape[0]),
     Conjunctions: lambda a: (a.shape[1], a.shape[0]),

@@ -67,7 +67,7 @@ class Kronecker(Composite):
     def _matrices(self) -> list[Array | None]:
         """The factors that are multiplied as explicit matrices, None for the others."""
         return [
-            read_only(factor._dense()) if kind in ("matrix", "low_rank") else None
+            read_only(factor._dense()) if kind == "matrix" else None
             for factor, kind in zip(self.factors, self._kinds, strict=True)
         ]
 
@@ -124,9 +124,7 @@ class Kronecker(Composite):
         ]
         order = self._order(transpose)
         explicit = [matrix for matrix in matrices if matrix is not None]
-        if len(explicit) == len(matrices) and (
-            transpose or "low_rank" not in self._kinds
-        ):
+        if len(explicit) == len(matrices):
             backward = range(len(matrices) - 1, -1, -1)
             if self._work(backward, transpose) <= 1.2 * self._work(order, transpose):
                 return rotate(explicit, x)

@@ -2,7 +2,7 @@
 
 The marginal over a subset a of the attributes sums the data vector over all
 others. With the orthogonal projectors P_s onto the 2^d ANOVA subspaces,
-M_aᵀM_a = (n / n_a) Σ_{s⊆a} P_s, so grams of stacked marginals and their
+M_aᵀM_a = (n / n_a) Σ_{s⊆a} P_s. So grams of stacked marginals and their
 pseudoinverses are of the form Σ_s κ_s P_s. Subsets are bit masks: bit i is
 attribute i.
 """
@@ -295,14 +295,11 @@ class Marginals(VStack):
     def gram(self) -> QueryMatrix:
         if len(self.domain_shape) > LIMITS.lattice_attributes:
             return super().gram()
-        from mmech import _kernels
-
         eigenvalues = np.zeros(2 ** len(self.domain_shape))
         for key, weight in self.weights.items():
             eigenvalues[mask_of(key)] = float(weight) ** 2
         eigenvalues *= subset_cells(self.domain_shape)
-        _kernels.superset_sums(eigenvalues)
-        return Anova(self.domain_shape, eigenvalues)
+        return Anova(self.domain_shape, superset_sums(eigenvalues))
 
     def pinv(self) -> QueryMatrix:
         """Return (AᵀA)⁺Aᵀ, exact in the marginal algebra."""
@@ -380,10 +377,7 @@ class Anova(Symmetric):
         The weights are differences of eigenvalues: they are taken only where what
         cancels costs few digits of the smallest eigenvalue.
         """
-        from mmech import _kernels
-
-        weights = self._values.copy()
-        _kernels.superset_differences(weights)
+        weights = superset_sums(self._values, -1.0)
         used = np.flatnonzero(weights)
         sizes = np.abs(self._values[self._values != 0])
         if not 0 < used.size <= MAX_TABLES or (
@@ -494,6 +488,17 @@ def subset_cells(domain_shape: tuple[int, ...]) -> NDArray[np.float64]:
 def subset_ranks(domain_shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return m_s = Π_{i∈s} (n_i - 1), the dimension of every ANOVA subspace."""
     return lattice_product([n - 1.0 for n in domain_shape], [1.0] * len(domain_shape))
+
+
+def superset_sums(
+    values: NDArray[np.float64], sign: float = 1.0
+) -> NDArray[np.float64]:
+    """Return Σ_{a⊇s} values_a of every subset s, or values from sums by the sign -1."""
+    sums = values.copy()
+    for bit in range(sums.size.bit_length() - 1):
+        pairs = sums.reshape(-1, 2, 2**bit)
+        pairs[:, 0] += sign * pairs[:, 1]
+    return sums
 
 
 def _contrasts(size: int) -> NDArray[np.float64]:

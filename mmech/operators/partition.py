@@ -44,8 +44,8 @@ Lists = tuple[NDArray[np.int64], NDArray[np.uint32]]
 class Sets(ZeroOne):
     """Base of rows that are sets of cells, with products by lists where these fit.
 
-    Lists of the cells of a row, or of the rows of a cell, are made once as many columns
-    have been multiplied as they cost.
+    These list the cells of a row, or the rows of a cell. They are made once as many
+    columns have been multiplied as they cost.
     """
 
     @cached_property
@@ -254,8 +254,8 @@ class PartitionStack(Sets):
 class PartitionGram(Symmetric):
     """The gram of stacked partitions: O(t n) per vector.
 
-    Where groups are so small that the gram has fewer nonzeros than there are labels, it
-    is made explicit once as many columns have been multiplied as that costs.
+    The gram of small groups has fewer nonzeros than there are labels. It is made
+    explicit once as many columns have been multiplied as that costs.
     """
 
     partitions: PartitionStack

@@ -2,8 +2,8 @@
 
 Where a marginal over s answers all interactions inside s, its residual answers only
 those of exactly the attributes s: a row for every contrast, none of them redundant.
-Residuals of different subsets are orthogonal, so the gram, the pseudoinverse and the
-errors of a stack have closed forms over the listed subsets alone, at any number of
+Residuals of different subsets are orthogonal. So the gram, the pseudoinverse and the
+errors of a stack have closed forms over the listed subsets, at any number of
 attributes.
 """
 
@@ -63,8 +63,8 @@ class Residuals(QueryMatrix):
     Raises
     ------
     ValueError
-        If there is no residual, all weights are zero, a subset occurs twice, or
-        an attribute in a subset has a single value and so no contrast.
+        If there is no residual, all weights are zero, or a subset occurs twice. If an
+        attribute in a subset has a single value and so no contrast.
 
     See Also
     --------

@@ -81,7 +81,7 @@ def marginal_precisions(
     """Return k_s = Σ_{a⊇s} θ_a² n_s / n_a, zero where no marginal contains s.
 
     The gram of the weighted marginals has the eigenvalue k_s n / n_s on the
-    interactions of s, so that a query costs Σ_s ‖W_s‖² / k_s. `terms` are the
+    interactions of s. A query costs Σ_s ‖W_s‖² / k_s. `terms` are the
     attributes a and the squared weight θ_a² of every marginal; `subsets` are the s, of
     attributes with at least two values.
     """

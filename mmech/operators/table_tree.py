@@ -1,10 +1,10 @@
 """Tables of counts over subsets of attributes, each summed from a smaller table.
 
 A pass over the whole domain for every table costs tables times cells. Tables of few
-attributes share intermediate ones instead: every set of h attributes misses at least
-one of h + 1 groups of attributes, so h + 1 passes over the domain, each of which sums
-one group out, leave tables that together contain all that is asked, and so on inside
-each. The transposed product walks the same tree from the leaves to the root.
+attributes share intermediate ones instead. Every set of h attributes misses at least
+one of h + 1 groups of attributes. So h + 1 passes over the domain, each of which sums
+one group out, leave tables that together contain all that is asked; so on inside each.
+The transposed product walks the same tree from the leaves to the root.
 """
 
 from __future__ import annotations

@@ -324,8 +324,8 @@ class Tau(QueryMatrix):
 
         With c the convolution of f with itself over its period, it is c(0) - c(2j).
         With a free end f at even places suffices, and has half of it. Since f is even,
-        c is the sum of a Toeplitz and a Hankel matrix, times f at 1 to n, and of
-        products with the ends of half a period.
+        c is a Toeplitz plus a Hankel matrix, times f at 1 to n. Products with the ends
+        of half a period are added.
         """
         n, fixed = self.n, self.free_end == "none"
         own = self.period if fixed else self.period[::2]

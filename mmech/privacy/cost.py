@@ -8,9 +8,9 @@ outputs on neighbours is at most :math:`a \rho` for every a > 1 [1]_. It is then
           \left(1 - \frac{1}{a}\right)^a
 
 ([2]_, Section 2.3). Every order a gives a valid delta, so stopping short of the infimum
-never promises too much. Over releases :math:`\rho` adds up as :math:`\epsilon` does, so
-that each of many releases has less noise than its share of a pure epsilon would give:
-budgets per release fall with the root of their number.
+never promises too much. Over releases :math:`\rho` adds up as :math:`\epsilon` does. So
+each of many releases has less noise than under its share of a pure epsilon: the
+standard deviation grows with the root of their number.
 
 **Pure epsilon in rho.** A release of pure :math:`\epsilon_0` costs at most
 :math:`\epsilon_0 \tanh(\epsilon_0 / 2) \le \epsilon_0^2 / 2`, which is the price of
@@ -18,12 +18,12 @@ randomised response: all others are post-processing of it. Laplace noise on many
 costs less, see `laplace_rho`. Proof: ``notebooks/proofs/price_in_rho.md``.
 
 **Bounded range.** An exponential mechanism of pure epsilon :math:`\epsilon_0` costs no
-more than :math:`\epsilon_0^2 / 8`, a quarter of what pure epsilon alone implies,
-because its privacy loss lies in a window of that width [3]_ [4]_: with weights
-:math:`\pi_i e^{\eta q_i}`, normalised by Z, a neighbour changes the logarithm of the
-probability of i by :math:`\eta (q'_i - q_i) - \log (Z' / Z)`. The last term is the same
-for all i, so that the window is as wide as :math:`\eta` times the span of the changes
-of scores. The span is
+more than :math:`\epsilon_0^2 / 8`, a quarter of the price that pure epsilon alone
+implies. For its privacy loss lies in a window of width :math:`\epsilon_0` [3]_ [4]_.
+Let the weights be :math:`\pi_i e^{\eta q_i}`, normalised by Z. A neighbour changes the
+logarithm of the probability of i by :math:`\eta (q'_i - q_i) - \log (Z' / Z)`. The last
+term is the same for all i. So the window is as wide as :math:`\eta` times the span of
+the changes of scores. The span is
 
 * 1, if an added record can only raise scores (monotone), where :math:`\eta` is
   :math:`\epsilon_0`;
@@ -227,10 +227,10 @@ def bounded_range_epsilon(rho: Fraction) -> Fraction:
 def poisson_bag_epsilon(epsilon: Fraction) -> Fraction:
     r"""Return what a release on a bag may cost, if the bag is to cost `epsilon`.
 
-    A bag holds each record K times, K being Poisson with mean one, independently. With
-    K copies of the added record, and a release of pure :math:`\epsilon_0`, an outcome
-    is at most :math:`e^{K \epsilon_0}` times as probable as without the record, and on
-    average over K :math:`E e^{K \epsilon_0} = e^{e^{\epsilon_0} - 1}` times. So
+    A bag holds each record K times, K being Poisson with mean one, independently. Let a
+    release of pure :math:`\epsilon_0` see K copies of the added record. An outcome is
+    at most :math:`e^{K \epsilon_0}` times as probable as without the record. On average
+    over K the factor is :math:`E e^{K \epsilon_0} = e^{e^{\epsilon_0} - 1}`. So
     :math:`\epsilon_0 = \log (1 + \epsilon)`, for records that are added or removed.
 
     Parameters

@@ -14,8 +14,9 @@ from mmech.privacy.neighbours import exact_size
 from mmech.storage.codec import exact_number, storable
 
 Shift = tuple[str, int, Fraction, int]
-"""Law of noise on whole numbers, how far neighbours move one at most, the parameter of
-the law (scale b, or σ²), and how many numbers are moved that far, independently."""
+"""The fields: the law of noise on whole numbers; the largest distance m by which
+neighbours move one number; the parameter of the law (scale b, or σ²); how many numbers
+are moved by m, independently."""
 
 CURRENCIES = ("epsilon", "rho")
 

@@ -624,9 +624,9 @@ class PrivacyLedger(Settled):
         Notes
         -----
         Under ``"replace"`` a record may move from one part to another and change
-        both. Mechanisms calibrate to twice the sensitivity under that relation, so
-        that each of the two changes costs half (a quarter in rho, where the two add up
-        to half).
+        both. Mechanisms calibrate to twice the sensitivity under that relation. So each
+        of the two changes costs half; in rho it costs a quarter, and the two add up to
+        half.
 
         References
         ----------
@@ -692,16 +692,16 @@ class PrivacyLedger(Settled):
 
         Notes
         -----
-        *Claim.* Releases from a ledger of epsilon, that after some of them goes over
-        into one of rho or does not, by a rule that sees these releases only, are
-        :math:`(\epsilon, \delta)`-private together. *Proof.* Let E be the set of all
-        outcomes in which the ledger stays as it is, and S any set of outcomes. In
-        :math:`S \cap E` everything is paid for in pure epsilon, so that its
-        probability is :math:`e^\epsilon` times as large for a neighbour at most. The
-        mechanism that stops where the other would stay in epsilon has only releases
-        that the ledger of rho pays for, so that it is :math:`\rho`-zCDP, hence
-        :math:`(\epsilon, \delta)`-private, and :math:`S \setminus E` has the same
-        probability under both. The sum of the two bounds is
+        *Claim.* After some releases, a ledger of epsilon may be converted to one of
+        rho, by a rule that sees these releases only. All releases together are
+        :math:`(\epsilon, \delta)`-private. *Proof.* Let E be the set of all outcomes in
+        which the ledger is not converted, and S any set of outcomes. In
+        :math:`S \cap E` everything is paid for in pure epsilon. So the probability of
+        this set for a neighbour is at most :math:`e^\epsilon` times as large. Consider
+        a second mechanism, which stops where the first one would stay in epsilon. The
+        ledger of rho pays for all its releases, so that it is :math:`\rho`-zCDP, hence
+        :math:`(\epsilon, \delta)`-private. :math:`S \setminus E` has the same
+        probability under both mechanisms. The sum of the two bounds is
         :math:`e^\epsilon P'(S) + \delta`.
 
         Examples

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from mmech.checks import check_choice, check_integer
+from mmech.storage.codec import storable
 
 NEIGHBOURS = ("add_remove", "replace", "labels")
 
@@ -17,6 +18,7 @@ HOW = {
 }
 
 
+@storable("Relation")
 @dataclass(frozen=True)
 class Relation:
     """The neighbour relation of a guarantee.
@@ -31,11 +33,11 @@ class Relation:
     Attributes
     ----------
     neighbours : {"add_remove", "replace", "labels"}
-        Whether the records of a person are added or removed, or replaced by as many,
-        or only their labels are replaced. Under ``"labels"`` everything else, and the
-        number of records, is public and gets no protection. A label that is replaced is
-        a record that is removed and one that is added, so that whatever is calibrated
-        for ``"replace"`` is private for ``"labels"``, at the same cost.
+        Whether the records of a person are added or removed, or replaced by as many, or
+        only their labels are replaced. Under ``"labels"`` everything else, and the
+        number of records, is public and gets no protection. A replaced label is a
+        removed record and an added one. So a release that is calibrated for
+        ``"replace"`` is private for ``"labels"``, at the same cost.
     records_per_person : int
         Largest number of records of one person; public.
 

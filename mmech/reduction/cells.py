@@ -1,9 +1,9 @@
 """Lossless domain reduction: merge the cells that no query tells apart.
 
 If W = W' C with a 0/1 matrix C that adds up merged cells, every strategy A' for W'
-gives the strategy A' C for W with the same sensitivity and the same answers, and no
-strategy for W is better than the best one for W' (restrict it to one column per
-group). So strategies are optimized, and data measured, on the merged cells.
+gives the strategy A' C for W. It has the same sensitivity and the same answers. No
+strategy for W is better than the best one for W': restrict it to one column per group.
+So strategies are optimized, and data measured, on the merged cells.
 """
 
 from __future__ import annotations

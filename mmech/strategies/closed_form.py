@@ -175,8 +175,8 @@ def residuals_strategy(
 ) -> StrategyResult:
     """Weight residuals in closed form, the optimum under L2 for unions of marginals.
 
-    With squared weights x_s the squared sensitivity is Σ x_s m_s / n_s and
-    ‖W A⁺‖² = Σ m_s e_s / x_s, so by Cauchy-Schwarz x_s ∝ √(n_s e_s) and the loss is
+    With squared weights x_s the squared sensitivity is Σ x_s m_s / n_s, and ‖W A⁺‖² is
+    Σ m_s e_s / x_s. By Cauchy-Schwarz x_s ∝ √(n_s e_s), and the loss is
     (Σ m_s √(e_s / n_s))². In the eigenvalues κ_s = x_s n / n_s of the gram this
     is κ_s ∝ √(v_s / m_s).
     """

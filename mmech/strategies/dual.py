@@ -160,8 +160,8 @@ def _strategy_of(workload: QueryMatrix, p: Floats) -> QueryMatrix:
 
     Where it has full column rank its columns are scaled to length one.
 
-    With the singular vectors of W P^½ = U Σ Zᵀ this is A = Σ^½ Zᵀ P^-½, or
-    Σ^-½ Uᵀ W, which keeps a workload of few queries implicit.
+    W P^½ = U Σ Zᵀ has singular vectors, and A is Σ^½ Zᵀ P^-½. The same Σ^-½ Uᵀ W keeps
+    a workload of few queries implicit.
     """
     m, n = workload.shape
     roots = np.sqrt(p)

@@ -291,8 +291,8 @@ def kronecker_l2_strategy(
     Bounds and losses of a product under L2 are the products of those of its factors,
     and so are optima. A union of products has no closed form: the factors descend in
     turn on their surrogates. Where attributes of more than 1,024 ordered values suit
-    waves, every attribute in turn takes the best strategy for its own queries, weighed
-    by the errors along the others. Never worse than the identity.
+    waves, every attribute in turn takes the best strategy for its own queries. These
+    are weighed by the errors along the others. Never worse than the identity.
 
     Parameters
     ----------

@@ -166,7 +166,6 @@ def cover_greedily(
         flat,
         owner_starts.astype(np.int64),
         owner[order],
-        np.ones(len(targets)),
         logs,
         math.log(max_cells) + 1e-9,
         DECAY,

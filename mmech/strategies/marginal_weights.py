@@ -34,8 +34,8 @@ def marginal_weights(
 ) -> StrategyResult:
     """Weight the marginals over the downward closure of what the workload asks.
 
-    With shares u_a = θ_a² of the squared sensitivity, k_s = Σ_{a⊇s} u_a n_s / n_a and
-    the loss is Σ u_a Σ m_s τ_s / k_s, convex in u. From 1 / k_s <= Σ_a α_a² n_a / (u_a
+    With shares u_a = θ_a² of the squared sensitivity, k_s = Σ_{a⊇s} u_a n_s / n_a. The
+    loss is Σ u_a Σ m_s τ_s / k_s, convex in u. From 1 / k_s <= Σ_a α_a² n_a / (u_a
     n_s) with Σ_a α_a = 1, the update u_a <- u_a √(Σ_{s⊆a} (n_s / n_a) m_s τ_s / k_s²)
     never increases it. It stops at a relative gap of `tolerance` to the best weights.
     """

@@ -1,12 +1,12 @@
 """Weighted marginals under L1 sensitivity: a search over block designs.
 
-Only the subsets s that the workload asks for matter: with their mean energies τ_s
-and k_s = Σ_{a⊇s} θ_a² n_s / n_a the loss of {θ_a M_a} is (Σθ)² Σ_s m_s τ_s / k_s, at a
-cost of what is listed. A marginal with weight zero cannot be re-activated by a gradient
-(its derivative is positive), so good strategies are few blocks that cover what the
-workload needs, found by search: what is asked itself, blocks grown and merged from it,
-covering designs under several caps, lexicographic and inflated designs, random starts,
-then local moves, each followed by a monotone descent on the weights.
+Only the subsets s that the workload asks for matter, with their mean energies τ_s. With
+k_s = Σ_{a⊇s} θ_a² n_s / n_a the loss of {θ_a M_a} is (Σθ)² Σ_s m_s τ_s / k_s. A
+marginal with weight zero cannot be re-activated by a gradient, since its derivative is
+positive. So good strategies are few blocks that cover what the workload needs. A search
+starts from what is asked itself, and from blocks grown and merged from it. Covering
+designs under several caps, lexicographic and inflated designs, and random starts
+follow. Local moves end it. A monotone descent on the weights follows each of them.
 
 What was tried: a search over all 2^d subsets and one over listed subsets, with starts
 of their own, were two templates. Listed subsets with the starts of both reach the
@@ -69,8 +69,8 @@ def marginals_strategy(
 ) -> StrategyResult:
     """Search for the best weighted marginals.
 
-    Never worse than the marginals asked for with their best weights, nor than the
-    single table over all attributes that the workload touches where the cap allows it.
+    Never worse than the marginals asked for with their best weights. Where the cap
+    allows it, never worse than one table over all attributes that the workload touches.
 
     Parameters
     ----------

@@ -2,9 +2,10 @@
 
 Every block has the same p-Identity A of its s cells, and p-Identity over the B blocks
 has that in place of its identity: the strategy [D⊗A; Θ⊗1ᵀ]. Three things count of A, of
-covariance M: the variance c of the total, the covariance c v of cells and total, and
-N = M - c vvᵀ, which is left once the total is known. The loss is then a p-Identity's on
-blocks whose cells follow v, with tr(V_bb N) for the rest of block b of the gram V.
+covariance M. They are the variance c of the total, the covariance c v of cells and
+total, and N = M - c vvᵀ, which is left once the total is known. The loss is then a
+p-Identity's on blocks whose cells follow v. Block b of the gram V adds tr(V_bb N) for
+the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import AllRange, Diagonal, Ones, Prefix, Suffix
+from mmech.operators.basic import (
+    AllRange,
+    Diagonal,
+    Ones,
+    Prefix,
+    SeparableGram,
+    Suffix,
+)
 from mmech.operators.compose import Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
@@ -28,7 +36,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.ordered import BlockLevel, SeparableGram
+from mmech.strategies.ordered import BlockLevel
 from mmech.strategies.pidentity import Descent, PIdentityObjective, descend
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult

@@ -166,8 +166,8 @@ def optimize(
     -----
     PerformanceWarning
         If the answer of "auto" under "zcdp" has more than twice the loss of a lower
-        bound. Under "pure", where bounds are loose, if it is the cells or the queries
-        themselves, and a search was left out for the size of the workload.
+        bound. Bounds are loose under "pure": there it warns of the cells or the queries
+        themselves, if a search was left out for the size of the workload.
 
     See Also
     --------
@@ -244,9 +244,8 @@ def optimize(
 def _warn_if_far(result: StrategyResult) -> None:
     """Warn of an answer that may be far from the best one, and say what to do.
 
-    Bounds are loose under pure epsilon: what counts there is a search that was left out
-    for the size of the workload, where nothing that was searched for is better than the
-    cells or the queries.
+    Bounds are loose under pure epsilon. What counts there is a search that was left out
+    for the size of the workload, if none of the others beats the cells or the queries.
     """
     large = [
         candidate

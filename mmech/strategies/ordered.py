@@ -13,8 +13,15 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.base import Array, QueryMatrix, Symmetric, query_matrix
-from mmech.operators.basic import AllRangeGram, Diagonal, Identity, Ones, Prefix, Suffix
+from mmech.operators.base import Array, QueryMatrix
+from mmech.operators.basic import (
+    Diagonal,
+    Identity,
+    Ones,
+    Prefix,
+    SeparableGram,
+    Suffix,
+)
 from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.merged import MergedGram
@@ -35,37 +42,6 @@ FEWEST_BLOCKS = 128
 
 CHUNK = 64
 """Columns of a gram that are computed at once."""
-
-
-@query_matrix("SeparableGram")
-class SeparableGram(Symmetric):
-    """A gram V_ij = a_min(i,j) b_max(i,j) off its diagonal: ranges, and their blocks.
-
-    The vectors are `rising` a and `falling` b (n,). Products cost O(n) per vector.
-    """
-
-    rising: Floats
-    falling: Floats
-    diagonal: Floats
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of cells, twice."""
-        return (self.diagonal.size, self.diagonal.size)
-
-    def _arguments(self) -> str:
-        return f"n={self.diagonal.size}"
-
-    def _matmat(self, x: Array, /) -> Array:
-        from mmech import _kernels
-
-        out = np.empty_like(x)
-        _kernels.separable_gram_matmat(self.rising, self.falling, self.diagonal, x, out)
-        return out
-
-    def diag(self) -> Array:
-        """Return the main diagonal, shape (n,)."""
-        return self.diagonal
 
 
 @dataclass(frozen=True)
@@ -172,7 +148,7 @@ def asks_in_order(gram: QueryMatrix) -> bool:
     return False
 
 
-asks_in_order.register(AllRangeGram | SeparableGram, lambda gram: True)
+asks_in_order.register(SeparableGram, lambda gram: True)
 asks_in_order.register(Scaled, lambda gram: asks_in_order(gram.operator))
 
 
@@ -219,14 +195,9 @@ _separable.register(SeparableGram, lambda gram: gram)
 @_separable.register(Scaled)
 def _(gram: Scaled) -> SeparableGram | None:
     inner, c = _separable(gram.operator), float(gram.weight)
-    return inner and SeparableGram(c * inner.rising, inner.falling, c * inner.diagonal)
-
-
-@_separable.register(AllRangeGram)
-def _(gram: AllRangeGram) -> SeparableGram | None:
-    rising = np.arange(1.0, gram.n + 1)
-    falling = rising[::-1].copy()
-    return SeparableGram(rising, falling, rising * falling)
+    return inner and SeparableGram(
+        c * inner._rising, inner._falling, c * inner._diagonal
+    )
 
 
 @_separable.register(Gram)
@@ -270,12 +241,12 @@ def _separable_blocks(gram: SeparableGram, starts: NDArray[np.int64]) -> Separab
 
     The running sums are exact for whole numbers, as the falling vectors of ranges.
     """
-    counts = np.diff(np.append(starts, gram.falling.size))
-    running = np.cumsum(gram.falling)
+    counts = np.diff(np.append(starts, gram._falling.size))
+    running = np.cumsum(gram._falling)
     ends = np.repeat(running[starts + counts - 1], counts)
-    pairs = _block_sums(gram.rising * (ends - running), starts)
+    pairs = _block_sums(gram._rising * (ends - running), starts)
     return SeparableGram(
-        _block_sums(gram.rising, starts),
-        _block_sums(gram.falling, starts),
-        _block_sums(gram.diagonal, starts) + 2.0 * pairs,
+        _block_sums(gram._rising, starts),
+        _block_sums(gram._falling, starts),
+        _block_sums(gram._diagonal, starts) + 2.0 * pairs,
     )

@@ -193,9 +193,9 @@ def pidentity_strategy(
 ) -> StrategyResult:
     """Optimize a p-Identity strategy by descent from several starts.
 
-    Every start descends a little, and the best of them to the end. Where the cells have
-    an order (ranges, or an explicit workload in which one is found), the starts are
-    compared on blocks of neighbours, which are then halved again and again. Most of the
+    Every start descends a little, and the best of them to the end. Cells may have an
+    order: of ranges, or found in an explicit workload. Then starts are compared on
+    blocks of neighbours, which are halved again and again. Most of the
     descent takes place on at most 512 blocks. Never worse than the identity.
 
     Parameters

@@ -1,7 +1,7 @@
 """The registry of templates, and the walk over it that ``template="auto"`` is.
 
-A template is a family of strategies with a name, the norms it is for, a look that
-tells whether a search is worth while, and the search. One registry holds those for L1
+A template is a family of strategies: a name, the norms it is for, a look that tells
+whether a search pays, and the search. One registry holds those for L1
 sensitivity and those for L2; `mmech.strategies.optimize` fills it.
 """
 
@@ -228,8 +228,8 @@ def _norm_in_words(norm: str) -> str:
 def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
     """Walk the templates in the order of their ranks and return the best strategy.
 
-    Every template gets those of the options that it has, starts from the same seed, for
-    which a generator gives one number, and is among the candidates, also if left out.
+    Every template gets those of the options that it has. All start from the same seed,
+    for which a generator gives one number. All are candidates, also if left out.
 
     Raises
     ------

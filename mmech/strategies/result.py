@@ -72,9 +72,9 @@ class StrategyResult:
     workload : QueryMatrix, shape (m, n), or None
         What the strategy was optimized for.
     norm : {"L1", "L2"}
-        Norm ‖A‖ of a column that the loss is about: "L1" for Laplace noise and pure
-        epsilon, "L2" for Gaussian noise and zCDP, where the loss is ‖A‖₂² ‖W A⁺‖_F²
-        and the expected error at rho is loss / (2 rho). A mechanism refuses the
+        Norm ‖A‖ of a column that the loss is about. "L1" is for Laplace noise and pure
+        epsilon. "L2" is for Gaussian noise and zCDP: the loss is ‖A‖₂² ‖W A⁺‖_F², and
+        the expected error at rho is loss / (2 rho). A mechanism refuses the
         result of the other norm.
     noise : str or None
         Name of the law of noise that the loss is about, where that is not Laplace or

@@ -2,12 +2,12 @@
 
 A = [c_1 ⊗A_1i; c_2 ⊗A_2i; ...] with p-Identity factors and Σ c_g = 1 has sensitivity
 one. All measurements answer all queries: the loss is tr(WᵀW (AᵀA)⁻¹) of the whole
-stack, exact at any size by a generalized eigenproblem per attribute as long as no
+stack. A generalized eigenproblem per attribute makes it exact at any size, where no
 attribute has more than two different factors. Two groups have factors of their own;
 more than two share them: on every attribute a group takes the factor of the plain
 queries or the factor of the rich ones. The start splits the budget in proportion to the
-cube roots of the groups' own losses (the optimum if each group answered its own queries
-only); descent on all weights then makes use of what the groups share.
+cube roots of the groups' own losses. This is the optimum if each group answered its own
+queries only; descent on all weights then makes use of what the groups share.
 """
 
 from __future__ import annotations

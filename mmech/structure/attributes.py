@@ -34,8 +34,12 @@ def is_uniform(workload: QueryMatrix) -> bool:
 
 def is_union_of_boxes(workload: QueryMatrix) -> bool:
     """Return whether a workload is a union of products or of boxes."""
-    boxes = Kronecker | PartitionStack | Conjunctions | Ranges
-    return all(isinstance(block, boxes) for _, block in normal_form(workload).blocks)
+    return all(
+        block.boxes() is not None
+        if isinstance(block, PartitionStack)
+        else isinstance(block, Kronecker | Conjunctions | Ranges)
+        for _, block in normal_form(workload).blocks
+    )
 
 
 def comes_from_partitions(workload: QueryMatrix) -> bool:

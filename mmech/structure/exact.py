@@ -12,8 +12,8 @@ any size, before 64-bit integers are used:
 * `as_integer_matrix` replaces an operator of an unknown class by the matrix of its
   columns, which is then what is measured: the class is not taken at its word.
 
-The tables at the end have one rule per class, for that very class and not for those
-derived from it, which may multiply in another way. A class without a rule is unknown.
+The tables at the end have one rule per class, for that very class. Those derived from
+it may multiply in another way. A class without a rule is unknown.
 """
 
 from __future__ import annotations

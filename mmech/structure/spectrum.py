@@ -4,7 +4,7 @@ With the projector P_s on the interactions of exactly the attributes s, every qu
 w has one table per subset, W_s = C_s M_s w / c_s: its marginal over s with the means
 along every axis taken off, over the number of cells c_s = n / n_s that an entry sums.
 Strategies in the marginal algebra see a query only through the squared norms of
-these tables, numbers of moderate size whatever the size of the domain. Boxes and
+these tables: numbers of moderate size at any size of the domain. Boxes and
 marginals have few of them: one per subset of the attributes that they restrict.
 """
 
@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce, singledispatch
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,7 +38,12 @@ from mmech.operators.marginals import (
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.residuals import Residuals
-from mmech.operators.subsets import Subset, downward_closure, ranks_of
+from mmech.operators.subsets import (
+    Subset,
+    downward_closure,
+    marginal_precisions,
+    ranks_of,
+)
 from mmech.operators.table_tree import attributes_of
 from mmech.structure.attributes import is_uniform
 
@@ -127,15 +131,9 @@ def mean_spectrum(workload: QueryMatrix, domain_shape: Sizes) -> Squares | None:
 
 
 def _marginal_spectrum(terms: Terms, domain_shape: Sizes) -> Squares:
-    closure = downward_closure((key for key, _ in terms), domain_shape)
-    values = np.zeros(len(closure))
-    for key, square in terms:
-        kept = [i for i in key if domain_shape[i] > 1]
-        for size in range(len(kept) + 1):
-            for subset in combinations(kept, size):
-                removed = math.prod(domain_shape[i] for i in kept if i not in subset)
-                values[closure[subset]] += square / removed
-    return {subset: float(values[i]) for subset, i in closure.items() if values[i] > 0}
+    closure = tuple(downward_closure((key for key, _ in terms), domain_shape))
+    values = marginal_precisions(terms, closure, domain_shape).tolist()
+    return {s: value for s, value in zip(closure, values, strict=True) if value > 0}
 
 
 def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
@@ -229,7 +227,7 @@ def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares
     else:
         masks = workload.boxes()
         if masks is None:
-            return _partition_squares(workload, sizes)
+            return None
         widths = _widths_of(masks)
     # As bytes, the most significant first: ten times as fast as along an axis.
     packed = np.ascontiguousarray(widths, ">i8").view(f"V{8 * len(sizes)}").ravel()
@@ -241,30 +239,6 @@ def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares
         for subset, value in zip(subsets, sums.tolist(), strict=True):
             total[subset] = total.get(subset, 0.0) + value
     return total
-
-
-def _partition_squares(workload: Any, sizes: Sizes) -> Squares | None:
-    """From ‖W M_aᵀ‖² = c_a Σ_{s⊆a} v_s, by inclusion and exclusion over subsets."""
-    from mmech import _kernels
-
-    d, n = len(sizes), workload.shape[1]
-    if d > LIMITS.lattice_attributes or 2**d * workload._labels.size > 2**31:
-        return None
-    energies = np.empty(2**d)
-    cells = np.unravel_index(np.arange(n), sizes)
-    for mask in range(2**d):
-        place, size = np.zeros(n, np.int64), 1
-        for i in attributes_of(mask):
-            place, size = place * sizes[i] + cells[i], size * sizes[i]
-        squares = 0.0
-        for labels in workload._labels:
-            table = np.bincount(labels * size + place)
-            squares += float(np.square(table.astype(np.float64)).sum())
-        energies[mask] = squares * size / n
-    _kernels.subset_differences(energies)
-    energies[energies < 1e-12 * energies.sum()] = 0.0
-    values = energies / subset_cells(sizes)
-    return {attributes_of(mask): v for mask, v in enumerate(values.tolist()) if v > 0}
 
 
 # ---- query by query -----------------------------------------------------------
@@ -350,8 +324,8 @@ def box_groups(workload: QueryMatrix, sizes: Sizes) -> list[BoxGroup] | None:
 def query_spectra(workload: QueryMatrix, domain_shape: Sizes) -> QuerySpectra | None:
     """Return the squared norms ‖W_s‖² of every query by itself, or ``None``.
 
-    For boxes, sums of boxes as a `Product` with `Conjunctions` on its right, or
-    products of attributes with at most 2^26 pairs of a query and a subset.
+    For boxes, and for sums of boxes: a `Product` with `Conjunctions` on its right. Also
+    for products of attributes with at most 2^26 pairs of a query and a subset.
     """
     masks = _box_masks(workload, domain_shape)
     if masks is None:

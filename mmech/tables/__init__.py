@@ -5,28 +5,40 @@ are whole, non-negative and agree with each other (`counts`, `classes`, `model`,
 `rounding`), and returns them with intervals, a statement and synthetic records
 (`result`).
 
-============  ===============================================================
-release       `release_tables`: records in, tables out, or what was paid for
-plan          what will be measured and how exact it will be; reads no record
-counts        whole, non-negative counts that agree across tables
-classes       what pairs of attributes tell of each other: a latent class model
-rounding      whole numbers that keep given margins
-levels        several levels of hierarchies: weights, least squares, errors
-level_counts  whole counts that add up from level to level
-model         the model of maximum entropy, and records drawn from it
-noise         the law of the errors of tables, exactly
-shared_noise  the same of single attributes under noise of equal totals
-statistics    sums, means, histograms and quantiles of a number, by group
-known         known totals and impossible cells, and what follows from them
-steps         what is measured next by what was measured; privately chosen pairs
-result        tables with intervals, a statement, and files
-files         csv with metadata, a workbook, a page with charts
-frames        columns as a frame of the library at hand
-============  ===============================================================
+===================  ================================================================
+release              `release_tables`: records in, tables out
+measured             noisy numbers that were paid for, and what is made of them
+recompute            published tables beside those of their noisy numbers
+plan                 what will be measured, and how exact; reads no record
+steps                measuring in steps, with pairs that are chosen privately
+noise                the law of the errors of tables, exactly
+shared_noise         the same of single attributes under noise of equal totals
+counts               whole, non-negative counts that agree across tables
+classes              a latent class model: what pairs tell of each other
+model                the model of maximum entropy, and records drawn from it
+rounding             whole numbers that keep given margins
+levels               levels of hierarchies: trees, and least squares over them
+level_weights        weights of tables by levels
+level_noise          estimates by levels, and the laws of their errors
+level_counts         whole counts that add up from level to level
+known                known totals and impossible cells, and if counts can agree
+read_known           the same as they are given
+known_noise          estimates conditioned on them, and the laws of their errors
+statistics           sums, means, histograms and quantiles of a number, by group
+statistic_budget     their parts of the budget, and the records that they read
+statistic_plans      what is measured for them, and what came out
+statistic_intervals  intervals of ratios, and of quantiles
+result               tables with intervals, a statement, files, and synthetic records
+synthetic            raw values of cells, for synthetic records
+statement            what released tables say of themselves, for people and machines
+published            a folder of released tables, with its evidence
+files                csv with metadata, a workbook, a page with charts
+===================  ================================================================
 """
 
+from mmech.tables.measured import MeasuredTables
 from mmech.tables.plan import TablePlan
-from mmech.tables.release import MeasuredTables, release_tables
+from mmech.tables.release import release_tables
 from mmech.tables.result import Tables
 from mmech.tables.statistics import Histogram, Mean, Quantiles, Sum
 

@@ -26,14 +26,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from mmech.arrays import Floats, Subset
 from mmech.limits import LIMITS
 from mmech.tables.steps import AnyEstimate, AnyNoise
-
-Floats = NDArray[np.float64]
-Subset = tuple[int, ...]
 
 CLASSES = 32
 """Classes of a model. Half as many explained fewer of the tables of 22 attributes."""

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.tables.classes import FITS, expected_pairs, too_many_values
@@ -35,10 +36,6 @@ from mmech.tables.rounding import (
     with_margins,
 )
 from mmech.tables.steps import AnyEstimate, AnyNoise
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
 
 ROUNDING = {
     "margins": "every table is rounded to the rounded tables of its single attributes "
@@ -73,15 +70,21 @@ class Counts:
         Number of records of all tables.
     tables : dict of tuple to ndarray of int64
         One axis per attribute.
-    model : TableModel
     rounding : {"margins", "records", "levels"}
         How counts were made whole.
+    fit : callable
+        Fits the model, which takes time.
     """
 
     total: int
     tables: dict[Subset, Integers]
-    model: TableModel
     rounding: str
+    fit: Callable[[], TableModel]
+
+    @cached_property
+    def model(self) -> TableModel:
+        """A model of maximum entropy that explains the tables."""
+        return self.fit()
 
     def records(self, n: int, rng: Any) -> Integers:
         """Return records of the model, codes of shape (n, d)."""
@@ -141,8 +144,6 @@ def settle(
 
     single = alone()
     shares = [table / max(total, 1) for table in single]
-    say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
-
     measured: list[Subset] = [pair for pair in pairs if noise.measures(pair)]
 
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
@@ -160,7 +161,10 @@ def settle(
             for (i, j), table in tables.items()
         }
 
-    expected = expected_pairs(estimate, noise, shares, total, pairs, fits)
+    expected: dict[Subset, Floats] = {}
+    if pairs:
+        say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
+        expected = expected_pairs(estimate, noise, shares, total, pairs, fits)
     for (i, j), table in expected.items():  # pairs tell of their attributes, too
         margins: dict[Subset, Floats] = {
             (i,): table.sum(axis=1),
@@ -170,7 +174,7 @@ def settle(
     single = alone()
     shares = [table / max(total, 1) for table in single]
     fitted = drawn(expected)
-    if total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
+    if pairs and total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
         told = {pair: fitted[pair] for pair in measured}
         model = fit_model(sizes, shares, total, told)
         linked: dict[Subset, Floats] = {p: model.marginal(p) for p in pairs}
@@ -190,14 +194,14 @@ def settle(
             own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
             start = np.where(closed.get(subset, False), 0.0, np.maximum(table, 0.0))
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
-    say("fitting a model of maximum entropy")
     told = {pair: fitted[pair] for pair in measured}
     first = [*closed, *exact] if larger else tuple(closed)
-    model = fit_model(sizes, shares, total, told, larger, first=first)
+    fit = partial(fit_model, sizes, shares, total, told, larger, first=first)
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
-        whole = _of_records(model, total, subsets, known)
-        return Counts(total, whole, model, "records")
+        made = Counts(total, {}, "records", fit)
+        made.tables.update(_of_records(made.model, total, subsets, known))
+        return made
     rounded = {
         subset: single[subset[0]]
         if len(subset) == 1
@@ -209,7 +213,7 @@ def settle(
         )
         for subset in subsets
     }
-    return Counts(total, rounded, model, "margins")
+    return Counts(total, rounded, "margins", fit)
 
 
 def toward(

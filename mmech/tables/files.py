@@ -1,7 +1,7 @@
 """Files of released tables: csv with metadata, an Excel workbook, a page with charts.
 
-The page is one file with its charts inside (SVG), without scripts and without anything
-from the network. All text of the domain is escaped.
+The page is one file with its charts inside, without scripts and without anything from
+the network. All text of the domain is escaped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ COLOURS = np.array([[247, 251, 255], [33, 113, 181]])
 
 STYLE = """body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em auto}
 body{padding:0 1em}svg{font:12px sans-serif;display:block}
-div{overflow-x:auto}h2{margin-top:2em}"""
+div{overflow-x:auto}h2{margin-top:2em}
+th,td{font-size:12px;padding:6px}td{text-align:center;white-space:nowrap}"""
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -270,41 +271,23 @@ def _bars(sheet: Sheet) -> Iterator[str]:
 
 
 def _heat_map(sheet: Sheet) -> Iterator[str]:
-    """Yield a cell per row; the values of the last attribute are the columns."""
+    """Yield a table with a coloured cell per row of a sheet.
+
+    Its columns are the values of the last attribute.
+    """
     _, numbers = _said(sheet)
     across = list(dict.fromkeys(map(str, sheet.columns[sheet.keys[-1]].tolist())))
     down = [map(str, sheet.columns[key].tolist()) for key in sheet.keys[:-1]]
-    rows = [", ".join(row) for row in zip(*down, strict=True)][:: len(across)]
-    width = 7 * max(map(len, numbers)) + 14  # all of it, or only the counts
-    whole = width * len(across) <= 900
-    width = width if whole else 60
     counts = sheet.columns["count"]
     shades = np.sqrt(counts / max(int(counts.max()), 1))
-    top = 96
-    size = 250 + width * len(across) + 60, top + 32 * len(rows) + 6
-    yield f'<svg width="{size[0]}" height="{size[1]}" role="img">'
-    for j, name in enumerate(across):
-        at = f"translate({250 + width * (j + 0.4):.0f} {top - 8}) rotate(-35)"
-        yield f'<text transform="{at}">{_cut(name, 22)}</text>'
-    for i, name in enumerate(rows):
-        yield (
-            f'<text x="242" y="{top + 32 * i + 20}" text-anchor="end">'
-            f"{_cut(name, 36)}</text>"
-        )
-    for k, (count, number, shade) in enumerate(
-        zip(counts.tolist(), numbers, shades.tolist(), strict=True)
-    ):
-        i, j = divmod(k, len(across))
-        x, y = 250 + width * j, top + 32 * i
-        mixed = COLOURS[0] + shade * (COLOURS[1] - COLOURS[0])
-        fill = ",".join(f"{part:.0f}" for part in mixed)
-        ink = "#fff" if shade > 0.6 else "#000"
-        text = number if whole else _number(count)
-        said = escape(f"{rows[i]}, {across[j]}: {number}")
-        yield (
-            f"<g><title>{said}</title>"
-            f'<rect x="{x}" y="{y}" width="{width}" height="32" fill="rgb({fill})" '
-            f'stroke="#fff"/><text x="{x + width / 2:.0f}" y="{y + 20}" '
-            f'text-anchor="middle" fill="{ink}">{text}</text></g>'
-        )
-    yield "</svg>"
+    fills = COLOURS[0] + shades[:, None] * (COLOURS[1] - COLOURS[0])
+    cells = [
+        f'<td style="background:rgb({r:.0f},{g:.0f},{b:.0f});'
+        f'color:{"#fff" if shade > 0.6 else "#000"}">{number}</td>'
+        for number, shade, (r, g, b) in zip(numbers, shades, fills, strict=True)
+    ]
+    yield f"<table><tr><td></td>{''.join(f'<th>{escape(x)}</th>' for x in across)}</tr>"
+    for k, row in enumerate(list(zip(*down, strict=True))[:: len(across)]):
+        own = "".join(cells[k * len(across) : (k + 1) * len(across)])
+        yield f"<tr><th>{escape(', '.join(row))}</th>{own}</tr>"
+    yield "</table>"

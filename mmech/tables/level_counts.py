@@ -19,14 +19,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers, Subset
 from mmech.tables.counts import Counts, settle, toward
-from mmech.tables.levels import Chain, LevelEstimate, LevelNoise
+from mmech.tables.level_noise import LevelEstimate, LevelNoise
+from mmech.tables.levels import Chain
 from mmech.tables.model import draw_codes
 from mmech.tables.rounding import nearest_with_sums
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
 
 FIT_SWEEPS = 25
 """Sweeps that bring a table near its margins before it becomes whole."""
@@ -126,8 +124,8 @@ def settle_levels(
     return LevelCounts(
         counts.total,
         {subset: tables[subset] for subset in subsets},
-        counts.model,
         "levels",
+        counts.fit,
         draws,
     )
 

@@ -13,15 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
 from mmech.marginals.junction_tree import Clique, junction_tree
 from mmech.operators.base import product_of
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
 
 SWEEPS = 40
 TOLERANCE = 1e-3

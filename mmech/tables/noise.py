@@ -24,16 +24,14 @@ from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mmech.arrays import Floats, Subset
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import Law
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
-
-Floats = NDArray[np.float64]
-Subset = tuple[int, ...]
 
 VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from mmech.arrays import Subset
 from mmech.checks import check_choice, check_integer, magnitude
 from mmech.domain.domain import Domain, warn_if_read
+from mmech.domain.frames import as_frame
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
@@ -28,20 +29,23 @@ from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
 from mmech.structure.spectrum import mean_spectrum
-from mmech.tables.frames import as_frame
-from mmech.tables.known import Known, KnownNoise, what_is_known
+from mmech.tables.known import Known, what_is_known
+from mmech.tables.known_noise import KnownNoise
 from mmech.tables.level_counts import divided_tables
-from mmech.tables.levels import Chain, LevelNoise, chain_of, level_strategy
+from mmech.tables.level_noise import LevelNoise
+from mmech.tables.level_weights import level_strategy
+from mmech.tables.levels import Chain, chain_of
 from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
-from mmech.tables.statistics import StatisticPlan
-from mmech.tables.steps import COUNTED, single_strategy, worth_steps
+from mmech.tables.statistic_plans import StatisticPlan
+from mmech.tables.steps import COUNTED
 from mmech.threads import one_blas_thread
-
-Subset = tuple[int, ...]
 
 OWN_COLUMNS = ("count", "standard_error", "lower", "upper")
 """Columns of a table beside its attributes."""
+
+LEAST_PAIRS = 10
+"""Fewer tables of pairs are measured at once: there is little to choose."""
 
 EVALUATIONS = 3000
 """Work of the search for a strategy, in evaluations of the loss: a second or two. Ten
@@ -121,7 +125,8 @@ class TablePlan:
     @cached_property
     def chain(self) -> Chain | None:
         """The levels of hierarchies with several of them, if there are some."""
-        return chain_of(self.domain, self.names)
+        several = len(self.names) > len(self.domain.names)
+        return chain_of(self.domain, self.names) if several else None
 
     def axis_codes(self, codes: Any) -> Any:
         """Return the codes of axes (N, axes) for those of the domain. Sensitive."""
@@ -159,7 +164,8 @@ class TablePlan:
     @cached_property
     def single(self) -> StrategyResult:
         """What measures tables of single attributes, of a plan in steps."""
-        return single_strategy(self.axes.shape, self.currency)
+        alone = [(i,) for i in range(len(self.names))]
+        return _strategy(self.axes.shape, alone, self.currency, None, None)
 
     @cached_property
     def blur(self) -> float:
@@ -240,28 +246,17 @@ class TablePlan:
 
     @classmethod
     def _stored(cls) -> dict[str, str]:
-        own = ["tables", "strategy", "currency", "cost", "policies", "frame"]
-        own += ["adaptive", "statistics", "known"]
-        made = {"domain": "_document", "relation": "_relation"}
-        return made | {name: name for name in own}
-
-    @property
-    def _document(self) -> Any:
-        return json.loads(self.domain.to_json() or "")
-
-    @property
-    def _relation(self) -> tuple[str, int]:
-        return self.relation.neighbours, self.relation.records_per_person
+        own = ["domain", "tables", "strategy", "currency", "cost", "relation"]
+        own += ["policies", "frame", "adaptive", "statistics", "known"]
+        return {name: name for name in own}
 
     @classmethod
-    def _restored(
-        cls, *, policies: Any, relation: Any, statistics: Any = (), **facts: Any
-    ) -> TablePlan:
-        if policies.keys() != {"handle_unknown", "handle_missing"}:
+    def _restored(cls, *, statistics: Any, **facts: Any) -> TablePlan:
+        if facts["policies"].keys() != {"handle_unknown", "handle_missing"}:
             raise ValueError("other policies")
-        facts |= {"policies": policies, "relation": Relation(*relation)}
-        plan = make_plan(ways=None, callback=None, **facts)
-        return replace(plan, statistics=statistics)
+        return replace(
+            make_plan(ways=None, callback=None, **facts), statistics=statistics
+        )
 
     def __repr__(self) -> str:
         return (
@@ -315,9 +310,11 @@ def make_plan(
     )
     subsets = tuple(tuple(sorted(map(used.index, subset))) for subset in asked)
     axes = domain.by_level().select(names)
-    chain = chain_of(own, names)
+    chain = chain_of(own, names) if len(names) > len(first) else None
     _check_cells(names, axes.shape, subsets, chain)
-    facts = what_is_known(known or {}, impossible, axes, subsets)
+    facts = None
+    if known or impossible:
+        facts = what_is_known(known or {}, impossible, axes, subsets)
     if facts and chain is not None:
         raise ParameterError(
             "known",
@@ -329,7 +326,9 @@ def make_plan(
     result = strategy or _strategy(axes.shape, subsets, currency, callback, facts)
     if adaptive is None:
         listed = facts or (ways is None and not isinstance(tables, str))
-        adaptive = not listed and chain is None and worth_steps(subsets)
+        pairs = sum(len(subset) == 2 for subset in subsets)
+        many = pairs >= LEAST_PAIRS and max(map(len, subsets)) == 2
+        adaptive = not listed and chain is None and many
     plan = TablePlan(
         own,
         names,

@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-import base64
-import csv
-import datetime
 import os
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
-from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mmech.domain.domain import Domain
-from mmech.domain.frames import read_table
+from mmech.domain.frames import kind_of_frame, read_table
 from mmech.domain.parts import Part, file_of, read
-from mmech.evidence import Evidence, record_evidence
+from mmech.evidence import record_evidence
 from mmech.exceptions import ParameterError, keeping, located
 from mmech.marginals.counts import Counts
-from mmech.noise import GAUSSIAN, LAPLACE, check_insecure_rng
+from mmech.noise import GAUSSIAN, LAPLACE, Price, check_insecure_rng
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
 from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
-from mmech.release import Measurement, Price, measure
-from mmech.storage.codec import read as read_file
-from mmech.storage.codec import storable, write
+from mmech.release import Measurement, measure
 from mmech.strategies import StrategyResult
 from mmech.tables.classes import FITS_OF_A_ROUND
 from mmech.tables.counts import settle
-from mmech.tables.frames import kind_of_frame
-from mmech.tables.level_counts import settle_levels
+from mmech.tables.measured import MeasuredTables, checked_callback
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
-from mmech.tables.statistics import (
-    MeasuredStatistic,
-    ReadDomain,
-    Statistic,
-    listed,
-    plan_statistics,
-)
-from mmech.tables.steps import Steps, measure_in_steps, noise_of
+from mmech.tables.statistic_budget import ReadDomain, listed, plan_statistics
+from mmech.tables.statistics import Statistic
+from mmech.tables.steps import Steps, measure_in_steps
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
-
-WHAT = "measurement of tables"
-"""What files hold of it."""
 
 
 @one_blas_thread()
@@ -218,11 +201,11 @@ def release_tables(
     domain = read_domain(domain)
     if keep is not None:
         check_writable(keep)
-    say = _checked_callback(callback)
+    say = checked_callback(callback)
     say("choosing what to measure")
-    statistics = listed(statistics)
+    asked = listed(statistics) if statistics else []
     if ways is None and tables is None:
-        tables = [own.by or own.name for own in statistics] or None
+        tables = [own.by or own.name for own in asked] or None
     plan = make_plan(
         domain,
         ways=ways,
@@ -237,8 +220,8 @@ def release_tables(
         impossible=impossible,
     )
     reading = None
-    if statistics:
-        reading, left = plan_statistics(statistics, domain, plan)
+    if asked:
+        reading, left = plan_statistics(asked, domain, plan)
         plan = replace(plan, cost=left, statistics=reading.plans)
     if dry_run:
         return plan
@@ -265,215 +248,6 @@ def release_tables(
         keep=keep,
         reading=reading,
     )
-
-
-@storable("MeasuredTables")
-@dataclass(frozen=True, eq=False)
-class MeasuredTables:
-    """Noisy numbers that were paid for, before tables are made of them.
-
-    It holds nothing else of records and may be published. `release_tables` leaves it
-    where it is interrupted: in the file that ``keep=`` names, and as the attribute
-    ``measured`` of what was raised.
-
-    Attributes
-    ----------
-    plan : TablePlan
-        What was measured.
-    measurement : Measurement or Steps
-        The noisy numbers.
-    evidence : Evidence
-        How all of them were drawn, for `mmech.verify`.
-    left_out : Measurement or None
-        As in `Tables`.
-    date : str
-        Day of the measurement, as ``2026-01-31``.
-    statistics : tuple of MeasuredStatistic
-        Noisy numbers of statistics.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from mmech import Attribute, Domain, MeasuredTables, release_tables
-    >>> domain = Domain([Attribute.categorical("sex", ["f", "m"])])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "sex.measured")
-    ...     _ = release_tables([["f"], ["m"]], domain, ways=1, epsilon=1, keep=path)
-    ...     MeasuredTables.load(path).finish()
-    Tables(1 tables of 1 attributes, epsilon=1)
-    """
-
-    plan: TablePlan
-    measurement: Measurement | Steps
-    evidence: Evidence
-    left_out: Measurement | None = None
-    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
-    statistics: tuple[MeasuredStatistic, ...] = ()
-
-    def __post_init__(self) -> None:
-        datetime.date.fromisoformat(self.date)
-        if self.plan.adaptive != isinstance(self.measurement, Steps):
-            raise ValueError("the measurement is of another plan")
-        entry = self.measurement.entry  # a ledger of rho also pays for pure epsilon
-        paid = entry.epsilon if self.plan.currency == "epsilon" else entry.rho
-        if paid != self.plan.cost:
-            raise ValueError("the measurement is of another plan")
-
-    @one_blas_thread()
-    def finish(self, callback: Callable[[str], Any] | None = None) -> Tables:
-        """Return the tables; free of privacy cost.
-
-        Parameters
-        ----------
-        callback : callable, default=None
-            Called with a line of text as the work goes on.
-
-        Returns
-        -------
-        Tables
-        """
-        plan = self.plan
-        noise: Any = noise_of(plan, self.measurement)
-        estimate: Any = noise.estimate(self.measurement.values)
-        say = _checked_callback(callback)
-        if plan.chain is None:
-            counts = settle(estimate, noise, plan.subsets, say, plan.known)
-        else:
-            counts = settle_levels(estimate, noise, plan.subsets, say)
-        return Tables(
-            plan,
-            self.measurement,
-            estimate,
-            counts,
-            self.evidence.including(measured=self._text),
-            self.left_out,
-            self.date,
-            self.statistics,
-        )
-
-    @property
-    def _text(self) -> str:
-        """What `recomputed` reads of it, beside evidence."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "measured")
-            replace(self, evidence=Evidence.nothing()).save(path)
-            return base64.b64encode(path.read_bytes()).decode()
-
-    @property
-    def _numbers(self) -> Iterator[Measurement]:
-        """All noisy numbers."""
-        own = self.measurement
-        yield from (own.number, *own.tables) if isinstance(own, Steps) else (own,)
-        yield from () if self.left_out is None else (self.left_out,)
-        yield from (statistic.measurement for statistic in self.statistics)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, for `load`.
-
-        Parameters
-        ----------
-        path : path
-            Replaced as a whole.
-        """
-        write(path, WHAT, self)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> MeasuredTables:
-        """Read the file that `save`, or `release_tables`, wrote.
-
-        Parameters
-        ----------
-        path : path
-
-        Returns
-        -------
-        MeasuredTables
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged or holds something else.
-        """
-        loaded: MeasuredTables = read_file(path, WHAT, cls)
-        measured, mechanisms = [loaded.measurement], [loaded.plan.mechanism()]
-        drops = loaded.plan.drops
-        if isinstance(loaded.measurement, Steps):
-            measured = list(loaded.measurement.tables)
-            mechanisms = loaded.measurement.mechanisms(loaded.plan)
-            drops = drops and not loaded.measurement.unspent  # counted at the end
-        own = [(noisy.values.shape, noisy.entry.kind) for noisy in measured]
-        out = None if loaded.left_out is None else loaded.left_out.values.shape
-        if own != [((m.released.shape[0],), m.law.name) for m in mechanisms] or (
-            out != ((1,) if drops else None)
-        ):
-            raise ValueError(f"{os.fspath(path)} has numbers of another measurement")
-        return loaded
-
-
-def recomputed(folder: str | os.PathLike[str]) -> list[str]:
-    """Return what published tables differ in from those that their noisy numbers make.
-
-    Parameters
-    ----------
-    folder : path
-        Of released tables.
-
-    Returns
-    -------
-    list of str
-        A sentence for each cell that differs; none if all follow.
-
-    Raises
-    ------
-    ValueError
-        If the folder holds no evidence of tables.
-
-    Notes
-    -----
-    All that follows the measurement is a function of its noisy numbers, of the plan and
-    of fixed seeds; synthetic records are drawn anew, and not compared. Another
-    processor or NumPy may round differently in the last bits, and a cell that lies
-    between two whole numbers may fall on the other one.
-    """
-    published = Path(folder)
-    evidence = Evidence.nothing()
-    if published.is_dir():
-        evidence = Evidence((published / "evidence.json").read_text(encoding="utf-8"))
-    if "measured" not in evidence.content:
-        raise ValueError(
-            f"{os.fspath(folder)!r} must be a folder of released tables to be made "
-            "again; models are checked without --recompute"
-        )
-    with tempfile.TemporaryDirectory() as made:
-        path = Path(made, "measured")
-        path.write_bytes(base64.b64decode(evidence.content["measured"]))
-        measured = MeasuredTables.load(path)
-        known = {values.tobytes() for values in evidence.values}
-        if not all(own.values.tobytes() in known for own in measured._numbers):
-            return ["the noisy numbers of the plan are not those of the evidence"]
-        level = evidence.content["about"]["level"]
-        again = measured.finish().write(Path(made, "again"), level=level, excel=False)
-        files = sorted(again.glob("*.csv"))
-        return [words for path in files for words in _differences(published, path)]
-
-
-def _cells(path: Path) -> list[list[str]]:
-    with open(path, encoding="utf-8-sig", newline="") as stream:
-        return list(csv.reader(stream))
-
-
-def _differences(published: Path, path: Path) -> Iterator[str]:
-    """Yield a sentence for each cell of a file that differs from what was published."""
-    if not (published / path.name).exists():
-        yield f"{path.name} is not there"
-        return
-    none: list[str] = []
-    pairs = zip_longest(_cells(published / path.name), _cells(path), fillvalue=none)
-    for number, (own, again) in enumerate(pairs):
-        for place, (said, found) in enumerate(zip_longest(own, again)):
-            if said != found:
-                where = f"{path.name}, row {number}, column {place + 1}"
-                yield f"{where}: {said} was published, and {found} follows"
 
 
 @one_blas_thread()
@@ -614,16 +388,6 @@ def _encoded_part(
         table.locate(domain.names, "domain")
         table = replace(table, names=domain.names)
     return own._encode(table, None, narrow=True, first_row=first_row, **policies)
-
-
-def _checked_callback(callback: Any) -> Callable[[str], None]:
-    if callback is None:
-        return lambda text: None
-    if not callable(callback):
-        raise TypeError(
-            f"callback must be a function of a line of text, got {callback!r}"
-        )
-    return callback
 
 
 def _tell(say: Callable[[str], None], found: StrategyResult) -> None:

@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import __version__
+from mmech.arrays import Integers, Subset
 from mmech.checks import check_choice, check_integer, check_seed
-from mmech.domain.attribute import Attribute
+from mmech.domain.frames import as_column, as_frame
 from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
-from mmech.noise import LAWS
-from mmech.privacy.answers import at_deltas
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
-from mmech.tables.files import Sheet, check_excel, file_names, write_csv, write_files
-from mmech.tables.frames import as_column, as_frame
-from mmech.tables.known import KnownNoise
+from mmech.tables.files import check_excel
+from mmech.tables.known_noise import KnownNoise
 from mmech.tables.plan import TablePlan
-from mmech.tables.statistics import MeasuredStatistic
-from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps, noise_of
+from mmech.tables.published import write_folder
+from mmech.tables.statement import facts_of, statement_of
+from mmech.tables.statistic_plans import MeasuredStatistic
+from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps
+from mmech.tables.synthetic import raw_values
 from mmech.threads import one_blas_thread
-from mmech.writing import unfinished_folder
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+if TYPE_CHECKING:
+    from mmech.tables.measured import MeasuredTables
+
 SLACK = 1e-6
 """Rounding errors of estimates, in counts: whole ends of intervals must not miss."""
 
-Subset = tuple[int, ...]
 Span = tuple[tuple[Any, ...], Integers, Integers]
 
 
@@ -53,22 +48,14 @@ class Tables:
 
     Attributes
     ----------
-    plan : TablePlan
-        What was measured.
-    measurement : Measurement or Steps
+    measured : MeasuredTables
         The noisy numbers that everything is made from.
+    noise : Noise, SharedNoise or StagedNoise
+        The law of the errors of the tables.
     estimate : MarginalEstimate or StagedEstimate
         Unbiased tables, by least squares.
     counts : Counts
         Whole tables, and the model of maximum entropy.
-    evidence : Evidence
-        How all noisy numbers were drawn, for `mmech.verify`.
-    left_out : Measurement or None
-        Noisy number of the records that no table counts, where a policy is ``"drop"``.
-    date : str
-        Day of the release, as ``2026-01-31``.
-    statistics : tuple of MeasuredStatistic
-        Noisy numbers of statistics, by what their names are.
 
     Examples
     --------
@@ -93,14 +80,10 @@ class Tables:
     (4,)
     """
 
-    plan: TablePlan
-    measurement: Measurement | Steps
+    measured: MeasuredTables
+    noise: AnyNoise
     estimate: AnyEstimate
     counts: Counts
-    evidence: Evidence
-    left_out: Measurement | None = None
-    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
-    statistics: tuple[MeasuredStatistic, ...] = ()
 
     def __repr__(self) -> str:
         return repr(self.plan).replace("TablePlan", "Tables", 1)
@@ -110,10 +93,30 @@ class Tables:
         """Names of the attributes of every table."""
         return self.plan.tables
 
-    @cached_property
-    def noise(self) -> AnyNoise:
-        """The law of the errors of the tables."""
-        return noise_of(self.plan, self.measurement)
+    @property
+    def plan(self) -> TablePlan:
+        """What was measured."""
+        return self.measured.plan
+
+    @property
+    def measurement(self) -> Measurement | Steps:
+        """The noisy numbers of the tables."""
+        return self.measured.measurement
+
+    @property
+    def evidence(self) -> Evidence:
+        """How all noisy numbers were drawn, for `mmech.verify`."""
+        return self.measured.evidence
+
+    @property
+    def left_out(self) -> Measurement | None:
+        """Noisy number of the records that no table counts, where some may be."""
+        return self.measured.left_out
+
+    @property
+    def statistics(self) -> tuple[MeasuredStatistic, ...]:
+        """Noisy numbers of statistics."""
+        return self.measured.statistics
 
     @property
     def cost(self) -> Fraction:
@@ -428,136 +431,22 @@ class Tables:
         codes = self.counts.records(number, rng)
         rng = np.random.default_rng(0) if rng is None else rng
         columns = {
-            attribute.name: _values(attribute, codes[:, i], rng)
+            attribute.name: raw_values(attribute, codes[:, i], rng)
             for i, attribute in enumerate(self.plan.axes.attributes)
         }
         return as_frame(columns, frame or self.plan.frame)
 
-    # ---- words -----------------------------------------------------------------
+    # ---- words and files -------------------------------------------------------
 
     @property
     def statement(self) -> str:
         """What was released, at what cost, and what its readers may rely on."""
-        return self._statement(0.95)
-
-    def _statement(self, level: float) -> str:
-        """Return the statement, for intervals of a level."""
-        facts, entry = self.facts, self.measurement.entry
-        entries = [entry, *(own.measurement.entry for own in self.statistics)]
-        kind = "pure" if self.plan.currency == "epsilon" else "zero-concentrated"
-        lines = [
-            f"{len(self.tables)} tables of counts over {len(facts['attributes'])} "
-            f"attributes: {', '.join(facts['attributes'])}.",
-            *self._words_on_statistics(),
-            f"Privacy: {self.plan.currency} = {self.cost} ({kind} differential "
-            f"privacy), for data sets that differ {self.plan.relation.words}."
-            + f" That is {at_deltas(entries)}."
-            * (entry.currency == "rho"),
-            f"Measured: {facts['measured']}, {self._how} from the operating system's "
-            "entropy. All else follows from these noisy numbers and from public facts: "
-            "the total, the tables, their intervals and all synthetic records.",
-            f"Counts are whole and non-negative, and tables agree: {self.rounding}.",
-            *self._words_on_what_is_known(),
-            f"Each interval holds the exact count with probability {level:g} over the "
-            "noise, by itself; all of them together hold with less. standard_error "
-            "belongs to the unbiased estimate, not to the published count.",
-            f"Evidence, checked on {datetime.date.today()}: {self.evidence.verdict}. "
-            "Anyone can check it again: mmech verify FOLDER.",
-            "Not covered: an error message about a value that could not be read, how "
-            "long the release took, and other releases about the same persons, whose "
-            "costs add up.",
-        ]
-        estimates = len(self.tables) - sum(facts.get("measures", [True]))
-        if "steps" in facts and estimates:
-            lines.insert(
-                -1,
-                f"{estimates} tables of two attributes were not measured: their counts "
-                "are estimates from the other tables, and have no intervals.",
-            )
-        if self.left_out is not None:
-            lines.insert(
-                1,
-                f"Left out: about {facts['left_out']} records that do not fit the "
-                f"domain, give or take {facts['left_out_standard_error']:.1f}; no "
-                "table counts them.",
-            )
-        if self.plan.domain.read_from_records:
-            lines.insert(0, "NOT COVERED: the domain was read from the records.")
-        if entry.insecure:
-            lines.insert(
-                0,
-                "NOT PRIVATE: the noise came from insecure_rng and can be predicted; "
-                "for tests only.",
-            )
-        return "\n".join(lines)
-
-    def _words_on_statistics(self) -> Iterator[str]:
-        """Yield a sentence on all statistics, and one on each."""
-        if self.statistics:
-            parts = [f"{self.plan.cost} for the tables"]
-            parts += [
-                f"{own.plan.cost} for the {own.plan.statistic}"
-                for own in self.statistics
-            ]
-            yield (
-                "Statistics, measured once with noise of their "
-                f"own. Parts of {self.plan.currency}: {', '.join(parts)}. Their "
-                "intervals are for values as they are clipped and rounded:"
-            )
-        yield from (own.words for own in self.statistics)
-
-    def _words_on_what_is_known(self) -> Iterator[str]:
-        if self.plan.known is not None:
-            names, relation = self.plan.domain.names, self.plan.relation
-            yield from self.plan.known.words(names, relation.neighbours)
-
-    @property
-    def _how(self) -> str:
-        """How noisy numbers were made, in words."""
-        if isinstance(self.measurement, Steps):
-            steps = "; ".join(self.measurement.words)
-            return f"in steps ({steps}), each with fresh exact randomness"
-        return f"once, with exact discrete {LAWS[self.measurement.entry.kind].words}"
+        return statement_of(self, 0.95)
 
     @property
     def facts(self) -> dict[str, Any]:
         """The facts of the statement, for machines."""
-        entry = self.measurement.entry
-        left_out: dict[str, Any] = {}
-        if self.left_out is not None:
-            number = max(0, int(self.left_out.values[0]))
-            error = float(self.left_out.variance) ** 0.5
-            left_out = {"left_out": number, "left_out_standard_error": error}
-        steps: dict[str, Any] = {}
-        if isinstance(self.measurement, Steps):
-            measures = [self.noise.measures(subset) for subset in self.plan.subsets]
-            steps = {"steps": self.measurement.words, "measures": measures}
-        return {
-            "date": self.date,
-            "version": __version__,
-            "domain": json.loads(self.plan.domain.to_json() or ""),
-            **self.plan.policies,
-            "attributes": list(self.plan.names),
-            "tables": [list(names) for names in self.tables],
-            "currency": self.plan.currency,
-            "cost": str(self.cost),
-            "neighbours": self.plan.relation.neighbours,
-            "records_per_person": self.plan.relation.records_per_person,
-            "noise": entry.kind,
-            "measured": entry.released,
-            "sensitivity": entry.sensitivity,
-            "insecure": entry.insecure,
-            **steps,
-            **(
-                self.plan.known.facts(self.plan.domain.names) if self.plan.known else {}
-            ),
-            "rounding": self.counts.rounding,
-            "total": self.total,
-            "statistics": [own.facts for own in self.statistics],
-            **left_out,
-        }
-
-    # ---- files -----------------------------------------------------------------
+        return facts_of(self)
 
     def write(
         self,
@@ -591,135 +480,10 @@ class Tables:
         """
         workbook = check_excel(excel)
         check_level(level)
-        target = check_new_folder(folder)
-        with unfinished_folder(folder, target) as at:
-            made = at / "tables"
-            made.mkdir()
-            sheets = self._sheets(level)
-            write_files(made, sheets, self._statement(level), level, excel=workbook)
-            if synthetic is not None:
-                records = self.sample(synthetic, frame="dict")
-                write_csv(made / "synthetic.csv", records, "synthetic records")
-            (made / "statement.txt").write_text(
-                self._statement(level) + "\n", encoding="utf-8"
-            )
-            self._evidence(made, sheets, level).save(made / "evidence.json")
-            made.replace(target)
-        return target
-
-    def _evidence(self, made: Path, sheets: list[Sheet], level: float) -> Evidence:
-        """Return the evidence, with facts on the files that were written."""
-        facts = {**self.facts, "level": level}
-        files = [sheet.file for sheet in sheets]
-        facts["files"] = dict(zip(files, facts["tables"], strict=False))
-        for own, file in zip(
-            facts["statistics"], files[len(self.tables) :], strict=True
-        ):
-            own["file"] = file
-        facts["standard_errors"] = {
-            file: self.noise.law(subset).standard_error
-            for file, subset in zip(files, self.plan.subsets, strict=False)
-            if self.noise.measures(subset)
-        }
-        # Files have their columns in the order of the domain.
-        order = [name for name in self.plan.domain.levels if name in self.plan.names]
-        sizes = dict(zip(self.plan.names, self.plan.axes.shape, strict=True))
-        tables = [
-            {
-                "file": file,
-                "attributes": [order.index(name) for name in names],
-            }
-            for file, names in zip(files, self.tables, strict=False)
-        ]
-        digests = {
-            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(made.iterdir())
-        }
-        published = {
-            "files": digests,
-            "tables": tables,
-            "sizes": [sizes[name] for name in order],
-            "level": str(Fraction(str(level))),
-            "conditioned": self.plan.known is not None,
-        }
-        return self.evidence.including(about=facts, published=published)
-
-    def _sheets(self, level: float) -> list[Sheet]:
-        """Return all tables, then all statistics."""
-        stems: list[tuple[str, ...]] = list(self.tables)
-        stems += [(str(own.plan.statistic),) for own in self.statistics]
-        found = [(x, "count", self._columns(x, level)) for x in self.tables]
-        for own in self.statistics:
-            columns, value = own.columns(level), own.plan.statistic.value
-            keys = tuple(columns)[: list(columns).index(value)]
-            found.append((keys, value, columns))
-        return [
-            Sheet(file, " x ".join(stem), *own)
-            for file, stem, own in zip(file_names(stems), stems, found, strict=True)
-        ]
+        return write_folder(self, folder, level, synthetic, excel=workbook)
 
 
 def check_level(level: Any) -> None:
     """Raise unless a number may be the probability of an interval."""
     if not (isinstance(level, (int, float)) and 0 < level < 1):
         raise ParameterError("level", "must lie between 0 and 1", level)
-
-
-def check_new_folder(folder: str | os.PathLike[str]) -> Path:
-    """Return the folder that tables can be written to, or raise."""
-    given = os.fspath(folder)
-    target = Path(os.path.realpath(given))
-    refusal = f"cannot write to {given!r}: "
-    if target.exists() and not target.is_dir():
-        raise NotADirectoryError(f"{refusal}it is a file; name a new folder")
-    if target.is_dir() and any(target.iterdir()):
-        raise FileExistsError(f"{refusal}the folder is not empty; name a new one")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"{refusal}there is no folder {str(Path(given).parent)!r}; make it first"
-        )
-    if not os.access(target.parent, os.W_OK):
-        raise PermissionError(
-            f"{refusal}{str(target.parent)!r} must not be written to (permission "
-            "denied)"
-        )
-    return target
-
-
-def _values(
-    attribute: Attribute, codes: Integers, rng: np.random.Generator
-) -> NDArray[Any]:
-    """Return raw values of cells; numbers and dates are drawn within their bins."""
-    if attribute.kind == "date":
-        days = attribute._first_days()
-        place = np.minimum(codes, len(days) - 2)
-        texts = rng.integers(days[place], days[place + 1]).astype("M8[D]").astype(str)
-        return np.where(codes > len(days) - 2, "?", texts)
-    if attribute.kind != "numeric":
-        return as_column(attribute.categories, codes)
-    cuts = attribute.cut_points
-    first = attribute.lower if attribute.lower is not None else _beyond(cuts, 0)
-    last = attribute.upper if attribute.upper is not None else _beyond(cuts, -1)
-    edges = np.array([first, *cuts, last])
-    place = np.minimum(codes, len(cuts))  # any place for the cell without a number
-    low, high, share = edges[place], edges[place + 1], rng.random(len(codes))
-    numbers = high - share * (high - low)
-    if attribute.integer:  # the least whole number of a bin is above its open end
-        least = np.where(place == 0, np.ceil(low), np.floor(low) + 1)
-        whole = least + np.floor(share * (np.floor(high) - least + 1))
-        numbers = np.where(np.floor(high) >= least, whole, numbers)
-    # Rounding must not take a number to the open end of its bin, which is another's.
-    numbers = np.where(numbers <= low, np.where(place == 0, low, high), numbers)
-    if attribute.integer and (numbers % 1 == 0).all():
-        numbers = numbers.astype(np.int64)
-    if attribute.other is None:
-        return numbers
-    mixed = numbers.astype(object)
-    mixed[codes > len(cuts)] = "?"
-    return mixed
-
-
-def _beyond(cuts: tuple[float, ...], end: int) -> float:
-    """Return a bound for an open bin, as far off as the next one is wide."""
-    width = 1.0 if len(cuts) < 2 else abs(cuts[end] - cuts[1 if end == 0 else -2])
-    return cuts[end] - width if end == 0 else cuts[end] + width

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from mmech.arrays import Floats, Integers, Mask
 
 SWEEPS = 500
 """Most sweeps of a projection on tables with given margins."""

@@ -20,17 +20,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
+from mmech.arrays import Floats, Subset
 from mmech.error.shared_totals import WIDE, EqualTotals, cells_of
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import LAPLACE
 from mmech.noise.norm import norm_noise_components
 from mmech.reconstruction import MarginalEstimate
-from mmech.tables.noise import FREQUENCIES, NO_ERROR, ErrorLaw, Subset
-
-Floats = NDArray[np.float64]
+from mmech.tables.noise import FREQUENCIES, NO_ERROR, ErrorLaw
 
 SHARES = 24
 """Points at which the total of a set is looked at, as a share of the radius."""

@@ -32,43 +32,25 @@ References
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
-from fractions import Fraction
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmech.checks import check_choice, magnitude
-from mmech.domain.attribute import Attribute, check_names
-from mmech.domain.discretise import check_number, number_text
-from mmech.domain.domain import Domain
-from mmech.domain.frames import read_table
-from mmech.domain.values import number_values
-from mmech.error.report import confidence_interval
+from mmech.arrays import Floats, Integers
+from mmech.domain.attribute import check_names
+from mmech.domain.discretise import check_number
+from mmech.domain.frames import as_column
 from mmech.exceptions import ParameterError
-from mmech.limits import LIMITS
-from mmech.mechanism import MatrixMechanism
-from mmech.noise import GAUSSIAN, LAPLACE, Law
-from mmech.noise.system import Rng
-from mmech.operators.base import product_of
-from mmech.operators.basic import Prefix
-from mmech.privacy.ledger import PrivacyLedger
-from mmech.privacy.neighbours import Relation
-from mmech.release import Measurement, ledger_or_own
-from mmech.session import Session
 from mmech.storage.codec import storable
-from mmech.strategies import optimize
-from mmech.tables.frames import as_column
-from mmech.tables.noise import ErrorLaw, error_law
+from mmech.tables.statistic_intervals import CumulativeErrors, first_ratio
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+if TYPE_CHECKING:
+    from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
+
 
 LARGEST_GRID = 2**20
 """Most steps of a grid of sums and means, so that sums of places are exact doubles."""
@@ -78,16 +60,6 @@ FINE, COARSE = 10_000, 1_000
 
 LARGEST_CUMULATIVE = 4096
 """Most places of quantiles: time grows with their square."""
-
-SHARES = 1000
-"""What the least part of a budget is a part of, about."""
-
-OWN = {"mean", "sum", "count", "probability", "quantile", "standard_error", "lower"}
-OWN |= {"upper", "note"}
-"""Columns of a statistic beside its groups."""
-
-
-# ---- what is asked for ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -165,7 +137,7 @@ class Statistic(ABC):
 
 
 @dataclass(frozen=True)
-class _Ratio(Statistic):
+class Ratio(Statistic):
     """What sums and means have in common: distances from both bounds."""
 
     def values(
@@ -180,7 +152,7 @@ class _Ratio(Statistic):
 
 @storable("SumByGroup")
 @dataclass(frozen=True)
-class Sum(_Ratio):
+class Sum(Ratio):
     """The sum of a number, by group, for `release_tables`.
 
     Parameters
@@ -220,7 +192,7 @@ class Sum(_Ratio):
 
 @storable("MeanByGroup")
 @dataclass(frozen=True)
-class Mean(_Ratio):
+class Mean(Ratio):
     """The mean of a number, by group, for `release_tables`.
 
     Parameters
@@ -267,8 +239,8 @@ class Mean(_Ratio):
             for f in np.linspace(0, 0.5, 33).tolist()
         ]
         widths = np.array(halves + halves[-2::-1])  # noise of A and B has one law
-        low = _first_ratio(above, above + below, widths)
-        high = 1 - _first_ratio(below, above + below, widths)
+        low = first_ratio(above, above + below, widths)
+        high = 1 - first_ratio(below, above + below, widths)
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.clip(above / (above + below), 0, 1)
         none = low > high  # beyond what any ratio explains
@@ -377,7 +349,7 @@ class Quantiles(Statistic):
         plan = made.plan
         estimate: Any = plan.mechanism.reconstruct(made.measurement)
         below = estimate.cumsum(axis=0)  # (g + 1, k)
-        errors = _Errors(plan.mechanism, level)
+        errors = CumulativeErrors(plan.mechanism, level)
         empty = below[-1] <= errors.half(0.0, plan.n_steps)
         shares = np.empty((3, plan.n_groups, len(self.probabilities)))
         for j, p in enumerate(self.probabilities):
@@ -395,498 +367,3 @@ class Quantiles(Statistic):
     def variance(self, plan: StatisticPlan) -> float:
         """Return the mean squared error of a cumulative count."""
         return plan.mechanism.expected_error() / (plan.n_steps + 1)
-
-
-# ---- what will be measured -----------------------------------------------------------
-
-
-@storable("StatisticPlan")
-@dataclass(frozen=True, eq=False)
-class StatisticPlan:
-    """A statistic, the public facts that it needs, and what it costs; no records.
-
-    Attributes
-    ----------
-    statistic : Statistic
-    domain : Domain
-        Its attribute, and those of its groups.
-    currency : {"epsilon", "rho"}
-    cost : Fraction
-        Of this statistic, in its currency.
-    relation : Relation
-        Who is a neighbour.
-    all_count : bool
-        Whether every record has a number: none is dropped or has a cell for others.
-    """
-
-    statistic: Statistic
-    domain: Domain
-    currency: str
-    cost: Fraction
-    relation: Relation
-    all_count: bool
-
-    def __post_init__(self) -> None:
-        own, attribute = self.statistic, self.domain.attributes[0]
-        if attribute.kind != "numeric":
-            raise ParameterError(
-                "statistics",
-                f"must be about numeric attributes, but {attribute.name!r} of the "
-                f"{own} is {attribute.kind}",
-                remedy="count its values in a table",
-            )
-        if self.lower >= self.upper:
-            low, high = number_text(self.lower), number_text(self.upper)
-            raise ParameterError(
-                "lower", f"of the {own} must be below {{upper}}", f"{low} and {high}"
-            )
-        elif not 1 <= self.n_steps <= own.most or not math.isclose(
-            self.n_steps * self.step, self.upper - self.lower, rel_tol=1e-9
-        ):
-            raise ParameterError(
-                "step",
-                f"of the {own} must cut the range {number_text(self.lower)} to "
-                f"{number_text(self.upper)} into 1 to {own.most:,} whole steps",
-                number_text(self.step),
-            )
-        rows = 1 if isinstance(own, _Ratio) else self.n_steps + 1
-        if rows * self.n_groups > LIMITS.listed_cells:
-            raise ParameterError(
-                "by",
-                f"of the {own} makes {magnitude(self.n_groups)} groups, which are too "
-                "many",
-                remedy="take fewer attributes",
-            )
-
-    @cached_property
-    def lower(self) -> float:
-        """Public lower bound."""
-        return self._bound("lower")
-
-    @cached_property
-    def upper(self) -> float:
-        """Public upper bound."""
-        return self._bound("upper")
-
-    def _bound(self, end: str) -> float:
-        given = getattr(self.statistic, end)
-        bound = getattr(self.domain.attributes[0], end) if given is None else given
-        if bound is None:
-            raise ParameterError(
-                end,
-                f"of the {self.statistic} must be given, because its attribute has no "
-                "bounds",
-                remedy="take it from public documentation",
-            )
-        return float(bound)
-
-    @cached_property
-    def step(self) -> float:
-        """Width of a step of the grid, in units of the attribute."""
-        own, width = self.statistic, self.upper - self.lower
-        if own.step is not None:
-            return own.step
-        whole = self.domain.attributes[0].integer and width % 1 == 0
-        if whole and width <= own.most and not isinstance(own, Histogram):
-            return 1.0
-        return width / own.steps
-
-    @cached_property
-    def n_steps(self) -> int:
-        """Number of steps of the grid."""
-        if not self.step > 0:
-            return 0
-        return round(min((self.upper - self.lower) / self.step, 2.0**53))
-
-    @cached_property
-    def bins(self) -> Attribute:
-        """Bins of a histogram."""
-        own: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
-        return Attribute.numeric("x", n_bins=self.n_steps, **own)
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups."""
-        return product_of(self.domain.shape[1:])
-
-    @property
-    def law(self) -> Law:
-        """Law of the noise."""
-        return LAPLACE if self.currency == "epsilon" else GAUSSIAN
-
-    @property
-    def total_is_public(self) -> bool:
-        """Whether all neighbours have as many records with a number."""
-        same = self.relation.neighbours == "replace"
-        return same and self.all_count and not self.statistic.by
-
-    @property
-    def expected(self) -> str:
-        """The error to expect, in words."""
-        own = self.statistic
-        size = self.upper - self.lower if isinstance(own, _Ratio) else 1.0
-        error = math.sqrt(own.variance(self)) * size
-        return (
-            f"{own}: {self.currency} = {self.cost}, a standard error of {error:.3g}"
-            f"{own.of}"
-        )
-
-    @cached_property
-    def mechanism(self) -> MatrixMechanism:
-        """What quantiles are reconstructed with."""
-        return self._mechanism()
-
-    def _mechanism(self, session: Session | None = None) -> MatrixMechanism:
-        """Return what measures cumulative counts, paid for by a session if given."""
-        workload, pure = Prefix(self.n_steps + 1), self.currency == "epsilon"
-        strategy = optimize(
-            workload,
-            template="hierarchy" if pure else "spectral",
-            privacy="pure" if pure else "zcdp",
-        ).strategy
-        options: dict[str, Any] = {self.currency: self.cost, **asdict(self.relation)}
-        if session is None:
-            return MatrixMechanism(workload, strategy, **options)
-        return session.mechanism(workload, strategy, **options)
-
-    def measure(self, session: Session, codes: NDArray[Any]) -> MeasuredStatistic:
-        """Measure it from the codes of its groups, and places in the last column.
-
-        Places beyond the grid are those of records without a number. Sensitive.
-        """
-        codes = codes[codes[:, -1] <= self.n_steps].astype(np.int64)
-        groups = np.zeros(len(codes), np.int64)
-        for j, size in enumerate(self.domain.shape[1:]):
-            groups = groups * size + codes[:, j]
-        values = self.statistic.values(self, codes[:, -1], groups)
-        what = f"{self.statistic} of {self.n_groups} groups"
-        if isinstance(self.statistic, Quantiles):
-            found = session.measure(self._mechanism(session), values, what)
-        else:
-            own: Any = {"unit": self.unit, "currency": self.currency}
-            found = session.add_noise(values, self.cost, what, **own)
-        known = len(codes) if self.total_is_public else None
-        return MeasuredStatistic(self, found, known)
-
-    @property
-    def unit(self) -> int:
-        """How much one record changes what is measured."""
-        return self.n_steps if isinstance(self.statistic, _Ratio) else 1
-
-    def with_note(self, name: str, *parts: Floats) -> dict[str, NDArray[Any]]:
-        """Return values and intervals from shares of the range, and what to say.
-
-        Where an interval is the whole range, nothing is known of a value.
-        """
-        empty = (parts[1] <= 0) & (parts[2] >= 1)
-        width = self.upper - self.lower
-        found, low, high = (self.lower + width * part for part in parts)
-        words = "too few records for the noise: any value within the bounds is possible"
-        return {
-            name: np.where(empty, np.nan, found),
-            "lower": low,
-            "upper": high,
-            "note": np.where(empty, words, ""),
-        }
-
-    @classmethod
-    def _stored(cls) -> dict[str, str]:
-        own = ("statistic", "currency", "cost", "all_count")
-        made = {"domain": "_document", "relation": "_relation"}
-        return made | {name: name for name in own}
-
-    @property
-    def _document(self) -> Any:
-        return json.loads(self.domain.to_json() or "")
-
-    @property
-    def _relation(self) -> tuple[str, int]:
-        return self.relation.neighbours, self.relation.records_per_person
-
-    @classmethod
-    def _restored(cls, *, domain: Any, relation: Any, **facts: Any) -> StatisticPlan:
-        own = Domain.from_json(domain)
-        return cls(domain=own, relation=Relation(*relation), **facts)
-
-
-@storable("MeasuredStatistic")
-@dataclass(frozen=True, eq=False)
-class MeasuredStatistic:
-    """Noisy numbers of a statistic; it may be published.
-
-    Attributes
-    ----------
-    plan : StatisticPlan
-    measurement : Measurement
-    n_records : int or None
-        Number of records, where it is public.
-    """
-
-    plan: StatisticPlan
-    measurement: Measurement
-    n_records: int | None = None
-
-    @property
-    def distances(self) -> tuple[Floats, Floats]:
-        """Noisy distances A and B from both bounds, (k,) each."""
-        noisy = self.measurement.values.astype(np.float64)
-        if self.n_records is None:
-            return noisy[0], noisy[1]
-        total = float(self.plan.n_steps * self.n_records)
-        return (total + noisy) / 2, (total - noisy) / 2
-
-    def law(self, *weights: float) -> ErrorLaw:
-        """Return the law of the error of a weighted sum of rows, or of A and B."""
-        if self.n_records is not None:  # one noise is half of both, with two signs
-            weights = ((weights[0] - weights[1]) / 2,)
-        plan, own = self.plan, np.array([weight for weight in weights if weight])
-        size = Fraction(plan.relation.factor * plan.unit) ** plan.law.power
-        t, rows = plan.law.parameter(size, plan.cost), np.ones(own.size)
-        return error_law(
-            plan.law, own, rows, rows * plan.law.variance(t), rows * float(t)
-        )
-
-    def columns(self, level: float) -> dict[str, NDArray[Any]]:
-        """Return a column per attribute of the groups, and those of the statistic."""
-        plan = self.plan
-        values = plan.statistic.columns(self, level)
-        rows = len(values["lower"]) // plan.n_groups
-        shape = plan.domain.shape[1:]
-        at = np.repeat(
-            np.indices(shape).reshape(len(shape), plan.n_groups), rows, axis=1
-        )
-        groups = {
-            attribute.name: as_column(attribute.labels, own)
-            for attribute, own in zip(plan.domain.attributes[1:], at, strict=True)
-        }
-        return groups | values
-
-    @property
-    def words(self) -> str:
-        """What becomes of numbers, in a sentence."""
-        own = self.plan
-        low, high, step = map(number_text, (own.lower, own.upper, own.step))
-        cut = "cut" if isinstance(own.statistic, Histogram) else "rounded to steps"
-        return (
-            f"{own.statistic}: numbers are clipped to {low} to {high}, {cut} by {step}."
-        )
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The same for machines."""
-        own, entry = self.plan, self.measurement.entry
-        given = {"statistic": str(own.statistic), "by": list(own.statistic.by)}
-        grid = {"lower": own.lower, "upper": own.upper, "step": own.step}
-        paid = {"cost": str(own.cost), "noise": entry.kind}
-        return {**given, **grid, **paid, "sensitivity": entry.sensitivity}
-
-
-# ---- intervals -----------------------------------------------------------------------
-
-
-def _first_ratio(above: Floats, total: Floats, widths: Floats) -> Floats:
-    """Return the least ratio f from 0 to 1 that noise does not rule out, (k,).
-
-    Parameters
-    ----------
-    above, total : ndarray, shape (k,)
-        Noisy numerators and denominators.
-    widths : ndarray, shape (s + 1,)
-        What the magnitude of the error of numerator - f denominator stays below, in
-        steps of f. Lines between them are above it, because it is convex in f.
-    """
-    at = np.linspace(0, 1, len(widths))[:, None]
-    beyond = np.sign(above) * (above - at * total) - widths[:, None]  # (s + 1, k)
-    place = (beyond <= 0).argmax(axis=0)
-    last, before = np.take_along_axis(
-        beyond, np.stack([place, np.maximum(place - 1, 0)]), axis=0
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = (place - 1 + before / (before - last)) / (len(widths) - 1)
-    found = np.where(place == 0, 0.0, found)
-    return np.where((beyond > 0).all(axis=0), 2.0, found)
-
-
-class _Errors:
-    """Errors of cumulative counts less a share of the total.
-
-    Parameters
-    ----------
-    mechanism : MatrixMechanism
-        Measures a strategy for cumulative counts.
-    level : float
-    """
-
-    def __init__(self, mechanism: MatrixMechanism, level: float) -> None:
-        strategy, factors = mechanism._whitened
-        n = strategy.shape[1]
-        self._level = level
-        self._law = mechanism.law
-        self._white = np.asarray(strategy.pinv().rmatmat(np.triu(np.ones((n, n)))))
-        self._factors = factors
-        sizes = [stop - start for start, stop, _ in mechanism._runs()]
-        self._parameters = np.repeat([float(t) for t in mechanism._parameters()], sizes)
-        paid: dict[str, Any] = {mechanism.law.currency: mechanism.cost}
-        self._bound = float(confidence_interval(0.0, 1.0, level, **paid)[1])
-        self._halves: dict[tuple[float, int], float] = {}
-
-    def half(self, p: float, place: int) -> float:
-        """Return what the error at a place stays below in magnitude."""
-        if (p, place) not in self._halves:
-            weights = (self._white[:, place] - p * self._white[:, -1]) * self._factors
-            own = np.abs(weights) > 1e-12 * np.abs(weights).max()
-            law = error_law(
-                self._law,
-                np.round(weights[own], 12),
-                np.ones(own.sum()),
-                1 / np.square(self._factors[own]),
-                self._parameters[own],
-            )
-            self._halves[p, place] = law.half_width(self._level)
-        return self._halves[p, place]
-
-    def ends(self, p: float, apart: Floats) -> tuple[int, int]:
-        """Return the first and the last place that may be the quantile.
-
-        Places are left out at once where a bound on the error rules them out.
-        """
-        white = self._white - p * self._white[:, -1:]
-        bound = self._bound * np.sqrt(np.square(white).sum(axis=0))
-        last = len(apart) - 1
-        firsts = np.flatnonzero(apart >= -bound).tolist()
-        ends = (np.flatnonzero(apart[:-1] <= bound[:-1]) + 1)[::-1].tolist()
-        low = next((j for j in firsts if apart[j] >= -self.half(p, j)), last)
-        high = next((j for j in ends if apart[j - 1] <= self.half(p, j - 1)), 0)
-        return min(low, high), max(low, high)
-
-
-# ---- records, and the budget ---------------------------------------------------------
-
-
-@dataclass(frozen=True, repr=False)
-class ReadDomain(Domain):
-    """A domain whose codes are followed by the places of numbers, one per statistic.
-
-    Parameters
-    ----------
-    plans : tuple of StatisticPlan
-        Attributes of the domain in all of them.
-    """
-
-    plans: tuple[StatisticPlan, ...] = ()
-
-    def _encode(
-        self,
-        X: Any,
-        columns: Iterable[str] | None,
-        *,
-        narrow: bool,
-        first_row: int = 0,
-        **policies: str,
-    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        codes, keep = super()._encode(
-            X, columns, narrow=narrow, first_row=first_row, **policies
-        )
-        table = read_table(X, columns)
-        where, _ = table.locate(self.names, self._noun)
-        columns_of = list(codes.T)
-        for plan in self.plans:
-            i = self.names.index(plan.statistic.name)
-            numbers, _ = number_values(table.column(where[i]))
-            none = np.isnan(numbers) | (codes[:, i] == self.attributes[i].other_code)
-            places = plan.statistic.places(plan, np.where(none, 0.0, numbers))
-            columns_of.append(np.where(none, plan.n_steps + 1, places))
-        return np.stack(columns_of).T, keep
-
-    def measure(
-        self, codes: NDArray[Any], plan: Any, ledger: PrivacyLedger | None, noise: Rng
-    ) -> tuple[MeasuredStatistic, ...]:
-        """Measure all statistics from codes that this domain made; not the tables.
-
-        A ledger that does not cover both is charged for neither.
-        """
-        held = ledger_or_own(ledger, self.plans[0].law, plan.relation)
-        held.check_relation(plan.relation)
-        held.check(plan.total_cost, currency=plan.currency)
-        session, first = Session(held, noise), len(self.names)
-        found = []
-        for j, own in enumerate(self.plans, first):
-            groups = self.at_levels(codes, own.statistic.by)
-            found.append(own.measure(session, np.column_stack([groups, codes[:, j]])))
-        return tuple(found)
-
-
-def listed(statistics: Any) -> list[Statistic]:
-    """Return statistics as a list, or raise."""
-    found = [statistics] if isinstance(statistics, Statistic) else list(statistics)
-    for own in found:
-        if not isinstance(own, Statistic):
-            raise TypeError(
-                "statistics must be Mean, Sum, Histogram or Quantiles, got "
-                f"{type(own).__name__}"
-            )
-    return found
-
-
-def plan_statistics(
-    statistics: Sequence[Statistic], domain: Domain, tables: Any
-) -> tuple[ReadDomain, Fraction]:
-    """Check statistics, and split the budget between them and count tables.
-
-    Shares make the sum of expected squared errors least: over all tables, of an average
-    cell, and all statistics, of an average number in records. Under pure epsilon they
-    are as cube roots of squared errors, and under rho as square roots.
-
-    Parameters
-    ----------
-    statistics : sequence of Statistic
-    domain : Domain
-    tables : TablePlan
-        Of the count tables, with the whole budget.
-
-    Returns
-    -------
-    ReadDomain
-        What reads all records, with a plan of every statistic.
-    Fraction
-        What is left for the tables.
-    """
-    currency, cost, relation = tables.currency, tables.cost, tables.relation
-    own, errors = tables.domain, tables.errors(frame="dict")["standard_error"]
-    plans = []
-    for statistic in statistics:
-        names = (statistic.name, *statistic.by)
-        for name in names:
-            check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
-        owners = [domain.levels[name] for name in names]
-        if len(set(owners)) < len(owners) or OWN & {*names}:
-            raise ParameterError(
-                "by",
-                f"of the {statistic} must name other attributes, each once, and none "
-                "that is called like a column of the statistic",
-                list(statistic.by),
-            )
-        part = domain.by_level().select(names)
-        all_count = not tables.drops and part.attributes[0].other_code is None
-        plans.append(
-            StatisticPlan(statistic, part, currency, cost, relation, all_count)
-        )
-    if len({str(statistic) for statistic in statistics}) < len(statistics):
-        raise ParameterError("statistics", "must name each statistic once")
-    squared = [plan.statistic.variance(plan) for plan in plans]
-    squared.append(float(np.square(errors).sum()))
-    shares = np.power(squared, 1 / 3 if currency == "epsilon" else 1 / 2)
-    weights = [max(1, round(SHARES * own)) for own in shares[:-1] / shares.sum()]
-    weights.append(max(1, SHARES - sum(weights)))
-    costs = [cost * Fraction(weight, sum(weights)) for weight in weights]
-    plans = [replace(plan, cost=c) for plan, c in zip(plans, costs, strict=False)]
-    used = {domain.levels[name] for plan in plans for name in plan.domain.names}
-    used -= {*own.names}
-    added = [attribute for attribute in domain.attributes if attribute.name in used]
-    reading = ReadDomain(
-        (*own.attributes, *added),
-        name=domain.name,
-        read_from_records=domain.read_from_records,
-        plans=tuple(plans),
-    )
-    return reading, costs[-1]

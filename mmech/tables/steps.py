@@ -19,21 +19,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mmech.exceptions import UnsupportedWorkloadError
+from mmech.arrays import Floats, Integers, Subset
 from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
-from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.reconstruction import MarginalEstimate
@@ -41,19 +39,12 @@ from mmech.release import Measurement, charge
 from mmech.selection import select
 from mmech.session import Session
 from mmech.storage.codec import storable
-from mmech.strategies import StrategyResult, optimize
 from mmech.tables.noise import ErrorLaw, Noise
 from mmech.tables.shared_noise import SharedNoise
 
 if TYPE_CHECKING:
     from mmech.tables.plan import TablePlan
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Subset = tuple[int, ...]
-
-LEAST_PAIRS = 10
-"""Fewer tables of pairs are measured at once: there is little to choose."""
 
 COUNTED = Fraction(1, 50)
 """Share of the budget for the number of records."""
@@ -209,6 +200,9 @@ class StagedEstimate:
 
     def __init__(self, noise: StagedNoise, parts: list[Any]) -> None:
         self.noise, self._parts = noise, parts
+        alone: list[Subset] = [(), *((i,) for i in range(len(noise.domain_shape)))]
+        pooled = {subset: self._mean(subset) for subset in alone}
+        self._pooled = [part.given(pooled) for part in parts]
 
     def own(self, subset: Subset) -> Floats:
         """Return a table by the noise of its own step."""
@@ -217,48 +211,23 @@ class StagedEstimate:
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table of one attribute or two, or the total."""
-        subset = tuple(attributes)
-        sizes = [self.noise.domain_shape[i] for i in subset]
-        table = np.full(sizes, self._pooled(()).item() / product_of(sizes))
-        for axis, (i, size) in enumerate(zip(subset, sizes, strict=True)):
-            main = self._pooled((i,))
-            shape = [-1 if a == axis else 1 for a in range(len(sizes))]
-            table += (main - main.mean()).reshape(shape) * size / table.size
-        if len(subset) > 1:
-            own = self.own(subset).reshape(sizes)
-            for axis in (0, 1):
-                own = own - own.mean(axis=axis, keepdims=True)
-            table += own
-        return table.ravel()
+        part = self._pooled[self.noise.step(tuple(attributes))]
+        return np.asarray(part.marginal(attributes))
 
-    def _pooled(self, subset: Subset) -> Floats:
+    def _mean(self, subset: Subset) -> Floats:
+        """Return the mean of a table over all steps, weighted by precision."""
         weights = self.noise._precisions(subset)
         found = [
             np.asarray(part.marginal(subset))
             for part, weight in zip(self._parts, weights, strict=True)
             if weight
         ]
-        return np.asarray(np.average(found, axis=0, weights=weights[weights > 0]))
-
-
-def worth_steps(subsets: Sequence[Subset]) -> bool:
-    """Return whether tables are measured in steps: a public question."""
-    pairs = sum(len(subset) == 2 for subset in subsets)
-    return pairs >= LEAST_PAIRS and max(map(len, subsets)) == 2
+        mean = np.average(found, axis=0, weights=weights[weights > 0])
+        return mean if subset else mean[0]
 
 
 AnyNoise = Noise | SharedNoise | StagedNoise
 AnyEstimate = MarginalEstimate | StagedEstimate
-
-
-def single_strategy(sizes: tuple[int, ...], currency: str) -> StrategyResult:
-    """Return what measures single attributes."""
-    tables = Marginals(sizes, {(i,): 1 for i in range(len(sizes))})
-    if currency == "epsilon":
-        with suppress(UnsupportedWorkloadError):
-            return optimize(tables, template="equal_totals")
-    privacy = "pure" if currency == "epsilon" else "zcdp"
-    return optimize(tables, template="marginals", privacy=privacy, seed=0)
 
 
 def regime_of(plan: TablePlan, number: float) -> str:

@@ -113,10 +113,11 @@ HELP = {
     "--bins": "number of bins of numeric attributes for which the schema gives only "
     "bounds",
     "--missing": "what to do with records that have missing values",
-    "--handle-unknown": "what to do with values outside the schema: move a number to "
-    "the nearest bound and stop at other values, stop at all, use the cell that the "
-    "attribute declares for them, or leave the record out without a word (look at "
-    f"`{PROG} schema check` first)",
+    "--handle-unknown": "what to do with values outside the schema; clip: move a "
+    "number to the nearest bound, stop at other values; error: stop at all; category: "
+    "use the cell that the attribute declares for them; drop: leave the record out "
+    "silently "
+    f"(run `{PROG} schema check` first)",
     "--handle-missing": "the same for empty fields",
     "--show-counts": "say how many of the records are used, n of N; sensitive: this "
     "number is not private, keep it to yourself",
@@ -129,9 +130,9 @@ HELP = {
     "records, accounted in zCDP",
     "--delta": "for --privacy zcdp: probability that epsilon may not hold, well below "
     "one over the number of records",
-    "--neighbours": "what is hidden: that a record is there (add_remove), what it "
-    "holds where the number of records is public (replace), or its class only, where "
-    "all else is public (labels)",
+    "--neighbours": "what is hidden; add_remove: the presence of a record; replace: "
+    "its values, while the number of records is public; labels: its class only, while "
+    "all else is public",
     "--records-per-person": "largest number of records of one person, public; the "
     "budget is per person, so that more of them cost accuracy",
     "--n-records": "roughly how many records there are, where that is public; for "

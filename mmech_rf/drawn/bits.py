@@ -1,9 +1,10 @@
 """Records of few cells counted 64 at a time: bit maps of the cells of views.
 
-A bit map has one bit for every record, class by class. How many records of a class are
-in a node and in a cell is then the number of bits that two maps have in common. One
-cell of a view needs no map, since a node holds the rest. Views that follow from finer
-ones need none. Weights of records are counted digit by digit of their binary numbers.
+A bit map has one bit for every record, sorted by class. The number of records of a
+class in a node and in a cell is the number of common bits of two maps. One cell of a
+view needs no map, since its records are the rest of the node. Views that follow from
+finer ones need no maps. Weights of records are counted digit by digit of their binary
+numbers.
 
 Nothing here decides what is drawn: tables are the same, however they were counted.
 """

@@ -34,16 +34,16 @@ class PrivateForestClassifier(AccountedForest):
 
     It asks for nothing but public facts.
 
-    Trees have two or three levels. The exponential mechanism draws each of them for the
-    number of records that it gets right (`mmech_rf.drawn.draw`). Their tests are public
-    views of the domain: attributes at several resolutions, pairs, and signed sums of
-    attributes in the order of their cells. With few records times epsilon all of the
-    budget goes into one tree.
-    More pays for class counts and sums of all attributes, released together with noise
-    that is shaped for them (`mmech.noisy_release` with groups): leaves may then stand
-    for what these scores say, in place of a class. Some thousand records times epsilon
-    pay for class counts in leaves and for further trees, which weigh the records that
-    those before them get wrong (boosting).
+    Trees have two or three levels. The exponential mechanism draws each of them; its
+    score is the number of records that it gets right (`mmech_rf.drawn.draw`). Their
+    tests are public views of the domain: attributes at several resolutions, pairs, and
+    signed sums of attributes in the order of their cells. With few records times
+    epsilon all of the budget goes into one tree. More pays for class counts and sums of
+    all attributes, released together with K-norm noise (`mmech.noisy_release` with
+    groups). They give every record a score per class, and a leaf may predict by the
+    scores in place of a label. Some thousand records times epsilon pay for class counts
+    in leaves and for further trees. These weigh the records that earlier trees get
+    wrong (boosting).
 
     Parameters
     ----------

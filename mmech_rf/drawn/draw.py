@@ -17,10 +17,10 @@ records of class c in a node, and :math:`\pi` a public prior,
         + \frac{1}{2} \sum_v \pi_v \prod_{z \in v} Z_{leaf}(z), \qquad
     Z_{root} = \sum_v \pi_v \prod_{z \in v} Z_{node}(z) .
 
-Products of sums over disjoint cells are sums over all trees, so that the root, then
-the views of its cells, then the labels are drawn one after the other from the exact
-joint distribution. The sums are the context tree weighting of Willems, Shtarkov and
-Tjalkens, over views in place of suffixes.
+Products of sums over disjoint cells are sums over all trees. So the root, the views of
+its cells and the labels are drawn one after the other from the exact joint
+distribution. The sums are the context tree weighting of Willems, Shtarkov and Tjalkens,
+over views in place of suffixes.
 
 Few coarse views, R, also come before a third level. In trees of three levels, cells of
 the root may also hold a tree of two levels, a fork:
@@ -35,11 +35,11 @@ A share of the prior belongs to trees of three levels, and both depths are candi
 the same draw: the records choose the depth where they tell, and where they do not, it
 is two levels but for that share.
 
-Where something was released before that predicts a class for every record, leaves
-may stand for it in place of a class of their own. That a record is predicted right
-is a property of the record alone, and a tree scores it once: n(c) only gets one
-more c. So a tree is drawn that knows where to trust the earlier prediction, and
-where to do better (Kohavi's trees with naive Bayes in their leaves).
+An earlier release may predict a class for every record. Then a leaf may stand for this
+prediction in place of a class. Whether a record is predicted right is a property of the
+record alone, and a tree scores it once: n(c) only gets one more c. The drawn tree keeps
+the earlier prediction in some leaves and improves on it in others (Kohavi's trees with
+naive Bayes in their leaves).
 
 References
 ----------

@@ -118,10 +118,10 @@ class Grower:
 
         The leaves of the first tree vote with the log-odds of their released class
         counts, or stand for scores of all attributes. Every further tree weighs records
-        by min(1, (1 - p) / p), with p the probability that the trees before give to the
-        record's own class (MadaBoost), so that no record counts for more than one. The
-        weighted class counts of leaves are released and vote with their log-odds. Where
-        the plan has no first tree, scores take its place, for all records.
+        by min(1, (1 - p) / p), where earlier trees give the record's own class the
+        probability p (MadaBoost). So no record counts for more than one. The weighted
+        class counts of leaves are released and vote with their log-odds. Where the plan
+        has no first tree, scores take its place, for all records.
 
         References
         ----------
@@ -338,11 +338,11 @@ def labelled_votes(
 ) -> tuple[Floats, Floats]:
     """Return log shares of the classes in g leaves with labels, and standard errors.
 
-    Both of shape (g, k); the label has the largest vote. Labels were drawn for being
-    right, with more budget than counts have, so that none is outvoted: counts are moved
-    to the nearest ones of which no other class has more than the label
-    (`with_largest`). They are smoothed towards the shares in all leaves of the same
-    label, and these towards the accuracy of all labels, by the public number of
+    Both have the shape (g, k); the label has the largest vote. Labels were drawn with
+    more budget than counts have, so that counts never outvote a label: they are
+    projected on the counts in which the label has the most (`with_largest`). Then they
+    are shrunk towards the shares in all leaves of the same label. These shares are
+    shrunk towards the accuracy of all labels. Both steps use the public number of
     records.
     """
     counts = measured.values.astype(float)

@@ -1,10 +1,10 @@
 r"""Budget split of a drawn forest, from public numbers, in epsilon and in rho.
 
 Pure epsilon implies :math:`(\epsilon, \delta)` for every delta, and keeps all of
-epsilon for a few releases; zCDP has to put some of it aside for the delta, but costs
-less for each of many releases. Which is better follows from public numbers and from a
-noisy number of records that was paid for first (`PrivacyLedger.concentrate` has the
-proof that the accounting may depend on it).
+epsilon for a few releases. zCDP needs a part of it for the delta, but costs less for
+each of many releases. The choice follows from public numbers and from a noisy number of
+records that was paid for first. `PrivacyLedger.concentrate` has the proof that the
+accounting may depend on this number.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ def number_of_votes(epsilon: Fraction, settings: DrawnSettings = DEFAULTS) -> in
 def _effort(n_features: int, n_classes: int) -> float:
     """Return what noise takes from scores of all attributes, as public sizes say.
 
-    The norm of noise in d + 1 sums of each of k classes grows with d + 1, and the
-    signal that as many attributes have together with its root.
+    The norm of noise in d + 1 sums of each of k classes grows with d + 1. The common
+    signal of d + 1 attributes grows with the square root of d + 1.
     """
     return float(n_classes * np.sqrt(n_features + 1))
 

@@ -1,12 +1,12 @@
 r"""Additive scores of attributes, from sums that every record adds to all at once.
 
-One release has the number of records of every class and, for each attribute, the sum of
-their positions in the order of its cells, the counts of its cells, or the counts of the
-cells of two neighbouring attributes. A record is bounded in each of these sums, so that
-noise shaped like their norm (`mmech.noise.k_norm`) is up to six times less than Laplace
-noise that shares a budget among attributes. Tables of counts add up to the number of
-records of a class, and so does their noise. The finest set of sums that stands out from
-its noise is taken; both are public.
+One release has, for every class, its number of records and a set of sums. The sums of
+an attribute are counts of its cells, or counts of the cells of two neighbouring
+attributes, or one sum: the positions of records in the order of its cells. A record is
+bounded in each of these sums. So K-norm noise (`mmech.noise.k_norm`) is up to six times
+less than Laplace noise that shares a budget among attributes. Tables of counts add up
+to the number of records of a class, and so does their noise. The finest set of sums
+that stands out from its noise is taken; sums and noise are public.
 
 What attributes say of a class then adds up as in naive Bayes,
 
@@ -14,9 +14,9 @@ What attributes say of a class then adds up as in naive Bayes,
 
 where a mean position stands for the evenly spread distribution that is tilted to it,
 :math:`p(x \mid c) \propto e^{\theta_c t(x)}`: the one of largest entropy with that
-mean. Deviations of classes from what they have in common are shrunk, attribute by
-attribute, by the evidence that they are more than noise (adaptive shrinkage [1]_),
-which is post-processing.
+mean. The deviations of classes from their common mean are shrunk, attribute by
+attribute, by the evidence that they are more than noise (adaptive shrinkage [1]_). This
+is post-processing.
 
 Attributes of many cells are numbers, most of whose records are usually near the lower
 end of public bounds: amounts, counts, durations. Positions and groups of their cells
@@ -369,10 +369,10 @@ def _scores(sums: Sums, released: Measurement, unit: int = GRID) -> AdditiveScor
 def _kept(rows: list[_Rows]) -> Floats:
     """Return the part of its deviations that every attribute keeps, shape (rows,).
 
-    The posterior mean of a normal signal in normal noise of variance one, where the
-    variance of the signal is one of SIGNAL_VARIANCES for each attribute. How
-    often each of these occurs is fitted to all attributes, by expectation and
-    maximisation, from an even start that counts as one more attribute.
+    The part follows from the posterior mean of a normal signal in normal noise of
+    variance one. For each attribute the variance of the signal is one of
+    SIGNAL_VARIANCES. Expectation and maximisation fit the frequencies of these
+    variances to all attributes. The even start counts as one more attribute.
     """
     if not rows:
         return np.zeros(0)

@@ -14,18 +14,18 @@ from mmech_rf.private.settings import CountSettings, setting
 class DrawnSettings(CountSettings):
     r"""Budget split, priors, smoothing and learning rate of a drawn forest.
 
-    Provenance: the defaults were set by hand, looking at test accuracy on public sets:
-    some or all of car, balance-scale, iris, heart, mushroom, adult, adult-binary,
-    nursery, claves, magic, wall-robot, tic-tac-toe and student-por, at epsilon from 0.1
-    to 2, with one setting for all sets and budgets (``benchmarks/README.md`` has what
-    was tried where accuracy is least). Accuracies on these sets may therefore flatter
-    the forest a little. The third level was chosen on simulated tasks (parities, trees,
-    additive, mixed), with a look at car, tic-tac-toe and iris; `calibration_share` and
-    `few_scores_from` on simulated tasks, the last with a look at car and wall-robot;
-    `ranking` on simulated tasks, by log loss and area under the ROC curve;
-    `scores_from` on simulated tasks alone; that `most_tree_epsilon` bounds boosted
-    trees on simulated tasks, after a look at epsilon = 100 at the sets above and at
-    banknote and blood-transfusion.
+    Provenance: the defaults were set by hand, looking at test accuracy on public sets.
+    The sets were some or all of car, balance-scale, iris, heart, mushroom, adult and
+    adult-binary; nursery, claves, magic, wall-robot, tic-tac-toe and student-por.
+    Epsilon was 0.1 to 2, with one setting for all sets and budgets.
+    ``benchmarks/README.md`` lists the trials where accuracy is least. Accuracies on
+    these sets may therefore flatter the forest a little. Later choices were made on
+    simulated tasks. The third level was chosen on parities, trees, additive and mixed
+    tasks, with a look at car, tic-tac-toe and iris. `calibration_share` was chosen
+    there too, and `few_scores_from` with a look at car and wall-robot. `ranking` was
+    chosen by log loss and area under the ROC curve, `scores_from` on simulated tasks
+    alone. `most_tree_epsilon` was made to bound boosted trees after a look at epsilon =
+    100 at the sets above and at banknote and blood-transfusion.
 
     Constants that refer here were set in the same way, and are no settings, because
     accuracy hardly changes with them. RECORDS_PER_SUM was chosen on simulated tasks;
@@ -130,17 +130,18 @@ class DrawnSettings(CountSettings):
     def for_ranking(cls) -> DrawnSettings:
         """Return settings for ranking records by `predict_proba`.
 
-        The defaults are for the most right classes, and few records times epsilon then
-        go into one tree, which tells few records apart. Here scores of all attributes
-        get half of epsilon from 16 units of effort on, and vote on every record beside
-        the tree, whose leaves are counted with a fifth of its epsilon. From 3,000
-        records times epsilon on, scores are corrected once, and boosting starts from
-        them. Classes lose up to .03 of accuracy where records times epsilon are few.
+        The defaults are for the most right classes. With few records times epsilon they
+        put all of the budget into one tree, which gives few distinct scores. For a
+        ranking, scores of all attributes get half of epsilon from 16 units of effort
+        on. They vote on every record beside the tree, whose leaves are counted with a
+        fifth of its epsilon. From 3,000 records times epsilon on, scores are corrected
+        once, and boosting starts from them. Where records times epsilon are few, this
+        loses up to .03 of accuracy.
 
-        Provenance: chosen by area under the ROC curve, and log loss, on simulated tasks
-        of two classes that overlap, half of which are sums of all attributes
-        (``benchmarks/README.md`` has what was tried), and then seen on real sets, of
-        which adult-binary was looked at in between.
+        Provenance: chosen by area under the ROC curve and log loss, on simulated tasks
+        of two classes that overlap. Half of the tasks are sums of all attributes. The
+        choice was then seen on real sets; adult-binary was looked at in between.
+        ``benchmarks/README.md`` lists the trials.
 
         Returns
         -------

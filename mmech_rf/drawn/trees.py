@@ -190,9 +190,9 @@ def boosting_weights(votes: Integers, class_codes: Integers) -> Integers:
     r"""Return boosting weights min(1, (1 - p) / p) of records, in units of 1 / UNIT.
 
     With votes F the odds against class y are :math:`\sum_{c \ne y} e^{F_c - F_y}`. They
-    are added up in whole numbers from a table of exponentials, so that the weight of a
-    record does not depend on where it stands: vectorised exponentials may differ in
-    their last bit from place to place.
+    are added up in whole numbers from a table of exponentials. Vectorised exponentials
+    may differ in their last bit from place to place; with the table, the weight of a
+    record does not depend on its place.
     """
     own = np.take_along_axis(votes, class_codes[:, None], axis=1)
     gaps = np.clip(own - votes, 0, EXPONENTIALS.size - 1)

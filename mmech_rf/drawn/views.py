@@ -1,17 +1,17 @@
 r"""Views of a domain: few, coarse and public ways to look at a record.
 
-A view maps every record to one of a few cells. Three families are offered to a
-private selection, each as likely as the others before any record is seen, and with a
-small probability a view that tells no records apart, so that nothing finer is chosen
-for nothing:
+A view maps every record to one of a few cells. Three families are offered to a private
+selection; they have equal prior probabilities. A trivial view, with one cell for all
+records, has a small prior probability, so that finer views are chosen only if they
+gain:
 
 * **single attributes**, at every resolution 2, 4, 8, ... of those with many cells;
 * **pairs** of them, within a limit of cells;
 * **signed sums** :math:`\sum_{i \in S} \pm t_i` of attributes at their positions
-  :math:`t_i \in [-1, 1]` in the order of their cells, cut where the sum of evenly
-  spread attributes has its quantiles. They need no order declared: the order in which
-  a schema lists categories often means something, and where it does not, nothing is
-  lost but a share of the prior.
+  :math:`t_i \in [-1, 1]` in the order of their cells. The cuts are the quantiles of the
+  sum of evenly spread attributes. They need no declared order: the order in which a
+  schema lists categories often means something. Where it does not, only a share of the
+  prior is lost.
 
 All of it follows from the sizes of the attributes.
 """

@@ -20,7 +20,7 @@ from mmech_rf.show.trees import VOTES, Node, ShownTree, by_values, vote
 
 SUMS_OF_POSITIONS = (
     "In a sum, for instance a - b, each value counts by its place in the order of its "
-    "attribute, from -1 for the first value to 1 for the last."
+    "attribute: from -1 for the first value to 1 for the last."
 )
 
 

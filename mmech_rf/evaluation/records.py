@@ -60,8 +60,8 @@ def load_records(
     Parameters
     ----------
     source : str or file object
-        Name of a set that `datasets.fetch` loads, path of a csv or Parquet file or of
-        a folder of them, or what is in a csv file, in bytes.
+        Name of a set that `datasets.fetch` loads; path of a csv or Parquet file, or of
+        a folder of them; or the bytes of a csv file.
     schema_file : str, optional
         Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
     missing : {"error", "drop"}, default="error"

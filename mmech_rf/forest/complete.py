@@ -59,10 +59,10 @@ def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteFores
     """Return one tree per subset of `depth` attributes: the infinite multiway forest.
 
     Along the path of any record, the attributes that a random multiway tree tests are
-    a uniformly drawn subset. So the mean vote of n_trees random trees tends, with
-    their number, to the mean over all subsets h of the attributes, and what a forest
-    of any size estimates, the C(d, h) trees of this one compute: all h-way marginals
-    of the data.
+    a uniformly drawn subset. So with more trees their mean vote tends to the mean over
+    all subsets of h attributes. A forest of random trees estimates this mean. The C(d,
+    h) trees of this forest compute it: their leaves are all h-way marginals of the
+    data.
 
     Parameters
     ----------

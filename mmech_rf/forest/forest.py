@@ -81,12 +81,12 @@ class Forest:
 
     Notes
     -----
-    Trees are laid out depth first: blocks of children are numbered in the
-    order in which a left-to-right walk enters their parents, and leaf ids
-    count the leaves from left to right. So the leaves below any node are
-    contiguous, and `child` follows from the tests. A step down the tree is
-    ``child[node] + branch`` where the branch is the value of the tested
-    attribute, or 0 for records that pass a two-way test and 1 for the others.
+    Trees are laid out depth first. Blocks of children are numbered in the order in
+    which a left-to-right walk enters their parents; leaf ids count the leaves from left
+    to right. So the leaves below any node are contiguous, and `child` follows from the
+    tests. A step down the tree is ``child[node] + branch``, where the branch is the
+    value of the tested attribute. In a two-way test the branch is 0 for records that
+    pass and 1 for the others.
 
     Examples
     --------

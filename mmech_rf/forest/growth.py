@@ -47,10 +47,10 @@ def grow_random_forest(
 ) -> Forest:
     """Grow a forest of random trees from the domain alone.
 
-    Every inner node draws, independently of every other node, one attribute uniformly
-    from those that still have more than one possible value there, and splits on it,
-    until depth `depth` or until none is left. No data are involved: the forest is
-    public. Time and memory are O(n_nodes).
+    Every inner node draws one attribute, independently of other nodes, and splits on
+    it. The draw is uniform among attributes with more than one possible value there. A
+    path ends at depth `depth`, or where no attribute is left. No data are involved: the
+    forest is public. Time and memory are O(n_nodes).
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ def grow_random_forest(
     splits : {"multiway", "binary", "threshold"}, default="multiway"
         Kind of split. "multiway": one child per value of the attribute (ID3).
         "binary": two children (CART). An attribute without order is compared with one
-        of its possible values, equal or not equal, an ordinal or numeric one with a
-        threshold, at most or above; value and threshold are drawn uniformly. These
-        attributes may be tested again. "threshold": ordinal and numeric attributes by
-        a threshold, others multiway (Fletcher and Islam [1]_); the threshold of a
-        numeric attribute is a number drawn uniformly from the public range of the
-        node, see the notes.
+        of its possible values (equal or not equal). An ordinal or numeric attribute is
+        compared with a threshold (at most or above). Value and threshold are drawn
+        uniformly, and these attributes may be tested again. "threshold": ordinal and
+        numeric attributes by a threshold, others multiway (Fletcher and Islam [1]_).
+        The threshold of a numeric attribute is a number drawn uniformly from the public
+        range of the node, see the notes.
     seed : int, SeedSequence, Generator, RandomState or None, default=None
         An integer or a SeedSequence always gives the same forest; a Generator or
         RandomState is advanced; None draws from the operating system.
@@ -96,13 +96,12 @@ def grow_random_forest(
 
     Notes
     -----
-    Each tree has its own 64-bit seed, word t of
-    ``SeedSequence.generate_state``, and each node draws from a state hashed (splitmix64
-    [2]_) from its parent's and the branch that leads to it. Hence, for one seed, the
-    forest with 10 trees is the beginning of the forest with 20, and trees of depth 3
-    are those of depth 4 cut off. The expected number of leaves of a multiway tree is
-    the mean of the product of the sizes of `depth` attributes, over all subsets of that
-    many attributes.
+    Each tree has its own 64-bit seed, word t of ``SeedSequence.generate_state``. The
+    state of a node is hashed (splitmix64 [2]_) from the state of its parent and the
+    branch that leads to it. Hence, for one seed, the forest with 10 trees is the
+    beginning of the forest with 20, and trees of depth 3 are trees of depth 4 cut off.
+    The expected number of leaves of a multiway tree is a mean over all subsets of
+    `depth` attributes: the mean of the product of their sizes.
 
     The codes of a numeric attribute are bins, and a tree can only cut between them. A
     cut drawn with splits="threshold" moves to the nearest cut point of the schema
@@ -336,9 +335,9 @@ def fletcher_islam_depth(n_continuous: int, n_discrete: int) -> int:
 
     A discrete attribute is tested once on a path, a continuous one any number of
     times. With s continuous attributes, :math:`s ((s - 1) / s)^k` are expected to be
-    untested after k tests. The depth is half of the discrete attributes, plus, if
-    there are continuous ones, one more than the least k that leaves fewer than half of
-    them untested.
+    untested after k tests. The depth is half of the number of discrete attributes. If
+    there are continuous attributes, k + 1 is added, for the least k that leaves fewer
+    than half of them untested.
 
     Parameters
     ----------

@@ -50,8 +50,8 @@ def leaf_log_odds(
 ) -> Floats:
     """Return how much likelier the classes are in a leaf than in all, (n_leaves, k).
 
-    Logarithms of the shares in a leaf over those of all records, after so many records
-    were added to it as `smoothing` says, shared out as the classes are.
+    The entries are logarithms of the shares in a leaf over the shares of all records.
+    `smoothing` records, distributed like all records, are added to the leaf first.
     """
     smooth = np.maximum(leaf_counts, 0) + smoothing * shares
     return np.asarray(np.log(smooth / smooth.sum(axis=1, keepdims=True) / shares))

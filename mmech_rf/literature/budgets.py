@@ -104,8 +104,8 @@ RULES: dict[str, Rule] = {
     "guan": _guan,
     "alternating": _alternating,
 }
-"""Rules by name: weights of the tests and of the counts, given how many levels have
-tests and the share of the leaves, which only some rules ask for."""
+"""Rules by name: weights of the tests and of the counts. Their arguments are the number
+of levels with tests and the share of the leaves, which only some rules use."""
 
 
 def shares(rule: str, n_levels: int, leaves: Fraction) -> Budget:
@@ -134,8 +134,8 @@ def tree_epsilon(
 ) -> Fraction:
     """Return what the releases of one tree may cost in all.
 
-    Costs of bags hold for one record that is added or removed, so that their trees are
-    calibrated to that, and neighbours further apart divide epsilon here.
+    Costs of bags hold for one added or removed record, and trees of bags are calibrated
+    to that. For neighbours further apart, epsilon is divided here.
     """
     if records == "disjoint":
         return epsilon

@@ -91,8 +91,8 @@ def find_recipe(recipe: Any) -> Recipe:
     Raises
     ------
     ParameterError
-        If there is none of that name, or it is not private as published, or a recipe
-        with other choices has the name of a preset.
+        If no recipe has the name, or the recipe is not private as published. Also if a
+        recipe with other choices has the name of a preset.
     """
     if isinstance(recipe, Recipe):
         if recipe != recipes().get(recipe.name, recipe):

@@ -113,30 +113,31 @@ class Recipe:
     Attributes
     ----------
     structure : {"random", "drawn", "two-phase", "two-ensembles"}
-        Where tests come from. In two phases, the trees of the first say how much every
-        record weighs in the others: as often as they are wrong about it. The first of
-        two ensembles labels ``X_unlabelled``, which label the leaves of the second.
+        Where tests come from. In two phases, a record weighs in the second phase as
+        often as the trees of the first are wrong about it. The first of two ensembles
+        labels ``X_unlabelled``; these records label the leaves of the second ensemble.
     n_trees : int, "log-records" or "support"
         Number of trees; the logarithm of the number of records; or as many as
         leave signal in leaves, for random multiway trees that share epsilon.
     depth : int or str
         Levels of tests: a number, the number of "attributes", "half" of it,
-        "half-or-log" of the records, "fletcher-islam", or as long as the expected
-        "support" of a path is more than noise.
+        "half-or-log" of the records, or "fletcher-islam". "support": as long as the
+        expected number of records on a path is more than noise.
     stopping : {"depth", "size", "noisy-counts"}
         What limits the depth further: about 10 records in a leaf, by their public
         number, or exactly for exact tests; or noisy numbers of records.
     splits : {"multiway", "threshold", "binary"}
-        Two outcomes for all tests ("binary"), or a child per value for attributes
-        without order ("threshold"), or for all ("multiway", random tests only).
+        "binary": two outcomes for all tests. "threshold": a child per value for
+        attributes without order. "multiway": a child per value for all, random tests
+        only.
     candidates : int, "sqrt" or "all"
         Attributes that a node looks at, public and random.
     selection : {"joint", "cut-then-attribute", "noisy-counts", "exact"}
-        How a test is drawn; "exact" for ``guarantee="labels"`` only, and with random
-        samples only where tests come from unlabelled records: an exact test shows who
-        was sampled, and the price of samples assumes that nothing does.
+        How a test is drawn. "exact" needs ``guarantee="labels"``, and with random
+        samples it needs tests from unlabelled records. For an exact test shows which
+        records were sampled, and the price of samples assumes that nothing shows it.
     score : {"median", "max", "gini", "entropy", "gain-and-ratio"}
-        What makes a test good, see `mmech_rf.literature.scores`.
+        Score of a test, see `mmech_rf.literature.scores`.
     cuts : {"exponential", "class-means"}
         How "cut-then-attribute" draws cuts: near the median, or between noisy means.
     grid : int, optional
@@ -154,7 +155,7 @@ class Recipe:
     vote : str
         "hard", "weight", "mean" or "most-confident".
     pruning : {"none", "signal-to-noise", "selective"}
-        What becomes of the trees after they were released.
+        Post-processing of the released trees.
     guarantee : {"pure", "labels"}
         What is protected: records, or only their labels.
     unlabelled : bool

@@ -1,8 +1,8 @@
 r"""What makes a test good: whole numbers that one record moves within a known window.
 
-A test splits the records of a node into children; with n(v, c) those of class c in
-child v, scores are sums over children of a term of their class counts, so that a record
-changes one term only. The exponential mechanism at rate :math:`\epsilon / w` is
+A test splits the records of a node into children, with n(v, c) records of class c in
+child v. A score is a sum over children of a term of their class counts, so that a
+record changes one term only. The exponential mechanism at rate :math:`\epsilon / w` is
 :math:`\epsilon`-private for scores that an added record moves within an interval of
 length w (`mmech.exponential_mechanism`).
 

@@ -24,9 +24,9 @@ from mmech_rf.workloads import training_workload
 class BatchTrainingClassifier(CountedForest, OptimizedForest):
     r"""Random forest whose leaf counts are released through the matrix mechanism.
 
-    With T the leaves of all trees as queries and D the table of counts, releases
-    ``T D + T A⁺ Lap(‖A‖₁ / ε)`` for a strategy A optimized for T, labels every
-    leaf with its most frequent class, and lets the trees vote. The released model
+    Let T be the leaves of all trees as queries, and D the table of counts. The fit
+    releases ``T D + T A⁺ Lap(‖A‖₁ / ε)`` for a strategy A optimized for T. It labels
+    every leaf with its most frequent class, and lets the trees vote. The released model
     answers any number of predictions.
 
     Beyond [1]_, and off by default, trees add up log-odds.
@@ -34,8 +34,9 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     Parameters
     ----------
     voting : {"hard", "weight", "log-odds"}, default="hard"
-        Whether a tree votes for its leaf's label or with its leaf's counts, or, beyond
-        [1]_, adds what its leaf says to the log-odds of the classes, see Notes.
+        "hard": a tree votes for the label of its leaf. "weight": it votes with the
+        counts of its leaf. "log-odds", beyond [1]_: it adds the log-odds of the classes
+        in its leaf, see Notes.
 
     Attributes
     ----------

@@ -43,10 +43,11 @@ class PerBatchClassifier(OptimizedForest):
     epsilon : float, str or Fraction
         Privacy budget of one batch, in nats. Required.
     answers : {"batch", "per_query"}, default="batch"
-        Whether a batch is measured as a whole, or each of its b queries with epsilon /
-        b of its own, which is the baseline of [1]_: noise ``Lap(b m / ε)``, where m is
-        what one record moves of a query's votes: n_trees in batch prediction, 1 where
-        records are assigned to trees, and 2 there under hard voting.
+        "batch": the batch is measured as a whole. "per_query", the baseline of [1]_:
+        each of its b queries is measured with epsilon / b. The noise is then
+        ``Lap(b m / ε)``, where one record moves the votes of a query by m: n_trees in
+        batch prediction, 1 where records are assigned to trees, and 2 there under hard
+        voting.
     ledger : PrivacyLedger, default=None
         Budget shared with other releases; ``None`` allows exactly one batch.
 
@@ -217,11 +218,11 @@ class PerBatchClassifier(OptimizedForest):
 class BatchPredictionClassifier(PerBatchClassifier):
     """Random forest that releases the votes of one batch of queries.
 
-    With Q the queries, T the leaves of all trees and D the table of counts,
-    releases the weighted votes ``QTᵀT D + QTᵀT A⁺ Lap(‖A‖₁ / ε)`` for a strategy A
-    optimized for QTᵀT, and answers each query with its most voted class. The
-    budget is spent by the first `predict`; the inference queries are public and
-    not protected, so training records must never be queries.
+    Let Q be the queries, T the leaves of all trees and D the table of counts. The first
+    `predict` releases the weighted votes ``QTᵀT D + QTᵀT A⁺ Lap(‖A‖₁ / ε)`` for a
+    strategy A optimized for QTᵀT, and spends the budget. Each query is answered with
+    its most voted class. The inference queries are public and not protected, so
+    training records must never be queries.
 
     Parameters
     ----------
@@ -284,11 +285,11 @@ class SubsampleAggregateClassifier(PerBatchClassifier):
     """Random forest whose trees see disjoint random samples of the records.
 
     Each record is assigned to one tree, uniformly and independently of all other
-    records, from the operating system's entropy. With C the leaf counts, releases
-    the votes ``QTᵀ C + QTᵀ A⁺ Lap(‖A‖₁ / ε)`` of one batch of queries ("weight"), or
-    the same with the one-hot labels of the leaves in place of C and noise
-    ``Lap(2 ‖A‖₁ / ε)`` ("hard": one record moves one label, two entries). Needs the
-    leaves only, so the domain may be of any size.
+    records, from the operating system's entropy. Let C be the leaf counts. "weight"
+    releases the votes ``QTᵀ C + QTᵀ A⁺ Lap(‖A‖₁ / ε)`` of one batch of queries. "hard"
+    has the one-hot labels of the leaves in place of C, and noise ``Lap(2 ‖A‖₁ / ε)``:
+    one record moves one label, two entries. Only the leaves are needed, so the domain
+    may be of any size.
 
     Parameters
     ----------

@@ -56,20 +56,20 @@ class AccountedForest(ShownForest):
     Parameters
     ----------
     privacy : {"pure", "zcdp"}, default="pure"
-        What a fit guarantees: pure epsilon, or (epsilon, delta), which promises less:
-        with a probability of up to delta more than epsilon may be learnt. Releases are
-        then accounted in zCDP where that leaves less noise, which is where there are
-        many of them: many records times epsilon.
+        "pure": a fit guarantees pure epsilon. "zcdp": it guarantees (epsilon, delta),
+        which is weaker: with a probability of up to delta, more than epsilon may be
+        learnt. Releases are then accounted in zCDP if this means less noise, that is,
+        with many records times epsilon.
     delta : float, default=None
         Probability for ``privacy="zcdp"``, well below one over the number of records.
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
     private_bins : sequence of str or "all", default=()
-        Numeric attributes with public bounds that are cut where their records are, in
-        place of their bins in the schema, for a fifth of epsilon; "all" for all with
-        bounds. Pays where these bounds may be far too wide, and costs where bins were
-        well chosen.
+        Numeric attributes with public bounds whose cut points are private quantiles, in
+        place of their bins in the schema; "all" for all with bounds. The quantiles cost
+        a fifth of epsilon. They gain where the bounds may be far too wide, and lose
+        where bins were well chosen.
 
     Attributes
     ----------

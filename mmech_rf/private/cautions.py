@@ -1,8 +1,8 @@
 """What the guarantee does not cover, and is warned of: schemas of records, many fits.
 
 A fit without a shared ledger has a budget of its own. Each fit of one object keeps its
-promise, and cross-validation, which fits clones, spends as many budgets as it has folds
-without that any of them could know.
+promise. Cross-validation fits clones: it spends one budget per fold, and no clone knows
+of the others.
 """
 
 from __future__ import annotations

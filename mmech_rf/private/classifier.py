@@ -227,8 +227,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         chunk_ids : iterable of hashable, default=None
-            Names of all parts that there should be, fixed before the first was counted,
-            so that none is lost on the way; ``None`` releases what was counted.
+            Names of all expected parts, fixed before the first was counted: a missing
+            part is an error. ``None`` releases the parts that were counted.
 
         Returns
         -------
@@ -637,12 +637,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the released model to one file, to be read by `mmech_rf.load_model`.
 
-        The file holds what was released or is public: noisy counts or drawn trees,
-        what votes were made of them, forests, schema, parameters, what was spent, the
-        evidence, and the day and version of the first `save`.
-        Seconds depend on records and stay out; so do strategies, which `mmech.save`
-        writes, ledgers and sources of randomness. It is replaced as a whole, so that
-        an interrupted write leaves the old one.
+        The file holds released and public data only: noisy counts or drawn trees, their
+        votes, forests, schema, parameters and costs. It also holds the evidence, and
+        the day and version of the first `save`. Timings depend on records and stay out;
+        so do ledgers, sources of randomness, and strategies, which `mmech.save` writes.
+        The file is replaced as a whole, so that an interrupted write leaves the old
+        one.
 
         Parameters
         ----------

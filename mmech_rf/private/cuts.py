@@ -88,9 +88,9 @@ def fine_schema(schema: Schema, places: Sequence[int]) -> Schema:
 def number_of_bins(n_records: float, epsilon: Fraction, most: int) -> int:
     """Return the largest power of two that a draw with this epsilon pays for.
 
-    A way to cut is drawn whose bins hold too much by about as many records as the
-    logarithm of the number of ways to cut, over epsilon; this is to be a part of what
-    the bins hold together.
+    Let E be the logarithm of the number of ways to cut, divided by epsilon. The bins of
+    the drawn cut hold about E records too many. Bins are doubled while E is at most 1 /
+    BIN_SIGNAL of all records.
     """
     bins = 2
     while 2 * bins <= most:

@@ -1,7 +1,7 @@
 """What makes a class a scikit-learn estimator: `__init__`, and texts of its parameters.
 
 Estimators have most parameters in common. A parameter is a field with a default, as in
-a dataclass, and its text is written once, in the docstring of the class that has it.
+a dataclass. Its text is written once, in the docstring of its class.
 """
 
 from __future__ import annotations

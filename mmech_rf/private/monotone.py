@@ -1,7 +1,8 @@
 r"""Monotone attributes: predictions are moved to keep public directions.
 
-A model keeps to them if, from a record x to one x' that is further on in the direction
-of a monotone attribute and the same in all others, later classes get no less likely,
+Let record x' be further on than x in the direction of a monotone attribute, and equal
+in all others. A model is monotone if later classes are no less likely for x' than for
+x,
 
 .. math:: \sum_{j \ge c} \hat p(j \mid x) \le \sum_{j \ge c} \hat p(j \mid x')
 
@@ -10,11 +11,11 @@ is the one that is predicted; of two classes it is the likelier one.
 
 For a record, all cells are looked at that differ from it in monotone attributes only: a
 grid, with one axis for each of them. Along one axis after the other, these sums are
-replaced by the nearest ones that do not fall, by isotonic regression. It keeps the
-order of two lines of which one is nowhere above the other, so that an axis that was
-done stays as it is, and so that sums of fewer classes stay below those of more; and
-where the truth does not fall, it brings sums nearer to it, or leaves them [1]_.
-Everything is computed from the released model: post-processing.
+replaced by the nearest ones that do not fall, by isotonic regression. The regression
+preserves the order of two lines of which one is nowhere above the other. So an axis
+that was done stays monotone, and sums of fewer classes stay below sums of more. If the
+true sums do not fall, the regression never moves sums away from them [1]_. Everything
+is computed from the released model: post-processing.
 
 Probabilities and not log-odds are moved: the log-odds of two rare classes, of which
 next to nothing is known, would otherwise move those of the others. This was looked at

@@ -1,9 +1,9 @@
 """Encoded records of a fit, added up from the parts that they were read in.
 
-A part is counted and then forgotten: what stays are distinct records and how often each
-is there, which is all that a release needs. Only where every record is assigned to one
-tree by a draw of its own, or routed through all trees, the records themselves stay, a
-byte or two for each attribute.
+A part is counted and then forgotten: distinct records with their multiplicities stay,
+which is all that a release needs. Two methods keep the records themselves, a byte or
+two for each attribute. They assign every record to one tree by a draw of its own, or
+route it through all trees.
 """
 
 from __future__ import annotations

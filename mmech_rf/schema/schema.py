@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,9 +59,9 @@ class Schema(Domain):
     name : str, optional
         Name of the data set.
     required : sequence of str, default=()
-        Columns outside the domain whose missing values make a record count as one
-        with a missing value (see `encode`), so that a published preprocessing can
-        be repeated.
+        Columns outside the domain. A record with a missing value in one of them counts
+        as a record with a missing value (see `encode`), as in some published
+        preprocessings.
     label_type : {"int", "bool", "str"}, optional
         Type to convert `class_labels` to. Schema files may say it as ``"type"`` of
         their target: many write all labels as text.
@@ -159,32 +158,6 @@ class Schema(Domain):
         return [*self.names, *self.required], self.target
 
     # ---- records ---------------------------------------------------------------
-
-    @overload
-    def encode(
-        self,
-        X: Any,
-        y: None = None,
-        *,
-        columns: Iterable[str] | None = None,
-        handle_unknown: str = "clip",
-        handle_missing: str = "error",
-        narrow: Literal[False] = False,
-    ) -> NDArray[np.int64]: ...
-
-    @overload
-    def encode(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        columns: Iterable[str] | None = None,
-        handle_unknown: str = "clip",
-        handle_missing: str = "error",
-        narrow: bool = False,
-        return_index: bool = False,
-        first_row: int = 0,
-    ) -> Any: ...
 
     def encode(
         self,
@@ -539,21 +512,6 @@ class Schema(Domain):
                 "y holds a missing value (empty, None or NaN); remove these records"
             )
         return cls(tuple(attributes), tuple(labels), target=target, name=name)
-
-    @classmethod
-    def _stored(cls) -> dict[str, str]:
-        return {"document": "_document"}
-
-    @property
-    def _document(self) -> Any:
-        """What `to_json` writes."""
-        text = self.to_json()
-        assert text is not None
-        return json.loads(text)
-
-    @classmethod
-    def _restored(cls, document: Any) -> Self:
-        return cls.from_json(document)
 
     # ---- display ---------------------------------------------------------------
 

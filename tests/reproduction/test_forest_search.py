@@ -1,10 +1,10 @@
 """Strategies for forests on Car against an independent search.
 
-`optimize` on the leaves of 128 random trees is compared with sixty descents of
-another kind: a bounded quasi-Newton method on the weights of all marginals, from
-dense and from sparse random starts, with the energies of the leaves counted from
-their tested attributes (Car has 2^6 marginals of 4 x 4 x 4 x 3 x 3 x 3 cells). The
-descents share no code with the search of the package.
+`optimize` on the leaves of 128 random trees is compared with sixty descents of another
+kind. They are a bounded quasi-Newton method on the weights of all marginals, from dense
+and from sparse random starts. Car has 2^6 marginals of 4 x 4 x 4 x 3 x 3 x 3 cells; the
+energies of the leaves are counted from their tested attributes. The descents share no
+code with the search of the package.
 """
 
 import math

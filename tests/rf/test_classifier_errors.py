@@ -92,17 +92,6 @@ def test_records_read_aloud(name, X, y, message):
 
 
 @ALL
-def test_values_out_of_bounds_read_aloud(name):
-    schema = Schema([Attribute.numeric("age", lower=0, upper=9, n_bins=3)], [0, 1])
-    model = classifier(name, schema=schema, handle_unknown="error")
-    with pytest.raises(
-        ValueError, match="a number outside the bounds of the attribute"
-    ):
-        model.fit([[3], [10]], [0, 1])
-    assert classifier(name, schema=schema).fit([[3], [10]], [0, 1])
-
-
-@ALL
 def test_queries_read_aloud(name):
     X, y = records(30)
     model = classifier(name)
@@ -129,6 +118,9 @@ def test_other_errors_read_aloud():
         classifier("batch prediction", voting="hard").fit(X, y)
     with pytest.raises(ValueError, match="data must be one of 'shared', 'disjoint'"):
         classifier("laplace shared", data="apart").fit(X, y)
+    for name, rule in (("batch training", "ties"), ("subsample hard", "answers")):
+        with pytest.raises(ValueError, match=f"{rule} must be one of"):
+            classifier(name, **{rule: "both"}).fit(X, y)
     with pytest.raises(ValueError, match="template must be one of 'auto'"):
         classifier("batch training", template="best").fit(X, y)
     with pytest.raises(ValueError, match=r"class_labels \(the classes\) .* 2"):

@@ -20,8 +20,6 @@ from rf_cases import (
 )
 
 import mmech_rf as rf
-from mmech import loss
-from mmech.noise import discrete_laplace_variance
 from mmech_rf.forest.voting import leaf_label_by_rule
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
@@ -30,32 +28,6 @@ RAW = CELLS.astype(str)
 
 
 # --------------------------------------------------------------- errors and noise
-@ALL
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_expected_error_is_the_sum_over_ensembles_and_classes(
-    name, neighbours, monkeypatch
-):
-    X, y = records(30)
-    seen = rf_cases.watch(monkeypatch)
-    model = classifier(name, n_ensembles=2, neighbours=neighbours, epsilon="1/2")
-    fitted = release(model, X, y)
-    contribution = {"laplace shared": [2, 1], "subsample hard": [2, 2]}.get(
-        name, [1, 1]
-    )
-    doubled = 2 if neighbours == "replace" else 1
-    # The strategies are identities: the noise on every cell has this variance.
-    by_hand = sum(
-        discrete_laplace_variance(part * doubled / 0.25)
-        * loss(s.mechanism.workload, s.mechanism.strategy)
-        for part, s in zip(contribution, seen, strict=True)
-    )
-    assert fitted.expected_error_ == pytest.approx(3 * by_hand)
-    mechanisms = [s.mechanism for s in seen]
-    assert fitted.expected_error_ == pytest.approx(
-        3 * sum(mechanism.expected_error() for mechanism in mechanisms)
-    )
-
-
 @pytest.mark.statistical
 @ALL
 def test_expected_error_is_the_mean_squared_error(name, monkeypatch):
@@ -81,20 +53,6 @@ def test_expected_error_is_the_mean_squared_error(name, monkeypatch):
         )
     apart = abs(np.mean(errors) - fitted.expected_error_)
     assert apart < ref.margin(errors, 1e-9)
-
-
-def test_leaf_counts_are_what_was_released(monkeypatch):
-    X, y = records(30)
-    seen = rf_cases.watch(monkeypatch)
-    model = release(classifier("batch training", epsilon=1), X, y)
-    (one,) = seen
-    np.testing.assert_allclose(
-        model.leaf_counts_[0],
-        one.mechanism.workload @ one.mechanism.reconstruct(one.measurement),
-    )
-    counts = model.leaf_counts_[0]
-    chosen = counts[np.arange(len(counts)), model.leaf_labels_[0]]
-    np.testing.assert_array_equal(chosen, counts.max(axis=1))
 
 
 @pytest.mark.parametrize(
@@ -139,37 +97,6 @@ def test_the_pseudoinverse_multiplies_the_noise(name, monkeypatch, watch_all):
 
 
 # ------------------------------------------------------------------------- voting
-def test_votes_by_hand(noiseless):
-    """Leaf counts of two trees of depth 1, and what the two ways to vote make of it."""
-    schema = rf.Schema(
-        [
-            rf.Attribute.categorical("a", ["0", "1"]),
-            rf.Attribute.categorical("b", ["0", "1"]),
-        ],
-        ["no", "yes"],
-    )
-    X = [["0", "0"]] * 3 + [["0", "1"]] * 2 + [["1", "0"]] * 4
-    y = ["no"] * 3 + ["yes"] * 2 + ["yes"] * 4
-    model = rf.BatchTrainingClassifier(schema, epsilon=1, n_trees=16, depth=1)
-    model.fit(X, y)
-    forest = model.ensembles_[0].forest
-    roots = forest.feature[forest.node_offsets[:-1]]
-    on_a, on_b = (roots == 0).sum(), (roots == 1).sum()
-    assert on_a > 0
-    assert on_b > 0
-    by_a = {"0": (3, 2), "1": (0, 4)}
-    by_b = {"0": (3, 4), "1": (0, 2)}
-    for query in (["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]):
-        weight = on_a * np.array(by_a[query[0]]) + on_b * np.array(by_b[query[1]])
-        hard = on_a * (np.array(by_a[query[0]]) == max(by_a[query[0]]))
-        hard = hard + on_b * (np.array(by_b[query[1]]) == max(by_b[query[1]]))
-        for voting, votes in (("weight", weight), ("hard", hard)):
-            if votes[0] != votes[1]:
-                model.set_params(voting=voting)
-                label = model.predict([query])[0]
-                assert label == ("no", "yes")[int(votes.argmax())], (query, voting)
-
-
 @BATCHES
 def test_batch_votes_are_the_arg_max_of_exact_votes(name, noiseless, monkeypatch):
     X, y = records(200)
@@ -263,15 +190,6 @@ def test_the_first_of_tied_labels_of_a_leaf():
     np.testing.assert_array_equal(labels, [1, 1, 0, 1])
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter"), [("batch training", "ties"), ("subsample hard", "answers")]
-)
-def test_rules_of_published_code_have_names(name, parameter):
-    model = classifier(name, **{parameter: "both"})
-    with pytest.raises(ValueError, match=f"{parameter} must be one of"):
-        model.fit(*records(9))
-
-
 # ------------------------------------------------------------------ beyond the paper
 def by_hand(X, y, smoothing):
     """Naive Bayes of exact one-way counts, as sums of log-odds of one-way trees."""
@@ -310,15 +228,3 @@ def test_smoothing_of_leaves_is_the_noise_of_their_counts():
     assert few.leaf_smoothing_ == [1]
     per_leaf = many.expected_error_ / (3 * many.ensembles_[0].forest.n_leaves)
     assert many.leaf_smoothing_ == pytest.approx([per_leaf**0.5])
-
-
-def test_log_odds_see_classes_that_are_rare_in_every_leaf():
-    """Most leaves of Car are labelled with the class of 70 % of the records."""
-    car = rf.datasets.load_car()
-    hard, odds = (
-        rf.BatchTrainingClassifier(
-            car.schema, epsilon=20, random_state=0, voting=voting,
-        ).fit(car.data, car.target).score(car.data, car.target)
-        for voting in ("hard", "log-odds")
-    )  # fmt: skip
-    assert odds > hard + 0.05

@@ -28,11 +28,23 @@ def fruit(files, *args):
     return (*needed, *(() if "majority" in args else FORESTS), *args)
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["demo", "-h"], ["evaluate", "-h"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["--help"],
+        *([name, "-h"] for name in ("demo", "evaluate", "fit", "predict", "show")),
+        ["predict-batch", "-h"],
+        ["schema"],
+        *(["schema", name, "-h"] for name in ("suggest", "check")),
+    ],
+)
 def test_help_explains_and_shows_examples(run, args):
     code, out, err = run(*args)
     assert (code, err) == (0, "")
-    assert out.startswith("usage: mmech-rf")
+    assert out.startswith(
+        " ".join(["usage: mmech-rf", *args[:1]]).replace(" --help", "")
+    )
     assert "examples:" in out
     assert max(map(len, out.splitlines())) <= 80
     if args and args[0] == "evaluate":
@@ -181,15 +193,6 @@ def test_records_that_miss_a_value_can_be_left_out(run, files, record, words):
     code, out, _ = run(*args, "--missing", "drop")
     assert code == 0
     assert "1 records with missing values were left out" in out
-
-
-def test_lines_are_records_unless_line_breaks_are_declared(run, files):
-    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
-        stream.write('small,"red\n",3,yes\n')
-    args = fruit(files, "--methods", "majority")
-    assert_refused(run(*args), "line 242 of the file opens a quote")
-    assert_refused(run(*args), "read with --multiline")
-    assert_refused(run(*args, "--multiline"), "row 240, column")
 
 
 def test_schemas_made_with_knowledge_of_the_data_are_named(run):

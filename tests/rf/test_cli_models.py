@@ -7,7 +7,6 @@ import json
 import os
 import tempfile
 import threading
-import warnings
 from contextlib import redirect_stderr, suppress
 
 import numpy as np
@@ -22,31 +21,8 @@ from mmech.testing import watch_draws
 from mmech_rf.cli import models as _models
 from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
-from mmech_rf.data.openml import load_schema
-from mmech_rf.datasets import DATASETS, load_csv
+from mmech_rf.datasets import load_csv
 from mmech_rf.private.classifier import ForestClassifier
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["fit", "-h"],
-        ["predict", "-h"],
-        ["predict-batch", "-h"],
-        ["show", "-h"],
-        ["schema"],
-        ["schema", "-h"],
-        ["schema", "suggest", "-h"],
-        ["schema", "check", "-h"],
-    ],
-)
-def test_help_explains_and_shows_examples(run, args):
-    code, out, err = run(*args)
-    assert (code, err) == (0, "")
-    assert out.startswith(f"usage: mmech-rf {args[0]}")
-    assert "examples:" in out
-    assert max(map(len, out.splitlines())) <= 80
-
 
 # ---- fit and predict -------------------------------------------------------------
 
@@ -77,11 +53,6 @@ def test_a_fitted_model_predicts(run, files, args, cls):
         "name are not read: 'note'\n"
     )
     assert out.split() == ["sold", *TRUTH]
-
-
-def test_an_unknown_template_is_told_all_names(run, files):
-    outcome = run(*fit(files, "--trees", 6, "--depth", 1, "--template", "levels"))
-    assert_refused(outcome, "template must be one of 'auto', 'identity'", "'levels'")
 
 
 def test_options_reach_the_model(run, files):
@@ -234,18 +205,6 @@ def test_an_interrupted_fit_says_what_is_spent(run, files, monkeypatch):
     assert "epsilon = 25 is spent on 1 releases of this fit, which are lost" in err
 
 
-def test_the_seed_fixes_the_forest_and_not_the_noise(run, files):
-    models = []
-    for _ in range(2):
-        code, *_ = run(*fit(files, "--force", "--depth", 2, epsilon="1/10"))
-        assert code == 0
-        models.append(rf.load_model(files / "fruit.npz"))
-    one, two = models
-    forests = [model.ensembles_[0].forest for model in models]
-    assert forests[0].feature.tolist() == forests[1].feature.tolist()
-    assert one.leaf_counts_[0].tolist() != two.leaf_counts_[0].tolist()
-
-
 def test_labels_go_to_a_file_plain_or_compressed(run, files):
     run(*fit(files, "--depth", 3))
     for name, opener in (("out.csv", open), ("out.csv.gz", gzip.open)):
@@ -314,12 +273,6 @@ def test_a_batch_is_answered_and_its_cost_is_said(run, files, args, trees):
     assert "another batch" in err
 
 
-def test_a_batch_goes_to_a_file(run, files):
-    code, out, _ = run(*batch(files, "--depth", 3, "--out", files / "labels.csv"))
-    assert (code, out) == (0, "")
-    assert (files / "labels.csv").read_text().split() == ["sold", *TRUTH]
-
-
 # ---- schemas -----------------------------------------------------------------------
 
 
@@ -379,83 +332,6 @@ def test_a_header_that_would_swallow_records(run, files):
 
 
 # ---- real files --------------------------------------------------------------------
-
-REAL = {"heart": ("3", "6", "drop"), "nursery": ("5", "4", "error")}
-
-
-@pytest.fixture
-def real(request, tmp_path):
-    """Return files of a schema, four fifths of a set, the rest; and its classes."""
-
-    def write(name):
-        if name in DATASETS:
-            bunch = DATASETS[name]()
-            schema = bunch.schema
-        else:
-            folder = request.getfixturevalue("data_dir")
-            schema = load_schema(name)
-            bunch = load_csv(folder / f"{name}.csv.gz", schema)
-        (tmp_path / "real.json").write_text(schema.to_json(), encoding="utf-8")
-        rows = np.column_stack([bunch.data, bunch.target]).tolist()
-        header = [*bunch.feature_names, schema.target]
-        train, test = tmp_path / "train.csv", tmp_path / "test.csv"
-        write_rows(train, [header, *(row for i, row in enumerate(rows) if i % 5)])
-        write_rows(test, [header, *rows[::5]])
-        return tmp_path / "real.json", train, test, [row[-1] for row in rows[::5]]
-
-    return write
-
-
-@pytest.mark.parametrize(
-    ("mode", "name", "splits"),
-    [
-        (mode, name, ("binary", "multiway")[(i + j) % 2])  # all pairs
-        for i, mode in enumerate(["training", "laplace", "prediction", "subsample"])
-        for j, name in enumerate(REAL)
-    ],
-)
-def test_real_files_with_ensembles(run, real, tmp_path, name, splits, mode):
-    """Train on one part of a file at a large budget, predict the other."""
-    q, size, missing = REAL[name]
-    schema, train, test, truth = real(name)
-    options = ["--schema", schema, "--epsilon", 20]
-    options += ["--n-ensembles", q, "--max-features", size, "--splits", splits]
-    options += ["--handle-missing", missing, "--depth", 3, "--trees", 30]
-    out = ("--out", tmp_path / "labels.csv")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        if mode in ("training", "laplace"):
-            model = tmp_path / "m.npz"
-            code, _, err = run("fit", train, *options, "--method", mode, "--out", model)
-            assert code == 0, err
-            code, _, err = run("predict", model, test, *out)
-        else:
-            code, _, err = run(
-                "predict-batch", train, test, *options, "--method", mode, *out
-            )
-    assert code == 0, err
-    assert accuracy(tmp_path / "labels.csv", truth) > (
-        0.6 if mode == "laplace" else 0.7
-    )
-
-
-def test_a_real_file_with_the_private_forest(run, real, tmp_path):
-    """One tree of thirteen attributes, without a word on trees."""
-    schema, train, test, truth = real("heart")
-    model, labels = tmp_path / "m.npz", tmp_path / "labels.csv"
-    options = ["--schema", schema, "--out", model]
-    options += ["--epsilon", 20, "--handle-missing", "drop", "--method", "private"]
-    code, _, err = run("fit", train, *options)
-    assert code == 0, err
-    code, _, err = run("predict", model, test, "--out", labels)
-    assert code == 0, err
-    assert accuracy(labels, truth) > 0.6
-
-
-def accuracy(path, truth):
-    labels = path.read_text().split()[1:]
-    return sum(a == b for a, b in zip(labels, truth, strict=True)) / len(truth)
-
 
 # ---- progress ------------------------------------------------------------------------
 
@@ -536,3 +412,22 @@ def test_a_schema_that_was_read_from_records_is_marked_to_the_end(run, files):
     code, _, err = run(*fit, "--force")
     assert (code, "read from the records" in err) == (0, False)
     assert rf.load_model(model).card()["private"]
+
+
+# ---- recipes -------------------------------------------------------------------------
+
+
+def test_a_recipe_that_does_not_fit_names_what_the_command_has(run, files):
+    with rf.limits.changed(count_entries=100):
+        outcome = run(*fit(files, "--method", "recipe", "--recipe", "fi-2021"))
+    assert_refused(outcome, "do not fit in memory; use `fit --method private`, which")
+    assert "recipes()" not in outcome[2]
+
+
+def test_recipes_are_listed(run):
+    code, out, _ = run("recipes")
+    assert code == 0
+    printed = " ".join(out.split())
+    for name, recipe in rf.recipes().items():
+        assert name in printed
+        assert " ".join(recipe.paper.split()) in printed.replace(" - ", " ")

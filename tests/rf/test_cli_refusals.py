@@ -11,20 +11,6 @@ from mmech_rf import Attribute, Schema, load_model
 # ---- what does not fit -------------------------------------------------------------
 
 
-def test_a_quote_that_is_not_closed_swallows_no_records(run, files):
-    """In a column that nobody reads, as one record of a thousand."""
-    rows = [f"{'small' if i % 2 else 'large'},red,{i % 8},no,{i}" for i in range(1001)]
-    rows[300] = 'small,red,1,no,"SECRET'
-    text = "\n".join(["size,colour,weight,sold,note", *rows, ""])
-    (files / "fruit.csv").write_text(text)
-    for args in (fit(files), batch(files)):
-        outcome = run(*args)
-        assert_refused(outcome, "line 302 of the file opens a quote", "--multiline")
-        assert "SECRET" not in outcome[2]
-    assert_refused(run(*fit(files, "--multiline")), "line 302", "is not closed within")
-    assert not (files / "fruit.npz").exists()
-
-
 def test_fields_with_line_breaks_are_declared(run, files):
     with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
         stream.write('"small",red,"1","no"\n')
@@ -43,20 +29,6 @@ def test_a_table_without_records_is_fitted_like_any_other(run, files, method):
     code, _, err = run(*fit(files, "--method", method, epsilon=1))
     assert (code, err) == (0, "")
     assert run("predict", files / "fruit.npz", files / "new.csv")[0] == 0
-
-
-def test_queries_that_do_not_match_the_schema(run, files):
-    run(*fit(files, "--depth", 3))
-    (files / "new.csv").write_text("size,colour,weight\nsmall,PINK,1\n")
-    for args in (("predict", files / "fruit.npz", files / "new.csv"), batch(files)):
-        outcome = run(*args)
-        assert_refused(outcome, "new.csv", "row 0", "column 'colour'")
-        assert "PINK" not in outcome[2]
-        assert "`mmech-rf schema check" in outcome[2]
-    advice = run("predict", files / "fruit.npz", files / "new.csv")[2]
-    assert "outside the domain of the attribute; look at all" in advice
-    assert "--handle" not in advice  # it has no option for that
-    assert advice.endswith("then correct it\n")
 
 
 def test_hints_name_options_and_not_parameters_of_python(run, files):
@@ -83,26 +55,6 @@ def test_training_records_as_queries_are_warned_about(run, files):
         code, _, err = run("predict-batch", records, queries, *options)
         assert code == 0
         assert (warning in err) == is_warned
-
-
-def test_extra_columns_can_be_an_error(run, files):
-    run(*fit(files, "--depth", 3))
-    args = ("predict", files / "fruit.npz", files / "new.csv")
-    outcome = run(*args, "--extra-columns", "error")
-    assert_refused(outcome, "has 1 columns that the schema does not name: 'note'")
-
-
-def test_values_may_be_dropped_or_put_in_a_cell_of_their_own(run, files):
-    with open(files / "fruit.csv", "a", encoding="utf-8") as stream:
-        stream.write("small,red,,no\nsmall,red,99,no\n")
-    assert run(*fit(files))[0] == 2
-    for policy in ("drop", "category"):
-        both = ("--handle-missing", policy, "--handle-unknown", policy, "--force")
-        assert run(*fit(files, *both))[0] == 0
-    (files / "new.csv").write_text("size,colour,weight\nlarge,red,\n")
-    code, out, _ = run("predict", files / "fruit.npz", files / "new.csv")
-    assert code == 0
-    assert len(out.split()) == 2
 
 
 # ---- files that pandas wrote -----------------------------------------------------

@@ -192,23 +192,6 @@ def test_weight_voting_is_the_sum_of_all_marginals_of_the_release():
     assert model.expected_error_ == pytest.approx(2 * exact, rel=0.1)
 
 
-def test_every_ensemble_is_complete_on_its_attributes():
-    X, y = raw(50)
-    model = rf.BatchTrainingClassifier(
-        SCHEMA,
-        epsilon=1,
-        n_trees=math.inf,
-        depth=1,
-        n_ensembles=2,
-        max_features=2,
-        random_state=0,
-    ).fit(X, y)
-    for ensemble in model.ensembles_:
-        assert ensemble.forest.subsets == ((0,), (1,))
-        shape = tuple(SCHEMA.domain_shape[i] for i in ensemble.features)
-        assert ensemble.forest.domain_shape == shape
-
-
 def test_infinitely_many_trees_are_multiway():
     X, y = raw(5)
     model = rf.BatchTrainingClassifier(

@@ -22,27 +22,8 @@ def test_bins_of_equal_probability_invert_the_published_distribution():
         assert attribute.size == n_bins
 
 
-def test_records_of_the_published_distribution_fill_the_bins_evenly(rng):
-    probabilities, values = [0, 0.1, 0.5, 0.9, 1], [0, 9e3, 3e4, 8e4, 1e6]
-    drawn = np.interp(rng.random(20_000), probabilities, values)
-    schema = Schema([numeric(n_bins=8, quantiles=PUBLISHED)], ["no", "yes"])
-    counts = np.bincount(schema.encode(drawn[:, None])[:, 0], minlength=8)
-    # six standard deviations of a binomial count
-    assert abs(counts - 2_500).max() < 6 * np.sqrt(2_500)
-
-
-def test_a_published_quantile_at_a_share_is_itself_a_cut():
-    cuts = numeric(n_bins=10, quantiles=PUBLISHED).cut_points
-    assert (cuts[0], cuts[4], cuts[8]) == (9_000, 30_000, 80_000)
-
-
 def test_without_quantiles_bins_have_equal_width():
     assert numeric(n_bins=4, quantiles=[]).cut_points == numeric(n_bins=4).cut_points
-
-
-def test_equal_width_is_exact_in_decimals():
-    attribute = Attribute.numeric("x", lower=0, upper=0.6, n_bins=6)
-    assert attribute.cut_points == (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 def test_quantiles_are_stored_as_cut_points():

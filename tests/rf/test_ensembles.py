@@ -4,14 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from rf_cases import CELLS, PRIVATE, SCHEMA, classifier, records
+from rf_cases import CELLS, SCHEMA, classifier, records
 
 from mmech_rf.forest.ensembles import trees_of
-
-each = pytest.mark.parametrize("name", PRIVATE)
-optimizing = pytest.mark.parametrize(
-    "name", [name for name in PRIVATE if not name.startswith("laplace")]
-)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ def test_recipes_leave_evidence_that_holds(name):
     if name in LABELS_ONLY | {"sspe-1"}:
         more["X_unlabelled"] = CAR.data[1::17]
     code, verdict = finding(model.fit(RECORDS, LABELS, **more))
+    assert recipes()[name].paper in model.describe()
+    of_labels = "attributes are public" in model.privacy_statement_
+    assert of_labels == (name in LABELS_ONLY)
     assert (code, verdict[:17]) == (0, "holds: epsilon = "), verdict
 
 

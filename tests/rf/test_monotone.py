@@ -15,9 +15,7 @@ from mmech_rf import (
     RecipeForestClassifier,
     Schema,
     limits,
-    load_model,
 )
-from mmech_rf.cli import main
 from mmech_rf.private.monotone import MonotoneGrid, isotonic
 from mmech_rf.private.shown import importances
 
@@ -51,30 +49,15 @@ def test_files_keep_directions(tmp_path):
     assert schema.monotone == {"level": -1, "age": 1}
 
 
-def test_a_file_of_records_is_checked_against_it(tmp_path, capsys):
-    schema = tmp_path / "schema.json"
-    Schema([level(monotone=1)], ["no", "yes"]).to_json(schema)
-    data = tmp_path / "data.csv"
-    data.write_text("level,class\nlow,no\n")
-    main(["schema", "check", str(data), str(schema)])
-    assert "1 of 1 records fit" in capsys.readouterr().out
-    schema.write_text(schema.read_text().replace("ordinal", "categorical"))
-    assert main(["schema", "check", str(data), str(schema)]) == 2
-    assert "has no order to be monotone in" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", [*PRIVATE, "recipe"])
 def test_who_does_not_keep_to_it_refuses(name):
     schema = Schema([level(monotone=1), level("other"), level("third")], ["no", "yes"])
+    if name == "recipe":
+        model = RecipeForestClassifier(schema, epsilon=1, recipe="spe")
+    else:
+        model = classifier(name, schema=schema)
     with pytest.raises(ValueError, match=r"no monotone attributes for a .* got level;"):
-        classifier(name, schema=schema).fit([["low"] * 3], ["no"])
-
-
-def test_so_do_recipes():
-    schema = Schema([level(monotone=1)], ["no", "yes"])
-    model = RecipeForestClassifier(schema, epsilon=1, recipe="spe")
-    with pytest.raises(ValueError, match="no monotone attributes for a"):
-        model.fit([["low"]], ["no"])
+        model.fit([["low"] * 3], ["no"])
 
 
 # ---- isotonic regression ---------------------------------------------------------
@@ -177,7 +160,7 @@ def fitted(seed, k=3, schema=DIRECTED, **settings):
 @pytest.mark.usefixtures("scores_of_few")
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_model_keeps_to_directions_in_all_cells(plan, k, seed):
     check_keeps_to_it(fitted(seed, k, **PLANS[plan]))
 
@@ -189,18 +172,6 @@ def test_without_directions_it_would_not():
     )
     with pytest.raises(AssertionError):
         check_keeps_to_it(fitted(0, schema=plain, **PLANS["not much noise"]))
-
-
-@pytest.mark.usefixtures("scores_of_few")
-def test_a_file_keeps_to_directions(tmp_path):
-    model = fitted(0, **PLANS["scores"])
-    model.save(tmp_path / "model.npz")
-    again = load_model(tmp_path / "model.npz")
-    check_keeps_to_it(again)
-    for own in ("predict", "predict_proba"):
-        np.testing.assert_array_equal(
-            getattr(again, own)(readable(CELLS)), getattr(model, own)(readable(CELLS))
-        )
 
 
 def test_private_bins_keep_to_directions():

@@ -1,21 +1,132 @@
 """Released models as files: equal after reloading, nothing secret, nothing trusted."""
 
+import copy
 import json
 import math
 import pickle
 import zipfile
+from functools import cache
 
 import numpy as np
 import pytest
-from model_files import description, find, refused_when_changed, rewrite, set_in
+from model_files import (
+    add_to,
+    description,
+    drop_last,
+    find,
+    refused_when_changed,
+    rewrite,
+    set_class,
+    set_in,
+)
 from refusals import refused
+from replay_cases import MONOTONE, NUMBERS
+from rf_cases import SCHEMA, records
 
 import mmech as mm
 import mmech_rf as rf
 from mmech.storage import codec as _codec
+from mmech_rf.drawn.draw import Fork
+from mmech_rf.drawn.views import public_views
+
+pytestmark = pytest.mark.usefixtures("scores_of_few")
 
 CAR = rf.datasets.load_car()
+RECIPES = rf.recipes()
+DAMAGED = "is not a model file or is damaged"
 SMALL = {"epsilon": "1/3", "n_trees": 7, "depth": 2, "random_state": 3}
+TRAINING = SMALL | {"template": "identity"}
+DRAWN = {"schema": SCHEMA, "epsilon": 2}
+ZCDP = {"epsilon": 1, "privacy": "zcdp", "delta": 1e-5}
+RANKING = rf.DrawnSettings.for_ranking()
+
+
+def all_models():
+    """Return classes and settings by name, of every kind of model that is released."""
+    found = {
+        name: (rf.BatchTrainingClassifier, TRAINING | settings)
+        for name, settings in {
+            "training": {},
+            "by weight": {"voting": "weight", "splits": "binary"},
+            "all trees": {"n_trees": math.inf, "depth": 3},
+            "ensembles": {"n_ensembles": 3, "max_features": 4, "splits": "threshold"},
+            "parts": {"n_ensembles": 3, "max_features": "partition"},
+            "replaced": {"neighbours": "replace", "epsilon": 0.1},
+            "shared ledger": {"ledger": mm.PrivacyLedger("1/3")},
+            "paid in rho": {"ledger": mm.PrivacyLedger("1/18", currency="rho")},
+        }.items()
+    } | {
+        f"laplace {number}": (rf.LaplaceForestClassifier, SMALL | settings)
+        for number, settings in enumerate(
+            [
+                {},
+                {"data": "disjoint", "n_ensembles": 2},
+                {"n_trees": math.inf, "n_ensembles": 2},
+                {"ledger": mm.PrivacyLedger("1/18", currency="rho")},
+            ]
+        )
+    }
+    few = rf.DrawnSettings(count_share="1/7", resolutions=(3, 9))
+    deep = rf.DrawnSettings(third_level=0.999)
+    found |= {
+        name: (rf.PrivateForestClassifier, DRAWN | settings)
+        for name, settings in {
+            "one tree": {"epsilon": "1/3", "n_records": 1},
+            "scores": {"epsilon": "1/3", "n_records": 3000},
+            "noisy number": {"neighbours": "replace"},
+            "several trees": {"n_records": 16_000},
+            "third levels": {"n_records": 16_000, "settings": deep},
+            "sums and pairs": {"schema": CAR.schema, "n_records": 1728},
+            "pairs of records": {"records_per_person": 2},
+            "the least": {"epsilon": "1e-5"},
+            "zcdp": ZCDP | {"n_records": 100_000},
+            "zcdp, noisy number": ZCDP | {"epsilon": 3},
+            "zcdp, pure": ZCDP | {"n_records": 100},
+            "own settings": {"settings": few},
+            "ranking": {"n_records": 200, "settings": RANKING},
+            "boosting for ranking": {"n_records": 10**5, "settings": RANKING},
+            "accuracy": {"estimate_accuracy": True},
+            "monotone": {"schema": MONOTONE, "n_records": 3000},
+            "private bins": {"schema": NUMBERS, "private_bins": "all"},
+            "a ledger of its own": {"ledger": mm.PrivacyLedger(2)},
+        }.items()
+    }
+    own = rf.Recipe(n_trees=2, depth=1, grid=3)
+    changed = RECIPES["jpw"].replace(n_trees=2)
+    for name, recipe in dict(RECIPES, own=own, changed=changed).items():
+        labels = "labels" if recipe.guarantee == "labels" else "add_remove"
+        given = {"epsilon": 2, "neighbours": labels, "recipe": recipe}
+        if name in RECIPES:
+            given["recipe"] = name
+        found[f"recipe {name}"] = rf.RecipeForestClassifier, given
+    return found
+
+
+MODELS = all_models()
+
+
+def data(schema):
+    return (CAR.data, CAR.target) if schema is CAR.schema else records(300)
+
+
+def fit(model, X, y):
+    recipe = getattr(model, "recipe", None)
+    if recipe and (RECIPES[recipe] if isinstance(recipe, str) else recipe).unlabelled:
+        return model.fit(X[300:], y[300:], X_unlabelled=X[:300])
+    return model.fit(X, y)
+
+
+def fitted(name, **options):
+    cls, settings = MODELS[name]
+    model = cls(**({"schema": CAR.schema} | settings | options))
+    return fit(model, *data(model.schema))
+
+
+BOTH = pytest.mark.parametrize(
+    "cls", [rf.BatchTrainingClassifier, rf.PrivateForestClassifier]
+)
+known = cache(fitted)
+"""Fitted once, for tests that leave it as it is."""
 
 
 @pytest.fixture
@@ -23,65 +134,83 @@ def path(tmp_path):
     return tmp_path / "model.npz"
 
 
-def fitted(cls=rf.BatchTrainingClassifier, schema=CAR.schema, **options):
-    if cls is not rf.LaplaceForestClassifier:
-        options = {"template": "identity"} | options
-    return cls(schema, **(SMALL | options)).fit(CAR.data, CAR.target)
-
-
 def reloaded(model, path):
     model.save(path)
     return rf.load_model(path)
 
 
-@pytest.mark.parametrize(
-    ("cls", "options"),
-    [
-        (rf.BatchTrainingClassifier, {}),
-        (rf.BatchTrainingClassifier, {"voting": "weight", "splits": "binary"}),
-        (rf.BatchTrainingClassifier, {"n_trees": math.inf, "depth": 3}),
-        (rf.BatchTrainingClassifier,
-         {"n_ensembles": 3, "max_features": 4, "splits": "threshold"}),
-        (rf.BatchTrainingClassifier, {"n_ensembles": 3, "max_features": "partition"}),
-        (rf.BatchTrainingClassifier, {"neighbours": "replace", "epsilon": 0.1}),
-        (rf.LaplaceForestClassifier, {}),
-        (rf.LaplaceForestClassifier, {"data": "disjoint", "n_ensembles": 2}),
-        (rf.LaplaceForestClassifier, {"n_trees": math.inf, "n_ensembles": 2}),
-    ],
-)  # fmt: skip
-def test_a_model_is_equal_after_reloading(cls, options, path):
-    model = fitted(cls, **options)
-    copy = reloaded(model, path)
-    assert type(copy) is cls
-    assert copy.schema_ == model.schema_
-    assert copy.releases_ == model.releases_
-    assert copy.privacy_statement_ == model.privacy_statement_
-    assert copy.expected_error_ == model.expected_error_
-    assert copy.classes_.dtype == model.classes_.dtype
-    for ours, theirs in zip(copy.ensembles_, model.ensembles_, strict=True):
-        assert ours.epsilon == theirs.epsilon
-        assert type(ours.forest) is type(theirs.forest)
-        for name in ("feature", "child", "node_offsets", "leaf_offsets", "value"):
-            np.testing.assert_array_equal(
-                getattr(ours.forest, name), getattr(theirs.forest, name)
-            )
-    for name in ("leaf_counts_", "leaf_labels_"):
-        for ours, theirs in zip(getattr(copy, name), getattr(model, name), strict=True):
+def normal(choice):
+    """A choice that compares: NaN is not equal to itself."""
+    return {k: None if v != v else v for k, v in vars(choice).items()}
+
+
+def check_equal(twin, model, X):
+    """Compare all that was released, and what follows from it, bit by bit."""
+    assert type(twin) is type(model)
+    for name in ("schema_", "releases_", "privacy_statement_", "accuracy_"):
+        assert getattr(twin, name) == getattr(model, name)
+    assert twin.describe(n_trees=99) == model.describe(n_trees=99)
+    assert getattr(twin, "expected_error_", 0) == getattr(model, "expected_error_", 0)
+    for name in ("predict", "predict_proba"):
+        if hasattr(model, name):
+            ours, theirs = (getattr(one, name)(X) for one in (twin, model))
+            assert ours.dtype == theirs.dtype
             assert ours.tobytes() == theirs.tobytes()
-    labels = copy.predict(CAR.data)
-    assert labels.dtype == model.predict(CAR.data).dtype
-    assert labels.tolist() == model.predict(CAR.data).tolist()
-    different = {"schema", "epsilon", "ledger"}
-    ours, theirs = copy.get_params(), model.get_params()
-    for name in ours.keys() - different:
-        assert ours[name] == theirs[name]
-    spent = sum(entry.cost for entry in copy.releases_)
-    assert float(copy.epsilon) == pytest.approx(float(spent))
+    for name in ("leaf_counts_", "leaf_labels_"):
+        if isinstance(getattr(model, name, None), list):  # one of every ensemble
+            pairs = zip(getattr(twin, name), getattr(model, name), strict=True)
+            assert all(ours.tobytes() == theirs.tobytes() for ours, theirs in pairs)
+    ours, theirs = twin.feature_importances_, model.feature_importances_
+    assert ours.tobytes() == theirs.tobytes()
+    if hasattr(model, "choice_"):
+        assert normal(twin.choice_) == normal(model.choice_)
+    ours, theirs = twin.get_params(), model.get_params()
+    same = {name: theirs[name] for name in ("schema", "epsilon", "ledger")}
+    if "recipe" in theirs:
+        same["recipe"] = theirs["recipe"]
+        assert twin.recipe_ == model.recipe_
+    assert ours | same == theirs
+    if isinstance(model, rf.RecipeForestClassifier):  # whose trees are released
+        assert pickle.dumps(twin.forest_) == pickle.dumps(model.forest_)
+        return
+    for ours, theirs in zip(twin.ensembles_, model.ensembles_, strict=True):
+        assert ours.epsilon == theirs.epsilon
+        assert ours.features.tolist() == theirs.features.tolist()
+        assert pickle.dumps(ours.forest) == pickle.dumps(theirs.forest)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_copies_are_equal_and_spent(name, path):
+    model = known(name)
+    X, y = data(model.schema)
+    loaded, pickled = reloaded(model, path), pickle.loads(pickle.dumps(model))
+    for twin in (loaded, pickled, copy.copy(model), copy.deepcopy(model)):
+        check_equal(twin, model, X[::7])
+        with pytest.raises(mm.BudgetExceededError):
+            fit(twin, X, y)
+        check_equal(twin, model, X[::7])
+    whole = path.read_bytes()
+    pickled.save(path)
+    assert path.read_bytes() == whole
+    loaded.save(path)
+    assert path.read_bytes() == whole
+    fit(loaded.set_params(ledger=None), X, y)  # a budget of its own
+
+
+@pytest.mark.parametrize(("name", "key"), [("changed", "jpw"), ("own", None)])
+def test_a_saved_recipe_says_how_its_preset_was_changed(name, key, path):
+    twin = reloaded(known(f"recipe {name}"), path)
+    if key:
+        assert twin.recipe_.name == "jpw with n_trees=2"
+        assert twin.recipe_.replace(n_trees=10).name == "jpw"
+        assert "Recipe: jpw with n_trees=2." in twin.privacy_statement_
+    else:
+        assert twin.recipe == MODELS["recipe own"][1]["recipe"]
 
 
 def test_ties_are_broken_by_the_key_of_the_saved_model(path):
     """Two trees disagree on every record: only the key decides, and it is saved."""
-    model = fitted(n_trees=2, depth=1)
+    model = fitted("training", n_trees=2, depth=1)
     model.leaf_labels_[0][: model.ensembles_[0].forest.leaf_offsets[1]] = 0
     model.leaf_labels_[0][model.ensembles_[0].forest.leaf_offsets[1] :] = 1
     copy = reloaded(model, path)
@@ -93,13 +222,13 @@ def test_ties_are_broken_by_the_key_of_the_saved_model(path):
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.5, 1.5], ["no", "yes"]])
-def test_labels_keep_their_type(labels, path):
+@BOTH
+def test_labels_keep_their_type(cls, labels, path):
     schema = rf.Schema([rf.Attribute.ordinal("a", ["x", "y"])], labels)
-    model = rf.BatchTrainingClassifier(schema, epsilon=50, n_trees=2)
-    model.fit([["x"], ["y"]] * 20, [str(v) for v in labels * 20])
-    copy = reloaded(model, path)
-    assert copy.predict([["x"], ["y"]]).tolist() == labels
-    assert copy.predict([["x"]]).dtype == np.array(labels).dtype
+    model = cls(schema, epsilon=50).fit([["x"], ["y"]] * 20, [*map(str, labels * 20)])
+    twin = reloaded(model, path)
+    assert twin.predict([["x"], ["y"]]).tolist() == labels
+    assert twin.predict([["x"]]).dtype == np.array(labels).dtype
 
 
 def test_files_do_not_tell_the_type_of_the_target(path):
@@ -113,36 +242,27 @@ def test_files_do_not_tell_the_type_of_the_target(path):
     assert described[1:] == described[:-1]
 
 
-def test_a_schema_read_from_records_stays_a_confession(path, rng):
+@BOTH
+def test_a_schema_read_from_records_stays_a_confession(cls, path, rng):
     X, y = rng.normal(size=(30, 2)), np.repeat([1, 2, 3], 10)
     with pytest.warns(mm.PrivacyLeakWarning):
-        model = rf.BatchTrainingClassifier(epsilon=1, n_trees=2).fit(X, y)
-    copy = reloaded(model, path)
-    assert "NOT COVERED" in copy.privacy_statement_
-    beyond = 9 * rng.normal(size=(30, 2))
-    assert copy.predict(beyond).tolist() == model.predict(beyond).tolist()
+        model = cls(epsilon=1).fit(X, y)
+    twin = reloaded(model, path)
+    assert "NOT COVERED" in twin.privacy_statement_
+    assert twin.predict(9 * X).tolist() == model.predict(9 * X).tolist()
 
 
-def test_a_loaded_model_cannot_be_refitted_on_the_old_budget(path):
-    for ledger in (None, mm.PrivacyLedger(100)):
-        copy = reloaded(fitted(ledger=ledger), path)
-        before = copy.predict(CAR.data).tolist()
-        with pytest.raises(mm.BudgetExceededError):
-            copy.fit(CAR.data, CAR.target)
-        assert copy.predict(CAR.data).tolist() == before
-    copy.set_params(ledger=None).fit(CAR.data, CAR.target)  # a budget of its own
-
-
-def test_a_loaded_model_can_be_saved_and_pickled_again(path):
-    copy = reloaded(fitted(), path)
-    first = path.read_bytes()
-    again, other = reloaded(copy, path), pickle.loads(pickle.dumps(copy))
-    assert again.predict(CAR.data).tolist() == other.predict(CAR.data).tolist()
-    assert path.read_bytes() == first
+def test_what_was_fitted_is_saved_and_not_what_was_set_later(path):
+    model = fitted("one tree")
+    X, _ = data(SCHEMA)
+    labels = model.predict(X).tolist()
+    twin = reloaded(model.set_params(neighbours="replace"), path)
+    assert "adding or removing" in twin.privacy_statement_
+    assert twin.predict(X).tolist() == labels
 
 
 def test_the_file_holds_released_numbers_only(path):
-    model = fitted(random_state=np.random.default_rng(5))
+    model = fitted("training", random_state=np.random.default_rng(5))
     model.save(path)
     with zipfile.ZipFile(path) as archive:
         content = json.loads(archive.read("description.json"))
@@ -160,17 +280,47 @@ def test_the_file_holds_released_numbers_only(path):
         np.testing.assert_array_equal(arrays["array_5"], model.leaf_counts_[0])
 
 
+def test_the_file_of_drawn_trees_holds_released_numbers_only(path):
+    """Trees, labels, scores and their errors; every view once; nothing per record."""
+    model = known("several trees")
+    model.save(path)
+    content = description(path)
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        text = archive.read("description.json").decode()
+    additive = model._experts.additive
+    n_arrays = 2 * (1 + len(additive.views))
+    assert n_arrays == 2 * (1 + model.choice_.n_scores) > 2
+    for tree in model.trees_:
+        n_arrays += len(tree.labels) + 2
+    assert names == {"description.json", *(f"array_{i}.npy" for i in range(n_arrays))}
+    assert "seconds" not in text
+    assert "rng" not in text
+    views = [view for tree in model.trees_ for view in tree.views]
+    views = {id(view) for view in (*views, *additive.views)}
+    stored = [entry for entry in content["entries"] if "View" in entry["class"]]
+    assert len(stored) == len(views)
+    with np.load(path) as arrays:
+        constant = arrays[
+            f"array_{find(content, 'AdditiveScores', 'constant')['array']}"
+        ]
+        np.testing.assert_array_equal(constant, additive.constant)
+        scores = find(content, "experts", "scores")
+        for place, tree in zip(scores, model.trees_, strict=True):
+            assert arrays[f"array_{place['array']}"].shape == (tree.n_leaves, 3)
+
+
 def test_the_file_says_that_predictable_noise_is_void(path):
     with pytest.warns(mm.PrivacyLeakWarning, match="insecure_rng"):
-        model = fitted(insecure_rng=0)
+        model = fitted("training", insecure_rng=0)
     assert all(entry.insecure for entry in model.ledger_.entries)
-    copy = reloaded(model, path)
+    twin = reloaded(model, path)
     with zipfile.ZipFile(path) as archive:
         content = json.loads(archive.read("description.json"))
     assert find(content, "LedgerEntry", "insecure")
     assert "this statement is void" in find(content, "privacy_statement")
-    assert all(entry.insecure for entry in copy.releases_)
-    assert "this statement is void" in copy.privacy_statement_
+    assert all(entry.insecure for entry in twin.releases_)
+    assert "this statement is void" in twin.privacy_statement_
 
 
 @pytest.mark.parametrize(
@@ -202,19 +352,38 @@ def test_classes_from_elsewhere_are_not_saved(path):
         pass
 
     with pytest.raises(TypeError, match="class Mine, which is not storable"):
-        fitted(Mine).save(path)
+        Mine(CAR.schema, **TRAINING).fit(CAR.data, CAR.target).save(path)
 
 
-def test_a_model_must_be_fitted(path):
+@BOTH
+def test_a_model_must_be_fitted(cls, path):
     with pytest.raises(ValueError, match="not fitted yet"):
-        rf.BatchTrainingClassifier(CAR.schema, epsilon=1).save(path)
+        cls(CAR.schema, epsilon=1).save(path)
+    assert not path.exists()
+
+
+def test_forks_that_do_not_fit_are_refused():
+    view = public_views((2, 2)).items[1]
+    Fork(view, (None, view)).check((2, 2))
+    with pytest.raises(ValueError, match="branches that do not fit"):
+        Fork(view, (None,)).check((2, 2))
+    for fork in (Fork(view, (None, None)), Fork(view, (view, None))):
+        with pytest.raises(ValueError, match="tables that do not fit"):
+            fork.check((3, 2))
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2,) * 8, (40, 3, 100), (3, 2, 2, 1)])
+def test_all_public_views_are_what_readers_take(shape):
+    """The reader knows the families that trees are made of, and their limits."""
+    for view in public_views(shape).items:
+        view.check(shape)
 
 
 # ---- files that must be refused ------------------------------------------------
 
 
 def test_a_file_of_something_else(path):
-    fitted().save(path)
+    known("training").save(path)
     refused(lambda: mm.load(path), "holds a 'model', not a strategy", ValueError)
     mm.save(path, mm.Identity(2))
     refused(lambda: rf.load_model(path), "holds a 'strategy', not a model", ValueError)
@@ -225,84 +394,192 @@ def test_a_file_of_something_else(path):
 
 def test_a_file_from_before_a_class_had_all_of_its_arguments(path):
     """One sentence, and a true one: nothing is damaged."""
-    fitted().save(path)
+    known("training").save(path)
     rewrite(path, lambda content: find(content, "ensembles", 0).pop("epsilon"))
     with pytest.raises(ValueError, match=r"Ensemble with other arg.* \(.epsilon.\)"):
         rf.load_model(path)
 
 
-CHANGES = [
-    set_in("terms", "neighbours", to="none"),
-    set_in("terms", to={"neighbours": "replace"}),
-    set_in("terms", "promised", to=[1.0, 2.0]),
-    set_in("parameters", "epsilon", to={"fraction": "0"}),
-    set_in("parameters", "epsilon", to={"float": "nan"}),
-    set_in("parameters", "n_trees", to=0),
-    set_in("parameters", "voting", to="loud"),
-    set_in("parameters", "handle_missing", to="guess"),
-    set_in("parameters", "surprise", to=1),
-    set_in("parameters", "insecure_rng", to=1),
-    set_in("schema", "document", "features", to=[]),
-    set_in("schema", "document", "target", "categories", to=["a", "b", "c"]),
-    set_in("schema", to={"entry": 0}),
-    set_in("columns", to=["buying"]),
-    set_in("columns", to=[1, 2, 3, 4, 5, 6]),
-    set_in("tie_key", to=-1),
-    set_in("arrays", to=99),
-    set_in("ensembles", to=[]),
-    set_in("ensembles", 0, "features", to={"array": 1}),
-    set_in("ensembles", 0, "forest", "child", to=-2),
-    set_in("ensembles", 0, "forest", to={"entry": 0}),
-    set_in("ensembles", 0, "epsilon", to={"fraction": "1/0"}),
-    set_in("releases", to=[{"epsilon": "1"}]),
-    set_in("releases", to=[1]),
-    set_in("releases", 0, "kind", to="magic"),
-    set_in("releases", 0, "currency", to="delta"),
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (set_class("BatchTrainingClassifier"), "has BatchTrainingClassifier with o"),
+        (set_in("choice", "surprise", to=1), "has Choice with other .*surprise"),
+        (set_in("surprise", to=1), "has PrivateForestClassifier with other .*surprise"),
+    ],
+)
+def test_models_of_another_version_are_refused_in_a_sentence(change, reason, path):
+    known("one tree").save(path)
+    rewrite(path, change)
+    refused(lambda: rf.load_model(path), reason, ValueError)
+
+
+CHANGES = {
+    "training": [
+        set_in("terms", "neighbours", to="none"),
+        set_in("terms", to={"neighbours": "replace"}),
+        set_in("terms", "promised", to=[1.0, 2.0]),
+        set_in("parameters", "epsilon", to={"fraction": "0"}),
+        set_in("parameters", "epsilon", to={"float": "nan"}),
+        set_in("parameters", "n_trees", to=0),
+        set_in("parameters", "voting", to="loud"),
+        set_in("parameters", "handle_missing", to="guess"),
+        set_in("parameters", "surprise", to=1),
+        set_in("parameters", "insecure_rng", to=1),
+        set_in("schema", "document", "features", to=[]),
+        set_in("schema", "document", "target", "categories", to=["a", "b", "c"]),
+        set_in("schema", to={"entry": 0}),
+        set_in("columns", to=["buying"]),
+        set_in("columns", to=[1, 2, 3, 4, 5, 6]),
+        set_in("tie_key", to=-1),
+        set_in("arrays", to=99),
+        set_in("ensembles", to=[]),
+        set_in("ensembles", 0, "features", to={"array": 1}),
+        set_in("ensembles", 0, "forest", "child", to=-2),
+        set_in("ensembles", 0, "forest", to={"entry": 0}),
+        set_in("ensembles", 0, "epsilon", to={"fraction": "1/0"}),
+        set_in("releases", to=[{"epsilon": "1"}]),
+        set_in("releases", to=[1]),
+        set_in("releases", 0, "kind", to="magic"),
+        set_in("releases", 0, "currency", to="delta"),
+        (0, lambda a: a[::-1].copy()),  # attributes
+        (0, lambda a: a + 1),
+        (1, lambda a: a + 1),  # tested attributes of the nodes
+        (2, lambda a: a[:-1]),
+        (2, lambda a: a.astype(np.int64)),
+        (4, lambda a: a + 1),
+        (5, lambda a: a[:, :-1].copy()),  # counts
+        (5, lambda a: a + np.inf),
+        (5, lambda a: a.astype(np.float32)),
+        (6, lambda a: a - 1),  # labels
+        (6, lambda a: a + 4),
+        (6, lambda a: a[1:]),
+    ],
+    "a tree": [
+        set_in("terms", "records_per_person", to=0),
+        set_in("terms", "neighbours", to="friends"),
+        set_in("experts", "trees", to=[]),
+        drop_last("experts", "trees"),
+        set_in("SelectedTree", "root", to={"entry": -1}),
+        set_in("SelectedTree", "root", to={"entry": 99}),
+        drop_last("SelectedTree", "branches"),
+        set_in("SelectedTree", "branches", 0, to={"entry": 0}),
+        set_in("SelectedTree", "branches", 0, to="x"),
+        set_in("SelectedTree", "labels", to={"array": 1}),
+        set_in("experts", "scores", 0, to={"array": 0}),
+        set_in("entries", to=[]),
+        set_in("View", "attributes", to=[]),
+        set_in("View", "attributes", to=[6]),
+        set_in("View", "attributes", to=[True]),
+        set_in("View", "attributes", to=[-1]),
+        set_in("View", "tables", to=[]),
+        drop_last("View", "tables", 0),
+        set_in("View", "tables", 0, 0, to=-(2**40)),
+        set_in("View", "tables", 0, 0, to=0.5),
+        set_in("View", "cuts", to=[3, 2]),
+        add_to("View", "size"),
+        set_in("View", "size", to=10**6),
+        set_in("View", "family", to="magic"),
+        set_in("choice", "n_trees", to=2),
+        set_in("choice", "method", to="magic"),
+        set_in("choice", "voting", to="log-odds"),
+        set_in("choice", "n_records", to=0),
+        set_in("choice", "n_records", to="many"),
+        set_in("choice", "stated", to=1),
+        set_in("parameters", "n_records", to=-1),
+        set_in("parameters", "records_per_person", to=0),
+        set_in("parameters", "prior", to=None),
+    ],
+    "zcdp": [
+        set_in("choice", "accounting", to="pure"),
+        set_in("choice", "accounting", to="other"),
+        set_in("terms", "promised", to=None),
+        set_in("terms", "promised", to=[1.0, 2.0]),
+        set_in("terms", "promised", to=[1.0]),
+        set_in("releases", 0, "cost", to={"fraction": "a lot"}),
+        set_in("releases", 0, "currency", to="epsilon"),
+        set_in("releases", 0, "currency", to="delta"),
+        set_in("releases", 0, "kind", to="magic"),
+        set_in("parameters", "delta", to=None),
+    ],
+}
+
+
+"""Changes of descriptions, and of arrays by number."""
+
+
+CHANGES_OF_TREES = [
+    (0, lambda a: a[:-1]),
+    (0, lambda a: a - 5),
+    (0, lambda a: a + 4),
+    (0, lambda a: 0 * a + 3),
+    (0, lambda a: a[None]),
+    (0, lambda a: a.astype(np.int32)),
+    (1, lambda a: a[:, 1:].copy()),
+    (1, lambda a: a[1:]),
+    (1, lambda a: a + np.inf),
+    (1, lambda a: a * np.nan),
+    (1, lambda a: a.astype(np.int64)),
 ]
 
 
-def test_a_description_that_does_not_fit(path):
-    fitted().save(path)
-    refused_when_changed(path, CHANGES, rf.load_model)
+"""Of labels of the first cell, or of the scores of all leaves."""
 
 
-CHANGED_ARRAYS = [
-    (0, lambda a: a[::-1].copy()),  # attributes
-    (0, lambda a: a + 1),
-    (1, lambda a: a + 1),  # tested attributes of the nodes
-    (2, lambda a: a[:-1]),
-    (2, lambda a: a.astype(np.int64)),
-    (4, lambda a: a + 1),
-    (5, lambda a: a[:, :-1].copy()),  # counts
-    (5, lambda a: a + np.inf),
-    (5, lambda a: a.astype(np.float32)),
-    (6, lambda a: a - 1),  # labels
-    (6, lambda a: a + 4),
-    (6, lambda a: a[1:]),
-]
+def with_a_test():
+    """A model of one tree, which is drawn until it has a test."""
+    while (model := fitted("one tree")).trees_[0].root.family == "whole":
+        pass
+    return model
 
 
-def test_arrays_that_do_not_fit(path):
-    fitted().save(path)
-    refused_when_changed(path, CHANGED_ARRAYS, rf.load_model)
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_does_not_fit_is_refused(name, path):
+    (with_a_test() if name == "a tree" else known(name)).save(path)
+    refused_when_changed(path, CHANGES[name], rf.load_model)
+
+
+def test_arrays_of_trees_that_do_not_fit(path):
+    known("one tree").save(path)
+    scores = find(description(path), "experts", "scores")[0]["array"]
+    changes = [(scores if own else 0, change) for own, change in CHANGES_OF_TREES]
+    refused_when_changed(path, changes, rf.load_model)
 
 
 @pytest.mark.parametrize("cost", ["1/25000", "2", "-1", "0"])
 def test_costs_of_a_file_add_up_to_its_total(path, cost):
-    fitted().save(path)
+    known("training").save(path)
     rewrite(path, set_in("LedgerEntry", "cost", to={"fraction": cost}))
-    with pytest.raises(ValueError, match="is not a model file or is damaged"):
+    with pytest.raises(ValueError, match=DAMAGED):
         rf.load_model(path)
     rewrite(path, set_in("total", to={"fraction": cost}))
     if cost != "1/25000":  # more than epsilon, or nothing at all
-        with pytest.raises(ValueError, match="is not a model file or is damaged"):
+        with pytest.raises(ValueError, match=DAMAGED):
             rf.load_model(path)
 
 
 @pytest.mark.parametrize("depth", [1, 20])
 def test_forests_that_would_be_too_large_are_not_made(path, depth):
-    fitted(n_trees=math.inf).save(path)
+    fitted("training", n_trees=math.inf).save(path)
     rewrite(path, set_in("CompleteForest", "domain_shape", to=[2**20] * 30))
     rewrite(path, set_in("CompleteForest", "depth", to=depth))
     with pytest.raises(ValueError, match=r"is damaged.*\(DomainTooLargeError\)"):
         rf.load_model(path)
+
+
+@pytest.mark.parametrize("name", ["one tree", "scores"])
+def test_any_changed_byte_is_noticed_or_harmless(name, path, rng):
+    model = known(name)
+    X, _ = data(model.schema_)
+    model.save(path)
+    whole = path.read_bytes()
+    labels = model.predict(X).tolist()
+    for place in rng.choice(len(whole), 30, replace=False):
+        broken = bytearray(whole)
+        broken[place] ^= 0xFF
+        path.write_bytes(broken)
+        try:
+            twin = rf.load_model(path)
+        except ValueError:
+            continue
+        assert twin.predict(X).tolist() == labels

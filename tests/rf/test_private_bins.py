@@ -67,13 +67,6 @@ def test_bounds_that_are_far_too_wide_cost_little(rng, data):
     assert in_bins > mean(100, ()) + 0.1
 
 
-def test_held_out_records_are_looked_at_in_the_same_bins(rng, data):
-    model = fitted(data, epsilon=5, estimate_accuracy=True)
-    lower, upper = model.accuracy_.interval
-    assert lower - 0.02 < model.score(*credits(rng)) < upper + 0.02
-    assert upper - lower < 0.1
-
-
 def test_bins_hold_about_equal_parts(data):
     model = fitted(data, epsilon=20, settings=rf.DrawnSettings(most_bins=4))
     months = model.schema_.encode(data[0])[:, 1]
@@ -118,28 +111,6 @@ def test_only_attributes_that_are_named(data):
     amount, months, _ = model.schema_.attributes
     assert amount == schema().attributes[0]
     assert months != schema().attributes[1]
-
-
-def test_a_saved_model_keeps_its_bins(data, tmp_path):
-    model = fitted(data)
-    model.save(tmp_path / "model")
-    again = rf.load_model(tmp_path / "model")
-    assert again.schema_ == model.schema_
-    np.testing.assert_array_equal(again.predict(data[0]), model.predict(data[0]))
-
-
-def test_parts_are_cut_as_a_whole(data):
-    X, y = data
-    model = rf.PrivateForestClassifier(
-        schema(), epsilon=1, n_records=N_RECORDS, private_bins="all"
-    )
-    with system_entropy(np.random.default_rng(0).bytes):
-        for part in (slice(0, 1500), slice(1500, None)):
-            model.count(X[part], y[part])
-        model.release()
-    whole = fitted(data)
-    assert model.schema_ == whole.schema_
-    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
 
 
 def test_missing_values_keep_a_cell_of_their_own(data):

@@ -5,7 +5,6 @@ added on a small domain; prices are compared in exact fractions.
 """
 
 import math
-import pickle
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -17,18 +16,21 @@ from tree_draws import choosing
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 from mmech.noise import FRACTION_BITS, weighted_choice
+from mmech.privacy.neighbours import Relation
 from mmech.selection import UNITS_PER_ROUNDING
-from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech_rf import PrivateForestClassifier
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.trees import UNIT
 from mmech_rf.drawn.views import GRID
+from mmech_rf.private.accounted import LEAST_EPSILON
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 
 RAW = CELLS.astype(str)
 MODES = {
     "one tree": {"n_records": 1},
+    "votes": {"n_records": 1, "epsilon": 8},
     "scores": {"n_records": 1000},
     "noisy number": {},
     "several trees": {"n_records": 16_000},
@@ -40,30 +42,6 @@ RELATIONS = pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 def make(mode, **parameters):
     settings = {"schema": SCHEMA, "epsilon": 1}
     return PrivateForestClassifier(**(settings | MODES[mode] | parameters))
-
-
-def fit(model, X, y):
-    """Fit with noise that repeats itself."""
-    model.set_params(insecure_rng=7)
-    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
-        return model.fit(X, y)
-
-
-def facts(model):
-    """Everything that was released, in a form that compares."""
-    additive = model._experts.additive
-    scores = additive and (
-        additive.views,
-        additive.constant.tolist(),
-        [table.tolist() for table in additive.tables],
-        str(model._experts.answers),
-    )
-    return scores, [
-        (tree.root, tree.branches, [labels.tolist() for labels in tree.labels], own)
-        for tree, own in zip(
-            model.trees_, map(np.ndarray.tolist, model._experts.scores), strict=True
-        )
-    ]
 
 
 @pytest.fixture
@@ -124,26 +102,13 @@ def test_every_addition_of_a_record(size, neighbours, watched):
 def test_the_order_of_records_does_not_matter(mode):
     X, y = records(40)
     order = np.random.default_rng(1).permutation(40)
-    assert facts(fit(make(mode), X, y)) == facts(fit(make(mode), X[order], y[order]))
-
-
-@ALL
-def test_names_do_not_matter(mode):
-    """Other names for classes, attributes and values: the same trees, renamed."""
-    X, y = records(60)
-    renamed = Schema(
-        tuple(
-            Attribute.categorical(f"other {a.name}", [f"<{c}>" for c in a.categories])
-            for a in SCHEMA.attributes
-        ),
-        ("good", "better", "best"),
-    )
-    names = dict(zip(CLASSES, renamed.class_labels, strict=True))
-    values = np.array([[f"<{cell}>" for cell in row] for row in X])
-    plain = fit(make(mode), X, y)
-    other = fit(make(mode, schema=renamed), values, [names[label] for label in y])
-    assert facts(other) == facts(plain)
-    assert other.predict(values).tolist() == [names[c] for c in plain.predict(X)]
+    found = set()
+    for own in (np.arange(40), order):
+        model = make(mode, insecure_rng=7)
+        with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
+            model.fit(X[own], y[own])
+        found.add((model.describe(n_trees=99), model.predict_proba(RAW).tobytes()))
+    assert len(found) == 1
 
 
 # ----------------------------------------------------------------------- its price
@@ -151,15 +116,19 @@ def test_names_do_not_matter(mode):
 @ALL
 def test_price_rate_and_noise(mode, neighbours, watched, watch_all):
     scales = rf_cases.silence(watch_all)
-    epsilon = Fraction(7, 10)
+    epsilon = Fraction(7, 10) * MODES[mode].get("epsilon", 1)
     n_records = {"n_records": 24_000} if mode == "several trees" else {}
-    model = make(mode, epsilon="0.7", neighbours=neighbours, **n_records)
+    model = make(mode, epsilon=epsilon, neighbours=neighbours, **n_records)
     model.fit(*records(30))
     choice = model.choice_
     left = epsilon if choice.stated else Fraction(97, 100) * epsilon
     plan = Plan.of(choice.n_records, left, 3, 3)
     assert choice.rounds == plan.rounds
     assert (plan.rounds > 0) == (mode == "several trees")
+    assert (plan.votes > 1) == (mode == "votes")
+    assert choice.n_trees == plan.votes + plan.rounds
+    releases = (not choice.stated) + bool(plan.scores) + 2 * choice.n_trees
+    assert len(model.releases_) == releases
     relation = 2 if neighbours == "replace" else 1
     assert sum(entry.cost for entry in model.releases_) == epsilon
     assert model.ledger_.entries == model.releases_
@@ -175,16 +144,18 @@ def test_price_rate_and_noise(mode, neighbours, watched, watch_all):
         rate = tree["rate"] * tree["unit"] * relation
         assert 0.999 < rate / tree["epsilon"] <= 1
     assert scales == [Fraction(e.sensitivity) / e.cost for e in counted]
-    units = {1} if len(drawn) == 1 else {1, UNIT}
+    units = {1, UNIT} if plan.rounds else {1}
     sizes = {e.sensitivity for e in counted if e not in summed}
     assert sizes == {relation * unit for unit in units}
 
 
 @RELATIONS
-@ALL
+@pytest.mark.parametrize("mode", [*MODES, "zcdp"])
 def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all):
-    """Noise twice as large, and draws at half the rate."""
+    """Noise twice as large, and draws at half the rate; in rho as well."""
     rates, scales, statements = [], [], []
+    given = {"n_records": 100_000, "privacy": "zcdp", "delta": 1e-5}
+    given = MODES.get(mode, given)
 
     def note(draw, sample):
         if draw.kind == "tree":
@@ -197,13 +168,16 @@ def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all
     watch_all(note)
     for size in (1, 2):
         # Trees are planned by the number of records of so many persons.
-        stated = {name: size * n for name, n in MODES[mode].items()}
-        model = make(
-            mode, neighbours=neighbours, records_per_person=size, epsilon=1, **stated
-        ).fit(*records(40))
-        statements.append(model.privacy_statement_)
-    half = len(scales) // 2
-    assert scales[half:] == [2 * scale for scale in scales[:half]]
+        stated = {"epsilon": 1} | given
+        if "n_records" in given:
+            stated["n_records"] *= size
+        persons = {"neighbours": neighbours, "records_per_person": size}
+        model = PrivateForestClassifier(SCHEMA, **stated, **persons)
+        statements.append(model.fit(*records(40)).privacy_statement_)
+        assert model.ledger_.relation == Relation(neighbours, size)
+    half, times = len(scales) // 2, 4 if mode == "zcdp" else 2  # variances are squares
+    assert half
+    assert scales[half:] == [times * scale for scale in scales[:half]]
     half = len(rates) // 2
     for one, two in zip(rates[:half], rates[half:], strict=True):
         assert float(two) == pytest.approx(float(one) / 2, rel=1e-4)
@@ -245,92 +219,49 @@ def test_the_statement_tells_draws_from_counts(mode):
 
 
 # --------------------------------------------------------- what is public stays public
-@pytest.mark.parametrize("mode", ["one tree", "scores", "several trees"])
-def test_only_the_draws_see_the_records(mode, watched):
-    """Data of any size: the same candidates, prices and words."""
-    public = []
-    for size, seed in ((0, 0), (1, 1), (90, 2)):
-        watched.draws.clear()
-        watched.trees.clear()
-        model = make(mode).fit(*records(size, seed))
-        choice = model.choice_
-        prices = [(tree["epsilon"], tree["unit"]) for tree in watched.trees]
-        # Noisy scores decide how many views of scores there are, and of what size.
-        views = [
-            [view for view in tree["views"].items if view.family != "score"]
-            for tree in watched.trees
-        ]
-        if len(views[-1]) == len(watched.trees[-1]["views"].items):
-            views += [watched.draws[0].shape, [tree["rate"] for tree in watched.trees]]
-        chosen = choice.n_records, choice.stated, choice.method, choice.rounds
-        said = model.releases_, model.privacy_statement_, model.classes_.tolist()
-        public.append((chosen, views, prices, choice.n_scores, said))
-    assert public[0] == public[1] == public[2]
-    assert public[0][0][0] == MODES[mode]["n_records"]
-
-
-def test_without_a_stated_number_choices_follow_the_noisy_one(watch_all):
-    rf_cases.silence(watch_all)
-    model = make("noisy number").fit(*records(40))
-    assert (model.choice_.n_records, model.choice_.stated) == (40, False)
-    assert model.releases_[0].released.startswith("number of records")
-    assert model.releases_[0].cost == Fraction(3, 100)
-
-
-def test_fitted_models_hold_only_what_was_released():
-    X, y = records(5000)
-    model = make("several trees").fit(X, y)
-    state = pickle.dumps(model)
-    assert len(state) < 20_000  # five thousand records would take more
-    again = pickle.loads(state)
-    assert again.predict(RAW).tolist() == model.predict(RAW).tolist()
-    assert again.predict_proba(RAW).tobytes() == model.predict_proba(RAW).tobytes()
-    assert again.ledger_.remaining == 0
-    with pytest.raises(BudgetExceededError, match="only 0 of"):
-        again.fit(X, y)
-
-
 # --------------------------------------------------------- values outside the schema
-@ALL
-def test_dropped_records_leave_no_trace(mode):
-    X, y = records(40)
-    strange = np.vstack([X[:20], [["0", "none", "0"]], X[20:]])
-    labels = [*y[:20], "no", *y[20:]]
-    plain = fit(make(mode), X, y)
-    dropped = fit(make(mode, handle_unknown="drop"), strange, labels)
-    assert facts(dropped) == facts(plain)
-    with pytest.raises(ValueError, match="column 'x1'"):  # queries need an answer
-        dropped.predict(strange)
+# ------------------------------------------------------------------- large and small
+def test_a_forest_learns_a_rule_and_states_what_it_costs():
+    X, _ = records(3000)
+    y = np.array(CLASSES)[X[:, 0].astype(int)]
+    model = PrivateForestClassifier(SCHEMA, epsilon=8).fit(X, y)
+    assert model.choice_.method == "trees"
+    assert (model.predict(X) == y).mean() > 0.95
+    np.testing.assert_allclose(model.predict_proba(RAW).sum(axis=1), 1)
+    assert model.score(X, y) == (model.predict(X) == y).mean()
+    first, *lines = model.privacy_statement_.splitlines()
+    assert first.startswith("Released by this fit: epsilon = 8 for neighbouring")
+    for entry, line in zip(model.releases_, lines, strict=False):
+        assert line.startswith(f"  {entry.released}: epsilon = {float(entry.cost):g}, ")
+    assert model.ledger_.remaining == 0
 
 
-def test_errors_spend_nothing():
-    X, y = records(10)
-    X[3, 1] = "none"
+@pytest.mark.parametrize("epsilon", ["1e-6", LEAST_EPSILON / 2])
+def test_a_budget_too_small_to_draw_trees_is_refused(epsilon):
     ledger = PrivacyLedger(1)
-    with pytest.raises(ValueError, match="column 'x1'"):
-        make("noisy number", ledger=ledger).fit(X, y)
+    model = PrivateForestClassifier(SCHEMA, epsilon=epsilon, ledger=ledger)
+    with pytest.raises(ValueError, match="must be at least 1e-05 to draw trees"):
+        model.fit(*records(20))
     assert ledger.spent == 0
 
 
 @pytest.mark.parametrize(
-    ("policy", "attribute", "twin"),
-    [
-        ("clip", Attribute.numeric("x", lower=0, upper=4, n_bins=4), 3.5),
-        ("category", Attribute.categorical("x", ["a", "b", "rest"], other="rest"),
-         None),
-    ],
-)  # fmt: skip
-def test_values_outside_the_schema_count_as_their_cell(policy, attribute, twin):
-    """A number beyond the bounds is one at the bound, a new word is among the rest."""
-    known = [0.5, 1.5, 2.5] if twin else ["a", "b", "a"]
-    strange, usual = (99.0, twin) if twin else ("new", "rest")
-    schema = Schema((attribute,), ("no", "yes"))
-    y = ["no", "no", "no", "yes"] * 10
-    models = []
-    for last in (strange, usual):
-        model = make("one tree", schema=schema, epsilon=20, handle_unknown=policy)
-        X = np.array([[value] for value in [*known, last]] * 10)
-        models.append(fit(model, X, y))
-    assert facts(models[0]) == facts(models[1])
-    queries = np.array([[strange], [usual], [known[0]]])
-    assert models[0].predict(queries).tolist() == ["yes", "yes", "no"]
+    "persons", [{"records_per_person": 10}, {"neighbours": "replace"}]
+)
+@pytest.mark.parametrize("privacy", ["pure", "zcdp"])
+def test_small_budgets_of_many_stated_records_pay_for_the_whole_fit(privacy, persons):
+    model = PrivateForestClassifier(
+        SCHEMA, epsilon="1/4000", n_records=10**13, **persons
+    )
+    if privacy == "zcdp":
+        model.set_params(privacy="zcdp", delta=1e-5)
+    assert model.fit(*records(20)).ledger_.remaining == 0
+
+
+@pytest.mark.parametrize("n_records", [1, 10**13])
+def test_a_draw_is_not_limited_to_less_than_its_roundings_cost(n_records):
+    """Of the records that a person may have each has a part of epsilon."""
+    model = PrivateForestClassifier(
+        SCHEMA, epsilon=10**15, n_records=n_records, records_per_person=10**9
+    )
+    assert model.fit(*records(20)).ledger_.remaining == 0

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import pickle
 import warnings
 from dataclasses import replace
 from fractions import Fraction
@@ -10,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference as ref
-from model_files import refused_when_changed, set_in
 from rf_cases import SCHEMA, records
 from scipy.stats import chi2
 from tree_draws import DATA, SMALL, choosing, conditionals, largest_log_ratio
@@ -20,9 +18,8 @@ import mmech.selection
 from mmech.exceptions import PrivacyLeakWarning
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.cost import bounded_range_epsilon
-from mmech.privacy.neighbours import Relation
 from mmech.session import Session
-from mmech_rf import PrivateForestClassifier, load_model
+from mmech_rf import PrivateForestClassifier
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.plan import MOST_SCORES_BOOSTING, Plan, concentrated_plan
 from mmech_rf.drawn.scores import SUMS
@@ -164,27 +161,6 @@ def test_counts_have_the_variance_that_is_stated(neighbours, size, noise_rng):
     assert (entry.released, entry.sensitivity) == ("counts", size * unit)
 
 
-def test_nothing_is_released_beyond_the_total(noise_rng):
-    session = session_of("1/2", rng=noise_rng)
-    session.add_noise_to_groups(
-        np.zeros((2, 2), np.int64), [1, 1], Fraction(1, 4), "sums", 64
-    )
-    session.add_noise(np.zeros(2, np.int64), Fraction(1, 4), "counts")
-    refused = pytest.raises(mm.BudgetExceededError, match=r"needs rho = 0\.001 but")
-    with refused:
-        session.add_noise(np.zeros(2, np.int64), Fraction(1, 1000), "more counts")
-    with refused:
-        session.add_noise_to_groups(
-            np.zeros((1, 2), int), [1], Fraction(1, 1000), "more sums", 1
-        )
-    with refused:
-        select_tree(
-            SMALL, SMALL.cells(np.zeros((0, 2), int)), np.zeros(0, int),
-            n_classes=2, n_records=1, **session.draw(Fraction(1, 1000), "a tree"),
-        )  # fmt: skip
-    assert len(session.entries) == 2
-
-
 @pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
 def test_sums_have_the_variance_that_is_stated(neighbours, size, noise_rng):
     """In L2 norm a record changes g groups by the root of g times as much as one."""
@@ -318,12 +294,6 @@ def test_statement(case):
     assert model.privacy_statement_.startswith(first)
 
 
-def test_pure_epsilon_promises_as_before():
-    model = fitted("zcdp", privacy="pure", delta=None)
-    assert model.choice_.accounting == "pure"
-    assert model.privacy_statement_.startswith("Released by this fit: epsilon = 1 for ")
-
-
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
@@ -392,83 +362,7 @@ def test_pure_epsilon_is_not_paid_from_a_ledger_of_rho():
     assert ledger.spent == 0
 
 
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_records_of_one_person_are_paid_for_together(neighbours, watch_all):
-    """Variances four times as large, and draws at half the rate, in rho as well."""
-    rates, variances = [], []
-
-    def note(draw, sample):
-        if draw.kind == "tree":
-            rates.append(float(draw.public["rate"] * draw.public["unit"]))
-        elif draw.kind == "gaussian":
-            variances.append(draw.public["parameters"])
-        return sample()
-
-    watch_all(note)
-    for size in (1, 2):
-        # Drawn trees are planned by the number of records of so many persons.
-        stated = MANY["n_records"] * size
-        model = fitted(
-            "zcdp", neighbours=neighbours, records_per_person=size, n_records=stated
-        )
-        assert model.ledger_.relation == Relation(neighbours, size)
-    assert "one person with up to 2 records" in model.privacy_statement_
-    half = len(variances) // 2
-    assert half
-    for one, two in zip(variances[:half], variances[half:], strict=True):
-        assert two == [4 * variance for variance in one]
-    half = len(rates) // 2
-    assert rates[half:] == pytest.approx([rate / 2 for rate in rates[:half]], rel=1e-4)
-
-
 # ------------------------------------------------------------------- copies and files
-@EVERY
-def test_copies_and_files(case, tmp_path):
-    model = fitted(case)
-    X, y = records(50, 3)
-    path = tmp_path / "model.npz"
-    model.save(path)
-    for copy in (load_model(path), pickle.loads(pickle.dumps(model))):
-        assert copy.releases_ == model.releases_
-        assert copy.privacy_statement_ == model.privacy_statement_
-        assert (copy.privacy, copy.delta) == ("zcdp", model.delta)
-        assert copy.choice_.accounting == model.choice_.accounting
-        assert copy.predict_proba(X).tobytes() == model.predict_proba(X).tobytes()
-        with pytest.raises(mm.BudgetExceededError, match="set ledger=None to spend"):
-            copy.fit(X, y)
-        assert copy.releases_ == model.releases_
-        copy.set_params(ledger=None).fit(X, y)
-
-
-CHANGES = [
-    set_in("choice", "accounting", to="pure"),
-    set_in("choice", "accounting", to="other"),
-    set_in("terms", "promised", to=None),
-    set_in("terms", "promised", to=[1.0, 2.0]),
-    set_in("terms", "promised", to=[1.0]),
-    set_in("releases", 0, "cost", to={"fraction": "a lot"}),
-    set_in("releases", 0, "currency", to="epsilon"),
-    set_in("releases", 0, "currency", to="delta"),
-    set_in("releases", 0, "kind", to="magic"),
-    set_in("parameters", "delta", to=None),
-]
-
-
-def test_damaged_files_are_refused(tmp_path):
-    path = tmp_path / "model.npz"
-    fitted("zcdp").save(path)
-    refused_when_changed(path, CHANGES, load_model)
-
-
-def test_many_trees_learn_what_they_should():
-    X, _ = records(4000)
-    codes = X.astype(int)
-    y = np.where(codes[:, 0] == codes[:, 1] + codes[:, 2], "yes", "no")
-    model = make(n_records=4000, epsilon=8).fit(X, y)
-    assert model.choice_.accounting == "zcdp"
-    assert (model.predict(X) == y).mean() > 0.97
-
-
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     ("delta", "number", "warned"),

@@ -9,7 +9,6 @@ import threading
 import numpy as np
 import pytest
 from refusals import refused
-from replay import entropy
 
 import mmech.domain.parts as reading
 from mmech import Domain
@@ -205,29 +204,6 @@ def test_a_file_that_changes_is_noticed(tmp_path):
     with path.open("a") as stream:
         stream.write("1,x,yes,red\n")
     refused(lambda: list(parts), "changed while it was read", ValueError)
-
-
-@pytest.mark.usefixtures("reader")
-def test_a_file_is_fitted_in_parts_as_it_is_as_a_whole(tmp_path):
-    car = datasets.load_car()
-    lines = [
-        ",".join([*car.schema.feature_names, car.schema.target]),
-        *(
-            ",".join(map(str, (*x, y)))
-            for x, y in zip(car.data, car.target, strict=True)
-        ),
-    ]
-    path = written(tmp_path / "car.csv", lines)
-    model = PrivateForestClassifier(car.schema, epsilon=2, n_records=40_000)
-    with entropy(5):
-        expected = model.fit(car.data, car.target).predict(car.data)
-    with entropy(5):
-        for X, y, chunk_id in read(path, car.schema, chunk_rows=500):
-            model.count(X, y, chunk_id=chunk_id)
-        found = model.release().predict(car.data)
-    np.testing.assert_array_equal(found, expected)
-    model.count(X, y, chunk_id=chunk_id)
-    refused(lambda: model.count(X, y, chunk_id=chunk_id), "twice", ValueError)
 
 
 @pytest.mark.parametrize("other", ["absolute", "link", "roundabout"])

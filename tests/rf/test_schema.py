@@ -1,6 +1,5 @@
 """Schemas: construction, and matching of raw values."""
 
-import pickle
 from decimal import Decimal
 
 import numpy as np
@@ -16,35 +15,6 @@ from mmech_rf.schema import Attribute, Schema
 # ---------------------------------------------------------------- construction
 
 
-def test_sizes_and_names():
-    assert TOY.domain_shape == (3, 2, 4)
-    assert TOY.n_cells == 24
-    assert type(TOY.n_cells) is int
-    assert (TOY.n_features, TOY.n_classes) == (3, 2)
-    assert TOY.feature_names == ("colour", "size", "age")
-    assert TOY.class_labels == ("no", "yes")
-
-
-def test_domains_of_any_size():
-    schema = Schema(
-        [Attribute.categorical(f"a{j}", [0, 1]) for j in range(123)], [0, 1]
-    )
-    assert schema.n_cells == 2**123
-    assert "1.06e+37" in repr(schema)
-    assert "123 attributes" in repr(schema)
-
-
-def test_schemas_are_immutable_values():
-    twin = Schema.from_json(TOY.to_json())
-    assert twin == TOY
-    assert hash(twin) == hash(TOY)
-    assert pickle.loads(pickle.dumps(TOY)) == TOY
-    with pytest.raises(AttributeError):
-        TOY.name = "other"
-    with pytest.raises(AttributeError):
-        AGE.lower = 1
-
-
 def test_numpy_scalars_become_python_scalars():
     attribute = Attribute.categorical("a", np.array([1, 2]))
     schema = Schema([attribute], np.array([-1.0, 1.0]))
@@ -58,11 +28,6 @@ def test_cells_of_numeric_attributes():
     assert Attribute.numeric("a", lower=0, upper=1, n_bins=1).size == 1
     assert Attribute.numeric("a", cut_points=[1, 2]).size == 3
     assert Attribute.numeric("a", cut_points=[1, 2], other="none").size == 4
-
-
-def test_equal_width_cut_points_are_the_printed_decimals():
-    cuts = Attribute.numeric("a", lower=0, upper=0.6, n_bins=6).cut_points
-    assert cuts == (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -172,13 +137,6 @@ def test_attribute_name_errors():
 )
 def test_schema_errors(attributes, labels, options, error, message):
     refused(lambda: Schema(attributes, labels, **options), message, error)
-
-
-def test_select():
-    assert TOY.select([2, "colour"]).feature_names == ("age", "colour")
-    assert TOY.select(np.array([1])).domain_shape == (2,)
-    assert TOY.select([0]).class_labels == TOY.class_labels
-    assert TOY.select([0]).name == "toy"
 
 
 @pytest.mark.parametrize(

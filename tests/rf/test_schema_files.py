@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import os
-from collections import Counter
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -211,14 +210,6 @@ def test_labels_that_are_not_of_their_type(labels, kind, message):
     refused(lambda: Schema.from_json(FEATURES | {"target": target}), message)
 
 
-def test_files_of_the_paper():
-    schema = Schema.from_json(MRF)
-    assert schema.feature_names == ("n",)
-    assert schema.required == ("late",)
-    assert schema.class_labels == ("0", "1")
-    assert schema.decode([[1]]).tolist() == [["hi"]]
-
-
 @pytest.mark.parametrize(
     ("source", "error", "message"),
     [
@@ -239,11 +230,6 @@ def test_files_of_the_paper():
 )  # fmt: skip
 def test_from_json_errors(source, error, message):
     refused(lambda: Schema.from_json(source), message, error)
-
-
-def test_missing_files_are_reported_as_such(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        Schema.from_json(tmp_path / "none.json")
 
 
 # ------------------------------------------------------- the published schemas
@@ -274,95 +260,6 @@ def test_published_schemas_load_and_encode_their_data(file):
     if mode == "error":
         assert len(codes) == len(X)
     assert Schema.from_json(schema.to_json()) == schema
-
-
-@needs_data
-def test_adult_repeats_the_preprocessing_of_the_paper():
-    schema = Schema.from_json(Path(DATA_DIR) / "adult.mrf_schema.json")
-    assert schema.domain_shape == (4, 4, 7, 5, 6, 5, 2, 5)
-    assert schema.n_cells == 168_000
-    X = read_frame("adult")
-    assert len(X) == 48_842
-    codes, labels = schema.encode(X, X["class"], handle_missing="drop")
-    assert codes.shape == (45_222, 8)
-    assert labels.shape == (45_222,)
-    with pytest.raises(ValueError, match="missing value"):
-        schema.encode(X, X["class"])
-
-
-@needs_data
-def test_adult_raw_schema_with_a_cell_for_missing_values():
-    schema = Schema.from_json(Path(DATA_DIR) / "adult.schema.json")
-    X = read_frame("adult")
-    with pytest.raises(ValueError, match="column 'workclass' of X holds a missing"):
-        schema.encode(X)
-    document = json.loads(schema.to_json())
-    for entry in document["features"]:
-        if entry["type"] == "categorical":
-            entry["categories"].append("?")
-    wider = Schema.from_json(document)
-    codes = wider.encode(X)
-    column = wider.feature_names.index("workclass")
-    assert (codes[:, column] == wider.domain_shape[column] - 1).sum() == 2799
-
-
-@needs_data
-def test_mushroom_question_marks_are_empty_fields():
-    schema = Schema.from_json(Path(DATA_DIR) / "mushroom.mrf_schema.json")
-    X = read_frame("mushroom")
-    codes = schema.encode(X)
-    column = schema.feature_names.index("stalk-root")
-    mark = schema.attributes[column].categories.index("?")
-    assert (codes[:, column] == mark).sum() == 2480
-    marked = X.replace({"stalk-root": {"": "?"}})
-    assert (schema.encode(marked) == codes).all()
-    raw = Schema.from_json(Path(DATA_DIR) / "mushroom.schema.json")
-    kept = raw.encode(X, X["class"], handle_missing="drop")[0]
-    assert len(kept) == 8124 - 2480
-
-
-@needs_data
-def test_heart_value_map_gives_the_recoded_multiset():
-    schema = Schema.from_json(Path(DATA_DIR) / "heart.mrf_schema.json")
-    raw = Schema.from_json(Path(DATA_DIR) / "heart.schema.json")
-    X = read_frame("heart")
-    recoded = X.copy()
-    recoded["cp"] = [str(int(v) - 1) for v in X["cp"]]
-    recoded["slope"] = [str(int(v) - 1) for v in X["slope"]]
-    recoded["thal"] = [{"3": "0", "6": "1", "7": "2"}[v] for v in X["thal"]]
-    plain = Schema(
-        [
-            Attribute(a.name, a.kind, a.categories, cut_points=a.cut_points)
-            for a in schema.attributes
-        ],
-        schema.class_labels,
-    )
-    ours, theirs = schema.encode(X), plain.encode(recoded)
-    assert Counter(map(tuple, ours)) == Counter(map(tuple, theirs))
-    for name in ("cp", "slope", "thal"):
-        j = schema.feature_names.index(name)
-        assert (ours[:, j] == raw.encode(X)[:, j]).all()
-
-
-@needs_data
-def test_adult_binary_reads_integers_booleans_and_text():
-    schema = Schema.from_json(Path(DATA_DIR) / "adult-binary.mrf_schema.json")
-    X = read_frame("adult-binary")[:500]
-    codes, labels = schema.encode(X, X["class"])
-    assert schema.n_cells == 2**123
-    integers = X.drop(columns="class").astype(int)
-    assert (schema.encode(integers) == codes).all()
-    assert (schema.encode(integers.astype(bool)) == codes).all()
-    assert (schema.encode(integers.to_numpy(dtype=float)) == codes).all()
-    assert (schema.encode_target(X["class"].astype(int)) == labels).all()
-
-
-@needs_data
-def test_tennis_booleans_match_text():
-    schema = Schema.from_json(Path(DATA_DIR) / "tennis.schema.json")
-    X = read_frame("tennis")
-    booleans = X.assign(windy=X["windy"] == "true")
-    assert (schema.encode(booleans) == schema.encode(X)).all()
 
 
 # ------------------------------------------------------------------- inference

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import pickle
 from dataclasses import replace
 from fractions import Fraction
 
@@ -25,7 +24,6 @@ from mmech_rf.drawn.plan import (
 from mmech_rf.drawn.scores import VOTE_STEPS
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import UNIT, boosting_weights
-from mmech_rf.drawn.views import GRID
 from mmech_rf.private.records import EncodedRecords
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -43,11 +41,6 @@ PLANS = {
 EVERY = pytest.mark.parametrize("kind", PLANS)
 
 
-def plan_of(kind, n_classes=SCHEMA.n_classes):
-    n_records, epsilon = PLANS[kind]
-    return Plan.of(n_records, Fraction(epsilon), len(SCHEMA.attributes), n_classes)
-
-
 def make(kind, **parameters):
     n_records, epsilon = PLANS[kind]
     settings = {"n_records": n_records, "epsilon": epsilon} | parameters
@@ -55,22 +48,6 @@ def make(kind, **parameters):
 
 
 # --------------------------------------------------------------------- what it costs
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-@EVERY
-def test_price(kind, neighbours):
-    X, y = records(40)
-    model = make(kind, neighbours=neighbours).fit(X, y)
-    entries = model.ledger_.entries
-    assert sum(entry.cost for entry in entries) == PLANS[kind][1]
-    assert entries == model.releases_
-    plan = plan_of(kind)
-    # Sums, if any, and two releases for each tree.
-    assert model.choice_.rounds == plan.rounds
-    assert model.choice_.n_trees == plan.votes + plan.rounds
-    assert (model.choice_.n_scores > 0) == (plan.scores > 0)
-    assert len(entries) == bool(plan.scores) + 2 * model.choice_.n_trees
-
-
 def test_a_noisy_number_of_records_is_paid_for():
     X, y = records(40)
     ledger = PrivacyLedger(1)
@@ -87,14 +64,6 @@ def test_numbers_of_votes():
     for quarters, number in enumerate(numbers):
         assert number % 2 == 1
         assert number == 1 or number * EPSILON_PER_VOTE <= quarters / 4
-
-
-def test_plans_are_what_they_are_called():
-    for kind in PLANS:
-        plan = plan_of(kind)
-        assert (plan.rounds > 0) == (kind == "boosted")
-        assert (plan.votes > 1) == (kind == "votes")
-        assert (plan.scores > 0) == (kind not in ("one", "votes"))
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])
@@ -257,21 +226,6 @@ def test_every_addition_of_a_record(shares, accounting, watch_all, rng):
         assert units == [1] * firsts + [UNIT] * plan.rounds
 
 
-@EVERY
-def test_released_counts_have_the_scale_of_the_largest_weight(kind, watch_all):
-    scales = silence(watch_all)
-    model = make(kind).fit(*records(30))
-    plan, epsilon = plan_of(kind), Fraction(PLANS[kind][1])
-    assert (model.choice_.n_scores > 0) == (plan.scores > 0)
-    sums = [GRID / (epsilon * plan.scores)] if plan.scores else []
-    first = (1 - plan.first_selection) if plan.rounds else SETTINGS.calibration_share
-    first = [plan.votes / (epsilon * plan.first * first)] * plan.votes
-    rounds = []
-    if plan.rounds:
-        rounds = [UNIT / (epsilon * plan.further * (1 - plan.selection))]
-    assert scales == sums + first + rounds * plan.rounds
-
-
 # -------------------------------------------------------------------- what it learns
 def rule(X):
     codes = X.astype(int)
@@ -338,16 +292,6 @@ def test_one_tree_gives_the_measured_share_of_right_labels(n_records, watch_all)
     model.fit(X, y)
     right = (model.predict(X) == y).mean()
     assert model.predict_proba(X).max() == pytest.approx(right, abs=0.06)
-
-
-@EVERY
-def test_models_are_what_was_released(kind):
-    model = make(kind).fit(*records(40))
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(RAW), model.predict(RAW))
-    assert again.describe() == model.describe()
-    shown = [line for line in model.describe(n_trees=99).splitlines() if "tree" in line]
-    assert len(shown) == model.choice_.n_trees
 
 
 @EVERY

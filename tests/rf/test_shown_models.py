@@ -161,12 +161,6 @@ def test_leaves_of_several_trees_say_how_much():
     assert list(one.root.rules()) == ["on n: no +1.0", "on y: no preference"]
 
 
-def test_what_is_learnt_is_said():
-    text = fitted().describe()
-    assert "colour" in text
-    assert "on" in text
-
-
 @pytest.mark.parametrize(("cls", "options"), MODELS)
 def test_every_released_forest_describes_itself(cls, options, tmp_path):
     model = fitted(cls, **options)
@@ -285,12 +279,6 @@ def test_a_card_says_what_was_spent(tmp_path):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", loaded["date"])
     assert loaded == saved
     assert json.loads(json.dumps(loaded)) == loaded
-
-
-def test_a_card_of_zcdp_has_a_delta():
-    model = fitted(epsilon=4, privacy="zcdp", delta=1e-6)
-    card = model.card()
-    assert (card["epsilon"], card["delta"]) == (4, 1e-6)
 
 
 def test_what_is_not_private_is_called_so():

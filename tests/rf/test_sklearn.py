@@ -25,10 +25,8 @@ HOLDS_COUNTS = "holds exact counts, which must not reach a file"
 PER_BATCH = {
     "check_estimators_pickle": HOLDS_COUNTS,
     "check_dict_unchanged": "the first predict is the release, and is recorded",
-}
-TIES = {
     "check_classifiers_train": "votes tie, and the label of a tie is drawn by a key, "
-    "not the first of the largest shares"
+    "not the first of the largest shares",
 }
 
 
@@ -36,17 +34,15 @@ def expected_failures(estimator):
     per_batch = (rf.BatchPredictionClassifier, rf.SubsampleAggregateClassifier)
     if not isinstance(estimator, per_batch):
         return {}
-    return PER_BATCH | ({} if estimator.voting == "hard" else TIES)
+    return PER_BATCH
 
 
 @parametrize_with_checks(
     [
         rf.BatchTrainingClassifier(n_trees=4, **MATRIX),
         rf.LaplaceForestClassifier(n_trees=4, **CHECKED),
-        rf.LaplaceForestClassifier(n_trees=1, data="disjoint", **CHECKED),
         rf.BatchPredictionClassifier(n_trees=4, **MATRIX),
         rf.SubsampleAggregateClassifier(n_trees=1, **MATRIX),
-        rf.SubsampleAggregateClassifier(n_trees=1, voting="hard", **MATRIX),
         rf.NonPrivateForestClassifier(n_trees=4, depth=2),
         # one tree, whose number of records is measured; two that are boosted
         rf.PrivateForestClassifier(epsilon=3, insecure_rng=0, settings=FEW_TREES),

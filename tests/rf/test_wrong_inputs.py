@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import scipy.sparse
 from refusals import refused
 
 import mmech
@@ -43,7 +42,6 @@ DOMAIN = Domain([COLOUR, AGE])
 SCHEMA = Schema([COLOUR, AGE], ["no", "yes"])
 X, Y = [["red", 20], ["blue", 70], ["red", 90]], ["no", "yes", "yes"]
 FRAME = pd.DataFrame(X, columns=["colour", "age"])
-HEADER = "colour,age,class\n"
 SEVERAL = "column 'colour' holds several values in each cell .*; put each of them in a"
 UNBOUNDED = Domain([Attribute.numeric("age", cut_points=[30, 60])])
 NO_BOUNDS = "infinity, or a .*; look at all .*, then correct it, or choose handle_unk"
@@ -74,35 +72,16 @@ def file(text, name="a.csv"):
 SCHEMAS = [
     (lambda: Schema.from_json("none.json"), "none.json"),
     (
-        lambda: Domain.from_json({**SCHEMA._document, "goal": 1}),
+        lambda: Domain.from_json({**SCHEMA.document, "goal": 1}),
         "unknown key 'goal' of",
     ),
 ]
 
 RECORDS = [
-    (lambda: DOMAIN.encode("red"), "X must be a frame, an array or a list of rows"),
-    (lambda: DOMAIN.encode(["red", 20]), "X must be two-dimensional"),
-    (lambda: DOMAIN.encode(3), "X must be two-dimensional"),
     (lambda: DOMAIN.encode(None), "X must be two-dimensional"),
-    (lambda: DOMAIN.encode([["red", 20], ["red"]]), "row 1 of X has 1 values but"),
-    (lambda: DOMAIN.encode([{"colour": "red"}, ["red", 2]]), "in row 1; use one kind"),
-    (lambda: DOMAIN.encode([["red"]]), "X has 1 columns but the domain has 2 attr"),
-    (lambda: DOMAIN.encode(FRAME[["age"]]), "no column named 'colour'"),
-    (lambda: DOMAIN.encode(FRAME, columns=["a", "b"]), "which names its own"),
-    (lambda: DOMAIN.encode(X, columns=["a"]), "columns has 1 names but X has 2"),
-    (lambda: DOMAIN.encode(scipy.sparse.eye(2).tocsr()), "X must be dense"),
-    (lambda: DOMAIN.encode(np.zeros((1, 2, 2))), "X must be two-dimensional"),
-    (lambda: DOMAIN.encode(np.zeros((1, 2), complex)), "Complex data not supported"),
-    (lambda: DOMAIN.encode([["green", 3]]), "row 0, column 'colour' of X holds a v"),
-    (lambda: DOMAIN.encode([["red", "old"]]), "row 0, column 'age' of X holds a val"),
-    (lambda: DOMAIN.encode([["red", None]]), "holds a missing value"),
-    (lambda: DOMAIN.encode(X, handle_unknown="skip"), "handle_unknown must be one of"),
-    (lambda: DOMAIN.encode(X, handle_missing="category"), "declares one"),
     (lambda: SCHEMA.encode(X, Y[:2]), "X has 3 rows but y has 2 labels"),
     (lambda: SCHEMA.encode(X, ["no", "yes", "SECRET"]), "row 2 of y holds a label"),
-    (lambda: SCHEMA.encode(X, handle_missing="drop"), "needs y"),
     (lambda: SCHEMA.encode_target(["SECRET"]), "row 0 of y holds a label"),
-    (lambda: SCHEMA.decode_target([7]), "class codes must be at least 0 and below 2"),
     (lambda: datasets.fetch("cars"), "there is no data set 'cars'; choose from"),
     (lambda: datasets.load_csv("none.csv", SCHEMA), "none.csv"),
     (lambda: datasets.load_csv("none.csv", "s.json"), "schema must be a Schema, got s"),
@@ -110,9 +89,6 @@ RECORDS = [
     (lambda: datasets.load_csv(file(""), SCHEMA, sep=None), "sep must be one charact"),
     (lambda: datasets.fetch(["car"]), r"no data set \['car'\]; choose from"),
     (lambda: datasets.load_csv(file(""), SCHEMA), "no column named 'colour'"),
-    (lambda: datasets.load_csv(file(HEADER + "red,2\n"), SCHEMA), "line 2 of the fi"),
-    (lambda: datasets.load_csv(file(HEADER + '"red,2,no\n'), SCHEMA), "multiline=Tr"),
-    (lambda: datasets.load_csv(file(HEADER + "red,2,SECRET\n"), SCHEMA), "row 0 of y"),
     (lambda: mmech_rf.load_model(file("x", "m.npz")), "this is not a whole ZIP archi"),
     (lambda: DOMAIN.encode(Y), "give X before y"),
     (lambda: DOMAIN.encode(FRAME.rename(columns=str.upper)), "mean 'COLOUR'\\?"),
@@ -146,12 +122,6 @@ ENGINE = [
 ]  # fmt: skip
 
 SPENDING = [
-    (lambda ledger: fitted(ledger, X[:2]), "X has 2 rows but y has 3 labels"),
-    (lambda ledger: fitted(ledger, y=None), "requires y to be passed"),
-    (lambda ledger: fitted(ledger, y=["no", "yes", None]), "row 2 of y holds a miss"),
-    (lambda ledger: fitted(ledger, [["red", ""]] * 3), "holds a missing value"),
-    (lambda ledger: fitted(ledger, [["SECRET", 1]] * 3), "outside the domain"),
-    (lambda ledger: fitted(ledger, schema="a.json"), "schema must be a Schema"),
     (lambda ledger: fitted(ledger, neighbours="replace"), "same neighbours="),
     (lambda ledger: fitted(ledger, class_weight="balanced"), "class_weight is not su"),
     (

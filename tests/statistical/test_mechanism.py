@@ -18,18 +18,28 @@ RUNS = 40_000
 SIGMAS = 6.0
 """Two-sided normal tail of 2e-9; the slack covers the skewness of squared errors."""
 
+PURE, CONCENTRATED = {"epsilon": 0.7}, {"rho": 0.3}
 FOREST = mm.PartitionStack([[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]], [3, 2])
 CASES = {
-    "identity": (mm.Prefix(6), mm.Identity(6)),
-    "workload": (mm.Prefix(5), mm.Prefix(5)),
-    "negative": (mm.Prefix(4), -2 * mm.Identity(4)),
-    "pidentity": (mm.AllRange(4), mm.PIdentity([[1.0, 2.0, 0.5, 0.0]])),
-    "optimized": (mm.Prefix(16), mm.optimize(mm.Prefix(16), seed=0).strategy),
+    "identity": (mm.Prefix(6), mm.Identity(6), PURE),
+    "workload": (mm.Prefix(5), mm.Prefix(5), PURE),
+    "negative": (mm.Prefix(4), -2 * mm.Identity(4), PURE),
+    "pidentity": (mm.AllRange(4), mm.PIdentity([[1.0, 2.0, 0.5, 0.0]]), PURE),
+    "optimized": (mm.Prefix(16), mm.optimize(mm.Prefix(16), seed=0).strategy, PURE),
     "kronecker": (mm.Kronecker([mm.Prefix(3), mm.Total(2)]),
-        mm.Kronecker([mm.Prefix(3), mm.PIdentity([[1.0, 1.0]])])),
-    "vstack": (mm.Prefix(4), mm.VStack([mm.Total(4), 0.5 * mm.Prefix(4)])),
-    "forest": (FOREST, FOREST),
-    "rank-deficient": (mm.Total(4), mm.VStack([mm.Total(4), mm.Total(4)])),
+        mm.Kronecker([mm.Prefix(3), mm.PIdentity([[1.0, 1.0]])]), PURE),
+    "vstack": (mm.Prefix(4), mm.VStack([mm.Total(4), 0.5 * mm.Prefix(4)]), PURE),
+    "forest": (FOREST, FOREST, PURE),
+    "rank-deficient": (mm.Total(4), mm.VStack([mm.Total(4), mm.Total(4)]), PURE),
+    "Gaussian identity": (mm.Prefix(6), mm.Identity(6), CONCENTRATED),
+    "Gaussian dense": (mm.AllRange(5), None, CONCENTRATED),
+    "Gaussian residuals": (mm.all_marginals((2, 3, 2), 2), None, CONCENTRATED),
+    "Gaussian marginals": (mm.all_marginals((2, 3), 1),
+        mm.Marginals((2, 3), {(0,): 1, (1,): 2, (0, 1): 0.5}), CONCENTRATED),
+    "Gaussian few queries": (mm.Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), None,
+        CONCENTRATED),
+    "Gaussian merged": (mm.PartitionStack([[0, 0, 1, 1, 0], [0, 0, 0, 1, 0]], [2, 2]),
+        None, CONCENTRATED),
 }  # fmt: skip
 
 
@@ -40,15 +50,17 @@ def run(mechanism, counts, runs=RUNS):
 
 @pytest.mark.parametrize(
     ("name", "neighbours"),
-    [*((name, "add_remove") for name in CASES), ("pidentity", "replace")],
+    [
+        *((name, "add_remove") for name in CASES),
+        ("pidentity", "replace"),
+        ("Gaussian dense", "replace"),
+    ],
 )
 def test_errors_are_as_predicted_and_without_bias(name, neighbours):
-    """In all and per query, 6 standard errors: false alarm 2e-9 each, 4e-7 in all."""
-    workload, strategy = CASES[name]
+    """In all and per query, 6 standard errors: false alarm 2e-9 each, 7e-7 in all."""
+    workload, strategy, cost = CASES[name]
     counts = np.arange(workload.shape[1]) % 5
-    mechanism = mm.MatrixMechanism(
-        workload, strategy, epsilon=0.7, neighbours=neighbours
-    )
+    mechanism = mm.MatrixMechanism(workload, strategy, neighbours=neighbours, **cost)
     errors = run(mechanism, counts) - (workload @ counts)[:, None]
     bound = SIGMAS * errors.std(axis=1) / math.sqrt(RUNS)
     assert (abs(errors.mean(axis=1)) < bound).all()

@@ -10,14 +10,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import reference as ref
 from replay import with_noise
 from scipy import stats
 
 from mmech.audit import __main__ as command
 from mmech.audit import epsilon_lower_bound
-from mmech.noise import discrete_laplace, norm_noise, norm_noise_variance
 from mmech.noise import norm as _norm
+from mmech.noise import norm_noise, norm_noise_variance
 
 pytestmark = pytest.mark.statistical
 
@@ -34,30 +33,6 @@ def chisquare(counts, law):
     return stats.chisquare(
         np.append(counts[often], rare[1]), np.append(expected[often], rare[0])
     ).pvalue
-
-
-CASES = [
-    ((1,), Fraction(3, 2), 25),
-    ((1, 1), Fraction(7, 10), 18),
-    ((1, 3), Fraction(1, 2), 7),
-    ((2, 1, 2), Fraction(3, 10), 4),
-    (((1, 2),), Fraction(1), 14),
-    (((1, 3), 1), Fraction(1, 2), 6),
-]
-
-
-@pytest.mark.parametrize(("groups", "scale", "reach"), CASES, ids=str)
-def test_the_whole_law_and_rejections_of_seven_percent(groups, scale, reach):
-    """Every point of a box is a bin; the law is conditioned on the box."""
-    noise = norm_noise(scale, groups, 25_000)
-    inside = noise[:, (np.abs(noise) <= reach).all(axis=0)] + reach
-    assert inside.shape[1] > 0.998 * noise.shape[1]
-    side = 2 * reach + 1
-    cells = np.ravel_multi_index(tuple(inside), (side,) * ref.n_rows(groups))
-    counts = np.bincount(cells, minlength=side ** ref.n_rows(groups))
-    for factor in (Fraction(1), Fraction(93, 100), Fraction(107, 100)):
-        _, law = ref.norm_law(groups, scale * factor, reach)
-        assert (chisquare(counts, law) > FALSE_ALARM) == (factor == 1)
 
 
 @pytest.mark.parametrize(
@@ -91,43 +66,6 @@ def test_radii_of_many_rows(groups, scale):
         exponents = logarithms - np.arange(count) / (float(scale) * factor)
         law = np.add.reduceat(np.exp(exponents - exponents.max()), starts)
         assert (chisquare(counts, law) > FALSE_ALARM) == (factor == 1.0)
-
-
-@pytest.mark.parametrize("size", [1, 7])
-def test_one_group_is_discrete_laplace_noise(size):
-    """Two-sample chi-squares: of every coordinate, and of the norms of the rows."""
-    scale, columns = 6, 60_000
-    noise = norm_noise(scale, (size,), columns)
-    other = discrete_laplace(scale, (size, columns))
-    wrong = discrete_laplace(Fraction(scale * 107, 100), (size, columns))
-    for statistic in (lambda z: z[-1], lambda z: np.abs(z).sum(axis=0)):
-        # Whole edges: no group of values is empty.
-        shares = np.linspace(0, 1, 30)[1:-1]
-        edges = np.unique(np.quantile(statistic(other), shares, method="lower"))
-        tables = [
-            np.bincount(np.searchsorted(edges, statistic(z)), minlength=edges.size + 1)
-            for z in (noise, other, wrong)
-        ]
-        assert stats.chi2_contingency(tables[:2]).pvalue > FALSE_ALARM
-        assert stats.chi2_contingency([tables[0], tables[2]]).pvalue < FALSE_ALARM
-
-
-def test_variances_and_correlations_of_many_rows():
-    """Means over 8,000 columns, within six of their standard errors."""
-    groups, scale = (1,) * 20 + (5,) * 4 + (12,), 64
-    noise = norm_noise(scale, groups, 8_000).astype(float)
-    variance = norm_noise_variance(scale, groups)
-    for rows in (slice(0, 20), slice(20, 40), slice(40, 52)):
-        squares = np.square(noise[rows]).mean(axis=0)
-        error = squares.std() / math.sqrt(squares.size)
-        assert abs(squares.mean() - variance[rows].mean()) < 6 * error
-        assert abs(squares.mean() - variance[rows].mean() * 0.93**2) > 6 * error
-    scaled = noise / np.sqrt(variance)[:, None]
-    for i, j in [(0, 1), (0, 20), (20, 21), (20, 25), (40, 51)]:
-        products = scaled[i] * scaled[j]
-        error = products.std() / math.sqrt(products.size)
-        assert abs(products.mean()) < 6 * error
-        assert abs(scaled[i].mean()) < 6 / math.sqrt(products.size)
 
 
 def test_variances_of_equal_totals():

@@ -1,7 +1,7 @@
 """Private selection against its claim.
 
 A rare candidate that lies behind by one in the exponent, and draws level with one more
-record, is chosen with chance 0.27 and then 0.5. That shows an epsilon of 0.62, so that
+record, is chosen with chance 0.27 and then 0.5. That shows an epsilon of 0.62. So
 bounds at confidence 0.999 exceed the claim of 1 less than once in 10 ** 9 runs, and
 fall below 0.2 less than once in 10 ** 6. At twice the rate the chances are 0.12 and
 0.5: the bound is about 1.22, four standard errors above the claim
@@ -112,8 +112,8 @@ def label_audit(first, second):
 def test_a_whole_private_forest():
     """The label is wrong with chance 0.14, and 0.5 with one more record.
 
-    At epsilon = 1 the two are so near to each other that the tenth of the runs that
-    chooses what to count often cannot tell them apart.
+    A tenth of the runs chooses the outputs to count. At epsilon = 1 the two laws are so
+    near to each other that this tenth often cannot tell them apart.
     """
     bound = label_audit(["yes"], ["yes", "no"])
     assert not bound.refutes(2.0)

@@ -12,7 +12,8 @@ from scipy.stats import binom
 from mmech import Attribute, Domain, PrivacyLedger, release_tables
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, Sum
-from mmech.tables.statistics import MeasuredStatistic, plan_statistics
+from mmech.tables.statistic_budget import plan_statistics
+from mmech.tables.statistic_plans import MeasuredStatistic
 
 pytestmark = pytest.mark.statistical
 

@@ -185,19 +185,6 @@ def test_rows_of_other_lengths_are_no_matrix():
         mm.Dense([[1], [1, 2]])
 
 
-@pytest.mark.parametrize("name", ["expected_error", "loss", "report", "rmse"])
-def test_results_for_other_noise_are_refused(name):
-    with pytest.raises(ValueError, match=r"optimized for L2 .* pass result.strategy"):
-        PAIRS[name](QUERIES, result_of(None, [MEASURED], norm="L2"))
-
-
-def test_results_for_their_own_noise_are_taken():
-    result = result_of(None, [MEASURED], norm="L2")
-    wanted = mm.expected_error(QUERIES, MEASURED, rho=1)
-    assert mm.expected_error(QUERIES, result, rho=1) == wanted
-    assert mm.loss(QUERIES, result, privacy="zcdp") == pytest.approx(2 * wanted)
-
-
 def test_results_without_their_workload_say_so():
     with pytest.raises(ValueError, match="does not hold its workload; pass that"):
         mm.svd_bound(replace(RESULT, workload=None), epsilon=1)

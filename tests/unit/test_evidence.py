@@ -18,7 +18,7 @@ from mmech.noise import seam as seams
 from mmech.operators.merged import Merged
 from mmech.operators.tau import Tau
 from mmech.tables import Mean, Quantiles
-from mmech.tables.release import recomputed
+from mmech.tables.recompute import recomputed
 
 SEX = mm.Attribute.categorical("sex", ["f", "m"])
 AGE = mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3)

@@ -201,13 +201,6 @@ def test_the_variance_is_the_exact_square(variances, neighbours):
         assert variances.pop() == doubled * Fraction(norm) ** 2
 
 
-@pytest.mark.parametrize("given", [{}, {"sensitivity": 1, "squared_sensitivity": 1}])
-@pytest.mark.parametrize("budget", [{"epsilon": 1}, {"rho": 1}])
-def test_one_of_two_sensitivities_is_given(given, budget):
-    with pytest.raises(TypeError, match="either sensitivity= or squared_sensitivity="):
-        mm.noisy_release([1], released="x", **budget, **given)
-
-
 @pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "many", None])
 @pytest.mark.parametrize("name", ["sensitivity", "squared_sensitivity"])
 def test_sensitivities_are_finite_and_positive(name, wrong):
@@ -272,8 +265,3 @@ def test_a_mask_is_not_dropped(take):
 def test_a_table_without_columns_has_no_counts():
     with pytest.raises(ValueError, match=r"shape \(3,\) or \(3, k\), .* got \(3, 0\)"):
         mm.MatrixMechanism(mm.Identity(3), epsilon=1).measure(np.zeros((3, 0), int))
-
-
-def test_what_is_released_is_said():
-    with pytest.raises(TypeError, match="released"):
-        mm.noisy_release([1], sensitivity=1, epsilon=1)

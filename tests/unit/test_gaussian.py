@@ -198,39 +198,6 @@ def test_noiseless_measurements_do_not_exist():
 # ---------------------------------------------------------------------- noise
 
 
-CASES = {
-    "identity": (mm.Prefix(6), mm.Identity(6)),
-    "dense": (mm.AllRange(5), None),
-    "residuals": (mm.all_marginals((2, 3, 2), 2), None),
-    "marginals": (mm.all_marginals((2, 3), 1),
-        mm.Marginals((2, 3), {(0,): 1, (1,): 2, (0, 1): 0.5})),
-    "kronecker": (mm.Kronecker([mm.Prefix(3), mm.AllRange(2)]), None),
-    "few queries": (mm.Dense([[1, 1, 0, 2], [0, 1, 1, 1]]), None),
-    "merged": (mm.PartitionStack([[0, 0, 1, 1, 0], [0, 0, 0, 1, 0]], [2, 2]), None),
-}  # fmt: skip
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
-def test_squared_error_is_as_predicted(name, neighbours):
-    """The mean of 20 000 runs within 6 standard errors: false alarm 2e-9 each."""
-    runs = 20_000
-    workload, strategy = CASES[name]
-    counts = np.arange(workload.shape[1]) % 5
-    mechanism = mm.MatrixMechanism(workload, strategy, rho=0.3, neighbours=neighbours)
-    answers = mechanism.answer(np.tile(counts[:, None], (1, runs)))
-    errors = answers - (workload @ counts)[:, None]
-    totals = np.square(errors).sum(axis=0)
-    standard_error = totals.std() / math.sqrt(runs)
-    predicted = mechanism.expected_error()
-    assert abs(totals.mean() - predicted) < 6 * standard_error
-    assert abs(totals.mean() - 1.1**2 * predicted) > 6 * standard_error
-    assert abs(totals.mean() - 0.9**2 * predicted) > 6 * standard_error
-    bias = abs(errors.mean(axis=1))
-    assert (bias < 6 * errors.std(axis=1) / math.sqrt(runs)).all()
-
-
 @pytest.mark.statistical
 def test_neighbours_are_within_delta():
     """The most revealing event of one release, at (epsilon, delta) from rho.

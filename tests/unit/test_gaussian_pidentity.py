@@ -5,7 +5,6 @@ import pytest
 import reference as ref
 
 import mmech as mm
-from mmech.strategies.pidentity import PIdentityObjective
 
 
 def union_of_ranges():
@@ -37,30 +36,6 @@ def test_norm_is_one_of_two():
         mm.PIdentity([[1.0]], norm="L3")
     with pytest.raises(ValueError, match="theta must be non-negative"):
         mm.PIdentity([[-1.0]])
-
-
-@pytest.mark.parametrize("size", [0.1, 1.0, 300.0])
-def test_loss_equals_the_dense_formula(size, rng):
-    workload = mm.Dense(rng.standard_normal((9, 6)))
-    columns = size * rng.standard_normal((6, 3))
-    gram = workload.gram()
-    value, _ = PIdentityObjective(gram, gram.diag(), "L2")(columns)
-    dense = np.vstack([np.eye(6), columns.T])
-    dense /= np.sqrt(np.square(dense).sum(axis=0))
-    expected = np.square(workload.to_dense() @ ref.pinv(dense)).sum()
-    assert value == pytest.approx(expected, rel=1e-8)
-    strategy = mm.PIdentity(columns.T, norm="L2")
-    assert mm.loss(workload, strategy, privacy="zcdp") == pytest.approx(
-        expected, rel=1e-8
-    )
-
-
-def test_gradient_equals_finite_differences(rng):
-    gram = mm.Dense(rng.standard_normal((9, 6))).gram()
-    objective = PIdentityObjective(gram, gram.diag(), "L2")
-    columns = rng.standard_normal((6, 3))
-    wanted = ref.finite_differences(lambda point: objective(point)[0], columns)
-    np.testing.assert_allclose(objective(columns)[1], wanted, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("workload", [mm.Prefix(256), mm.AllRange(256)], ids=str)

@@ -51,20 +51,12 @@ CUT = [
 @pytest.mark.parametrize("n", [1, 2, 11, 12, 13])
 @pytest.mark.parametrize("weights", [*DIVIDING, *CUT], ids=str)
 def test_rows_are_sums_over_blocks(n, weights):
-    strategy = mm.Hierarchy(n, weights)
-    assert np.array_equal(strategy.to_dense(), tree(n, weights))
-    np.testing.assert_allclose(
-        strategy.pinv().to_dense(), ref.pinv(tree(n, weights)), atol=1e-12
-    )
-    assert_query_matrix(strategy, tree(n, weights))
+    assert_query_matrix(mm.Hierarchy(n, weights), tree(n, weights))
 
 
 def test_a_block_beyond_the_end_takes_no_memory():
     strategy = mm.Hierarchy(3, {1: 1, 2**50: 1})
-    assert np.array_equal(strategy.to_dense(), tree(3, {1: 1, 3: 1}))
-    np.testing.assert_allclose(
-        strategy.pinv().to_dense(), ref.pinv(tree(3, {1: 1, 3: 1})), atol=1e-12
-    )
+    assert_query_matrix(strategy, tree(3, {1: 1, 3: 1}))
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=str)
@@ -106,24 +98,14 @@ def test_energies_of_blocks_and_segments(workload):
     np.testing.assert_allclose(energies.of_segments(edges), wanted)
 
 
-def test_what_a_tree_without_cells_can_answer():
-    strategy = mm.Hierarchy(12, {3: 1, 6: 2})
-    thirds = mm.Partition(np.repeat([0, 1, 2, 3], 3), 4)
-    assert mm.supports(thirds, strategy)
-    assert mm.loss(thirds, strategy) == pytest.approx(
-        ref.loss(thirds.to_dense().astype(float), tree(12, {3: 1, 6: 2}))
-    )
+@pytest.mark.parametrize("n", [12, 11])
+def test_what_a_tree_without_cells_can_answer(n):
+    strategy = mm.Hierarchy(n, {3: 1, 6: 2})
+    thirds = mm.Partition(np.arange(n) // 3, 4)
+    wanted = ref.loss(thirds.to_dense(), tree(n, {3: 1, 6: 2}))
+    assert mm.loss(thirds, strategy) == pytest.approx(wanted)
     with pytest.raises(mm.UnsupportedWorkloadError):
-        mm.loss(mm.Prefix(12), strategy)
-
-
-def test_a_cut_tree_without_cells():
-    weights = {3: 1, 6: 2}
-    groups = mm.Partition(np.arange(11) // 3, 4)
-    wanted = ref.loss(groups.to_dense().astype(float), tree(11, weights))
-    assert mm.loss(groups, mm.Hierarchy(11, weights)) == pytest.approx(wanted)
-    with pytest.raises(mm.UnsupportedWorkloadError):
-        mm.loss(mm.Prefix(11), mm.Hierarchy(11, weights))
+        mm.loss(mm.Prefix(n), strategy)
 
 
 def every_tree(n, size=1):
@@ -191,21 +173,6 @@ def test_branchings_that_differ_by_level_are_better():
     assert hierarchy_strategy(workload).loss < 0.999 * simple.result().loss
 
 
-@pytest.mark.parametrize("workload", [mm.AllRange(256), mm.Prefix(256)], ids=str)
-def test_no_regular_tree_is_better(workload):
-    result = hierarchy_strategy(workload)
-    for branching in (2, 4, 16, 256):
-        sizes = [1]
-        while sizes[-1] * branching <= 256:
-            sizes.append(sizes[-1] * branching)
-        for base in (1.0, 2.0 ** (1 / 3), 0.8):
-            regular = {m: base**level for level, m in enumerate(sizes)}
-            assert result.loss <= mm.loss(workload, mm.Hierarchy(256, regular)) * (
-                1 + 1e-9
-            )
-    assert result.loss < mm.loss(workload, mm.Identity(256))
-
-
 @pytest.mark.parametrize(
     ("workload", "least"),
     [
@@ -228,11 +195,6 @@ def test_large_ordered_domains_without_divisors_are_measured_by_a_tree():
     result = mm.optimize(workload, seed=0)
     assert result.template == "hierarchy"
     assert result.loss < mm.loss(workload, mm.Identity(n)) / 20
-    counts = np.random.default_rng(0).integers(0, 9, (n, 60))
-    mechanism = mm.MatrixMechanism(workload, result, epsilon=1)
-    errors = mechanism.answer(counts) - np.cumsum(counts, axis=0)
-    ratios = np.square(errors).sum(axis=0) / mechanism.expected_error()
-    assert abs(ratios.mean() - 1) < ref.margin(ratios) < 1
 
 
 @pytest.mark.slow
@@ -255,27 +217,6 @@ def test_released_as_counts_with_whole_weights():
     np.testing.assert_array_equal(
         exact.scaled(factors).to_dense(), factors[:, None] * rows
     )
-
-
-@pytest.mark.parametrize("norm", ["L1", "L2"])
-def test_cut_blocks_are_released_as_counts(norm):
-    exact = integer_strategy(mm.Hierarchy(7, {1: 2.0, 3: 1.0, 6: 1.0}), norm=norm)
-    rows = np.concatenate([block.matrix.to_dense() for block in exact.blocks])
-    assert np.array_equal(rows, tree(7, {1: 1, 3: 1, 6: 1}))
-    assert exact.sensitivity == (4 if norm == "L1" else 6)
-    factors = np.repeat([0.5, 2.0, 1.0], [7, 3, 2])
-    np.testing.assert_array_equal(
-        exact.scaled(factors).to_dense(), factors[:, None] * rows
-    )
-    product = mm.Kronecker([mm.Hierarchy(7, {1: 2, 3: 1}), mm.Identity(2)])
-    assert integer_strategy(product, norm=norm).sensitivity == (
-        3 if norm == "L1" else 5
-    )
-    mechanism = mm.MatrixMechanism(
-        mm.Prefix(7), mm.Hierarchy(7, {1: 2, 3: 1, 6: 1}), epsilon=1
-    )
-    assert mechanism.expected_error() > 0
-    assert mechanism.answer(np.arange(7)).shape == (7,)
 
 
 def test_errors_read_aloud():

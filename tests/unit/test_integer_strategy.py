@@ -348,38 +348,6 @@ def test_rounding_costs_next_to_nothing(name):
         )
 
 
-@pytest.mark.parametrize(
-    "workload",
-    [
-        Kronecker([AllRange(16), Prefix(8)]),
-        VStack(
-            [
-                Kronecker([AllRange(32), Total(32)]),
-                Kronecker([Total(32), AllRange(32)]),
-                Kronecker([Identity(32)] * 2),
-            ]
-        ),
-    ],
-    ids=repr,
-)
-def test_products_are_measured_on_grids_as_small_as_the_loss_allows(workload):
-    strategy = optimize(workload, seed=0, template="kronecker").strategy
-    usual = integer_strategy(strategy)
-    released = MatrixMechanism(workload, strategy, epsilon=1).released
-    assert released.sensitivity <= usual.sensitivity / 2**4
-    assert loss(workload, released.form) <= (1 + 1e-4) * loss(workload, usual.form)
-    rows, weights = ref.integer_rows(released)
-    assert released.sensitivity == (np.abs(rows).T @ weights).max()
-
-
-def test_products_keep_their_grids_where_the_loss_has_no_closed_form():
-    strategy = Kronecker([PIdentity(RNG.random((2, 4)))] * 2)
-    usual = integer_strategy(strategy)
-    for workload in (Dense(RNG.standard_normal((3, 16))), Prefix(16)):
-        released = MatrixMechanism(workload, strategy, epsilon=1).released
-        assert released.sensitivity == usual.sensitivity
-
-
 def test_weights_are_exact_where_they_can_be():
     strategy = Marginals((2, 3), {(0,): 0.1, (1,): 0.3, (0, 1): 0.6})
     released = integer_strategy(strategy)

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import reference as ref
-from replay import People, check_pair, play
+from replay import People, check_pair, facts_of_tables, play
 
 import mmech as mm
 from mmech.cli import main
-from mmech.tables.known import KnownNoise, what_is_known
+from mmech.tables.known import what_is_known
+from mmech.tables.known_noise import KnownNoise
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import controlled_rounding, with_margins
 
@@ -264,7 +265,7 @@ def test_counts_keep_to_what_is_known_whatever_the_records(name, ways, epsilon):
     """Also where records contradict it, and noise is larger than counts."""
     rng = np.random.default_rng(3)
     fact = facts_of(people(60))[name]
-    for seed in range(4):
+    for seed in range(2):
         codes = np.column_stack([rng.integers(0, size, 90) for size in SIZES])
         made = released(codes, fact, seed, ways=ways, epsilon=epsilon)
         for names, table in fact.get("known", {}).items():
@@ -356,12 +357,6 @@ def test_what_is_known_may_link_three_pairs_of_three_attributes():
     assert (count(made, DOMAIN.names) == exact(codes, DOMAIN.names)).all()
 
 
-def test_three_attributes_keep_to_the_number_of_records():
-    made = released(people(60), {"known": {(): 57}}, ways=3)
-    assert made.total == 57
-    assert made.table(DOMAIN.names, frame="dict")["count"].sum() == 57
-
-
 # ---- privacy -----------------------------------------------------------------------
 
 
@@ -377,9 +372,7 @@ def test_neighbours_are_seen_alike_whether_or_not_they_agree(name, cost, neighbo
         told = []
         options = {"neighbours": neighbours, "callback": told.append, **cost, **fact}
         made = mm.release_tables(own.X, DOMAIN, ways=2, ledger=ledger, **options)
-        tables = [made.table(names, frame="dict") for names in made.tables]
-        shown = [{k: v.tolist() for k, v in own.items()} for own in tables]
-        return shown, made.statement, told
+        return facts_of_tables(made), told
 
     def ledger():
         return mm.PrivacyLedger(1, currency=next(iter(cost)), neighbours=neighbours)
@@ -563,10 +556,7 @@ def test_what_is_known_is_kept_with_what_was_measured(name, tmp_path):
     path = os.fspath(tmp_path / "kept")
     made = released(people(60), facts_of(people(60))[name], keep=path)
     again = mm.MeasuredTables.load(path).finish()
-    assert again.statement == made.statement
-    for names in made.tables:
-        own, other = (x.table(names, frame="dict") for x in (made, again))
-        assert all((own[key] == other[key]).all() for key in own)
+    assert facts_of_tables(again) == facts_of_tables(made)
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """A ledger of rho: what releases cost in it, and how one of epsilon goes over."""
 
-import json
 import math
 from fractions import Fraction
 
 import pytest
 
 import mmech as mm
-from mmech.privacy.cost import in_rho, laplace_rho
+from mmech.privacy.cost import in_rho
 
 DELTA = 1e-6
 TENTH = in_rho(Fraction(1, 10))
@@ -80,48 +79,6 @@ def test_many_releases_cost_the_sum_of_their_squares():
             spend(ledger, "1/100")
     assert pure.remaining == 0
     assert 0 < concentrated.remaining < Fraction(1, 10**7)
-
-
-def test_of_a_partition_the_dearest_part_counts_in_rho():
-    ledger = mm.PrivacyLedger(1, currency="rho")
-    north, south = (ledger.part("region", name) for name in ("north", "south"))
-    spend(north, "1/2", currency="rho")
-    spend(south, 1)
-    spend(south, 1, kind="exponential")
-    price = in_rho(Fraction(1)) + Fraction(1, 8)
-    assert (north.spent, south.spent) == (Fraction(1, 2), price)
-    assert ledger.spent == price
-    assert {entry.currency for entry in ledger.entries} == {"rho"}
-    assert north.remaining == Fraction(1, 2)
-    with pytest.raises(mm.BudgetExceededError):
-        spend(north, "0.51", currency="rho")
-
-
-def test_json_and_repr_of_rho():
-    ledger = mm.PrivacyLedger(
-        "1/2", currency="rho", neighbours="replace", records_per_person=3
-    )
-    mm.noisy_release(
-        [3], **SIZE_ONE, epsilon="1/2", ledger=ledger, neighbours="replace",
-        records_per_person=3,
-    )  # fmt: skip
-    content, price = json.loads(ledger.to_json()), laplace_rho(6, Fraction(12))
-    assert content["currency"] == "rho"
-    assert (content["total"], content["spent"]) == ("1/2", str(price))
-    assert (content["neighbours"], content["records_per_person"]) == ("replace", 3)
-    assert content["releases"] == [
-        {
-            "order": 1,
-            "released": "x",
-            "rho": str(price),
-            "epsilon": "1/2",
-            "kind": "laplace",
-            "sensitivity": 6.0,
-            "insecure": False,
-            "shifts": [["laplace", 6, "12", 1]],
-        }
-    ]
-    assert "currency='rho', spent=0.106986" in repr(ledger)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reference as ref
-from replay import People, check_pair, entropy, play
+from replay import People, check_pair, play
 
 import mmech as mm
 from mmech.__main__ import main
-from mmech.tables.level_counts import _added_up, divide
-from mmech.tables.levels import Chain, Tree, _errors_and_pulls, level_strategy
+from mmech.tables.level_counts import divide
+from mmech.tables.level_weights import _errors_and_pulls, level_strategy
+from mmech.tables.levels import Chain, Tree
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
@@ -29,44 +30,67 @@ DOMAIN = mm.Domain(
         mm.Attribute.categorical("sex", ["f", "m"]),
     ]
 )
+JOBS = {"x": {"p": ["p1", "p2"], "q": ["q1", "q2", "q3"]}, "y": {"r": ["r1", "r2"]}}
+TWO = mm.Domain(
+    [
+        PLACE,
+        mm.Attribute.categorical("sex", ["f", "m"]),
+        mm.Attribute.hierarchy("job", JOBS, ("field", "branch")),
+    ]
+)
 ASKED = {
-    "pairs": {"ways": (1, 2)},
-    "triples": {"ways": 3},
-    "levels": {"tables": ["region", "county", "city"]},
-    "gap": {"tables": [("region", "sex"), ("city", "sex"), "age"]},
-    "linked": {"tables": [("county", "sex"), ("city", "age"), ("city", "sex", "age")]},
-    "apart": {"tables": [("city", "sex"), ("county", "age"), ("age", "sex")]},
-}
+    "pairs": (DOMAIN, {"ways": (1, 2)}),
+    "triples": (DOMAIN, {"ways": 3}),
+    "levels": (DOMAIN, {"tables": ["region", "county", "city"]}),
+    "gap": (DOMAIN, {"tables": [("region", "sex"), ("city", "sex"), "age"]}),
+    "linked": (DOMAIN, {"tables": [("county", "sex"), ("city", "age"),
+        ("city", "sex", "age")]}),
+    "apart": (DOMAIN, {"tables": [("city", "sex"), ("county", "age"),
+        ("age", "sex")]}),
+    "two, pairs": (TWO, {"ways": (1, 2)}),
+    "two, crossed": (TWO, {"tables": [("region", "job"), ("city", "field", "sex"),
+        "branch"]}),
+    "two, apart": (TWO, {"tables": ["region", "city", ("job", "sex"), "field"]}),
+}  # fmt: skip
+"""Tables by the levels of one hierarchy, or of two."""
 LEVELS = ("region", "county", "city")
+every_plan = pytest.mark.parametrize("asked", ASKED)
 
 
-def people(n, seed=0):
-    """Return codes of records: age, city, sex."""
-    rng = np.random.default_rng(seed)
-    city = rng.choice(11, n, p=rng.dirichlet(np.ones(11) / 2))
-    sex = (rng.random(n) < 0.3 + 0.04 * city).astype(int)
-    return np.column_stack([rng.choice(3, n, p=[0.5, 0.3, 0.2]), city, sex])
+def people(n, domain=DOMAIN):
+    """Return codes of records; sex depends on the city."""
+    rng = np.random.default_rng(0)
+    columns = {
+        a.name: rng.choice(a.size, n, p=rng.dirichlet(np.ones(a.size)))
+        for a in domain.attributes
+    }
+    columns["sex"] = (rng.random(n) < 0.3 + 0.04 * columns["city"]).astype(int)
+    return np.column_stack([*columns.values()])
 
 
-def rows_of(codes):
-    return DOMAIN.decode(codes).tolist()
+def rows_of(codes, domain=DOMAIN):
+    return domain.decode(codes).tolist()
 
 
 def plan_of(asked, **cost):
-    cost = cost or {"epsilon": 1}
-    return mm.release_tables(None, DOMAIN, **ASKED[asked], **cost, dry_run=True)
+    domain, tables = ASKED[asked]
+    return mm.release_tables(
+        None, domain, **tables, **(cost or {"epsilon": 1}), dry_run=True
+    )
 
 
-def axis_codes(plan, codes):
-    return plan.axis_codes(codes[:, [DOMAIN.names.index(n) for n in plan.domain.names]])
+def cells_of(plan, codes, subset, domain=DOMAIN):
+    """Return the cell of a table that each record is in."""
+    shape = [plan.axes.shape[i] for i in subset]
+    codes = domain.at_levels(codes, plan.names)[:, subset]
+    return np.ravel_multi_index(tuple(codes.T), shape) if subset else 0 * codes.sum(1)
 
 
-def exact(plan, codes, subset):
+def exact(plan, codes, subset, domain=DOMAIN):
     """Return a table of records by its definition."""
     shape = [plan.axes.shape[i] for i in subset]
-    table = np.zeros(shape, int)
-    np.add.at(table, tuple(axis_codes(plan, codes)[:, i] for i in subset), 1)
-    return table
+    cells = cells_of(plan, codes, subset, domain)
+    return np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
 
 
 # ---- attributes -----------------------------------------------------------------
@@ -183,45 +207,51 @@ def test_one_level_is_an_attribute_as_any_other():
 # ---- least squares --------------------------------------------------------------
 
 
-def design(plan):
-    """Return the tables of a plan as matrices over all cells."""
-    cells = np.indices(DOMAIN.shape).reshape(3, -1).T
-    codes = axis_codes(plan, cells)
-    found = []
-    for subset in plan.subsets:
-        shape = [plan.axes.shape[i] for i in subset]
-        rows = np.ravel_multi_index(tuple(codes[:, i] for i in subset), shape)
-        found.append((np.arange(np.prod(shape))[:, None] == rows).astype(float))
-    return found
+def nodes_of(plan, subset):
+    """Return the nodes of all hierarchies together, of every cell of a table."""
+    shape = [plan.axes.shape[i] for i in subset]
+    cells = np.indices(shape).reshape(len(shape), -1)
+    nodes = np.zeros(cells.shape[1], int)
+    for own, level in zip(plan.chain.all, plan.chain.places(subset)[0], strict=True):
+        if level:
+            at = cells[subset.index(own.axes[level - 1])]
+            nodes = nodes * own.size(level) + at
+    return nodes
 
 
-@pytest.mark.parametrize("asked", ASKED)
-def test_estimates_are_those_of_least_squares(asked):
-    plan = plan_of(asked)
-    noise, tables = plan.noise, design(plan)
-    precision = np.repeat(1 / noise._variances, [len(own) for own in tables])
-    A = np.concatenate(tables)
+@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
+@every_plan
+def test_estimates_are_those_of_least_squares(asked, cost):
+    """Of two hierarchies rounded weights make errors larger by half a percent."""
+    domain, plan = ASKED[asked][0], plan_of(asked, **cost)
+    noise, codes = plan.noise, np.indices(domain.shape).reshape(3, -1).T
+
+    def matrix(subset):
+        """Return a table as a matrix over all cells."""
+        rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
+        return (rows[:, None] == cells_of(plan, codes, subset, domain)).astype(float)
+
+    measured = [matrix(subset) for subset in noise._weights]
+    precision = np.repeat(1 / noise._variances, [len(own) for own in measured])
+    A = np.concatenate(measured)
     covariance = ref.pinv(A.T @ (precision[:, None] * A))
     y = np.random.default_rng(1).normal(50, 9, len(A))
     x = covariance @ (A.T @ (precision * y))
     estimate = noise.estimate(y)
-    for subset, own in zip(plan.subsets, tables, strict=True):
-        np.testing.assert_allclose(estimate.marginal(subset), own @ x, atol=1e-8)
-        level, _ = plan.chain.place(subset)
-        shape = [plan.axes.shape[i] for i in subset]
-        nodes = np.zeros(len(own), int)
-        if level:
-            axis = subset.index(plan.chain.axes[level - 1])
-            nodes = np.indices(shape)[axis].ravel()
-        errors, _ = noise.law(subset).at(0.95, nodes)
-        np.testing.assert_allclose(errors**2, np.diag(own @ covariance @ own.T))
+    assert 1 <= noise._rounding < (1.005 if domain is TWO else 1 + 1e-9)
+    apart, more = (0.1, 0.01) if domain is TWO else (1e-8, 1e-7)
+    for subset in plan.subsets:
+        own, law = matrix(subset), noise.law(subset)
+        np.testing.assert_allclose(estimate.marginal(subset), own @ x, atol=apart)
+        errors, _ = law.at(0.95, nodes_of(plan, subset))
+        squares = np.diag(own @ covariance @ own.T)
+        np.testing.assert_allclose(errors**2, squares, rtol=more)
         # All noise that is told apart has its coefficients.
-        law = noise.law(subset)
         known = (law.numbers * law.coefficients**2).T @ law.row_variances
         assert (known <= law.variances * (1 + 1e-9)).all()
     if asked == "pairs":  # sums of two ages, at every node of a level
         subset = plan.subsets[[set(t) for t in plan.tables].index({"age", "county"})]
-        own = tables[plan.subsets.index(subset)].reshape(3, 6, -1)
+        own = matrix(subset).reshape(3, 6, -1)
         sums = own[0] + own[2]
         errors, _ = noise.law(subset, (2, 1)).at(0.95, np.arange(6))
         np.testing.assert_allclose(errors**2, np.diag(sums @ covariance @ sums.T))
@@ -270,46 +300,59 @@ def test_no_level_has_a_larger_error_than_equal_parts_have():
 # ---- counts ---------------------------------------------------------------------
 
 
-def below(plan, subset, table, level):
-    """Return a table whose nodes are added up to a level above."""
-    own, _ = plan.chain.place(subset)
-    axis = subset.index(plan.chain.axes[own - 1])
-    nodes = plan.chain.ancestors(own, level)
-    out = np.zeros((plan.chain.size(level), *np.delete(table.shape, axis)), int)
-    np.add.at(out, nodes, np.moveaxis(table, axis, 0))
+def added_up(plan, subset, table, levels, common):
+    """Return a table by nodes of levels above, and by some of its other attributes."""
+    cells = np.indices(table.shape).reshape(table.ndim, -1)
+    places, own = [], plan.chain.places(subset)[0]
+    for chain, level, above in zip(plan.chain.all, own, levels, strict=True):
+        at = cells[subset.index(chain.axes[level - 1])] if level else 0
+        places.append(chain.ancestors(level, above)[at] + 0 * cells[0])
+    places += [cells[subset.index(i)] for i in common]
+    shape = [chain.size(k) for chain, k in zip(plan.chain.all, levels, strict=True)]
+    out = np.zeros([*shape, *(plan.axes.shape[i] for i in common)], int)
+    np.add.at(out, tuple(places), table.ravel())
     return out
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 2])
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("epsilon", [0.1, 1e6])
+@every_plan
 def test_each_level_adds_up_to_the_one_above(asked, epsilon):
+    """In tables, which hold their intervals, and in records that are drawn."""
+    domain, tables = ASKED[asked]
+    codes = people(400, domain)
     released = mm.release_tables(
-        rows_of(people(500)), DOMAIN, **ASKED[asked], epsilon=epsilon
+        rows_of(codes, domain), domain, **tables, epsilon=epsilon
     )
-    plan, tables = released.plan, released.counts.tables
-    for first, a in tables.items():
-        assert a.min() >= 0
-        assert a.sum() == released.total
-        for second, b in tables.items():
-            level = min(plan.chain.place(own)[0] for own in (first, second))
-            common = [i for i in first if i in second and i not in plan.chain.axes]
-            shown = []
-            for subset, table in ((first, a), (second, b)):
-                k, others = plan.chain.place(subset)
-                own = below(plan, subset, table, level) if k else table[None]
-                out = (axis for axis, i in enumerate(others, 1) if i not in common)
-                shown.append(own.sum(axis=tuple(out)))
-            assert (shown[0] == shown[1]).all()
-
-
-def test_a_large_epsilon_gives_exact_tables():
-    codes = people(300)
-    for asked in ("linked", "pairs"):
-        released = mm.release_tables(
-            rows_of(codes), DOMAIN, **ASKED[asked], epsilon=1e5
-        )
-        for subset, table in released.counts.tables.items():
-            assert (table == exact(released.plan, codes, subset)).all()
+    plan, made = released.plan, released.counts.tables
+    for table in made.values():
+        assert table.min() >= 0
+        assert table.sum() == released.total
+    for one, other in itertools.combinations(made, 2):
+        (a, first), (b, second) = map(plan.chain.places, (one, other))
+        shared = [*map(min, a, b)], [i for i in first if i in second]
+        sums = [added_up(plan, own, made[own], *shared) for own in (one, other)]
+        assert (sums[0] == sums[1]).all()
+    for names in released.tables:
+        own = released.table(names, frame="dict")
+        assert (own["lower"] <= own["count"]).all()
+        assert (own["count"] <= own["upper"]).all()
+    drawn = released.sample(4000, seed=1, frame="dict")
+    for attribute in (a for a in domain.attributes if a.levels):
+        found = [n for n in (*attribute.levels, attribute.name) if n in drawn]
+        finest = attribute.at_level(found[-1]).categories
+        place = np.array([finest.index(value) for value in drawn[found[-1]]])
+        above = np.searchsorted(attribute.nodes(found[-1]), place)
+        for name in found[:-1]:
+            nodes = np.array(attribute.at_level(name).categories)
+            assert (nodes[attribute.nodes(name)[above]] == drawn[name]).all()
+        if epsilon > 1:
+            counts = np.bincount(place, minlength=len(finest)) / 4000
+            own = codes[:, domain.names.index(attribute.name)]
+            shares = np.bincount(attribute.nodes(found[-1])[own]) / 400
+            assert np.abs(counts - shares).max() < 0.05
+    if epsilon > 1:
+        for subset, table in made.items():
+            assert (table == exact(plan, codes, subset, domain)).all()
 
 
 def test_dividing_keeps_sums_of_rows_and_over_children():
@@ -328,60 +371,42 @@ def test_dividing_keeps_sums_of_rows_and_over_children():
         assert (divide(whole.astype(float), chain, 1, sums, rows) == whole).all()
 
 
-def test_intervals_hold_at_every_level():
-    """1,000 draws. Noise of mostly one table is whole, and needs half a step more."""
-    for asked, cost in (
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("asked", "cost"),
+    [
         ("gap", {"epsilon": 1}),
         ("levels", {"epsilon": 1}),
         ("gap", {"rho": 1}),
-    ):
-        plan = plan_of(asked, **cost)
-        codes = people(40)
-        records = mm.Counts(axis_codes(plan, codes), plan.axes.shape)
-        with entropy(3):
-            mechanism = plan.mechanism()
-            drawn = [mechanism.measure(records).values for _ in range(1000)]
-        for subset in plan.subsets:
-            table = exact(plan, codes, subset)
-            level, _ = plan.chain.place(subset)
-            axis = subset.index(plan.chain.axes[level - 1]) if level else 0
-            nodes = np.indices(table.shape)[axis].ravel() * (level > 0)
-            _, width = plan.noise.law(subset).at(0.95, nodes)
-            estimates = np.array(
-                [plan.noise.estimate(y).marginal(subset) for y in drawn]
-            )
-            held = (np.abs(estimates - table.ravel()) <= width + 1e-6).mean(axis=0)
-            deviation = np.sqrt(0.95 * 0.05 / 1000)
-            assert held.min() > 0.95 - 4.5 * deviation
-            assert 0.95 - 2 * deviation < held.mean() < 0.98
+        ("two, pairs", {"epsilon": 1}),
+        ("two, crossed", {"rho": 1}),
+        ("two, apart", {"epsilon": 1}),
+    ],
+    ids=str,
+)
+def test_intervals_hold_at_every_level(asked, cost, noise_rng):
+    """1,000 draws, each cell at a false alarm of 3e-6.
+
+    Noise of mostly one table is whole, and needs half a step more.
+    """
+    plan = plan_of(asked, **cost)
+    nobody = np.zeros((math.prod(plan.axes.shape), 1000), np.int64)
+    drawn = plan.mechanism(insecure_rng=noise_rng).measure(nobody).values.T
+    basis = [plan.noise.estimate(row) for row in np.eye(drawn.shape[1])]
+    for subset, level in itertools.product(plan.subsets, (0.9, 0.95)):
+        errors = np.abs(drawn @ np.array([own.marginal(subset) for own in basis]))
+        _, width = plan.noise.law(subset).at(level, nodes_of(plan, subset))
+        held = (errors <= width + 1e-6).mean(axis=0)
+        deviation = np.sqrt(level * (1 - level) / 1000)
+        assert held.min() > level - 4.5 * deviation
+        assert level - 2 * deviation < held.mean() < (3 + level) / 4
 
 
-def test_published_counts_lie_in_their_intervals():
+def test_errors_of_cumulative_rows_grow():
     released = mm.release_tables(rows_of(people(60)), DOMAIN, ways=(1, 2), epsilon=0.5)
-    for names in released.tables:
-        own = released.table(names, frame="dict")
-        assert (own["lower"] <= own["count"]).all()
-        assert (own["count"] <= own["upper"]).all()
     by_age = released.table(("county", "age"), cumulative="age", frame="dict")
     assert by_age["age"][2] == "up to 2"
     assert by_age["standard_error"][2] > by_age["standard_error"][0]
-
-
-def test_records_are_drawn_node_by_node():
-    codes = people(400)
-    for asked in ("levels", "gap", "linked"):
-        released = mm.release_tables(
-            rows_of(codes), DOMAIN, **ASKED[asked], epsilon=1e4
-        )
-        drawn = released.sample(4000, seed=1, frame="dict")
-        city = PLACE.nodes("city")[[PLACE.categories.index(c) for c in drawn["city"]]]
-        for level in {*LEVELS} & {*released.plan.names}:
-            nodes = np.array(PLACE.at_level(level).categories)
-            assert (nodes[PLACE.nodes(level)[city]] == drawn[level]).all()
-        shares = np.bincount(city, minlength=11) / 4000
-        assert (
-            np.abs(shares - np.bincount(codes[:, 1], minlength=11) / 400).max() < 0.05
-        )
 
 
 # ---- releases -------------------------------------------------------------------
@@ -411,7 +436,7 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(cost):
 def test_what_was_kept_makes_the_same_tables(tmp_path):
     path = tmp_path / "kept"
     released = mm.release_tables(
-        rows_of(people(90)), DOMAIN, **ASKED["gap"], epsilon=1, keep=path
+        rows_of(people(90)), DOMAIN, **ASKED["gap"][1], epsilon=1, keep=path
     )
     released.table("age", frame="dict")
     assert pickle.loads(pickle.dumps(released)).tables == released.tables
@@ -447,91 +472,8 @@ def test_the_command_line_takes_levels(tmp_path, capsys):
     ]
 
 
-# ---- two hierarchies ------------------------------------------------------------
-
-JOBS = {"x": {"p": ["p1", "p2"], "q": ["q1", "q2", "q3"]}, "y": {"r": ["r1", "r2"]}}
-TWO = mm.Domain(
-    [
-        PLACE,
-        mm.Attribute.categorical("sex", ["f", "m"]),
-        mm.Attribute.hierarchy("job", JOBS, ("field", "branch")),
-    ]
-)
-ASKED_TWO = {
-    "pairs": {"ways": (1, 2)},
-    "crossed": {"tables": [("region", "job"), ("city", "field", "sex"), "branch"]},
-    "apart": {"tables": ["region", "city", ("job", "sex"), "field"]},
-}
-
-
-def workers(n):
-    """Return codes of records: city, sex, job."""
-    rng = np.random.default_rng(4)
-    shares = [rng.dirichlet(np.ones(size)) for size in TWO.shape]
-    return np.column_stack([rng.choice(own.size, n, p=own) for own in shares])
-
-
-def two_of(asked, **cost):
-    return mm.release_tables(None, TWO, **ASKED_TWO[asked], **cost, dry_run=True)
-
-
-def tables_of(plan, codes):
-    """Return tables of codes of the whole domain by their definition."""
-    codes = TWO.at_levels(codes, plan.names)
-    found = {}
-    for subset in plan.subsets:
-        shape = [plan.axes.shape[i] for i in subset]
-        place = np.ravel_multi_index(tuple(codes[:, subset].T), shape)
-        found[subset] = np.bincount(place, minlength=np.prod(shape)).reshape(shape)
-    return found
-
-
-def nodes_of(plan, subset):
-    """Return the nodes of all hierarchies together, of every cell of a table."""
-    shape = [plan.axes.shape[i] for i in subset]
-    cells = np.indices(shape).reshape(len(shape), -1)
-    nodes = np.zeros(cells.shape[1], int)
-    levels, _ = plan.chain.places(subset)
-    for own, level in zip(plan.chain.all, levels, strict=True):
-        if level:
-            at = cells[subset.index(own.axes[level - 1])]
-            nodes = nodes * own.size(level) + at
-    return nodes
-
-
-@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
-@pytest.mark.parametrize("asked", ASKED_TWO)
-def test_two_hierarchies_have_the_estimates_of_least_squares(asked, cost):
-    """But for weights that are rounded: products are off by half a percent at most."""
-    plan = two_of(asked, **cost)
-    noise, cells = plan.noise, np.indices(TWO.shape).reshape(3, -1).T
-    codes = TWO.at_levels(cells, plan.names)
-
-    def matrix(subset):
-        shape = [plan.axes.shape[i] for i in subset]
-        rows = np.ravel_multi_index(tuple(codes[:, subset].T), shape) if subset else 0
-        return (np.arange(np.prod(shape, dtype=int))[:, None] == rows).astype(float)
-
-    measured = [matrix(subset) for subset in noise._weights]
-    precision = np.repeat(1 / noise._variances, [len(own) for own in measured])
-    A = np.concatenate([np.broadcast_to(m, (len(m), len(cells))) for m in measured])
-    covariance = ref.pinv(A.T @ (precision[:, None] * A), rcond=1e-10)
-    y = np.random.default_rng(1).normal(50, 9, len(A))
-    x = covariance @ (A.T @ (precision * y))
-    estimate = noise.estimate(y)
-    assert 1 <= noise._rounding < 1.005
-    for subset in plan.subsets:
-        own, law = matrix(subset), noise.law(subset)
-        np.testing.assert_allclose(estimate.marginal(subset), own @ x, atol=0.1)
-        errors, _ = law.at(0.95, nodes_of(plan, subset))
-        exact = np.diag(own @ covariance @ own.T)
-        np.testing.assert_allclose(errors**2, exact, rtol=0.01)
-        known = (law.numbers * law.coefficients**2).T @ law.row_variances
-        assert (known <= law.variances * (1 + 1e-9)).all()
-
-
 def test_factors_of_weights_have_the_least_error_of_average_cells():
-    plan = two_of("pairs", epsilon=1)
+    plan = plan_of("two, pairs", epsilon=1)
     weights = plan.strategy.strategy.weights
     assert sum(weights.values()) == pytest.approx(1)
     even = mm.StrategyResult(
@@ -543,58 +485,6 @@ def test_factors_of_weights_have_the_least_error_of_average_cells():
         for own in (plan, replace(plan, strategy=even))
     ]
     assert errors[0] < 0.8 * errors[1]
-
-
-@pytest.mark.parametrize("asked", ASKED_TWO)
-def test_levels_of_two_hierarchies_add_up(asked):
-    codes = workers(300)
-    for epsilon in (0.1, 1e6):
-        released = mm.release_tables(
-            TWO.decode(codes).tolist(), TWO, **ASKED_TWO[asked], epsilon=epsilon
-        )
-        plan, tables = released.plan, released.counts.tables
-        for one, other in itertools.combinations(tables, 2):
-            (a, first), (b, second) = map(plan.chain.places, (one, other))
-            common = tuple(i for i in first if i in second)
-            for own, j, k in zip(plan.chain.all, a, b, strict=True):
-                common += own.axes[min(j, k) - 1 : min(j, k)] if min(j, k) else ()
-            sums = [_added_up({s: tables[s]}, common, plan.chain) for s in (one, other)]
-            assert (sums[0] == sums[1]).all()
-            assert min(map(np.min, sums)) >= 0
-        for names in released.tables:
-            own = released.table(names, frame="dict")
-            assert (own["lower"] <= own["count"]).all()
-            assert (own["count"] <= own["upper"]).all()
-        drawn = released.sample(500, seed=1, frame="dict")
-        for attribute in (PLACE, TWO.attributes[2]):
-            below = [n for n in (*attribute.levels, attribute.name) if n in drawn]
-            cells = [attribute.at_level(name).categories for name in below]
-            place = [
-                np.array([own.index(v) for v in drawn[name]])
-                for name, own in zip(below, cells, strict=True)
-            ]
-            last = attribute.nodes(below[-1])
-            for name, own in zip(below[:-1], place, strict=False):
-                parents = attribute.nodes(name)[np.searchsorted(last, place[-1])]
-                assert (parents == own).all()
-    for subset, table in tables_of(plan, codes).items():
-        assert (tables[subset] == table).all()
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
-@pytest.mark.parametrize("asked", ASKED_TWO)
-def test_intervals_hold_for_two_hierarchies(asked, cost, noise_rng):
-    """1,000 draws, each cell at a false alarm of 3e-6."""
-    plan = two_of(asked, **cost)
-    nobody = np.zeros((math.prod(plan.axes.shape), 1000), np.int64)
-    drawn = plan.mechanism(insecure_rng=noise_rng).measure(nobody).values.T
-    basis = [plan.noise.estimate(row) for row in np.eye(drawn.shape[1])]
-    for subset, level in itertools.product(plan.subsets, (0.9, 0.95)):
-        errors = np.abs(drawn @ np.array([own.marginal(subset) for own in basis]))
-        _, width = plan.noise.law(subset).at(level, nodes_of(plan, subset))
-        held = (errors <= width + 1e-6).mean(axis=0)
-        assert held.min() > level - 4.5 * np.sqrt(level * (1 - level) / 1000)
 
 
 def test_trees_leave_out_levels_that_are_not_measured():

@@ -6,7 +6,6 @@ import reference as ref
 import scipy.sparse.linalg as spla
 
 from mmech import (
-    ConvergenceWarning,
     Dense,
     Identity,
     Kronecker,
@@ -19,7 +18,6 @@ from mmech import (
     limits,
 )
 from mmech.operators.lsmr import preconditioner
-from mmech.operators.pinv import Pinv
 from mmech.reconstruction import least_squares
 
 
@@ -101,16 +99,6 @@ def test_weighted_least_squares_equals_the_textbook(name, weights, rng):
 
 
 @pytest.mark.usefixtures("iterative")
-def test_pseudoinverse_and_its_transpose(rng):
-    strategy = three_groups(5, rng)
-    expected = ref.pinv(strategy.to_dense())
-    inverse = strategy.pinv()
-    assert isinstance(inverse, Pinv)
-    np.testing.assert_allclose(inverse.to_dense(), expected, atol=1e-9)
-    np.testing.assert_allclose(inverse.T.to_dense(), expected.T, atol=1e-9)
-
-
-@pytest.mark.usefixtures("iterative")
 def test_the_solution_of_deficient_strategies_keeps_its_minimum_norm(rng):
     """A preconditioner would change the norm that is minimal."""
     for deficient in (
@@ -138,23 +126,6 @@ def test_few_iterations_on_64_x_64(weights, limit, rng, iterations):
     assert 0 < sum(iterations) <= limit
 
 
-def test_unbiased_and_more_accurate_with_the_right_scales(rng):
-    """Gauss-Markov: the mean is the truth and the variance the smallest."""
-    strategy = three_groups(4, rng)
-    counts = rng.integers(0, 50, 16)
-    scale = np.repeat([0.2, 5.0, 2.0], [block.shape[0] for block in strategy.blocks])
-    draws = 4000
-    noise = scale[:, None] * rng.standard_normal((strategy.shape[0], draws))
-    values = (strategy @ counts)[:, None] + noise
-    weighted = least_squares(strategy, values, scale) - counts[:, None]
-    plain = least_squares(strategy, values) - counts[:, None]
-    inverse = weighted_pinv(strategy.to_dense(), scale)
-    variances = np.square(inverse * scale).sum(axis=1)
-    np.testing.assert_allclose(weighted.var(axis=1), variances, rtol=0.15)
-    assert (np.abs(weighted.mean(axis=1)) < 6 * np.sqrt(variances / draws)).all()
-    assert np.square(weighted).sum() < 0.8 * np.square(plain).sum()
-
-
 def test_equal_scales_change_nothing(rng):
     strategy = VStack([Prefix(5), Identity(5)])
     values = rng.standard_normal(10)
@@ -176,15 +147,6 @@ def test_equal_scales_change_nothing(rng):
 def test_scales_are_positive_one_per_row(scale, message):
     with pytest.raises(ValueError, match=message):
         least_squares(Identity(3), np.ones(3), scale)
-
-
-@pytest.mark.usefixtures("iterative")
-def test_a_stop_before_convergence_says_where():
-    badly = Dense(np.diag(np.logspace(0, 7, 40)))
-    with pytest.warns(
-        ConvergenceWarning, match=r"after \d+ of at most 500 iterations with a relative"
-    ):
-        Pinv(badly).matvec(np.arange(40.0))
 
 
 def test_a_mechanism_reconstructs_through_lsmr(rng, iterations):

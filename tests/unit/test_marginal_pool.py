@@ -179,18 +179,6 @@ def search(workload, **options):
     return mm.optimize(workload, template="marginals", **(QUICK | options))
 
 
-@pytest.mark.parametrize(
-    ("shape", "order"), [((3,) * 5, 2), ((2, 3, 4, 2), 2), ((2,) * 6, 1)]
-)
-def test_loss_is_the_lattice_loss_and_beats_the_closed_forms(shape, order):
-    workload = mm.all_marginals(shape, order)
-    result = search(workload)
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy), rel=1e-9)
-    assert result.loss <= mm.loss(workload, workload) * (1 + 1e-9)
-    assert result.loss <= mm.loss(workload, mm.Identity(math.prod(shape))) * (1 + 1e-9)
-    assert result.strategy.sensitivity() == pytest.approx(1)
-
-
 def test_the_same_seed_gives_the_same_strategy():
     workload = mm.all_marginals((2,) * 24, 2)
     first, second = search(workload), search(workload)
@@ -293,20 +281,6 @@ def test_one_record_adds_exactly_one_column(place, rng):
             np.testing.assert_allclose(after - before, change, rtol=0, atol=1e-12)
             if strategy.dtype == np.int64:
                 assert (after - before == change).all()
-
-
-def test_occupied_cells_measure_like_a_table(rng):
-    codes = rng.integers(0, SHAPE, (50, 4))
-    counts = np.bincount(np.ravel_multi_index(codes.T, SHAPE), minlength=24)
-    strategy = full_strategy(rng)
-    found = []
-    for data in (mm.Counts(codes, SHAPE), counts):
-        with pytest.warns(Warning, match="insecure"):
-            first = mm.MatrixMechanism(strategy, strategy, epsilon=1, insecure_rng=0)
-        found.append(first.measure(data).values)
-    np.testing.assert_allclose(*found)
-    mechanism = mm.MatrixMechanism(strategy, strategy, rho=1)
-    assert mechanism.answer(mm.Counts(codes, SHAPE)).shape == (strategy.shape[0],)
 
 
 def test_no_records_are_zero_counts():

@@ -104,13 +104,6 @@ def test_measure_reconstruct_answer(
     np.testing.assert_allclose(answers, exact, atol=1e-7)
 
 
-def test_noise_is_not_simply_added_to_the_answers(injected):
-    mechanism = MatrixMechanism(Total(3), Identity(3), epsilon=1)
-    assert mechanism.answer([0, 0, 0]) == pytest.approx([1 + 2 + 3])
-    averaging = MatrixMechanism(Total(2), VStack([Total(2), Total(2)]), epsilon=1)
-    assert averaging.answer([0, 0]) == pytest.approx([2 * (1 + 2) / 2])
-
-
 @neighbour_relations
 def test_contribution_multiplies_the_sensitivity(neighbours, factor, injected):
     mechanism = MatrixMechanism(
@@ -139,18 +132,6 @@ def test_expected_error(workload, strategy, neighbours, factor):
     # Continuous noise on the real strategy is a little worse.
     real = 8 * factor**2 * ref.loss(workload.to_dense(), strategy.to_dense())
     assert 0.9 * real < mechanism.expected_error() < real * (1 + 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "variance"), [(1, 1.841), (2, 0.362), ("1/2", 7.835)]
-)
-def test_expected_error_of_the_identity(epsilon, variance):
-    """2 q / (1 - q)² with q = exp(-epsilon): at epsilon 2 as if it were 2.35."""
-    mechanism = MatrixMechanism(Identity(5), Identity(5), epsilon=epsilon)
-    q = math.exp(-float(Fraction(epsilon)))
-    assert 2 * q / (1 - q) ** 2 == pytest.approx(variance, abs=5e-4)
-    assert mechanism.expected_error() == pytest.approx(5 * 2 * q / (1 - q) ** 2)
-    np.testing.assert_allclose(mechanism.per_query_error(), 2 * q / (1 - q) ** 2)
 
 
 @of_all(CATALOGUE)
@@ -326,13 +307,6 @@ def test_wrong_arguments(options, kind, message):
     arguments = {"workload": Prefix(3), "strategy": Identity(3), **options}
     with pytest.raises(kind, match=message):
         MatrixMechanism(**arguments)
-
-
-def test_epsilon_is_required_and_named():
-    with pytest.raises(TypeError, match="epsilon"):
-        MatrixMechanism(Prefix(3), Identity(3))
-    with pytest.raises(TypeError, match="positional"):
-        MatrixMechanism(Prefix(3), Identity(3), 1.0)
 
 
 def test_the_range_of_the_scale(injected):

@@ -22,7 +22,7 @@ from mmech import (
     loss,
     optimize,
 )
-from mmech.strategies.nested import _block_size, look_at_nested, nested_strategy
+from mmech.strategies.nested import _block_size, look_at_nested
 from mmech.strategies.registry import Request, Skip
 
 UNION = VStack([Scaled(2, Prefix(24)), Suffix(24), Identity(24), Total(24)])
@@ -58,12 +58,9 @@ def test_it_beats_trees_by_a_fifth(found):
     assert found.message == "128 blocks of 32 cells"
 
 
-def test_its_release_is_exact_but_for_noise(found):
-    counts = np.random.default_rng(0).integers(0, 50, 4096)
+def test_rounding_costs_a_twentieth_at_most(found):
     mechanism = MatrixMechanism(Prefix(4096), found, epsilon=10**4)
-    answers = mechanism.answer(counts)
     assert mechanism.expected_error() < 1.05 * 2 * found.loss / 10**8
-    np.testing.assert_allclose(answers, np.cumsum(counts), atol=0.1)
 
 
 def test_auto_takes_it_where_blocks_fit():
@@ -78,17 +75,6 @@ def test_auto_takes_it_where_blocks_fit():
         skipped = look_at_nested(workload, request)
         assert isinstance(skipped, Skip)
         assert reason in skipped.reason
-
-
-def test_the_same_seed_gives_the_same_strategy():
-    losses = {nested_strategy(AllRange(400), seed=3).loss for _ in range(2)}
-    assert len(losses) == 1
-
-
-def test_a_callback_ends_it_early():
-    seen = []
-    nested_strategy(Suffix(400), seed=0, callback=lambda run: seen.append(run) or True)
-    assert len(seen) == 1
 
 
 def test_blocks_are_about_half_the_root():

@@ -13,13 +13,13 @@ import reference as ref
 from scipy.stats import norm
 
 import mmech as mm
-from mmech.noise import LAPLACE
+from mmech.noise import LAPLACE, Price
 from mmech.privacy import numerical
 from mmech.privacy.answers import epsilon_delta
 from mmech.privacy.cost import in_rho
 from mmech.privacy.neighbours import Relation
 from mmech.privacy.numerical import numerical_epsilon, shifts_of
-from mmech.release import Price, planned
+from mmech.release import planned
 
 with_the_extra = pytest.mark.skipif(
     find_spec("dp_accounting") is None, reason="needs the extra mmech[accounting]"

@@ -1,7 +1,6 @@
 """Every operator of the catalogue obeys the protocol; repr, structure and size."""
 
 import copy
-import dataclasses
 import pickle
 import warnings
 
@@ -13,7 +12,7 @@ from catalogue import CATALOGUE, LABELS, SIGNED, THETA, of_all
 
 import mmech
 import mmech as mm
-from mmech.operators.basic import AllRangeGram
+from mmech.operators.basic import SeparableGram
 from mmech.operators.compose import Gram, Transpose
 from mmech.operators.pinv import Pinv
 from mmech.testing import assert_query_matrix
@@ -194,11 +193,6 @@ def test_entries_beyond_int64_are_refused_or_kept():
         assert operator.sensitivity() >= 2.0**63
 
 
-def test_trace_of_a_rectangle_is_refused():
-    with pytest.raises(ValueError, match=r"trace needs a square operator, got shape"):
-        mm.Total(3).trace()
-
-
 # ------------------------------------------------------------------ repr and sugar
 
 
@@ -269,14 +263,6 @@ def test_weights_beyond_int64(weight):
     np.testing.assert_allclose(scaled @ [1.0, 2.0], np.array([1, 2]) * float(weight))
 
 
-def test_arrays_from_the_left(rng):
-    array = rng.standard_normal((2, 3))
-    np.testing.assert_allclose(array @ mm.Prefix(3), array @ ref.prefix(3))
-    np.testing.assert_allclose(array[0] @ mm.Prefix(3), array[0] @ ref.prefix(3))
-    np.testing.assert_allclose([1, 2, 3] @ mm.Prefix(3), [6, 5, 3])
-    assert ([1, 2, 3] @ mm.Prefix(3)).dtype == np.int64
-
-
 def test_numpy_never_swallows_an_operator():
     for operator, _ in CATALOGUE.values():
         with pytest.raises(TypeError, match=r"is implicit; call \.to_dense\(\)"):
@@ -301,6 +287,7 @@ def test_integers_stay_exact_and_floats_stay_floats():
     large = np.array([2**55 + 1, 1, 3])  # not a float64
     assert (mm.Prefix(3) @ large).tolist() == [2**55 + 1, 2**55 + 2, 2**55 + 5]
     assert (mm.Kronecker([mm.Total(3)]) @ large).tolist() == [2**55 + 5]
+    assert ([1, 2, 3] @ mm.Prefix(3)).dtype == np.int64
     assert (mm.Prefix(3) @ np.float32([1, 2, 3])).dtype == np.float32
     assert (mm.Prefix(3) @ np.float16([1, 2, 3])).dtype == np.float64
     assert (mm.PIdentity([[1, 1, 1]]) @ large).dtype == np.float64
@@ -311,18 +298,6 @@ def test_integers_stay_exact_and_floats_stay_floats():
 
 
 # ------------------------------------------------------------------ immutability
-
-
-def test_fields_cannot_be_assigned():
-    for operator in (
-        mm.Identity(3),
-        mm.Total(3),
-        mm.Partition([0, 1]),
-        mm.Dense(SIGNED),
-    ):
-        for name in (*vars(operator), "shape", "anything", "is_nonnegative"):
-            with pytest.raises((AttributeError, dataclasses.FrozenInstanceError)):
-                setattr(operator, name, 1)
 
 
 def stored_arrays(operator):
@@ -501,7 +476,7 @@ def test_kronecker_products_of_unequal_factors_stay_implicit():
 
 
 def test_grams_keep_structure():
-    assert isinstance(mm.AllRange(3).gram(), AllRangeGram)
+    assert isinstance(mm.AllRange(3).gram(), SeparableGram)
     assert isinstance(mm.Diagonal([1, 2]).gram(), mm.Diagonal)
     assert isinstance(mm.Scaled(-2, mm.Prefix(3)).gram(), mm.Scaled)
     assert mm.Scaled(-2, mm.Prefix(3)).gram().weight == 4
@@ -568,7 +543,7 @@ def test_a_factorisation_is_computed_once():
 def test_lsmr_that_does_not_converge_warns(dense):
     with (
         mm.limits.changed(direct_size=0),
-        pytest.warns(mmech.ConvergenceWarning, match="LSMR stopped"),
+        pytest.warns(mmech.ConvergenceWarning, match=r"after \d+ of at most \d+ it"),
     ):
         Pinv(mm.Dense(dense)).matvec(np.arange(len(dense), dtype=float))
 

@@ -253,15 +253,6 @@ def test_what_a_caller_states_is_taken_for_a_change_of_one_number():
         assert float(ledger.entries[-1].cost) == pytest.approx(float(exact), rel=1e-8)
 
 
-def test_groups_cost_as_much_as_any_pure_release():
-    ledger = mm.PrivacyLedger(9, currency="rho")
-    mm.noisy_release(
-        [4, 4, 1], sensitivity=5, groups=[1, 1, 1], epsilon=2, released="sums",
-        ledger=ledger,
-    )  # fmt: skip
-    assert ledger.spent == in_rho(Fraction(2))
-
-
 def test_records_that_tables_leave_out_have_their_price():
     """How many there are has Laplace noise of all of epsilon, on one number."""
     domain = mm.Domain(

@@ -148,19 +148,6 @@ def test_bins_hold_equal_parts(rng):
     assert abs(parts - counts.sum() / 8).max() <= 60
 
 
-def test_frequencies(seed):
-    counts, settings = [5, 0, 1, 4], {"n_bins": BINS, "n_records": 9, "epsilon": 1}
-    expected, _ = exact_chances(counts, **settings)
-    with entropy(seed):
-        drawn = [
-            tuple(joint_quantiles(counts, released="cuts", **settings))
-            for _ in range(2000)
-        ]
-    for cuts, chance in expected.items():
-        spread = (2000 * float(chance * (1 - chance))) ** 0.5
-        assert abs(drawn.count(cuts) - 2000 * float(chance)) < 6 * spread
-
-
 def test_records_beyond_all_limits():
     """Neither counts nor budgets are refused for their size; nor is anything wrong."""
     for counts in ([2**62, 1, 2**62, 2**62], [0, 2**40, 2**40, 0]):

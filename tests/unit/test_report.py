@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import reference as ref
 import scipy.sparse as sp
 from scipy import stats
 
@@ -23,29 +22,6 @@ def quartiles(workload, strategy, epsilon):
 
 
 # ---- one number per table ----------------------------------------------------
-
-MARGINAL_STRATEGIES = [
-    mm.Marginals((2, 3, 2), {(0, 1, 2): 1}),
-    mm.Marginals((2, 3, 2), {(0, 1): 0.5, (1, 2): -0.25, (0, 2): 1, (): 2}),
-    3 * mm.Marginals((2, 3, 2), {(0, 1, 2): 0.1, (1,): 0.9}),
-]
-MARGINAL_WORKLOADS = [
-    mm.all_marginals((2, 3, 2), 2),
-    mm.Marginals((2, 3, 2), {(0, 1): 1, (): 3, (2,): -0.5}),
-    mm.Marginal((2, 3, 2), [2, 0]),
-    mm.Total(12),
-    mm.Kronecker([mm.Ones(2, 2), mm.Identity(3), mm.Total(2)]),
-    mm.VStack([2 * mm.Marginal((2, 3, 2), [1]), mm.Marginal((2, 3, 2), [])]),
-]
-
-
-@pytest.mark.parametrize("strategy", MARGINAL_STRATEGIES, ids=str)
-@pytest.mark.parametrize("workload", MARGINAL_WORKLOADS, ids=str)
-def test_marginals_on_marginals_in_closed_form(workload, strategy):
-    wanted = ref.per_query_loss(workload.to_dense(), strategy.to_dense())
-    actual = mm.per_query_error(workload, strategy, epsilon=1)
-    np.testing.assert_allclose(actual, 2 * wanted, rtol=1e-9)
-    assert actual.sum() / 2 == pytest.approx(mm.loss(workload, strategy))
 
 
 def test_marginals_of_a_large_domain():

@@ -14,6 +14,7 @@ from contextlib import redirect_stderr
 
 import numpy as np
 import pytest
+import reference as ref
 from maintainer_pages import code_of
 
 import mmech as mm
@@ -21,6 +22,7 @@ from mmech.strategies import StrategyResult, deadline
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 
 NORMS = ("L1", "L2")
+COSTS = {"L1": "epsilon", "L2": "rho"}
 each_norm = pytest.mark.parametrize("norm", NORMS)
 
 
@@ -168,47 +170,53 @@ def test_seeds_decide_the_starts(template, workload, norm):
     assert not np.array_equal(strategy(None), strategy(None))
 
 
-@pytest.mark.parametrize(
-    ("template", "workload"),
-    [
-        ("dense", mm.Prefix(8)),
-        ("pidentity", mm.Prefix(8)),
-        ("kronecker", UNION),
-        ("kronecker", mm.Kronecker([mm.Prefix(3), mm.Prefix(2)])),
-    ],
-)
-def test_callbacks_are_told_of_strategies_under_zcdp(template, workload):
-    seen = []
-    result = mm.optimize(
-        workload, template=template, privacy="zcdp", seed=0, callback=seen.append
-    )
-    assert seen[-1].loss == result.loss
-    assert seen[-1].norm == "L2"
-    assert seen[-1].workload is workload
+TABLES = mm.all_marginals((3, 4, 5), 2, lower_orders=True)
+ASKED = {
+    "nested": mm.Suffix(144),
+    "marginals": TABLES,
+    "residuals": TABLES,
+    "equal_totals": mm.all_marginals((3, 3), 1),
+    "kronecker": UNION,
+    "union": UNION,
+}
+"""Workloads of the templates that are not for prefix sums."""
+
+SEARCHES = [(norm, found.name, None) for norm in NORMS for found in templates(norm)]
+SEARCHES += [(norm, "auto", None) for norm in NORMS]
+SEARCHES += [(norm, "kronecker", RANGES.blocks[0]) for norm in NORMS]
 
 
-@pytest.mark.parametrize(
-    ("template", "workload"),
-    [
-        ("dense", mm.Prefix(40)),
-        ("pidentity", mm.Prefix(40)),
-        ("kronecker", UNION),
-        ("marginals", mm.all_marginals((3, 4, 5), 2, lower_orders=True)),
-        ("auto", mm.Prefix(40)),
-    ],
-)
-def test_a_time_limit_cuts_searches_short_under_zcdp(template, workload):
-    options = {"template": template, "privacy": "zcdp", "seed": 0}
-    short = mm.optimize(workload, budget_seconds=1e-9, **options)
+@pytest.mark.parametrize(("norm", "template", "workload"), SEARCHES, ids=str)
+def test_every_template_keeps_to_its_contract(norm, template, workload, rng, watch_all):
+    """Losses are those of strategies; seed, callback and time limit are heeded."""
+    workload = workload or ASKED.get(template, mm.Prefix(24))
+    settings = {"template": template, "privacy": PRIVACY[norm]}
+    search = functools.partial(mm.optimize, workload, **settings)
+    seen, told = [], []
+    result = search(seed=3, callback=seen.append)
+    assert (result.norm, result.workload, result.success) == (norm, workload, True)
+    wanted = ref.loss(workload.to_dense(), result.strategy.to_dense(), norm)
+    if result.noise is None:
+        assert result.loss == pytest.approx(wanted)
+    losses = [own.loss for own in seen]
+    assert losses == sorted(losses, reverse=True)
+    assert all(loss >= result.loss * (1 - 1e-9) for loss in (*losses, *result.history))
+    assert (np.diff(result.history) <= 1e-9 * result.loss).all()
+    assert {own.norm for own in seen} <= {norm}
+    assert search(seed=np.random.SeedSequence(3)).loss == result.loss
+    stopped = search(seed=3, callback=lambda own: told.append(own) or True)
+    assert len(told) == min(len(seen), 1)
+    short = search(seed=3, budget_seconds=1e-9)
     assert not short.success
     assert short.message.startswith("stopped after 1e-09 s; ")
-    assert short.loss == pytest.approx(
-        mm.loss(workload, short.strategy, privacy="zcdp")
-    )
-    assert short.n_iter <= 1
-    whole = mm.optimize(workload, **options)
-    assert whole.n_iter > 1
-    assert whole.loss < short.loss
+    assert short.n_iter <= max(result.n_iter, 1)
+    for own in (result, stopped, short):
+        assert own.loss == pytest.approx(mm.loss(workload, own, privacy=PRIVACY[norm]))
+        assert own.loss >= result.loss * (1 - 1e-9)
+    watch_all(lambda draw, sample: draw.exact)
+    counts = rng.integers(0, 50, (workload.shape[1], 2))
+    mechanism = mm.MatrixMechanism(workload, result, **{COSTS[norm]: 1})
+    np.testing.assert_allclose(mechanism.answer(counts), workload @ counts, atol=1e-7)
 
 
 @pytest.mark.parametrize("far", [1.0, 2.0])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from entropy import system_entropy
 from processes import in_a_fork, largest_file
-from reference import margin, pinv
+from reference import pinv
 from replay import check_pair, entropy, play, watched, with_noise
 from scipy.linalg import toeplitz
 
@@ -30,7 +30,6 @@ from mmech import (
     WidthRange,
     optimize,
 )
-from mmech.noise import LAPLACE
 from mmech.privacy.cost import in_rho
 from mmech.strategies.streams import TreeRows, TriangularRows
 
@@ -362,40 +361,6 @@ def test_answers_of_a_tree_are_the_best_of_all_nodes(horizon, width):
     found = [made.standard_error(time) ** 2 for time in range(horizon)]
     np.testing.assert_allclose(found, errors, rtol=1e-9, atol=1e-9)
     assert made.expected_error() == pytest.approx(errors.sum())
-
-
-@pytest.mark.statistical
-@CURRENCIES
-def test_errors_are_as_reported(currency):
-    """False alarms: 2e-6 in all, by Student's t."""
-    horizon = 7
-    found, made = [], stream(currency, "prefix", horizon)
-    for _ in range(200):
-        made = again(currency, "prefix", made)
-        answers = [made.push(3) for _ in range(horizon)]
-        found.append(np.square(answers - 3 * np.arange(1, horizon + 1)).sum())
-    assert abs(np.mean(found) - made.expected_error()) < margin(found)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("weights", [[1, 1, 1, 0, 0, 0, 0], [4, 2, -1, 0, 1, 1, 2]])
-def test_errors_of_trees_are_as_reported(weights):
-    """2,000 draws of all nodes; false alarms: 2e-6 in all, by Student's t."""
-    workload = Toeplitz(weights, [weights[0], *[0] * 6])
-    made = by_tree(workload, len(weights), [1, 2, 6], [2, 1, 1])
-    rows = made._rows
-    runs = [run for time in range(7) for run in rows.runs(time)]
-    drawn = [
-        LAPLACE.draw(made._parameter(own), (2000, stop - start))
-        for start, stop, own in runs
-    ]
-    edges = np.cumsum([len(rows.sums(time, 0)) for time in range(7)])[:-1]
-    found = []
-    for noisy in np.hstack(drawn):
-        for time, own in enumerate(np.split(noisy, edges)):
-            rows.take(time, 0, own)
-        found.append(sum(rows.answer(time) ** 2 for time in range(7)))
-    assert abs(np.mean(found) - made.expected_error()) < margin(found)
 
 
 @pytest.mark.statistical

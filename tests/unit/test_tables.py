@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import reference as ref
 from replay import People, check_pair, play, watched
+from replay import facts_of_tables as seen
 
 import mmech as mm
 from mmech.domain.csv_files import read_cells
@@ -323,22 +324,6 @@ def test_a_dry_run_tells_the_errors_of_the_release():
 
 
 # ---- privacy -----------------------------------------------------------------------
-
-
-def seen(released):
-    """Return all that anybody may see of a release."""
-    return {
-        "tables": [
-            {k: v.tolist() for k, v in released.table(names, frame="dict").items()}
-            for names in released.tables
-        ],
-        "statement": released.statement,
-        "facts": released.facts,
-        "records": {
-            k: v.tolist() for k, v in released.sample(seed=1, frame="dict").items()
-        },
-        "text": repr(released),
-    }
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
@@ -683,14 +668,6 @@ def test_a_table_that_is_too_large_names_the_attribute_to_make_coarser():
     words = "but state, city has 152481; give 'city', which has 2,877 values, coarser"
     with pytest.raises(ValueError, match=words):
         mm.release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
-
-
-def test_a_domain_is_read_from_its_file(tmp_path):
-    DOMAIN.to_json(tmp_path / "domain.json")
-    plan = mm.release_tables(
-        None, tmp_path / "domain.json", ways=2, epsilon=1, dry_run=True
-    )
-    assert plan.domain.names == DOMAIN.names
 
 
 def test_only_attributes_in_tables_are_read():

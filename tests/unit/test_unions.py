@@ -155,14 +155,6 @@ def test_a_product_of_zeros_changes_nothing_in_a_stack():
     assert mm.loss(queries, stacked) == pytest.approx(mm.loss(queries, queries))
 
 
-def test_union_is_reproducible_and_has_sensitivity_one():
-    workload = union_of_prefixes(8)
-    first, second = (union_strategy(workload, seed=3, max_iter=80) for _ in range(2))
-    assert first.loss == second.loss
-    assert first.strategy.sensitivity() == pytest.approx(1.0)
-    assert first.loss == pytest.approx(mm.loss(workload, first.strategy))
-
-
 def test_joint_least_squares_beats_separate_answers():
     """Using all measurements for all queries is at least as good as splitting."""
     workload = union_of_prefixes(16)
@@ -230,14 +222,6 @@ def test_auto_reaches_the_known_loss_of_a_union():
     assert mm.optimize(union_of_prefixes(64), seed=0, n_starts=2).loss <= 2.2e5
 
 
-def test_a_mechanism_runs_on_a_union(rng):
-    workload = union_of_prefixes(8)
-    result = union_strategy(workload, seed=0, max_iter=50)
-    counts = rng.integers(0, 50, 64)
-    answers = mm.MatrixMechanism(workload, result, epsilon=1e9).answer(counts)
-    np.testing.assert_allclose(answers, workload @ counts, atol=1e-3)
-
-
 def test_union_needs_products():
     with pytest.raises(
         mm.UnsupportedWorkloadError, match="needs a VStack of Kroneckers"
@@ -279,15 +263,6 @@ def test_partitions_that_are_no_boxes_are_refused():
     for template in ("kronecker", "union"):
         with pytest.raises(mm.UnsupportedWorkloadError, match="partitions into boxes"):
             mm.optimize(chequered, template=template)
-
-
-@pytest.mark.parametrize("template", ["auto", "pidentity", "marginals", "union"])
-def test_a_time_limit_only_truncates(template):
-    workload = union_of_prefixes(32)
-    result = mm.optimize(workload, template=template, seed=0, budget_seconds=1e-3)
-    assert not result.success
-    assert "stopped after" in result.message
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy), rel=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, float("nan")])

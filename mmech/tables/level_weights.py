@@ -1,0 +1,138 @@
+"""Weights of tables by levels of hierarchies, with the least error of all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+
+from mmech.arrays import Floats, Subset
+from mmech.operators.base import product_of
+from mmech.operators.marginals import Marginals
+from mmech.strategies import StrategyResult
+from mmech.tables.levels import Chain, Tree, within
+from mmech.tables.noise import subsets_of
+
+ITERATIONS, TOLERANCE = 300, 1e-6
+"""Limits of the search for the weights of tables."""
+
+
+LEAST, LEAST_OF_FACTORS = 1e-3, 0.02
+"""Share of the least weight in their sum: all tables stay measured. Products of factors
+must be near whole multiples of the grid of weights."""
+
+
+ROUNDS = 4
+"""Times that the factors of weights of several hierarchies are optimized in turn."""
+
+
+STEP = 1e-30
+"""Imaginary step of derivatives, which have no cancellation."""
+
+
+def level_strategy(
+    chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
+) -> StrategyResult:
+    r"""Return the tables with weights of the least error of an average cell of each.
+
+    Errors, the sums of squares over the cells of tables, add up over all tables, each
+    divided by its number of cells: a table of many cells so counts no more than a small
+    one above it. With the pull :math:`g_j` of a table, the fall of the
+    loss with its squared weight, the loss is at most
+    :math:`\sum_j \theta_j^4 g_j / w_j^2` for weights w, and equal to it at the weights
+    θ at hand. So w in proportion to the cube root of :math:`\theta_j^4 g_j` under pure
+    epsilon, and to the fourth root under rho, never raises the loss.
+
+    Parameters
+    ----------
+    chain : Chain
+    sizes : sequence of int
+        Number of values of all that tables are made of.
+    subsets : sequence of tuple of int
+        The tables.
+    currency : {"epsilon", "rho"}
+    """
+    norm = 1 if currency == "epsilon" else 2
+    parts = chain.factors(subsets)
+    at = [np.array([own[s] for s in map(within(own), subsets)]) for own in parts]
+    alone = np.array([1 / product_of(sizes[i] for i in own) for own in subsets])
+    weights = [np.ones(len(own)) for own in parts]
+    errors, steps = weights[:], 0
+    rounds, least = (ROUNDS, LEAST_OF_FACTORS) if chain.beside else (1, LEAST)
+    for _ in range(rounds):
+        for k, (own, part) in enumerate(zip(chain.all, parts, strict=True)):
+            others = [e[a] for e, a in zip(errors, at, strict=True)]
+            others[k] = alone
+            counted = np.bincount(at[k], np.prod(others, axis=0)).astype(np.float64)
+            found = _lightest(own, sizes, list(part), counted, norm, least)
+            weights[k], errors[k], steps = found[0], found[1], steps + found[2]
+    products = reduce(np.multiply.outer, weights).ravel().tolist()
+    of_tables = [e[a] for e, a in zip(errors, at, strict=True)]
+    return StrategyResult(
+        Marginals(
+            tuple(sizes), dict(zip(chain.measured(subsets), products, strict=True))
+        ),
+        "marginals",
+        float(np.prod(of_tables, axis=0).sum()),
+        steps,
+        message="weights of tables by all levels",
+        norm="L1" if norm == 1 else "L2",
+    )
+
+
+def _lightest(
+    chain: Chain,
+    sizes: Sequence[int],
+    subsets: Sequence[Subset],
+    counted: Floats,
+    norm: int,
+    least: float,
+) -> tuple[Floats, Floats, int]:
+    """Return the weights of tables of the least error, the errors, and steps."""
+    weights, losses = np.ones(len(subsets)), [np.inf]
+    for _ in range(ITERATIONS):
+        weights = np.maximum(weights / weights.sum(), least)
+        weights /= np.linalg.norm(weights, norm)
+        errors, pulls = _errors_and_pulls(
+            chain, sizes, subsets, np.square(weights), counted
+        )
+        losses.append(float(errors @ counted))
+        if losses[-2] - losses[-1] <= TOLERANCE * losses[-1]:
+            break
+        weights = np.power(weights**4 * pulls, 1 / 3 if norm == 1 else 1 / 4)
+    return weights, errors, len(losses) - 1
+
+
+def _errors_and_pulls(
+    chain: Chain,
+    sizes: Sequence[int],
+    subsets: Sequence[Subset],
+    squares: Floats,
+    counted: Floats,
+) -> tuple[Floats, Floats]:
+    """Return the errors of tables, and the pulls on tables of their weighted sum."""
+    places = [chain.place(subset) for subset in subsets]
+    levels = np.array([level for level, _ in places])
+    errors, pulls = np.zeros(squares.size), np.zeros(squares.size)
+    for part in {part for _, others in places for part in subsets_of(others)}:
+        rests = [
+            product_of(sizes[i] for i in others if i not in part)
+            if {*part} <= {*others}
+            else np.inf
+            for _, others in places
+        ]
+        share, rank = 1 / np.array(rests), product_of(sizes[i] - 1 for i in part)
+        precisions = np.bincount(levels, share * squares)
+        wanted = rank * np.bincount(levels, share * counted)
+        sums, falls = np.zeros(precisions.size), np.zeros(precisions.size)
+        for level in np.flatnonzero(precisions).tolist():
+            moved = precisions.astype(np.complex128)
+            moved[level] *= 1 + STEP * 1j
+            own = Tree(chain, moved.tolist()).variances
+            found = sum(v.sum() * w for v, w in zip(own, wanted, strict=False))
+            falls[level] = -found.imag / (STEP * precisions[level])
+            sums[: len(own)] = [v.sum().real for v in own]
+        errors += rank * share * sums[levels]
+        pulls += share * falls[levels]
+    return errors, pulls

@@ -1,0 +1,114 @@
+"""A folder of released tables: its files, and their evidence."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mmech.evidence import Evidence
+from mmech.tables.files import Sheet, file_names, write_csv, write_files
+from mmech.tables.statement import facts_of, statement_of
+from mmech.writing import unfinished_folder
+
+if TYPE_CHECKING:
+    from mmech.tables.result import Tables
+
+
+def write_folder(
+    made: Tables,
+    folder: str | os.PathLike[str],
+    level: float,
+    synthetic: int | None,
+    *,
+    excel: bool,
+) -> Path:
+    """Write all tables and statistics into a new folder; see `Tables.write`."""
+    target = check_new_folder(folder)
+    with unfinished_folder(folder, target) as at:
+        new = at / "tables"
+        new.mkdir()
+        sheets, text = _sheets(made, level), statement_of(made, level)
+        write_files(new, sheets, text, level, excel=excel)
+        if synthetic is not None:
+            records = made.sample(synthetic, frame="dict")
+            write_csv(new / "synthetic.csv", records, "synthetic records")
+        (new / "statement.txt").write_text(text + "\n", encoding="utf-8")
+        _evidence(made, new, sheets, level).save(new / "evidence.json")
+        new.replace(target)
+    return target
+
+
+def _evidence(made: Tables, new: Path, sheets: list[Sheet], level: float) -> Evidence:
+    """Return the evidence, with facts on the files that were written."""
+    plan, names = made.plan, made.plan.names
+    facts = {**facts_of(made), "level": level}
+    files = [sheet.file for sheet in sheets]
+    facts["files"] = dict(zip(files, facts["tables"], strict=False))
+    for own, file in zip(facts["statistics"], files[len(made.tables) :], strict=True):
+        own["file"] = file
+    facts["standard_errors"] = {
+        file: made.noise.law(subset).standard_error
+        for file, subset in zip(files, plan.subsets, strict=False)
+        if made.noise.measures(subset)
+    }
+    # Files have their columns in the order of the domain.
+    order = [name for name in plan.domain.levels if name in names]
+    sizes = dict(zip(names, plan.axes.shape, strict=True))
+    published = {
+        "files": {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(new.iterdir())
+        },
+        "tables": [
+            {"file": file, "attributes": [order.index(name) for name in own]}
+            for file, own in zip(files, made.tables, strict=False)
+        ],
+        "sizes": [sizes[name] for name in order],
+        "level": str(Fraction(str(level))),
+        "conditioned": plan.known is not None,
+    }
+    return made.evidence.including(
+        measured=made.measured.text, about=facts, published=published
+    )
+
+
+def _sheets(made: Tables, level: float) -> list[Sheet]:
+    """Return all tables, then all statistics."""
+    stems: list[tuple[str, ...]] = list(made.tables)
+    stems += [(str(own.plan.statistic),) for own in made.statistics]
+    found = [
+        (own, "count", made.table(own, level=level, frame="dict"))
+        for own in made.tables
+    ]
+    for own in made.statistics:
+        columns, value = own.columns(level), own.plan.statistic.value
+        keys = tuple(columns)[: list(columns).index(value)]
+        found.append((keys, value, columns))
+    return [
+        Sheet(file, " x ".join(stem), *parts)
+        for file, stem, parts in zip(file_names(stems), stems, found, strict=True)
+    ]
+
+
+def check_new_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return the folder that tables can be written to, or raise."""
+    given = os.fspath(folder)
+    target = Path(os.path.realpath(given))
+    refusal = f"cannot write to {given!r}: "
+    if target.exists() and not target.is_dir():
+        raise NotADirectoryError(f"{refusal}it is a file; name a new folder")
+    if target.is_dir() and any(target.iterdir()):
+        raise FileExistsError(f"{refusal}the folder is not empty; name a new one")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"{refusal}there is no folder {str(Path(given).parent)!r}; make it first"
+        )
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(
+            f"{refusal}{str(target.parent)!r} must not be written to (permission "
+            "denied)"
+        )
+    return target

@@ -1,0 +1,150 @@
+"""Known totals and rules of impossible cells as they are given, made arrays."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mmech.arrays import Integers, Mask, Subset
+from mmech.checks import check_choice, plain_array, read_float
+from mmech.domain.attribute import Attribute
+from mmech.domain.domain import Domain
+from mmech.domain.frames import read_table
+from mmech.exceptions import ParameterError
+from mmech.operators.base import product_of
+
+LARGEST = 2**53
+"""Known counts are at most this, so that floats hold them."""
+
+
+COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""How a rule compares a cell with a number: all values of the cell have to pass."""
+
+
+def _positions(domain: Domain, names: tuple[str, ...]) -> list[int]:
+    for name in names:
+        check_choice(name, "an attribute of what is known", domain.names)
+    if len({*names}) < len(names):
+        raise ParameterError("known", "must name attributes of a table once", names)
+    return [domain.names.index(name) for name in names]
+
+
+def _in_order(positions: Sequence[int], table: Any) -> tuple[Subset, Any]:
+    """Return positions of attributes, sorted, and the table with its axes so."""
+    return tuple(sorted(positions)), table.transpose(np.argsort(positions)).copy()
+
+
+def known_table(domain: Domain, names: Any, value: Any) -> tuple[Subset, Integers]:
+    """Return the attributes of a known table, and its counts."""
+    names = (names,) if isinstance(names, str) else tuple(names)
+    positions = _positions(domain, names)
+    what = f"the known table of {' x '.join(names) or 'the total'}"
+    sizes = [domain.shape[i] for i in positions]
+    if isinstance(value, Mapping) or hasattr(value, "columns"):
+        table = read_table(value)
+        places, (last,) = table.locate(names, "known table", ("count",))
+        codes = [
+            _codes(domain.attributes[i], table.column(j), what)
+            for i, j in zip(positions, places, strict=True)
+        ]
+        cells = np.ravel_multi_index(codes, sizes)
+        if sorted(cells.tolist()) != list(range(product_of(sizes))):
+            raise ValueError(f"{what} must have a row for every combination, and one")
+        given = table.column(last)[np.argsort(cells)]
+    else:
+        given = plain_array(value, what)
+    try:
+        counts = given.astype(np.float64)
+        good = given.size == product_of(sizes) and 0 <= counts.sum() <= LARGEST
+        good = good and bool(((counts >= 0) & (counts % 1 == 0)).all())
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(
+            f"{what} must be {product_of(sizes)} whole numbers >= 0, got "
+            f"{given.tolist()!r:.60}"
+        )
+    return _in_order(positions, counts.astype(np.int64).reshape(sizes))
+
+
+def impossible_cells(domain: Domain, rule: Any, what: str) -> tuple[Subset, Mask]:
+    """Return the attributes of a rule, and which of their cells are impossible."""
+    if not isinstance(rule, Mapping) or not rule:
+        raise TypeError(
+            f"{what} must map attributes to values, such as {{'age': '<15'}}, got "
+            f"{rule!r:.60}"
+        )
+    first, table = next(iter(rule.items()))
+    if not isinstance(first, tuple):
+        positions = _positions(domain, tuple(rule))
+        masks = [
+            _cells(domain.attributes[i], values, what)
+            for i, values in zip(positions, rule.values(), strict=True)
+        ]
+        return _in_order(positions, reduce(np.logical_and.outer, masks))
+    positions = _positions(domain, first)
+    mask, sizes = plain_array(table, what), [domain.shape[i] for i in positions]
+    if len(rule) > 1 or mask.dtype != bool or mask.size != product_of(sizes):
+        raise ValueError(
+            f"{what} must be one table of {product_of(sizes)} truth values"
+        )
+    return _in_order(positions, mask.reshape(sizes))
+
+
+def _codes(attribute: Attribute, values: Iterable[Any], what: str) -> Integers:
+    """Return the cells that values name."""
+    labels = [str(label) for label in attribute.labels]
+    texts = [str(value) for value in values]
+    for text in texts:
+        check_choice(text, f"a value of {attribute.name!r} in {what}", labels)
+    return np.array([labels.index(text) for text in texts], np.int64)
+
+
+def _cells(attribute: Attribute, values: Any, what: str) -> Mask:
+    """Return which cells of an attribute a rule names, by value or by comparison."""
+    found = np.zeros(attribute.size, bool)
+    for value in values if isinstance(values, list | tuple) else [values]:
+        compared = re.fullmatch(r"\s*([<>]=?)\s*(\S+)\s*", str(value))
+        if compared is None or value in attribute.labels:
+            found[_codes(attribute, [value], what)] = True
+        else:
+            passes, number = COMPARISONS[compared[1]], read_float(compared[2])
+            ends = _ends(attribute)
+            found |= [passes(a, number) and passes(b, number) for a, b in ends]
+    if not found.any():
+        raise ValueError(
+            f"{what} must name a whole cell of {attribute.name!r}, got {values!r:.60}; "
+            f"its cells are {', '.join(map(str, attribute.labels)):.200}"
+        )
+    return found
+
+
+def _ends(attribute: Attribute) -> list[tuple[float, float]]:
+    """Return the least and the largest number of every cell."""
+    found: list[tuple[float, float]] = []
+    if attribute.cut_points:
+        least = -math.inf if attribute.lower is None else attribute.lower
+        most = math.inf if attribute.upper is None else attribute.upper
+        for a, b in pairwise([least, *attribute.cut_points, most]):
+            low, high = a if a == least else np.nextafter(a, b), b
+            if attribute.integer:
+                low, high = (np.ceil(low), np.floor(high))
+            found.append((float(low), float(high)))
+    for label in attribute.labels[len(found) :]:
+        try:
+            found.append((read_float(label),) * 2)
+        except (TypeError, ValueError):
+            found.append((math.nan, math.nan))
+    return found
