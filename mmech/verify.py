@@ -373,7 +373,7 @@ def _stack(record: Any, effort: Effort) -> Term:
     _hold(len(widths - {0}) <= 1, "blocks of a strategy have other columns")
 
     def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        effort.spend(CALL // 20 * len(blocks))  # those without weight take time, too
+        effort.spend(CALL // 40 * len(blocks))  # those without weight take time, too
         parts = [w[a:b] if w.ndim else w for a, b in pairwise(ends)]
         used = [own for own in zip(blocks, parts, strict=True) if np.any(own[1])]
         found = [add(block, norm, own) for block, own in used]
