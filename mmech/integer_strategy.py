@@ -87,6 +87,9 @@ COARSER_SCALES = 2
 WEIGHT_TOTAL = 2**20
 """Sum of the whole weights that stand for real ones."""
 
+LARGEST_WEIGHT_TOTAL = 2**40
+"""The same where blocks of different units are stacked."""
+
 PRICE_MARGIN = 2.0**-20
 """What prices are rounded up by: more than the errors of sums of 2^32 doubles >= 0."""
 
@@ -454,7 +457,7 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     ]
     if all(isinstance(block.weight, int) for block, _ in flat):
         reals = [ratio * float(block.weight) ** (1 / power) for block, ratio in flat]
-        done = [*_weighted([block.matrix for block, _ in flat], reals, norm)]
+        done = [*_weighted([block.matrix for block, _ in flat], reals, norm, True)]
     else:
         rows = np.concatenate(
             [
@@ -463,7 +466,7 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
                 for block, ratio in flat
             ]
         )
-        whole_rows = np.array(_whole_weights(rows.tolist(), norm))
+        whole_rows = np.array(_whole_weights(rows.tolist(), norm, True))
         done, start = [], 0
         for block, _ in flat:
             stop = start + block.matrix.shape[0]
@@ -732,17 +735,23 @@ def _size(operator: QueryMatrix, norm: str) -> float:
 
 
 def _weighted(
-    parts: Sequence[QueryMatrix], reals: Iterable[float], norm: str
+    parts: Sequence[QueryMatrix],
+    reals: Iterable[float],
+    norm: str,
+    stacked: bool = False,
 ) -> tuple[IntegerBlock, ...]:
     """Return blocks with whole weights in proportion to heights of their rows."""
-    return tuple(map(IntegerBlock, parts, _whole_weights(list(reals), norm)))
+    return tuple(map(IntegerBlock, parts, _whole_weights(list(reals), norm, stacked)))
 
 
-def _whole_weights(reals: Sequence[float], norm: str) -> list[int]:
+def _whole_weights(
+    reals: Sequence[float], norm: str, stacked: bool = False
+) -> list[int]:
     """Return whole weights in proportion to heights of rows (L2: to their squares).
 
     Exact where all are small multiples of the smallest, else rounded to a total of
-    2^20, at least one each.
+    2^20, at least one each; to 2^10 for the smallest if a block of few units is
+    stacked on one of many, up to a total of 2^40.
     """
     weights = np.asarray(reals, np.float64)
     weights = weights / weights.max()
@@ -753,5 +762,9 @@ def _whole_weights(reals: Sequence[float], norm: str) -> list[int]:
     if (np.abs(multiples - whole) > WEIGHT_TOLERANCE * multiples).any() or not (
         whole.min() > 0 and whole.sum() <= WEIGHT_TOTAL
     ):
-        whole = np.maximum(1, np.rint(weights * (WEIGHT_TOTAL / weights.sum())))
+        shares = weights / weights.sum()
+        total = WEIGHT_TOTAL
+        if stacked and shares.min() * total < 1:
+            total = min(2.0**10 / shares.min(), LARGEST_WEIGHT_TOTAL)
+        whole = np.maximum(1, np.rint(shares * total))
     return [int(w) for w in whole]

@@ -10,8 +10,11 @@ from typing import Any
 
 from mmech.checks import check_epsilon
 from mmech.privacy.cost import RESOLUTION, bounded_range_epsilon, in_rho
-from mmech.privacy.neighbours import exact_size
+from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import exact_number, storable
+
+# Command lines read the relation before NumPy is loaded, which files need.
+storable("Relation")(Relation)
 
 Shift = tuple[str, int, Fraction, int]
 """The fields: the law of noise on whole numbers; the largest distance m by which

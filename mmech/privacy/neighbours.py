@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 from mmech.checks import check_choice, check_integer
-from mmech.storage.codec import storable
 
 NEIGHBOURS = ("add_remove", "replace", "labels")
 
@@ -18,7 +17,6 @@ HOW = {
 }
 
 
-@storable("Relation")
 @dataclass(frozen=True)
 class Relation:
     """The neighbour relation of a guarantee.

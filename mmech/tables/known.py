@@ -215,7 +215,8 @@ class Known:
     ) -> Integers | None:
         """Return the whole table next to one, of linked attributes, that keeps to it.
 
-        ``None`` if none is found in time. The total is known, or that of `near`.
+        ``None`` if none is found in time. The total of the counts is the known one, or
+        the total of `near`.
         """
         total = self.exact.get((), np.array(near.sum()))
         inside = [(own, table) for own, table in self.tables if {*own} <= {*part}]
@@ -226,7 +227,7 @@ class Known:
     def first(self) -> dict[Subset, Integers | None]:
         """A whole table of every part that keeps to what is known, if one is found.
 
-        Of one record where the total is not known.
+        The table has one record where the total is not known.
         """
         found = {}
         for part in self.parts:
