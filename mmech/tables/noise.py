@@ -36,6 +36,9 @@ from mmech.reconstruction import MarginalEstimate
 VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""
 
+SLACK = 1e-6
+"""Rounding errors of estimates, in counts: whole numbers must not be missed by them."""
+
 SMALL_SHARE = 0.01
 """Terms with less than this share of the standard error are one Gaussian together."""
 

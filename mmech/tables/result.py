@@ -22,6 +22,7 @@ from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import check_excel
 from mmech.tables.known_noise import KnownNoise
+from mmech.tables.noise import SLACK
 from mmech.tables.plan import TablePlan
 from mmech.tables.published import write_folder
 from mmech.tables.statement import facts_of, statement_of
@@ -32,9 +33,6 @@ from mmech.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from mmech.tables.measured import MeasuredTables
-
-SLACK = 1e-6
-"""Rounding errors of estimates, in counts: whole ends of intervals must not miss."""
 
 Span = tuple[tuple[Any, ...], Integers, Integers]
 

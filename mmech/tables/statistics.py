@@ -46,6 +46,7 @@ from mmech.domain.discretise import check_number
 from mmech.domain.frames import as_column
 from mmech.exceptions import ParameterError
 from mmech.storage.codec import storable
+from mmech.tables.noise import SLACK
 from mmech.tables.statistic_intervals import CumulativeErrors, first_ratio
 
 if TYPE_CHECKING:
@@ -355,7 +356,7 @@ class Quantiles(Statistic):
         for j, p in enumerate(self.probabilities):
             apart = below - p * below[-1]
             rising = np.maximum.accumulate(apart)
-            reached = rising + np.minimum.accumulate(apart[::-1])[::-1] >= 0
+            reached = rising + np.minimum.accumulate(apart[::-1])[::-1] >= -SLACK
             reached[-1] = True
             shares[0, :, j] = reached.argmax(axis=0) / plan.n_steps
             ends = np.transpose([errors.ends(p, own) for own in apart.T])

@@ -150,6 +150,17 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency
 # ---- numbers -------------------------------------------------------------------------
 
 
+def test_a_median_that_is_met_exactly_is_not_passed():
+    domain = mm.Domain([mm.Attribute.numeric("x", lower=0, upper=90, integer=True)])
+    plan = {"statistics": [Quantiles("x", 0.5)], "ways": 1, "epsilon": 10**9}
+    rng = np.random.default_rng(0)
+    for _ in range(8):  # estimates of three of them are an ulp too small
+        values = rng.integers(0, 91, 4 * int(rng.integers(2, 60)))
+        found = mm.release_tables(values[:, None], domain, **plan)
+        lower = np.sort(values)[len(values) // 2 - 1]
+        assert found.statistic("quantiles of x")["quantile"][0] == pytest.approx(lower)
+
+
 def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
     rows = people(400)
     frame = pd.DataFrame(rows, columns=DOMAIN.names)
