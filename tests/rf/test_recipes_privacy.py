@@ -723,19 +723,6 @@ def test_smooth_sensitivity_is_not_private(j, loss):
     assert abs(math.log(wrong(j - 1) / wrong(j)) - loss) < 0.06
 
 
-def test_attributes_are_scored_by_purity_and_not_its_opposite():
-    """DiPriMe prints the sign of the error the other way round, in 4.14 to 4.16."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, (400, 3)).astype(str)
-    schema = Schema(
-        [Attribute.ordinal(f"x{i}", ["0", "1"]) for i in range(3)], ["no", "yes"]
-    )
-    y = np.where(X[:, 1] == "1", "yes", "no")
-    recipe = recipes()["diprime"].replace(n_trees=3, depth=1, candidates="all")
-    model = RecipeForestClassifier(schema, epsilon=50, recipe=recipe, n_records=400)
-    assert model.fit(X, y).score(X, y) == 1
-
-
 def test_shares_of_levels_that_are_not_normalised():
     """Guan: powers of the cube root of two from the first on overspend by 1.26."""
     counts = recipes()["guan"].budget(2, 7).counts

@@ -87,12 +87,6 @@ def test_seconds_are_measured_once(tmp_path):
     assert second == first
 
 
-def test_nothing_is_run_without_jobs(tmp_path):
-    path = tmp_path / "t.csv"
-    assert _trials.run_all([Task(SMALL, 0, (1.0,), 1)], path, jobs=0) == {}
-    assert not path.exists()
-
-
 def test_spread_is_split_into_forests_and_noise():
     """Four forests, two draws each, with variances worked out by hand."""
     accuracy = _report.Accuracy(((0.1, 0.3), (0.5, 0.7), (0.2, 0.4), (0.6, 0.8)))
