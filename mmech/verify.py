@@ -53,7 +53,7 @@ FILE, DESCRIPTION = "evidence.json", "description.json"
 MOST_BYTES, MOST_PUBLISHED, MOST_TEXT, MOST_DIRECTORY = 2**24, 2**28, 2**24, 2**22
 """Bytes of evidence, published files, their tables, and an archive's directory."""
 
-MOST_LISTED, MOST_EFFORT, MOST_RECORDS, CALL = 10**7, 3 * 10**7, 10**6, 4000
+MOST_LISTED, MOST_EFFORT, MOST_RECORDS, CALL = 10**7, 3 * 10**7, 10**4, 2000
 """Numbers in one list and in all; records of a file; numbers in the time of a call."""
 
 FITS, MOST_BITS = 2**62, 20_000
@@ -167,18 +167,14 @@ def _wholes(record: Any, name: Any, least: int = -FITS, most: int = FITS) -> Arr
     exact = exact or (type(own) is list and {*map(type, own)} <= {int})
     array = np.array(own if exact else [], np.int64)
     inside = not array.size or least <= array.min() <= array.max() <= most
-    words = f"{name!r} must be whole numbers from {least}, got {short(own)}"
-    _need(exact and inside, words)
+    if not exact or not inside:
+        words = f"{name!r} must be whole numbers from {least}, got {short(own)}"
+        raise UncheckedError(words)
     return array
 
 
 def _whole(record: Any, name: str, least: int = 1, most: int = FITS) -> int:
     return int(_wholes({name: [record[name]]}, name, least, most)[0])
-
-
-def _shape(record: Any) -> tuple[int, int]:
-    m, n = _wholes(record, "shape", 1).tolist()
-    return m, n
 
 
 # ---- matrices ------------------------------------------------------------------------
@@ -264,7 +260,7 @@ def _runs(record: Any, effort: Effort) -> Term:
     One number of a list may stand for all. Weighted values are added where runs start,
     taken off where they stop, and summed up along the columns.
     """
-    m, n = _shape(record)
+    m, n = _wholes(record, "shape", 1).tolist()
     least = {"rows": (0, m - 1), "starts": (0, n - 1), "lengths": (1, n), "values": ()}
     lists = [_wholes(record, name, *inside) for name, inside in least.items()]
     rows, starts, lengths, values = np.broadcast_arrays(*lists)
@@ -295,7 +291,7 @@ def _waves(record: Any, effort: Effort) -> Term:
 
     A Toeplitz matrix has no g: its sums are differences of running sums of f.
     """
-    m, n = _shape(record)
+    m, n = _wholes(record, "shape", 1).tolist()
     long = effort.spend(m + n) - 1
     f, g, scales = (
         np.broadcast_to(_wholes(record, own, -(2**30), 2**30), size)
@@ -345,7 +341,6 @@ def _kronecker(record: Any, effort: Effort) -> Term:
     """
     left, right = (term(record[side], effort) for side in ("left", "right"))
     m, n = left.m * right.m, left.n * right.n
-    _need(m < FITS, "a matrix has too many rows")
     span = _product(left.span, right.span)
 
     def sums(norm: Norm, w: Array, add: Adding) -> Any:
@@ -378,12 +373,14 @@ def _stack(record: Any, effort: Effort) -> Term:
     _hold(len(widths - {0}) <= 1, "blocks of a strategy have other columns")
 
     def sums(norm: Norm, w: Array, add: Adding) -> Any:
+        effort.spend(CALL // 40 * len(blocks))  # those without weight take time, too
         parts = [w[a:b] if w.ndim else w for a, b in pairwise(ends)]
         used = [own for own in zip(blocks, parts, strict=True) if np.any(own[1])]
         found = [add(block, norm, own) for block, own in used]
         return None if any(own is None for own in found) else sum(found)
 
     def listed() -> Listed:
+        effort.spend(CALL // 4 * len(blocks))
         parts = [block.listed() for block in blocks]
         rows = [start + own[0] for start, own in zip(ends, parts, strict=False)]
         columns, entries = (np.concatenate([own[k] for own in parts]) for k in (1, 2))
@@ -441,7 +438,7 @@ def _sampled(draw: Any) -> list[Run]:
     law, columns, start = draw["law"], _whole(draw, "columns"), 0
     runs = []
     for name, scale, shape, *groups in draw["sampled"]:
-        rows, width = _shape({"shape": shape})
+        rows, width = _wholes({"shape": shape}, "shape", 1).tolist()
         known = name in (law, "laplace" if law == "k_norm" else law)
         _hold(known and width == columns, f"the noise is not {law} noise of its shape")
         start, t = start + rows, _exact({"scale": scale}, "scale")
@@ -514,11 +511,11 @@ def _rows_in_rho(
     matrix: Term, runs: Sequence[Run], moves: int, effort: Effort
 ) -> Fraction:
     """Return the rho of the dearest column under Laplace noise (T9)."""
-    scales = np.repeat([r.scale for r in runs], [r.stop - r.start for r in runs])
-    prices = sum(
-        column_sums(matrix, _priced(moves, scale, effort), scales == scale, effort)
-        for scale in {run.scale for run in runs}
-    )
+    lengths, prices = [run.stop - run.start for run in runs], 0
+    for scale in {run.scale for run in runs}:
+        alike = np.repeat([run.scale == scale for run in runs], lengths)
+        price = _priced(moves, scale, effort)
+        prices = prices + column_sums(matrix, price, alike, effort)
     return Fraction(int(np.max(prices)), 2**200)
 
 

@@ -737,6 +737,19 @@ def test_all_pairs_of_a_census_are_checked(law, tmp_path, capsys):
     assert (code, "and 1 was paid" in verdict) == (1, True)
 
 
+@pytest.mark.parametrize("sizes", [[2, 3], [2, 10**9]], ids=["small", "large"])
+def test_prices_of_products_are_those_of_entries(sizes, tmp_path, capsys):
+    """Three times a marginal costs what a change by three costs."""
+    matrix = kronecker(runs([1, 1], [0], [0], values=[3]), marginal(sizes, [0]))
+    price = verify.kappa(3, Fraction(5))
+    for share, code in ((1, 0), (Fraction(99, 100), 1)):
+        cost = str(Fraction(math.floor(price * share * 10**12) + 1, 10**12))
+        own = document(
+            paid(cost, noise("laplace", 5, matrix, [4, 7])), cost=cost, currency="rho"
+        )
+        assert run(written(own, tmp_path), capsys)[0] == code
+
+
 def test_sums_beyond_64_bits_are_exact():
     entries = runs([2, 2], [0, 1], [0, 1], values=[2**61, -3])
     assert sums_of(entries, "L2", 2**70).tolist() == [2**192, 9 * 2**70]
@@ -777,11 +790,13 @@ TABLE = {
 }
 
 
-def published(folder, files=TABLE, **more):
-    """Write a table of noisy counts 3 and 2 under Laplace noise of scale 2."""
-    content = document(
-        paid("1/2", noise("laplace", 2, marginal([2], [0]), [3, 2])), cost="1/2"
-    )
+OF_SCALE_TWO = document(
+    paid("1/2", noise("laplace", 2, marginal([2], [0]), [3, 2])), cost="1/2"
+)
+
+
+def published(folder, files=TABLE, content=OF_SCALE_TWO, **more):
+    """Write a table of noisy counts 3 and 2, by default of Laplace noise."""
     digests = {}
     for name, text in files.items():
         (folder / name).write_text(text)
@@ -827,6 +842,29 @@ def test_levels_are_those_of_the_law(tmp_path, capsys):
         for level, code in ((low - 0.003, 0), (low + 0.003, 1)):
             published(tmp_path, files, level=str(Fraction(level)))
             assert run(tmp_path, capsys)[0] == code, (k, level)
+
+
+@pytest.mark.parametrize("variance", ["1/4", "9/10"])
+def test_levels_of_little_gaussian_noise_are_exact(variance, tmp_path, capsys):
+    """Counts of discrete Gaussian noise are at most 1 away with a known probability."""
+    mass = {k: math.exp(-k * k / 2 / float(Fraction(variance))) for k in range(-40, 41)}
+    total = sum(mass.values())
+    error = math.sqrt(sum(k * k * p for k, p in mass.items()) / total)
+    near = sum(mass[k] for k in (-1, 0, 1)) / total
+    rows = [
+        f"{name},{n},{error:.6g},{n - 1},{n + 1}\n"
+        for name, n in zip("fm", (3, 2), strict=True)
+    ]
+    table = "sex,count,standard_error,lower,upper\n" + "".join(rows)
+    cost = str(1 / (2 * Fraction(variance)))
+    own = document(
+        paid(cost, noise("gaussian", variance, marginal([2], [0]), [3, 2])),
+        cost=cost,
+        currency="rho",
+    )
+    for level, code in ((near - 0.003, 0), (near + 0.003, 1)):
+        published(tmp_path, {"sex.csv": table}, own, level=str(Fraction(min(level, 1))))
+        assert run(tmp_path, capsys)[0] == code or level > 1, (level, code)
 
 
 def test_tables_that_are_too_long_to_read(tmp_path, capsys):
@@ -991,6 +1029,16 @@ HOSTILE = {
     "a long product": with_matrix(long_product(600)),
     "large lists": with_matrix(stack(*[ones(3000, 3000)] * 80)),
     "many blocks": with_matrix(stack(*[ones(1, 4)] * 30_000)),
+    "many groups of many blocks": json.dumps(
+        changed(
+            "k_norm",
+            **{
+                DRAW + "strategy": stack(*[marginal([2], [])] * 3000),
+                DRAW + "sampled": [["k_norm", "1", [3000, 1], [[1] * 3000]]],
+                DRAW + "values": [0] * 3000,
+            },
+        )
+    ),
     "a bomb": with_matrix(of_values(packed(4, bytes(10**8)))),
     "many bombs": with_matrix(stack(*[of_values(packed(9 * 10**6))] * 50)),
     "a bomb that is a matrix": with_matrix(
