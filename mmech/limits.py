@@ -168,7 +168,7 @@ class Limits(ChangeableLimits):
         tables. Tables beyond are left out of the model.
     linked_entries : int
         Most pairs of values of all attributes that a latent class model is fitted to.
-        Above it tables of pairs are drawn towards independence, then towards a tree.
+        Above it tables of pairs are shrunk towards independence, then towards a tree.
     """
 
     table_entries: int = 2**27

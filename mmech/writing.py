@@ -55,10 +55,10 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def unfinished_folder(path: str | os.PathLike[str], target: Path) -> Iterator[Path]:
-    """Give a hidden folder beside `target` for what is not whole; it goes afterwards.
+    """Give a hidden folder beside `target` for unfinished files; remove it afterwards.
 
-    What processes of this machine left behind that were killed goes, too. An `OSError`
-    names `path`.
+    Folders that killed processes of this machine left behind are removed, too. An
+    `OSError` names `path`.
     """
     parent = target.parent
     mark = f".writing-{platform.node() or 'here'}-"

@@ -30,10 +30,10 @@ FORMULA = re.compile(
     r"``.*?``|`[^`]*`|:math:`[^`]*`|\$\$[^$]*\$\$|\$[^$]*\$|\]\([^)]*\)"
 )
 SPLIT = re.compile(
-    r"\n\s*\n|^\s*(?:[*-]|\d+\.) |^\s*(?:\||>>>|\.\.\.).*$", re.MULTILINE
+    r"\n\s*\n|^\s*(?:[*-]|\d+\.) |^\s*\|.*$|^\s*>>>.*(?:\n.*\S.*)*", re.MULTILINE
 )
 LONG_SENTENCES = {
-    "mmech/**/*.py": 58,
+    "mmech/**/*.py": 0,
     "mmech_rf/**/*.py": 0,
     "benchmarks/**/*.py": 0,
     "notebooks/*.md": 0,
@@ -96,7 +96,8 @@ def long_sentences_in(path):
         for part in SPLIT.split(MATH.sub("", text)):
             claims = FORMULA.sub("]", " ".join(part.split()))
             for claim in re.split(r"(?<=[.!?:;])[*_)]{0,3} ", claims):
-                if len(re.findall(r"[^\W\d_][\w'’-]*|\]", claim)) > MOST_WORDS:
+                words = re.findall(r"[^\W\d_][\w'’-]*|\]", claim)
+                if min(len(words), len(claim.split())) > MOST_WORDS:
                     yield f"{path.relative_to(ROOT)}: {claim}"
 
 

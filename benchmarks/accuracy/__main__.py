@@ -52,7 +52,7 @@ attributes and the class. These are the training records of a classifier without
 privacy, chosen by cross-validation on them. **DP-EBM promises less: (ε, δ) with δ =
 10⁻⁵**, and takes two classes only; so does "private forest (ε, δ)", `privacy="zcdp"`,
 which takes any number of classes. "private forest, ε = 100", in the last column beside
-what is not private, says what the model itself costs.
+models without privacy, shows the cost of the model itself.
 
 A floor is a given target, a little above the best peer in hindsight. It is at most the
 best model without privacy in the same run less two of its standard errors. Seconds are

@@ -157,9 +157,11 @@ def norm_noise_variance(scale: Any, groups: Groups) -> NDArray[np.float64]:
     groups : sequence of int, or of sequences of int
         Sizes of consecutive groups of rows; together, of groups of equal totals.
 
-    Notes ----- The sum of z₁² over the points of a ball is a polynomial in r of degree
-    D + 2. So the moment of the noise is g(q) / (h(q) (1 - q)²), where g has whole
-    coefficients and reads the same from behind as well. In a group, z₁ = p - q for p of
+    Notes
+    -----
+    The sum of z₁² over the points of a ball is a polynomial in r of degree D + 2. So
+    the moment of the noise is ``g(q) / (h(q) (1 - q)²)``. The polynomial g has whole
+    coefficients and is palindromic, too. In a group, z₁ = p - q for p of
     the u and q of the v that the m - 1 other coordinates leave.
 
     Examples
@@ -179,8 +181,8 @@ def norm_noise_components(
 ) -> tuple[float, NDArray[np.float64]]:
     r"""Return the variance of the total of a block, and of contrasts of its groups.
 
-    Rows of a group are alike, and groups depend on each other by their total T alone,
-    so that the covariance of rows i of g and j of h is
+    Rows of a group are exchangeable, and groups depend on each other by their total T
+    alone. So the covariance of rows i of g and j of h is
     :math:`(\delta_{ij} - 1 / m_g)\,\delta_{gh} c_g + \mathrm{Var}(T) / (m_g m_h)`.
     With the variance v of a row, :math:`(m - 1) c = m v - \mathrm{Var}(T) / m`.
 

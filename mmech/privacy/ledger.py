@@ -488,8 +488,8 @@ class PrivacyLedger(Settled):
     def hold(self, cost: Any, *, currency: str = "epsilon") -> None:
         """Keep what this thread will spend from other threads and processes, or raise.
 
-        Several releases that are only worth something together begin when all of them
-        can be paid for. What is spent is held no longer; `let_go` ends it.
+        Several releases that are useful only together begin when all of them can be
+        paid for. Each charge reduces what is held; `let_go` gives the rest back.
 
         Parameters
         ----------

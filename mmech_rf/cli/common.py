@@ -54,8 +54,8 @@ def as_option(name: str) -> str:
 def in_options(error: Exception, args: argparse.Namespace) -> str:
     """Return a message that calls parameters as the options of this command.
 
-    A remedy that no option of this command gives is left out. A command says in
-    ``words`` what is not called as in Python; None stands for nothing of that name.
+    A remedy that no option of this command gives is left out. ``words`` of a command
+    maps names of Python that differ from its options; None stands for no option.
     """
     options = {name: as_option(name) for name in OPTIONS if hasattr(args, name)}
     return in_words(error, args, {**WORDS, **options, **getattr(args, "words", {})})

@@ -10,9 +10,9 @@ cluster       records that Dask holds, counted where they are
 cuts          private bins of numbers
 accuracy      the accuracy of a model, on records held out
 terms         what a fit settled and chose, its statement and card
-shown         what models show: trees, importances, pages
+shown         views of models: trees, importances, pages
 monotone      predictions that keep public directions
-settings      what settings of a method are made of
-cautions      what is not covered: schemas read from records, fits that add up
+settings      base classes of the settings of a method
+cautions      warnings: schemas read from records, fits that add up
 ============  =======================================================
 """

@@ -1,4 +1,4 @@
-"""What settings of a method are made of: numbers that were looked at on data."""
+"""Base classes of the settings of a method: numbers that were looked at on data."""
 
 from __future__ import annotations
 
