@@ -255,7 +255,9 @@ def check_counts(
 
     array = plain_array(value, "counts")
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"counts must hold integers, got dtype {array.dtype}")
+        raise TypeError(
+            f"counts must hold integers, got dtype {array.dtype}; pass whole counts"
+        )
     if (
         array.ndim not in (1, 2)
         or array.shape[0] != n_cells
@@ -267,16 +269,24 @@ def check_counts(
         )
     if array.dtype.kind == "f":
         if not np.isfinite(array).all():
-            raise ValueError("counts must be finite integers, got NaN or infinity")
+            raise ValueError(
+                "counts must be finite integers, got NaN or infinity; count again"
+            )
         if (array != np.rint(array)).any():
             raise ValueError(
                 "counts must be whole numbers of records, got fractions; "
                 "the sensitivity is defined for records that count one each"
             )
         if (np.abs(array) >= 2.0**53).any():
-            raise ValueError("counts must be below 2**53 in magnitude to be exact")
+            raise ValueError(
+                "counts must be below 2**53 in magnitude to be exact, got larger "
+                "floats; pass integers"
+            )
     elif array.dtype.kind == "u" and array.size and array.max() > 2**62:
-        raise ValueError("counts must be below 2**62 in magnitude to be exact")
+        raise ValueError(
+            "counts must be below 2**62 in magnitude to be exact, got larger ones; "
+            "count fewer records at once"
+        )
     integers = np.ascontiguousarray(array, dtype=np.int64)
     if not signed and (integers < 0).any():
         raise ValueError(

@@ -383,8 +383,8 @@ class MatrixMechanism(Settled):
         Returns
         -------
         ndarray of float64, shape (n,) or (n, k), or MarginalEstimate
-            The latter, which answers without listing the cells, from marginals over
-            more than 20 attributes or 2^24 cells.
+            The latter from marginals over more than 20 attributes or 2^24 cells: it
+            answers without listing the cells.
 
         Raises
         ------

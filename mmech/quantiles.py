@@ -135,7 +135,9 @@ def joint_quantiles(
             f"{exact.shape}; make the grid coarser"
         )
     if (exact < 0).any():
-        raise ValueError("counts must be at least 0: they are numbers of records")
+        raise ValueError(
+            "counts must be at least 0, got negative ones; pass numbers of records"
+        )
     if check_integer(n_bins, "n_bins", minimum=2) > exact.size:
         raise ParameterError(
             "n_bins",

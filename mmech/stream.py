@@ -63,8 +63,8 @@ class Stream(Settled):
     epsilon, rho : float, str or Fraction
         Cost of all T answers together, in nats; exactly one of the two.
     neighbours : {"add_remove", "replace"}, default="add_remove"
-        Whether neighbouring streams differ by a record that is added or removed at some
-        time, or by one that is replaced by a record of any time.
+        Whether neighbouring streams differ by a record that is added or removed, or by
+        one that is replaced by a record of any time.
     records_per_person : int, default=1
         Largest number of records of one person over the whole stream, public: the cost
         is per person. Who may have one record at every time has T of them.

@@ -235,7 +235,9 @@ def tune(
         h for h in asked if 0 < k * complete_size(sizes, h)[1] <= LIMITS.count_entries
     ]
     if not fit:
-        raise ValueError(f"depths must hold one that fits in memory, got {asked}")
+        raise ValueError(
+            f"depths must hold one that fits in memory, got {asked}; name smaller ones"
+        )
     settings = [judge.setting(h) for h in fit]
     # To nine digits, then what is simpler to use.
     order = sorted(settings, key=lambda one: (-round(one.correlation, 9), one.depth))

@@ -468,9 +468,3 @@ def test_a_package_index_shows_the_readme_without_relative_links(package):
         assert link.endswith(".png") or f"`{link}`" in text
     assert not re.search(r"\]\((?!https://)", text)
     assert (ROOT / "README.md").read_text("utf-8")[:500] == text[:500]
-
-
-def test_readme_shows_both_commands():
-    shown = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
-    assert "python -m pip install . && mmech-rf demo" in shown
-    assert 'python -m pip install ".[test]" && python -m pytest' in shown

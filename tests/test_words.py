@@ -23,7 +23,7 @@ CODE = re.compile(r"^import \w", re.MULTILINE)
 MATH = re.compile(r"^( *)\.\. math::.*(?:\n+\1 +.*)*", re.MULTILINE)
 READ = ("mmech/**/*.py", "mmech_rf/**/*.py", "benchmarks/**/*.py", "notebooks/**/*.md")
 READ += ("README.md", "CONTRIBUTING.md", "SECURITY.md", "notebooks/*.ipynb")
-READ += ("benchmarks/*.md", "tests/*.py", "tests/[!r]*/*.py")
+READ += ("CHANGELOG.md", "benchmarks/**/*.md", "tests/**/*.py")
 
 MOST_WORDS = 25
 FORMULA = re.compile(
@@ -33,7 +33,7 @@ SPLIT = re.compile(
     r"\n\s*\n|^\s*(?:[*-]|\d+\.) |^\s*(?:\||>>>|\.\.\.).*$", re.MULTILINE
 )
 LONG_SENTENCES = {
-    "mmech/**/*.py": 108,
+    "mmech/**/*.py": 58,
     "mmech_rf/**/*.py": 0,
     "benchmarks/**/*.py": 0,
     "notebooks/*.md": 0,

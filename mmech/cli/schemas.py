@@ -78,10 +78,10 @@ SEPARATORS = ",;\t|"
 """Characters that are tried between the names of the columns."""
 
 _SUGGEST = """\
-Print a {noun} to fill in, as JSON, from the names of the columns, which also tell
-whether one may be numeric, and the types that a Parquet file declares. The records are
-not read: what is in it must come from public documentation, and the template is refused
-until it is filled in.
+Print a {noun} to fill in, as JSON, from the names of the columns. These also tell
+whether one may be numeric, as do the types that a Parquet file declares. The records
+are not read: what is in it must come from public documentation, and the template is
+refused until it is filled in.
 """
 _ENTRIES = """\
 How to fill it in, by entry of "features":

@@ -142,8 +142,8 @@ class Attribute:
         or for a number or a date the name of one more cell after the others. A
         categorical attribute with a category ``"?"`` uses that one by default.
     monotone : {1, -1}, optional
-        Public knowledge on classes, for an attribute with an order. If two records
-        differ in this attribute alone, the one further on in the order of its cells is
+        Public knowledge on classes, for an attribute with an order. Let two records
+        differ in this attribute alone. The one further on in the order of its cells is
         never less likely to have one of the later classes (1), or never more likely
         (-1). Later classes are the second of two, or any number of the last ones in the
         order in which the schema lists them. The cell for unknown and

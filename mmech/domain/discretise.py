@@ -96,9 +96,9 @@ def fine_grid(lower: float, upper: float, n_cells: int) -> tuple[float, ...]:
     """Return the inner edges of a fine grid, lower < upper, of about so many cells.
 
     Half of them in equal steps. The others in steps that grow with the distance from
-    zero, or from the bound next to it: numbers of any size, such as amounts, are told
-    apart by a few percent of their distance, so that bounds that are far too wide make
-    little difference. Edges are rounded to numbers with few digits.
+    zero, or from the bound next to it. Numbers of any size, such as amounts, are told
+    apart by a few percent of their distance. Bounds that are far too wide make little
+    difference. Edges are rounded to numbers with few digits.
 
     Examples
     --------

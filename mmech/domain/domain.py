@@ -261,10 +261,10 @@ class Domain:
         Parameters
         ----------
         X : frame, array, dictionary of columns or list of rows, shape (N, d)
-            Raw values. Frames (pandas, polars, pyarrow; lazy ones with the extra
-            ``frames``), record arrays, dictionaries of columns and rows that are dicts
-            match attributes by name and may hold more columns in any order. Arrays and
-            other rows hold the attributes in the order of the domain.
+            Raw values. Columns with names match attributes, and there may be more of
+            them in any order: of frames (pandas, polars, pyarrow; lazy ones with the
+            extra ``frames``), record arrays, dictionaries, and rows that are dicts.
+            Arrays and other rows hold the attributes in the order of the domain.
         columns : sequence of str, optional
             Names of the columns of an array or of rows, to match them by name.
         handle_unknown : {"clip", "error", "category", "drop"}, default="clip"
@@ -276,8 +276,8 @@ class Domain:
         handle_missing : {"error", "category", "drop"}, default="error"
             The same for missing values.
         narrow : bool, default=False
-            Whether to return the narrowest unsigned integers that hold all codes, an
-            eighth of the memory for attributes of up to 256 cells, column by column.
+            Whether to return the narrowest unsigned integers that hold all codes,
+            column by column. Attributes of up to 256 cells take an eighth of memory.
 
         Returns
         -------

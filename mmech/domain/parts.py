@@ -88,13 +88,13 @@ def read(
     Parameters
     ----------
     source : path, sequence of paths, file, frame, or iterable of frames or pairs
-        CSV files with a header row, plain or compressed with gzip, and Parquet files,
-        which need pyarrow (``pip install mmech[arrow]``); of a folder all files of
-        these kinds in it, in the order of their names, but for those whose name begins
-        with ``_`` or a dot. Folders below it that are called ``column=value`` give that
-        column to the files in them, as Hive and Spark write partitions. An open binary
-        file is csv. Else a frame of pandas, polars or pyarrow, of a schema with the
-        class in it, a ``pyarrow.dataset``, or an iterable of frames or of pairs (X, y).
+        CSV files with a header row, plain or compressed with gzip. Parquet files, which
+        need pyarrow (``pip install mmech[arrow]``). Folders of these, whose files are
+        read in the order of their names; names that begin with ``_`` or a dot are left
+        out. Folders below it that are called ``column=value`` give that column to the
+        files in them, as Hive and Spark write partitions. An open binary file is csv.
+        Also frames of pandas, polars or pyarrow, of a schema with the class in them; a
+        ``pyarrow.dataset``; iterables of frames or of pairs (X, y).
     domain : Domain or Schema
         Names the columns to read; others are ignored.
     chunk_rows : int, default=2**20
@@ -478,9 +478,9 @@ def _arrow() -> Any:
 def _is_plain(path: Any, block_size: int = _BLOCK) -> bool:
     """Whether pyarrow reads a file as our own reader does, each line as a record.
 
-    It has no quotes, no lone carriage returns, which end a line for pyarrow, no bytes
-    that are not UTF-8, which pyarrow leaves alone in columns that nobody asks for, and
-    no line longer than our reader takes for a field.
+    It has no quotes, no lone carriage returns, which end a line for pyarrow, and no
+    line longer than our reader takes for a field. All of it is UTF-8: pyarrow does not
+    look at columns that nobody asks for.
     """
     if name_of(path).endswith(".gz") or not (state := _state(path)) or not state[0]:
         return False

@@ -1,9 +1,9 @@
 """Raw values: which are missing, and which category or number the others mean.
 
 Every value is read by itself: what a cell of a table becomes never depends on
-another cell. That is a privacy requirement (one record must not change how
-another one is counted), and the reason why values that compare equal but print
-differently, such as ``1`` and ``True``, are kept apart when results are cached.
+another cell. Privacy requires it: one record must not change how another one is
+counted. So values that compare equal but print differently, such as ``1`` and
+``True``, are kept apart when results are cached.
 """
 
 from __future__ import annotations

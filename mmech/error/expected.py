@@ -2,12 +2,12 @@ r"""Expected errors: closed forms, no noise.
 
 All functions are for one column of counts and continuous noise calibrated to the
 sensitivity under adding or removing one record: Laplace noise for a pure epsilon, to
-the L1 sensitivity, and Gaussian noise for rho of zCDP, to the L2 sensitivity. With the
-loss :math:`\|A\|^2 \, \|W A^+\|_F^2` of a workload W and a strategy A, the expected
-total squared error is :math:`2\,\mathrm{loss}/\epsilon^2` (Li, Miklau, Hay, McGregor,
-Rastogi, "The matrix mechanism", VLDB Journal 2015, Prop. 7), or
-:math:`\mathrm{loss}/(2 \rho)`. The result of an optimization for K-norm noise has the
-errors of that noise (`mmech.error.shared_totals`).
+the L1 sensitivity, and Gaussian noise for rho of zCDP, to the L2 sensitivity. A
+workload W and a strategy A have the loss :math:`\|A\|^2 \, \|W A^+\|_F^2`. The expected
+total squared error is :math:`2\,\mathrm{loss}/\epsilon^2`, or :math:`\mathrm{loss}/(2
+\rho)` (Li, Miklau, Hay, McGregor, Rastogi, "The matrix mechanism", VLDB Journal 2015).
+The result of an optimization for K-norm noise has the errors of that noise
+(`mmech.error.shared_totals`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Counts of occupied cells: what every release needs of records, and what adds up.
 
 A release looks at records through a table of counts over their domain. Most cells of
-a large domain are empty, so the table is kept as the cells that records are in, with
-how many are in each. Tables of parts of the records add up to the table of all of them,
-in any order and grouping, so that parts can be read, counted and thrown away one at a
-time, or by several workers.
+a large domain are empty: the table is kept as the cells that records are in, with how
+many are in each. Tables of parts of the records add up to the table of all of them, in
+any order and grouping. So parts can be read, counted and thrown away one at a time, or
+by several workers.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def junction_tree(blocks: Iterable[Subset], sizes: Sequence[int]) -> list[Clique
     """Return cliques, parents first, of which one holds every block of attributes.
 
     Attributes that are connected by blocks become one tree. An attribute that is in two
-    cliques is in all of those between them (running intersection), so that sums over
+    cliques is in all of those between them: running intersection, by which sums over
     the tree are exact [1]_ [2]_. Cliques come from eliminating attributes one by one,
     that with the fewest cells among its neighbours first.
 

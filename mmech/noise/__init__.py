@@ -9,7 +9,7 @@ Noise is made of integers and follows its law exactly, not up to rounding: scale
 fractions, probabilities are compared bit by bit with their binary expansion, and the
 expansions come from integer arithmetic with rigorous bounds. So no low-order bit of
 a released number carries anything about the count beneath it. Mironov's attack reads
-such bits of floats ("On significance of the least significant bits for differential
+these bits of floats ("On significance of the least significant bits for differential
 privacy", CCS 2012).
 
 ==========  =============================================================

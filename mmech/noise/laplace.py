@@ -2,11 +2,11 @@ r"""Discrete Laplace noise, drawn exactly.
 
 :math:`P(X = x) = \frac{1-q}{1+q} q^{|x|}` with :math:`q = e^{-1/t}` is the law of
 G₁ - G₂ for two geometric numbers :math:`P(G \ge g) = q^g`. The binary digits of a
-geometric number are independent, digit i being one with probability
-:math:`1 / (1 + e^{2^i / t})`, and everything from digit B up is positive with
-probability :math:`e^{-2^B / t}`. So a draw is 2 (B + 1) independent Bernoulli
-trials, each decided by as many random bytes as it takes to differ from the binary
-expansion of its probability: nearly always one. A trial that eight bytes leave
+geometric number are independent: digit i is one with probability
+:math:`1 / (1 + e^{2^i / t})`. All from digit B up is positive with probability
+:math:`e^{-2^B / t}`. So a draw is 2 (B + 1) independent Bernoulli trials. Each takes
+random bytes until one differs from the binary expansion of its probability: nearly
+always the first. A trial that eight bytes leave
 undecided, and digits beyond B, go to exact integer arithmetic.
 """
 

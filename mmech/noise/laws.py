@@ -1,8 +1,8 @@
 """Laws of noise: in which norm it is calibrated, what it costs, how it is drawn.
 
 A law is what a release, a mechanism, an error formula and an audit need to know of
-noise. Nothing else in the package knows more. To add one, describe it here as a `Law`
-and list it in `LAWS`.
+noise. No other file knows how a law differs from the others. To add one, describe it
+here as a `Law` and list it in `LAWS`.
 """
 
 from __future__ import annotations

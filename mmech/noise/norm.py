@@ -8,7 +8,7 @@ use. Blocks of one group bind nothing. The noise has D dimensions: in every bloc
 and m - 1 for each group.
 
 **A ball of random radius.** Because :math:`q^n = (1 - q) \sum_{r \ge n} q^r`, the noise
-is a uniform point of the ball of radius R, where R = r has weight :math:`V(r) q^r` and
+is a uniform point of the ball of radius R, where R = r has weight :math:`V(r) q^r`.
 V(r) is the number of points of that ball: a product over blocks of
 
 .. math:: \sum_{n=-r}^{r} \prod_g S_{m_g}(u, v), \quad
@@ -22,19 +22,19 @@ total gives the last one, so that S has the generating function
 
 **The radius.** The corners of the unit ball are what one record can change, and
 whole; its facets are :math:`\sum_i \pm z_i = 1`. So V is a polynomial of degree D in r,
-:math:`\sum_r V(r) x^r = h(x) / (1 - x)^{D+1}`, and the coefficients of h are whole, not
+and :math:`\sum_r V(r) x^r = h(x) / (1 - x)^{D+1}`. The coefficients of h are whole, not
 negative [1]_, and the same when read from behind [2]_. Put :math:`x \to q x`: R is the
 sum of D + 1 geometric numbers, :math:`P(G = g) \propto q^g`, and of an independent
 shift from 0 to D with weights :math:`h_k q^k`. Nothing is proposed and rejected. The
-shift compares random bits with the binary expansions of its cumulative probabilities,
-and a geometric number is read off discrete Laplace noise X, as X where X ≥ 0 and as
--X - 1 where X < 0: given either sign, it is geometric.
+shift compares random bits with the binary expansions of its cumulative probabilities.
+A geometric number is read off discrete Laplace noise X, as X where X ≥ 0 and as -X - 1
+where X < 0: given either sign, it is geometric.
 
 **The point.** Blocks are independent given R = r. A total is proposed uniformly from
--r..r and accepted in proportion to its weight above, which is largest where u and v
-differ by at most one; that takes about :math:`\sqrt{D}` attempts. Given the total,
+-r..r and accepted in proportion to its weight above. That is largest where u and v
+differ by at most one, and takes about :math:`\sqrt{D}` attempts. Given the total,
 groups are independent. Among their first m - 1 coordinates i are positive with a sum of
-at most u, and the others are not, with a sum of at least -v. There are
+at most u. The others are not, with a sum of at least -v. There are
 :math:`\binom{m-1}{i} \binom{u}{i} \binom{v+m-1-i}{m-1-i}` points; given i, the positive
 ones are a uniform subset, and their values and those of the others are gaps of uniform
 subsets.
@@ -157,12 +157,10 @@ def norm_noise_variance(scale: Any, groups: Groups) -> NDArray[np.float64]:
     groups : sequence of int, or of sequences of int
         Sizes of consecutive groups of rows; together, of groups of equal totals.
 
-    Notes
-    -----
-    The sum of z₁² over the points of a ball is a polynomial in r of degree D + 2, so
-    that the moment of the noise is g(q) / (h(q) (1 - q)²) with another numerator g of
-    whole numbers, which reads the same from behind as well. In a group, z₁ = p - q for
-    p of the u and q of the v that the m - 1 other coordinates leave.
+    Notes ----- The sum of z₁² over the points of a ball is a polynomial in r of degree
+    D + 2. So the moment of the noise is g(q) / (h(q) (1 - q)²), where g has whole
+    coefficients and reads the same from behind as well. In a group, z₁ = p - q for p of
+    the u and q of the v that the m - 1 other coordinates leave.
 
     Examples
     --------
@@ -358,7 +356,7 @@ def cumulative_bits(weights: Sequence[int], scale: Fraction, bits: int) -> list[
     """Return floor(2**bits * C_k) for the cumulative probabilities, the last left out.
 
     C_k = (Σ_{j ≤ k} h_j q^j) / (Σ_j h_j q^j) is irrational, because q is transcendental
-    (Lindemann), so that the floors are decided at some precision.
+    (Lindemann). So the floors are decided at some precision.
     """
     precision = bits + sum(weights).bit_length() + 32
     while True:

@@ -1,7 +1,7 @@
 """Probabilities exp(-x) and 1 / (1 + exp(x)) to as many bits as asked, exactly.
 
-A Bernoulli(p) trial compares random bits with the binary expansion of p, and needs
-another bit of it only while all bits so far agree. The functions here return the
+A Bernoulli(p) trial compares random bits with the binary expansion of p. It needs
+another bit only while all bits so far agree. The functions here return the
 integer floor(2**bits * p), which is the expansion cut off after `bits` bits, by
 integer arithmetic with rigorous bounds: no floating point is involved.
 """

@@ -166,8 +166,8 @@ class PartitionStack(Sets):
         Returns
         -------
         list of ndarray of bool, each of shape (number of groups, n_i), or None
-            Which values of each attribute a group holds, as `Conjunctions` takes
-            them; ``None`` without `domain_shape`, where a group is not a box, or where
+            Which values of each attribute a group holds, for `Conjunctions`.
+            ``None`` without `domain_shape`, where a group is not a box, or where
             finding out would take more than 2^30 visits of labels.
         """
         return self._boxes

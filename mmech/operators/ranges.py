@@ -102,8 +102,8 @@ class Ranges(ZeroOne):
 
     Row r counts the records whose attribute i lies in ``lower[r, i]`` to
     ``upper[r, i]``, both included, for every i. Products cost one pass over the
-    cells per attribute (summed-area tables) and at most 2^d additions per range
-    (inclusion and exclusion over the corners), whatever the size of the ranges.
+    cells per attribute (summed-area tables). A range of any size takes at most 2^d
+    additions more: inclusion and exclusion over the corners.
 
     Parameters
     ----------

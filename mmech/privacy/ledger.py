@@ -651,11 +651,13 @@ class PrivacyLedger(Settled):
         """Return the rho that `concentrate` would leave, zero or less if none."""
         if self.currency == "rho":
             raise TypeError(
-                "a ledger of rho is concentrated already; its remaining budget is "
-                "what is left"
+                "concentrate needs a ledger of epsilon, got a ledger of rho; use its "
+                "remaining budget"
             )
         if isinstance(self.total, float):
-            raise ValueError("a ledger without a limit has no rho that is left")
+            raise ValueError(
+                "concentrate needs a ledger with a limit, got total=inf; give one"
+            )
         if self._file is not None:
             raise TypeError(
                 "a ledger on disk keeps its currency; open one of "

@@ -29,9 +29,9 @@ def nonnegative(
 ) -> Floats:
     r"""Return the non-negative counts that fit the measurements best.
 
-    Minimises :math:`\|A x - y\|_2^2` over :math:`x \ge 0`, and over those x whose
-    total is the one of the least squares estimate (or zero if that is negative)
-    where the strategy determines the total. Without the second condition, moving
+    Minimises :math:`\|A x - y\|_2^2` over :math:`x \ge 0`. Where the strategy
+    determines the total, x has the total of the least squares estimate, or zero if that
+    is negative. Without this second condition, moving
     negative estimates up to zero would add counts that are not there.
 
     Accelerated projected gradients in the metric of the diagonal of the gram, with

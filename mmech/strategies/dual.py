@@ -1,9 +1,9 @@
 r"""The optimum under L2 sensitivity, explicit, by the dual iteration.
 
 Unlike the L1 problem this one is convex in the gram of the strategy, so optima come
-with a proof. With :math:`\phi(p) = \|W P^{1/2}\|_*` for probabilities P = diag(p) of
-the cells, the least loss is the maximum of :math:`\phi(p)^2`, and a strategy with
-gram :math:`P^{-1/2} (P^{1/2} W^T W P^{1/2})^{1/2} P^{-1/2}` attains it (`dual_bound`).
+with a proof. Put :math:`\phi(p) = \|W P^{1/2}\|_*` for probabilities P = diag(p) of the
+cells. The least loss is the maximum of :math:`\phi(p)^2`. A strategy with gram
+:math:`P^{-1/2} (P^{1/2} W^T W P^{1/2})^{1/2} P^{-1/2}` attains it (`dual_bound`).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A record is in one cell of every marginal. Noise shaped like the largest norm in
 of marginals, with their equal totals, costs as much as Laplace noise on one of them. It
 has less variance than Laplace noise that is split among them if they are of about the
 same size; where they are not, small marginals have most of it. So marginals go into
-sets. The share of the budget of a set is in proportion to the cube root of the error
-that it would add with all of the budget. A set of one has Laplace noise.
+sets. A set's share of the budget is in proportion to the cube root of the error that it
+would add with all of it. A set of one has Laplace noise.
 """
 
 from __future__ import annotations

@@ -32,6 +32,9 @@ Masks = list[tuple[int, ...]]
 TOTAL_WEIGHT = 3.0
 """Weight of a total against the cells, in a plain factor to start from."""
 
+STEPS = 60
+"""Steps that a descent remembers: with SciPy's default of 10 it stops further up."""
+
 LEAST_SHARE = 1e-4
 """Lower bound on the budgets of a descent, whose groups start below one."""
 
@@ -210,6 +213,7 @@ class JointObjective:
             callback=record,
             options={
                 "maxiter": max_iter,
+                "maxcor": STEPS,
                 "maxfun": 2 * max_iter,
                 "ftol": tolerance,
                 "gtol": 0.0,

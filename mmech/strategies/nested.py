@@ -2,8 +2,8 @@
 
 Every block has the same p-Identity A of its s cells, and p-Identity over the B blocks
 has that in place of its identity: the strategy [D⊗A; Θ⊗1ᵀ]. Three things count of A, of
-covariance M. They are the variance c of the total, the covariance c v of cells and
-total, and N = M - c vvᵀ, which is left once the total is known. The loss is then a
+covariance M: the variance c of the total, the covariance c v of cells and total, and
+the rest N = M - c vvᵀ. The loss is then a
 p-Identity's on blocks whose cells follow v. Block b of the gram V adds tr(V_bb N) for
 the rest.
 """

@@ -244,8 +244,8 @@ def optimize(
 def _warn_if_far(result: StrategyResult) -> None:
     """Warn of an answer that may be far from the best one, and say what to do.
 
-    Bounds are loose under pure epsilon. What counts there is a search that was left out
-    for the size of the workload, if none of the others beats the cells or the queries.
+    Bounds are loose under pure epsilon. It warns there if a search was left out for the
+    size of the workload, and none of the others beats the cells or the queries.
     """
     large = [
         candidate

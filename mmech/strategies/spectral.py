@@ -1,9 +1,9 @@
 r"""Strategies of waves: near the optimum under L2 on ordered domains of any size.
 
-The gram G of all ranges, prefix or suffix sums has sine waves as eigenvectors, and
-:math:`A = G^{1/4} D^{-1/2}` with the diagonal D of :math:`G^{1/2}` has columns of
-length one. Without D it would attain the bound of singular values, were its columns of
-equal length. Nothing of n x n entries is made.
+The gram G of all ranges, prefix or suffix sums has sine waves as eigenvectors. With the
+diagonal D of :math:`G^{1/2}`, :math:`A = G^{1/4} D^{-1/2}` has columns of length one.
+Without D it would attain the bound of singular values, were its columns of equal
+length. Nothing of n x n entries is made.
 
 Windows of one width are rows of a circulant matrix, and the fourth root of its gram has
 columns of equal length. Those of n cells are kept.

@@ -227,8 +227,8 @@ class TriangularRows:
     def total_error(self) -> float:
         """Return the sum of the expected squared errors of all answers.
 
-        An answer is weighted by F = W D⁻¹ C⁻¹, of which one row differs from the next
-        one by a shift, while the scales of the counts that come and go are the same.
+        An answer is weighted by F = W D⁻¹ C⁻¹. One row differs from the next one by a
+        shift, while the scales of the counts that come and go are the same.
         Sums over these rows and their squares are differences of running sums. There
         are at most 2 `PIECES` spans of equal scales, and each takes O(T).
         """
@@ -338,8 +338,8 @@ class TreeRows:
     Notes
     -----
     The estimates of the times in a node have the covariance :math:`V - V 1 1^T V / (v +
-    1^T V 1)`, where V is the covariance by its children, which are independent, and v
-    the variance of its own row. Errors follow from this.
+    1^T V 1)`. V is the covariance by its children, which are independent, and v the
+    variance of its own row. Errors follow from this.
 
     References
     ----------

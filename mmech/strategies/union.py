@@ -69,7 +69,7 @@ def union_strategy(
     *,
     p: int | None = None,
     n_starts: int = 10,
-    max_iter: int = 500,
+    max_iter: int = 1000,
     tolerance: float = 1e-9,
     seed: Any = None,
     callback: Callback | None = None,
@@ -94,7 +94,7 @@ def union_strategy(
         more than two groups plain factors close to a total. Where more than two
         groups are found, half of the starts try two groups. Where a group asks for
         totals of an attribute, one more start measures nearly these.
-    max_iter : int, default=500
+    max_iter : int, default=1000
         Iterations of the joint descent; the first 60 are run from every start.
     tolerance : float, default=1e-9
         Relative decrease at which to stop.

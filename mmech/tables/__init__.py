@@ -1,9 +1,8 @@
 """Tables as a product: from records to tables that may be published.
 
-`release_tables` measures (`plan`, `steps`), turns the noisy numbers into counts that
+`release_tables` measures (`plan`, `steps`). It turns the noisy numbers into counts that
 are whole, non-negative and agree with each other (`counts`, `classes`, `model`,
-`rounding`), and returns them with intervals, a statement and synthetic records
-(`result`).
+`rounding`). They come with intervals, a statement and synthetic records (`result`).
 
 ===================  ================================================================
 release              `release_tables`: records in, tables out

@@ -13,12 +13,12 @@ The logarithm of :math:`p_{ik}` is the logarithm of the whole table of i plus a 
 deviation. All values of an attribute share its standard deviation. What is fitted are
 interactions of pairs and tables of single attributes, with their noise and the sampling
 of N records: their errors are uncorrelated. How large deviations are is chosen for
-every attribute by splitting the noise: with normal errors e of the variance of the
-noise, y + e and y - e have uncorrelated errors, so that one is fitted and the other
-tells the error of the fit.
+every attribute by splitting the noise. With normal errors e of the variance of the
+noise, y + e and y - e have uncorrelated errors: one is fitted, and the other tells the
+error of the fit.
 
 Constants were looked at on car, nursery, bank-marketing, mushroom (at an epsilon of 10,
-too), magic and student-por, and in seven fits to one noisy estimate of Adult.
+too), magic and student-por. So were seven fits to one noisy estimate of Adult.
 """
 
 from __future__ import annotations
@@ -88,9 +88,8 @@ def expected_pairs(
     Returns
     -------
     dict of tuple to ndarray
-        Independence where this foretells the estimates better than classes do, where
-        there are no records, where no pair was measured, and where there are
-        `too_many_values`.
+        Independence where this foretells the estimates better than classes do. Also
+        where there are no records, no measured pair, or `too_many_values`.
 
     References
     ----------

@@ -5,9 +5,9 @@ With the unbiased tables of least squares at hand,
 
 1. the total and the tables of single attributes become whole and non-negative, drawn
    towards what the model of pairs of step 2 expects;
-2. every table of a pair of attributes is drawn towards what a latent class model of
-   all pairs expects, by what its noise explains (empirical Bayes); of very many values
-   towards independence, then towards a model of maximum entropy;
+2. a table of a pair is drawn towards what a latent class model of all pairs expects,
+   by what its noise explains (empirical Bayes); of very many values towards
+   independence, then towards a model of maximum entropy;
 3. tables of one and two attributes get exactly the margins of step 1 by controlled
    rounding; where a table has three attributes or more, all are tabulated from one set
    of whole records of the model.
@@ -42,8 +42,8 @@ ROUNDING = {
     "(controlled rounding)",
     "records": "all tables are tabulated from one set of whole records of the fitted "
     "model",
-    "levels": "from the topmost level down, the counts of every node are divided among "
-    "those below it, so that each level adds up to the one above in all tables",
+    "levels": "from the topmost level down, counts of nodes are divided among those "
+    "below, so that each level adds up to the one above",
 }
 """How counts are made whole, in words."""
 
@@ -223,8 +223,8 @@ def toward(
 ) -> dict[Subset, Floats]:
     r"""Return posterior means of tables, between their targets and their estimates.
 
-    A count is the target m plus a signal of variance :math:`\gamma m`, and its estimate
-    has noise of variance :math:`\sigma^2` on top, which draws it towards the target by
+    A count is the target m plus a signal of variance :math:`\gamma m`. Its estimate has
+    noise of variance :math:`\sigma^2` on top, and is drawn towards the target by
     :math:`\sigma^2 / (\sigma^2 + \gamma m)`: small counts most. The likelihood of all
     cells of a table tells what its :math:`\gamma` may be. The likelihoods of all
     tables tell how often each :math:`\gamma` is met (non-parametric empirical Bayes

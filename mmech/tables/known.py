@@ -27,6 +27,10 @@ from mmech.tables.noise import (
 from mmech.tables.read_known import impossible_cells, known_table
 from mmech.tables.rounding import with_sums
 
+SECONDS, SECONDS_ONCE_PAID = 60, 10
+"""Longest time that a whole table of three attributes or more is looked for, before
+anything is paid and afterwards: then it only has to be nearer than that one."""
+
 MOST_LINKED, MOST_RECORDS = 2**14, 2**22
 """Most cells that known tables and rules link, and most records that a known total has,
 where tables have three attributes or more: a program has a whole number per cell."""
@@ -206,24 +210,30 @@ class Known:
             found.append({*own}.union(*linked))
         return [tuple(sorted(part)) for part in found if part]
 
-    def whole(self, part: Subset, near: Any, total: int) -> Integers | None:
+    def whole(
+        self, part: Subset, near: Integers, seconds: int = SECONDS
+    ) -> Integers | None:
         """Return the whole table next to one, of linked attributes, that keeps to it.
 
-        ``None`` if none is found.
+        ``None`` if none is found in time. The total is known, or that of `near`.
         """
+        total = self.exact.get((), np.array(near.sum()))
         inside = [(own, table) for own, table in self.tables if {*own} <= {*part}]
         sums = [(tuple(map(part.index, own)), table) for own, table in inside]
-        sums.append(((), np.array(total)))
-        return with_sums(near.astype(np.int64), sums, ~self.zeros(part))
+        return with_sums(near, [*sums, ((), total)], ~self.zeros(part), seconds)
 
-    @property
-    def has_records(self) -> bool:
-        """Whether some records keep to what is known, as far as whole tables tell."""
-        total = int(self.exact.get((), np.array(1)))
+    @cached_property
+    def first(self) -> dict[Subset, Integers | None]:
+        """A whole table of every part that keeps to what is known, if one is found.
+
+        Of one record where the total is not known.
+        """
+        found = {}
         for part in self.parts:
-            if self.whole(part, np.zeros([self.sizes[i] for i in part]), total) is None:
-                return False
-        return True
+            near = np.zeros([self.sizes[i] for i in part], np.int64)
+            near.flat[0] = () not in self.exact
+            found[part] = self.whole(part, near)
+        return found
 
     def moved(self, codes: Integers) -> Integers:
         """Return records (n, d) of which as few as may be are moved to what is known.
@@ -235,10 +245,11 @@ class Known:
             shape = [self.sizes[i] for i in part]
             places = np.ravel_multi_index(tuple(codes[:, part].T), shape)
             near = np.bincount(places, minlength=product_of(shape))
-            found = self.whole(part, near.reshape(shape), len(codes))
-            if found is None:  # in time; this one was found before anything was paid
-                found = self.whole(part, np.zeros(shape), len(codes))
-            assert found is not None
+            found = self.whole(part, near.reshape(shape), SECONDS_ONCE_PAID)
+            if found is None:
+                first = self.first[part]  # found before anything was paid
+                assert first is not None
+                found = first if () in self.exact else first * len(codes)
             apart = found.ravel() - near
             order = np.argsort(places, kind="stable")
             rank = np.arange(len(codes)) - (np.cumsum(near) - near)[places[order]]
@@ -337,11 +348,11 @@ def _check_agreement(
     n = len(known.tables)
 
     def holds(items: list[int]) -> bool:
-        own = Known(
-            known.sizes,
-            tuple(known.tables[k] for k in items if k < n),
-            tuple(known.rules[k - n] for k in items if k >= n),
-        )
+        own = known
+        if len(items) < len(called):
+            tables = tuple(known.tables[k] for k in items if k < n)
+            rules = tuple(known.rules[k - n] for k in items if k >= n)
+            own = Known(known.sizes, tables, rules)
         total = int(own.exact.get((), np.array(1)))
         return (
             all(
@@ -351,7 +362,10 @@ def _check_agreement(
             )
             and not any(own.zeros(s)[table > 0].any() for s, table in own.exact.items())
             and own.margins(subsets, total) is not None
-            and (max(map(len, subsets)) < 3 or own.has_records)
+            and (
+                max(map(len, subsets)) < 3
+                or all(table is not None for table in own.first.values())
+            )
         )
 
     items = list(range(len(called)))
@@ -361,7 +375,7 @@ def _check_agreement(
                 items = fewer
         raise ParameterError(
             "known" if items[0] < n else "impossible",
-            "must leave counts that are possible, but there are none by "
+            "must leave counts that are possible, but none were found by "
             + " and ".join(called[k] for k in items),
             remedy="correct one of them",
         )

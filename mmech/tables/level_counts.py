@@ -4,9 +4,8 @@ Tables of the topmost level and of no level are settled as tables of any attribu
 are. Then, level by level, the counts of every node are divided among its children:
 
 1. the records of a node by what was estimated for its children;
-2. for every set of other attributes that tables have in common, a table of the
-   children by them is drawn towards what their counts and the table of the node above
-   them make expected, as `mmech.tables.counts` does it;
+2. sets of other attributes that tables have in common have a table of the children:
+   it is drawn towards what follows from their counts and the table of the node above;
 3. its margins become whole: those of children and of the node above them, exactly.
 """
 
@@ -40,7 +39,7 @@ class LevelCounts(Counts):
     Attributes
     ----------
     draws : sequence of (Chain, tuple of int, list of ndarray of int64)
-        By hierarchy the other attributes that nodes are drawn by, and the tables of all
+        By hierarchy the other attributes that nodes are drawn by. Then tables of all
         levels but the topmost by them, nodes last.
     """
 

@@ -38,11 +38,11 @@ def level_strategy(
 
     Errors, the sums of squares over the cells of tables, add up over all tables, each
     divided by its number of cells: a table of many cells so counts no more than a small
-    one above it. With the pull :math:`g_j` of a table, the fall of the
-    loss with its squared weight, the loss is at most
-    :math:`\sum_j \theta_j^4 g_j / w_j^2` for weights w, and equal to it at the weights
-    θ at hand. So w in proportion to the cube root of :math:`\theta_j^4 g_j` under pure
-    epsilon, and to the fourth root under rho, never raises the loss.
+    one above it. The pull :math:`g_j` of a table is the fall of the loss with its
+    squared weight. The loss is at most :math:`\sum_j \theta_j^4 g_j / w_j^2` for
+    weights w, and equal to it at the weights θ at hand. So w in proportion to the cube
+    root of :math:`\theta_j^4 g_j` under pure epsilon, and to the fourth root under rho,
+    never raises the loss.
 
     Parameters
     ----------

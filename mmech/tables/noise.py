@@ -1,9 +1,9 @@
 r"""The law of the errors of tables by least squares, exactly.
 
 An estimated count is the exact one plus a sum of independent noises with known
-coefficients: whatever the records are, its error has one law. For a sum over m_i values
-of every attribute i of a table t, the coefficient of an entry e of a measured marginal
-a with weight θ_a is
+coefficients: whatever the records are, its error has one law. An entry of a table t is
+a sum over m_i values of every attribute i. An entry e of a measured marginal a with
+weight θ_a has the coefficient
 
 .. math:: \sum_{s \subseteq a \cap t} \frac{\theta_a}{n_a \kappa_s} \frac{n_s}{n_t}
           \prod_{i \in t \setminus s} m_i

@@ -360,14 +360,24 @@ def _strategy(
     callback: Callable[[StrategyResult], Any] | None,
     known: Known | None,
 ) -> StrategyResult:
-    """Return the best of what measures marginals: weighted, or of equal totals."""
+    """Return what measures marginals: of equal totals where it can, or weighted.
+
+    Equal totals have at most the loss of weighted tables: Laplace noise for each
+    attribute is one of their choices.
+    """
     workload: QueryMatrix = _workload(sizes, _unknown(subsets, known))
     if known and known.exact:  # what is known needs no budget
         asked = mean_spectrum(workload, sizes) or {}
         left = {s: math.sqrt(v) for s, v in asked.items() if s not in known.exact}
         workload = Residuals(sizes, left)
     pure = currency == "epsilon"
-    weighted = optimize(
+    if pure and not (known and known.rules):
+        with suppress(UnsupportedWorkloadError):
+            found = optimize(workload, template="equal_totals", callback=callback)
+            weights: Any = found.strategy
+            if len({*weights.weights.values()}) < len(weights.weights):
+                return found  # or else every set is one weighted table
+    return optimize(
         workload,
         template="marginals",
         privacy="pure" if pure else "zcdp",
@@ -375,11 +385,6 @@ def _strategy(
         callback=callback,
         **({"max_evaluations": EVALUATIONS} if pure else {}),
     )
-    found = [weighted]
-    if pure and not (known and known.rules):
-        with suppress(UnsupportedWorkloadError):
-            found.append(optimize(workload, template="equal_totals", callback=callback))
-    return min(found, key=lambda result: result.loss)
 
 
 def _unknown(subsets: Sequence[Subset], known: Known | None) -> list[Subset]:

@@ -36,8 +36,8 @@ def recomputed(folder: str | os.PathLike[str]) -> list[str]:
     -----
     All that follows the measurement is a function of its noisy numbers, of the plan and
     of fixed seeds; synthetic records are drawn anew, and not compared. Another
-    processor or NumPy may round differently in the last bits, and a cell that lies
-    between two whole numbers may fall on the other one.
+    processor or NumPy may round differently in the last bits. A cell that lies between
+    two whole numbers may then fall on the other one.
     """
     published = Path(folder)
     evidence = Evidence.nothing()

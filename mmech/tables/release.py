@@ -87,8 +87,8 @@ def release_tables(
         hierarchy. ``"auto"`` is all tables of one attribute and of two. Without both,
         tables count the groups of `statistics`.
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
-        Statistics of numbers by group, from the same budget: parts of it make the sum
-        of expected squared errors least, of an average cell of each table and an
+        Statistics of numbers by group, from the same budget. Its parts make the sum of
+        expected squared errors least: of an average cell of each table, and of an
         average number of each statistic, in records.
     known : mapping of names to table, optional
         Published totals, which stay as they are: ``{("sex",): [40, 60]}``, or
@@ -161,9 +161,9 @@ def release_tables(
     Tables of one and two attributes are rounded to the rounded tables of single
     attributes, which is always possible. Where a table has three attributes or more,
     whole tables with given whole margins need not exist: then all are tabulated from
-    one set of whole records of the fitted model. ``Tables.rounding`` says which. Where
-    tables have several levels of hierarchies (`Attribute.hierarchy`), those below the
-    topmost are divided among the nodes of each level, which add up to the level above.
+    one set of whole records of the fitted model. ``Tables.rounding`` says which. Tables
+    may have several levels of hierarchies (`Attribute.hierarchy`): counts of each level
+    are divided among the nodes of the one below.
 
     References
     ----------

@@ -165,10 +165,10 @@ class Tables:
         Returns
         -------
         frame
-            A column per attribute, then ``count``, the released count; and for the
-            unbiased estimate that it was made from ``standard_error`` and the ends of
-            an interval, ``lower`` and ``upper``, which are whole, non-negative, and
-            hold the count. These three are NaN in a table that was not measured.
+            A column per attribute, then ``count``, the released count. The unbiased
+            estimate that it was made from has a ``standard_error``, and an interval
+            from ``lower`` to ``upper``: whole, non-negative, and with the count inside.
+            These three are NaN in a table that was not measured.
 
         Raises
         ------

@@ -14,9 +14,6 @@ SWEEPS = 500
 NEAR, FAR = 1e20, 1e30
 """Beyond all counts: multipliers are less far, and closed cells farther."""
 
-SECONDS = 60
-"""Longest time that whole numbers are looked for; the best until then are taken."""
-
 OVERSHOOT = 1e3
 """Cost of moving a count by a whole unit, in units of a rounding: only done where the
 margins of the fractional table are not exact."""
@@ -222,7 +219,10 @@ def _transport(
 
 
 def with_sums(
-    near: Integers, sums: Sequence[tuple[tuple[int, ...], Integers]], reached: Mask
+    near: Integers,
+    sums: Sequence[tuple[tuple[int, ...], Integers]],
+    reached: Mask,
+    seconds: int = 60,
 ) -> Integers | None:
     """Return the whole, non-negative table next to one, with given margins.
 
@@ -236,6 +236,8 @@ def with_sums(
         Axes of the table, sorted, and its sums over all others.
     reached : ndarray of bool
         Cells that may be more than zero.
+    seconds : int, default=60
+        Longest time that is taken, for the best table until then.
 
     Examples
     --------
@@ -270,7 +272,7 @@ def with_sums(
         integrality=np.ones(2 * n),
         bounds=Bounds(0, np.concatenate([np.full(n, np.inf), start])),
         constraints=LinearConstraint(moves, side, side),
-        options={"time_limit": SECONDS},
+        options={"time_limit": seconds},
     )
     if solved.x is None:
         return None

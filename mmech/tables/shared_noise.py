@@ -3,9 +3,9 @@ r"""The law of the errors of single attributes under noise of equal totals.
 The error of values of an attribute is the noise Z on them, moved to the common total of
 all sets: Z - βT with the total T of the own set, and multiples of the totals of the
 others. Noise of a set is a point of its ball times a random radius R. For continuous
-noise the radius has a gamma law of D + 1 steps, independent of the point; and given the
-total of the point as a share of the radius, attributes are independent, and sums of
-values have a density of polynomials (step 3 of ``notebooks/proofs/k_norm.md``). So the
+noise the radius has a gamma law of D + 1 steps, independent of the point. Given the
+total of the point as a share of the radius, attributes are independent. Sums of values
+then have a density of polynomials (step 3 of ``notebooks/proofs/k_norm.md``). So the
 characteristic function of the error is a mixture of :math:`(1 - i \omega t x)^{-(D+1)}`
 over points x = (Z - βT) / R. It is stretched to the exact variance of whole noise.
 """

@@ -39,8 +39,8 @@ def statement_of(made: Tables, level: float) -> str:
         f"Evidence, checked on {datetime.date.today()}: {made.evidence.verdict}. "
         "Anyone can check it again: mmech verify FOLDER.",
         "Not covered: an error message about a value that could not be read, how "
-        "long the release took, and other releases about the same persons, whose "
-        "costs add up.",
+        "long the release took, and other releases about the same persons. Costs of "
+        "all releases add up.",
     ]
     estimates = len(made.tables) - sum(told.get("measures", [True]))
     if "steps" in told and estimates:

@@ -230,7 +230,9 @@ read_features = whole_or("partition", "partition", 1)
 def read_settings(text: str) -> DrawnSettings:
     """Read the name of settings for a purpose."""
     if text != "ranking":
-        raise argparse.ArgumentTypeError(f'it must be "ranking", got {text!r}')
+        raise argparse.ArgumentTypeError(
+            f'it must be "ranking", got {text!r}; leave it out for the defaults'
+        )
     from mmech_rf.drawn.settings import DrawnSettings
 
     return DrawnSettings.for_ranking()

@@ -116,7 +116,8 @@ def load_records(
         )
     if index.size < 5:
         raise ValueError(
-            f"{path!r} has {index.size} complete records; comparing needs at least 5"
+            f"comparing needs at least 5 complete records, got {index.size} in "
+            f"{path!r}; use a larger file"
         )
     # Columns after the attributes only decide which records to drop, as is done now.
     X, n_dropped = X[index, : schema.n_features], len(X) - index.size

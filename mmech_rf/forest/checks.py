@@ -47,7 +47,9 @@ def check_shape(domain_shape: Any) -> tuple[int, ...]:
             f"a domain_shape, got {domain_shape!r}"
         ) from None
     if not sizes:
-        raise ValueError("domain_shape must name at least one attribute, got none")
+        raise ValueError(
+            "domain_shape must name at least one attribute, got none; add one"
+        )
     shape = tuple(
         check_integer(size, f"domain_shape[{i}]") for i, size in enumerate(sizes)
     )
@@ -65,16 +67,20 @@ def check_labels(
     """Return one label in 0..n_labels - 1 per record."""
     array = np.asarray(labels)
     if array.dtype.kind not in "iu" and array.size:
-        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
+        raise TypeError(
+            f"{name} must hold integers, got dtype {array.dtype}; convert them"
+        )
     if array.shape != (n_records,):
         raise ValueError(
             f"{name} must have one entry for each of the {n_records} records, "
-            f"got shape {array.shape}"
+            f"got shape {array.shape}; give one per record"
         )
     bad = array.size and (array.min() < 0 or array.max() >= n_labels)
     if bad:
         row = int(np.argmax((array < 0) | (array >= n_labels)))
-        raise ValueError(f"{name} must lie in 0..{n_labels - 1}, row {row} does not")
+        raise ValueError(
+            f"{name} must lie in 0..{n_labels - 1}, row {row} does not; correct it"
+        )
     return array
 
 

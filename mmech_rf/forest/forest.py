@@ -457,7 +457,7 @@ class Forest:
         if array.ndim != 2 or array.shape[1] != self.n_features:
             raise ValueError(
                 f"codes must have shape (N, {self.n_features}), one column per "
-                f"attribute, got {array.shape}"
+                f"attribute, got {array.shape}; encode records with the schema"
             )
         return array
 

@@ -144,7 +144,7 @@ def grow_random_forest(
     check_choice(splits, "splits", SPLITS)
     n_trees = check_integer(n_trees, "n_trees", minimum=0)
     if n_trees == 0:
-        raise ValueError("a forest needs at least one tree, got 0")
+        raise ValueError("a forest needs at least one tree, got 0; raise n_trees")
     depth = check_integer(depth, "depth", minimum=0)
 
     from mmech_rf import _kernels

@@ -108,7 +108,8 @@ def find_recipe(recipe: Any) -> Recipe:
         return recipe
     if not isinstance(recipe, str):
         raise TypeError(
-            f"recipe must be a Recipe or the name of one, got {type(recipe).__name__}"
+            f"recipe must be a Recipe or the name of one, got {type(recipe).__name__}; "
+            "choose from recipes()"
         )
     if recipe in refused():
         why, instead = refused()[recipe]

@@ -103,8 +103,8 @@ class AccountedForest(ShownForest):
         check_n_records(self.n_records, "for a noisy count")
         if not isinstance(self.settings, type(self._defaults) | None):
             raise TypeError(
-                f"settings must be None or {type(self._defaults).__name__}, "
-                f"got {type(self.settings).__name__}"
+                f"settings must be None or {type(self._defaults).__name__}, got "
+                f"{type(self.settings).__name__}; leave it out for the defaults"
             )
         _check_privacy(self.privacy, self.delta)
         epsilon = super()._check_parameters()

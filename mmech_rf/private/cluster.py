@@ -55,7 +55,9 @@ def count_partitions(
         sums = [delayed(_add)(sums[first : first + FAN_IN]) for first in groups]
     total: Counts = sums[0].compute()
     if total._chunks != frozenset(names):
-        raise RuntimeError("the cluster lost a partition; nothing was released")
+        raise RuntimeError(
+            "the cluster lost a partition; nothing was released: fit again"
+        )
     return total
 
 

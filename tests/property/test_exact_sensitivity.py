@@ -312,18 +312,3 @@ def test_the_integer_without_a_magnitude_is_refused(kind):
     smallest = np.array([-(2**63)])
     with pytest.raises(ValueError, match=r"below 2\*\*63 in magnitude, got -922"):
         kind(smallest if kind is mm.Diagonal else smallest[None])
-
-
-@pytest.mark.parametrize(
-    ("budget", "power", "top"), [({"epsilon": 1}, 1, 14), ({"rho": 1}, 2, 10)]
-)
-def test_real_weights_of_large_rows(budget, power, top, rng):
-    """Cents and the like: otherwise many of these strategies had too little noise."""
-    for _ in range(20):
-        entries = rng.integers(10 ** (top - 1), 10**top, (3, 2))
-        entries *= rng.choice([-1, 1], 2)
-        strategy = mm.Product(mm.Diagonal(rng.random(3) + 0.01), mm.Dense(entries))
-        released = mm.MatrixMechanism(strategy, strategy, **budget).released
-        weights = released.blocks[0].weight.astype(object)
-        columns = weights @ np.abs(entries.astype(object)) ** power
-        assert released.sensitivity == max(columns)

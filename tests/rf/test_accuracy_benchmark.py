@@ -143,10 +143,12 @@ def test_table_has_means_floors_and_verdicts():
 
 def test_the_table_is_drawn(tmp_path):
     pytest.importorskip("matplotlib")
-    results = Path(_table.__file__).with_name("RESULTS.md")
-    copy = tmp_path / "RESULTS.md"
-    copy.write_bytes(results.read_bytes())
-    main(["--draw", str(copy)])
+    results = Path(_table.__file__).with_name("RESULTS.md").read_text("utf-8")
+    table = results[results.index("| data set | method |") :].partition("\n\n")[0]
+    some = ("| data set", "|---", "| car", "| iris")  # drawing all takes seconds
+    lines = [line for line in table.splitlines() if line.startswith(some)]
+    (tmp_path / "RESULTS.md").write_text("\n".join(lines), encoding="utf-8")
+    main(["--draw", str(tmp_path / "RESULTS.md")])
     assert (tmp_path / "accuracy.png").stat().st_size > 20_000
 
 

@@ -117,7 +117,7 @@ def test_levels_are_finer_and_finer():
     for level in levels:
         looked_at = [i for term in level.terms for i in term.view.attributes]
         assert sorted(looked_at) == [0, 1, 2, 4]  # each once; one cell tells nothing
-        # Of two cells the position says all that counts would.
+        # With two cells the position holds the same facts as counts.
         assert all(term.view.size > 2 for term in level.terms if not term.by_position)
     pairs = [term.view.attributes for term in levels[-1].terms]
     assert pairs == [(0, 1), (2, 4)]
@@ -192,7 +192,7 @@ def test_many_sums_of_few_records_are_left_whatever_the_budget(
 
 @ACCOUNTINGS
 def test_what_noise_is_expected(accounting):
-    """Of rows of a single group: about what the release then has."""
+    """Groups of a single row have about the noise of the release."""
     paid = paying(accounting, MUCH)
     for groups in ([1], [1] * 10, [1] * 50):
         sums = np.zeros((len(groups), 2), np.int64)
@@ -201,7 +201,7 @@ def test_what_noise_is_expected(accounting):
         found = np.sqrt(released.variance) / GRID
         np.testing.assert_allclose(found, paid.deviation(groups, cost), rtol=0.02)
     if accounting == "pure":
-        # Groups of many rows: at least that of a group of one, the first of them.
+        # With groups of many rows: at least the noise of the first, a group of one.
         groups, cost = [1, 4, 16], Fraction(1, 2)
         rows = norm_noise_variance(GRID / cost, groups)
         assert paid.deviation(groups, cost) >= 0.98 * math.sqrt(rows.max()) / GRID
@@ -316,7 +316,7 @@ def test_counts_and_their_noise_add_up_to_the_numbers_of_records(rng):
 @pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("level", [0, 1])
 def test_deviations_are_seen_in_units_of_their_noise(level, accounting, rng):
-    """Of classes that differ by noise only they have a mean square of one."""
+    """If classes differ by noise only, deviations have a mean square of one."""
     domain_shape, k = (4,) * 20, 400
     sums = sums_from_coarse_to_fine(domain_shape)[level]
     one = sums.of(np.repeat(np.arange(4)[:, None], 20, axis=1), np.zeros(4, int), 1)
@@ -412,7 +412,7 @@ def test_scores_of_classes_that_lie_apart_fit_into_files(k):
 # ---------------------------------------------------------------------- views of scores
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_views_of_scores_are_cut_by_the_score(k):
-    """Of a class against the mean of the others, without what is constant."""
+    """Compare a class with the mean of the others, without constants."""
     scores = some_scores((3, 4, 4, 2), k)
     views = score_views(scores)
     directions = [1] if k == 2 else range(k)

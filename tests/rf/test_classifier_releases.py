@@ -167,21 +167,9 @@ def test_nothing_is_half_released(name, noiseless):
     assert noiseless == []
 
 
-def test_estimators_share_a_ledger():
-    X, y = records(30)
-    ledger = PrivacyLedger(3)
-    for name in RELEASED:
-        release(classifier(name, ledger=ledger), X, y)
-    assert ledger.remaining == 0
-    for name in PRIVATE:
-        with pytest.raises(BudgetExceededError, match="only 0 of 3 is left"):
-            release(classifier(name, ledger=ledger), X, y)
-    assert len(ledger.entries) == 3
-
-
 @ALL
 def test_a_ledger_of_rho_pays_for_pure_epsilon(name):
-    """For every ensemble the price of its share, not that of the sum."""
+    """Every ensemble costs the price of its share, not a share of the sum's price."""
     X, y = records(30)
     ledger = PrivacyLedger("1/4", currency="rho")
     model = release(classifier(name, n_ensembles=2, ledger=ledger), X, y)

@@ -246,22 +246,3 @@ def test_an_interrupt_ends_with_one_line(run, watch_all):
     watch_all(interrupt)
     args = ("evaluate", "--data", "monks-1", "--methods", "laplace", "--quiet")
     assert run(*args) == (130, "", "mmech-rf: interrupted\n")
-
-
-def test_the_split_follows_the_seed_and_the_noise_does_not():
-    records = evaluation.load_records("monks-2")
-    methods = evaluation.make_methods(["laplace", "majority"], n_trees=2)
-    runs = [
-        evaluation.evaluate(records, methods, ["0.1"], repeats=8, seed=3).trials
-        for _ in range(2)
-    ]
-    found = [
-        {
-            name: [t.accuracy for t in trials if t.method.name == name]
-            for name in ("majority", "laplace")
-        }
-        for trials in runs
-    ]
-    assert found[0]["majority"] == found[1]["majority"]
-    assert len(set(found[0]["majority"])) > 1
-    assert found[0]["laplace"] != found[1]["laplace"]

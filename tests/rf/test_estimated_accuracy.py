@@ -124,16 +124,6 @@ def test_a_public_number_of_records_is_that_of_the_training_records():
     assert model.choice_.n_records == 800
 
 
-def test_counted_parts_are_held_out_record_by_record():
-    X, y = of_a_rule(100)
-    model = forest(insecure_rng=3)
-    for part in (slice(0, 40), slice(40, 100)):
-        model.count(X[part], y[part])
-    found = model.release().accuracy_
-    again = forest(insecure_rng=3).fit(X, y).accuracy_
-    assert (found.right, found.wrong) == (again.right, again.wrong)
-
-
 def test_nothing_is_held_out_unless_asked_for():
     model = forest(estimate_accuracy=False).fit(*of_a_rule(100))
     assert model.accuracy_ is None

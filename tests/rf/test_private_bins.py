@@ -53,20 +53,6 @@ def data(rng):
 
 
 # --------------------------------------------------------------- what it is good for
-def test_bounds_that_are_far_too_wide_cost_little(rng, data):
-    test = credits(rng)
-
-    def mean(factor, bins):
-        models = (
-            fitted(data, factor=factor, seed=s, private_bins=bins) for s in (1, 2)
-        )
-        return np.mean([model.score(*test) for model in models])
-
-    in_bins = mean(100, "all")
-    assert in_bins > mean(1, "all") - 0.03
-    assert in_bins > mean(100, ()) + 0.1
-
-
 def test_bins_hold_about_equal_parts(data):
     model = fitted(data, epsilon=20, settings=rf.DrawnSettings(most_bins=4))
     months = model.schema_.encode(data[0])[:, 1]

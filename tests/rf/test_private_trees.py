@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import rf_cases
 from rf_cases import CELLS, CLASSES, SCHEMA, records
+from sklearn.base import clone
 from tree_draws import choosing
 
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
@@ -260,8 +261,21 @@ def test_small_budgets_of_many_stated_records_pay_for_the_whole_fit(privacy, per
 
 @pytest.mark.parametrize("n_records", [1, 10**13])
 def test_a_draw_is_not_limited_to_less_than_its_roundings_cost(n_records):
-    """Of the records that a person may have each has a part of epsilon."""
+    """Each of the records of a person has a part of epsilon."""
     model = PrivateForestClassifier(
         SCHEMA, epsilon=10**15, n_records=n_records, records_per_person=10**9
     )
     assert model.fit(*records(20)).ledger_.remaining == 0
+
+
+# ------------------------------------------------------------------- counting the fits
+@pytest.mark.filterwarnings("error:this estimator, or a clone of it")
+def test_clones_share_the_count_of_fits():
+    model = make("noisy number")
+    twin = clone(model)
+    model.fit(*records(20))
+    with pytest.raises(PrivacyLeakWarning, match="a clone of it"):
+        twin.fit(*records(20))
+    ledger = PrivacyLedger(10)
+    clone(model).set_params(ledger=ledger).fit(*records(20))
+    assert ledger.spent == 1

@@ -419,7 +419,7 @@ def test_many_strangers_look_the_same(name, seed):
 
 
 def test_there_are_enough_strangers():
-    """Of all recipes, tables and releases of the engine in the default tests."""
+    """The default tests have all recipes, tables and releases of the engine."""
     chosen = one_of_each()
     assert len(set(chosen)) == len(chosen) == 100
     assert SEEDS * len(SETTINGS) >= 1000

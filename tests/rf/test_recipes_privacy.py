@@ -101,7 +101,7 @@ def neighbours_of(data, relation, sampled):
     if relation == "replace":
         return [data.replaced(0, row, "yes"), data.replaced(7, row, "no")]
     added = [data.and_of(row, "yes", 0), data.and_of(data.rows[3], "no")]
-    # What a record costs that is in no bag, or in several, is not that of one.
+    # A record that is in no bag, or in several, does not cost as much as in one.
     return added if sampled else [*added, data.without(0), data.without(7)]
 
 
@@ -665,7 +665,7 @@ def test_exact_tests_show_who_is_in_a_bag(epsilon):
 def test_medians_that_are_paid_for_once_in_all_outputs():
     """What the thesis accounts as 2, with K attributes and 200 records.
 
-    Of the attribute that is chosen, with its cut; other medians stay hidden.
+    The chosen attribute is released with its cut; other medians stay hidden.
     """
     assert loss_of_medians(3, 1) > 2.9
     assert loss_of_medians(4, 1) > 3.7
@@ -721,19 +721,6 @@ def test_smooth_sensitivity_is_not_private(j, loss):
         return 1 / (1 + math.exp(math.exp(gap) / 2))
 
     assert abs(math.log(wrong(j - 1) / wrong(j)) - loss) < 0.06
-
-
-def test_attributes_are_scored_by_purity_and_not_its_opposite():
-    """DiPriMe prints the sign of the error the other way round, in 4.14 to 4.16."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, (400, 3)).astype(str)
-    schema = Schema(
-        [Attribute.ordinal(f"x{i}", ["0", "1"]) for i in range(3)], ["no", "yes"]
-    )
-    y = np.where(X[:, 1] == "1", "yes", "no")
-    recipe = recipes()["diprime"].replace(n_trees=3, depth=1, candidates="all")
-    model = RecipeForestClassifier(schema, epsilon=50, recipe=recipe, n_records=400)
-    assert model.fit(X, y).score(X, y) == 1
 
 
 def test_shares_of_levels_that_are_not_normalised():

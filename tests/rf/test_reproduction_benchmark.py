@@ -38,7 +38,7 @@ def test_gate_settings_are_run_often_enough_and_published(gate):
     assert (setting, epsilon) in POINTS["gate"]
     assert FULL.forests_of(setting) >= QUICK.forests_of(setting) >= 20
     row = published(setting, epsilon)
-    # The subsample row is that of the appendix' table, not of the result files.
+    # The subsample row is from the appendix' table, not from the result files.
     assert row.mean == pytest.approx(target, abs=0.012)
 
 
@@ -85,12 +85,6 @@ def test_seconds_are_measured_once(tmp_path):
     assert {*_seconds.STAGES, "cpu"} <= {*first.seconds}
     (second,) = _seconds.measure(path, [SMALL], repeats=0)
     assert second == first
-
-
-def test_nothing_is_run_without_jobs(tmp_path):
-    path = tmp_path / "t.csv"
-    assert _trials.run_all([Task(SMALL, 0, (1.0,), 1)], path, jobs=0) == {}
-    assert not path.exists()
 
 
 def test_spread_is_split_into_forests_and_noise():
@@ -207,7 +201,7 @@ def test_published_rows():
 
 
 def test_rows_that_the_algorithm_does_not_explain():
-    """Of two files with the same setting, the one with enough noise is compared."""
+    """If two files have the same setting, the one with enough noise is compared."""
     hard = Setting("car", "subsample", "hard", 3, 16)
     assert published(hard, 1.0).mean == 0.4757  # car_id2, not .6607 of car_id1
     assert published(hard, 1.0).reason is None

@@ -245,7 +245,7 @@ def test_roots_follow_public_numbers_only():
     assert len(some) < len(views.items)
     assert [views.items[i].family for i in some[:7]] == ["whole"] + ["single"] * 6
     assert len(tree_selection._roots(views, 10)) > len(some)
-    # Of few distinct records all coarse attributes are candidates, of many only some.
+    # With few distinct records all coarse attributes are candidates, else only some.
     assert len(tree_selection._roots(views, 10**12, 3456)) == 7
     assert tree_selection._roots(views, 10**12).tolist() == [0]
 
@@ -421,7 +421,7 @@ def test_roots_that_are_drawn_follow_the_stated_number(n_records):
 def test_the_rate_leaves_room_for_every_rounding(drawn):
     """A tree is drawn from a sum for its root, each of its nodes, and each leaf.
 
-    Of two levels or, with views of fewer cells above the last, of three.
+    The tree has two levels or, with views of fewer cells above the last, three.
     """
     draw(public_views((3, 2)), *DATA[0], third_level=0.0)
     draw(public_views((3, 2)), *DATA[0])

@@ -19,10 +19,8 @@ from rf_cases import (
     SHAPE,
     paying,
     records,
-    silence,
     some_scores,
 )
-from sklearn.metrics import roc_auc_score
 
 import mmech_rf as rf
 from benchmarks.accuracy.ranking import calibration_error
@@ -150,32 +148,6 @@ def graded(n_records, rng):
     return np.tile(codes, (1, 2)), classes
 
 
-EIGHT = tuple(rf.Attribute.categorical(f"x{i}", (0, 1)) for i in range(8))
-GRADED = rf.Schema(EIGHT, (0, 1))
-
-
-@pytest.mark.parametrize("n_records", [300, 8000])
-def test_settings_for_ranking_rank_better(n_records, monkeypatch):
-    """Where boosting starts from scores, and where one tree is all that is drawn."""
-    rng = np.random.default_rng(0)
-    areas = {}
-    for most in ("MOST_PAIRS", "MOST_SUMS"):
-        monkeypatch.setattr(f"mmech_rf.drawn.views.{most}", 50)
-    test, truth = graded(4000, rng)
-    for settings in (rf.DrawnSettings(), rf.DrawnSettings.for_ranking()):
-        found = areas.setdefault(settings, [])
-        for seed in range(5):
-            terms = {"epsilon": 1, "n_records": n_records, "insecure_rng": seed}
-            model = rf.PrivateForestClassifier(GRADED, settings=settings, **terms)
-            with pytest.warns(UserWarning, match="insecure_rng"):
-                model.fit(*graded(n_records, rng))
-            found.append(roc_auc_score(truth, model.predict_proba(test)[:, 1]))
-            classes = model.predict_proba(test).argmax(axis=1)
-            np.testing.assert_array_equal(classes, model.predict(test))
-    plain, ranked = (np.mean(found) for found in areas.values())
-    assert ranked > plain
-
-
 def test_corrections_take_back_what_two_attributes_say_twice():
     """With next to no noise, probabilities become those of the records."""
     rng = np.random.default_rng(1)
@@ -212,20 +184,6 @@ STRONG = {"n_records": 2000, "epsilon": 1}
 def fitted(**settings):
     model = rf.PrivateForestClassifier(SCHEMA, **(STRONG | settings))
     return model.fit(*records(200))
-
-
-def test_what_labels_and_scores_get_right_is_counted_together(watch_all):
-    """The counted share of right answers is that of predictions."""
-    silence(watch_all)
-    for seed in range(5):
-        X, y = records(500, seed)
-        y = np.where(X[:, 0] == "0", "no", y)
-        model = rf.PrivateForestClassifier(SCHEMA, **STRONG).fit(X, y)
-        assert Plan.of(2000, Fraction(1), 3, 3).votes == model.choice_.n_trees == 1
-        right = (model.predict(X) == y).mean()
-        expected = model.predict_proba(X).max(axis=1).mean()
-        # Trees are drawn: over 200 forests the mean is .018, and scatters by .014.
-        assert expected == pytest.approx(right, abs=0.09)
 
 
 def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):

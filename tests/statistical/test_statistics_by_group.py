@@ -27,7 +27,6 @@ DOMAIN = Domain(
     ]
 )
 RISK = 1e-6
-ENDS = ("lower", "upper")
 
 
 def group(size):
@@ -86,28 +85,6 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
         if kind in (Mean, Sum, Histogram) and size == "many":  # and not far too often
             most = binom.isf(RISK, COPIES, level + (1 - level) / 3)
             assert (held <= most).all(), (size, held)
-
-
-@pytest.mark.parametrize("kind", [Mean, Quantiles])
-def test_intervals_hold_for_nodes_of_a_level(kind):
-    """Every node has two copies, and there are half as many of them."""
-    pairs = {f"pair {k}": [2 * k, 2 * k + 1] for k in range(COPIES // 2)}
-    copies = Attribute.hierarchy("copy", pairs, ["pair"])
-    domain = Domain([copies, *DOMAIN.attributes[1:]])
-    statistic = kind("x", by=("pair", "size"))
-    plan = release_tables(None, domain, tables=["size"], dry_run=True, epsilon=1)
-    reading, _ = plan_statistics([statistic], domain, plan)
-    codes, _ = reading._encode(
-        records(), None, narrow=True, handle_unknown="clip", handle_missing="error"
-    )
-    (own,) = reading.measure(codes, plan, PrivacyLedger(9), None)
-    columns = own.columns(0.9)
-    for size in SIZES:
-        exact = np.asarray(truth(statistic, size))
-        at = columns["size"] == size
-        low, high = (columns[end][at].reshape(len(pairs), -1) for end in ENDS)
-        held = ((low - 1e-9 <= exact) & (exact <= high + 1e-9)).sum(axis=0)
-        assert (held >= binom.ppf(RISK, len(pairs), 0.9)).all(), (size, held)
 
 
 def test_intervals_hold_where_the_number_of_records_is_public(monkeypatch):

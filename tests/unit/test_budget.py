@@ -37,17 +37,6 @@ def test_three_tenths_hold_three_times_a_tenth(budget, price):
         spend(ledger, "1e-30")
 
 
-def test_entries_record_what_was_released():
-    ledger = mm.PrivacyLedger(1)
-    entry = ledger.spend(0.25, "leaf counts", sensitivity=8)
-    assert entry == ledger.entries[0]
-    found = entry.cost, entry.released, entry.sensitivity
-    assert found == (Fraction(1, 4), "leaf counts", 8.0)
-    with pytest.raises(AttributeError):
-        entry.cost = Fraction(0)
-    assert isinstance(ledger.entries, tuple)
-
-
 def test_a_refused_release_spends_nothing():
     ledger = mm.PrivacyLedger(1)
     spend(ledger, 0.75)
@@ -321,30 +310,6 @@ def test_parts_of_parts_and_nameless_parts_are_refused():
         ledger.part("region", "north").part("town", "x")
     with pytest.raises(TypeError, match="partition must be a name, got ''"):
         ledger.part("", "north")
-
-
-def test_no_thread_overspends_a_partition():
-    ledger = mm.PrivacyLedger(1)
-    refused = []
-
-    def work(name):
-        for _ in range(40):
-            try:
-                spend(ledger.part("half", name), Fraction(1, 50))
-            except mm.BudgetExceededError:
-                refused.append(name)
-            try:
-                spend(ledger, Fraction(1, 100))
-            except mm.BudgetExceededError:
-                refused.append(None)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in ("a", "b", "a", "b")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert ledger.spent <= 1
-    assert refused
 
 
 def test_json_says_what_was_released_in_order():

@@ -29,13 +29,19 @@ def test_rank(column, expected):
     assert has_full_column_rank(operator) == (expected == len(column))
 
 
+ROWS = [[2], [2, 3], [2, 3, 0, 4, -1, 7, 1]]
+SUMMED = [(Circulant(COLUMN), circulant(COLUMN))]
+SUMMED += [(Toeplitz([2, -1, 5], row), toeplitz([2, -1, 5], row)) for row in ROWS]
+
+
 @pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("weights", [3, np.arange(1, 6)], ids=["one", "each"])
-def test_column_sums_are_exact(power, weights):
-    each = np.broadcast_to(weights, 5)
-    expected = each @ np.abs(circulant(COLUMN)) ** power
-    sums = column_sums(Circulant(COLUMN), power, weights)
-    assert np.array_equal(np.broadcast_to(sums, 5), expected)
+@pytest.mark.parametrize("several", [False, True], ids=["one", "each"])
+@pytest.mark.parametrize(("operator", "matrix"), SUMMED, ids=str)
+def test_column_sums_are_exact(operator, matrix, power, several):
+    weights = np.arange(1, len(matrix) + 1) if several else 3
+    expected = np.broadcast_to(weights, len(matrix)) @ np.abs(matrix) ** power
+    sums = column_sums(operator, power, weights)
+    assert np.array_equal(np.broadcast_to(sums, expected.shape), expected)
 
 
 def test_column_sums_beyond_64_bits():
@@ -77,17 +83,6 @@ def test_integers_are_measured_as_they_are():
 def test_diagonals_that_are_refused(column, row, message):
     with pytest.raises(ValueError, match=message):
         Toeplitz(column, row)
-
-
-@pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("weights", [3, np.arange(1, 4)], ids=["one", "each"])
-@pytest.mark.parametrize("row", [[2], [2, 3], [2, 3, 0, 4, -1, 7, 1]], ids=len)
-def test_column_sums_of_diagonals_are_exact(power, weights, row):
-    matrix = toeplitz([2, -1, 5], row)
-    each = np.broadcast_to(weights, 3)
-    sums = column_sums(Toeplitz([2, -1, 5], row), power, weights)
-    expected = each @ np.abs(matrix) ** power
-    assert np.array_equal(np.broadcast_to(sums, expected.shape), expected)
 
 
 def test_column_sums_of_diagonals_beyond_64_bits():

@@ -22,7 +22,7 @@ from replay import watched
 import mmech
 from mmech import Domain, Tables, terminal
 from mmech.cli import main
-from mmech.tables import release as release_module
+from mmech.tables import measured as measured_module
 
 DOMAIN = {
     "features": [
@@ -144,7 +144,7 @@ def test_what_was_paid_for_is_finished_after_an_interruption(
     run("budget b.json --total 1", capsys)
     line = "tables in.csv --domain d.json --ways 1 2 --epsilon 1/2 --ledger b.json"
     where = (
-        (release_module, "settle") if stop is KeyboardInterrupt else (Tables, "write")
+        (measured_module, "settle") if stop is KeyboardInterrupt else (Tables, "write")
     )
     with monkeypatch.context() as patch:
         patch.setattr(*where, Mock(side_effect=stop))
@@ -184,14 +184,14 @@ def test_a_full_disk_leaves_what_was_measured(folder, capsys, monkeypatch):
 def test_a_full_disk_of_the_folder_keeps_what_was_measured_elsewhere(
     folder, capsys, monkeypatch
 ):
-    save = release_module.MeasuredTables.save
+    save = measured_module.MeasuredTables.save
 
     def elsewhere(measured, path):
         if str(path) == "made.measured":
             raise OSError("cannot write 'made.measured': No space left on device")
         save(measured, path)
 
-    monkeypatch.setattr(release_module.MeasuredTables, "save", elsewhere)
+    monkeypatch.setattr(measured_module.MeasuredTables, "save", elsewhere)
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", None)
     line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
@@ -205,7 +205,7 @@ def test_a_full_disk_of_the_folder_keeps_what_was_measured_elsewhere(
 
 def test_what_could_not_be_kept_is_said_to_be_spent(folder, capsys, monkeypatch):
     full = Mock(side_effect=OSError("no space left"))
-    monkeypatch.setattr(release_module.MeasuredTables, "save", full)
+    monkeypatch.setattr(measured_module.MeasuredTables, "save", full)
     line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
     code, _, err = run(line, capsys)
     assert code == 2

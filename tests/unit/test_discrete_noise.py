@@ -134,7 +134,7 @@ def drawn_after(table, heads):
 def test_every_pair_of_bytes_for_the_tail_alone():
     """All 2^16 byte pairs through a table without digits: exact counts.
 
-    A side is an event if its byte is below 77, and it never ties: such bytes are
+    A side is an event if its byte is below 77, and it never ties: these bytes are
     left out.
     """
     heads = [pair for pair in PAIRS if 77 not in pair]

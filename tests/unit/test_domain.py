@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-import mmech
 from mmech import Attribute, Domain, release_tables
 from mmech.exceptions import DomainTooLargeError, ParameterError
 
@@ -255,13 +254,6 @@ def test_a_domain_of_more_cells_than_numbers():
     assert domain.select(range(63)).cell_index(ones[:, :63]).tolist() == [2**63 - 1]
     with pytest.raises(DomainTooLargeError, match=r"about 10\^19 cells, too many to"):
         domain.cell_index(ones)
-
-
-def test_domains_give_workloads_their_sizes():
-    workload = mmech.all_marginals(TOY.shape, 1)
-    counts = np.bincount(TOY.cell_index(CODES), minlength=TOY.n_cells)
-    assert workload.shape[1] == TOY.n_cells
-    assert (workload @ counts).sum() == len(CODES) * len(TOY.shape)
 
 
 # ---- files ---------------------------------------------------------------------

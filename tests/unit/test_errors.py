@@ -195,8 +195,3 @@ def test_classes_of_errors_and_warnings():
         mmech.PrivacyLeakWarning,
     ):
         assert issubclass(warning, UserWarning)
-
-
-def test_every_public_name_exists_and_is_documented():
-    for name in mmech.__all__:
-        assert getattr(mmech, name).__doc__

@@ -406,16 +406,6 @@ def test_p_identity_columns_keep_their_sum(powers, total, least):
     assert (rows >= 0).all()
 
 
-@pytest.mark.parametrize("norm", ["L1", "L2"])
-def test_p_identity_of_unit_l2_columns(norm):
-    strategy = PIdentity(RNG.standard_normal((3, 20)), norm="L2")
-    exact = integer_strategy(strategy, norm=norm)
-    rows, _ = ref.integer_rows(exact)
-    unit = rows.astype(float) / (2**12 if norm == "L1" else 2**16)
-    np.testing.assert_allclose(unit, strategy.to_dense(), atol=2.0**-12)
-    np.testing.assert_allclose(exact.form.to_dense(), rows.astype(float))
-
-
 def test_few_real_rows_still_answer_themselves():
     """The coarse grid would turn them out of their own span."""
     workload = Dense(RNG.standard_normal((2, 5)))

@@ -481,7 +481,7 @@ WRONG = {
         4]}, "impossible": [{"sex": "f", "age": ">45"}, CHILDREN]},
         "none by the known counts of age and the known counts of status and rule 2;"),
     "a rule that leaves no cell": ({"impossible": [{"sex": ["f", "m"]}]},
-        "there are none by rule 1;"),
+        "none were found by rule 1;"),
     "rules that leave no cell together": ({"impossible": [{"sex": "f", "age": "<=15"},
         {"age": ">15"}, {"sex": "m", "status": "single"},
         {"status": ["married", "widowed"]}]},
@@ -504,7 +504,7 @@ WRONG = {
     "nothing to measure": ({"tables": ["sex"], "ways": None, "known":
         {("sex",): [1, 2]}}, "must leave a table to be measured"),
     "a rule that leaves no triple": ({"ways": 3, "impossible": [{"sex": ["f", "m"]}]},
-        "there are none by rule 1;"),
+        "none were found by rule 1;"),
     "pairs that no triple has": ({"ways": 3, "known": {
         ("sex", "age"): [[0, 5, 0, 0], [5, 0, 0, 0]],
         ("age", "status"): [[0, 5, 0], [5, 0, 0], [0, 0, 0], [0, 0, 0]],

@@ -12,7 +12,6 @@ import reference as ref
 from replay import People, check_pair, play
 
 import mmech as mm
-from mmech.__main__ import main
 from mmech.tables.level_counts import divide
 from mmech.tables.level_weights import _errors_and_pulls, level_strategy
 from mmech.tables.levels import Chain, Tree
@@ -222,7 +221,7 @@ def nodes_of(plan, subset):
 @pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
 @every_plan
 def test_estimates_are_those_of_least_squares(asked, cost):
-    """Of two hierarchies rounded weights make errors larger by half a percent."""
+    """With two hierarchies rounded weights make errors larger by half a percent."""
     domain, plan = ASKED[asked][0], plan_of(asked, **cost)
     noise, codes = plan.noise, np.indices(domain.shape).reshape(3, -1).T
 
@@ -444,32 +443,6 @@ def test_what_was_kept_makes_the_same_tables(tmp_path):
     assert again.tables == released.tables
     for subset, table in released.counts.tables.items():
         assert (again.counts.tables[subset] == table).all()
-
-
-def test_the_command_line_takes_levels(tmp_path, capsys):
-    (tmp_path / "codes.csv").write_text("region,city\nN,a\nS,c\nN,b\n")
-    (tmp_path / "people.csv").write_text("city,sex\n" + "a,f\nb,m\nc,f\n" * 30)
-    entries = [
-        {"name": "city", "type": "hierarchy", "tree": "codes.csv"},
-        {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
-        {"name": "other", "type": "categorical", "categories": ["x"]},
-    ]
-    domain = tmp_path / "domain.json"
-    domain.write_text(json.dumps({"features": entries}))
-    out = tmp_path / "out"
-    command = ["tables", str(tmp_path / "people.csv"), "--domain", str(domain)]
-    command += ["--table", "region,sex", "--table", "city", "--epsilon", "5"]
-    main([*command, "--out", str(out)])
-    assert "each level adds up to the one above" in " ".join(
-        capsys.readouterr().out.split()
-    )
-    text = (out / "region_x_sex.csv").read_text().splitlines()
-    assert [line.split(",")[:2] for line in text[1:]] == [
-        ["N", "f"],
-        ["N", "m"],
-        ["S", "f"],
-        ["S", "m"],
-    ]
 
 
 def test_factors_of_weights_have_the_least_error_of_average_cells():

@@ -66,24 +66,6 @@ def full_strategy(rng):
 
 
 @pytest.mark.parametrize("place", range(7))
-def test_mean_spectrum_is_the_trace_on_every_subspace(place, rng):
-    workload = small_workloads(rng)[place]
-    dense = workload.to_dense().astype(float)
-    found = mean_spectrum(workload, SHAPE)
-    for size in range(5):
-        for subset in itertools.combinations(range(4), size):
-            projector = np.ones((1, 1))
-            for i, n in enumerate(SHAPE):
-                mean = np.full((n, n), 1 / n)
-                own = np.eye(n) - mean if i in subset else mean
-                projector = np.kron(projector, own)
-            rank = math.prod(SHAPE[i] - 1 for i in subset)
-            scale = rank * math.prod(n for i, n in enumerate(SHAPE) if i not in subset)
-            expected = np.trace(projector @ dense.T @ dense) / max(scale, 1)
-            assert found.get(subset, 0.0) == pytest.approx(expected, abs=1e-10)
-
-
-@pytest.mark.parametrize("place", range(7))
 def test_errors_equal_the_dense_formulas(place, rng):
     workload, strategy = small_workloads(rng)[place], full_strategy(rng)
     pinv = ref.pinv(strategy.to_dense())

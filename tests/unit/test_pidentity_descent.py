@@ -25,17 +25,6 @@ ORDERED = [
 STARTS = np.array([0, 1, 3, 4, 9, 20, 22, 36])
 
 
-def hierarchy_loss(gram, n, branching, ratio):
-    """Loss of a tree of ranges whose levels have geometric weights, densely."""
-    rows, width, weight = [], 1, 1.0
-    while width < n * branching:
-        block = np.arange(n) // width
-        rows.append(weight * (block == np.arange(block[-1] + 1)[:, None]))
-        width, weight = width * branching, weight * ratio
-    tree = np.concatenate(rows)
-    return ref.sensitivity(tree) ** 2 * np.trace(np.linalg.solve(tree.T @ tree, gram))
-
-
 # ------------------------------------------------------------------ blocks
 
 
@@ -237,17 +226,6 @@ def test_low_minima_of_windows_are_found():
     """Descents that keep to a face of the box from the start end at 20,536."""
     result = mm.optimize(mm.WidthRange(1024, 32), template="pidentity", seed=0)
     assert result.loss < 20_410
-
-
-@pytest.mark.parametrize("workload", [mm.AllRange(96), mm.Prefix(96)], ids=str)
-def test_better_than_every_tree(workload):
-    gram = workload.gram().to_dense().astype(float)
-    trees = [
-        hierarchy_loss(gram, 96, branching, ratio)
-        for branching in (2, 3, 4, 6, 8, 12, 16, 24, 32)
-        for ratio in (0.6, 0.8, 1.0, 1.25, 1.6)
-    ]
-    assert mm.optimize(workload, template="pidentity", seed=0).loss < min(trees)
 
 
 def test_most_iterations_are_on_few_blocks(monkeypatch):

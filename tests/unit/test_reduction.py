@@ -9,7 +9,6 @@ from catalogue import CATALOGUE, of_all
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-import mmech_rf as rf
 from mmech import (
     AllRange,
     Conjunctions,
@@ -359,48 +358,6 @@ def test_large_workloads_of_fractions_are_left_as_they_are():
 def test_wrong_groups(operator, groups, message):
     with pytest.raises(ValueError, match=message):
         Merged(operator, groups)
-
-
-# ------------------------------------------------------------------ forests
-
-
-@pytest.fixture(scope="module")
-def car():
-    data = rf.datasets.load_car()
-    forest = rf.grow_random_forest(data.schema, 128, 4, seed=0)
-    codes = data.schema.encode(data.data)
-    queries = codes[np.random.default_rng(0).permutation(len(codes))[:346]]
-    return forest, queries
-
-
-@pytest.mark.parametrize(("b", "least", "most"), [(346, 1500, 1900), (20, 20, 60)])
-def test_leaves_of_a_batch_of_car_queries(car, b, least, most):
-    # 346 queries, a fifth of the data: 18.7 thousand leaves, 1.7 thousand that differ.
-    forest, queries = car
-    workload = rf.aggregation_workload(forest, queries[:b])
-    assert 18_000 < workload.shape[1] < 19_500
-    reduced, groups = reduce_domain(workload)
-    assert least < reduced.shape[1] < most
-    columns = workload.to_sparse().tocsc()
-    keys = {
-        columns.indices[start:stop].tobytes()
-        for start, stop in zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
-        if stop > start
-    }
-    assert reduced.shape[1] == len(keys)
-    assert (groups < 0).sum() == (np.diff(columns.indptr) == 0).sum()
-
-
-def test_cells_of_a_forest(car):
-    forest, queries = car
-    every = rf.training_workload(forest)
-    assert reduce_domain(every)[0] is every  # 128 trees tell all cells apart
-    shallow = rf.training_workload(rf.grow_random_forest((4, 3, 5), 2, 1, seed=1))
-    reduced, _ = assert_lossless(shallow, shallow.to_dense())
-    assert isinstance(reduced, PartitionStack)
-    few = rf.prediction_workload(forest, queries[:3])
-    reduced, _ = assert_lossless(few, few.to_dense())
-    assert reduced.shape[1] < 500
 
 
 # ------------------------------------------------------------------ nothing is lost

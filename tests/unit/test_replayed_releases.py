@@ -139,18 +139,6 @@ def test_all_records_of_a_person_cost_what_is_paid(name, relation, currency):
 
 
 @CURRENCIES
-@pytest.mark.parametrize("template", ["pidentity", "marginals", "kronecker"])
-def test_optimized_strategies(template, currency):
-    tables = mm.Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 1, (0,): 1})
-    strategy = mm.optimize(tables, template=template, seed=0).strategy
-    counts = np.random.default_rng(0).integers(0, 9, (12, 2))
-    others = [with_one(counts, cell, 1) for cell in range(12)]
-    measuring = mechanism(currency, strategy, "add_remove")
-    found = costs(measuring, counts, others)
-    assert 0.99 * PRICE < max(found) <= PRICE
-
-
-@CURRENCIES
 @RELATIONS
 @pytest.mark.parametrize("signed", [False, True])
 def test_records(signed, relation, currency):

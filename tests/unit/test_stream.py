@@ -363,24 +363,6 @@ def test_answers_of_a_tree_are_the_best_of_all_nodes(horizon, width):
     assert made.expected_error() == pytest.approx(errors.sum())
 
 
-@pytest.mark.statistical
-@CURRENCIES
-def test_intervals_hold(currency):
-    """False alarms: 1e-6 each, by the exact law of the number of misses."""
-    from scipy import stats
-
-    missed, trials, made = 0, 400, stream(currency, "prefix", 2)
-    for _ in range(trials):
-        made = again(currency, "prefix", made)
-        made.push(5)
-        made.push(8)
-        lower, upper = made.confidence_interval(1, 0.8)
-        missed += not lower <= 13 <= upper
-    assert missed <= stats.binom.isf(1e-6, trials, 0.2)
-    if currency == "rho":
-        assert missed >= stats.binom.ppf(1e-6, trials, 0.2)
-
-
 # ---- how good it is ------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from mmech import (
     PrivacyLedger,
     release_tables,
 )
+from mmech.tables import measured as measured_module
 from mmech.tables import release as release_module
 from mmech.tables import steps
 from mmech.tables.release import release
@@ -212,15 +213,8 @@ def test_steps_are_named_and_their_costs_add_up(regime, tmp_path):
 def test_what_was_measured_is_finished_at_no_cost(regime, cost, tmp_path, monkeypatch):
     """From the file, and from the exception: bit for bit what would have come."""
     path = tmp_path / "tables.measured"
-    settle = release_module.settle
-
-    def stopped(*given, **options):  # what a round is chosen by comes before
-        if not options:
-            raise KeyboardInterrupt
-        return settle(*given, **options)
-
     with monkeypatch.context() as patch:
-        patch.setattr(release_module, "settle", stopped)
+        patch.setattr(measured_module, "settle", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt) as stop:
             release_tables(people(200), DOMAIN, ways=2, keep=path, **cost)
     with watched(lambda draw, sample: pytest.fail("drawn again")):
@@ -308,7 +302,8 @@ def test_few_records_are_not_drowned_by_the_noise_of_pairs(noise_rng):
 def test_intervals_hold_after_the_choice(rounds, cost, noise_rng, monkeypatch):
     """Counted over 80 releases that choose pairs, by number of attributes."""
     force(rounds, monkeypatch)
-    monkeypatch.setattr(release_module, "settle", _unsettled)
+    for module in (release_module, measured_module):
+        monkeypatch.setattr(module, "settle", _unsettled)
     codes = people(200)
     plan = release_tables(None, DOMAIN, tables="auto", dry_run=True, **cost)
     held, truth = {}, cache(lambda names: exact(codes, names))

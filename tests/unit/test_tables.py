@@ -16,7 +16,7 @@ from replay import facts_of_tables as seen
 
 import mmech as mm
 from mmech.domain.csv_files import read_cells
-from mmech.tables import release as release_module
+from mmech.tables import measured as measured_module
 from mmech.tables.classes import expected_pairs
 from mmech.tables.counts import settle
 from mmech.tables.model import draw_codes
@@ -500,7 +500,7 @@ def test_a_model_that_is_too_large_leaves_tables_out():
     codes = people(3000)
     with mm.limits.changed(model_cells=14):
         released = mm.release_tables(frame_of(codes), DOMAIN, ways=2, epsilon=5)
-    model = released.counts.model
+        model = released.counts.model
     linked = [group for group in model.groups if len(group) > 1]
     cells = [np.prod([DOMAIN.shape[i] for i in group]) for group in linked]
     assert 0 < sum(cells) <= 14
@@ -873,7 +873,7 @@ def test_what_was_measured_is_finished_at_no_cost(
 
     options = {"ways": WAYS[rounding], "handle_unknown": policy, "keep": path, **cost}
     with monkeypatch.context() as patch:
-        patch.setattr(release_module, "settle", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(measured_module, "settle", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt) as stop:
             mm.release_tables(frame_of(people(200)), DOMAIN, ledger=ledger, **options)
     measured = stop.value.measured
