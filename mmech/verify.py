@@ -350,13 +350,15 @@ def _kronecker(record: Any, effort: Effort) -> Term:
         known = norm in POWERS or any(ones)
         if w.ndim or not known or a is None or b is None:
             return None
-        if 0 < n <= MOST_LISTED:
+        equal = np.all(a == a.max()) and np.all(b == b.max())
+        if 0 < n <= MOST_LISTED and not equal:
+            effort.spend(n)
             a, b = np.broadcast_to(a, left.n), np.broadcast_to(b, right.n)
-        elif norm != SUM or (np.all(a == a.max()) and np.all(b == b.max())):
+        elif equal or norm != SUM:
             a, b = a.max(), b.max()
         else:
             return None
-        return np.multiply.outer(a, b).ravel() * w
+        return np.ravel(np.multiply.outer(a, b)) * w
 
     def listed() -> Listed:
         (i, j, a), (r, c, b) = left.listed(), right.listed()
