@@ -208,7 +208,7 @@ def test_what_cost_too_much_is_not_carried_over():
 
 
 def test_what_cannot_go_over():
-    with pytest.raises(ValueError, match="without a limit has no rho"):
+    with pytest.raises(ValueError, match="a ledger with a limit, got total=inf"):
         mm.PrivacyLedger(math.inf).concentrate(DELTA)
     for delta in (0, 1, -1e-6, math.nan):
         ledger = mm.PrivacyLedger(1)
