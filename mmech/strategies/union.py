@@ -31,7 +31,7 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.deadline import time_is_up
-from mmech.strategies.joint import JointObjective, JointRun, Masks
+from mmech.strategies.joint import LARGE, JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
@@ -44,9 +44,6 @@ TRIAL = 60
 
 FURTHER = 4
 """Starts that go on to four times as many, of which only the best goes to the end."""
-
-LARGE = 2**14
-"""Cells above which one start goes on at once: an iteration takes long there."""
 
 TILT = 2.5
 """Factor by which the first shares of a start favour one group."""
