@@ -88,7 +88,7 @@ WEIGHT_TOTAL = 2**20
 """Sum of the whole weights that stand for real ones."""
 
 LARGEST_WEIGHT_TOTAL = 2**40
-"""The same where blocks of different units are stacked."""
+"""The same where blocks of different units are stacked, under L2."""
 
 PRICE_MARGIN = 2.0**-20
 """What prices are rounded up by: more than the errors of sums of 2^32 doubles >= 0."""
@@ -750,8 +750,8 @@ def _whole_weights(
     """Return whole weights in proportion to heights of rows (L2: to their squares).
 
     Exact where all are small multiples of the smallest, else rounded to a total of
-    2^20, at least one each; to 2^10 for the smallest if a block of few units is
-    stacked on one of many, up to a total of 2^40.
+    2^20, at least one each. Under L2 a block of few units may be stacked on one of
+    many: the smallest weight is 2^10 then, up to a total of 2^40.
     """
     weights = np.asarray(reals, np.float64)
     weights = weights / weights.max()
@@ -764,7 +764,7 @@ def _whole_weights(
     ):
         shares = weights / weights.sum()
         total = WEIGHT_TOTAL
-        if stacked and shares.min() * total < 1:
+        if stacked and norm == "L2" and shares.min() * total < 1:
             total = min(2.0**10 / shares.min(), LARGEST_WEIGHT_TOTAL)
         whole = np.maximum(1, np.rint(shares * total))
     return [int(w) for w in whole]
