@@ -552,24 +552,31 @@ def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
 def _product(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
     """S W with whole W: round S, measure S'W."""
     left, *others = strategy.factors
-    if len(others) != 1 or not isinstance(left, Dense | Diagonal):
+    numbers = _coefficients(left)
+    if numbers is None or len(others) != 1 or strategy.dtype == np.int64:
         return None
-    whole_queries = _whole_entries(others[0])
-    if strategy.dtype == np.int64 or whole_queries is None:
-        return None
-    kind = Diagonal if isinstance(left, Diagonal) else Dense
-    numbers = left.diag() if kind is Diagonal else left.to_dense()
+    queries = _whole_entries(others[0])
     largest = np.abs(numbers).max(initial=0.0)
-    if largest == 0:
+    if queries is None or largest == 0:
         return None
     whole = np.rint((numbers / largest) * 2**bits).astype(np.int64)
-    if kind is Diagonal:  # a row that is asked for is measured
+    if numbers.ndim == 1:  # a row that is asked for is measured
         whole = np.maximum(np.abs(whole), numbers != 0)
     whole //= np.gcd.reduce(whole, axis=None)
-    matrix = Product(kind(whole), whole_queries)
+    matrix = Product(Diagonal(whole) if numbers.ndim == 1 else Dense(whole), queries)
     if min(matrix._norm_bounds or (2**62,)) >= 2**62:
         return None
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+
+
+@singledispatch
+def _coefficients(left: QueryMatrix) -> Floats | None:
+    """Return the entries of an explicit matrix, or of a diagonal one those on it."""
+    return None
+
+
+_coefficients.register(Dense, lambda left: left.to_dense())
+_coefficients.register(Diagonal, lambda left: left.diag())
 
 
 @_by_structure.register(Residuals)

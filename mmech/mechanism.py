@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_choice, check_counts, check_integer
-from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.shared_totals import (
     VARIANCE_FLOOR,
@@ -515,7 +514,7 @@ def _checked_pair(
         own = LAWS[strategy.noise]
         law = own if own.norm == law.norm else law
     workload, strategy = as_pair(workload, strategy, law.norm)
-    if not error.supports(workload, strategy):
+    if not pairs.supports(workload, strategy):
         raise pairs.unsupported(workload, strategy)
     return workload, strategy, law
 
@@ -526,7 +525,7 @@ def _measurable(
     """Return the strategy as integers that still support the workload."""
     for fine in (False, True):
         released = integer_strategy(strategy, norm=norm, fine=fine)
-        if error.supports(workload, released.form):
+        if pairs.supports(workload, released.form):
             return released
     raise UnsupportedWorkloadError(
         f"the strategy {strategy!r} cannot answer the workload {workload!r} "

@@ -25,10 +25,9 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy
 from mmech.noise.norm import norm_noise_components
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.marginals import Marginals
+from mmech.operators.marginals import Marginals, marginals_of
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import Subset, downward_closure, marginal_precisions
-from mmech.structure.attributes import marginals_of
 
 Floats = NDArray[np.float64]
 

@@ -14,11 +14,11 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.known import normal_form
+from mmech.operators.marginals import marginals_of
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.strategies.marginals import (
     GLANCE_WORK,
-    attribute_sizes,
     is_beyond_lattices,
     marginals_strategy,
 )
@@ -30,9 +30,10 @@ from mmech.strategies.registry import (
     Seen,
     Skip,
     Template,
+    attribute_sizes,
 )
 from mmech.strategies.result import StrategyResult
-from mmech.structure.attributes import is_uniform, marginals_of
+from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
 

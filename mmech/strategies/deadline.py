@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from mmech.terminal import showing
+from mmech.threads import showing
 
 
 @dataclass(eq=False)

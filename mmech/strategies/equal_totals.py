@@ -23,8 +23,7 @@ from mmech.noise import K_NORM
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import Subset
-from mmech.strategies.marginals import attribute_sizes
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template, attribute_sizes
 from mmech.strategies.result import StrategyResult
 from mmech.structure.spectrum import mean_spectrum
 

@@ -22,9 +22,9 @@ import numpy as np
 from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.base import QueryMatrix
 from mmech.operators.known import normal_form
-from mmech.operators.marginals import Marginals, check_domain_shape
+from mmech.operators.marginals import Marginals
 from mmech.strategies.marginal_search import (
     MAX_CELLS,
     MAX_EVALUATIONS,
@@ -32,7 +32,7 @@ from mmech.strategies.marginal_search import (
     NAME,
     Search,
 )
-from mmech.strategies.registry import TIE, Request, Skip, Template
+from mmech.strategies.registry import TIE, Request, Skip, Template, attribute_sizes
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import (
     comes_from_partitions,
@@ -127,25 +127,6 @@ def marginals_strategy(
             break
     search.polish()
     return search.result()
-
-
-def attribute_sizes(
-    workload: QueryMatrix, domain_shape: Any, template: str
-) -> tuple[int, ...]:
-    """Return the attribute sizes given to a template, or read off the workload."""
-    shape = normal_form(workload).domain_shape if domain_shape is None else domain_shape
-    if shape is None:
-        raise UnsupportedWorkloadError(
-            f"template {template!r} needs the attribute sizes of {workload!r}; pass "
-            "domain_shape="
-        )
-    sizes = check_domain_shape(shape)
-    if product_of(sizes) != workload.shape[1]:
-        raise ValueError(
-            f"domain_shape {sizes} has {product_of(sizes)} cells but the workload has "
-            f"{workload.shape[1]} columns; both must be the same domain"
-        )
-    return sizes
 
 
 # ---- in "auto" ---------------------------------------------------------------

@@ -26,6 +26,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.known import normal_form
+from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies.closed_form import optimum_under_l2
 from mmech.strategies.deadline import time_is_up
@@ -34,7 +35,7 @@ from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refi
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
-from mmech.structure.attributes import comes_from_partitions, marginals_of
+from mmech.structure.attributes import comes_from_partitions
 from mmech.structure.shape import frobenius_squared
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.known import normal_form
+from mmech.operators.marginals import check_domain_shape
 from mmech.strategies.deadline import start_template, time_is_up
 from mmech.strategies.result import Callback, Candidate, StrategyResult
 
@@ -223,6 +225,25 @@ def check_options(template: str, norm: str, options: Mapping[str, Any]) -> None:
 
 def _norm_in_words(norm: str) -> str:
     return f"{norm} sensitivity (privacy={PRIVACY[norm]!r})"
+
+
+def attribute_sizes(
+    workload: QueryMatrix, domain_shape: Any, template: str
+) -> tuple[int, ...]:
+    """Return the attribute sizes given to a template, or read off the workload."""
+    shape = normal_form(workload).domain_shape if domain_shape is None else domain_shape
+    if shape is None:
+        raise UnsupportedWorkloadError(
+            f"template {template!r} needs the attribute sizes of {workload!r}; pass "
+            "domain_shape="
+        )
+    sizes = check_domain_shape(shape)
+    if product_of(sizes) != workload.shape[1]:
+        raise ValueError(
+            f"domain_shape {sizes} has {product_of(sizes)} cells but the workload has "
+            f"{workload.shape[1]} columns; both must be the same domain"
+        )
+    return sizes
 
 
 def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:

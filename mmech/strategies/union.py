@@ -28,6 +28,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.deadline import time_is_up
@@ -35,7 +36,7 @@ from mmech.strategies.joint import LARGE, JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
-from mmech.structure.attributes import box_terms, is_uniform, marginals_of
+from mmech.structure.attributes import box_terms, is_uniform
 
 Floats = NDArray[np.float64]
 
