@@ -508,8 +508,7 @@ def _checked_pair(
         strategy = workload
     elif strategy is None:
         workload = as_query_matrix(workload, "workload")
-        privacy = "pure" if law.norm == "L1" else "zcdp"
-        strategy = optimize(workload, template=law.template, privacy=privacy)
+        strategy = optimize(workload, template=law.template, privacy=law.privacy)
     if noise is None and isinstance(strategy, StrategyResult) and strategy.noise:
         own = LAWS[strategy.noise]
         law = own if own.norm == law.norm else law

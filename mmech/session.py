@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.mechanism import MatrixMechanism
-from mmech.noise import GAUSSIAN, LAPLACE, Law, k_norm
+from mmech.noise import GAUSSIAN, OF_CURRENCY, Law, k_norm
 from mmech.noise.norm import Groups, as_blocks, dimension
 from mmech.noise.system import Rng
 from mmech.operators.base import QueryMatrix
@@ -127,7 +127,7 @@ class Session:
 
         The cost is in the currency of the ledger, or in another one.
         """
-        law = LAPLACE if (currency or self.currency) == "epsilon" else GAUSSIAN
+        law = OF_CURRENCY[currency or self.currency]
         return self._measured(counts, Fraction(unit) ** law.power, law, cost, what)
 
     def add_noise_to_groups(

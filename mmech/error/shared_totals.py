@@ -133,8 +133,8 @@ def measured_sets(
     form = marginals_of(released.form)
     if form is None:
         raise _unsupported(released.form)
-    weights: list[Any] = [block.weight for block in released.blocks]
-    whole = dict(zip(form.weights, weights, strict=True))
+    each = zip(form.weights, released.blocks, strict=True)
+    whole = {subset: block.weight for subset, block in each}
     return form.domain_shape, as_sets(Marginals(form.domain_shape, whole))
 
 

@@ -141,6 +141,11 @@ class Law:
         return 2 if self.norm == "L2" else 1
 
     @property
+    def privacy(self) -> str:
+        """Kind of privacy that `optimize` names: "pure", or "zcdp" under L2."""
+        return "zcdp" if self.norm == "L2" else "pure"
+
+    @property
     def pricing(self) -> Pricing | None:
         """How releases are priced closer, if that is known of this very law."""
         return PRICING.get(self.name) if LAWS.get(self.name) is self else None
@@ -296,6 +301,10 @@ LAWS = {law.name: law for law in (LAPLACE, GAUSSIAN, K_NORM)}
 """The laws that a mechanism can be asked for by name."""
 
 
+OF_CURRENCY = {law.currency: law for law in (LAPLACE, GAUSSIAN)}
+"""The law of independent rows that a currency pays for, unless another one is named."""
+
+
 def _laplace_price(size: Fraction, scale: Fraction) -> Price:
     """Price the whole change in one number, which costs most."""
     whole = math.floor(size)
@@ -346,7 +355,7 @@ def law_and_cost(
     """
     exact, currency = one_cost(epsilon, rho)
     if noise is None:
-        return (LAPLACE if currency == "epsilon" else GAUSSIAN), exact
+        return OF_CURRENCY[currency], exact
     law = LAWS[check_choice(noise, "noise", tuple(LAWS))]
     if law.currency != currency:
         raise ValueError(
