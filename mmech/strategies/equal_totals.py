@@ -36,9 +36,7 @@ APART = 1 / 64
 """Least relative difference of the weights of neighbours; equal ones would be a set."""
 
 
-def equal_totals_strategy(
-    workload: QueryMatrix, *, domain_shape: Any = None
-) -> StrategyResult:
+def equal_totals_strategy(workload: QueryMatrix) -> StrategyResult:
     """Measure single attributes, in sets with K-norm noise of equal totals.
 
     Attributes are sorted by their share of the error, and cut into sets by dynamic
@@ -49,10 +47,10 @@ def equal_totals_strategy(
     Raises
     ------
     UnsupportedWorkloadError
-        If the attributes are neither given nor known, or a query restricts two of
-        them, or fewer than two are asked for.
+        If the attributes are not known, or a query restricts two of them, or fewer
+        than two are asked for.
     """
-    sizes = attribute_sizes(workload, domain_shape, NAME)
+    sizes = attribute_sizes(workload, NAME)
     asked = mean_spectrum(workload, sizes)
     if asked is None or any(len(subset) > 1 for subset in asked):
         raise UnsupportedWorkloadError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +27,6 @@ NEGLIGIBLE = 1e-12
 def marginal_weights(
     workload: QueryMatrix,
     *,
-    domain_shape: Any = None,
     max_iter: int = 20_000,
     tolerance: float = 1e-4,
 ) -> StrategyResult:
@@ -41,7 +39,7 @@ def marginal_weights(
     """
     max_iter = check_integer(max_iter, "max_iter")
     check_nonnegative(tolerance, "tolerance")
-    sizes, spectrum = spectrum_of(workload, domain_shape, "marginals")
+    sizes, spectrum = spectrum_of(workload, "marginals")
     closure = downward_closure(spectrum, sizes)
     cells = sizes_of(closure, sizes)
     asked = np.array([spectrum.get(subset, 0.0) for subset in closure])

@@ -144,8 +144,7 @@ def optimize(
         Options of the template; "auto" gives every template those that it has.
         ``p`` (int, or one per factor for "kronecker" under "pure"), ``n_starts``,
         ``max_iter``, ``tolerance`` (relative decrease at which to stop; of "dense", and
-        "marginals" under "zcdp", the gap to the optimum), ``groups`` (of "union"),
-        ``domain_shape`` (of "marginals" and "residuals").
+        "marginals" under "zcdp", the gap to the optimum).
 
     Returns
     -------

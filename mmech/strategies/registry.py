@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
-from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.base import QueryMatrix
 from mmech.operators.known import normal_form
-from mmech.operators.marginals import check_domain_shape
 from mmech.strategies.deadline import start_template, time_is_up
 from mmech.strategies.result import Callback, Candidate, StrategyResult
 
@@ -227,23 +226,15 @@ def _norm_in_words(norm: str) -> str:
     return f"{norm} sensitivity (privacy={PRIVACY[norm]!r})"
 
 
-def attribute_sizes(
-    workload: QueryMatrix, domain_shape: Any, template: str
-) -> tuple[int, ...]:
-    """Return the attribute sizes given to a template, or read off the workload."""
-    shape = normal_form(workload).domain_shape if domain_shape is None else domain_shape
+def attribute_sizes(workload: QueryMatrix, template: str) -> tuple[int, ...]:
+    """Return the attribute sizes that a workload knows, which a template needs."""
+    shape = normal_form(workload).domain_shape
     if shape is None:
         raise UnsupportedWorkloadError(
-            f"template {template!r} needs the attribute sizes of {workload!r}; pass "
-            "domain_shape="
+            f"template {template!r} needs the attribute sizes of {workload!r}; make it "
+            "of marginals, or of a Kronecker with a factor per attribute"
         )
-    sizes = check_domain_shape(shape)
-    if product_of(sizes) != workload.shape[1]:
-        raise ValueError(
-            f"domain_shape {sizes} has {product_of(sizes)} cells but the workload has "
-            f"{workload.shape[1]} columns; both must be the same domain"
-        )
-    return sizes
+    return shape
 
 
 def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
