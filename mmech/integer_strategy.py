@@ -27,8 +27,8 @@ from functools import cached_property, singledispatch
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
@@ -57,9 +57,6 @@ from mmech.structure.exact import (
     times,
     total_sums,
 )
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 GRID_BITS = {"L1": 12, "L2": 16}
 """Bits of the grid that real-valued strategies are rounded to."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.arrays import Subset
 from mmech.checks import check_choice, check_counts, check_integer
 from mmech.error import pairs
 from mmech.error.shared_totals import (
@@ -24,7 +25,6 @@ from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.noise import LAWS, Law, Price, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
-from mmech.operators.subsets import Subset
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation

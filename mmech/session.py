@@ -13,9 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mmech.arrays import Integers
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import GAUSSIAN, OF_CURRENCY, Law, k_norm
 from mmech.noise.norm import Groups, as_blocks, dimension
@@ -27,8 +25,6 @@ from mmech.quantiles import select_quantiles
 from mmech.release import Measurement, charge, measure
 from mmech.selection import epsilon_of_draw
 from mmech.strategies import StrategyResult
-
-Integers = NDArray[np.int64]
 
 
 class Session:

@@ -19,17 +19,16 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mmech.arrays import Floats, Subset
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy
 from mmech.noise.norm import norm_noise_components
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import Marginals, marginals_of
 from mmech.operators.residuals import Residuals
-from mmech.operators.subsets import Subset, downward_closure, marginal_precisions
-
-Floats = NDArray[np.float64]
+from mmech.operators.subsets import downward_closure, marginal_precisions
 
 VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""

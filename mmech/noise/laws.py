@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_choice
 from mmech.noise.gaussian import (
     check_variance,
@@ -34,8 +35,6 @@ from mmech.noise.norm import (
 )
 from mmech.noise.system import Rng
 from mmech.privacy.cost import laplace_rho, one_cost
-
-Floats = NDArray[np.float64]
 
 
 class Price(NamedTuple):

@@ -16,8 +16,8 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
@@ -34,8 +34,6 @@ from mmech.strategies.deadline import time_is_up
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy
-
-Floats = NDArray[np.float64]
 
 REPAIRS = 2
 """Strategies that are made explicit before the best is taken."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mmech.arrays import Subset
 from mmech.error.pairs import gain
 from mmech.error.shared_totals import WIDE, EqualTotals, of_residuals
 from mmech.exceptions import UnsupportedWorkloadError
@@ -22,7 +23,6 @@ from mmech.limits import LIMITS
 from mmech.noise import K_NORM
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
-from mmech.operators.subsets import Subset
 from mmech.strategies.registry import Request, Skip, Template, attribute_sizes
 from mmech.strategies.result import StrategyResult
 from mmech.structure.spectrum import mean_spectrum

@@ -13,8 +13,8 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.operators.joint import JointInverseGram, distinct_grams
 from mmech.operators.known import Term
 from mmech.strategies.deadline import time_is_up
@@ -23,7 +23,6 @@ from mmech.strategies.pidentity import MAX_WEIGHT
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
-Floats = NDArray[np.float64]
 Thetas = list[list[Floats]]
 """Extra queries by attribute and kind of factor."""
 Masks = list[tuple[int, ...]]

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer
 from mmech.error import expected as error
 from mmech.error.bounds import cheap_loss_bound
@@ -46,8 +46,6 @@ from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
 from mmech.structure.attributes import box_terms
 from mmech.structure.shape import frobenius_squared
-
-Floats = NDArray[np.float64]
 
 EXPLICIT_FACTOR = 512
 """Up to this factor size the surrogate grams are formed explicitly."""

@@ -7,8 +7,8 @@ from itertools import combinations
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
@@ -17,8 +17,6 @@ from mmech.strategies.closed_form import spectrum_of
 from mmech.strategies.deadline import time_is_up
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
-
-Floats = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-12
 """Share of the squared sensitivity below which a marginal is not measured."""

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
@@ -47,8 +47,6 @@ from mmech.structure.blocks import (
     in_blocks,
     separable_terms,
 )
-
-Floats = NDArray[np.float64]
 
 SMALLEST_DOMAIN = 2048
 """Up to this domain size p-Identity without blocks is better."""

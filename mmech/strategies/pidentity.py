@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
@@ -37,8 +38,6 @@ from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.attributes import comes_from_partitions
 from mmech.structure.shape import frobenius_squared
-
-Floats = NDArray[np.float64]
 
 MAX_WEIGHT = 1e3
 """Upper bound on entries of theta; larger ones only cost accuracy."""

@@ -18,8 +18,8 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
@@ -37,8 +37,6 @@ from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import box_terms, is_uniform
-
-Floats = NDArray[np.float64]
 
 TRIAL = 60
 """Iterations of every start."""
