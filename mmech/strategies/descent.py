@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats
-from mmech.strategies.deadline import time_is_up
+from mmech.strategies.registry import time_is_up
 
 Singles = NDArray[np.float32]
 

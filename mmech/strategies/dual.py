@@ -30,8 +30,7 @@ from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
-from mmech.strategies.deadline import time_is_up
-from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy
 

@@ -17,8 +17,8 @@ import numpy as np
 from mmech.arrays import Floats
 from mmech.operators.joint import JointInverseGram, distinct_grams
 from mmech.operators.known import Term
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.pidentity import MAX_WEIGHT
+from mmech.strategies.registry import time_is_up
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult

@@ -30,7 +30,6 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.marginals import is_beyond_lattices
 from mmech.strategies.pidentity import (
     better_than_cells,
@@ -40,7 +39,7 @@ from mmech.strategies.pidentity import (
     pidentity_strategy,
     without_idle_rows,
 )
-from mmech.strategies.registry import Request, Skip, Template, try_all
+from mmech.strategies.registry import Request, Skip, Template, time_is_up, try_all
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts

@@ -14,8 +14,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
 from mmech.strategies.closed_form import spectrum_of
-from mmech.strategies.deadline import time_is_up
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template, time_is_up
 from mmech.strategies.result import StrategyResult
 
 NEGLIGIBLE = 1e-12

@@ -35,10 +35,9 @@ from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.ordered import BlockLevel
 from mmech.strategies.pidentity import Descent, PIdentityObjective, descend
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts
 from mmech.structure.blocks import (

@@ -30,10 +30,9 @@ from mmech.operators.known import normal_form
 from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies.closed_form import optimum_under_l2
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.descent import minimize_in_box
 from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refined
-from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.attributes import comes_from_partitions

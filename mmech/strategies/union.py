@@ -31,10 +31,9 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.joint import LARGE, JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
-from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import box_terms, is_uniform
 

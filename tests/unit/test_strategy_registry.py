@@ -18,7 +18,7 @@ import reference as ref
 from maintainer_pages import code_of
 
 import mmech as mm
-from mmech.strategies import StrategyResult, deadline
+from mmech.strategies import StrategyResult, registry
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 
 NORMS = ("L1", "L2")
@@ -253,7 +253,7 @@ class Screen(io.StringIO):
 
 def test_a_terminal_shows_the_template_and_its_steps(monkeypatch):
     at_once = functools.partial(mm.threads.showing, delay=0, pause=0)
-    monkeypatch.setattr(deadline, "showing", at_once)
+    monkeypatch.setattr(registry, "showing", at_once)
     screen, words = Screen(), "a table, optimize: pidentity, "
 
     def wait(_):
