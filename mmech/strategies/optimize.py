@@ -117,7 +117,7 @@ def optimize(
         * "dense": an explicit matrix, optimal among all, by the dual iteration; the
           smaller side of the workload is at most 3000.
         * "kronecker": the product of optimal factors, optimal for a product. For a
-          union of products one p-Identity per attribute, by descent in turn.
+          union of products the best strategy of each attribute in turn.
         * "pidentity": identity queries and p extra queries of any sign, by descent
           with products of the gram only; within a few percent of "dense" on ranges.
         * "residuals": weighted residuals, in closed form. Optimal for unions of

@@ -152,9 +152,13 @@ RANGES = mm.VStack(
 
 
 @pytest.mark.parametrize(
-    ("template", "workload"), [("pidentity", mm.Prefix(24)), ("kronecker", RANGES)]
+    ("template", "workload", "norm"),
+    [
+        ("pidentity", mm.Prefix(24), "L1"),
+        ("pidentity", mm.Prefix(24), "L2"),
+        ("kronecker", RANGES, "L1"),
+    ],
 )
-@each_norm
 def test_seeds_decide_the_starts(template, workload, norm):
     def strategy(seed):
         result = mm.optimize(
