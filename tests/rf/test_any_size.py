@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from schema_cases import schema_of
 
 import mmech_rf as rf
 from mmech import Conjunctions, DomainTooLargeError, PrivacyLedger, limits, optimize
-from mmech_rf.cli import main
 
 METHODS = {
     "training": (rf.BatchTrainingClassifier, {}),
@@ -39,11 +39,6 @@ def not_for_ever():
         signal.signal(signal.SIGVTALRM, before)
 
 
-def schema_of(d, n):
-    attributes = [rf.Attribute.categorical(f"a{i}", list(range(n))) for i in range(d)]
-    return rf.Schema(attributes, class_labels=["no", "yes"])
-
-
 def fitted(name, d, n, **settings):
     """Fit and predict; return the refusal if there is one."""
     kind, own = METHODS[name]
@@ -52,7 +47,12 @@ def fitted(name, d, n, **settings):
     y = np.where(X[:, 0] > 0, "yes", "no")
     ledger = PrivacyLedger(1)
     model = kind(
-        schema_of(d, n), epsilon=1, ledger=ledger, random_state=0, **own, **settings
+        schema_of(*[f"c{n}"] * d),
+        epsilon=1,
+        ledger=ledger,
+        random_state=0,
+        **own,
+        **settings,
     )
     with not_for_ever():
         try:
@@ -141,33 +141,3 @@ def test_sums_of_boxes_are_projected_on_few_subsets():
 def test_sizes_that_are_too_large_are_refused(n_trees):
     for name in ("training", "prediction", "subsample", "laplace"):
         assert fitted(name, 40, 50, n_trees=n_trees) is not None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [(16, 3), (40, 50)], ids=str)
-@pytest.mark.parametrize("command", ["fit", "evaluate"])
-def test_commands_end_at_their_defaults_or_name_what_works(
-    command, size, tmp_path, capsys
-):
-    d, n = size
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, n, (435, d))
-    rows = [",".join([*map(str, row), "yes" if row[0] else "no"]) for row in X]
-    names = ",".join([*(f"a{i}" for i in range(d)), "class"])
-    table, schema = tmp_path / "votes.csv", tmp_path / "schema.json"
-    table.write_text("\n".join([names, *rows]) + "\n")
-    attributes = [
-        rf.Attribute.categorical(f"a{i}", [*map(str, range(n))]) for i in range(d)
-    ]
-    rf.Schema(attributes, class_labels=["no", "yes"]).to_json(schema)
-    arguments = ["--schema", str(schema), "--epsilon", "1"]
-    if command == "fit":
-        arguments = ["fit", str(table), *arguments, "--out", str(tmp_path / "v.npz")]
-    else:
-        arguments = ["evaluate", "--data", str(table), *arguments]
-    with not_for_ever():
-        try:
-            code = main(arguments)
-        except SystemExit as stopped:
-            code = stopped.code
-    assert code == 0 or "use " in capsys.readouterr().err

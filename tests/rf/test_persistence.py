@@ -208,19 +208,6 @@ def test_a_saved_recipe_says_how_its_preset_was_changed(name, key, path):
         assert twin.recipe == MODELS["recipe own"][1]["recipe"]
 
 
-def test_ties_are_broken_by_the_key_of_the_saved_model(path):
-    """Two trees disagree on every record: only the key decides, and it is saved."""
-    model = fitted("training", n_trees=2, depth=1)
-    model.leaf_labels_[0][: model.ensembles_[0].forest.leaf_offsets[1]] = 0
-    model.leaf_labels_[0][model.ensembles_[0].forest.leaf_offsets[1] :] = 1
-    copy = reloaded(model, path)
-    labels = model.predict(CAR.data)
-    assert len(set(labels)) == 2
-    assert copy.predict(CAR.data).tolist() == labels.tolist()
-    copy._tie_key ^= 1
-    assert copy.predict(CAR.data).tolist() != labels.tolist()
-
-
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.5, 1.5], ["no", "yes"]])
 @BOTH
 def test_labels_keep_their_type(cls, labels, path):
@@ -229,17 +216,6 @@ def test_labels_keep_their_type(cls, labels, path):
     twin = reloaded(model, path)
     assert twin.predict([["x"], ["y"]]).tolist() == labels
     assert twin.predict([["x"]]).dtype == np.array(labels).dtype
-
-
-def test_files_do_not_tell_the_type_of_the_target(path):
-    schema = rf.Schema([rf.Attribute.ordinal("a", ["x", "y"])], [0, 1])
-    described = []
-    for target in ([0, 1], [0.0, 1.0], ["0", "1"], ["0", 1]):
-        model = rf.BatchTrainingClassifier(schema, epsilon=1, n_trees=2, insecure_rng=0)
-        with pytest.warns(mm.PrivacyLeakWarning):
-            model.fit([["x"], ["y"]], target).save(path)
-        described.append(description(path))
-    assert described[1:] == described[:-1]
 
 
 @BOTH

@@ -43,6 +43,11 @@ pytestmark = pytest.mark.usefixtures("scores_of_few")
 CASES = cases(["add_remove"]) | {
     name: case for name, case in cases(["replace"]).items() if ", plain" in name
 }
+CASES |= {
+    name: case
+    for name, case in recipe_cases().items()
+    if case.relation == "add_remove" and case.model.recipe.guarantee == "pure"
+}
 
 
 def content(path):
@@ -72,11 +77,11 @@ def data_sets(case):
     }  # fmt: skip
 
 
-def looked_at(model, X, y, cells):
+def looked_at(model, X, y, cells, **more):
     """Fit without records, and return all that anybody sees."""
     model = clone(model)
     with watched(without_records()), mock.patch.object(time, "perf_counter", no_clock):
-        model.fit(X, y)
+        model.fit(X, y, **more)
         seen = [facts(model, cells)]
         if model._holds_counts():
             model.close()
@@ -87,8 +92,9 @@ def looked_at(model, X, y, cells):
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_public_depends_on_records(name):
     case = CASES[name]
+    more = {"X_unlabelled": case.cells[::3]} if case.unlabelled else {}
     first, *others = (
-        (words, looked_at(case.model, X, y, case.cells))
+        (words, looked_at(case.model, X, y, case.cells, **more))
         for words, (X, y) in data_sets(case).items()
     )
     for words, seen in others:

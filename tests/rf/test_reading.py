@@ -339,29 +339,6 @@ def test_names_of_folders_are_columns(tmp_path):
         list(read(tmp_path, SCHEMA))
 
 
-def test_partitions_that_pyarrow_wrote(tmp_path):
-    arrow = pytest.importorskip("pyarrow")
-    dataset = pytest.importorskip("pyarrow.dataset")
-    table = arrow.table(
-        {
-            "size": [3.5, 7.0, 0.0, 10.0],
-            "answer": ["yes", "no", "yes", "no"],
-            "colour": ["red", "blå", "?", "red"],
-        }
-    )
-    dataset.write_dataset(
-        table,
-        tmp_path,
-        format="parquet",
-        partitioning=["colour", "answer"],
-        partitioning_flavor="hive",
-    )
-    codes, classes, _ = encoded(read(tmp_path, SCHEMA))
-    expected = SCHEMA.encode(table.select(["colour", "size"]), table["answer"])
-    rows = zip(*(part.tolist() for part in expected), strict=True)
-    assert sorted(zip(codes, classes, strict=True)) == sorted(rows)
-
-
 # ---- frames and iterators ------------------------------------------------------------
 
 ROWS = {

@@ -232,14 +232,7 @@ def test_files_keep_all_of_it(answers, tmp_path):
     path = tmp_path / "model.npz"
     model.save(path)
     copy = rf.load_model(path)
-    ours, theirs = copy._experts, model._experts
-    assert (ours.answers is None) == (answers is None)
-    assert ours.additive.views == theirs.additive.views
-    np.testing.assert_array_equal(ours.additive.constant, theirs.additive.constant)
-    for one, other in zip(ours.additive.tables, theirs.additive.tables, strict=True):
-        np.testing.assert_array_equal(one, other)
-    for one, other in zip(copy.trees_, model.trees_, strict=True):
-        assert (one.root, one.branches) == (other.root, other.branches)
+    assert (copy._experts.answers is None) == (answers is None)
     assert any(isinstance(tree.root, ScoreView) for tree in copy.trees_)
     raw = CELLS.astype(str)
     assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
@@ -247,10 +240,10 @@ def test_files_keep_all_of_it(answers, tmp_path):
         copy.predict_interval(raw), model.predict_interval(raw), strict=True
     ):
         assert one.tobytes() == other.tobytes()
-    assert copy.describe() == model.describe()
+    assert copy.describe(n_trees=99) == model.describe(n_trees=99)
+    whole = path.read_bytes()
     copy.save(path)
-    again = rf.load_model(path)
-    assert again.describe() == model.describe()
+    assert path.read_bytes() == whole
 
 
 def in_score_view(key, change):
