@@ -37,10 +37,9 @@ RAW = CELLS.astype(str)
     "load",
     [
         rf.datasets.load_car,
-        rf.datasets.load_tic_tac_toe,
         rf.datasets.load_iris,
     ],
-    ids=["car", "tic-tac-toe", "iris"],
+    ids=["car", "iris"],
 )
 @ALL
 def test_fits_the_built_in_data_sets(load, name):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import rf_cases
 from rf_cases import CELLS, CLASSES, SCHEMA, records
+from sklearn.base import clone
 from tree_draws import choosing
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
@@ -241,3 +242,16 @@ EXTREMES = [
 def test_extremes_of_public_numbers_pay_for_the_whole_fit(settings):
     model = PrivateForestClassifier(SCHEMA, **settings)
     assert model.fit(*records(20)).ledger_.remaining == 0
+
+
+# ------------------------------------------------------------------- counting the fits
+@pytest.mark.filterwarnings("error:this estimator, or a clone of it")
+def test_clones_share_the_count_of_fits():
+    model = make("noisy number")
+    twin = clone(model)
+    model.fit(*records(20))
+    with pytest.raises(PrivacyLeakWarning, match="a clone of it"):
+        twin.fit(*records(20))
+    ledger = PrivacyLedger(10)
+    clone(model).set_params(ledger=ledger).fit(*records(20))
+    assert ledger.spent == 1

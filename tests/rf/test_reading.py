@@ -370,7 +370,7 @@ def test_frames_are_read_in_parts(library):
     assert again[2] == (("may", 0, 5), ("may", 5, 10))
 
 
-def test_pairs_and_datasets_are_read(tmp_path):
+def test_pairs_and_datasets_are_read():
     rows = list(zip(ROWS["colour"], ROWS["size"], strict=True))
     pairs = ((rows[i : i + 2], ROWS["answer"][i : i + 2]) for i in (0, 2, 4))
     codes, _, chunks = encoded(read(pairs, SCHEMA, name="pairs"))

@@ -248,7 +248,7 @@ def test_third_levels_follow_public_numbers_only():
 
 
 @pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (12, 1, 4)], ids=str)
-@pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
+@pytest.mark.parametrize("rate", [None, 2**36, 2**60])
 def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
     for n_records, unit, predicts in (

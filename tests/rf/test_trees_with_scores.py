@@ -264,11 +264,9 @@ CHANGES = [
     set_in("ScoreView", "parts", to=[]),
     drop_last("ScoreView", "parts"),
     set_in("ScoreView", "parts", 0, to={"entry": 99}),
-    set_in("ScoreView", "parts", 0, to={"entry": -1}),
     set_in("ScoreView", "tables", to=[]),
     in_score_view("tables", lambda tables: tables[0].pop()),
     in_score_view("tables", lambda tables: tables[0].__setitem__(0, 2**60)),
-    in_score_view("tables", lambda tables: tables[0].__setitem__(0, 0.5)),
     in_score_view("cuts", lambda cuts: cuts.reverse()),
     in_score_view("cuts", lambda cuts: cuts.append(cuts[-1])),
     in_score_view("cuts", lambda cuts: cuts.append(2**60)),
@@ -277,7 +275,6 @@ CHANGES = [
     score_of_scores,
     set_in("experts", "additive", to=None),
     set_in("AdditiveScores", "views", to=[]),
-    set_in("AdditiveScores", "views", 0, to={"entry": 99}),
     set_in("AdditiveScores", "tables", to=[]),
     lambda content: find(content, "AdditiveScores", "tables").reverse(),
     set_in("AdditiveScores", "constant", to={"array": 1}),
@@ -289,7 +286,6 @@ CHANGES = [
     lambda content: find(content, "experts", "errors").reverse(),
     drop_last("AdditiveScores", "errors"),
     set_in("choice", "n_scores", to=0),
-    set_in("choice", "n_scores", to=-3),
     set_in("choice", "n_scores", to="3"),
 ]
 
