@@ -559,6 +559,7 @@ class Checker:
         """Return what a draw costs, and say by which line of the theorem."""
         law = draw["law"]
         if law == "nothing":
+            _hold(len(draw) == 1, "numbers are shown where nothing was drawn")
             self.say(TRUSTED, "nothing was drawn where that is said")
             return Fraction()
         _need(law in LINES, f"{short(law)} is not checked: {short(draw.get('why'))}")
@@ -637,12 +638,23 @@ class Checker:
 
         ``None`` where that cannot be checked, and nothing was paid.
         """
-        step = self.drawn if "law" in node else self.composed
-        found: Fraction | None = self.attempt(step, node, currency)
+        found: Fraction | None = self.attempt(self.covered, node, currency)
         return _exact(node, "paid") if "paid" in node else found
 
+    def covered(self, node: Any, currency: str) -> Fraction | None:
+        """Return what one draw or several cost, which must have been paid (T10, T12)."""
+        _need(("law" in node) != ("of" in node), "a draw is not what draws cost")
+        step = self.drawn if "law" in node else self.composed
+        total = step(node, currency)
+        if total is not None and "paid" in node:
+            words, paid = short(node.get("released", "a draw")), _exact(node, "paid")
+            said = f"costs {currency} = {_number(total)}, and {_number(paid)} was paid"
+            _hold(total <= paid, f"{words} {said}")
+            self.say("T12" if words == "'all of it'" else "T10", said)
+        return total
+
     def composed(self, node: Any, currency: str) -> Fraction | None:
-        """Return what draws cost together, which must have been paid (T10 to T12)."""
+        """Return what draws cost together (T10, T11, T15)."""
         how, words = node["how"], short(node.get("released", "a draw"))
         _need(how in ("sum", "largest", "bags"), f"{short(how)} is no composition")
         _hold(node["of"], f"{words} was paid for, and no draw of it is shown")
@@ -657,11 +669,6 @@ class Checker:
         if how == "bags":
             total = self.in_bags(total, _whole(node, "bags"))
             total = kappa(1, 1 / total) if currency == "rho" and total else total
-        if "paid" in node:
-            paid = _exact(node, "paid")
-            said = f"costs {currency} = {_number(total)}, and {_number(paid)} was paid"
-            _hold(total <= paid, f"{words} {said}")
-            self.say("T12" if words == "'all of it'" else "T10", said)
         return total
 
     def disjoint(self, node: Any, number: int) -> None:

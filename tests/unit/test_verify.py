@@ -307,6 +307,30 @@ WRONG = {
         1,
         PRICED.format("'all of it'", "3/2", 1),
     ),
+    "a draw that says what it was paid": (
+        "laplace",
+        {DRAW + "sampled.0.1": "1/9", DRAW + "paid": "1"},
+        1,
+        PRICED.format("'a draw'", 18, 1),
+    ),
+    "a claim that is a draw": (
+        "laplace",
+        {"cost": on_tree() | {"sampled": [["laplace", "1/9", [5, 1]]], "paid": "1"}},
+        1,
+        PRICED.format("'a draw'", 18, 1),
+    ),
+    "a payment that is called nothing": (
+        "laplace",
+        {"cost.of.0.law": "nothing"},
+        2,
+        "a draw is not what draws cost",
+    ),
+    "numbers that are called nothing": (
+        "laplace",
+        {DRAW + "law": "nothing"},
+        1,
+        "numbers are shown where nothing was drawn",
+    ),
     "a scale of another law": (
         "laplace",
         {DRAW + "sampled.0.0": "gaussian"},
