@@ -684,7 +684,7 @@ class Checker:
         return _exact(node, "paid") if "paid" in node else found
 
     def covered(self, node: Any, currency: str) -> Fraction | None:
-        """Return what one draw or several cost, which must have been paid (T10, T12)."""
+        """Return what one draw or several cost, which was paid (T10, T12)."""
         self.effort.spend(CALL)
         _need(("law" in node) != ("of" in node), "a draw is not what draws cost")
         step = self.drawn if "law" in node else self.composed
