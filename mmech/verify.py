@@ -667,7 +667,9 @@ class Checker:
         _hold(whole, "a rate is no multiple of 2^-36")
         roundings = Fraction(12 * _whole(draw, "sums", 0 if flips else 1), 2**36)
         times = self.factor * _whole(draw, "rows") * _whole(draw, "signs", 1, 2)
-        epsilon = (rate * _exact(draw, "window") + roundings) * times
+        window = _exact(draw, "window")
+        _hold(window.denominator == 1, "a window of whole scores is no whole number")
+        epsilon = (rate * window + roundings) * times
         self.say(TRUSTED, "how much one record changes the scores of candidates")
         if currency == "epsilon":
             return epsilon
@@ -812,6 +814,7 @@ def _number(value: Any) -> str:
 
 def _are_disjoint(names: Any) -> bool:
     """Return whether no name is a union of others, or a share of another number."""
+    names = [name.strip().casefold() for name in names]
     pieces = [{*re.split(r"[^\w/.-]+|_or_", name)} - {name} for name in names]
     shared = [name for name in names if re.search("[0-9]/[0-9]", name)]
     shares = {name.rpartition("/")[2] for name in shared}
