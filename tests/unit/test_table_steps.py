@@ -165,13 +165,18 @@ def test_strangers_of_another_number_are_measured_alike():
     assert len(apart.played) != len(tape.played) or apart.seen != tape.seen
 
 
-def test_a_budget_that_is_too_small_draws_nothing(regime):
+@pytest.mark.parametrize(
+    ("epsilon", "error"),
+    [(1, BudgetExceededError), (1e-9, ValueError), (1e-13, ValueError)],
+)
+def test_a_budget_that_is_too_small_draws_nothing(epsilon, error, regime):
+    """It may be too small for the ledger, for a draw of pairs, or for noise."""
     ledger = PrivacyLedger("1/2")
     with (
         watched(lambda draw, sample: pytest.fail("drawn")),
-        pytest.raises(BudgetExceededError),
+        pytest.raises(error),
     ):
-        release_tables(people(50), DOMAIN, ways=2, epsilon=1, ledger=ledger)
+        release_tables(people(50), DOMAIN, ways=2, epsilon=epsilon, ledger=ledger)
     assert ledger.spent == 0
 
 

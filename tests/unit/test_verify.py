@@ -307,6 +307,30 @@ WRONG = {
         1,
         PRICED.format("'all of it'", "3/2", 1),
     ),
+    "a draw that says what it was paid": (
+        "laplace",
+        {DRAW + "sampled.0.1": "1/9", DRAW + "paid": "1"},
+        1,
+        PRICED.format("'a draw'", 18, 1),
+    ),
+    "a claim that is a draw": (
+        "laplace",
+        {"cost": on_tree() | {"sampled": [["laplace", "1/9", [5, 1]]], "paid": "1"}},
+        1,
+        PRICED.format("'a draw'", 18, 1),
+    ),
+    "a payment that is called nothing": (
+        "laplace",
+        {"cost.of.0.law": "nothing"},
+        2,
+        "a draw is not what draws cost",
+    ),
+    "numbers that are called nothing": (
+        "laplace",
+        {DRAW + "law": "nothing"},
+        1,
+        "numbers are shown where nothing was drawn",
+    ),
     "a scale of another law": (
         "laplace",
         {DRAW + "sampled.0.0": "gaussian"},
@@ -346,12 +370,19 @@ WRONG = {
         1,
         OVERLAP,
     ),
+    "a part in capitals": ("parts", {"cost.of.0.names": ["a", "A "]}, 1, OVERLAP),
     "a part without a name": ("parts", {"cost.of.0.names": ["north", ""]}, 1, OVERLAP),
     "parts that are one": ("parts", {"cost.of.0.names": ["north"] * 2}, 1, OVERLAP),
     "a part without a draw": ("parts", {"cost.of.0.names": ["north"]}, 1, OVERLAP),
     "parts that add up": ("parts", {"cost.of.0.how": "sum"}, 1, "epsilon = 5/2"),
     "parts beyond the claim": ("parts", {"cost.paid": "1"}, 1, "epsilon = 3/2"),
     "half of the window": ("exponential", {DRAW + "window": "2"}, 1, "epsilon = "),
+    "a window between scores": (
+        "exponential",
+        {DRAW + "window": "1/2"},
+        1,
+        "a window of whole scores is no whole number",
+    ),
     "twice the rate": (
         "exponential",
         {DRAW + "rate": str(2 * Fraction(HALF))},
@@ -1067,6 +1098,58 @@ HOSTILE = {
     ),
 }
 
+
+def many(number, draw, scales, currency="rho", **more):
+    """Return a payment of draws, by default stated, each with a scale of its own."""
+    draws = [draw | {"sampled": [["laplace", scale, [1, 1]]]} for scale in scales]
+    return json.dumps(document(paid(number, *draws), cost=number, currency=currency))
+
+
+ALONE = stated(1, "1", [3])
+IN_RUNS = noise("laplace", 1, identity(3000), [0] * 3000)
+HOSTILE |= {
+    "draws in rho": many("9" * 9, ALONE, [f"{own}/7" for own in range(7, 9800)]),
+    "costs without a common denominator": many(
+        "9" * 9, ALONE, [f"{10**800 + own}/7" for own in range(0, 9000, 2)], "epsilon"
+    ),
+    "runs without end": json.dumps(
+        document(
+            paid(
+                "1",
+                ALONE
+                | {"sampled": [["laplace", "1", [1, 1]]] * 400_000}
+                | {"sensitivity": ["1"] * 400_000, "values": packed(400_000)},
+            )
+        )
+    ),
+    "a price for each of many rows": json.dumps(
+        document(
+            paid(
+                "1",
+                IN_RUNS
+                | {"sampled": [["laplace", str(2**k), [1, 1]] for k in range(3000)]},
+            ),
+            currency="rho",
+        )
+    ),
+    "entries beyond 64 bits": json.dumps(
+        document(
+            paid(
+                "1",
+                noise(
+                    "laplace",
+                    0,
+                    runs([2_400_000] * 2, [], [], values=[2**60])
+                    | dict.fromkeys(["rows", "starts"], packed(2_400_000)),
+                    packed(2_400_000),
+                    (4, 2_399_999),
+                    (5, 1),
+                ),
+            )
+        )
+    ),
+}
+
 LIMITED = """
 import json, resource, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
@@ -1081,6 +1164,17 @@ for path in sys.argv[1:]:
 @pytest.mark.skipif(sys.platform != "linux", reason="memory cannot be limited")
 def test_hostile_files_end_in_a_sentence(tmp_path):
     paths = {}
+    draw = random.Random(1)
+    some = [[0, *sorted(draw.sample(range(1, 41), 20))] for _ in range(1900)]
+    long = "count\n" + "1\n" * 8_388_000
+    for name, text, sets, sizes in (
+        ("tables of many attributes", TABLE["sex.csv"], some, [2] + [1] * 40),
+        ("a table of many rows", long, [[0]], [8_388_000]),
+    ):
+        paths[name] = tmp_path / name / "evidence.json"
+        paths[name].parent.mkdir()
+        tables = [{"file": "a.csv", "attributes": own} for own in sets]
+        published(paths[name].parent, {"a.csv": text}, tables=tables, sizes=sizes)
     for number, (name, text) in enumerate(HOSTILE.items()):
         paths[name] = tmp_path / f"{number}.json"
         paths[name].write_bytes(text if isinstance(text, bytes) else text.encode())
