@@ -35,12 +35,10 @@ SUMMED += [(Toeplitz([2, -1, 5], row), toeplitz([2, -1, 5], row)) for row in ROW
 
 
 @pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("several", [False, True], ids=["one", "each"])
 @pytest.mark.parametrize(("operator", "matrix"), SUMMED, ids=str)
-def test_column_sums_are_exact(operator, matrix, power, several):
-    weights = np.arange(1, len(matrix) + 1) if several else 3
-    expected = np.broadcast_to(weights, len(matrix)) @ np.abs(matrix) ** power
-    sums = column_sums(operator, power, weights)
+def test_column_sums_are_exact(operator, matrix, power):
+    expected = (np.abs(matrix) ** power).sum(axis=0)
+    sums = column_sums(operator, power)
     assert np.array_equal(np.broadcast_to(sums, expected.shape), expected)
 
 

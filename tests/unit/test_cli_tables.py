@@ -20,7 +20,7 @@ import pytest
 from replay import watched
 
 import mmech
-from mmech import Domain, Tables, terminal
+from mmech import Domain, Tables, threads
 from mmech.cli import main
 from mmech.tables import measured as measured_module
 
@@ -471,11 +471,11 @@ def test_help_and_version(capsys):
 
 WATCHED = """
 import contextlib, sys, time
-from mmech import cli, terminal
+from mmech import cli, threads
 
 @contextlib.contextmanager
 def showing(doing):
-    with terminal.showing(doing, delay=0, pause=0.001):
+    with threads.showing(doing, delay=0, pause=0.001):
         yield
         time.sleep(0.5)  # another thread shows the line
 
@@ -510,4 +510,4 @@ def test_a_terminal_shows_what_is_done(tmp_path):
     assert b"choosing what to measure" in shown
     assert re.search(rb", \d+ s", shown)
     assert b"choosing" not in printed
-    assert signature(terminal.showing).parameters["delay"].default < 2
+    assert signature(threads.showing).parameters["delay"].default < 2

@@ -21,8 +21,7 @@ from mmech.noise import (
 )
 from mmech.noise import gaussian as _gaussian
 from mmech.noise import laplace as _laplace
-from mmech.noise.bernoulli import bernoulli
-from mmech.noise.thresholds import exp_bits, exp_bounds, logistic_bits
+from mmech.noise.exact import bernoulli, exp_bits, exp_bounds, logistic_bits
 
 EXPONENTS = [
     *(Fraction(a, b) for a in (1, 2, 3, 7, 22) for b in (1, 3, 4, 7, 1000)),

@@ -10,7 +10,6 @@ import reference as ref
 
 import mmech as mm
 from mmech.marginals.records import OccupiedCells, exact_answers
-from mmech.strategies.marginals import marginals_strategy
 from mmech.structure.spectrum import mean_spectrum, query_spectra
 from mmech_rf import grow_random_forest, prediction_workload, training_workload
 
@@ -168,9 +167,10 @@ def test_the_same_seed_gives_the_same_strategy():
     assert search(workload, seed=1).loss != first.loss
 
 
-def test_blocks_respect_the_cap_unless_asked_for():
+def test_blocks_respect_the_cap_unless_asked_for(monkeypatch):
+    monkeypatch.setattr("mmech.strategies.marginals.MAX_CELLS", 25)
     workload = mm.Marginals((5,) * 22, {(0, 1, 2): 1, (2, 3): 1, (3, 4): 1})
-    result = search(workload, max_cells=25)
+    result = search(workload)
     blocks = set(result.strategy.weights)
     assert (0, 1, 2) in blocks
     assert all(len(block) <= 2 for block in blocks - {(0, 1, 2)})
@@ -195,8 +195,6 @@ def test_trivial_and_wrong_requests():
     total = search(mm.Marginal((2,) * 30, []))
     assert total.loss == 1
     assert dict(total.strategy.weights) == {(): 1}
-    with pytest.raises(ValueError, match="max_cells must be an integer >= 1"):
-        marginals_strategy(mm.all_marginals((2, 2), 1), max_cells=0)
 
 
 def test_a_callback_stops_the_search():

@@ -442,14 +442,11 @@ def test_deep_trees_are_not_worse_than_the_identity(depth):
         (lambda: mm.all_marginals((2, 3), 3), ValueError,
          "order must be at most the number of attributes, 2, got 3"),
         (lambda: search(mm.Prefix(6)), mm.UnsupportedWorkloadError,
-         r"needs the attribute sizes of Prefix\(6\).*; pass domain_shape="),
-        (lambda: search(mm.Prefix(6), domain_shape=(2, 2)), ValueError,
-         r"domain_shape \(2, 2\) has 4 cells but the workload has 6 columns"),
-        (lambda: search(mm.all_marginals((2, 3), 1), domain_shape=(3, 3)), ValueError,
-         r"domain_shape \(3, 3\) has 9 cells but the workload has 6 columns"),
-        (lambda: search(mm.Prefix(6), domain_shape=(2, 3)), mm.UnsupportedWorkloadError,
-         r"no projection of Prefix\(6\).*; use template 'pidentity'"),
-        (lambda: search(mm.Identity(6), domain_shape=6), TypeError,
+         r"needs the attribute sizes of Prefix\(6\).*; make it of marginals"),
+        (lambda: search(mm.PartitionStack([[0, 1, 1, 0]], [2], (2, 2))),
+         mm.UnsupportedWorkloadError,
+         r"no projection of PartitionStack.*; use template 'pidentity'"),
+        (lambda: mm.Marginal(6, [0]), TypeError,
          "domain_shape must be a sequence of attribute sizes, got int"),
         (lambda: search(mm.all_marginals((2, 3), 1), max_evaluations=0), ValueError,
          "max_evaluations must be an integer >= 1, got 0"),
@@ -458,12 +455,6 @@ def test_deep_trees_are_not_worse_than_the_identity(depth):
 def test_errors(make, kind, message):
     with pytest.raises(kind, match=message):
         make()
-
-
-def test_attribute_sizes_can_be_given(seed):
-    result = search(mm.Identity(12), domain_shape=(3, 4), seed=seed)
-    assert result.strategy.domain_shape == (3, 4)
-    assert result.loss == pytest.approx(12)
 
 
 def test_attribute_sizes_that_a_workload_knows():

@@ -13,10 +13,10 @@ from scipy.stats import chisquare
 
 import mmech as mm
 import mmech.noise as noise
-import mmech.noise.weighted as weighted
+import mmech.noise.exact as weighted
 from mmech.exceptions import BudgetExceededError
 from mmech.noise.choice import poisson_thresholds
-from mmech.noise.thresholds import exp_bits
+from mmech.noise.exact import exp_bits
 from mmech.privacy.cost import poisson_bag_epsilon
 from mmech.privacy.neighbours import Relation
 from mmech.selection import choose_rows, fixed_point_rate, logarithms
