@@ -7,6 +7,7 @@ dense matrix, which is composed by NumPy alone.
 import numpy as np
 import reference as ref
 import scipy.sparse as sp
+from catalogue import CATALOGUE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -23,10 +24,6 @@ small_floats = st.sampled_from([0.0, 0.25, -0.5, 1.0, 1.5, -2.0])
 weights = st.sampled_from([0, 1, -1, 2, -3, 0.5, -1.5])
 
 
-def integer_arrays(*shape):
-    return hnp.arrays(np.int64, shape, elements=small_integers)
-
-
 def divisors(number):
     return st.sampled_from([d for d in range(1, number + 1) if number % d == 0])
 
@@ -36,55 +33,20 @@ def divisors(number):
 
 @st.composite
 def leaves(draw, m, n, integer):
-    kinds = ["dense", "sparse", "ones", "partition", "boxes"]
-    kinds += ["identity", "prefix", "diagonal"] if m == n else []
-    kinds += ["all-range"] if m == n * (n + 1) // 2 else []
-    kinds += ["stack-of-partitions"] if m >= 2 else []
-    kinds += ["dense-float"] if not integer else []
-    kinds += ["pidentity"] if not integer and m >= n else []
-    kind = draw(st.sampled_from(kinds))
-    if kind == "dense":
-        array = draw(integer_arrays(m, n))
-        return mm.Dense(array), array
-    if kind == "dense-float":
+    """Draw a matrix of any entries, or an operator of the catalogue."""
+    known = [
+        (operator, dense)
+        for operator, dense in CATALOGUE.values()
+        if dense.shape == (m, n) and (operator.dtype == np.int64 or not integer)
+    ]
+    if known and draw(st.booleans()):
+        return draw(st.sampled_from(known))
+    if not integer and draw(st.booleans()):
         array = draw(hnp.arrays(np.float64, (m, n), elements=small_floats))
-        return mm.Dense(array), array
-    if kind == "sparse":
-        array = draw(integer_arrays(m, n))
-        form = draw(st.sampled_from([sp.csr_array, sp.csc_array, sp.coo_array]))
-        return mm.Sparse(form(array)), array
-    if kind == "ones":
-        operator = mm.Total(n) if m == 1 and draw(st.booleans()) else mm.Ones(m, n)
-        return operator, np.ones((m, n), np.int64)
-    if kind == "identity":
-        return mm.Identity(n), ref.identity(n)
-    if kind == "prefix":
-        return mm.Prefix(n), ref.prefix(n)
-    if kind == "diagonal":
-        values = draw(integer_arrays(n))
-        return mm.Diagonal(values), np.diag(values)
-    if kind == "all-range":
-        return mm.AllRange(n), ref.all_range(n)
-    if kind == "partition":
-        labels = draw(hnp.arrays(np.int64, n, elements=st.integers(0, m - 1)))
-        return mm.Partition(labels, m), ref.partition(labels, m)
-    if kind == "stack-of-partitions":
-        first = draw(st.integers(1, m - 1))
-        groups = [first, m - first]
-        labels = np.stack(
-            [
-                draw(hnp.arrays(np.int64, n, elements=st.integers(0, g - 1)))
-                for g in groups
-            ]
-        )
-        return mm.PartitionStack(labels, groups), ref.partition_stack(labels, groups)
-    if kind == "boxes":
-        first = draw(divisors(n))
-        masks = [draw(hnp.arrays(np.bool_, (m, size))) for size in (first, n // first)]
-        return mm.Conjunctions(masks), ref.conjunctions(masks)
-    theta = np.abs(draw(hnp.arrays(np.float64, (m - n, n), elements=small_floats)))
-    rows = np.concatenate([np.eye(n), theta])
-    return mm.PIdentity(theta), rows / rows.sum(axis=0)
+    else:
+        array = draw(hnp.arrays(np.int64, (m, n), elements=small_integers))
+    form = draw(st.sampled_from([None, sp.csr_array, sp.csc_array, sp.coo_array]))
+    return (mm.Dense(array) if form is None else mm.Sparse(form(array))), array
 
 
 # ------------------------------------------------------------------ compositions
