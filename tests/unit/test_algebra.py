@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference as ref
-from catalogue import SIGNED, TALL, THETA
+from catalogue import SIGNED
 from hypothesis import given, settings
 
 import mmech as mm
@@ -79,24 +79,6 @@ def test_gram_of_a_stack_of_kroneckers_is_a_sum_of_kroneckers():
     dense = stack.to_dense()
     np.testing.assert_allclose(gram.to_dense(), dense.T @ dense)
     assert gram.trace() == np.square(dense).sum()
-
-
-KRONECKERS = [
-    mm.Kronecker([mm.Prefix(3), mm.Total(2)]),
-    mm.Kronecker([mm.Dense(SIGNED), mm.Dense(TALL)]),
-    mm.Kronecker([mm.Dense([[1, 2], [2, 4]]), mm.Identity(1), mm.Prefix(2)]),
-    mm.Kronecker([mm.PIdentity(THETA), mm.Total(1), -2 * mm.Total(3)]),
-    mm.Kronecker([mm.WidthRange(4, 2), mm.Suffix(3)]),
-    mm.Kronecker([mm.Merged(mm.AllRange(3), [2, 0, 1]), mm.Ones(2, 3)]),
-    mm.Kronecker([mm.Dense(np.zeros((2, 2))), mm.Prefix(3)]),
-    mm.Kronecker([mm.all_marginals((2, 1, 3), 1), mm.Prefix(2)]),
-]
-
-
-@pytest.mark.parametrize("operator", KRONECKERS, ids=str)
-def test_pseudoinverse_of_a_kronecker(operator):
-    assert isinstance(operator.pinv(), mm.Kronecker)
-    assert_query_matrix(operator, operator.to_dense())
 
 
 # ------------------------------------------------------------------ marginals

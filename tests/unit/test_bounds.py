@@ -20,21 +20,6 @@ from mmech.strategies.dual import first_update
 from mmech.structure.shape import known_singular_values
 
 
-def test_by_hand():
-    # The total costs one, and n cells cost n, whatever the strategy.
-    assert dual_loss_bound(mm.Total(7)).bound == 1
-    assert dual_loss_bound(mm.Identity(7)).bound == 7
-    assert mm.dual_bound(3 * mm.Total(7), epsilon=0.5).bound == 2 * 9 / 0.25
-    # Orthogonal columns of norms 3 and 4: (Σ 3 √p₁ + 4 √p₂)² is at most 25.
-    result = dual_loss_bound(mm.Diagonal([3, 4]), tolerance=1e-12)
-    assert result.bound == pytest.approx(25)
-    np.testing.assert_allclose(result.distribution, [9 / 25, 16 / 25], rtol=1e-5)
-    # One query: the largest entry is the error.
-    result = dual_loss_bound(mm.Dense([[1.0, 5.0, -2.0]]), tolerance=1e-12)
-    assert result.bound == pytest.approx(25)
-    assert result.bound <= 25
-
-
 def test_every_iterate_is_valid_and_the_certificate_holds():
     exact = dual_loss_bound(mm.Prefix(20), tolerance=1e-9)
     assert exact.gap <= 1e-9

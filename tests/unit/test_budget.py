@@ -93,11 +93,6 @@ def test_wrong_words_of_a_release_spend_nothing(wrong, kind, message):
     assert ledger.entries == ()
 
 
-def test_a_kind_may_have_any_name():
-    entry = mm.PrivacyLedger(1).spend(1, "counts", sensitivity=2, kind="{of} mine")
-    assert entry.how == "{of} mine noise of sensitivity 2"
-
-
 CALLS = {
     "laplace": lambda **s: mm.noisy_release([3, 4], sensitivity=1, **s),
     "k_norm": lambda **s: mm.noisy_release([3, 4], sensitivity=1, groups=[1, 1], **s),
@@ -165,15 +160,6 @@ def test_check_does_not_spend():
         ledger.check(2)
 
 
-def test_an_unlimited_ledger_records():
-    ledger = mm.PrivacyLedger(math.inf)
-    for _ in range(5):
-        spend(ledger, 1000)
-    assert ledger.remaining == math.inf
-    assert ledger.spent == 5000
-    assert "inf" in repr(ledger)
-
-
 def test_threads_share_one_budget():
     ledger = mm.PrivacyLedger("1")
     check, refused, barrier = ledger.check, [], threading.Barrier(8)
@@ -230,30 +216,6 @@ def test_pickling_is_refused(protocol):
     )
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(mechanism, protocol)
-
-
-def test_neighbour_relations_do_not_mix():
-    ledger = mm.PrivacyLedger(1, neighbours="replace")
-    mechanism = mm.MatrixMechanism(
-        mm.Identity(2), mm.Identity(2), epsilon=1, ledger=ledger
-    )
-    with pytest.raises(
-        ValueError, match=r"by replacing one record but .* by adding or rem"
-    ):
-        mechanism.measure([1, 2])
-    assert ledger.spent == 0
-
-
-def test_repr():
-    ledger = mm.PrivacyLedger("1/2", neighbours="replace")
-    spend(ledger, "1/4")
-    assert repr(ledger) == (
-        "PrivacyLedger(0.5, currency='epsilon', spent=0.25, neighbours='replace', "
-        "releases=1)"
-    )
-    north = ledger.part("region", "north")
-    spend(north, "1/8")
-    assert repr(north).endswith("releases=1).part('region', 'north')")
 
 
 # ------------------------------------------------------------ parallel composition

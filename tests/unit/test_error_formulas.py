@@ -127,22 +127,6 @@ def test_frobenius():
         assert frobenius_squared(workload) == pytest.approx(wanted), name
 
 
-def test_by_hand():
-    # Row r of Prefix sums r + 1 cells of variance 2.
-    assert per_query_error(Prefix(3), Identity(3), epsilon=1).tolist() == [2, 4, 6]
-    assert expected_error(Prefix(3), Identity(3), epsilon=1) == 12
-    assert rmse(Prefix(3), Identity(3), epsilon=1) == 2
-    assert expected_error(Prefix(3), Identity(3), epsilon="1/2") == 48
-    # The strategy's scale cancels, its sign too.
-    assert loss(Prefix(3), -7 * Identity(3)) == pytest.approx(6)
-    # The total from itself: one query of sensitivity one.
-    assert loss(Total(10), Total(10)) == pytest.approx(1)
-    assert loss(3 * Total(10), Total(10)) == pytest.approx(9)
-    # Two copies of a query average out, at twice the sensitivity.
-    assert loss(Total(4), Ones(2, 4)) == pytest.approx(2)
-    assert svd_bound(Ones(3, 4), epsilon=1) == pytest.approx(2 * 12 / 4)
-
-
 @pytest.mark.parametrize(
     "workload",
     [

@@ -146,31 +146,6 @@ def test_neighbours_and_contribution_scale_the_noise():
     assert person.expected_error() == 6 * 36.0
 
 
-def test_results_of_the_other_norm_are_refused():
-    with pytest.raises(ValueError, match="for L1 sensitivity but this noise"):
-        mm.MatrixMechanism(mm.Prefix(8), mm.optimize(mm.Prefix(8), seed=0), rho=1)
-    with pytest.raises(ValueError, match="for L2 sensitivity but this noise"):
-        mm.MatrixMechanism(
-            mm.Prefix(8), mm.optimize(mm.Prefix(8), privacy="zcdp"), epsilon=1
-        )
-    # Measuring it all the same is safe: the noise is calibrated to the operator.
-    strategy = mm.optimize(mm.Prefix(8), privacy="zcdp").strategy
-    assert mm.MatrixMechanism(mm.Prefix(8), strategy, epsilon=1).expected_error() > 0
-
-
-def test_measurements_of_the_other_mechanism_are_refused():
-    pure = mm.MatrixMechanism(mm.Identity(3), mm.Identity(3), epsilon=1)
-    zcdp = mm.MatrixMechanism(mm.Identity(3), mm.Identity(3), rho=1)
-    with pytest.raises(TypeError, match="has gaussian noise but this mechanism measur"):
-        pure.reconstruct(zcdp.measure([1, 2, 3]))
-    with pytest.raises(TypeError, match=r"has laplace noise .* with gaussian noise"):
-        zcdp.reconstruct(pure.measure([1, 2, 3]))
-    cube = {"sensitivity": 1, "groups": [1, 1, 1]}
-    grouped = mm.noisy_release([1, 2, 3], **cube, epsilon=1, released="x")
-    with pytest.raises(TypeError, match="has k_norm noise"):
-        pure.reconstruct(grouped)
-
-
 # ---------------------------------------------------------------------- noise
 
 

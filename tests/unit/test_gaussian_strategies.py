@@ -336,30 +336,7 @@ def test_too_many_subsets_are_refused():
 # --------------------------------------------------------------------- errors
 
 
-def test_expected_error_by_hand():
-    # Prefix(2) on the identity: variances σ², 2σ² with σ² = 1 / (2 rho)
-    assert mm.expected_error(mm.Prefix(2), mm.Identity(2), rho=0.25) == 6.0
-    assert mm.per_query_error(mm.Prefix(2), mm.Identity(2), rho=0.25).tolist() == [2, 4]
-    assert mm.rmse(mm.Prefix(2), mm.Identity(2), rho="1/4") == math.sqrt(3)
-    # [1 1; 0 2] has columns of length 1 and √5
-    A = mm.Dense([[1, 1], [0, 2]])
-    assert mm.loss(A, A, privacy="zcdp") == pytest.approx(10)
-
-
 ERRORS = [mm.expected_error, mm.rmse, mm.per_query_error]
-
-
-@pytest.mark.parametrize("formula", ERRORS)
-def test_formulas_take_one_budget_by_name(formula):
-    for budgets in ({}, {"epsilon": 1, "rho": 1}):
-        with pytest.raises(TypeError, match=r"pass either epsilon=, .* or rho="):
-            formula(mm.Prefix(4), mm.Identity(4), **budgets)
-    with pytest.raises(TypeError, match="positional"):
-        formula(mm.Prefix(4), mm.Identity(4), 1.0)
-    with pytest.raises(ValueError, match="rho must be a finite number > 0, got -1"):
-        formula(mm.Prefix(4), mm.Identity(4), rho=-1)
-    with pytest.raises(ValueError, match="epsilon must be a finite number > 0, got -1"):
-        formula(mm.Prefix(4), mm.Identity(4), epsilon=-1)
 
 
 def test_the_loss_is_of_one_of_two_kinds_of_privacy():

@@ -14,7 +14,7 @@ from replay import People, check_pair, play
 import mmech as mm
 from mmech.tables.level_counts import divide
 from mmech.tables.level_weights import _errors_and_pulls, level_strategy
-from mmech.tables.levels import Chain, Tree
+from mmech.tables.levels import Chain
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
@@ -458,11 +458,3 @@ def test_factors_of_weights_have_the_least_error_of_average_cells():
         for own in (plan, replace(plan, strategy=even))
     ]
     assert errors[0] < 0.8 * errors[1]
-
-
-def test_trees_leave_out_levels_that_are_not_measured():
-    chain = Chain((0, 1), (np.zeros(2, int), np.array([0, 0, 1])))
-    tree = Tree(chain, [0.0, 4.0, 0.0])
-    assert len(tree.variances) == 2
-    np.testing.assert_allclose(tree.variances[0], [0.5])
-    np.testing.assert_allclose(tree.variances[1], [0.25, 0.25])

@@ -296,27 +296,11 @@ def test_one_table_is_answered_by_itself(seed):
         assert [k for k, w in result.strategy.weights.items() if w > 1e-6] == [key]
 
 
-def test_only_the_total_is_asked():
-    workload = mm.Kronecker([mm.Total(3), mm.Ones(2, 4)])
-    result = search(workload)
-    assert result.message == "the total alone"
-    assert dict(result.strategy.weights) == {(): 1}
-    assert result.loss == pytest.approx(2)
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
-
-
 def test_the_attributes_that_nobody_asks_about_are_summed(seed):
     workload = mm.Kronecker([mm.Total(50), mm.Prefix(4), mm.Total(30)])
     result = search(workload, seed=seed)
     assert all(set(key) <= {1} for key in result.strategy.weights)
     assert result.loss <= 10 * (1 + 1e-9)
-
-
-def test_more_work_never_hurts(seed):
-    workload = mm.all_marginals((3,) * 6, 2)
-    few = search(workload, seed=seed, max_evaluations=1).loss
-    many = search(workload, seed=seed, max_evaluations=20_000).loss
-    assert many <= few <= mm.loss(workload, mm.Identity(729))
 
 
 # ------------------------------------------------------------------ published targets
@@ -458,12 +442,6 @@ def test_deep_trees_are_not_worse_than_the_identity(depth):
 def test_errors(make, kind, message):
     with pytest.raises(kind, match=message):
         make()
-
-
-def test_attribute_sizes_can_be_given(seed):
-    result = search(mm.Identity(12), domain_shape=(3, 4), seed=seed)
-    assert result.strategy.domain_shape == (3, 4)
-    assert result.loss == pytest.approx(12)
 
 
 def test_attribute_sizes_that_a_workload_knows():

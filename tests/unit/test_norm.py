@@ -15,7 +15,7 @@ import reference as ref
 from entropy import Copy, Script
 from replay import with_noise
 
-from mmech import Measurement, PrivacyLedger, noisy_release
+from mmech import PrivacyLedger, noisy_release
 from mmech.noise import (
     discrete_laplace,
     discrete_laplace_variance,
@@ -447,23 +447,6 @@ def test_the_scale_is_sensitivity_over_epsilon(neighbours, persons, factor, watc
 
 
 # -------------------------------------------------------------------------- release
-
-
-@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 3), (5, 0)], ids=str)
-@pytest.mark.parametrize(
-    "groups", [(1, 3, 1), [5], np.array([2, 3]), [[2], (1, 1), 1]], ids=str
-)
-def test_shapes(groups, shape):
-    values = np.full(shape, 7)
-    settings = {"sensitivity": 1, "epsilon": 0.01, "released": "x"}
-    release = noisy_release(values, groups=groups, **settings)
-    assert isinstance(release, Measurement)
-    assert release.values.shape == shape
-    assert release.values.dtype == np.int64
-    assert release.variance.shape == (5,)
-    assert (values == 7).all()
-    if release.values.size:
-        assert (release.values != 7).any()
 
 
 @pytest.mark.parametrize(

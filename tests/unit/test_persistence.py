@@ -404,21 +404,6 @@ def test_other_ways_of_packing_are_refused(path):
     refused(lambda: mm.load(path), "is damaged", ValueError)
 
 
-def test_damaged_files(path):
-    mm.save(path, mm.PIdentity(np.random.default_rng(0).random((3, 40))))
-    whole = path.read_bytes()
-    for cut in (0, 10, len(whole) // 2, len(whole) - 30):
-        path.write_bytes(whole[:cut])
-        with pytest.raises(ValueError, match="is damaged; save the strategy again"):
-            mm.load(path)
-    for position in (len(whole) // 2, len(whole) // 3, len(whole) - 200):
-        flipped = bytearray(whole)
-        flipped[position] ^= 0xFF
-        path.write_bytes(flipped)
-        with pytest.raises(ValueError, match="is damaged; save the strategy again"):
-            mm.load(path)
-
-
 DAMAGE = [
     lambda d: d.update(entries=[]),
     lambda d: d.update(entries=3),
@@ -478,13 +463,3 @@ def test_exact_numbers_are_digits(path, text):
     )
     with pytest.raises(ValueError, match=r"is damaged.*\(ValueError\)"):
         _codec.read(path, "test", Fields)
-
-
-def test_missing_arrays_and_pickles(path):
-    mm.save(path, mm.PIdentity([[1.0, 2.0]]))
-    rewrite(path, drop=["array_0.npy"])
-    refused(lambda: mm.load(path), "is damaged", ValueError)
-    stream = io.BytesIO()
-    np.save(stream, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    rewrite(path, arrays={0: stream.getvalue()})
-    refused(lambda: mm.load(path), "is damaged", ValueError)

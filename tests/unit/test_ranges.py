@@ -74,17 +74,6 @@ def test_closed_forms_do_not_visit_the_cells():
     assert mm.WidthRange(n, n).shape == (1, n)
 
 
-def test_inverses():
-    assert mm.Suffix(4).pinv().to_dense().tolist() == [
-        [1, -1, 0, 0],
-        [0, 1, -1, 0],
-        [0, 0, 1, -1],
-        [0, 0, 0, 1],
-    ]
-    assert isinstance(mm.Suffix(4).T, mm.Prefix)
-    assert mm.Suffix(1).pinv().to_dense() == [[1]]
-
-
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [

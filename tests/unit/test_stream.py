@@ -487,13 +487,6 @@ def test_a_ledger_of_rho_pays_for_a_tree_as_for_any_release_of_epsilon():
     assert ledger.epsilon() == PRICE
 
 
-def test_rho_is_not_paid_from_a_ledger_of_epsilon():
-    ledger = PrivacyLedger(1)
-    with pytest.raises(TypeError, match="cannot pay for Gaussian noise"):
-        stream("rho", ledger=ledger).push(1)
-    assert ledger.entries == ()
-
-
 # ---- refusals ------------------------------------------------------------------------
 
 
