@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import reference as ref
-from replay import People, check_pair, play, watched
+from replay import People, check_neighbours, play, watched
 from replay import facts_of_tables as seen
 
 import mmech as mm
@@ -341,10 +341,6 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
         )
         return seen(released), told
 
-    def ledger():
-        currency = next(iter(cost))
-        return mm.PrivacyLedger(1, currency=currency, neighbours=neighbours)
-
     codes = people(8)
     rows = frame_of(codes)[list(DOMAIN.names)].to_numpy(object)
     before = People.of(rows, np.zeros(8, int))
@@ -354,10 +350,8 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
         if neighbours == "add_remove"
         else [before.replaced(0, new, 0), before.replaced(4, new, 0)]
     )
-    tape = play(run, before, ledger())
+    tape, _ = check_neighbours(run, before, others, cost, neighbours=neighbours)
     assert len(tape.entries) == 1
-    for other in others:
-        check_pair(tape, play(run, other, ledger(), tape), **cost)
 
 
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
@@ -369,7 +363,6 @@ def test_who_is_left_out_is_paid_for_as_who_is_counted(
 ):
     """A record is in the tables or among those that are left out, never in both."""
     terms = {"neighbours": neighbours, "records_per_person": persons}
-    currency = next(iter(cost))
 
     def run(own, ledger):
         options = {"ways": WAYS[rounding], "handle_unknown": "drop", **terms, **cost}
@@ -391,13 +384,11 @@ def test_who_is_left_out_is_paid_for_as_who_is_counted(
             steps += [own.and_of(fits, 0), own.and_of(odd, 0)]
         return [other for step in steps for other in changed(step, number - 1)]
 
-    tape = play(run, before, mm.PrivacyLedger(1, currency=currency, **terms))
+    tape, losses = check_neighbours(
+        run, before, changed(before, persons), cost, **terms
+    )
     assert len(tape.entries) == 1
     assert tape.entries[0].released.endswith("and how many records they leave out")
-    losses = []
-    for other in changed(before, persons):
-        ledger = mm.PrivacyLedger(1, currency=currency, **terms)
-        losses.append(check_pair(tape, play(run, other, ledger, tape), **cost))
     assert max(losses) > 0
 
 
