@@ -269,6 +269,10 @@ CATALOGUE = {
         ref.stack(-0.5 * ref.marginal((2, 2, 2), [0, 1]), 0.25 * ref.ones(1, 8),
             ref.marginal((2, 2, 2), [2])),
     ),
+    "marginals-of-two-domains": (
+        VStack([Marginal((3, 4), (0,)), Kronecker([Identity(4), Total(3)])]),
+        ref.stack(ref.marginal((3, 4), [0]), ref.kronecker(ref.identity(4), T3)),
+    ),
     "marginals-zero-weight": (Marginals((3, 2), {(0, 1): 1, (1,): 0}),
         ref.stack(ref.identity(6), 0 * ref.marginal((3, 2), [1]))),
     "marginals-shared-tables": (

@@ -6,7 +6,6 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import reference as ref
-from catalogue import SIGNED
 from hypothesis import given, settings
 
 import mmech as mm
@@ -40,25 +39,6 @@ def dense_marginals(operator):
 
 
 # ------------------------------------------------------------------ Kroneckers
-
-
-def test_products_of_kroneckers_stay_kronecker():
-    a = mm.Kronecker([mm.Prefix(3), mm.Total(2), mm.Dense(SIGNED)])
-    product = a @ mm.Kronecker([mm.AllRange(3).T, mm.Identity(2), mm.Dense(SIGNED.T)])
-    assert isinstance(product, mm.Kronecker)
-    assert [factor.shape for factor in product.factors] == [(3, 6), (1, 2), (2, 2)]
-    assert isinstance(product.factors[2], mm.Dense)
-    for chained in (
-        a.T @ a,
-        a @ a.pinv(),
-        a.gram() @ a.gram(),
-        (2 * a) @ a.T,
-        a.gram().pinv(),
-    ):
-        inner = chained.operator if isinstance(chained, mm.Scaled) else chained
-        assert isinstance(inner, mm.Kronecker)
-        assert len(inner.factors) == 3
-    assert ((2 * a) @ (-3 * a.T)).weight == -6
 
 
 def test_gram_of_a_stack_of_kroneckers_is_a_sum_of_kroneckers():

@@ -147,17 +147,6 @@ def test_products_of_attributes():
     assert dual_loss_bound(many).distribution is None
 
 
-def test_merged_cells():
-    workload = mm.Merged(mm.Prefix(3), [0, 0, 1, -1, 2, 2])
-    result = dual_loss_bound(workload, tolerance=1e-9)
-    inner = dual_loss_bound(mm.Prefix(3), tolerance=1e-9)
-    assert result.bound == pytest.approx(inner.bound)
-    p, q = result.distribution, inner.distribution
-    np.testing.assert_allclose(
-        p, [q[0] / 2, q[0] / 2, q[1], 0, q[2] / 2, q[2] / 2], rtol=1e-6
-    )
-
-
 def test_cheap_bounds_of_large_workloads():
     left, right = [mm.Prefix(64), mm.AllRange(64)], [mm.AllRange(64), mm.Prefix(64)]
     blocks = [mm.Kronecker(left), mm.Kronecker(right)]
@@ -234,14 +223,6 @@ def test_above_the_limit_the_dual_bound_is_that_of_singular_values():
     assert large.bound == mm.svd_bound(mm.Prefix(3001), epsilon=1)
     assert large.gap == math.inf
     assert large.distribution.sum() == pytest.approx(1)
-
-
-def test_scaling():
-    inner = dual_loss_bound(mm.Prefix(6))
-    scaled = dual_loss_bound(mm.Scaled(-0.5, mm.Prefix(6)))
-    assert scaled.bound == pytest.approx(inner.bound / 4)
-    assert dual_loss_bound(0 * mm.Prefix(6)).bound == 0
-    assert dual_loss_bound(mm.Dense(np.zeros((2, 3)))).bound == 0
 
 
 CLOSED = [

@@ -10,7 +10,7 @@ from reference import norm_law
 from replay import entropy
 
 import mmech as mm
-from mmech.error.shared_totals import as_sets, of_residuals
+from mmech.error.shared_totals import as_sets
 from mmech.limits import LIMITS
 from mmech.noise.norm import norm_noise_components
 from mmech.tables.shared_noise import SharedNoise
@@ -107,17 +107,6 @@ def test_small_epsilon_has_the_errors_of_continuous_noise(name):
     assert mm.loss(strategy, result) == pytest.approx(wanted / 2, 1e-4)
     rows = mm.per_query_error(strategy, result, epsilon=2)
     assert rows.sum() == pytest.approx(wanted / 4, 1e-4)
-
-
-def test_two_tables_of_two_values_are_worked_out_by_hand():
-    """The ball is a cube: the total and two differences of cells are at most 1."""
-    strategy = mm.Marginals((2, 2), {(0,): 1, (1,): 1})
-    found = of_residuals(strategy).weights
-    total, contrast = 2 / np.square([found[()], found[0,]])
-    # The squared radius has mean (D + 1) (D + 2) = 20, a side of the cube 1/3.
-    assert (total, contrast) == pytest.approx((20 / 3, 20 / 6))
-    result = mm.StrategyResult(strategy, "by hand", math.nan, noise="k_norm")
-    assert mm.loss(strategy, result) == pytest.approx((2 * contrast + total) / 2)
 
 
 # ---- the choice of a strategy --------------------------------------------------

@@ -36,18 +36,6 @@ def test_l2_sensitivity_at_any_domain_size():
 # ------------------------------------------------------------------ residuals
 
 
-def test_residuals_are_orthogonal_and_span_the_marginals():
-    sizes = (2, 3, 2)
-    weights = {(): 1.0, (0,): 2.0, (1,): 0.5, (0, 1): 3.0}
-    A = mm.Residuals(sizes, weights)
-    assert A.shape == (1 + 1 + 2 + 2, 12)
-    rows = A.to_dense()
-    np.testing.assert_allclose(rows @ rows.T, np.diag(A.row_square_sums()), atol=1e-12)
-    assert mm.supports(mm.Marginal(sizes, [0, 1]), A)
-    assert not mm.supports(mm.Marginal(sizes, [0, 2]), A)
-    assert not mm.supports(mm.Marginal(sizes, [0, 1]), mm.Residuals(sizes, {(0, 1): 1}))
-
-
 @pytest.mark.parametrize("name", MARGINALS)
 def test_errors_on_residuals_equal_dense_algebra(name):
     workload = MARGINALS[name]

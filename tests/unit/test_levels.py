@@ -289,13 +289,6 @@ def test_weights_have_the_least_error_of_average_cells(asked, currency):
         assert (down - up) / (2e-4 * best[j] ** 2) == pytest.approx(pulls[j], rel=1e-4)
 
 
-def test_no_level_has_a_larger_error_than_equal_parts_have():
-    for asked in ("levels", "pairs", "gap"):
-        plan = plan_of(asked, rho=1)
-        alone = np.sqrt(len(plan.tables) / 2)
-        assert (plan.errors(frame="dict")["standard_error"] < alone).all()
-
-
 # ---- counts ---------------------------------------------------------------------
 
 

@@ -145,15 +145,6 @@ def test_the_bound_of_many_attributes_continues_that_of_few():
     assert found <= 2 * dense.sum() ** 2 / 27 * (1 + 1e-12)
 
 
-def test_the_bound_of_an_anova_operator_uses_its_eigenvalues():
-    workload = mm.Anova((2, 3, 4), np.linspace(-1, 2, 8))
-    singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
-    found = mm.svd_bound(workload, epsilon=1)
-    assert found == pytest.approx(2 * singular.sum() ** 2 / 24)
-    large = mm.Anova((50,) * 4, np.ones(16))  # the identity: no dense matrix is made
-    assert mm.svd_bound(large, epsilon=1) == pytest.approx(2.0 * 50**4)
-
-
 # ------------------------------------------------------------------ the search
 
 

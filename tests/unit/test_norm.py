@@ -219,21 +219,6 @@ def test_columns_and_groups_are_independent_given_radii(groups, radii):
     assert set(law.values()) == {Fraction(1, len(tables))}
 
 
-def test_totals_that_are_rejected_are_proposed_again(monkeypatch):
-    """With the same radius, until all are accepted."""
-    proposed, answers = [], iter([False, True, False, True, False, True])
-
-    def integers_below(bounds, insecure_rng=None):
-        proposed.append(bounds.tolist())
-        return np.full(len(bounds), len(proposed))
-
-    monkeypatch.setattr(_norm, "integers_below", integers_below)
-    monkeypatch.setattr(_norm, "_accepts", lambda *own: next(answers))
-    totals = _norm._totals(((2,),), np.array([3, 1, 4]), None)
-    assert proposed == [[7, 3, 9], [7, 9], [9]]
-    assert totals.tolist() == [[2 - 3, 1 - 1, 3 - 4]]
-
-
 # -------------------------------------------------------------------------- radius
 
 

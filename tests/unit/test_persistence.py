@@ -425,3 +425,13 @@ def test_exact_numbers_are_digits(path, text):
     )
     with pytest.raises(ValueError, match=r"is damaged.*\(ValueError\)"):
         _codec.read(path, "test", Fields)
+
+
+def test_missing_arrays_and_pickles(path):
+    mm.save(path, mm.PIdentity([[1.0, 2.0]]))
+    rewrite(path, drop=["array_0.npy"])
+    refused(lambda: mm.load(path), "is damaged", ValueError)
+    stream = io.BytesIO()
+    np.save(stream, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    rewrite(path, arrays={0: stream.getvalue()})
+    refused(lambda: mm.load(path), "is damaged", ValueError)
