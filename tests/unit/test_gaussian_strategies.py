@@ -111,11 +111,6 @@ def test_optimal_range_queries(workload, published):
 def test_closed_form_equals_the_dual(name):
     workload = MARGINALS[name]
     closed = mm.optimize(workload, template="residuals", privacy="zcdp")
-    explicit = mm.optimize(
-        mm.Dense(workload.to_dense()), template="dense", privacy="zcdp"
-    )
-    assert explicit.success
-    assert closed.loss == pytest.approx(explicit.loss, rel=1e-4)
     assert closed.loss == pytest.approx(
         mm.loss(workload, closed.strategy, privacy="zcdp")
     )

@@ -95,36 +95,27 @@ def workloads(draw):
     """(workload, explicit matrix, domain shape) of every kind that projects."""
     sizes = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
     d = len(sizes)
-    kind = draw(
-        st.sampled_from(
-            [
-                "ranges", "products", "signed", "boxes", "listed", "trees",
-                "marginals", "union",
-            ]
-        )
-    )  # fmt: skip
-    if kind == "ranges":
-        factors = [(mm.AllRange(size), ref.all_range(size)) for size in sizes]
-    elif kind == "products":
-        leaves = [
-            lambda size: (mm.Prefix(size), ref.prefix(size)),
-            lambda size: (mm.Total(size), ref.ones(1, size)),
-            lambda size: (mm.Identity(size), ref.identity(size)),
-            lambda size: (mm.Merged(mm.Prefix(size), np.arange(size)[::-1]),
-                ref.prefix(size)[:, ::-1]),
-            lambda size: (mm.WidthRange(size, 1 + size // 2),
-                ref.width_range(size, 1 + size // 2)),
-        ]  # fmt: skip
-        factors = [draw(st.sampled_from(leaves))(size) for size in sizes]
-    elif kind == "signed":
-        arrays = [
-            draw(hnp.arrays(np.int64, (2, size), elements=st.integers(-2, 2)))
-            for size in sizes
-        ]
-        factors = [(mm.Dense(array), array) for array in arrays]
-    if kind in ("ranges", "products", "signed"):
-        operators, matrices = zip(*factors, strict=True)
-        return mm.Kronecker(operators), ref.kronecker(*matrices), sizes
+    signed = st.integers(-2, 2)
+
+    def explicit(array):
+        return mm.Dense(array), array
+
+    leaves = [
+        lambda n: (mm.AllRange(n), ref.all_range(n)),
+        lambda n: (mm.Prefix(n), ref.prefix(n)),
+        lambda n: (mm.Total(n), ref.ones(1, n)),
+        lambda n: (mm.Identity(n), ref.identity(n)),
+        lambda n: (mm.Merged(mm.Prefix(n), np.arange(n)[::-1]), ref.prefix(n)[:, ::-1]),
+        lambda n: (mm.WidthRange(n, 1 + n // 2), ref.width_range(n, 1 + n // 2)),
+        lambda n: explicit(draw(hnp.arrays(np.int64, (2, n), elements=signed))),
+    ]
+    factors = [draw(st.sampled_from(leaves))(size) for size in sizes]
+    product = mm.Kronecker([operator for operator, _ in factors])
+    matrix = ref.kronecker(*(own for _, own in factors))
+    kinds = ["products", "boxes", "listed", "trees", "marginals", "union"]
+    kind = draw(st.sampled_from(kinds))
+    if kind == "products":
+        return product, matrix, sizes
     rows = draw(st.integers(1, 4))
     if kind == "boxes":
         masks = [draw(hnp.arrays(np.bool_, (rows, size))) for size in sizes]
@@ -152,10 +143,8 @@ def workloads(draw):
     dense = ref.stack(*(w * ref.marginal(sizes, key) for key, w in weights.items()))
     if kind == "marginals":
         return workload, dense, sizes
-    ranges = mm.Kronecker([mm.AllRange(size) for size in sizes])
-    union = mm.VStack([workload, mm.Scaled(-0.5, ranges)])
-    matrices = [ref.all_range(size) for size in sizes]
-    return union, ref.stack(dense, -0.5 * ref.kronecker(*matrices)), sizes
+    union = mm.VStack([workload, mm.Scaled(-0.5, product)])
+    return union, ref.stack(dense, -0.5 * matrix), sizes
 
 
 def energies_of(workload, sizes):

@@ -452,19 +452,14 @@ def test_auto_survives_rank_deficient_forests(seed):
         ),
         random_workload(89),  # the first start collapses
         random_workload(167),  # the first start is 2.2 % above the best
+        *(random_workload(number, 100) for number in range(4)),
     ],
     ids=str,
 )
-def test_auto_is_not_behind_a_descent_that_it_left_out(workload):
-    alone = mm.optimize(workload, template="pidentity", seed=0)
-    assert mm.optimize(workload, seed=0).loss <= 1.01 * alone.loss
+def test_auto_is_not_behind_any_template(workload):
+    assert behind(workload)[0] <= 1.01
 
 
-@pytest.mark.parametrize(
-    ("number", "most"),
-    [(4, 100), pytest.param(300, 2000, marks=pytest.mark.slow)],
-    ids=str,
-)
-def test_auto_is_not_behind_any_template(number, most):
-    ratios = [behind(random_workload(seed, most))[0] for seed in range(number)]
-    assert max(ratios) <= 1.01
+@pytest.mark.slow
+def test_auto_is_not_behind_any_template_on_random_workloads():
+    assert max(behind(random_workload(seed, 2000))[0] for seed in range(300)) <= 1.01
