@@ -73,13 +73,6 @@ def test_some_attributes():
         TOY.select([3])
 
 
-def test_text_has_a_line_per_attribute():
-    first, *lines = str(TOY).splitlines()
-    assert first == "Domain('toy', shape=(3, 2, 4), n_cells=24)"
-    assert [line.split()[0] for line in lines] == ["colour", "size", "age"]
-    assert "red, green, ?" in lines[0]
-
-
 # ---- records -------------------------------------------------------------------
 
 

@@ -175,22 +175,6 @@ def test_branchings_that_differ_by_level_are_better():
     assert hierarchy_strategy(workload).loss < 0.999 * simple.result().loss
 
 
-@pytest.mark.parametrize(
-    ("workload", "least"),
-    [
-        (mm.Total(12), 1.0),
-        (mm.Partition(np.arange(12) // 3, 4), 4.0),
-        (0 * mm.Prefix(12), 0.0),
-    ],
-    ids=str,
-)
-def test_workloads_that_need_no_cells(workload, least):
-    """Cells keep a share of 1e-9 of the budget."""
-    result = hierarchy_strategy(workload)
-    assert result.loss == pytest.approx(least, rel=1e-8)
-    assert result.strategy.weights[1] > 0
-
-
 @pytest.mark.slow
 def test_errors_of_single_queries_of_a_large_ordered_domain():
     workload = mm.Prefix(2**14)

@@ -286,6 +286,8 @@ def test_huge_domains_without_allocation():
     ).sensitivity() == pytest.approx(2e40)
     assert (huge @ mm.Kronecker([mm.Prefix(100)] * 20)).shape == huge.shape
     assert mm.Identity(2**50).sensitivity() == 1.0
+    assert mm.Suffix(10**12).sensitivity() == 10**12
+    assert mm.WidthRange(10**12, 10**5).sensitivity() == 10**5
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import mmech
 import mmech as mm
 from benchmarks.strategy_table import behind, random_workload
 from mmech.strategies.kronecker import SurrogateGrams
-from mmech.strategies.pidentity import PIdentityObjective, default_p
+from mmech.strategies.pidentity import PIdentityObjective
 from mmech.strategies.registry import PRIVACY
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
@@ -105,11 +105,6 @@ def test_gradient_where_the_factorisation_changes(rng):
     np.testing.assert_allclose(
         gradient, wanted, rtol=1e-2, atol=1e-4 * abs(wanted).max()
     )
-
-
-def test_default_number_of_extra_queries():
-    found = [default_p(n) for n in (1, 3, 4, 64, 256, 1024, 10**6)]
-    assert found == [1, 3, 4, 4, 16, 64, 64]
 
 
 # ------------------------------------------------------------------ guarantees

@@ -155,16 +155,6 @@ def test_a_product_of_zeros_changes_nothing_in_a_stack():
     assert mm.loss(queries, stacked) == pytest.approx(mm.loss(queries, queries))
 
 
-def test_joint_least_squares_beats_separate_answers():
-    """Using all measurements for all queries is at least as good as splitting."""
-    workload = union_of_prefixes(16)
-    separate = sum(
-        mm.optimize(block, template="kronecker", seed=0).loss ** (1 / 3)
-        for block in workload.blocks
-    )
-    assert union_strategy(workload, seed=0).loss < separate**3
-
-
 def test_three_groups_on_three_attributes():
     """Ranges along each attribute share what no single product can."""
     workload = along(4, 3, mm.AllRange, mm.Total)
