@@ -182,6 +182,7 @@ def test_energies_equal_explicit_projections(problem):
     "workload",
     [
         mm.Prefix(6),
+        mm.Marginals((3, 2), {(0,): 1}),  # products of factors, not of the lattice
         mm.Dense(np.ones((1, 6))),
         mm.Kronecker([mm.Prefix(3), mm.Prefix(2)]),  # another domain of as many cells
         mm.Conjunctions([np.ones((1, 3), bool), np.ones((1, 2), bool)]),
@@ -196,11 +197,6 @@ def test_energies_equal_explicit_projections(problem):
 )
 def test_energies_out_of_reach(workload):
     assert energies_of(workload, (2, 3)) is None
-
-
-def test_energies_of_marginals_of_another_domain():
-    # The same cells in other attributes: products of the factors, not the lattice.
-    assert energies_of(mm.Marginals((3, 2), {(0,): 1}), (2, 3)) is None
 
 
 @pytest.mark.parametrize(

@@ -214,14 +214,6 @@ def test_measuring_spends_and_the_rest_is_free(injected):
     assert entry.released == "counts measured by Identity(2)"
 
 
-def test_without_a_ledger_releases_are_recorded():
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
-    mechanism.measure([1, 2])
-    mechanism.measure([1, 2])
-    assert mechanism.ledger.spent == 2
-    assert mechanism.ledger.remaining == math.inf
-
-
 # ------------------------------------------------------------------ noise
 
 

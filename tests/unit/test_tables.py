@@ -312,17 +312,6 @@ def test_a_dry_run_reads_nothing_and_spends_nothing():
     assert ledger.spent == 0
 
 
-def test_a_dry_run_tells_the_errors_of_the_release():
-    options = {"tables": [("sex", "age"), "town"], "epsilon": 1}
-    plan = mm.release_tables(None, DOMAIN, dry_run=True, **options)
-    released = mm.release_tables(frame_of(people(50)), DOMAIN, **options)
-    errors = plan.errors(frame="dict")
-    assert errors["table"].tolist() == ["sex x age", "town"]
-    for names, error in zip(plan.tables, errors["standard_error"], strict=True):
-        table = released.table(names, frame="dict")
-        np.testing.assert_allclose(table["standard_error"], error)
-
-
 # ---- privacy -----------------------------------------------------------------------
 
 
