@@ -87,16 +87,6 @@ def test_tables_are_released_into_a_folder(folder, capsys):
     assert " ".join(statement.split()) in " ".join(out.split())
 
 
-def test_chosen_tables_under_rho(folder, capsys):
-    line = "tables in.csv --domain d.json --table 'size, sex' --table age --rho 0.1"
-    code, out, _ = run(f"{line} --neighbours replace --out made", capsys)
-    assert code == 0
-    assert "rho = 1/10 (zero-concentrated" in out
-    assert "replacing one record" in out
-    names = {path.name for path in Path("made").glob("*.csv")}
-    assert names == {"sex_x_size.csv", "age.csv"}
-
-
 def test_statistics_alone_count_their_groups(folder, capsys):
     few = pd.read_csv("in.csv").drop(columns="size")
     few.to_csv("few.csv", index=False)  # other columns need not be there
