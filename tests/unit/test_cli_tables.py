@@ -170,6 +170,26 @@ def full_disk(*arguments, **options):
     raise OSError(28, "No space left on device")
 
 
+def test_a_folder_that_takes_no_files_is_refused_before_anything_is_paid(
+    folder, capsys, monkeypatch
+):
+    run("budget b.json --total 1", capsys)
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1/2 --ledger b.json"
+    make = tempfile.mkdtemp
+
+    def mkdtemp(suffix=None, prefix=None, dir=None):
+        if Path(dir or ".").name == "shared":
+            raise OSError(30, "Read-only file system")
+        return make(suffix, prefix, dir)
+
+    Path("shared").mkdir()
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+    code, out, err = run(f"{line} --out shared/made", capsys)
+    assert (code, out) == (2, "")
+    assert "cannot write 'shared/made': Read-only file system" in err
+    assert "Spent: epsilon = 0." in run("budget b.json", capsys)[1]
+
+
 def test_a_full_disk_leaves_what_was_measured(folder, capsys, monkeypatch):
     line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
     with monkeypatch.context() as patch:
