@@ -331,17 +331,28 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
             names = tuple(n for n in read_header(path, **form) if n != "count")
             cells = read_cells(path, [*names, "count"], ("count",), **form).T
             columns = dict(zip(names, cells, strict=False))
-            counts = [read_float(text) for text in cells[-1]]
+            try:
+                counts = [read_float(text) for text in cells[-1]]
+            except ValueError:
+                raise ValueError(
+                    "column 'count' must hold numbers; correct it"
+                ) from None
             if names in known:
                 raise ValueError("another file has counts of the same attributes")
             known[names] = {**columns, "count": counts} if names else counts
     if args.impossible is not None:
         with located(f"cannot use the rules {args.impossible!r}"):
-            rules = json.loads(Path(args.impossible).read_text(encoding="utf-8"))
+            try:
+                rules = json.loads(Path(args.impossible).read_bytes())
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"not valid JSON ({error}); correct it") from None
             if not (
                 isinstance(rules, list) and all(isinstance(r, dict) for r in rules)
             ):
-                raise ValueError("they must be a JSON list of objects")
+                raise ValueError(
+                    'they must be a JSON list of objects, such as [{"age": "<15"}]; '
+                    "correct the file"
+                )
     return known, rules
 
 
