@@ -221,7 +221,7 @@ def test_labels_that_are_not_of_their_type(labels, kind, message):
         (FEATURES | {"features": []}, ValueError, "at least one attribute"),
         (FEATURES | {"features": [{"name": "a"}]}, ValueError,
          "of features needs 'type'"),
-        (FEATURES | {"features": 3}, ValueError, "malformed"),
+        (FEATURES | {"features": 3}, ValueError, "must be a list"),
         (FEATURES | {"target": "class"}, ValueError, "malformed"),
         (FEATURES | {"target": {"name": "c", "categories": []}}, ValueError,
          "class_labels"),

@@ -51,6 +51,7 @@ def folder(tmp_path, monkeypatch):
     frame.to_csv("in.csv", index=False)
     Path("wrong.csv").write_text("sex,size,age\nf,s,300\n", encoding="utf-8")
     Path("odd.csv").write_text("sex,size,age\nf,s,3.5\n", encoding="utf-8")
+    Path("cut.parquet").write_text("PAR1", encoding="utf-8")
     Path("short.csv").write_text("sex,size,age\nf,s\n", encoding="utf-8")
     Path("other.csv").write_text("sex,size\nf,s\n", encoding="utf-8")
     Path("empty.csv").write_text("", encoding="utf-8")
@@ -446,11 +447,12 @@ WRONG = {
         "that do not fit with `mmech schema check`, then correct it, widen the bounds "
         "of the domain, or choose --handle-unknown",
     ),
+    "no Parquet file": (USUAL.replace("in.csv", "cut.parquet"), "data 'cut.parquet': "),
     "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
     "a column that is missing": (USUAL.replace("in.csv", "other.csv"),
         "cannot use the data 'other.csv': the header of the file has no column named "
         "'age', but exactly one is needed"),
-    "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "'sex'"),
+    "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "file is empty;"),
 }  # fmt: skip
 
 
