@@ -434,7 +434,7 @@ WRONG = {
         "laplace",
         {DRAW + "law": "exponential"},
         2,
-        "not of version 1",
+        "no evidence of version 1",
     ),
     "an opaque draw": (
         "laplace",
@@ -466,8 +466,13 @@ WRONG = {
     "another currency": ("laplace", {"currency": "delta"}, 2, "no currency"),
     "a cost of zero": ("laplace", {PAYMENT + "paid": "0"}, 2, FRACTION),
     "a cost below zero": ("laplace", {"cost.paid": "-1"}, 2, FRACTION),
-    "no claim": ("laplace", {"cost.paid": None}, 2, "not of version 1"),
-    "a float for a cost": ("laplace", {"cost.paid": 1.0}, 2, "not of version 1"),
+    "no claim": ("laplace", {"cost.paid": None}, 2, "no evidence of version 1"),
+    "a float for a cost": (
+        "laplace",
+        {"cost.paid": 1.0},
+        2,
+        "no evidence of version 1",
+    ),
     "a float for a count": ("laplace", {DRAW + "values": [3.0, 1, 0, 2, 9]}, 2, WHOLE),
     "a boolean for a count": (
         "laplace",
@@ -1141,6 +1146,23 @@ def test_help_and_wrong_arguments(capsys):
     for words in ([], ["a", "b"]):
         assert verify.main(words) == 2
         assert capsys.readouterr().out.startswith("cannot check: name one PATH")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "it is no evidence of version 1, or damaged: JSONDecodeError"),
+        (b"sex,age\nf,3\n", "it is no evidence of version 1, or damaged: JSONDecode"),
+        (b"PK\3\4 cut off", "the archive is not whole: copy it again from its source"),
+    ],
+)
+def test_files_of_another_kind_say_so(tmp_path, capsys, text, words):
+    path = tmp_path / "a"
+    path.write_bytes(text)
+    assert verify.main([str(path)]) == 2
+    assert f"\ncannot check: {words}" in capsys.readouterr().out
+    assert verify.main([str(tmp_path / "b")]) == 2
+    assert "\ncannot check: there is no file 'b'\n" in capsys.readouterr().out
 
 
 def test_the_command_of_the_package_returns_the_code(tmp_path, capsys):
