@@ -426,6 +426,7 @@ WRONG = {
     "an unknown relation": (f"{USUAL} --neighbours swap", "'swap'"),
     "persons without records": (f"{USUAL} --records-per-person 0", "from 1 to"),
     "an unknown policy": (f"{USUAL} --handle-missing fill", "'fill'"),
+    "rho of nothing": (USUAL.replace("epsilon 1", "rho 0"), "argument --rho: it must"),
     "an exponent beyond all": (USUAL.replace("1 ", "1e999999999 ", 1), "of a double"),
     "a policy that nobody can follow": (f"{USUAL} --handle-missing category",
         "--handle-missing category"),
