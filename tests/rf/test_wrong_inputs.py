@@ -89,7 +89,7 @@ RECORDS = [
     (lambda: datasets.load_csv(file(""), SCHEMA, sep=None), "sep must be one charact"),
     (lambda: datasets.fetch(["car"]), r"no data set \['car'\]; choose from"),
     (lambda: datasets.load_csv(file(""), SCHEMA), "the file is empty; its first"),
-    (lambda: mmech_rf.load_model(file("x", "m.npz")), "this is not a whole ZIP archi"),
+    (lambda: mmech_rf.load_model(file("x", "m.npz")), "damaged: it is not a whole ZIP"),
     (lambda: DOMAIN.encode(Y), "give X before y"),
     (lambda: DOMAIN.encode(FRAME.rename(columns=str.upper)), "mean 'COLOUR'\\?"),
     (lambda: DOMAIN.encode(pa.table({"colour": [["red"]], "age": [1]})), SEVERAL),

@@ -409,13 +409,13 @@ def test_damaged_files(path):
     whole = path.read_bytes()
     for cut in (0, 10, len(whole) // 2, len(whole) - 30):
         path.write_bytes(whole[:cut])
-        with pytest.raises(ValueError, match="is damaged; save the strategy again"):
+        with pytest.raises(ValueError, match="it is not a whole ZIP archive; save the"):
             mm.load(path)
     for position in (len(whole) // 2, len(whole) // 3, len(whole) - 200):
         flipped = bytearray(whole)
         flipped[position] ^= 0xFF
         path.write_bytes(flipped)
-        with pytest.raises(ValueError, match="is damaged; save the strategy again"):
+        with pytest.raises(ValueError, match=r"is damaged.*; save the strategy again"):
             mm.load(path)
 
 
