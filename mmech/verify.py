@@ -10,7 +10,7 @@ PATH is an evidence.json, a folder with one, or the file of a model.
 The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
 cannot be checked; the last line says so in one sentence.
 
-Lines T1 to T16 are those of the theorem in notebooks/proofs/evidence.md.
+Lines T1 to T16 are those of the theorem in ``notebooks/proofs/evidence.md``.
 """
 
 from __future__ import annotations
