@@ -21,7 +21,7 @@ from replay import watched
 
 import mmech
 from mmech import Domain, Tables, terminal
-from mmech.cli import main
+from mmech.cli import build_parser, main
 from mmech.tables import measured as measured_module
 
 DOMAIN = {
@@ -534,3 +534,14 @@ def test_a_terminal_shows_what_is_done(tmp_path):
     assert re.search(rb", \d+ s", shown)
     assert b"choosing" not in printed
     assert signature(terminal.showing).parameters["delay"].default < 2
+
+
+def test_examples_of_the_help_are_commands_line_by_line(capsys):
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["tables", "--help"])
+    shown = capsys.readouterr().out.partition("examples:")[2].replace("\\\n", "")
+    lines = [line for line in shown.splitlines() if line.startswith("  mmech ")]
+    assert len(lines) == 7
+    for line in lines:
+        args = build_parser().parse_args(shlex.split(line)[1:])
+        assert args.out or args.dry_run
