@@ -164,7 +164,7 @@ def whole(minimum: int, maximum: int = 10**9) -> Callable[[str], int]:
 def read_epsilon(text: str) -> Fraction:
     """Read an epsilon, or a rho, as the exact fraction that it says."""
     try:
-        return check_epsilon(text)
+        return check_epsilon(text, "it")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -273,7 +273,7 @@ def release(
     if plan.adaptive:
         check_budget(plan)
     n, d = len(plan.subsets), len(plan.names)
-    words = f"{n} tables of counts over {d} attributes"
+    words = f"{n} table{'s' * (n > 1)} of counts over {d} attribute{'s' * (d > 1)}"
     words = f"{words}, and how many records they leave out" * plan.drops or words
     with record_evidence() as record:
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()

@@ -276,9 +276,10 @@ class MeasuredStatistic:
         """What becomes of numbers, in a sentence."""
         own = self.plan
         low, high, step = map(number_text, (own.lower, own.upper, own.step))
-        cut = "cut" if isinstance(own.statistic, Histogram) else "rounded to steps"
+        cut = "cut into" if isinstance(own.statistic, Histogram) else "rounded to"
         return (
-            f"{own.statistic}: numbers are clipped to {low} to {high}, {cut} by {step}."
+            f"{own.statistic}: numbers are clipped to the range {low} to {high}, and "
+            f"{cut} steps of {step}."
         )
 
     @property

@@ -288,6 +288,12 @@ def test_the_budget_is_split_by_expected_errors_and_adds_up():
     assert "over the number of records" in plan.statistics[0].expected
 
 
+def test_tables_without_statistics_say_how_to_ask_for_them():
+    released = mm.release_tables(people(9), DOMAIN, ways=1, epsilon=1)
+    with pytest.raises(ValueError, match=r"no statistics were released .* statistics="):
+        released.statistic("mean of age")
+
+
 def test_what_was_interrupted_keeps_its_statistics(tmp_path):
     path = tmp_path / "kept.measured"
     released = mm.release_tables(

@@ -395,6 +395,14 @@ def test_tables_of_nobody_say_how_many_were_left_out():
     assert "left out" not in kept.statement.lower()
 
 
+def test_one_table_of_one_attribute_is_named_in_the_singular():
+    ledger = mm.PrivacyLedger(1)
+    records = frame_of(people(20))
+    made = mm.release_tables(records, DOMAIN, tables=["sex"], epsilon=1, ledger=ledger)
+    assert ledger.entries[0].released == "1 table of counts over 1 attribute"
+    assert made.statement.startswith("1 table of counts over sex.\n")
+
+
 def test_predictable_noise_is_said_in_the_statement():
     with pytest.warns(mm.PrivacyLeakWarning):
         released = mm.release_tables(

@@ -1131,6 +1131,23 @@ def test_help_and_wrong_arguments(capsys):
         assert capsys.readouterr().out.startswith("cannot check: name one PATH")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"", "it is no evidence of version 1, or damaged: JSONDecodeError"),
+        (b"sex,age\nf,3\n", "it is no evidence of version 1, or damaged: JSONDecode"),
+        (b"PK\3\4 cut off", "the archive is not whole: copy it again from its source"),
+    ],
+)
+def test_files_of_another_kind_say_so(tmp_path, capsys, text, words):
+    path = tmp_path / "a"
+    path.write_bytes(text)
+    assert verify.main([str(path)]) == 2
+    assert f"\ncannot check: {words}" in capsys.readouterr().out
+    assert verify.main([str(tmp_path / "b")]) == 2
+    assert "\ncannot check: there is no file 'b'\n" in capsys.readouterr().out
+
+
 def test_the_command_of_the_package_returns_the_code(tmp_path, capsys):
     for content, code in ((VALID["laplace"], 0), (REFUTED, 1)):
         assert run_mmech(["verify", str(written(content, tmp_path))]) == code
