@@ -15,7 +15,7 @@ from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit
 from processes import largest_file
 
 import mmech_rf as rf
-from mmech import PrivacyLedger, terminal
+from mmech import PrivacyLedger, threads
 from mmech.session import Session
 from mmech.testing import watch_draws
 from mmech_rf.cli import models as _models
@@ -332,7 +332,7 @@ def shown_on_a_screen(error=None):
         return f"step {len(steps)}"
 
     screen = Screen()
-    showing = terminal.showing(doing, delay=0, pause=0)
+    showing = threads.showing(doing, delay=0, pause=0)
     with redirect_stderr(screen), suppress(ValueError), showing:
         assert two.wait(60)
         if error:
@@ -349,7 +349,7 @@ def test_a_line_says_what_is_done_and_goes_away(error):
 
 
 def test_a_pipe_has_no_line(capsys):
-    with terminal.showing(lambda: pytest.fail("was asked")):
+    with threads.showing(lambda: pytest.fail("was asked")):
         pass
     assert capsys.readouterr().err == ""
 

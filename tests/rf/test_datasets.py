@@ -217,7 +217,7 @@ def test_load_csv_appends_required_columns(tmp_path):
     [
         (b"a,label\nx,1\n", "the header of the file has no column named 'n'"),
         (b"a,n,n,label\nx,1,1,1\n", "the header of the file has 2 columns named 'n'"),
-        (b"", "the header of the file has no column named 'a'"),
+        (b"", "the file is empty; its first line must name the columns"),
         (b"a,n,label\nx,1,1\nx,1\n", "line 3 of the file has 2 fields .* has 3"),
         (b"a,n,label\nx,1,1\nx,1,2\n", "row 1 of y holds a label that is not one of"),
         (b"a,n,label\nx,1,\n", "row 0 of y holds a missing value"),
