@@ -33,10 +33,9 @@ from mmech.terminal import (
     printable,
     read_epsilon,
     run_command,
-    say,
-    showing,
     whole,
 )
+from mmech.threads import say, showing
 
 if TYPE_CHECKING:
     from mmech.domain.domain import Domain

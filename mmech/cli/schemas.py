@@ -27,14 +27,8 @@ from mmech.cli.files import (
     writing,
 )
 from mmech.limits import LIMITS
-from mmech.terminal import (
-    InputError,
-    Parser,
-    add_command,
-    printable,
-    say,
-    whole,
-)
+from mmech.terminal import InputError, Parser, add_command, printable, whole
+from mmech.threads import say
 
 if TYPE_CHECKING:
     from mmech.domain.attribute import Attribute

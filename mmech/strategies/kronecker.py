@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer
 from mmech.error import expected as error
 from mmech.error.bounds import cheap_loss_bound
@@ -30,7 +30,6 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.marginals import is_beyond_lattices
 from mmech.strategies.pidentity import (
     better_than_cells,
@@ -40,14 +39,12 @@ from mmech.strategies.pidentity import (
     pidentity_strategy,
     without_idle_rows,
 )
-from mmech.strategies.registry import Request, Skip, Template, try_all
+from mmech.strategies.registry import Request, Skip, Template, time_is_up, try_all
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
 from mmech.structure.attributes import box_terms
 from mmech.structure.shape import frobenius_squared
-
-Floats = NDArray[np.float64]
 
 EXPLICIT_FACTOR = 512
 """Up to this factor size the surrogate grams are formed explicitly."""

@@ -30,13 +30,14 @@ import numpy as np
 from mmech.arrays import Floats, Integers, Subset
 from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
+from mmech.noise import OF_CURRENCY
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
 from mmech.operators.marginals import Marginals
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement, charge
-from mmech.selection import select
+from mmech.selection import epsilon_of_draw, fixed_point_rate, select
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.tables.noise import ErrorLaw, Noise
@@ -327,6 +328,23 @@ def measure_in_steps(
         return _measured_steps(plan, codes, session, say, explain, measured)
 
 
+def check_budget(plan: TablePlan) -> None:
+    """Raise, before the charge, where noise or draws of a step do not fit."""
+    law = OF_CURRENCY[plan.currency]
+    law.parameter(Fraction(plan.relation.factor) ** law.power, plan.cost * COUNTED)
+    for regime, (_, choice) in SHARES.items():
+        number = sum(rounds_of(plan, regime))
+        if number and (regime == "tree" or len(plan.axes.shape) >= LEAST_ATTRIBUTES):
+            cost = choice * plan.cost * (1 - COUNTED) / number
+            fixed_point_rate(
+                epsilon_of_draw(cost, plan.currency),
+                monotone=True,
+                relation=plan.relation,
+                roundings=1,
+                score_unit=WINDOW,
+            )
+
+
 def _measured_steps(
     plan: TablePlan,
     codes: Any,
@@ -387,8 +405,7 @@ def _choose(
     if regime == "rounds":
         each = (rest - single - choice) / sum(rounds)  # of measuring a table
         factor = float(session.relation.factor)
-        pure = plan.currency == "epsilon"
-        error = factor * math.sqrt(2 / each**2 if pure else 1 / (2 * each))
+        error = factor * math.sqrt(OF_CURRENCY[plan.currency].continuous(each))
         cells = [a * b for a, b in combinations(sizes, 2)]
         less = np.minimum(NOISE * error * np.array(cells), LARGEST_MODEL)
         scored = scored - np.rint(less).astype(np.int64)

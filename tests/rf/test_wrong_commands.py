@@ -97,7 +97,6 @@ OPTIONS = [
     ("--colour", "unrecognized arguments: --colour"),
     ("demo --depth 100", "--depth must be at most 6"),
     ("demo --epsilon -1", "argument --epsilon: it must be a finite number > 0, got -1"),
-    ("demo --epsilon nan", "it must be a finite number > 0"),
     ("demo --trees 0", f"{WHOLE} 1"),
     ("demo --trees 2000000", "from 1 to 1,000,000"),
     ("demo --depth deep", "got 'deep'; or auto"),
@@ -112,7 +111,6 @@ OPTIONS = [
     ("fit fruit.json --schema fruit.csv --epsilon 1 --out m.npz", "not the records"),
     ("predict new.csv fruit.npz", "'fruit.npz' may be the model, which comes first"),
     ("demo --splits x", "invalid choice: 'x'"),
-    ("demo --repeats 0", f"{WHOLE} 1"),
     ("evaluate", "required: --data"),
     (f"{EVALUATE} nope", "no data set and no file named"),
     (f"{EVALUATE} nope --schema s", "'s': No such file"),
@@ -130,7 +128,6 @@ OPTIONS = [
     (FIT, "required: --epsilon"),
     ("fit fruit.csv --epsilon 1 --out m.npz", "required: --schema"),
     ("fit fruit.csv --schema fruit.json --epsilon 1", "required: --out"),
-    (f"{FIT} --epsilon 0", "it must be a finite number > 0"),
     (f"{FIT} --epsilon 1e-9 --method private", "--epsilon must be at least 1e-05"),
     (f"{PRIVATE} --bins 1e9", "from 1 to 100,000"),
     (f"{TRAINING} --max-features 9", "--max-features must be at most the number of"),
@@ -152,11 +149,7 @@ OPTIONS = [
     (f"{PRIVATE} --delta 0.1", "--delta goes with --privacy zcdp only, got 0.1"),
     (f"{PRIVATE} --delta tiny", "must be a number between 0 and 1, got 't"),
     (f"{PRIVATE} --privacy zcdp --delta 2", "--delta must be a probability"),
-    (f"{PRIVATE} --n-records 0", f"{WHOLE} 1"),
-    (f"{PRIVATE} --records-per-person 0", f"{WHOLE} 1"),
     (f"{PRIVATE} --trees 4", "--trees does not go with --method private"),
-    (f"{PRIVATE} --trees 128", "choose --method training or laplace"),
-    (f"{LAPLACE} --privacy pure", "choose --method private"),
     (f"{TRAINING} --depth 100", "--depth must be at most 3"),
     (f"{TRAINING} --voting loud", "invalid choice: 'loud'"),
     (f"{TRAINING} --seed -1", f"{WHOLE} 0"),
@@ -165,15 +158,12 @@ OPTIONS = [
     (f"{TRAINING} --out no/model.npz", "there is no folder 'no'"),
     (f"{TRAINING} --out mine.txt", "exists already"),
     (f"{TRAINING} --out fruit.csv --force", "this command reads it"),
-    (f"{TRAINING} --schema none.json", "'none.json': No such file"),
-    ("fit none.csv --schema fruit.json --epsilon 1 --out m.npz", "'none.csv': No su"),
     ("fit . --schema fruit.json --epsilon 1 --out m.npz", "the data 'new.csv': the"),
     (f"{BATCH} --voting hard", "choose --method subsample"),
     (f"{BATCH} --privacy zcdp", "unrecognized arguments"),
     (f"{BATCH} --out new.csv --force", "this command reads it"),
     (f"{BATCH} --out mine.txt", "exists already"),
     ("predict-batch fruit.csv --schema fruit.json", "required: QUERIES, --epsilon"),
-    ("predict none.npz new.csv", "'none.npz': No such file"),
     ("predict fruit.npz none.csv", "'none.csv': No such file"),
     ("predict fruit.csv new.csv", "is not a model file or is damaged"),
     ("predict . new.csv", "'.': Is a directory"),
@@ -191,7 +181,6 @@ OPTIONS = [
     (f"{SUGGEST} --out fruit.csv --force", "this command reads it"),
     (f"{SUGGEST} --out mine.txt", "exists already"),
     ("schema suggest none.csv", "'none.csv': No such file"),
-    ("schema check none.csv fruit.json", "'none.csv': No such file"),
     ("schema check fruit.csv none.json", "'none.json': No such file"),
     ("schema check new.csv fruit.json", "no column named 'sold'"),
 ]  # fmt: skip
@@ -237,11 +226,7 @@ ENTRIES = [
     ('{"name": "a", "type": "nominal", "categories": ["a"]}', "got 'nominal'\n"),
     ('{"name": "a", "type": "int"}', "'date', 'hierarchy', got 'int'"),
     ('{"name": "a", "type": "numeric", "lower": 0}', "'a', which is numeric, needs"),
-    ('{"name": "a", "type": "numeric", "lower": 0, "upper": 1e999}', "'a'"),
     ('{"name": "a", "type": "numeric", "lower": NaN, "upper": 1}', "'a'"),
-    ('{"name": 3, "type": "categorical", "categories": ["a", "b"]}',
-     "must be a string"),
-    ('{"name": "sold", "type": "categorical", "categories": ["a"]}', "'sold'"),
     ('{"name": "a", "type": ["x"], "categories": ["a", "b"]}', "'a'"),
     ('{"name": "a", "categories": ["a", "b"]}', "of features needs 'type'"),
     ("3", "which must be an object"),
@@ -258,7 +243,6 @@ FILES = [
     ("fruit.json", '{"features": 3, ' + SOLD, TRAINING, "list with an entry for each"),
     ("fruit.json", '{"features": [], ' + SOLD, TRAINING, "at least one attribute"),
     ("fruit.json", ONE % ('["a"]', ', "othr": "a"') + SOLD, OWN, "mean 'other'?"),
-    ("fruit.json", ONE % ('["a"]', ', "bins": 3') + SOLD, OWN, "unknown key 'bins'"),
     (
         "fruit.json",
         ONE % ('["a"]', "") + SOLD.replace("categories", "labels"),
@@ -297,16 +281,16 @@ def test_files_that_cannot_be_used(refused, name, text, line, reason):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "name"),
     [
-        f"{TRAINING} --schema none.json",
-        TRAINING.replace("fruit.csv", "none.csv"),
-        "predict none.npz fruit.csv",
-        "schema check none.csv fruit.json",
+        (f"{TRAINING} --schema none.json", "none.json"),
+        (TRAINING.replace("fruit.csv", "none.csv"), "none.csv"),
+        ("predict none.npz fruit.csv", "none.npz"),
+        ("schema check none.csv fruit.json", "none.csv"),
     ],
 )
-def test_files_are_looked_for_before_libraries_are_imported(refused, line):
-    refused(line)
+def test_files_are_looked_for_before_libraries_are_imported(refused, line, name):
+    assert f"'{name}': No such file" in refused(line)
     code = "import sys; from mmech_rf.cli import main; main(sys.argv[1:])"
     code += "; sys.exit('numpy' in sys.modules)"
     done = subprocess.run(

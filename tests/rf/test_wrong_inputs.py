@@ -52,10 +52,6 @@ def fitted(ledger, X=X, y=Y, schema=SCHEMA, cls=BatchTrainingClassifier, **optio
     return cls(schema, epsilon=1, ledger=ledger, **small, **options).fit(X, y)
 
 
-def with_bins(name):
-    return fitted(None, cls=PrivateForestClassifier, private_bins=[name])
-
-
 def released(values, **options):
     return noisy_release(values, released="counts", **options)
 
@@ -98,8 +94,6 @@ RECORDS = [
     (lambda: DOMAIN.encode([["red", "12 %"]]), "'age' of X holds a value that is not"),
     (lambda: UNBOUNDED.encode([[math.inf]], handle_unknown="error"), NO_BOUNDS),
     (lambda: DOMAIN.encode([["red", 130]], handle_unknown="error"), "widen the bounds"),
-    (lambda: with_bins("agee"), "agee.*; did you mean 'age'\\?"),
-    (lambda: with_bins("colour"), "with public bounds, got colour; give the attribute"),
 ]  # fmt: skip
 
 ENGINE = [
@@ -139,6 +133,10 @@ SPENDING = [
     (
         lambda ledger: fitted(ledger, n_records=-1, cls=PrivateForestClassifier),
         "n_records must be a public number from 1 to 1e\\+18",
+    ),
+    (
+        lambda ledger: fitted(ledger, privacy="rdp", cls=PrivateForestClassifier),
+        "privacy must be one of",
     ),
     (lambda ledger: released([1.5], sensitivity=1, epsilon=1, ledger=ledger), "whole"),
     (lambda ledger: released([1], sensitivity=0, epsilon=1, ledger=ledger), "> 0"),

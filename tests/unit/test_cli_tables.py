@@ -20,7 +20,7 @@ import pytest
 from replay import watched
 
 import mmech
-from mmech import Domain, Tables, terminal
+from mmech import Domain, Tables, threads
 from mmech.cli import build_parser, main
 from mmech.tables import measured as measured_module
 
@@ -86,16 +86,6 @@ def test_tables_are_released_into_a_folder(folder, capsys):
     assert Domain.from_json("d.json").encode(synthetic).shape == (30, 3)
     statement = Path("made/statement.txt").read_text(encoding="utf-8")
     assert " ".join(statement.split()) in " ".join(out.split())
-
-
-def test_chosen_tables_under_rho(folder, capsys):
-    line = "tables in.csv --domain d.json --table 'size, sex' --table age --rho 0.1"
-    code, out, _ = run(f"{line} --neighbours replace --out made", capsys)
-    assert code == 0
-    assert "rho = 1/10 (zero-concentrated" in out
-    assert "replacing one record" in out
-    names = {path.name for path in Path("made").glob("*.csv")}
-    assert names == {"sex_x_size.csv", "age.csv"}
 
 
 def test_statistics_alone_count_their_groups(folder, capsys):
@@ -495,11 +485,11 @@ def test_help_and_version(capsys):
 
 WATCHED = """
 import contextlib, sys, time
-from mmech import cli, terminal
+from mmech import cli, threads
 
 @contextlib.contextmanager
 def showing(doing):
-    with terminal.showing(doing, delay=0, pause=0.001):
+    with threads.showing(doing, delay=0, pause=0.001):
         yield
         time.sleep(0.5)  # another thread shows the line
 
@@ -534,7 +524,7 @@ def test_a_terminal_shows_what_is_done(tmp_path):
     assert b"choosing what to measure" in shown
     assert re.search(rb", \d+ s", shown)
     assert b"choosing" not in printed
-    assert signature(terminal.showing).parameters["delay"].default < 2
+    assert signature(threads.showing).parameters["delay"].default < 2
 
 
 def test_examples_of_the_help_are_commands_line_by_line(capsys):

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from replay import People, check_pair, play, watched
+from replay import People, check_neighbours, watched
 
 import mmech as mm
 from mmech.session import Session
@@ -139,11 +139,9 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency
         others = [before.without(0), before.and_of(new, 0)]
         if persons == 2:
             others.append(before.without(0).without(0))
-    ledger = lambda: mm.PrivacyLedger(1, currency=currency, **terms)  # noqa: E731
-    tape = play(run, before, ledger())
+    tape, losses = check_neighbours(run, before, others, cost, **terms)
     assert sum(entry.cost for entry in tape.entries) == 1
     assert len(tape.entries) == 1 + len(ALL)
-    losses = [check_pair(tape, play(run, o, ledger(), tape), **cost) for o in others]
     assert max(losses) > 0
 
 
