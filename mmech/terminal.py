@@ -164,7 +164,7 @@ def whole(minimum: int, maximum: int = 10**9) -> Callable[[str], int]:
 def read_epsilon(text: str) -> Fraction:
     """Read an epsilon, or a rho, as the exact fraction that it says."""
     try:
-        return check_epsilon(text)
+        return check_epsilon(text, "it")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -239,7 +239,7 @@ def _run(
         )
         return _fail(prog, needs if package else str(error))
     except OSError as error:
-        if error.filename:
+        if error.filename is not None:
             return _fail(prog, f"cannot open {str(error.filename)!r}: {error.strerror}")
         if error.errno is None:  # worded by us: files to write, sets to fetch
             return _fail(prog, f"{error}{_noted(error)}")

@@ -218,8 +218,9 @@ def _suggest(args: argparse.Namespace) -> None:
     repeated = [name for name in header if header.count(name) > 1 or not name]
     if repeated or len(header) < 1 + described.has_classes:
         columns = "two columns, each" if described.has_classes else "one column,"
+        got = f"got {', '.join(map(repr, header)):.80}"
         raise InputError(
-            f"{args.data!r} needs at least {columns} with a name of its own; "
+            f"{args.data!r} needs at least {columns} with a name of its own, {got}; "
             "correct the first line"
         )
     document = (

@@ -469,9 +469,7 @@ class Domain:
         try:
             return cls(tuple(Attribute(**entry) for entry in entries), **options)
         except TypeError as error:
-            raise ValueError(
-                f"the {cls._noun} is malformed: {error}; correct the file"
-            ) from error
+            raise ValueError(f"the {cls._noun} is malformed: {error}") from error
 
     @classmethod
     def _parse(

@@ -32,7 +32,7 @@ from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
 from mmech.tables.statistic_budget import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
-from mmech.tables.steps import Steps, measure_in_steps
+from mmech.tables.steps import Steps, check_budget, measure_in_steps
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
 
@@ -270,8 +270,10 @@ def release(
     the cost that is `promised`, by default what the plan costs.
     """
     noise = check_insecure_rng(insecure_rng)
+    if plan.adaptive:
+        check_budget(plan)
     n, d = len(plan.subsets), len(plan.names)
-    words = f"{n} tables of counts over {d} attributes"
+    words = f"{n} table{'s' * (n > 1)} of counts over {d} attribute{'s' * (d > 1)}"
     words = f"{words}, and how many records they leave out" * plan.drops or words
     with record_evidence() as record:
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()

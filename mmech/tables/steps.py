@@ -37,7 +37,7 @@ from mmech.operators.marginals import Marginals
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement, charge
-from mmech.selection import select
+from mmech.selection import epsilon_of_draw, fixed_point_rate, select
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.tables.noise import ErrorLaw, Noise
@@ -326,6 +326,23 @@ def measure_in_steps(
             return steps
 
         return _measured_steps(plan, codes, session, say, explain, measured)
+
+
+def check_budget(plan: TablePlan) -> None:
+    """Raise, before the charge, where noise or draws of a step do not fit."""
+    law = OF_CURRENCY[plan.currency]
+    law.parameter(Fraction(plan.relation.factor) ** law.power, plan.cost * COUNTED)
+    for regime, (_, choice) in SHARES.items():
+        number = sum(rounds_of(plan, regime))
+        if number and (regime == "tree" or len(plan.axes.shape) >= LEAST_ATTRIBUTES):
+            cost = choice * plan.cost * (1 - COUNTED) / number
+            fixed_point_rate(
+                epsilon_of_draw(cost, plan.currency),
+                monotone=True,
+                relation=plan.relation,
+                roundings=1,
+                score_unit=WINDOW,
+            )
 
 
 def _measured_steps(

@@ -73,16 +73,9 @@ def test_never_worse_than_the_identity():
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 5.0)])
 def test_unions_descend_attribute_by_attribute(weights):
-    workload = mm.VStack(
-        [
-            mm.Scaled(weight, mm.Kronecker(factors))
-            for weight, factors in zip(
-                weights,
-                ([mm.Prefix(12), mm.Identity(10)], [mm.Identity(12), mm.Prefix(10)]),
-                strict=True,
-            )
-        ]
-    )
+    rows = mm.Kronecker([mm.Prefix(12), mm.Identity(10)])
+    columns = mm.Kronecker([mm.Identity(12), mm.Prefix(10)])
+    workload = mm.VStack([weights[0] * rows, weights[1] * columns])
     result = mm.optimize(workload, template="kronecker", privacy="zcdp", seed=0)
     A = result.strategy.to_dense()
     np.testing.assert_allclose(np.square(A).sum(axis=0), 1)
