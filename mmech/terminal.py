@@ -239,7 +239,7 @@ def _run(
         )
         return _fail(prog, needs if package else str(error))
     except OSError as error:
-        if error.filename:
+        if error.filename is not None:
             return _fail(prog, f"cannot open {str(error.filename)!r}: {error.strerror}")
         if error.errno is None:  # worded by us: files to write, sets to fetch
             return _fail(prog, f"{error}{_noted(error)}")

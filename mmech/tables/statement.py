@@ -27,7 +27,7 @@ def statement_of(made: Tables, level: float) -> str:
         f"Privacy: {made.plan.currency} = {made.cost} ({kind} differential "
         f"privacy), for data sets that differ {made.plan.relation.words}."
         + f" That is {at_deltas(entries)}."
-        * (entry.currency == "rho"),
+        * (made.plan.currency == "rho"),
         f"Measured: {told['measured']}, {_how(made)} from the operating system's "
         "entropy. All else follows from these noisy numbers and from public facts: "
         "the total, the tables, their intervals and all synthetic records.",

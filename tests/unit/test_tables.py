@@ -403,6 +403,18 @@ def test_one_table_of_one_attribute_is_named_in_the_singular():
     assert made.statement.startswith("1 table of counts over sex.\n")
 
 
+def test_pure_epsilon_from_a_ledger_of_rho_is_stated_without_delta():
+    ledger = mm.PrivacyLedger(1, currency="rho")
+    records, asked = frame_of(people(20)), {"ways": 1, "ledger": ledger}
+    pure = mm.release_tables(records, DOMAIN, epsilon="1/2", **asked).statement
+    assert "Privacy: epsilon = 1/2 (pure differential privacy)" in pure
+    assert " at delta = " not in pure
+    assert (
+        " at delta = "
+        in mm.release_tables(records, DOMAIN, rho="1/9", **asked).statement
+    )
+
+
 def test_predictable_noise_is_said_in_the_statement():
     with pytest.warns(mm.PrivacyLeakWarning):
         released = mm.release_tables(
