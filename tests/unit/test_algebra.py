@@ -64,21 +64,6 @@ def test_marginals_obey_the_protocol(operator):
     assert_query_matrix(operator, dense)
 
 
-@pytest.mark.parametrize("sizes", [(1,), (1, 1), (1, 3, 1), (2, 1, 2)], ids=str)
-def test_attributes_of_size_one(sizes):
-    d = len(sizes)
-    every = mm.all_marginals(sizes, d, lower_orders=True)
-    assert_query_matrix(every, dense_marginals(every))
-    single = mm.Marginals(sizes, {tuple(range(d)): 0.5})
-    n = int(np.prod(sizes))
-    assert mm.loss(mm.Identity(n), single) == pytest.approx(n)
-    wanted = ref.loss(dense_marginals(every), ref.identity(n))
-    assert mm.loss(every, single) == pytest.approx(wanted)
-    # Where all values of an attribute are one, the total knows the marginal.
-    ones = [i for i, size in enumerate(sizes) if size == 1]
-    assert mm.supports(mm.Marginal(sizes, ones), mm.Marginals(sizes, {(): 1}))
-
-
 @given(marginals(3), marginals(3))
 def test_losses_of_marginals_on_marginals(workload, strategy):
     strategy = mm.Marginals(

@@ -16,7 +16,6 @@ from mmech.error.singular_bounds import (
     partial_loss_bound,
     weighted_loss_bound,
 )
-from mmech.strategies.dual import first_update
 from mmech.structure.shape import known_singular_values
 
 
@@ -57,15 +56,6 @@ def test_few_iterations_suffice(workload, most):
     assert result.bound <= strategy.loss * (1 + 1e-12)
     rows = workload.to_dense() * np.sqrt(p)
     assert np.linalg.norm(rows, "nuc") ** 2 == pytest.approx(result.bound, rel=1e-9)
-
-
-@pytest.mark.parametrize("kind", [mm.AllRange, mm.Prefix, mm.Suffix])
-def test_the_start_of_waves_is_the_first_update(kind):
-    workload = kind(9)
-    values, vectors = np.linalg.eigh(workload.gram().to_dense())
-    update = ((vectors**2) @ np.sqrt(values)) ** 2
-    np.testing.assert_allclose(first_update(workload), update / update.sum())
-    assert first_update(mm.WidthRange(9, 3)) is None
 
 
 @of_all(CATALOGUE)

@@ -59,13 +59,6 @@ def test_shared_tables_are_those_of_one_pass_each(marginals, columns, seed):
     np.testing.assert_allclose(single, marginals @ x, rtol=1e-5, atol=2.0**28)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_few_passes_over_the_cells(order):
-    sizes = (3,) * 9
-    tree = mm.all_marginals(sizes, order)._tables
-    assert tree.work <= 2 * (order + 1) * 3**9  # 9, 36 and 84 tables
-
-
 @given(stacked_tables(), st.integers(0, 99))
 def test_the_marginal_algebra_by_way_of_tables(marginals, seed):
     """Whether or not tables are the faster way, products are the transforms'."""

@@ -148,26 +148,6 @@ def test_every_workload_can_be_answered_by_itself(name, injected):
 
 
 @pytest.mark.parametrize(
-    "counts",
-    [
-        [1, 2, 3],
-        [1.0, 2.0, 3.0],
-        np.array([1, 2, 3], np.uint8),
-        np.array([True, False, True]),
-        np.float32([1, 2, 3]),
-        (1, 2, 3),
-    ],
-    ids=repr,
-)
-def test_accepted_counts(counts, injected):
-    mechanism = MatrixMechanism(Identity(3), Identity(3), epsilon=1)
-    noise = np.arange(1.0, 4.0)
-    np.testing.assert_allclose(
-        mechanism.answer(counts), np.asarray(counts, dtype=float) + noise
-    )
-
-
-@pytest.mark.parametrize(
     ("counts", "kind", "message"),
     [
         ([1, 2], ValueError, r"shape \(3,\) or \(3, k\), one row per domain cell, got"),

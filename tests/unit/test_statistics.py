@@ -237,21 +237,6 @@ def test_groups_may_be_nodes_of_a_level():
             )
 
 
-def test_groups_are_counted_where_no_table_is_asked_for(tmp_path):
-    asked = [Mean("age", by="sex"), Sum("age", by="sex"), Mean("age")]
-    released = mm.release_tables(people(200), DOMAIN, statistics=asked, epsilon=1e6)
-    assert released.tables == (("sex",), ("age",))
-    sexes = [record[0] for record in people(200)]
-    assert released.table("sex")["count"].tolist() == [
-        sexes.count("f"),
-        sexes.count("m"),
-    ]
-    one = mm.release_tables(None, DOMAIN, statistics=asked[0], rho=1, dry_run=True)
-    assert one.tables == (("sex",),)
-    with pytest.raises(TypeError, match="pass either ways= or tables="):
-        mm.release_tables(None, DOMAIN, epsilon=1, dry_run=True)
-
-
 def test_groups_without_records_have_a_sentence():
     rows = [["f", 50, 1.0]] * 2000
     asked = [Mean("age", by="sex"), Quantiles("age", by="sex"), Mean("age")]

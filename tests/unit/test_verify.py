@@ -316,12 +316,6 @@ WRONG = {
         1,
         "numbers are shown where nothing was drawn",
     ),
-    "a scale of another law": (
-        "laplace",
-        {DRAW + "sampled.0.0": "gaussian"},
-        1,
-        "not laplace",
-    ),
     "overlapping parts": (
         "parts",
         {"cost.of.0.names": ["north", "north, south"]},
@@ -342,7 +336,6 @@ WRONG = {
     ),
     "a part in capitals": ("parts", {"cost.of.0.names": ["a", "A "]}, 1, OVERLAP),
     "parts that are one": ("parts", {"cost.of.0.names": ["north"] * 2}, 1, OVERLAP),
-    "half of the window": ("exponential", {DRAW + "window": "2"}, 1, "epsilon = "),
     "a window between scores": (
         "exponential",
         {DRAW + "window": "1/2"},
