@@ -70,7 +70,8 @@ class CumulativeErrors:
                 1 / np.square(self._factors[own]),
                 self._parameters[own],
             )
-            self._halves[p, place] = law.half_width(self._level)
+            step = float(np.abs(weights).max())  # that a uniform error fills
+            self._halves[p, place] = law.half_width(self._level) + step / 2
         return self._halves[p, place]
 
     def ends(self, p: float, apart: Floats) -> tuple[int, int]:
@@ -80,6 +81,7 @@ class CumulativeErrors:
         """
         white = self._white - p * self._white[:, -1:]
         bound = self._bound * np.sqrt(np.square(white).sum(axis=0))
+        bound = bound + np.abs(white * self._factors[:, None]).max(axis=0)
         last = len(apart) - 1
         firsts = np.flatnonzero(apart >= -bound).tolist()
         ends = (np.flatnonzero(apart[:-1] <= bound[:-1]) + 1)[::-1].tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -148,8 +148,10 @@ class StatisticPlan:
 
     @property
     def total_is_public(self) -> bool:
-        """Whether all neighbours have as many records with a number."""
-        same = self.relation.neighbours == "replace"
+        """Whether a ratio has a public number of records: as many in all neighbours."""
+        same = self.relation.neighbours == "replace" and isinstance(
+            self.statistic, Ratio
+        )
         return same and self.all_count and not self.statistic.by
 
     @property
@@ -252,9 +254,11 @@ class MeasuredStatistic:
         plan, own = self.plan, np.array([weight for weight in weights if weight])
         size = Fraction(plan.relation.factor * plan.unit) ** plan.law.power
         t, rows = plan.law.parameter(size, plan.cost), np.ones(own.size)
-        return error_law(
+        found = error_law(
             plan.law, own, rows, rows * plan.law.variance(t), rows * float(t)
         )
+        # Noise takes steps, which `error_law` fills by a uniform error of one step.
+        return replace(found, step=float(np.abs(own).max()))
 
     def columns(self, level: float) -> dict[str, NDArray[Any]]:
         """Return a column per attribute of the groups, and those of the statistic."""

@@ -284,7 +284,7 @@ class Histogram(Statistic):
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return counts with intervals."""
         plan, noisy, law = made.plan, made.measurement.values.T.ravel(), made.law(1.0)
-        half = math.floor(law.half_width(level) + 0.5)
+        half = math.floor(law.half_width(level))
         rows = np.tile(np.arange(plan.n_steps), plan.n_groups)
         return {
             self.name: as_column(plan.bins.labels, rows),

@@ -33,8 +33,6 @@ from mmech_rf.private.classifier import ForestClassifier
         ([], rf.BatchTrainingClassifier),
         (["--trees", "inf", "--depth", 2], rf.BatchTrainingClassifier),
         (["--splits", "binary", "--voting", "weight"], rf.BatchTrainingClassifier),
-        (["--n-ensembles", 2, "--max-features", 3], rf.BatchTrainingClassifier),
-        (["--template", "identity", "--seed", 4], rf.BatchTrainingClassifier),
         (["--voting", "log-odds"], rf.BatchTrainingClassifier),
         (["--method", "laplace", "--trees", 4], rf.LaplaceForestClassifier),
         (["--method", "laplace-disjoint", "--trees", 2], rf.LaplaceForestClassifier),

@@ -180,12 +180,6 @@ def test_less_than_nothing_says_nothing():
 # ---- refusals ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["yes", 1, None, 0.2])
-def test_it_is_asked_for_by_true(given):
-    with pytest.raises(TypeError, match="estimate_accuracy must be a bool, got"):
-        forest(estimate_accuracy=given).fit(*of_a_rule(9))
-
-
 def test_a_recipe_for_two_sorts_of_persons_is_refused():
     X, y = of_a_rule(20)
     ledger = PrivacyLedger(1)

@@ -176,17 +176,6 @@ def test_copies_are_equal_and_spent(name, path):
     fit(loaded.set_params(ledger=None), X, y)  # a budget of its own
 
 
-@pytest.mark.parametrize(("name", "key"), [("changed", "jpw"), ("own", None)])
-def test_a_saved_recipe_says_how_its_preset_was_changed(name, key, path):
-    twin = reloaded(known(f"recipe {name}"), path)
-    if key:
-        assert twin.recipe_.name == "jpw with n_trees=2"
-        assert twin.recipe_.replace(n_trees=10).name == "jpw"
-        assert "Recipe: jpw with n_trees=2." in twin.privacy_statement_
-    else:
-        assert twin.recipe == MODELS["recipe own"][1]["recipe"]
-
-
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.5, 1.5], ["no", "yes"]])
 @BOTH
 def test_labels_keep_their_type(cls, labels, path):

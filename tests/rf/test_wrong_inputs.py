@@ -117,6 +117,7 @@ ENGINE = [
 
 SPENDING = [
     (lambda ledger: fitted(ledger, neighbours="replace"), "same neighbours="),
+    (lambda ledger: fitted(ledger, estimate_accuracy=1), "estimate_accuracy must be"),
     (lambda ledger: fitted(ledger, class_weight="balanced"), "class_weight is not su"),
     (
         lambda ledger: PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(

@@ -12,8 +12,10 @@ import pytest
 from replay import People, check_neighbours, watched
 
 import mmech as mm
+from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, Sum
+from mmech.tables.statistic_intervals import CumulativeErrors
 from mmech.tables.statistic_plans import StatisticPlan
 
 DOMAIN = mm.Domain(
@@ -112,6 +114,11 @@ def test_a_public_total_halves_what_a_replaced_record_changes():
     assert not made(Sum("x", by="g"), SMALL, neighbours="replace").total_is_public
     dropping = {"neighbours": "replace", "handle_missing": "drop"}
     assert not made(Sum("x"), SMALL, **dropping).total_is_public
+    bins = made(Histogram("x", step=2), SMALL, neighbours="replace", epsilon=10**9)
+    found = bins.measure(
+        Session(mm.PrivacyLedger(math.inf, neighbours="replace")), np.array([[2]])
+    )
+    assert found.columns(0.9)["upper"].tolist() == [0, 0, 1]
     assert not made(Sum("x"), SMALL).total_is_public
 
 
@@ -324,6 +331,61 @@ def test_an_interruption_before_the_tables_leaves_the_statistics(monkeypatch):
     assert all(len(own.columns(0.95)) for own in stop.value.statistics)
     (note,) = stop.value.__notes__
     assert f"epsilon = {ledger.spent} is spent" in note
+
+
+# ---- intervals on coarse grids -------------------------------------------------------
+
+COARSE = pytest.mark.parametrize(
+    ("currency", "cost"), [("epsilon", 1), ("epsilon", 3), ("rho", 1), ("rho", 3)]
+)
+
+
+@COARSE
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+def test_intervals_of_ratios_hold_on_coarse_grids(neighbours, currency, cost):
+    """Noise of one step has gaps: probabilities are summed up value by value."""
+    relation = Relation(neighbours)
+    plan = StatisticPlan(
+        Sum("x", step=6), SMALL.select(["x"]), currency, Fraction(cost), relation, True
+    )
+    session = Session(
+        mm.PrivacyLedger(math.inf, currency=currency, neighbours=neighbours)
+    )
+    found = plan.measure(session, np.zeros((0, 1), int))
+    t = float(
+        plan.law.parameter(Fraction(plan.relation.factor) ** plan.law.power, cost)
+    )
+    z = np.arange(-200, 201)
+    mass = np.exp(-abs(z) / t if currency == "epsilon" else -z * z / (2 * t))
+    mass /= mass.sum()
+    for f, level in itertools.product((0, 0.02, 0.25, 0.5), (0.5, 0.8, 0.95)):
+        error = np.add.outer((1 - f) * z, -f * z)
+        both = np.multiply.outer(mass, mass)
+        if found.n_records is not None:
+            error, both = z / 2, mass
+        half = found.law(1 - f, -f).half_width(level)
+        assert both[abs(error) <= half + 1e-9].sum() >= level - 0.002, (f, level)
+
+
+@COARSE
+def test_intervals_of_quantiles_hold_on_coarse_grids(currency, cost, noise_rng):
+    """A bound is passed on either side with half of the risk."""
+    own = SMALL.select(["x"]), currency, Fraction(cost), Relation(), True
+    plan = StatisticPlan(Quantiles("x", step=1.5), *own).mechanism
+    runs = zip(plan._runs(), plan._parameters(), strict=True)
+    noise = [
+        plan.law.draw(t, (stop - start, 20_000), insecure_rng=noise_rng)
+        for (start, stop, _), t in runs
+    ]
+    strategy, factors = plan._whitened
+    below = (strategy.pinv() @ (np.concatenate(noise) * factors[:, None])).cumsum(
+        axis=0
+    )
+    for level, p in itertools.product((0.5, 0.95), (0.1, 0.5)):
+        errors, risk = CumulativeErrors(plan, level), (1 - level) / 2
+        for place, own in enumerate(below - p * below[-1]):
+            beyond = (own < -errors.half(p, place) - 1e-9).mean()
+            assert beyond <= risk + 5 * math.sqrt(risk / 20_000), (level, p, place)
 
 
 # ---- wrong input ---------------------------------------------------------------------
