@@ -80,8 +80,8 @@ examples:
       the errors to expect, before any record is read
   {PROG} tables people.csv --domain people.json --ways 1 2 --epsilon 1 --out out
       all tables of one and two attributes
-  {PROG} tables people.csv --domain people.json --table age,sex --table age,size \\
-      --epsilon 1/2 --out out --synthetic 10000
+  {PROG} tables people.csv --domain people.json --table age,sex \\
+      --table age,size --epsilon 1/2 --out out --synthetic 10000
       two tables, and records drawn from a model of them
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out \\
       --mean age --by sex --quantiles age --probabilities .5,.9
@@ -91,8 +91,8 @@ examples:
   {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out \\
       --known sex.csv --impossible rules.json
       totals that were published before stay as they are
-  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 --out out \\
-      --ledger budget.json
+  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 \\
+      --out out --ledger budget.json
       paid from a budget that other releases of these records share
 """
 _STATISTICS = {

@@ -147,7 +147,7 @@ def add_schema(
         commands,
         "schema",
         lambda args: command.print_help(),
-        short=f"write a {noun}: what is public about the records",
+        short=f"write or check a {noun}: what is public about the records",
         description=f"A {noun} lists what is public about records: attributes with "
         "their categories, or bounds and cut points"
         + (", and the classes." if described.has_classes else "."),
