@@ -35,6 +35,8 @@ RAW = CELLS.astype(str)
         ({"depth": "half"}, ValueError, "depth must be one of 'auto', got 'half'"),
         ({"depth": 100}, ValueError, "depth must be at most 3, .* choose depth='auto'"),
         ({"random_state": "a"}, TypeError, "random_state must be an integer >= 0"),
+        ({"random_state": -1}, ValueError, "random_state must be an .*, got -1"),
+        ({"n_ensembles": 0}, ValueError, "n_ensembles must be an integer >= 1"),
         ({"n_ensembles": 4}, ValueError, "n_trees must be at least n_ensembles = 4"),
         ({"max_features": 0}, ValueError, "max_features must be an integer >= 1"),
         ({"max_features": 4}, ValueError, "at most the number of attributes, 3, got 4"),
