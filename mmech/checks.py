@@ -44,7 +44,8 @@ def nearest(name: Any, known: Iterable[str], otherwise: str) -> str:
     "did you mean 'age'?"
     """
     folded = {str(entry).strip().casefold(): entry for entry in known}
-    near = difflib.get_close_matches(str(name).strip().casefold(), folded, n=1)
+    text = str(name).strip().casefold()
+    near = difflib.get_close_matches(text, folded, n=1, cutoff=0.75)
     return f"did you mean {folded[near[0]]!r}?" if near else otherwise
 
 

@@ -37,8 +37,7 @@ from mmech.operators.partition import Partition, PartitionStack
 from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
-from mmech.privacy.answers import composed
-from mmech.privacy.entry import LedgerEntry, entry_in_rho
+from mmech.privacy.entry import LedgerEntry, composed, entry_in_rho
 from mmech.storage.codec import storable
 from mmech.verify import draws, examine, parsed
 from mmech.writing import replacing

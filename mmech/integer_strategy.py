@@ -3,13 +3,13 @@
 A guarantee that holds for the bits needs exact sums. The strategy that touches the
 records is an integer matrix A', and A'D is computed in 64-bit integers. Its sensitivity
 is a whole number found from all its columns. A strategy is a stack of
-blocks A'_b, and a row i of a block has a whole weight k_i: its noise has scale
+blocks A'_b of whole weights. The noise on a row i of weight k_i has scale
 t_i = K / (k_i ε), where
 
     K = max_j Σ_i k_i |A'_ij|          (L1, Laplace)
 
 so that one record costs at most Σ_i |A'_ij| / t_i <= ε, and as much for some cell.
-Weights are never multiplied into the counts: the noise on a count keeps the
+Weights of blocks are never multiplied into the counts: the noise on a count keeps the
 granularity one, and with it less variance. Under zCDP the squares of the entries take
 the place of their magnitudes, and t_i² = K / (2 ρ k_i).
 
@@ -24,12 +24,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, singledispatch
-from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
@@ -58,9 +57,6 @@ from mmech.structure.exact import (
     times,
     total_sums,
 )
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 GRID_BITS = {"L1": 12, "L2": 16}
 """Bits of the grid that real-valued strategies are rounded to."""
@@ -93,22 +89,16 @@ LARGEST_WEIGHT_TOTAL = 2**40
 PRICE_MARGIN = 2.0**-20
 """What prices are rounded up by: more than the errors of sums of 2^32 doubles >= 0."""
 
-PRICE_BITS = 30
-"""Bits of prices of rows that are added up as whole numbers."""
-
-WEIGHT_BITS = 8
-"""Bits of a weight that its price is found for, the rest being rounded up."""
-
 WEIGHT_TOLERANCE = 1e-9
 """Relative distance at which real weights count as multiples of the smallest."""
 
 
 @dataclass(frozen=True, eq=False)
 class IntegerBlock:
-    """Some rows of an integer strategy, with whole weights k >= 1: of all, or each."""
+    """Some rows of an integer strategy, of a whole weight k >= 1."""
 
     matrix: QueryMatrix
-    weight: int | Integers = 1
+    weight: int = 1
 
     def __post_init__(self) -> None:
         if self.matrix.dtype != np.int64 or not is_known(self.matrix):
@@ -167,7 +157,7 @@ class IntegerStrategy:
 
     def _entries_within(self, sensitivity: int) -> int:
         """Bound the entries by K, and where that is large by what is closer."""
-        weighed = sensitivity // min(int(np.min(b.weight)) for b in self.blocks)
+        weighed = sensitivity // min(block.weight for block in self.blocks)
         largest = math.isqrt(weighed) if self.norm == "L2" else weighed
         if largest < 2**31:
             return largest
@@ -179,7 +169,8 @@ class IntegerStrategy:
         """K, the largest weighted sum of the magnitudes (L2: squares) of a column."""
         power = 2 if self.norm == "L2" else 1
         sums = total_sums(
-            column_sums(block.matrix, power, block.weight) for block in self.blocks
+            times(column_sums(block.matrix, power), block.weight)
+            for block in self.blocks
         )
         largest = sums if isinstance(sums, int) else int(sums.max(initial=0))
         if largest <= 0:
@@ -222,7 +213,7 @@ class IntegerStrategy:
 
         As (a row, M, n): n rows with the weight of this one move by M. In one column
         all of these are reached, and none has more. Empty where no column dominates, or
-        where some weights or entries of a block differ. Exact, by structure.
+        where some entries of a block differ. Exact, by structure.
 
         Examples
         --------
@@ -239,7 +230,7 @@ class IntegerStrategy:
         for block in self.blocks:
             for matrix in _stacked(block.matrix):
                 entry = _common_entry(matrix)
-                if not entry or not isinstance(block.weight, int):
+                if not entry:
                     return []
                 key = block.weight, entry
                 first.setdefault(key, start)
@@ -258,19 +249,12 @@ class IntegerStrategy:
         runs: list[tuple[int, int, int]] = []
         start = 0
         for block in self.blocks:
-            m = block.matrix.shape[0]
-            if isinstance(block.weight, int):
-                parts = [(0, m, block.weight)]
+            stop = start + block.matrix.shape[0]
+            if runs and runs[-1][2] == block.weight:
+                runs[-1] = (runs[-1][0], stop, block.weight)
             else:
-                edges = np.flatnonzero(np.diff(block.weight)) + 1
-                cuts = [0, *edges.tolist(), m]
-                parts = [(a, b, int(block.weight[a])) for a, b in pairwise(cuts)]
-            for a, b, weight in parts:
-                if runs and runs[-1][2] == weight:
-                    runs[-1] = (runs[-1][0], start + b, weight)
-                else:
-                    runs.append((start + a, start + b, weight))
-            start += m
+                runs.append((start, stop, block.weight))
+            start = stop
         return runs
 
     def scaled(self, factors: Floats) -> QueryMatrix:
@@ -317,7 +301,7 @@ def integer_strategy(
 
 @singledispatch
 def _columns_in_rho(
-    matrix: QueryMatrix, weight: int | Integers, scale: Fraction, moves: int
+    matrix: QueryMatrix, weight: int, scale: Fraction, moves: int
 ) -> Floats:
     """Return what a unit change of every cell costs, shape (n,) or (1,) for the most.
 
@@ -325,13 +309,6 @@ def _columns_in_rho(
     """
     largest = max(largest_entry(matrix), 1)
     _, columns = matrix._norm_bounds or (2**62, 2**62)
-    if not isinstance(weight, int):
-        shift = np.maximum(np.frexp(weight)[1] - WEIGHT_BITS, 0)
-        kept, places = np.unique(-(-weight >> shift) << shift, return_inverse=True)
-        chords = np.array([_chord(largest, scale / int(k), moves) for k in kept])
-        unit = chords.max() / 2.0 ** max(min(PRICE_BITS, 60 - columns.bit_length()), 0)
-        units = np.ceil(chords / unit).astype(np.int64)
-        return np.atleast_1d(column_sums(matrix, 1, units[places])) * float(unit)
     t = scale / weight
     prices = np.atleast_1d(column_sums(matrix)) * _chord(largest, t, moves)
     if 1 < largest * columns < 2**62:
@@ -341,15 +318,9 @@ def _columns_in_rho(
 
 
 @_columns_in_rho.register(VStack)
-def _(matrix: VStack, weight: int | Integers, scale: Fraction, moves: int) -> Floats:
-    ends = np.cumsum([block.shape[0] for block in matrix.blocks])[:-1]
-    weights: Sequence[int | Integers] = (
-        [weight] * len(matrix.blocks)
-        if isinstance(weight, int)
-        else np.split(weight, ends)
-    )
-    parts = zip(matrix.blocks, weights, strict=True)
-    return sum((_columns_in_rho(b, w, scale, moves) for b, w in parts), np.zeros(1))
+def _(matrix: VStack, weight: int, scale: Fraction, moves: int) -> Floats:
+    parts = (_columns_in_rho(b, weight, scale, moves) for b in matrix.blocks)
+    return sum(parts, np.zeros(1))
 
 
 @singledispatch
@@ -455,24 +426,9 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
         for part, ratio in zip(parts, ratios, strict=True)
         for block in part.blocks
     ]
-    if all(isinstance(block.weight, int) for block, _ in flat):
-        reals = [ratio * float(block.weight) ** (1 / power) for block, ratio in flat]
-        done = [*_weighted([block.matrix for block, _ in flat], reals, norm, True)]
-    else:
-        rows = np.concatenate(
-            [
-                ratio
-                * np.broadcast_to(block.weight, block.matrix.shape[0]) ** (1 / power)
-                for block, ratio in flat
-            ]
-        )
-        whole_rows = np.array(_whole_weights(rows.tolist(), norm, True))
-        done, start = [], 0
-        for block, _ in flat:
-            stop = start + block.matrix.shape[0]
-            done.append(IntegerBlock(block.matrix, whole_rows[start:stop]))
-            start = stop
-    return IntegerStrategy(tuple(done), VStack([part.form for part in parts]), norm)
+    reals = [ratio * float(block.weight) ** (1 / power) for block, ratio in flat]
+    whole = _weighted([block.matrix for block, _ in flat], reals, norm, True)
+    return IntegerStrategy(whole, VStack([part.form for part in parts]), norm)
 
 
 @_by_structure.register(PIdentity)
@@ -568,15 +524,12 @@ _shares.register(Tau, lambda factor: 2)
 
 def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:
     """Return one block of weight one, with whole weights multiplied in."""
-    if len(part.blocks) == 1 and isinstance(part.blocks[0].weight, int):
+    if len(part.blocks) == 1:
         return IntegerStrategy((IntegerBlock(part.blocks[0].matrix),), part.form, norm)
     power = 2 if norm == "L2" else 1
-    rows = np.concatenate(
-        [
-            np.broadcast_to(b.weight, b.matrix.shape[0]).astype(np.float64)
-            for b in part.blocks
-        ]
-    ) ** (1 / power)
+    sizes = [block.matrix.shape[0] for block in part.blocks]
+    weights = np.array([float(block.weight) for block in part.blocks])
+    rows = np.repeat(weights ** (1 / power), sizes)
     # Whole multiples on a small grid: the product with other factors must fit.
     whole = np.maximum(1, np.rint(rows * (2**8 / rows.max()))).astype(np.int64)
     matrix = Diagonal(whole) @ VStack([block.matrix for block in part.blocks])
@@ -594,57 +547,33 @@ def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
 
 @_by_structure.register(Product)
 def _product(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
-    if len(strategy.factors) != 2:
-        return None
-    return _combined(*strategy.factors, norm, bits)
-
-
-@singledispatch
-def _combined(
-    left: QueryMatrix, queries: QueryMatrix, norm: str, bits: int
-) -> IntegerStrategy | None:
-    """Return combinations of whole queries without rounding the queries."""
-    return None
-
-
-@_combined.register(Diagonal)
-def _weighted_rows(
-    left: Diagonal, queries: QueryMatrix, norm: str, bits: int
-) -> IntegerStrategy | None:
-    """Rows of an integer matrix with real weights keep their entries."""
-    weights = np.abs(left.diag().astype(np.float64))
-    kept = np.flatnonzero(weights > 0)
-    rows = _whole_entries(queries)
-    if rows is None or kept.size == 0:
-        return None
-    if kept.size < weights.size:
-        if rows.shape[0] * rows.shape[1] > LIMITS.rounded_entries:
-            return None
-        entries = rows.to_dense()
-        if entries.dtype != np.int64:  # too large for exact products
-            return None
-        rows = Dense(np.ascontiguousarray(entries[kept]))
-    whole = np.array(_whole_weights(weights[kept].tolist(), norm), np.int64)
-    return IntegerStrategy((IntegerBlock(rows, whole),), rows, norm)
-
-
-@_combined.register(Dense)
-def _sums_of_queries(
-    left: Dense, queries: QueryMatrix, norm: str, bits: int
-) -> IntegerStrategy | None:
     """S W with whole W: round S, measure S'W."""
-    whole_queries = _whole_entries(queries)
-    if left.dtype == queries.dtype == np.int64 or whole_queries is None:
+    left, *others = strategy.factors
+    numbers = _coefficients(left)
+    if numbers is None or len(others) != 1 or strategy.dtype == np.int64:
         return None
-    coefficients = left.to_dense()
-    largest = np.abs(coefficients).max(initial=0.0)
-    if largest == 0:
+    queries = _whole_entries(others[0])
+    largest = np.abs(numbers).max(initial=0.0)
+    if queries is None or largest == 0:
         return None
-    whole = np.rint((coefficients / largest) * 2**bits).astype(np.int64)
-    matrix = Product(Dense(whole), whole_queries)
+    whole = np.rint((numbers / largest) * 2**bits).astype(np.int64)
+    if numbers.ndim == 1:  # a row that is asked for is measured
+        whole = np.maximum(np.abs(whole), numbers != 0)
+    whole //= np.gcd.reduce(whole, axis=None)
+    matrix = Product(Diagonal(whole) if numbers.ndim == 1 else Dense(whole), queries)
     if min(matrix._norm_bounds or (2**62,)) >= 2**62:
         return None
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+
+
+@singledispatch
+def _coefficients(left: QueryMatrix) -> Floats | None:
+    """Return the entries of an explicit matrix, or of a diagonal one those on it."""
+    return None
+
+
+_coefficients.register(Dense, lambda left: left.to_dense())
+_coefficients.register(Diagonal, lambda left: left.diag())
 
 
 @_by_structure.register(Residuals)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.arrays import Subset
 from mmech.checks import check_choice, check_counts, check_integer
-from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.shared_totals import (
     VARIANCE_FLOOR,
@@ -25,7 +25,6 @@ from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.noise import LAWS, Law, Price, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
-from mmech.operators.subsets import Subset
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -509,13 +508,12 @@ def _checked_pair(
         strategy = workload
     elif strategy is None:
         workload = as_query_matrix(workload, "workload")
-        privacy = "pure" if law.norm == "L1" else "zcdp"
-        strategy = optimize(workload, template=law.template, privacy=privacy)
+        strategy = optimize(workload, template=law.template, privacy=law.privacy)
     if noise is None and isinstance(strategy, StrategyResult) and strategy.noise:
         own = LAWS[strategy.noise]
         law = own if own.norm == law.norm else law
     workload, strategy = as_pair(workload, strategy, law.norm)
-    if not error.supports(workload, strategy):
+    if not pairs.supports(workload, strategy):
         raise pairs.unsupported(workload, strategy)
     return workload, strategy, law
 
@@ -526,7 +524,7 @@ def _measurable(
     """Return the strategy as integers that still support the workload."""
     for fine in (False, True):
         released = integer_strategy(strategy, norm=norm, fine=fine)
-        if error.supports(workload, released.form):
+        if pairs.supports(workload, released.form):
             return released
     raise UnsupportedWorkloadError(
         f"the strategy {strategy!r} cannot answer the workload {workload!r} "

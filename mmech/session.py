@@ -13,11 +13,9 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mmech.arrays import Integers
 from mmech.mechanism import MatrixMechanism
-from mmech.noise import GAUSSIAN, LAPLACE, Law, k_norm
+from mmech.noise import GAUSSIAN, OF_CURRENCY, Law, k_norm
 from mmech.noise.norm import Groups, as_blocks, dimension
 from mmech.noise.system import Rng
 from mmech.operators.base import QueryMatrix
@@ -27,8 +25,6 @@ from mmech.quantiles import select_quantiles
 from mmech.release import Measurement, charge, measure
 from mmech.selection import epsilon_of_draw
 from mmech.strategies import StrategyResult
-
-Integers = NDArray[np.int64]
 
 
 class Session:
@@ -127,7 +123,7 @@ class Session:
 
         The cost is in the currency of the ledger, or in another one.
         """
-        law = LAPLACE if (currency or self.currency) == "epsilon" else GAUSSIAN
+        law = OF_CURRENCY[currency or self.currency]
         return self._measured(counts, Fraction(unit) ** law.power, law, cost, what)
 
     def add_noise_to_groups(

@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
 import textwrap
-import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
 
 from mmech.checks import check_epsilon, nearest
 from mmech.exceptions import BudgetExceededError, ParameterError
+from mmech.threads import say
 
 
 class InputError(ValueError):
@@ -53,11 +50,6 @@ class Parser(argparse.ArgumentParser):
 
 
 # ---- output ----------------------------------------------------------------
-
-
-def say(message: str, end: str = "\n") -> None:
-    """Print a message for the person at the terminal, on standard error."""
-    print(message, end=end, file=sys.stderr, flush=True)
 
 
 def printable(text: object) -> str:
@@ -105,101 +97,6 @@ def in_words(
         return option if plain or not option else f"{option} {value}"
 
     return error.render(word)
-
-
-_shown: list[Callable[[], str]] = []
-"""What is shown now, the outermost first."""
-
-
-@contextmanager
-def showing(
-    doing: Callable[[], str], delay: float = 1.0, pause: float = 0.5
-) -> Iterator[None]:
-    """Show what is being done, and for how long, where a person looks on.
-
-    Parameters
-    ----------
-    doing : callable
-        Returns words for now. It is called in another thread, and only where standard
-        error is a terminal. The line is cleared in the end. A call within another adds
-        its words to the line.
-    delay, pause : float
-        Seconds before the line is shown first, and between its changes.
-    """
-    if _shown:
-        _shown.append(doing)
-        try:
-            yield
-        finally:
-            _shown.remove(doing)
-        return
-    if not sys.stderr.isatty():
-        yield
-        return
-    done = threading.Event()
-    _shown.append(doing)
-
-    def show() -> None:
-        start, shown = time.monotonic(), 0
-        wait = delay
-        while not done.wait(wait):
-            wait = pause
-            width = shutil.get_terminal_size().columns - 1
-            words = ", ".join(each() for each in tuple(_shown))
-            line = f"{words}, {time.monotonic() - start:.0f} s"[:width]
-            say(f"\r{line:{shown}}", end="")
-            shown = len(line)
-        if shown:
-            say(f"\r{'':{shown}}\r", end="")
-
-    thread = threading.Thread(target=show, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-        _shown.remove(doing)
-
-
-@contextmanager
-def finishing(spent: Callable[[], str]) -> Iterator[None]:
-    """Let the first Ctrl-C wait once a budget is spent; the second one interrupts.
-
-    Parameters
-    ----------
-    spent : callable
-        Returns what is spent, in words, or an empty text. An interruption before
-        anything is spent takes effect at once.
-
-    Notes
-    -----
-    Python delivers signals to the main thread alone, and a program may have a handler
-    of its own: elsewhere, and there, nothing changes.
-    """
-    standard = signal.default_int_handler
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not standard
-    ):
-        yield
-        return
-
-    def wait(number: int, frame: Any) -> None:
-        words = spent()
-        signal.signal(signal.SIGINT, standard)
-        if not words:
-            standard(number, frame)
-        say(
-            f"\n{words} is spent, so the work goes on to its end; interrupt again to "
-            "stop and lose it"
-        )
-
-    signal.signal(signal.SIGINT, wait)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, standard)
 
 
 # ---- options ---------------------------------------------------------------
@@ -267,7 +164,7 @@ def whole(minimum: int, maximum: int = 10**9) -> Callable[[str], int]:
 def read_epsilon(text: str) -> Fraction:
     """Read an epsilon, or a rho, as the exact fraction that it says."""
     try:
-        return check_epsilon(text)
+        return check_epsilon(text, "it")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -342,7 +239,7 @@ def _run(
         )
         return _fail(prog, needs if package else str(error))
     except OSError as error:
-        if error.filename:
+        if error.filename is not None:
             return _fail(prog, f"cannot open {str(error.filename)!r}: {error.strerror}")
         if error.errno is None:  # worded by us: files to write, sets to fetch
             return _fail(prog, f"{error}{_noted(error)}")

@@ -1,13 +1,17 @@
-"""One BLAS thread while anything is optimized, fitted or released.
+"""Around long work: one BLAS thread, a line that shows it, a Ctrl-C that waits.
 
-Arrays are small there: more threads gain little, and wait for each other as soon as
-something else runs beside them.
+While anything is optimized, fitted or released, arrays are small: more threads gain
+little, and wait for each other as soon as something else runs beside them.
 """
 
 from __future__ import annotations
 
+import shutil
+import signal
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -76,3 +80,106 @@ def _give_up_control() -> None:
         clear = getattr(pool, "clear_controlling_thread", None)
         if clear is not None:
             clear()
+
+
+# ---- shown, and interrupted ------------------------------------------------------
+
+
+def say(message: str, end: str = "\n") -> None:
+    """Print a message for the person at the terminal, on standard error."""
+    print(message, end=end, file=sys.stderr, flush=True)
+
+
+_shown: list[Callable[[], str]] = []
+"""What is shown now, the outermost first."""
+
+
+@contextmanager
+def showing(
+    doing: Callable[[], str], delay: float = 1.0, pause: float = 0.5
+) -> Iterator[None]:
+    """Show what is being done, and for how long, where a person looks on.
+
+    Parameters
+    ----------
+    doing : callable
+        Returns words for now. It is called in another thread, and only where standard
+        error is a terminal. The line is cleared in the end. A call within another adds
+        its words to the line.
+    delay, pause : float
+        Seconds before the line is shown first, and between its changes.
+    """
+    if _shown:
+        _shown.append(doing)
+        try:
+            yield
+        finally:
+            _shown.remove(doing)
+        return
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    _shown.append(doing)
+
+    def show() -> None:
+        start, shown = time.monotonic(), 0
+        wait = delay
+        while not done.wait(wait):
+            wait = pause
+            width = shutil.get_terminal_size().columns - 1
+            words = ", ".join(each() for each in tuple(_shown))
+            line = f"{words}, {time.monotonic() - start:.0f} s"[:width]
+            say(f"\r{line:{shown}}", end="")
+            shown = len(line)
+        if shown:
+            say(f"\r{'':{shown}}\r", end="")
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        _shown.remove(doing)
+
+
+@contextmanager
+def finishing(spent: Callable[[], str]) -> Iterator[None]:
+    """Let the first Ctrl-C wait once a budget is spent; the second one interrupts.
+
+    Parameters
+    ----------
+    spent : callable
+        Returns what is spent, in words, or an empty text. An interruption before
+        anything is spent takes effect at once.
+
+    Notes
+    -----
+    Python delivers signals to the main thread alone, and a program may have a handler
+    of its own: elsewhere, and there, nothing changes.
+    """
+    standard = signal.default_int_handler
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not standard
+    ):
+        yield
+        return
+
+    def wait(number: int, frame: Any) -> None:
+        words = spent()
+        signal.signal(signal.SIGINT, standard)
+        if not words:
+            standard(number, frame)
+        say(
+            f"\n{words} is spent, so the work goes on to its end; interrupt again to "
+            "stop and lose it"
+        )
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, standard)

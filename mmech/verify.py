@@ -1,14 +1,14 @@
-r"""Check the evidence of a release: ``python verify.py PATH``, with NumPy and no more.
+"""Check the evidence of a release by python verify.py PATH, with NumPy and no more.
 
-A release of the matrix mechanism is :math:`y = A x + z`: counts of records x, a matrix
-of whole numbers A, noise z. Its evidence, ``evidence.json``, names A, the law and the
-scale of z, what was paid, and the noisy numbers y. This file computes anew what follows
-from these, in whole numbers and fractions, and believes no number that it can compute.
-It imports nothing of the package that wrote the evidence: a copy of it is enough.
+A release of the matrix mechanism is y = A x + z: counts of records x, a matrix of whole
+numbers A, noise z. Its evidence, evidence.json, names A, the law and the scale of z,
+what was paid, and the noisy numbers y. This file computes anew what follows from these,
+in whole numbers and fractions, and believes no number that it can compute. It imports
+nothing of the package that wrote the evidence: a copy of it is enough.
 
-PATH is a folder with an ``evidence.json``, this file itself, or an archive that holds
-it. The exit code is 0 if everything holds, 1 if something is refuted, and 2 if
-something cannot be checked; the last line says so in one sentence.
+PATH is an evidence.json, a folder with one, or the file of a model.
+The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
+cannot be checked; the last line says so in one sentence.
 
 Lines T1 to T16 are those of the theorem in ``notebooks/proofs/evidence.md``.
 """
@@ -135,7 +135,8 @@ def _member(path: Path) -> bytes:
         tail = stream.read()
     end = tail.rfind(b"PK\5\6")
     directory = int.from_bytes(tail[end + 12 : end + 16], "little")
-    plain = end >= 0 and directory <= MOST_DIRECTORY and b"PK\6\7" not in tail
+    _need(end >= 0, "the archive is not whole: copy it again from its source")
+    plain = directory <= MOST_DIRECTORY and b"PK\6\7" not in tail
     _need(plain, "an archive must have a directory of at most 4 MB")
     with zipfile.ZipFile(path) as archive:
         found = [own for own in archive.infolist() if own.filename == DESCRIPTION]
@@ -587,7 +588,9 @@ class Checker:
         except UncheckedError as error:
             self.say(UNCHECKED, str(error))
         except Exception as error:  # whatever files may hold that others wrote
-            words = f"it is not of version 1, or damaged: {type(error).__name__}"
+            words = (
+                f"it is no evidence of version 1, or damaged: {type(error).__name__}"
+            )
             self.say(UNCHECKED, f"{words}: {short(str(error))}")
         return None
 
@@ -1001,7 +1004,7 @@ def _probability(
 def _evidence(path: Path) -> tuple[bytes, Path | None]:
     """Return the text of evidence, and the folder of what was published."""
     path = path / FILE if path.is_dir() else path
-    _need(path.is_file(), f"{short(path.name)} is no file")
+    _need(path.is_file(), f"there is no file {short(path.name)}")
     with open(path, "rb") as stream:
         archive = stream.read(2) == b"PK"
     return (
@@ -1019,7 +1022,7 @@ def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[s
     >>> from mmech.verify import examine
     >>> code, report = examine(b"{}")
     >>> print(code, report[-1])
-    2 cannot check: it is not of version 1, or damaged: KeyError: "'format'"
+    2 cannot check: it is no evidence of version 1, or damaged: KeyError: "'format'"
     """
     checker = Checker()
     collecting = gc.isenabled()

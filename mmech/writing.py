@@ -45,12 +45,13 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
             f"{refusal}it is a pipe or a device, not a regular file; choose another "
             "name"
         )
-    for place in (folder, target):
-        if place.exists() and not os.access(place, os.W_OK):
-            raise PermissionError(
-                f"{refusal}{str(place)!r} must not be written to (permission denied)"
-            )
-    return target
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(
+            f"{refusal}it must not be written to (permission denied); choose another "
+            "name"
+        )
+    with unfinished_folder(path, target):
+        return target
 
 
 @contextmanager
@@ -58,7 +59,8 @@ def unfinished_folder(path: str | os.PathLike[str], target: Path) -> Iterator[Pa
     """Give a hidden folder beside `target` for unfinished files; remove it afterwards.
 
     Folders that killed processes of this machine left behind are removed, too. An
-    `OSError` names `path`.
+    `OSError` names `path`. Permissions may allow what a file system refuses: making the
+    folder tells whether files can be written there.
     """
     parent = target.parent
     mark = f".writing-{platform.node() or 'here'}-"

@@ -194,71 +194,6 @@ def pinv(matrix, **options):
 # -------------------------------------------------- kernels, same name and arguments
 
 
-def all_range_matmat(sums, out):
-    row = 0
-    for lo in range(len(sums) - 1):
-        for hi in range(lo + 1, len(sums)):
-            out[row] = sums[hi] - sums[lo]
-            row += 1
-
-
-def all_range_rmatmat(values, out):
-    row = 0
-    for lo in range(len(out)):
-        for hi in range(lo, len(out)):
-            out[lo : hi + 1] += values[row]
-            row += 1
-
-
-def separable_gram_matmat(rising, falling, diagonal, x, out):
-    lower = np.tril(np.outer(falling, rising), -1)
-    out[:] = (lower + lower.T + np.diag(diagonal)) @ x
-
-
-def partition_matmat(labels, offsets, x, out):
-    for tree, row in enumerate(labels):
-        for j, label in enumerate(row):
-            out[offsets[tree] + label] += x[j]
-
-
-def partition_rmatmat(labels, offsets, values, out):
-    for tree, row in enumerate(labels):
-        for j, label in enumerate(row):
-            out[j] += values[offsets[tree] + label]
-
-
-def _boxes(masks, starts, strides):
-    """Yield (row, cell) for every cell of every box."""
-    for row, mask in enumerate(masks):
-        allowed = [
-            [v for v in range(starts[i + 1] - starts[i]) if mask[starts[i] + v]]
-            for i in range(len(strides))
-        ]
-        for values in itertools.product(*allowed):
-            yield row, sum(v * s for v, s in zip(values, strides, strict=True))
-
-
-def list_sums(starts, members, x, out):
-    for r in range(len(starts) - 1):
-        out[r] += x[members[starts[r] : starts[r + 1]]].sum(axis=0)
-
-
-def box_cells(masks, starts, strides, ends, out):
-    for row in range(len(masks)):
-        cells = [cell for r, cell in _boxes(masks, starts, strides) if r == row]
-        out[ends[row] : ends[row + 1]] = cells
-
-
-def conjunction_matmat(masks, starts, strides, x, out):
-    for row, cell in _boxes(masks, starts, strides):
-        out[row] += x[cell]
-
-
-def conjunction_rmatmat(masks, starts, strides, values, out):
-    for row, cell in _boxes(masks, starts, strides):
-        out[cell] += values[row]
-
-
 def pool_descend(
     theta,
     cells,
@@ -388,12 +323,6 @@ def weighted_rows(logarithms, words, weights, out):
             if left < 0:
                 out[row] = i
                 break
-
-
-def scan(x, backward, out):
-    for row in range(x.shape[1]):
-        part = x[:, row:] if backward else x[:, : row + 1]
-        out[:, row] = part.sum(axis=1)
 
 
 # ---------------------------------------------------------------- dense formulas
@@ -564,48 +493,6 @@ def margin(samples, false_alarm=1e-6):
 
 
 # ------------------------------------------------------------ exact convolutions
-
-
-def number_transform(x, roots, quotients, prime):
-    half = len(x) // 2
-    while half > 0:
-        for b in range(len(x) // (2 * half)):
-            for i in range(2 * b * half, (2 * b + 1) * half):
-                u, v = int(x[i]), int(x[i + half]) * int(roots[b])
-                x[i], x[i + half] = (u + v) % prime, (u - v) % prime
-        half //= 2
-
-
-def number_transform_back(x, roots, quotients, prime):
-    half = 1
-    while half < len(x):
-        for b in range(len(x) // (2 * half)):
-            for i in range(2 * b * half, (2 * b + 1) * half):
-                u, v = int(x[i]), int(x[i + half])
-                x[i], x[i + half] = (u + v) % prime, (u - v) * int(roots[b]) % prime
-        half *= 2
-
-
-def residues(values, prime, out):
-    for i, value in enumerate(values):
-        out[i] = int(value) % prime
-
-
-def multiply_residues(x, factors, scale, prime, out):
-    for i in range(len(x)):
-        out[i] = int(x[i]) * int(factors[i]) * scale % prime
-
-
-def join_residues(r1, r2, r3, p1, p2, p3, inverse1, inverse12, out):
-    every = p1 * p2 * p3
-    for i, rests in enumerate(zip(r1, r2, r3, strict=True)):
-        total = 0
-        for rest, prime in zip(rests, (p1, p2, p3), strict=True):
-            others = every // prime
-            total += int(rest) * others * pow(others, -1, prime)
-        total %= every
-        total = total - every if 2 * total > every else total
-        out[i] = (total + 2**63) % 2**64 - 2**63
 
 
 def circular_convolution(a, b):

@@ -316,6 +316,18 @@ def check_pair(before, after, *, epsilon=None, rho=None):
     return total
 
 
+def check_neighbours(run, before, others, cost, **relation):
+    """Play a run to all neighbours; return it, and what each of them costs."""
+
+    def played(people, tape=None):
+        ledger = PrivacyLedger(1, currency=next(iter(cost)), **relation)
+        return play(run, people, ledger, tape)
+
+    with entropy(0):
+        tape = played(before)
+        return tape, [check_pair(tape, played(own, tape), **cost) for own in others]
+
+
 def _price(draw):
     """Return what a draw is to cost at most, and in what."""
     if "entry" in draw.public:

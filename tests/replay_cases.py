@@ -78,6 +78,12 @@ class Case:
         """Whether records without labels belong to a fit."""
         return getattr(getattr(self.model, "recipe", None), "unlabelled", False)
 
+    @property
+    def sampled(self):
+        """Whether a record is in none, one or several of random samples."""
+        recipe = getattr(self.model, "recipe", None)
+        return getattr(recipe, "records", None) == "poisson"
+
     def of_others(self, seed):
         """Return the same setting with other records, up to a hundred."""
         model, n_records = self.model, 20 + 17 * seed % 80
@@ -232,14 +238,18 @@ def cases(relations=RELATIONS):
     return found
 
 
-def runner(case):
-    """Return what fits a case to a data set and looks at all of it."""
+def runner(case, others=None):
+    """Return what fits a case to a data set and looks at all of it.
+
+    Records without labels are those of `others`, or else of the data set itself.
+    """
 
     def run(people, ledger):
         model = clone(case.model).set_params(ledger=ledger)
         X = np.array(people.X, object).reshape(-1, len(case.row))
-        others = {"X_unlabelled": X[::-1]} if case.unlabelled else {}
-        model.fit(X, people.y, **others)
+        unlabelled = X[::-1] if others is None else others
+        more = {"X_unlabelled": unlabelled} if case.unlabelled else {}
+        model.fit(X, people.y, **more)
         seen = [facts(model, case.cells)]
         if model._holds_counts():
             model.close()
@@ -258,20 +268,29 @@ RECIPES = dict(rf.recipes()) | {
     "selective": rf.Recipe(pruning="selective", n_trees=3),
     "nodes that stop": rf.Recipe(stopping="noisy-counts", levels="alternating",
         n_trees=1, depth=2),
+    "shared medians": rf.Recipe(score="median", records="all", n_trees=2),
+    "grid": rf.Recipe(grid=1, n_trees=2, splits="threshold"),
+    "last tree": rf.recipes()["liu"].replace(n_trees=3, first_phase=Fraction(2, 3)),
 }  # fmt: skip
+
+
+def relations_of(recipe):
+    """Return all relations that a recipe goes with."""
+    return ["labels"] if recipe.guarantee == "labels" else [*RELATIONS, "labels"]
+
+
+def recipe_case(recipe, relation, **settings):
+    """Return a recipe of few trees."""
+    if isinstance(recipe.n_trees, int):
+        recipe = recipe.replace(n_trees=min(recipe.n_trees, 3))
+    settings |= {"schema": MIXED, "recipe": recipe, "random_state": 0}
+    return _case(rf.RecipeForestClassifier, settings, relation)
 
 
 def recipe_cases():
     """Return all recipes by name, under every relation that they go with."""
-    found = {}
-    for name, recipe in RECIPES.items():
-        labels = ["labels"] if recipe.guarantee == "labels" else [*RELATIONS, "labels"]
-        if isinstance(recipe.n_trees, int):
-            recipe = recipe.replace(n_trees=min(recipe.n_trees, 3))
-        for relation in labels:
-            found[f"recipe {name}, {relation}"] = _case(
-                rf.RecipeForestClassifier,
-                {"schema": MIXED, "recipe": recipe, "random_state": 0},
-                relation,
-            )
-    return found
+    return {
+        f"recipe {name}, {relation}": recipe_case(recipe, relation)
+        for name, recipe in RECIPES.items()
+        for relation in relations_of(recipe)
+    }

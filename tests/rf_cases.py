@@ -97,19 +97,6 @@ def silence(watch_all):
     return scales
 
 
-def sources(watch_all):
-    """Return a list that gets the kind of every draw, and whether it is predictable."""
-    seen = []
-
-    def note(draw, sample):
-        entry = draw.public.get("entry")
-        seen.append((draw.kind, entry is not None and entry.insecure))
-        return sample()
-
-    watch_all(note)
-    return seen
-
-
 def half_the_noise(draw, sample):
     """Watcher that is a mistake: Laplace noise of half the scale."""
     if draw.kind != "laplace":

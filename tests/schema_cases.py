@@ -14,7 +14,7 @@ def one(attribute, value, **options):
     return int(Schema([attribute], ["no", "yes"]).encode([[value]], **options)[0, 0])
 
 
-def schema_of(*attributes):
+def schema_of(*attributes, classes=("no", "yes")):
     """A schema from strings such as "c3" (categorical), "o4" (ordinal), "n5"."""
     made = []
     for i, text in enumerate(attributes):
@@ -27,4 +27,4 @@ def schema_of(*attributes):
             made.append(Attribute.numeric(f"x{i}", **bounds, **options))
         else:
             made.append(KINDS[text[0]](f"x{i}", list(range(size))))
-    return Schema(tuple(made), ("no", "yes"))
+    return Schema(tuple(made), classes)

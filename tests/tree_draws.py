@@ -190,3 +190,11 @@ PREDICT = {"constant": [[0, 0], [0, 0]], "either": [[0, 1], [1, 0]]}
 """Classes for every cell, as an earlier release may predict them."""
 
 DATA = [((), ()), (((0, 0),), (1,)), (((0, 1), (1, 1), (0, 1)), (0, 0, 1))]
+
+
+def every_neighbour(codes, classes, neighbours="add_remove"):
+    """Yield what may be added, or put in the place of the last record."""
+    kept = len(classes) - (neighbours == "replace")
+    for cell in itertools.product(range(2), repeat=2):
+        for label in range(2):
+            yield (*codes[:kept], cell), (*classes[:kept], label)

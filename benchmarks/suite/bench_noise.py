@@ -94,7 +94,7 @@ class Norm:
     many times the scale; the ratio of variances is what noise for the norm saves.
     """
 
-    params = ([10, 100], [1, 2, 5])
+    params = ([10, 100], [1, 5])
     param_names = ("attributes", "values")
     classes = 10
     unit = 64
@@ -103,9 +103,9 @@ class Norm:
         self.groups = [values] * attributes
         self.shape = attributes * values, self.classes
         variance = norm_noise_variance(self.unit, self.groups)[0]
-        # Columns share a radius: a standard error of up to 1.5 % of 4,000 columns.
-        sample = norm_noise(self.unit, self.groups, 4000).astype(float)
-        check(np.square(sample).mean(), variance, rtol=0.1)
+        # Columns share a radius: a standard error of up to 5 % of 400 columns.
+        sample = norm_noise(self.unit, self.groups, 400).astype(float)
+        check(np.square(sample).mean(), variance, rtol=0.3)
         self.time_laplace_mmech(attributes, values)
 
     def time_norm_mmech(self, attributes, values):

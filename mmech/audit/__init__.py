@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer
 
 __all__ = ["AuditResult", "epsilon_lower_bound", "one_by_one"]
 
-Floats = NDArray[np.float64]
 Release = Callable[[Any, int], Any]
 Statistic = Callable[[NDArray[Any]], NDArray[Any]]
 

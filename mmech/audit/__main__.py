@@ -367,8 +367,7 @@ def _by_run(values: Counts, runs: int) -> Counts:
 def worst_pair(mechanism: Any) -> tuple[Counts, Counts]:
     """Return neighbours that differ where the integer strategy counts the most."""
     costs = sum(
-        np.broadcast_to(block.weight, block.matrix.shape[0])
-        @ np.abs(block.matrix.to_dense())
+        block.weight * np.abs(block.matrix.to_dense()).sum(axis=0)
         for block in mechanism.released.blocks
     )
     return _pair(costs.size, int(np.argmax(costs)), mechanism.neighbours)

@@ -184,7 +184,8 @@ def read_header(args: argparse.Namespace, path: str) -> list[str]:
     header = columns_of(opened(args, path), **csv_format(args))
     if not header:
         raise InputError(
-            f"the data {path!r} are empty; the first line must name the columns"
+            f"cannot use the data {path!r}: the file is empty; its first line must "
+            "name the columns"
         )
     return header
 

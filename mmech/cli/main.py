@@ -33,10 +33,9 @@ from mmech.terminal import (
     printable,
     read_epsilon,
     run_command,
-    say,
-    showing,
     whole,
 )
+from mmech.threads import say, showing
 
 if TYPE_CHECKING:
     from mmech.domain.domain import Domain
@@ -81,24 +80,24 @@ examples:
       the errors to expect, before any record is read
   {PROG} tables people.csv --domain people.json --ways 1 2 --epsilon 1 --out out
       all tables of one and two attributes
-  {PROG} tables people.csv --domain people.json --table age,sex --table age,size
-      --epsilon 1/2 --out out --synthetic 10000
+  {PROG} tables people.csv --domain people.json --table age,sex \\
+      --table age,size --epsilon 1/2 --out out --synthetic 10000
       two tables, and records drawn from a model of them
-  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out
+  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out \\
       --mean age --by sex --quantiles age --probabilities .5,.9
       means and quantiles from the same budget
   {PROG} tables people.csv --domain people.json --tables auto --rho 1/9 --out out
       tables of one and two attributes, measured where worth their budget
-  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out
+  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out \\
       --known sex.csv --impossible rules.json
       totals that were published before stay as they are
-  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 --out out
-      --ledger budget.json
+  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 \\
+      --out out --ledger budget.json
       paid from a budget that other releases of these records share
 """
 _STATISTICS = {
-    "mean": "the mean of a number, from the budget of the tables; the options --by to "
-    "--step after it are for it. It may be repeated, as the next three",
+    "mean": "the mean of a number, from the budget of the tables; options from --by to "
+    "--step that follow are for it. It may be repeated, as the next three",
     "sum": "the sum of a number",
     "histogram": "counts of a number in ten bins, or in bins of a width of --step",
     "quantiles": "quartiles of a number, or quantiles of --probabilities",
@@ -291,7 +290,7 @@ def _numbers(text: str) -> list[float]:
 
 
 _OF_STATISTICS: dict[str, tuple[str, Any, str]] = {
-    "by": ("NAME,NAME", _names, "attributes whose values are groups of the last one"),
+    "by": ("NAME,NAME", _names, "attributes that the last statistic is grouped by"),
     "bounds": ("LOW,HIGH", _numbers, "public bounds that its numbers are clipped to"),
     "probabilities": ("P,P", _numbers, "probabilities of its quantiles"),
     "step": ("STEP", read_float, "what its numbers are rounded to, from LOW on"),
@@ -331,17 +330,28 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
             names = tuple(n for n in read_header(path, **form) if n != "count")
             cells = read_cells(path, [*names, "count"], ("count",), **form).T
             columns = dict(zip(names, cells, strict=False))
-            counts = [read_float(text) for text in cells[-1]]
+            try:
+                counts = [read_float(text) for text in cells[-1]]
+            except ValueError:
+                raise ValueError(
+                    "column 'count' must hold numbers; correct it"
+                ) from None
             if names in known:
                 raise ValueError("another file has counts of the same attributes")
             known[names] = {**columns, "count": counts} if names else counts
     if args.impossible is not None:
         with located(f"cannot use the rules {args.impossible!r}"):
-            rules = json.loads(Path(args.impossible).read_text(encoding="utf-8"))
+            try:
+                rules = json.loads(Path(args.impossible).read_bytes())
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"not valid JSON ({error}); correct it") from None
             if not (
                 isinstance(rules, list) and all(isinstance(r, dict) for r in rules)
             ):
-                raise ValueError("they must be a JSON list of objects")
+                raise ValueError(
+                    'they must be a JSON list of objects, such as [{"age": "<15"}]; '
+                    "correct the file"
+                )
     return known, rules
 
 

@@ -27,14 +27,8 @@ from mmech.cli.files import (
     writing,
 )
 from mmech.limits import LIMITS
-from mmech.terminal import (
-    InputError,
-    Parser,
-    add_command,
-    printable,
-    say,
-    whole,
-)
+from mmech.terminal import InputError, Parser, add_command, printable, whole
+from mmech.threads import say
 
 if TYPE_CHECKING:
     from mmech.domain.attribute import Attribute
@@ -153,7 +147,7 @@ def add_schema(
         commands,
         "schema",
         lambda args: command.print_help(),
-        short=f"write a {noun}: what is public about the records",
+        short=f"write or check a {noun}: what is public about the records",
         description=f"A {noun} lists what is public about records: attributes with "
         "their categories, or bounds and cut points"
         + (", and the classes." if described.has_classes else "."),
@@ -224,8 +218,9 @@ def _suggest(args: argparse.Namespace) -> None:
     repeated = [name for name in header if header.count(name) > 1 or not name]
     if repeated or len(header) < 1 + described.has_classes:
         columns = "two columns, each" if described.has_classes else "one column,"
+        got = f"got {', '.join(map(repr, header)):.80}"
         raise InputError(
-            f"{args.data!r} needs at least {columns} with a name of its own; "
+            f"{args.data!r} needs at least {columns} with a name of its own, {got}; "
             "correct the first line"
         )
     document = (

@@ -6,9 +6,8 @@ hierarchies  levels of an attribute: a tree of its values
 discretise   cut points of numbers from public facts: bounds and quantiles
 domain       named attributes, and the cells that they make together
 dates        days of raw values, and the periods of the calendar
-values       which raw values are missing, and what the others mean
+values       which raw values are missing, and what the others mean, read once each
 encoding     columns of raw values to codes of cells, and what does not fit
-dictionary   columns of few distinct values, each of which is read once
 frames       tables in memory: read as columns, and made of columns
 csv_files    csv files, read strictly
 parts        records of files, folders and frames, so many rows at a time

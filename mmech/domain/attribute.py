@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from mmech.checks import check_choice
 from mmech.domain import dates
 from mmech.domain import values as io
-from mmech.domain.dictionary import Dictionary, read_once
 from mmech.domain.discretise import (
     check_bins,
     check_number,
@@ -24,6 +23,7 @@ from mmech.domain.discretise import (
     number_text,
 )
 from mmech.domain.hierarchies import check_levels, read_tree
+from mmech.domain.values import Dictionary, read_once
 
 FIELDS = {
     "categorical": ("categories", "groups", "value_map", "other", "monotone", "levels"),

@@ -157,6 +157,8 @@ def _usual(form: CsvFormat) -> Callable[..., str] | None:
 
 def column_error(name: str, header: Sequence[str]) -> ValueError:
     """Return the error for a column that is missing in a file, or there twice."""
+    if not header:
+        return ValueError("the file is empty; its first line must name the columns")
     count = header.count(name)
     remedy = "keep one of them" if count else "add it, or rename the one that holds it"
     return ValueError(

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_codes, check_integer, magnitude, nearest
+from mmech.checks import check_codes, check_integer, nearest
 from mmech.domain import files
 from mmech.domain.attribute import Attribute, as_tuple, check_name
 from mmech.domain.discretise import check_bins
 from mmech.domain.encoding import Misfit, check_policies, encode_columns, list_misfits
 from mmech.domain.frames import Table, read_table
-from mmech.exceptions import DomainTooLargeError, PrivacyLeakWarning
+from mmech.exceptions import PrivacyLeakWarning
 from mmech.storage.codec import storable
 
 _LISTED_SIZES = 8
@@ -392,46 +392,6 @@ class Domain:
             found += list_misfits(attribute.name, values, codes)
         return found
 
-    def cell_index(self, codes: ArrayLike) -> NDArray[np.int64]:
-        """Return the number of the cell of every record, in C order.
-
-        Parameters
-        ----------
-        codes : int array, shape (N, d) or (d,)
-            As `encode` returns them.
-
-        Returns
-        -------
-        int64 array, shape (N,) or ()
-            At least 0 and below `n_cells`; the last attribute counts fastest.
-
-        Raises
-        ------
-        DomainTooLargeError
-            If the domain has more cells than int64 can number.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from mmech import Attribute, Domain
-        >>> domain = Domain([Attribute.categorical(name, [0, 1, 2]) for name in "ab"])
-        >>> cells = domain.cell_index([[0, 2], [2, 1], [0, 2]])
-        >>> cells
-        array([2, 7, 2])
-        >>> np.bincount(cells, minlength=domain.n_cells)
-        array([0, 0, 2, 0, 0, 0, 0, 1, 0])
-        """
-        array = self._check_codes(codes)
-        if self.n_cells - 1 > np.iinfo(np.int64).max:
-            raise DomainTooLargeError(
-                f"the {self._noun} has {magnitude(self.n_cells)} cells, too many to "
-                "number in 64 bits; select fewer attributes"
-            )
-        cells = np.zeros(array.shape[:-1], dtype=np.int64)
-        for j, size in enumerate(self.shape):  # NumPy's own takes 32 attributes at most
-            cells = cells * size + array[..., j]
-        return cells
-
     def decode(self, codes: ArrayLike) -> NDArray[np.object_]:
         """Return what the cells are called: categories, or intervals of numbers.
 
@@ -509,9 +469,7 @@ class Domain:
         try:
             return cls(tuple(Attribute(**entry) for entry in entries), **options)
         except TypeError as error:
-            raise ValueError(
-                f"the {cls._noun} is malformed: {error}; correct the file"
-            ) from error
+            raise ValueError(f"the {cls._noun} is malformed: {error}") from error
 
     @classmethod
     def _parse(

@@ -64,8 +64,8 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"the {noun} is not valid JSON ({error}); correct the file, or give the "
-            f"{noun} and the records in their order"
+            f"the {noun} is not valid JSON ({error}); correct the file, and check "
+            f"that it is the {noun}, not the records"
         ) from None
     if not isinstance(document, dict):
         raise ValueError(
@@ -182,6 +182,11 @@ def described_attributes(
 ) -> list[dict[str, Any]]:
     """Return the arguments of the attributes in the ``features`` of a document."""
     check_keys(document, ("name", "features", *more), f"the {noun}")
+    if not isinstance(document["features"], list | tuple):
+        got = type(document["features"]).__name__
+        raise ValueError(
+            f"'features' must be a list with an entry for each attribute, got {got}"
+        )
     attributes = []
     for entry in document["features"]:
         _check_has(entry, ("name", "type"), "an entry of features")
@@ -189,7 +194,7 @@ def described_attributes(
         what = f"attribute {entry['name']!r:.60}"
         if entry["type"] == "hierarchy":
             entry = _with_tree(entry, what)
-        check_choice(entry["type"], f"the type of {what}", KINDS)
+        check_choice(entry["type"], f"the type of {what}", (*KINDS, "hierarchy"))
         what, kind = f"{what}, which is {entry['type']}", entry["type"]
         own_keys: tuple[str, ...] = FIELDS[kind]
         if kind not in _NEEDED:

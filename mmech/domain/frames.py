@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_choice, nearest
-from mmech.domain.dictionary import Dictionary
+from mmech.domain.values import Dictionary
 from mmech.exceptions import ParameterError
 
 

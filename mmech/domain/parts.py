@@ -404,7 +404,8 @@ def expected_rows(source: Any) -> int | None:
         if name_of(path).endswith(".gz") or not isinstance(path, Path):
             return None
         if path.name.endswith(".parquet"):
-            with _sound_parquet() as parquet:
+            place = f"cannot use the data {name_of(path)!r}"
+            with located(place), _sound_parquet() as parquet:
                 total += parquet.read_metadata(path).num_rows
             continue
         with path.open("rb") as stream:

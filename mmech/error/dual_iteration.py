@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.error.singular_bounds import sum_of_roots
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-
-Floats = NDArray[np.float64]
 
 EXTRAPOLATED = (2.0,) * 8
 """Exponents of the multiplicative update while it is extrapolated: two is the inverse

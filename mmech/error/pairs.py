@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpocon, dpotrf, dpotri
 
+from mmech.arrays import Floats, Subset
 from mmech.checks import magnitude
 from mmech.error.section_gains import section_gain, section_gains
 from mmech.error.tau_gains import range_gain, running_gains
@@ -35,7 +36,7 @@ from mmech.operators.pidentity import PIdentity
 from mmech.operators.ranges import WidthRange
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
-from mmech.operators.subsets import Subset, marginal_precisions, ranks_of
+from mmech.operators.subsets import marginal_precisions, ranks_of
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import first_members, restrict_columns
@@ -44,7 +45,6 @@ from mmech.structure.blocks import block_energies, block_gain, tree_components
 from mmech.structure.shape import frobenius_squared, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
-Floats = NDArray[np.float64]
 Tables = Marginals | Marginal | Residuals
 
 CANCELLATION = 1e-7

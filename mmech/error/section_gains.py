@@ -17,15 +17,13 @@ from __future__ import annotations
 from functools import singledispatch
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Prefix, Suffix
 from mmech.operators.circulant import SectionPinv, Toeplitz
 from mmech.operators.known import normal_form
 from mmech.operators.ranges import WidthRange
-
-Floats = NDArray[np.float64]
 
 
 def section_gains(workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:

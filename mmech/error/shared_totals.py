@@ -19,18 +19,16 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mmech.arrays import Floats, Subset
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy
 from mmech.noise.norm import norm_noise_components
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.marginals import Marginals
+from mmech.operators.marginals import Marginals, marginals_of
 from mmech.operators.residuals import Residuals
-from mmech.operators.subsets import Subset, downward_closure, marginal_precisions
-from mmech.structure.attributes import marginals_of
-
-Floats = NDArray[np.float64]
+from mmech.operators.subsets import downward_closure, marginal_precisions
 
 VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""
@@ -134,8 +132,8 @@ def measured_sets(
     form = marginals_of(released.form)
     if form is None:
         raise _unsupported(released.form)
-    weights: list[Any] = [block.weight for block in released.blocks]
-    whole = dict(zip(form.weights, weights, strict=True))
+    each = zip(form.weights, released.blocks, strict=True)
+    whole = {subset: block.weight for subset, block in each}
     return form.domain_shape, as_sets(Marginals(form.domain_shape, whole))
 
 

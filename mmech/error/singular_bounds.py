@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 
+from mmech.arrays import Floats
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -25,8 +26,6 @@ from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import known_singular_values, squared_singular_values
 from mmech.structure.spectrum import mean_spectrum
-
-Floats = NDArray[np.float64]
 
 COMMUTING = 1e-13
 """Part of a gram, per cell, outside the common basis that counts as rounding."""

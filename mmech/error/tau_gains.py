@@ -12,9 +12,9 @@ from __future__ import annotations
 from functools import singledispatch
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
+from mmech.arrays import Floats
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
@@ -22,8 +22,6 @@ from mmech.operators.known import normal_form
 from mmech.operators.ranges import Ranges
 from mmech.operators.tau import Tau
 from mmech.structure.blocks import separable_terms
-
-Floats = NDArray[np.float64]
 
 SMALL_BLOCK = 16
 """Sums within blocks of so many cells are taken pair by pair."""

@@ -15,26 +15,28 @@ privacy", CCS 2012).
 ==========  =============================================================
 system      the operating system's entropy, the only source
 seam        the one place that all outcomes pass, so that tests can watch
+exact       trials, and choices by weights, of exactly given probabilities
 laws        Laplace, Gaussian, K-norm: norm, cost, variance and sampler
 laplace     discrete Laplace noise
 gaussian    discrete Gaussian noise
 norm        noise whose density falls with a norm
-weighted    a choice with probabilities given by their logarithms
-choice      uniform integers, assignments, and arg max with random ties
-bernoulli   one exact trial at a time, the slow path of the samplers
-thresholds  exp(-x) and 1 / (1 + exp(x)) to as many bits as asked
+choice      samples and orders of records, and arg max with random ties
 ==========  =============================================================
 """
 
-from mmech.noise.bernoulli import flip_negative_exponential
 from mmech.noise.choice import (
     assign_records,
-    integers_below,
     keyed_argmax,
     poisson_bags,
     random_argmax,
-    random_key,
     random_permutation,
+)
+from mmech.noise.exact import (
+    FRACTION_BITS,
+    IMPOSSIBLE,
+    flip_negative_exponential,
+    weighted_choice,
+    weighted_choices,
 )
 from mmech.noise.gaussian import discrete_gaussian, discrete_gaussian_variance
 from mmech.noise.laplace import discrete_laplace, discrete_laplace_variance
@@ -43,19 +45,14 @@ from mmech.noise.laws import (
     K_NORM,
     LAPLACE,
     LAWS,
+    OF_CURRENCY,
     Law,
     Price,
     k_norm,
     law_and_cost,
 )
 from mmech.noise.norm import norm_noise, norm_noise_variance
-from mmech.noise.system import check_insecure_rng
-from mmech.noise.weighted import (
-    FRACTION_BITS,
-    IMPOSSIBLE,
-    weighted_choice,
-    weighted_choices,
-)
+from mmech.noise.system import check_insecure_rng, integers_below, random_key
 
 __all__ = [
     "FRACTION_BITS",
@@ -64,6 +61,7 @@ __all__ = [
     "K_NORM",
     "LAPLACE",
     "LAWS",
+    "OF_CURRENCY",
     "Law",
     "Price",
     "assign_records",

@@ -1,4 +1,4 @@
-"""Uniform integers and arg max with ties broken at random."""
+"""Samples and orders of records, and arg max with ties broken at random."""
 
 from __future__ import annotations
 
@@ -10,43 +10,9 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.noise.exact import exp_bits
 from mmech.noise.seam import drawn
-from mmech.noise.system import Rng, random_words
-from mmech.noise.thresholds import exp_bits
-
-
-def integers_below(bounds: ArrayLike, *, insecure_rng: Rng = None) -> NDArray[np.int64]:
-    """Draw one integer uniformly from 0..bound-1 for every bound.
-
-    Exactly uniform: words above the largest multiple of the bound are drawn
-    again.
-
-    Parameters
-    ----------
-    bounds : array_like of int, shape (n,)
-        Exclusive upper bounds, at least one.
-    insecure_rng : numpy.random.Generator, default=None
-        Source for tests; the default is the operating system's entropy.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-    """
-    integers = np.asarray(bounds)
-    if integers.size and integers.min() < 1:
-        raise ValueError(f"bounds must be at least 1, got {integers.min()}")
-    limit = integers.astype(np.uint64)
-    # 2**64 mod bound words at the top would favour small results.
-    excess = (np.uint64(2**64 - 1) % limit + np.uint64(1)) % limit
-    out = np.empty(limit.shape, np.uint64)
-    pending = np.arange(limit.size)
-    while pending.size:
-        words = random_words(pending.size, insecure_rng)
-        accepted = words <= np.uint64(2**64 - 1) - excess[pending]
-        done = pending[accepted]
-        out[done] = words[accepted] % limit[done]
-        pending = pending[~accepted]
-    return out.astype(np.int64)
+from mmech.noise.system import Rng, integers_below, random_words
 
 
 def assign_records(
@@ -149,11 +115,6 @@ def poisson_thresholds(bits: int) -> tuple[int, ...]:
         term /= len(found)
         total += term
     return tuple(found)
-
-
-def random_key(insecure_rng: Rng = None) -> int:
-    """Draw a key of 64 bits, such as `keyed_argmax` takes."""
-    return int(drawn("key", None, lambda: random_words(1, insecure_rng)[0]))
 
 
 def random_permutation(n: int, *, insecure_rng: Rng = None) -> NDArray[np.int64]:

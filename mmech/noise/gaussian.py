@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.noise.bernoulli import bernoulli
+from mmech.noise.exact import bernoulli, exp_bits
 from mmech.noise.laplace import MAX_SCALE, check_scale, discrete_laplace
 from mmech.noise.seam import sampler
 from mmech.noise.system import Rng, random_words
-from mmech.noise.thresholds import exp_bits
 
 MARGIN = 2.0**-31
 """Distance within which doubles do not decide; their error is below 2^-40."""

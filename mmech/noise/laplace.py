@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.noise.bernoulli import bernoulli
+from mmech.noise.exact import bernoulli, exp_bits, logistic_bits
 from mmech.noise.seam import sampler
 from mmech.noise.system import Rng, random_bytes
-from mmech.noise.thresholds import exp_bits, logistic_bits
 
 MAX_SCALE = 2**48
 """Largest scale: sums of counts and noise stay within 64-bit integers."""
@@ -134,7 +133,7 @@ def _draw(
     scale: Fraction, shape: tuple[int, ...], insecure_rng: Rng, count: int | None
 ) -> NDArray[np.int64]:
     """Draw with a given number of digits; tests choose few, to meet the rare cases."""
-    from mmech import _kernels
+    from mmech._kernels import geometric_differences
 
     count = digits(scale) if count is None else count
     table = expansions(scale, count)
@@ -147,7 +146,7 @@ def _draw(
         # A byte decides 255 of 256 trials; eight per trial are kept in reserve.
         size = trials * (block.size + block.size // 200 + 16) if block.size else 0
         stream = random_bytes(size, insecure_rng)
-        drawn, found = _kernels.geometric_differences(table, stream, events, block)
+        drawn, found = geometric_differences(table, stream, events, block)
         for index, side, digit in events[:found].tolist():
             block[index] += side * _settle(scale, count, digit, insecure_rng)
         done += drawn

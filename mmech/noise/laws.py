@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_choice
 from mmech.noise.gaussian import (
     check_variance,
@@ -34,8 +35,6 @@ from mmech.noise.norm import (
 )
 from mmech.noise.system import Rng
 from mmech.privacy.cost import laplace_rho, one_cost
-
-Floats = NDArray[np.float64]
 
 
 class Price(NamedTuple):
@@ -139,6 +138,11 @@ class Law:
     def power(self) -> int:
         """Power of sensitivities that is handed on: squares of L2 ones are exact."""
         return 2 if self.norm == "L2" else 1
+
+    @property
+    def privacy(self) -> str:
+        """Kind of privacy that `optimize` names: "pure", or "zcdp" under L2."""
+        return "zcdp" if self.norm == "L2" else "pure"
 
     @property
     def pricing(self) -> Pricing | None:
@@ -296,6 +300,10 @@ LAWS = {law.name: law for law in (LAPLACE, GAUSSIAN, K_NORM)}
 """The laws that a mechanism can be asked for by name."""
 
 
+OF_CURRENCY = {law.currency: law for law in (LAPLACE, GAUSSIAN)}
+"""The law of independent rows that a currency pays for, unless another one is named."""
+
+
 def _laplace_price(size: Fraction, scale: Fraction) -> Price:
     """Price the whole change in one number, which costs most."""
     whole = math.floor(size)
@@ -346,7 +354,7 @@ def law_and_cost(
     """
     exact, currency = one_cost(epsilon, rho)
     if noise is None:
-        return (LAPLACE if currency == "epsilon" else GAUSSIAN), exact
+        return OF_CURRENCY[currency], exact
     law = LAWS[check_choice(noise, "noise", tuple(LAWS))]
     if law.currency != currency:
         raise ValueError(

@@ -62,12 +62,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.noise.choice import integers_below
+from mmech.noise.exact import exp_bounds, position_by_weight
 from mmech.noise.laplace import check_scale, discrete_laplace, discrete_laplace_variance
 from mmech.noise.seam import sampler
-from mmech.noise.system import Rng, random_words
-from mmech.noise.thresholds import exp_bounds
-from mmech.noise.weighted import position_by_weight
+from mmech.noise.system import Rng, integers_below, random_words
 
 Groups = Sequence[int | Sequence[int]]
 Block = tuple[int, ...]

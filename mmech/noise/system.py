@@ -1,4 +1,7 @@
-"""The only place that draws random numbers for noise: the operating system."""
+"""The only place that draws random numbers for noise: the operating system.
+
+They are bytes, words, integers and keys, all of them uniform.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ import warnings
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_seed
 from mmech.exceptions import EntropyError, PrivacyLeakWarning
+from mmech.noise.seam import drawn
 
 Rng: TypeAlias = np.random.Generator | None
 """Predictable source for tests; ``None`` is the operating system's entropy."""
@@ -32,6 +36,45 @@ def random_bytes(size: int, insecure_rng: Rng) -> NDArray[np.uint8]:
 def random_words(size: int, insecure_rng: Rng) -> NDArray[np.uint64]:
     """Return `size` uniform 64-bit words, like `random_bytes`."""
     return random_bytes(8 * size, insecure_rng).view(np.uint64)
+
+
+def integers_below(bounds: ArrayLike, *, insecure_rng: Rng = None) -> NDArray[np.int64]:
+    """Draw one integer uniformly from 0..bound-1 for every bound.
+
+    Exactly uniform: words above the largest multiple of the bound are drawn
+    again.
+
+    Parameters
+    ----------
+    bounds : array_like of int, shape (n,)
+        Exclusive upper bounds, at least one.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+    """
+    integers = np.asarray(bounds)
+    if integers.size and integers.min() < 1:
+        raise ValueError(f"bounds must be at least 1, got {integers.min()}")
+    limit = integers.astype(np.uint64)
+    # 2**64 mod bound words at the top would favour small results.
+    excess = (np.uint64(2**64 - 1) % limit + np.uint64(1)) % limit
+    out = np.empty(limit.shape, np.uint64)
+    pending = np.arange(limit.size)
+    while pending.size:
+        words = random_words(pending.size, insecure_rng)
+        accepted = words <= np.uint64(2**64 - 1) - excess[pending]
+        done = pending[accepted]
+        out[done] = words[accepted] % limit[done]
+        pending = pending[~accepted]
+    return out.astype(np.int64)
+
+
+def random_key(insecure_rng: Rng = None) -> int:
+    """Draw a key of 64 bits, such as `keyed_argmax` takes."""
+    return int(drawn("key", None, lambda: random_words(1, insecure_rng)[0]))
 
 
 class PredictableGenerator(np.random.Generator):

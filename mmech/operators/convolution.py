@@ -16,7 +16,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Integers = NDArray[np.int64]
+from mmech.arrays import Integers
+
 Residues = NDArray[np.uint32]
 
 PRIMES = ((2013265921, 31), (2113929217, 5), (1811939329, 13))

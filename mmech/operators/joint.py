@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import sizes_label
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, query_matrix
@@ -25,8 +25,6 @@ from mmech.operators.compose import Product
 from mmech.operators.explicit import Dense
 from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
-
-Floats = NDArray[np.float64]
 
 MAX_TERMS = 64
 """Largest number of stacked products."""

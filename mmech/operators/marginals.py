@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, singledispatch
 from itertools import accumulate, combinations, pairwise
 from types import MappingProxyType
 from typing import Any
@@ -510,3 +510,15 @@ def _contrasts(size: int) -> NDArray[np.float64]:
         matrix[row, :row] = 1 / norm
         matrix[row, row] = -row / norm
     return matrix
+
+
+@singledispatch
+def marginals_of(operator: QueryMatrix) -> Marginals | None:
+    """Return the weighted marginals that an operator is made as, else ``None``."""
+    return None
+
+
+marginals_of.register(Marginals, lambda tables: tables)
+marginals_of.register(
+    Marginal, lambda table: Marginals(table.domain_shape, {table.attributes: 1})
+)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mmech.arrays import Subset
 from mmech.checks import sizes_label
 from mmech.operators.base import Array, QueryMatrix, product_of, query_matrix
 from mmech.operators.basic import Diagonal, Total
@@ -29,8 +30,6 @@ from mmech.operators.marginals import (
     check_weights,
 )
 from mmech.operators.stack import VStack
-
-Subset = tuple[int, ...]
 
 
 @query_matrix("Residuals", init=False)

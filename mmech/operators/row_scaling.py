@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import singledispatch
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Scaled
@@ -15,8 +15,6 @@ from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
-
-Floats = NDArray[np.float64]
 
 
 def scale_rows(operator: QueryMatrix, factors: Floats) -> QueryMatrix:

@@ -7,14 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Subset
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-
-Floats = NDArray[np.float64]
-
-Subset = tuple[int, ...]
 
 
 def downward_closure(

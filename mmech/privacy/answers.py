@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mmech.checks import check_delta
 from mmech.privacy.cost import epsilon_from_rho
-from mmech.privacy.entry import BOUNDED_RANGE, LedgerEntry
+from mmech.privacy.entry import BOUNDED_RANGE, LedgerEntry, composed
 from mmech.privacy.numerical import numerical_epsilon, shifts_of
 
 DELTAS = (1e-5, 1e-7, 1e-9)
@@ -16,23 +15,6 @@ DELTAS = (1e-5, 1e-7, 1e-9)
 
 MOST_SPLITS = 50
 """How many ways to account for releases in epsilon and in rho are tried."""
-
-
-def composed(entries: Iterable[LedgerEntry], cost: str = "cost") -> Fraction:
-    """Return what entries cost together: of each partition only the dearest part.
-
-    In the currency of the ledger, or in the one that `cost` names.
-    """
-    total = Fraction(0)
-    parts: dict[str, dict[str | None, Fraction]] = {}
-    for entry in entries:
-        own = getattr(entry, cost)
-        if entry.partition is None:
-            total += own
-        else:
-            costs = parts.setdefault(entry.partition, {})
-            costs[entry.part] = costs.get(entry.part, Fraction(0)) + own
-    return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))
 
 
 def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:

@@ -1,8 +1,8 @@
-"""One release in a ledger: what it cost, in which currency, and how it is written."""
+"""Releases in a ledger: what one costs, and all together, and how they are written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -198,3 +198,20 @@ def checked_kind(kind: Any) -> str:
 def entry_in_rho(entry: LedgerEntry) -> LedgerEntry:
     """Return an entry of pure epsilon at its price in rho."""
     return replace(entry, cost=entry.rho, currency="rho", other_cost=entry.epsilon)
+
+
+def composed(entries: Iterable[LedgerEntry], cost: str = "cost") -> Fraction:
+    """Return what entries cost together: of each partition only the dearest part.
+
+    In the currency of the ledger, or in the one that `cost` names.
+    """
+    total = Fraction(0)
+    parts: dict[str, dict[str | None, Fraction]] = {}
+    for entry in entries:
+        own = getattr(entry, cost)
+        if entry.partition is None:
+            total += own
+        else:
+            costs = parts.setdefault(entry.partition, {})
+            costs[entry.part] = costs.get(entry.part, Fraction(0)) + own
+    return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))

@@ -14,7 +14,7 @@ from typing import Any
 
 from mmech.checks import check_choice, check_epsilon
 from mmech.exceptions import BudgetExceededError, ParameterError
-from mmech.privacy.answers import composed, epsilon_delta
+from mmech.privacy.answers import epsilon_delta
 from mmech.privacy.cost import one_cost, rho_from_epsilon_delta, warn_if_weak
 from mmech.privacy.entry import (
     CURRENCIES,
@@ -22,6 +22,7 @@ from mmech.privacy.entry import (
     Shift,
     as_json,
     checked_kind,
+    composed,
     entry_in_rho,
     entry_of,
 )

@@ -10,22 +10,19 @@ from itertools import combinations
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mmech.arrays import Floats, Subset
 from mmech.checks import check_codes, magnitude
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.marginals import Marginals, check_attributes
+from mmech.operators.marginals import Marginals, check_attributes, marginals_of
 from mmech.operators.subsets import downward_closure
 from mmech.operators.table_tree import TableTree
-from mmech.structure.attributes import marginals_of
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.spectrum import mean_spectrum
-
-Floats = NDArray[np.float64]
-Subset = tuple[int, ...]
 
 
 def is_lazy(strategy: QueryMatrix) -> bool:

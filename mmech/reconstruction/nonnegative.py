@@ -6,8 +6,8 @@ import warnings
 from functools import singledispatch
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import magnitude
 from mmech.error import expected as error
 from mmech.exceptions import ConvergenceWarning, DomainTooLargeError
@@ -17,8 +17,6 @@ from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
 from mmech.reconstruction.least_squares import least_squares
 from mmech.reconstruction.marginal_estimate import MarginalEstimate
-
-Floats = NDArray[np.float64]
 
 CURVATURE_LENGTH = 1e-6
 """Relative length of a step above which its curvature is not rounding noise."""

@@ -108,8 +108,8 @@ def read_archive(
             return build(description, [_array(content) for content in packed])
         except zipfile.BadZipFile:
             raise ValueError(
-                f"{source} is not a {what} file or is damaged; save the {what} again, "
-                "or name the file that it is in: this is not a whole ZIP archive"
+                f"{source} is not a {what} file or is damaged: it is not a whole ZIP "
+                f"archive; save the {what} again, or name the file that it is in"
             ) from None
         except ArchiveError as refusal:
             raise ValueError(f"{source} {refusal}") from None

@@ -2,7 +2,7 @@
 
 ================  =======================================================
 optimize          chooses a template, runs it, compares with the rest
-registry          the list of templates, and what each may look at
+registry          the list of templates, what each may look at, and a time limit
 result            what an optimization returns, and strategies as files
 closed_form       strategies that need no search
 pidentity         identity and a few optimized queries
@@ -22,7 +22,6 @@ joint             the loss of stacked products, and its gradient
 streams           rows that are whole when they are drawn, with their errors
 starts            where descents start
 descent           projected L-BFGS in a box
-deadline          a time limit that keeps what was found
 ================  =======================================================
 """
 

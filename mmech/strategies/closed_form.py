@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,11 +13,11 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.known import normal_form
+from mmech.operators.marginals import marginals_of
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.strategies.marginals import (
     GLANCE_WORK,
-    attribute_sizes,
     is_beyond_lattices,
     marginals_strategy,
 )
@@ -30,9 +29,10 @@ from mmech.strategies.registry import (
     Seen,
     Skip,
     Template,
+    attribute_sizes,
 )
 from mmech.strategies.result import StrategyResult
-from mmech.structure.attributes import is_uniform, marginals_of
+from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
 
@@ -155,10 +155,10 @@ def optimum_under_l2(workload: QueryMatrix, found: Request) -> str:
 
 
 def spectrum_of(
-    workload: QueryMatrix, domain_shape: Any, template: str
+    workload: QueryMatrix, template: str
 ) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
     """Return the attribute sizes and what the workload asks of every subset."""
-    sizes = attribute_sizes(workload, domain_shape, template)
+    sizes = attribute_sizes(workload, template)
     spectrum = mean_spectrum(workload, sizes)
     if spectrum is None:
         raise UnsupportedWorkloadError(
@@ -170,9 +170,7 @@ def spectrum_of(
     return sizes, spectrum
 
 
-def residuals_strategy(
-    workload: QueryMatrix, *, domain_shape: Any = None
-) -> StrategyResult:
+def residuals_strategy(workload: QueryMatrix) -> StrategyResult:
     """Weight residuals in closed form, the optimum under L2 for unions of marginals.
 
     With squared weights x_s the squared sensitivity is Σ x_s m_s / n_s, and ‖W A⁺‖² is
@@ -180,7 +178,7 @@ def residuals_strategy(
     (Σ m_s √(e_s / n_s))². In the eigenvalues κ_s = x_s n / n_s of the gram this
     is κ_s ∝ √(v_s / m_s).
     """
-    sizes, spectrum = spectrum_of(workload, domain_shape, "residuals")
+    sizes, spectrum = spectrum_of(workload, "residuals")
     ranks, cells = ranks_of(spectrum, sizes), sizes_of(spectrum, sizes)
     asked = np.array(list(spectrum.values()))
     root = float(np.sum(ranks * np.sqrt(asked / cells)))
@@ -199,17 +197,17 @@ def residuals_strategy(
 
 def look_at_residuals(workload: QueryMatrix, found: Request) -> Seen:
     """Stop where they are optimal; leave them out beside an optimum of another kind."""
-    shape = found.options.get("domain_shape", normal_form(workload).domain_shape)
     if has_closed_form(workload):
-        return residuals_strategy(workload, domain_shape=shape)
+        return residuals_strategy(workload)
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)
     if normal_form(workload).is_product:
         return Skip("'kronecker' is the product of optimal factors")
+    shape = normal_form(workload).domain_shape
     if shape is None or len(shape) < 2:
         return Skip("the attribute sizes are not known")
-    if mean_spectrum(workload, tuple(shape)) is None:
+    if mean_spectrum(workload, shape) is None:
         return Skip("no projection on the marginal algebra")
     return None
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.strategies.deadline import time_is_up
+from mmech.arrays import Floats
+from mmech.strategies.registry import time_is_up
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 WINDOW = 5

@@ -16,8 +16,8 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
@@ -30,12 +30,9 @@ from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
-from mmech.strategies.deadline import time_is_up
-from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy
-
-Floats = NDArray[np.float64]
 
 REPAIRS = 2
 """Strategies that are made explicit before the best is taken."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mmech.arrays import Subset
 from mmech.error.pairs import gain
 from mmech.error.shared_totals import WIDE, EqualTotals, of_residuals
 from mmech.exceptions import UnsupportedWorkloadError
@@ -22,9 +23,7 @@ from mmech.limits import LIMITS
 from mmech.noise import K_NORM
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
-from mmech.operators.subsets import Subset
-from mmech.strategies.marginals import attribute_sizes
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template, attribute_sizes
 from mmech.strategies.result import StrategyResult
 from mmech.structure.spectrum import mean_spectrum
 
@@ -37,9 +36,7 @@ APART = 1 / 64
 """Least relative difference of the weights of neighbours; equal ones would be a set."""
 
 
-def equal_totals_strategy(
-    workload: QueryMatrix, *, domain_shape: Any = None
-) -> StrategyResult:
+def equal_totals_strategy(workload: QueryMatrix) -> StrategyResult:
     """Measure single attributes, in sets with K-norm noise of equal totals.
 
     Attributes are sorted by their share of the error, and cut into sets by dynamic
@@ -50,10 +47,10 @@ def equal_totals_strategy(
     Raises
     ------
     UnsupportedWorkloadError
-        If the attributes are neither given nor known, or a query restricts two of
-        them, or fewer than two are asked for.
+        If the attributes are not known, or a query restricts two of them, or fewer
+        than two are asked for.
     """
-    sizes = attribute_sizes(workload, domain_shape, NAME)
+    sizes = attribute_sizes(workload, NAME)
     asked = mean_spectrum(workload, sizes)
     if asked is None or any(len(subset) > 1 for subset in asked):
         raise UnsupportedWorkloadError(

@@ -8,18 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.hierarchy import Hierarchy
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.pidentity import LARGE_DOMAIN
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.blocks import BlockEnergies, block_energies, tree_components
 
-Floats = NDArray[np.float64]
 Sizes = tuple[int, ...]
 """Block sizes of a tree, from 1 upwards, each a divisor of the next."""
 

@@ -13,17 +13,16 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.operators.joint import JointInverseGram, distinct_grams
 from mmech.operators.known import Term
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.pidentity import MAX_WEIGHT
+from mmech.strategies.registry import time_is_up
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
-Floats = NDArray[np.float64]
 Thetas = list[list[Floats]]
 """Extra queries by attribute and kind of factor."""
 Masks = list[tuple[int, ...]]

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer
 from mmech.error import expected as error
 from mmech.error.bounds import cheap_loss_bound
@@ -30,24 +30,21 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.marginals import is_beyond_lattices
 from mmech.strategies.pidentity import (
     better_than_cells,
     default_p,
-    default_p_l2,
     minimize_pidentity,
+    pidentity_l2_strategy,
     pidentity_strategy,
     without_idle_rows,
 )
-from mmech.strategies.registry import Request, Skip, Template, try_all
+from mmech.strategies.registry import Request, Skip, Template, time_is_up, try_all
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
 from mmech.structure.attributes import box_terms
 from mmech.structure.shape import frobenius_squared
-
-Floats = NDArray[np.float64]
 
 EXPLICIT_FACTOR = 512
 """Up to this factor size the surrogate grams are formed explicitly."""
@@ -58,10 +55,12 @@ UNION_STARTS = 4
 MAX_SWEEPS = 50
 
 LONG_AXIS = 1024
-"""Above this factor size attributes of unions take waves under L2, where they suit."""
+"""Above this size attributes of unions take waves under L2, or else a p-Identity."""
 
 LONGEST_AXIS = 4096
-"""Up to this size of all factors descents are tried too, where waves are far off."""
+FAR = 2.0
+"""Up to this size of all factors p-Identities are tried, too, where waves are so many
+times above the bound."""
 
 AXIS_SWEEPS = 4
 AXIS_TOLERANCE = 1e-3
@@ -214,9 +213,9 @@ class SurrogateGrams:
         totals = np.bincount(self._kind, weights, minlength=len(self._explicit))
         return Dense(np.einsum("j,jab->ab", totals, self._explicit))
 
-    def traces(self, theta: Floats, norm: str) -> Floats:
+    def traces(self, theta: Floats) -> Floats:
         """Return tr(V_j (AᵀA)⁻¹) for every term j."""
-        inverse = PIdentity(theta.T, norm).inverse_gram()
+        inverse = PIdentity(theta.T).inverse_gram()
         if self._explicit is not None:
             dense = inverse._dense()
             distinct = np.einsum("jab,ab->j", self._explicit, dense)
@@ -239,7 +238,6 @@ def alternate_factors(
     surrogates: list[SurrogateGrams],
     max_iter: int,
     tolerance: float,
-    norm: str = "L1",
 ) -> tuple[list[Floats], list[float], bool]:
     """Sweep over the factors until the loss stops decreasing.
 
@@ -248,10 +246,7 @@ def alternate_factors(
     loss after every sweep, and whether its relative decrease fell below the tolerance.
     """
     traces = np.stack(
-        [
-            grams.traces(theta, norm)
-            for grams, theta in zip(surrogates, thetas, strict=True)
-        ]
+        [grams.traces(theta) for grams, theta in zip(surrogates, thetas, strict=True)]
     )
     squared = np.square(weights)
     history: list[float] = []
@@ -263,10 +258,9 @@ def alternate_factors(
                 thetas[i],
                 max_iter=max_iter,
                 tolerance=tolerance,
-                norm=norm,
             )
             thetas[i] = run.columns
-            traces[i] = grams.traces(run.columns, norm)
+            traces[i] = grams.traces(run.columns)
         history.append(float(squared @ np.prod(traces, axis=0)))
         if time_is_up():
             break
@@ -286,13 +280,13 @@ def kronecker_l2_strategy(
     seed: Any = None,
     callback: Callback | None = None,
 ) -> StrategyResult:
-    """Multiply optimal factors; for a union, descend on one p-Identity per attribute.
+    """Multiply optimal factors; for a union, take the best for one after another.
 
     Bounds and losses of a product under L2 are the products of those of its factors,
-    and so are optima. A union of products has no closed form: the factors descend in
-    turn on their surrogates. Where attributes of more than 1,024 ordered values suit
-    waves, every attribute in turn takes the best strategy for its own queries. These
-    are weighed by the errors along the others. Never worse than the identity.
+    and so are optima. A union of products has no closed form: every attribute in turn
+    takes the best strategy for its own queries. These are weighed by the errors along
+    the others. Attributes of more than 1,024 values take waves, or a p-Identity. Never
+    worse than the identity.
 
     Parameters
     ----------
@@ -300,9 +294,9 @@ def kronecker_l2_strategy(
         A `Kronecker`, a `VStack` of (scaled) Kroneckers with equal factor sizes, or
         partitions into boxes: the leaves of a forest.
     max_iter : int, default=300
-        Iterations per factor, and sweep of a union.
+        Iterations per factor of a single product.
     tolerance : float, default=2e-5
-        Relative gap to the optimum, or decrease per sweep, at which to stop.
+        Relative gap to the optimum of a single product at which to stop.
     seed, callback
         As in `optimize`; `callback` is called once.
     """
@@ -319,57 +313,21 @@ def kronecker_l2_strategy(
             success=all(part.success for part in parts),
             message="product of: " + "; ".join(part.message for part in parts),
         )
-    elif _has_long_axes(terms):
-        result = _alternate_waves(workload, terms, seed)
-        bound, _ = cheap_loss_bound(workload)
-        largest = max(factor.shape[1] for factor in terms[0][1])
-        if result.loss > 2.0 * bound and largest <= LONGEST_AXIS:
-            other = _alternate_l2(workload, terms, max_iter, tolerance, seed)
-            result = min(result, other, key=lambda found: found.loss)
     else:
-        result = _alternate_l2(workload, terms, max_iter, tolerance, seed)
+        result = _alternate(workload, terms, True, seed)
+        longest = max(factor.shape[1] for factor in terms[0][1])
+        if LONG_AXIS < longest <= LONGEST_AXIS:
+            bound, _ = cheap_loss_bound(workload)
+            if result.loss > FAR * bound:
+                other = _alternate(workload, terms, False, seed)
+                result = min(result, other, key=lambda found: found.loss)
     if callback is not None:
         callback(result)
     return result
 
 
-def _alternate_l2(
-    workload: QueryMatrix,
-    terms: list[Term],
-    max_iter: int,
-    tolerance: float,
-    seed: Any,
-) -> StrategyResult:
-    sizes = [factor.shape[1] for factor in terms[0][1]]
-    rng = np.random.default_rng(seed)
-    thetas, history, success = alternate_factors(
-        [next(random_starts(n, default_p_l2(n), rng, 1)) for n in sizes],
-        np.array([weight for weight, _ in terms]),
-        [SurrogateGrams([f[i] for _, f in terms]) for i in range(len(sizes))],
-        max_iter,
-        tolerance,
-        "L2",
-    )
-    return better_than_cells(
-        workload,
-        Kronecker([without_idle_rows(theta, "L2") for theta in thetas]),
-        "kronecker",
-        n_iter=len(history),
-        success=success,
-        history=tuple(history),
-        ended=f"{len(history)} sweeps over {len(sizes)} factors",
-    )
-
-
-def _has_long_axes(terms: list[Term]) -> bool:
-    """Whether there are large attributes, and all of them suit waves."""
-    axes = zip(*(factors for _, factors in terms), strict=True)
-    long = [axis for axis in axes if axis[0].shape[1] > LONG_AXIS]
-    return bool(long) and all(suits_waves(VStack(axis)) for axis in long)
-
-
-def _alternate_waves(
-    workload: QueryMatrix, terms: list[Term], seed: Any
+def _alternate(
+    workload: QueryMatrix, terms: list[Term], waves: bool, seed: Any
 ) -> StrategyResult:
     """Optimize every attribute for its queries, weighed by the errors of the others."""
     squares = np.square([weight for weight, _ in terms])
@@ -381,23 +339,22 @@ def _alternate_waves(
     for _ in range(AXIS_SWEEPS):
         for i in range(len(strategies)):
             asked = squares * np.delete(gains, i, axis=1).prod(axis=1)
-            weights = np.sqrt(asked / asked.max())
+            weights = np.sqrt(asked / (asked.max() or 1.0))
             union = VStack(
                 [
                     float(weight) * factors[i]
                     for weight, (_, factors) in zip(weights, terms, strict=True)
                 ]
             )
-            if union.shape[1] > LONG_AXIS:
-                found = spectral_strategy(union)
-            else:
-                found = try_all(union, Request("L2", seed=seed))
+            found = _best_factor(union, waves, seed)
             strategies[i] = found.strategy
             size = found.strategy.l2_sensitivity() ** 2
             gains[:, i] = [
                 size * gain(factors[i], found.strategy) for _, factors in terms
             ]
         history.append(float(squares @ gains.prod(axis=1)))
+        if time_is_up():
+            break
         if len(history) > 1 and history[-1] > (1 - AXIS_TOLERANCE) * history[-2]:
             break
     return better_than_cells(
@@ -409,6 +366,15 @@ def _alternate_waves(
         history=tuple(history),
         ended=f"{len(history)} sweeps over {len(strategies)} factors",
     )
+
+
+def _best_factor(union: QueryMatrix, waves: bool, seed: Any) -> StrategyResult:
+    """Return the best strategy for one attribute, in little time where that is long."""
+    if union.shape[1] <= LONG_AXIS:
+        return try_all(union, Request("L2", {"tolerance": AXIS_TOLERANCE}, seed=seed))
+    if waves and suits_waves(union):
+        return spectral_strategy(union)
+    return pidentity_l2_strategy(union, seed=seed)
 
 
 # ---- in "auto" -----------------------------------------------------------------

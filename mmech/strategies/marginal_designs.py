@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.operators.subsets import Subset
+from mmech.arrays import Subset
 from mmech.operators.table_tree import attributes_of, mask_of
 
 MAX_VISITS = 10**9

@@ -13,16 +13,15 @@ from itertools import chain, combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Subset
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
-from mmech.operators.subsets import Subset, ranks_of, sizes_of, subsets_inside
+from mmech.operators.subsets import ranks_of, sizes_of, subsets_inside
 from mmech.operators.table_tree import attributes_of
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.marginal_designs import Designs, cover_greedily
+from mmech.strategies.registry import time_is_up
 from mmech.strategies.result import StrategyResult
-
-Floats = NDArray[np.float64]
 
 NAME = "marginals"
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
 from mmech.strategies.closed_form import spectrum_of
-from mmech.strategies.deadline import time_is_up
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template, time_is_up
 from mmech.strategies.result import StrategyResult
-
-Floats = NDArray[np.float64]
 
 NEGLIGIBLE = 1e-12
 """Share of the squared sensitivity below which a marginal is not measured."""
@@ -28,7 +24,6 @@ NEGLIGIBLE = 1e-12
 def marginal_weights(
     workload: QueryMatrix,
     *,
-    domain_shape: Any = None,
     max_iter: int = 20_000,
     tolerance: float = 1e-4,
 ) -> StrategyResult:
@@ -41,7 +36,7 @@ def marginal_weights(
     """
     max_iter = check_integer(max_iter, "max_iter")
     check_nonnegative(tolerance, "tolerance")
-    sizes, spectrum = spectrum_of(workload, domain_shape, "marginals")
+    sizes, spectrum = spectrum_of(workload, "marginals")
     closure = downward_closure(spectrum, sizes)
     cells = sizes_of(closure, sizes)
     asked = np.array([spectrum.get(subset, 0.0) for subset in closure])

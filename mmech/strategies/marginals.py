@@ -22,9 +22,9 @@ import numpy as np
 from mmech.checks import check_integer
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.base import QueryMatrix
 from mmech.operators.known import normal_form
-from mmech.operators.marginals import Marginals, check_domain_shape
+from mmech.operators.marginals import Marginals
 from mmech.strategies.marginal_search import (
     MAX_CELLS,
     MAX_EVALUATIONS,
@@ -32,7 +32,7 @@ from mmech.strategies.marginal_search import (
     NAME,
     Search,
 )
-from mmech.strategies.registry import TIE, Request, Skip, Template
+from mmech.strategies.registry import TIE, Request, Skip, Template, attribute_sizes
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import (
     comes_from_partitions,
@@ -59,8 +59,6 @@ lattices of up to five attributes."""
 def marginals_strategy(
     workload: QueryMatrix,
     *,
-    domain_shape: Any = None,
-    max_cells: int | None = None,
     n_starts: int = 4,
     max_evaluations: int | None = None,
     max_work: int = MAX_WORK,
@@ -69,19 +67,15 @@ def marginals_strategy(
 ) -> StrategyResult:
     """Search for the best weighted marginals.
 
-    Never worse than the marginals asked for with their best weights. Where the cap
-    allows it, never worse than one table over all attributes that the workload touches.
+    Never worse than the marginals asked for with their best weights. Up to 20
+    attributes never worse than one table over all those that the workload touches;
+    above, no other table has more than 4096 cells.
 
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
         Queries over a product domain of any number of attributes. Over more than 20
         of them each query may restrict few.
-    domain_shape : sequence of int, default=None
-        Attribute sizes; taken from the workload where it knows them.
-    max_cells : int, default=None
-        Cap on the table of a block; blocks that the workload itself asks for may
-        be larger. None for no cap up to 20 attributes, and 4096 above.
     n_starts : int, default=4
         Covering designs per cap.
     max_evaluations : int, default=None
@@ -99,11 +93,9 @@ def marginals_strategy(
     DomainTooLargeError
         If a query restricts so many attributes that their subsets are too many.
     """
-    sizes = attribute_sizes(workload, domain_shape, NAME)
-    if max_cells is not None:
-        max_cells = check_integer(max_cells, "max_cells")
-    elif len(sizes) > LIMITS.lattice_attributes:
-        max_cells = MAX_CELLS
+    sizes = attribute_sizes(workload, NAME)
+    # Blocks that the workload itself asks for may be larger.
+    max_cells = MAX_CELLS if len(sizes) > LIMITS.lattice_attributes else None
     n_starts = check_integer(n_starts, "n_starts")
     max_work = check_integer(max_work, "max_work")
     asked = mean_spectrum(workload, sizes)
@@ -127,25 +119,6 @@ def marginals_strategy(
             break
     search.polish()
     return search.result()
-
-
-def attribute_sizes(
-    workload: QueryMatrix, domain_shape: Any, template: str
-) -> tuple[int, ...]:
-    """Return the attribute sizes given to a template, or read off the workload."""
-    shape = normal_form(workload).domain_shape if domain_shape is None else domain_shape
-    if shape is None:
-        raise UnsupportedWorkloadError(
-            f"template {template!r} needs the attribute sizes of {workload!r}; pass "
-            "domain_shape="
-        )
-    sizes = check_domain_shape(shape)
-    if product_of(sizes) != workload.shape[1]:
-        raise ValueError(
-            f"domain_shape {sizes} has {product_of(sizes)} cells but the workload has "
-            f"{workload.shape[1]} columns; both must be the same domain"
-        )
-    return sizes
 
 
 # ---- in "auto" ---------------------------------------------------------------

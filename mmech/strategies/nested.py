@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
@@ -35,10 +35,9 @@ from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.ordered import BlockLevel
 from mmech.strategies.pidentity import Descent, PIdentityObjective, descend
-from mmech.strategies.registry import Request, Skip, Template
+from mmech.strategies.registry import Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts
 from mmech.structure.blocks import (
@@ -47,8 +46,6 @@ from mmech.structure.blocks import (
     in_blocks,
     separable_terms,
 )
-
-Floats = NDArray[np.float64]
 
 SMALLEST_DOMAIN = 2048
 """Up to this domain size p-Identity without blocks is better."""

@@ -18,7 +18,6 @@ from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import merge_rows
 from mmech.strategies.closed_form import IDENTITY, RESIDUALS, WORKLOAD
-from mmech.strategies.deadline import start_template, time_is_up, time_limit
 from mmech.strategies.dual import DENSE
 from mmech.strategies.equal_totals import EQUAL_TOTALS
 from mmech.strategies.hierarchy import HIERARCHY
@@ -34,6 +33,9 @@ from mmech.strategies.registry import (
     check_options,
     find,
     register,
+    start_template,
+    time_is_up,
+    time_limit,
     try_all,
 )
 from mmech.strategies.result import Callback, Candidate, StrategyResult
@@ -115,7 +117,7 @@ def optimize(
         * "dense": an explicit matrix, optimal among all, by the dual iteration; the
           smaller side of the workload is at most 3000.
         * "kronecker": the product of optimal factors, optimal for a product. For a
-          union of products one p-Identity per attribute, by descent in turn.
+          union of products the best strategy of each attribute in turn.
         * "pidentity": identity queries and p extra queries of any sign, by descent
           with products of the gram only; within a few percent of "dense" on ranges.
         * "residuals": weighted residuals, in closed form. Optimal for unions of
@@ -144,8 +146,7 @@ def optimize(
         Options of the template; "auto" gives every template those that it has.
         ``p`` (int, or one per factor for "kronecker" under "pure"), ``n_starts``,
         ``max_iter``, ``tolerance`` (relative decrease at which to stop; of "dense", and
-        "marginals" under "zcdp", the gap to the optimum), ``groups`` (of "union"),
-        ``domain_shape`` (of "marginals" and "residuals").
+        "marginals" under "zcdp", the gap to the optimum).
 
     Returns
     -------

@@ -13,6 +13,7 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import (
     Diagonal,
@@ -28,8 +29,6 @@ from mmech.operators.merged import MergedGram
 from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Ranges, WidthRange
 from mmech.structure.blocks import separable_terms
-
-Floats = NDArray[np.float64]
 
 SERIATION_CELLS = 2048
 """Up to this size the order of an explicit gram is looked for."""

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
@@ -26,18 +27,16 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.known import normal_form
+from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies.closed_form import optimum_under_l2
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.descent import minimize_in_box
 from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refined
-from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
-from mmech.structure.attributes import comes_from_partitions, marginals_of
+from mmech.structure.attributes import comes_from_partitions
 from mmech.structure.shape import frobenius_squared
-
-Floats = NDArray[np.float64]
 
 MAX_WEIGHT = 1e3
 """Upper bound on entries of theta; larger ones only cost accuracy."""

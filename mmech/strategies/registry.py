@@ -2,15 +2,19 @@
 
 A template is a family of strategies: a name, the norms it is for, a look that tells
 whether a search pays, and the search. One registry holds those for L1
-sensitivity and those for L2; `mmech.strategies.optimize` fills it.
+sensitivity and those for L2; `mmech.strategies.optimize` fills it. A time limit only
+truncates searches: the best that was found is kept.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+import numbers
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,8 +23,9 @@ import numpy as np
 
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
-from mmech.strategies.deadline import start_template, time_is_up
+from mmech.operators.known import normal_form
 from mmech.strategies.result import Callback, Candidate, StrategyResult
+from mmech.threads import showing
 
 PRIVACY = {"L1": "pure", "L2": "zcdp"}
 """The value of ``privacy=`` that belongs to a norm."""
@@ -223,6 +228,74 @@ def check_options(template: str, norm: str, options: Mapping[str, Any]) -> None:
 
 def _norm_in_words(norm: str) -> str:
     return f"{norm} sensitivity (privacy={PRIVACY[norm]!r})"
+
+
+def attribute_sizes(workload: QueryMatrix, template: str) -> tuple[int, ...]:
+    """Return the attribute sizes that a workload knows, which a template needs."""
+    shape = normal_form(workload).domain_shape
+    if shape is None:
+        raise UnsupportedWorkloadError(
+            f"template {template!r} needs the attribute sizes of {workload!r}; make it "
+            "of marginals, or of a Kronecker with a factor per attribute"
+        )
+    return shape
+
+
+# ---- the walk, and its time ------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Run:
+    """An optimization that is going on: its end in seconds, and how far it is."""
+
+    end: float = math.inf
+    template: str = "preparing"
+    steps: int = 0
+
+    def words(self) -> str:
+        """Return what a person who waits is shown."""
+        return f"optimize: {self.template}, {self.steps} steps"
+
+
+_run: ContextVar[_Run] = ContextVar("the optimization", default=_Run())  # noqa: B039
+
+
+@contextmanager
+def time_limit(budget_seconds: Any) -> Iterator[None]:
+    """Let `time_is_up` answer yes after some seconds, or never, in this thread.
+
+    A terminal shows the template and its number of steps meanwhile.
+    """
+    if budget_seconds is not None:
+        if isinstance(budget_seconds, bool) or not isinstance(
+            budget_seconds, numbers.Real
+        ):
+            raise TypeError(
+                f"budget_seconds must be a number > 0 or None, got {budget_seconds!r}"
+            )
+        if not float(budget_seconds) > 0:
+            raise ValueError(f"budget_seconds must be > 0, got {budget_seconds}")
+    limit = math.inf if budget_seconds is None else float(budget_seconds)
+    run = _Run(time.perf_counter() + limit)
+    token = _run.set(run)
+    try:
+        with showing(run.words):
+            yield
+    finally:
+        _run.reset(token)
+
+
+def start_template(name: str) -> None:
+    """Tell whoever waits which template is searched from now on."""
+    run = _run.get()
+    run.template, run.steps = name, 0
+
+
+def time_is_up() -> bool:
+    """Count a step, and return whether the optimization that runs should end."""
+    run = _run.get()
+    run.steps += 1
+    return time.perf_counter() > run.end
 
 
 def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 
+from mmech.arrays import Floats
 from mmech.error import pairs
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
@@ -33,8 +34,6 @@ from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.strategies.result import StrategyResult
 from mmech.structure.shape import unscaled
-
-Floats = NDArray[np.float64]
 
 FLOOR = 1 / 256
 """Least eigenvalue of the gram of a strategy for windows, relative to their mean."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from mmech.arrays import Floats
 
 SUPPORT = 4.0
 """Sum of the weights of a cell in the random starts, on the scale of a uniform one."""

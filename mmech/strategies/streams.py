@@ -15,9 +15,10 @@ from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.signal import fftconvolve
 
+from mmech.arrays import Floats, Integers
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.basic import Prefix
 from mmech.operators.circulant import Toeplitz
@@ -27,8 +28,6 @@ from mmech.operators.ranges import WidthRange
 from mmech.strategies.hierarchy import best_tree
 from mmech.structure.blocks import block_energies
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Variance = Callable[[Fraction], float]
 """Variance of the noise of a row, from the last entry of its `Run`."""
 

@@ -18,8 +18,8 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import expected as error
 from mmech.exceptions import UnsupportedWorkloadError
@@ -28,16 +28,14 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Scaled
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
+from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
-from mmech.strategies.deadline import time_is_up
 from mmech.strategies.joint import LARGE, JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
-from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template
+from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.result import Callback, StrategyResult
-from mmech.structure.attributes import box_terms, is_uniform, marginals_of
-
-Floats = NDArray[np.float64]
+from mmech.structure.attributes import box_terms, is_uniform
 
 TRIAL = 60
 """Iterations of every start."""

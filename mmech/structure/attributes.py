@@ -10,16 +10,8 @@ from mmech.operators.compose import Product, Transpose
 from mmech.operators.explicit import Dense
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
-
-
-def marginals_of(operator: QueryMatrix) -> Marginals | None:
-    """Return the weighted marginals that an operator is made as, else ``None``."""
-    if isinstance(operator, Marginal):
-        return Marginals(operator.domain_shape, {operator.attributes: 1})
-    return operator if isinstance(operator, Marginals) else None
 
 
 def is_uniform(workload: QueryMatrix) -> bool:

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mmech.arrays import Floats
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
@@ -18,7 +18,6 @@ from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
 
-Floats = NDArray[np.float64]
 Separable = tuple[Floats, Floats, Floats]
 """Vectors (a, b, d) of a gram with the entries a_i b_j for i < j, and d_i for i = j."""
 

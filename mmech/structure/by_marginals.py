@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mmech.arrays import Subset
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Identity, Ones
@@ -17,8 +18,6 @@ from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal
 from mmech.structure.spectrum import BoxGroup, box_groups
-
-Subset = tuple[int, ...]
 
 Answers = NDArray[Any]
 

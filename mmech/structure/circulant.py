@@ -12,7 +12,7 @@ from scipy.fft import fft
 from mmech.operators.circulant import Circulant, Toeplitz
 from mmech.operators.known import BOUNDS, has_full_column_rank
 from mmech.operators.tau import Tau
-from mmech.structure.exact import EXACT_FLOATS, SUMS, Sums, times, transposed_sums
+from mmech.structure.exact import EXACT_FLOATS, SUMS, Sums, times
 from mmech.structure.shape import closed_singular_values, known_rank
 
 __all__: list[str] = []
@@ -41,22 +41,18 @@ def _power_sum(entries: Any, power: int) -> int:
     return sum(abs(entry) ** power for entry in entries.tolist())
 
 
-def _filter_sums(
-    operator: Circulant | Toeplitz, power: int, weights: Any
-) -> Sums | None:
-    if not isinstance(weights, int):
-        return transposed_sums(operator, power, weights)
+def _filter_sums(operator: Circulant | Toeplitz, power: int) -> Sums | None:
     if isinstance(operator, Circulant) or operator.whole is not None:
-        return weights * _power_sum(operator._column, power)  # in every column
+        return _power_sum(operator._column, power)  # in every column
     sums = operator._power_sums(power, 0)
-    return times(sums, weights) if sums.dtype == np.int64 else None
+    return sums if sums.dtype == np.int64 else None
 
 
-def _tau_sums(operator: Tau, power: int, weights: Any) -> Sums | None:
-    if power != 2 or not isinstance(weights, int) or not operator.has_squares:
+def _tau_sums(operator: Tau, power: int) -> Sums | None:
+    if power != 2 or not operator.has_squares:
         return None
     scales = np.abs(operator._scales)
-    return times(times(times(scales, scales), operator.squares), weights)
+    return times(times(scales, scales), operator.squares)
 
 
 def _tau_bounds(operator: Tau) -> tuple[int, int]:

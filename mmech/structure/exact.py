@@ -81,10 +81,8 @@ def largest_entry(operator: QueryMatrix) -> int:
 # ---- sums over columns -----------------------------------------------------------
 
 
-def column_sums(
-    operator: QueryMatrix, power: int = 1, weights: int | NDArray[Any] = 1
-) -> Sums:
-    """Return Σ_i k_i |A_ij|^power of every column j, exactly.
+def column_sums(operator: QueryMatrix, power: int = 1) -> Sums:
+    """Return Σ_i |A_ij|^power of every column j, exactly.
 
     Parameters
     ----------
@@ -92,8 +90,6 @@ def column_sums(
         Of a known class, see `as_integer_matrix`.
     power : {1, 2}
         Add up magnitudes, or squares.
-    weights : int or ndarray of whole numbers, shape (m,)
-        Weight k_i >= 0 of all rows, or of each.
 
     Returns
     -------
@@ -111,8 +107,8 @@ def column_sums(
     --------
     >>> from mmech import Dense, Marginal
     >>> from mmech.structure.exact import column_sums
-    >>> column_sums(Marginal((2, 3), [0]), weights=5)
-    5
+    >>> column_sums(Marginal((2, 3), [0]))
+    1
     >>> column_sums(Dense([[2**32, -1], [1, 1]]), 2)
     array([18446744073709551617, 2], dtype=object)
     """
@@ -122,8 +118,8 @@ def column_sums(
             "Dense or Sparse"
         )
     rule = SUMS.get(type(operator))
-    sums = None if rule is None else rule(operator, power, weights)
-    return _listed(operator, power, weights) if sums is None else sums
+    sums = None if rule is None else rule(operator, power)
+    return _listed(operator, power) if sums is None else sums
 
 
 def _largest(numbers: Sums) -> int:
@@ -173,118 +169,73 @@ def _each(sums: Sums, n: int) -> NDArray[Any]:
     return np.full(n, sums, np.int64 if sums < FITS else object)
 
 
-def _reduced(entries: Array, power: int, weights: int | NDArray[Any]) -> NDArray[Any]:
+def _reduced(entries: Array, power: int) -> NDArray[Any]:
     """Return the sums of explicit columns, shape (m, k) to (k,)."""
-    magnitudes = np.abs(entries)
-
-    def added(numbers: Any, weights: Any) -> NDArray[Any]:
-        powers = numbers * numbers if power == 2 else numbers
-        if isinstance(weights, (int, float)):
-            return np.asarray(powers.sum(axis=0)) * weights
-        return np.asarray(weights @ powers)
-
-    own = float(weights) if isinstance(weights, int) else weights.astype(np.float64)
-    floats = added(magnitudes.astype(np.float64), own)
+    magnitudes: Any = np.abs(entries)
+    floats = (magnitudes.astype(np.float64) ** power).sum(axis=0)
     largest = float(floats.max(initial=0.0))
     if largest < EXACT_FLOATS:
-        return floats.astype(np.int64)
-    if largest >= FITS or _largest(weights) >= FITS:
-        magnitudes, weights = _wide(magnitudes), _wide(weights)  # type: ignore[assignment]
-    return added(magnitudes, weights)
+        return np.asarray(floats, np.int64)
+    if largest >= FITS:
+        magnitudes = _wide(magnitudes)
+    return np.asarray((magnitudes**power).sum(axis=0))
 
 
-def _listed(
-    operator: QueryMatrix, power: int, weights: int | NDArray[Any]
-) -> NDArray[Any]:
+def _listed(operator: QueryMatrix, power: int) -> NDArray[Any]:
     """Return the sums of columns that are listed, block by block."""
     if min(operator._norm_bounds or (FITS,)) >= FITS:
         raise ValueError(
             f"the entries of {operator!r} may not fit into 64-bit integers; scale the "
             "strategy down"
         )
-    parts = [_reduced(b, power, weights) for _, b in operator._column_blocks()]
+    parts = [_reduced(b, power) for _, b in operator._column_blocks()]
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def transposed_sums(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
-    """Multiply the weights with the transpose: for entries >= 0 and their sums."""
+def transposed_sums(operator: QueryMatrix, power: int) -> Sums | None:
+    """Multiply ones with the transpose: for entries >= 0 and their sums."""
     bounds = operator._norm_bounds
     assert bounds is not None
-    if power != 1 or not operator.is_nonnegative:
+    if power != 1 or not operator.is_nonnegative or bounds[1] >= FITS:
         return None
-    if max(_largest(weights), _largest(weights) * bounds[1]) >= FITS:
-        return None
-    rows = np.ascontiguousarray(_each(weights, operator.shape[0]), np.int64)
-    return np.asarray(operator._rmatmat(rows[:, None])[:, 0])
+    ones = np.ones((operator.shape[0], 1), np.int64)
+    return np.asarray(operator._rmatmat(ones)[:, 0])
 
 
-def _zeros_and_ones(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
-    if not isinstance(weights, int):
-        return transposed_sums(operator, 1, weights)
+def _zeros_and_ones(operator: QueryMatrix, power: int) -> Sums | None:
     counts = operator.column_abs_sums()
-    return None if counts.dtype != np.int64 else times(counts, weights)
+    return None if counts.dtype != np.int64 else counts
 
 
-def _alike(count: Callable[[Any, int], int]) -> Callable[..., Sums | None]:
-    """Return a rule for classes whose columns all have the same sum."""
-
-    def rule(operator: QueryMatrix, power: int, weights: Any) -> Sums | None:
-        if isinstance(weights, int):
-            return weights * count(operator, power)
-        if isinstance(operator, Hierarchy):
-            return transposed_sums(operator, power, weights)
-        return _zeros_and_ones(operator, power, weights)
-
-    return rule
-
-
-def _dense_sums(operator: Dense, power: int, weights: Any) -> Sums:
-    return _reduced(operator._array, power, weights)
-
-
-def _sparse_sums(operator: Sparse, power: int, weights: Any) -> Sums:
+def _sparse_sums(operator: Sparse, power: int) -> Sums:
     matrix = operator.matrix
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    entries: Sums = np.abs(matrix.data)
-    own = weights if isinstance(weights, int) else weights[rows]
+    entries: Any = np.abs(matrix.data)
     n = matrix.shape[1]
-    floats = np.abs(matrix.data.astype(np.float64)) ** power
-    floats *= float(own) if isinstance(own, int) else own.astype(np.float64)
-    largest = float(np.bincount(matrix.indices, floats, n).max(initial=0.0))
-    if largest >= FITS or _largest(own) >= FITS:
-        entries, own = _wide(entries), _wide(own)
-    terms = entries * entries if power == 2 else entries
-    out = np.zeros(n, terms.dtype)  # type: ignore[union-attr]
-    np.add.at(out, matrix.indices, own * terms)
+    floats = entries.astype(np.float64) ** power
+    if float(np.bincount(matrix.indices, floats, n).max(initial=0.0)) >= FITS:
+        entries = _wide(entries)
+    out = np.zeros(n, entries.dtype)
+    np.add.at(out, matrix.indices, entries**power)
     return out
 
 
-def _diagonal_sums(operator: Diagonal, power: int, weights: Any) -> Sums:
+def _diagonal_sums(operator: Diagonal, power: int) -> Sums:
     values: Sums = np.abs(operator._values)
-    return times(times(values, values) if power == 2 else values, weights)
+    return times(values, values) if power == 2 else values
 
 
-def _scaled_sums(operator: Scaled, power: int, weights: Any) -> Sums:
+def _scaled_sums(operator: Scaled, power: int) -> Sums:
     factor = abs(int(operator.weight)) ** power
-    return times(column_sums(operator.operator, power, weights), factor)
+    return times(column_sums(operator.operator, power), factor)
 
 
-def _stack_sums(operator: VStack, power: int, weights: Any) -> Sums:
-    if isinstance(weights, int):
-        return total_sums(column_sums(b, power, weights) for b in operator.blocks)
-    parts = np.split(weights, operator._offsets[1:-1])
-    return total_sums(
-        column_sums(block, power, own)
-        for block, own in zip(operator.blocks, parts, strict=True)
-    )
+def _stack_sums(operator: VStack, power: int) -> Sums:
+    return total_sums(column_sums(block, power) for block in operator.blocks)
 
 
-def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | None:
-    if not isinstance(weights, int):
-        whole = any(type(factor) not in _ZEROS_AND_ONES for factor in operator.factors)
-        return transposed_sums(operator, power if whole else 1, weights)
+def _kronecker_sums(operator: Kronecker, power: int) -> Sums:
     parts = [column_sums(factor, power) for factor in operator.factors]
-    largest = weights * math.prod(_largest(part) for part in parts)
+    largest = math.prod(_largest(part) for part in parts)
     n = operator.shape[1]
     limit = LIMITS.listed_entries if largest < FITS else LIMITS.wide_sums
     if n > limit or all(isinstance(part, int) for part in parts):
@@ -297,26 +248,22 @@ def _kronecker_sums(operator: Kronecker, power: int, weights: Any) -> Sums | Non
     def outer(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(times(left[:, None], right[None, :])).ravel()
 
-    return times(reduce(outer, sides), weights)
+    return reduce(outer, sides)
 
 
-def _product_sums(operator: Product, power: int, weights: Any) -> Sums | None:
+def _product_sums(operator: Product, power: int) -> Sums | None:
     first, *others = operator.factors
-    if not others:
-        return column_sums(first, power, weights)
-    rest = others[0] if len(others) == 1 else Product(*others)
-    if type(first) is Diagonal:
-        # |d_i a_ij|^p is a weight of the row.
-        return column_sums(rest, power, _diagonal_sums(first, power, weights))
-    if power == 1 and operator.is_nonnegative:
-        return column_sums(rest, power, column_sums(first, power, weights))
-    return None
+    if type(first) is Diagonal and others:
+        rest = others[0] if len(others) == 1 else Product(*others)
+        powers = _diagonal_sums(first, power)
+        if _largest(powers) < FITS and rest.is_nonnegative and largest_entry(rest) <= 1:
+            # Entries of 0 and 1 are their own powers.
+            return transposed_sums(Product(Diagonal(powers), rest), 1)
+    return transposed_sums(operator, power)
 
 
-def _merged_sums(operator: Merged, power: int, weights: Any) -> Sums:
-    inner = _each(
-        column_sums(operator.operator, power, weights), operator.operator.shape[1]
-    )
+def _merged_sums(operator: Merged, power: int) -> Sums:
+    inner = _each(column_sums(operator.operator, power), operator.operator.shape[1])
     return np.where(operator._groups >= 0, inner[operator._groups], 0)
 
 
@@ -410,14 +357,14 @@ _ENTRYWISE: dict[type, Callable[[Iterable[int]], int]] = {
 
 SUMS: dict[type, Callable[..., Sums | None]] = {
     **dict.fromkeys(_ZEROS_AND_ONES, _zeros_and_ones),
-    **dict.fromkeys((Identity, Marginal, Partition), _alike(lambda a, power: 1)),
-    **dict.fromkeys((Ones, Total), _alike(lambda a, power: int(a.m))),
-    PartitionStack: _alike(lambda a, power: a.n_partitions),
-    Hierarchy: _alike(
-        lambda a, power: sum(abs(int(weight)) ** power for weight in a.weights.values())
+    **dict.fromkeys((Identity, Marginal, Partition), lambda a, power: 1),
+    **dict.fromkeys((Ones, Total), lambda a, power: int(a.m)),
+    PartitionStack: lambda a, power: a.n_partitions,
+    Hierarchy: lambda a, power: sum(
+        abs(int(weight)) ** power for weight in a.weights.values()
     ),
     Diagonal: _diagonal_sums,
-    Dense: _dense_sums,
+    Dense: lambda a, power: _reduced(a._array, power),
     Sparse: _sparse_sums,
     Scaled: _scaled_sums,
     VStack: _stack_sums,

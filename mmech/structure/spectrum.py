@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from mmech.arrays import Floats, Integers, Subset
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
@@ -39,16 +40,12 @@ from mmech.operators.partition import Conjunctions, PartitionStack
 from mmech.operators.ranges import Ranges
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import (
-    Subset,
     downward_closure,
     marginal_precisions,
     ranks_of,
 )
 from mmech.operators.table_tree import attributes_of
 from mmech.structure.attributes import is_uniform
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 Sizes = tuple[int, ...]
 Squares = dict[Subset, float]
@@ -253,8 +250,8 @@ class QuerySpectra:
 
     n_queries: int
     subsets: tuple[Subset, ...]
-    rows: Ints
-    columns: Ints
+    rows: Integers
+    columns: Integers
     values: Floats
 
     def totals(self) -> Floats:
@@ -278,7 +275,7 @@ class BoxGroup:
     """
 
     attributes: Subset
-    rows: Ints
+    rows: Integers
     masks: tuple[NDArray[np.bool_], ...]
 
     def restricted(self, asked: NDArray[np.bool_]) -> list[BoxGroup]:
@@ -335,7 +332,8 @@ def query_spectra(workload: QueryMatrix, domain_shape: Sizes) -> QuerySpectra | 
 
 
 def _spectra(
-    n_queries: int, entries: Iterable[tuple[Ints, Sequence[Subset], Ints, Floats]]
+    n_queries: int,
+    entries: Iterable[tuple[Integers, Sequence[Subset], Integers, Floats]],
 ) -> QuerySpectra:
     """Collect entries: rows, subsets, the place of the subset of every row, values."""
     numbers: dict[Subset, int] = {}
@@ -357,13 +355,13 @@ def _too_many_pairs() -> DomainTooLargeError:
     )
 
 
-def _widths_of(masks: Masks) -> Ints:
+def _widths_of(masks: Masks) -> Integers:
     return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
 
 
 def _box_norms(
-    widths: Ints, sizes: Sizes
-) -> Iterator[tuple[Ints, list[Subset], Ints, Floats]]:
+    widths: Integers, sizes: Sizes
+) -> Iterator[tuple[Integers, list[Subset], Integers, Floats]]:
     """Yield rows, subsets, the place of the subset of every row, and ‖W_s‖².
 
     Π_{i∈s} r_i (1 - r_i / n_i) Π_{i∉s} (r_i / n_i)² for boxes of r_i values.

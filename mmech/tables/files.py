@@ -210,7 +210,7 @@ def _page(sheets: Sequence[Sheet], statement: str, level: float) -> Iterator[str
             continue
         grid = sheet.value == "count" and len(sheet.keys) > 1
         text = "\n".join(_heat_map(sheet) if grid else _bars(sheet))
-        yield f"<p>Intervals of {level:g}. {link}</p><div>{text}</div>"
+        yield f"<p>Intervals at level {level:g}. {link}</p><div>{text}</div>"
     yield "</body></html>\n"
 
 

@@ -376,7 +376,7 @@ def _check_agreement(
                 items = fewer
         raise ParameterError(
             "known" if items[0] < n else "impossible",
-            "must leave counts that are possible, but the search found none by "
-            + " and ".join(called[k] for k in items),
+            "must leave counts that are possible, but the search found none that keep "
+            "to " + " and ".join(called[k] for k in items),
             remedy="correct one of them",
         )

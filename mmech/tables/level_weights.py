@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 
 from mmech.arrays import Floats, Subset
+from mmech.noise import OF_CURRENCY
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.strategies import StrategyResult
@@ -53,7 +54,7 @@ def level_strategy(
         The tables.
     currency : {"epsilon", "rho"}
     """
-    norm = 1 if currency == "epsilon" else 2
+    law = OF_CURRENCY[currency]
     parts = chain.factors(subsets)
     at = [np.array([own[s] for s in map(within(own), subsets)]) for own in parts]
     alone = np.array([1 / product_of(sizes[i] for i in own) for own in subsets])
@@ -65,7 +66,7 @@ def level_strategy(
             others = [e[a] for e, a in zip(errors, at, strict=True)]
             others[k] = alone
             counted = np.bincount(at[k], np.prod(others, axis=0)).astype(np.float64)
-            found = _lightest(own, sizes, list(part), counted, norm, least)
+            found = _lightest(own, sizes, list(part), counted, law.power, least)
             weights[k], errors[k], steps = found[0], found[1], steps + found[2]
     products = reduce(np.multiply.outer, weights).ravel().tolist()
     of_tables = [e[a] for e, a in zip(errors, at, strict=True)]
@@ -77,7 +78,7 @@ def level_strategy(
         float(np.prod(of_tables, axis=0).sum()),
         steps,
         message="weights of tables by all levels",
-        norm="L1" if norm == 1 else "L2",
+        norm=law.norm,
     )
 
 

@@ -131,21 +131,17 @@ class Noise:
         law = mechanism.law
         self.domain_shape = sizes = form.domain_shape
         factor = mechanism.relation.factor**law.power
-        weights = np.empty(form.shape[0], np.int64)
-        for start, stop, weight in mechanism.released.row_weights():
-            weights[start:stop] = weight
         self._law = law
         self._weights: dict[Subset, float] = {}
         rows: list[tuple[int, float, float]] = []
-        start = 0
-        for attributes in form.weights:
-            own = Fraction(mechanism.released.sensitivity, int(weights[start]))
+        released = mechanism.released
+        for attributes, block in zip(form.weights, released.blocks, strict=True):
+            own = Fraction(released.sensitivity, block.weight)
             parameter = law.parameter(factor * own, mechanism.cost)
             cells = product_of(sizes[i] for i in attributes)
             variance = max(float(law.variance(parameter)), VARIANCE_FLOOR)
             self._weights[attributes] = 1 / math.sqrt(variance)
             rows.append((cells, variance, float(parameter)))
-            start += cells
         # One entry per measured marginal: its cells, and the law of its noise.
         self._cells, self._variances, self._parameters = np.array(rows).T
         self._shares = 1 / (self._variances * self._cells)

@@ -21,6 +21,7 @@ from mmech.domain.frames import as_frame
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
+from mmech.noise import OF_CURRENCY
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.marginals import Marginals
 from mmech.operators.residuals import Residuals
@@ -380,7 +381,7 @@ def _strategy(
     return optimize(
         workload,
         template="marginals",
-        privacy="pure" if pure else "zcdp",
+        privacy=OF_CURRENCY[currency].privacy,
         seed=0,
         callback=callback,
         **({"max_evaluations": EVALUATIONS} if pure else {}),

@@ -106,9 +106,5 @@ def check_new_folder(folder: str | os.PathLike[str]) -> Path:
         raise FileNotFoundError(
             f"{refusal}there is no folder {str(Path(given).parent)!r}; make it first"
         )
-    if not os.access(target.parent, os.W_OK):
-        raise PermissionError(
-            f"{refusal}{str(target.parent)!r} must not be written to (permission "
-            "denied)"
-        )
-    return target
+    with unfinished_folder(folder, target):
+        return target

@@ -60,8 +60,13 @@ def known_table(domain: Domain, names: Any, value: Any) -> tuple[Subset, Integer
             for i, j in zip(positions, places, strict=True)
         ]
         cells = np.ravel_multi_index(codes, sizes)
-        if sorted(cells.tolist()) != list(range(product_of(sizes))):
-            raise ValueError(f"{what} must have a row for every combination, and one")
+        distinct = len(np.unique(cells))
+        if not distinct == len(cells) == product_of(sizes):
+            raise ValueError(
+                f"{what} must have one row for each of {product_of(sizes)} "
+                f"combinations of values, got {len(cells)} rows for {distinct}; add "
+                "those that are missing, and merge repeated ones"
+            )
         given = table.column(last)[np.argsort(cells)]
     else:
         given = plain_array(value, what)
@@ -120,7 +125,14 @@ def _cells(attribute: Attribute, values: Any, what: str) -> Mask:
         if compared is None or value in attribute.labels:
             found[_codes(attribute, [value], what)] = True
         else:
-            passes, number = COMPARISONS[compared[1]], read_float(compared[2])
+            try:
+                number = read_float(compared[2])
+            except ValueError:
+                raise ValueError(
+                    f"a comparison in {what} must be with a number, such as "
+                    f"'{compared[1]}15', got {value!r:.60}"
+                ) from None
+            passes = COMPARISONS[compared[1]]
             ends = _ends(attribute)
             found |= [passes(a, number) and passes(b, number) for a, b in ends]
     if not found.any():

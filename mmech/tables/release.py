@@ -17,7 +17,7 @@ from mmech.domain.parts import Part, file_of, read
 from mmech.evidence import record_evidence
 from mmech.exceptions import ParameterError, keeping, located
 from mmech.marginals.counts import Counts
-from mmech.noise import GAUSSIAN, LAPLACE, Price, check_insecure_rng
+from mmech.noise import OF_CURRENCY, Price, check_insecure_rng
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
 from mmech.privacy.cost import one_cost
@@ -273,7 +273,7 @@ def release(
     if plan.adaptive:
         check_budget(plan)
     n, d = len(plan.subsets), len(plan.names)
-    words = f"{n} tables of counts over {d} attributes"
+    words = f"{n} table{'s' * (n > 1)} of counts over {d} attribute{'s' * (d > 1)}"
     words = f"{words}, and how many records they leave out" * plan.drops or words
     with record_evidence() as record:
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
@@ -343,7 +343,7 @@ def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:
         return measure(
             np.array([left_out]),
             [(0, 1, Fraction(1))],
-            LAPLACE if plan.currency == "epsilon" else GAUSSIAN,
+            OF_CURRENCY[plan.currency],
             plan.cost,
             released="how many records are left out",
             relation=plan.relation,

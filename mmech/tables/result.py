@@ -220,6 +220,11 @@ class Tables:
         """
         check_level(level)
         made = {str(own.plan.statistic): own for own in self.statistics}
+        if not made:
+            raise ValueError(
+                "no statistics were released with these tables; pass statistics= to "
+                "release_tables"
+            )
         check_choice(str(name), "name of a statistic", tuple(made))
         return as_frame(made[str(name)].columns(level), frame or self.plan.frame)
 

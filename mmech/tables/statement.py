@@ -21,13 +21,13 @@ def statement_of(made: Tables, level: float) -> str:
     entries = [entry, *(own.measurement.entry for own in made.statistics)]
     kind = "pure" if made.plan.currency == "epsilon" else "zero-concentrated"
     lines = [
-        f"{len(made.tables)} tables of counts over {len(told['attributes'])} "
-        f"attributes: {', '.join(told['attributes'])}.",
+        f"{len(made.tables)} table{'s' * (len(made.tables) > 1)} of counts over "
+        f"{', '.join(told['attributes'])}.",
         *_words_on_statistics(made),
         f"Privacy: {made.plan.currency} = {made.cost} ({kind} differential "
         f"privacy), for data sets that differ {made.plan.relation.words}."
         + f" That is {at_deltas(entries)}."
-        * (entry.currency == "rho"),
+        * (made.plan.currency == "rho"),
         f"Measured: {told['measured']}, {_how(made)} from the operating system's "
         "entropy. All else follows from these noisy numbers and from public facts: "
         "the total, the tables, their intervals and all synthetic records.",

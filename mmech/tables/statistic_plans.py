@@ -20,7 +20,7 @@ from mmech.domain.frames import as_column
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
-from mmech.noise import GAUSSIAN, LAPLACE, Law
+from mmech.noise import OF_CURRENCY, Law
 from mmech.operators.base import product_of
 from mmech.operators.basic import Prefix
 from mmech.privacy.neighbours import Relation
@@ -144,7 +144,7 @@ class StatisticPlan:
     @property
     def law(self) -> Law:
         """Law of the noise."""
-        return LAPLACE if self.currency == "epsilon" else GAUSSIAN
+        return OF_CURRENCY[self.currency]
 
     @property
     def total_is_public(self) -> bool:
@@ -172,12 +172,9 @@ class StatisticPlan:
 
     def _mechanism(self, session: Session | None = None) -> MatrixMechanism:
         """Return what measures cumulative counts, paid for by a session if given."""
-        workload, pure = Prefix(self.n_steps + 1), self.currency == "epsilon"
-        strategy = optimize(
-            workload,
-            template="hierarchy" if pure else "spectral",
-            privacy="pure" if pure else "zcdp",
-        ).strategy
+        workload, privacy = Prefix(self.n_steps + 1), self.law.privacy
+        template = {"pure": "hierarchy", "zcdp": "spectral"}[privacy]
+        strategy = optimize(workload, template=template, privacy=privacy).strategy
         options: dict[str, Any] = {self.currency: self.cost, **asdict(self.relation)}
         if session is None:
             return MatrixMechanism(workload, strategy, **options)
@@ -283,9 +280,10 @@ class MeasuredStatistic:
         """What becomes of numbers, in a sentence."""
         own = self.plan
         low, high, step = map(number_text, (own.lower, own.upper, own.step))
-        cut = "cut" if isinstance(own.statistic, Histogram) else "rounded to steps"
+        cut = "cut into" if isinstance(own.statistic, Histogram) else "rounded to"
         return (
-            f"{own.statistic}: numbers are clipped to {low} to {high}, {cut} by {step}."
+            f"{own.statistic}: numbers are clipped to the range {low} to {high}, and "
+            f"{cut} steps of {step}."
         )
 
     @property

@@ -30,7 +30,7 @@ import numpy as np
 from mmech.arrays import Floats, Integers, Subset
 from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
-from mmech.noise import GAUSSIAN, LAPLACE
+from mmech.noise import OF_CURRENCY
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
 from mmech.operators.marginals import Marginals
@@ -330,7 +330,7 @@ def measure_in_steps(
 
 def check_budget(plan: TablePlan) -> None:
     """Raise, before the charge, where noise or draws of a step do not fit."""
-    law = LAPLACE if plan.currency == "epsilon" else GAUSSIAN
+    law = OF_CURRENCY[plan.currency]
     law.parameter(Fraction(plan.relation.factor) ** law.power, plan.cost * COUNTED)
     for regime, (_, choice) in SHARES.items():
         number = sum(rounds_of(plan, regime))
@@ -405,8 +405,7 @@ def _choose(
     if regime == "rounds":
         each = (rest - single - choice) / sum(rounds)  # of measuring a table
         factor = float(session.relation.factor)
-        pure = plan.currency == "epsilon"
-        error = factor * math.sqrt(2 / each**2 if pure else 1 / (2 * each))
+        error = factor * math.sqrt(OF_CURRENCY[plan.currency].continuous(each))
         cells = [a * b for a, b in combinations(sizes, 2)]
         less = np.minimum(NOISE * error * np.array(cells), LARGEST_MODEL)
         scored = scored - np.rint(less).astype(np.int64)

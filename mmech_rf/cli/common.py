@@ -161,6 +161,8 @@ HELP = {
     "--voting": "whether a tree votes for the label of its leaf (hard; not for "
     "prediction) or with its counts (weight), or adds to the log-odds of the classes "
     "(log-odds; for training)",
+    "predict-batch --voting": "whether a tree votes for the label of its leaf (hard; "
+    "not for prediction) or with its counts (weight)",
     "evaluate --voting": "whether trees vote for labels of leaves or with their "
     "counts (default: weight for subsample and prediction, hard for the others)",
     "--n-ensembles": "number of ensembles that share out trees and epsilon, each over "

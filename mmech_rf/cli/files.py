@@ -18,7 +18,8 @@ from mmech.cli.files import (
     read_header,
     writing,
 )
-from mmech.terminal import InputError, say, showing
+from mmech.terminal import InputError
+from mmech.threads import say, showing
 from mmech_rf.cli.common import add
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from mmech.terminal import (
     add_command,
     print_wrapped,
     read_epsilon,
-    say,
-    showing,
     whole,
 )
+from mmech.threads import say, showing
 from mmech_rf.cli.common import (
     PROG,
     add,

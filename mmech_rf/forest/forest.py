@@ -269,6 +269,8 @@ class Forest:
         array([[0, 1, 2, 0, 1, 2],
                [0, 0, 0, 1, 1, 1]], dtype=int32)
         """
+        from mmech_rf import _kernels
+
         entries = self.n_trees * self.n_cells
         if entries > LIMITS.label_entries:
             raise DomainTooLargeError(
@@ -282,7 +284,8 @@ class Forest:
         for start in range(0, self.n_cells, LIMITS.routed_records):
             part = slice(start, min(start + LIMITS.routed_records, self.n_cells))
             cells = np.arange(part.start, part.stop)
-            labels[:, part] = self.apply(cells[:, None] // steps % self._sizes).T
+            for _, codes in self._narrow(cells[:, None] // steps % self._sizes):
+                _kernels.apply_trees(*self._nodes, codes, labels[:, part].T)
         return labels
 
     def count_leaves(

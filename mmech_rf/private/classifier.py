@@ -33,14 +33,12 @@ from mmech.noise import (
     random_argmax,
     random_key,
 )
-from mmech.privacy.answers import composed
-from mmech.privacy.entry import CURRENCIES, KINDS, LedgerEntry
+from mmech.privacy.entry import CURRENCIES, KINDS, LedgerEntry, composed
 from mmech.privacy.ledger import as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.storage.codec import write
-from mmech.terminal import finishing
-from mmech.threads import one_blas_thread
+from mmech.threads import finishing, one_blas_thread
 from mmech_rf.forest.ensembles import Ensemble, check_random_state
 from mmech_rf.private.cautions import Lineage, infer_schema, warn_of_encoders
 from mmech_rf.private.cluster import count_partitions, is_on_cluster

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import Counts
-from mmech.domain.dictionary import Dictionary
 from mmech.domain.frames import read_held
+from mmech.domain.values import Dictionary
 from mmech.exceptions import ParameterError
 from mmech.marginals.counts import check_chunks, chunk_names, occupied_cells
 from mmech.noise import assign_records

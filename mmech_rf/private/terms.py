@@ -12,7 +12,8 @@ from typing import Any
 
 from mmech import Evidence, PrivacyLedger, __version__
 from mmech.checks import check_choice, check_delta, check_epsilon
-from mmech.privacy.answers import DELTAS, at_deltas, composed, epsilon_delta
+from mmech.privacy.answers import DELTAS, at_deltas, epsilon_delta
+from mmech.privacy.entry import composed
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable

@@ -19,7 +19,6 @@ from mmech.domain.attribute import (
     distinct_values,
     infer_attribute,
 )
-from mmech.domain.dictionary import read_once
 from mmech.domain.discretise import check_bins
 from mmech.domain.domain import Domain
 from mmech.domain.encoding import (
@@ -30,7 +29,7 @@ from mmech.domain.encoding import (
     list_misfits,
 )
 from mmech.domain.frames import read_held, read_table, read_vector
-from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing
+from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing, read_once
 from mmech.exceptions import ParameterError, PrivacyLeakWarning
 from mmech.storage.codec import storable
 from mmech_rf.schema.files import parsed

@@ -1,12 +1,8 @@
-"""Random compositions of operators against their explicit matrices.
-
-The strategy `operators` builds an operator of a wanted shape together with its
-dense matrix, which is composed by NumPy alone.
-"""
+"""Random compositions of operators against their explicit matrices."""
 
 import numpy as np
 import reference as ref
-import scipy.sparse as sp
+from compositions import operators
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -14,140 +10,12 @@ from hypothesis.extra import numpy as hnp
 import mmech as mm
 from mmech.testing import assert_query_matrix
 
-MAX_SIZE = 6
-MAX_DEPTH = 3
-
-sizes = st.integers(1, MAX_SIZE)
-small_integers = st.integers(-3, 3)
-small_floats = st.sampled_from([0.0, 0.25, -0.5, 1.0, 1.5, -2.0])
-weights = st.sampled_from([0, 1, -1, 2, -3, 0.5, -1.5])
-
-
-def integer_arrays(*shape):
-    return hnp.arrays(np.int64, shape, elements=small_integers)
-
-
-def divisors(number):
-    return st.sampled_from([d for d in range(1, number + 1) if number % d == 0])
-
-
-# ------------------------------------------------------------------ leaves
-
-
-@st.composite
-def leaves(draw, m, n, integer):
-    kinds = ["dense", "sparse", "ones", "partition", "boxes"]
-    kinds += ["identity", "prefix", "diagonal"] if m == n else []
-    kinds += ["all-range"] if m == n * (n + 1) // 2 else []
-    kinds += ["stack-of-partitions"] if m >= 2 else []
-    kinds += ["dense-float"] if not integer else []
-    kinds += ["pidentity"] if not integer and m >= n else []
-    kind = draw(st.sampled_from(kinds))
-    if kind == "dense":
-        array = draw(integer_arrays(m, n))
-        return mm.Dense(array), array
-    if kind == "dense-float":
-        array = draw(hnp.arrays(np.float64, (m, n), elements=small_floats))
-        return mm.Dense(array), array
-    if kind == "sparse":
-        array = draw(integer_arrays(m, n))
-        form = draw(st.sampled_from([sp.csr_array, sp.csc_array, sp.coo_array]))
-        return mm.Sparse(form(array)), array
-    if kind == "ones":
-        operator = mm.Total(n) if m == 1 and draw(st.booleans()) else mm.Ones(m, n)
-        return operator, np.ones((m, n), np.int64)
-    if kind == "identity":
-        return mm.Identity(n), ref.identity(n)
-    if kind == "prefix":
-        return mm.Prefix(n), ref.prefix(n)
-    if kind == "diagonal":
-        values = draw(integer_arrays(n))
-        return mm.Diagonal(values), np.diag(values)
-    if kind == "all-range":
-        return mm.AllRange(n), ref.all_range(n)
-    if kind == "partition":
-        labels = draw(hnp.arrays(np.int64, n, elements=st.integers(0, m - 1)))
-        return mm.Partition(labels, m), ref.partition(labels, m)
-    if kind == "stack-of-partitions":
-        first = draw(st.integers(1, m - 1))
-        groups = [first, m - first]
-        labels = np.stack(
-            [
-                draw(hnp.arrays(np.int64, n, elements=st.integers(0, g - 1)))
-                for g in groups
-            ]
-        )
-        return mm.PartitionStack(labels, groups), ref.partition_stack(labels, groups)
-    if kind == "boxes":
-        first = draw(divisors(n))
-        masks = [draw(hnp.arrays(np.bool_, (m, size))) for size in (first, n // first)]
-        return mm.Conjunctions(masks), ref.conjunctions(masks)
-    theta = np.abs(draw(hnp.arrays(np.float64, (m - n, n), elements=small_floats)))
-    rows = np.concatenate([np.eye(n), theta])
-    return mm.PIdentity(theta), rows / rows.sum(axis=0)
-
-
-# ------------------------------------------------------------------ compositions
-
-
-@st.composite
-def operators(draw, m=None, n=None, depth=MAX_DEPTH, integer=False):
-    """Draw (operator, dense matrix) of shape (m, n)."""
-    m = draw(sizes) if m is None else m
-    n = draw(sizes) if n is None else n
-
-    def part(rows, columns):
-        return draw(operators(rows, columns, depth - 1, integer))
-
-    kinds = ["leaf"]
-    if depth > 0:
-        kinds += ["scaled", "product", "sum", "transpose", "kronecker", "minus"]
-        kinds += ["vstack"] if m >= 2 else []
-        kinds += ["gram"] if m == n else []
-    kind = draw(st.sampled_from(kinds))
-    if kind == "scaled":
-        weight = draw(weights.filter(lambda w: isinstance(w, int) or not integer))
-        operator, dense = part(m, n)
-        sugar = draw(st.booleans())
-        return (
-            weight * operator if sugar else mm.Scaled(weight, operator)
-        ), weight * dense
-    if kind == "product":
-        inner = draw(st.integers(1, 4))
-        (left, a), (right, b) = part(m, inner), part(inner, n)
-        sugar = draw(st.booleans())
-        return (left @ right if sugar else mm.Product(left, right)), a @ b
-    if kind == "sum":
-        (left, a), (right, b) = part(m, n), part(m, n)
-        return mm.Sum([left, right]), a + b
-    if kind == "minus":
-        (left, a), (right, b) = part(m, n), part(m, n)
-        return left - right, a - b
-    if kind == "transpose":
-        operator, dense = part(n, m)
-        return operator.T, dense.T
-    if kind == "kronecker":
-        rows, columns = draw(divisors(m)), draw(divisors(n))
-        (left, a), (right, b) = part(rows, columns), part(m // rows, n // columns)
-        return mm.Kronecker([left, right]), np.kron(a, b)
-    if kind == "vstack":
-        top = draw(st.integers(1, m - 1))
-        (upper, a), (lower, b) = part(top, n), part(m - top, n)
-        return mm.VStack([upper, lower]), np.concatenate([a, b])
-    if kind == "gram":
-        operator, dense = part(draw(st.integers(1, 4)), n)
-        return operator.gram(), dense.T @ dense
-    return draw(leaves(m, n, integer))
-
 
 def has_clear_rank(dense):
     """Whether no singular value is so small that rounding decides the rank."""
     values = np.linalg.svd(np.asarray(dense, dtype=float), compute_uv=False)
     nonzero = values[values > 1e-12 * max(values[0], 1e-300)]
     return nonzero.size == 0 or nonzero[-1] > 1e-4 * nonzero[0]
-
-
-# ------------------------------------------------------------------ properties
 
 
 @settings(max_examples=settings.default.max_examples // 2)  # of many checks each

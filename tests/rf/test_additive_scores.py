@@ -49,7 +49,7 @@ def released(sums, codes, classes, k, *, cost=MUCH, rng=None):
 
 
 # -------------------------------------------------------------------- what is released
-def one_by_one(sums, domain_shape, codes, classes, k):
+def one_by_one(sums, codes, classes, k):
     """Add up what every record adds to every row, one after the other."""
     rows = sum(sums.sizes)
     out = [[0] * k for _ in range(rows)]
@@ -83,7 +83,7 @@ def test_sums_are_those_of_brute_force(domain_shape):
         found = sums.of(codes, classes, 3)
         assert found.dtype == np.int64
         assert found.shape == (sum(sums.sizes), 3)
-        expected = one_by_one(sums, domain_shape, codes, classes, 3)
+        expected = one_by_one(sums, codes, classes, 3)
         np.testing.assert_array_equal(found, expected)
         assert not sums.of(codes[:0], classes[:0], 3).any()
 

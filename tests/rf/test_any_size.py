@@ -6,17 +6,17 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from schema_cases import schema_of
 
 import mmech_rf as rf
 from mmech import Conjunctions, DomainTooLargeError, PrivacyLedger, limits, optimize
-from mmech_rf.cli import main
 
 METHODS = {
-    "training": (rf.BatchTrainingClassifier, {}),
-    "prediction": (rf.BatchPredictionClassifier, {}),
-    "subsample": (rf.SubsampleAggregateClassifier, {}),
-    "laplace": (rf.LaplaceForestClassifier, {}),
-    "private": (rf.PrivateForestClassifier, {}),
+    "training": rf.BatchTrainingClassifier,
+    "prediction": rf.BatchPredictionClassifier,
+    "subsample": rf.SubsampleAggregateClassifier,
+    "laplace": rf.LaplaceForestClassifier,
+    "private": rf.PrivateForestClassifier,
 }
 SIZES = [(d, n) for d in (2, 5, 8, 12, 16, 21, 30, 40) for n in (2, 3, 7, 20, 50)]
 CHEAP = [(2, 50), (40, 2), (16, 3), (40, 50)]
@@ -39,21 +39,15 @@ def not_for_ever():
         signal.signal(signal.SIGVTALRM, before)
 
 
-def schema_of(d, n):
-    attributes = [rf.Attribute.categorical(f"a{i}", list(range(n))) for i in range(d)]
-    return rf.Schema(attributes, class_labels=["no", "yes"])
-
-
 def fitted(name, d, n, **settings):
     """Fit and predict; return the refusal if there is one."""
-    kind, own = METHODS[name]
     rng = np.random.default_rng(0)
     X = rng.integers(0, n, (435, d))
     y = np.where(X[:, 0] > 0, "yes", "no")
     ledger = PrivacyLedger(1)
-    model = kind(
-        schema_of(d, n), epsilon=1, ledger=ledger, random_state=0, **own, **settings
-    )
+    schema = schema_of(*[f"c{n}"] * d)
+    terms = {"epsilon": 1, "ledger": ledger, "random_state": 0}
+    model = METHODS[name](schema, **terms, **settings)
     with not_for_ever():
         try:
             assert model.fit(X, y).predict(X[:5]).shape == (5,)
@@ -79,11 +73,9 @@ def test_private_forests_are_for_any_size(size):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "monotone"),
-    [("private", {}, 1), ("subsample", {}, None), ("prediction", {}, None)],
-    ids=str,
+    ("name", "monotone"), [("private", 1), ("subsample", None), ("prediction", None)]
 )
-def test_attributes_of_one_value_are_any_number(name, options, monotone):
+def test_attributes_of_one_value_are_any_number(name, monotone):
     """NumPy has 64 axes at most."""
     attributes = [
         rf.Attribute.ordinal(str(i), ["a", "b"][: 1 + (i < 2)], monotone=monotone)
@@ -93,7 +85,7 @@ def test_attributes_of_one_value_are_any_number(name, options, monotone):
     X[:2, 0] = X[::2, 1] = "b"
     public = {} if name in ("subsample", "prediction") else {"n_records": 4}
     schema = rf.Schema(attributes, ["no", "yes"])
-    model = METHODS[name][0](schema, epsilon=1e4, **options, **public)
+    model = METHODS[name](schema, epsilon=1e4, **public)
     model.fit(X, np.where(X[:, 0] == "b", "yes", "no"))
     assert model.predict(X).shape == (4,)
     if hasattr(model, "predict_proba"):
@@ -141,33 +133,3 @@ def test_sums_of_boxes_are_projected_on_few_subsets():
 def test_sizes_that_are_too_large_are_refused(n_trees):
     for name in ("training", "prediction", "subsample", "laplace"):
         assert fitted(name, 40, 50, n_trees=n_trees) is not None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [(16, 3), (40, 50)], ids=str)
-@pytest.mark.parametrize("command", ["fit", "evaluate"])
-def test_commands_end_at_their_defaults_or_name_what_works(
-    command, size, tmp_path, capsys
-):
-    d, n = size
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, n, (435, d))
-    rows = [",".join([*map(str, row), "yes" if row[0] else "no"]) for row in X]
-    names = ",".join([*(f"a{i}" for i in range(d)), "class"])
-    table, schema = tmp_path / "votes.csv", tmp_path / "schema.json"
-    table.write_text("\n".join([names, *rows]) + "\n")
-    attributes = [
-        rf.Attribute.categorical(f"a{i}", [*map(str, range(n))]) for i in range(d)
-    ]
-    rf.Schema(attributes, class_labels=["no", "yes"]).to_json(schema)
-    arguments = ["--schema", str(schema), "--epsilon", "1"]
-    if command == "fit":
-        arguments = ["fit", str(table), *arguments, "--out", str(tmp_path / "v.npz")]
-    else:
-        arguments = ["evaluate", "--data", str(table), *arguments]
-    with not_for_ever():
-        try:
-            code = main(arguments)
-        except SystemExit as stopped:
-            code = stopped.code
-    assert code == 0 or "use " in capsys.readouterr().err

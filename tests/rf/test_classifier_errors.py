@@ -27,24 +27,17 @@ RAW = CELLS.astype(str)
     ("parameters", "error", "message"),
     [
         ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0, got 0"),
-        ({"epsilon": -1.5}, ValueError, r"epsilon must be a finite .*, got -1\.5"),
         ({"epsilon": math.nan}, ValueError, "epsilon must be a finite .*, got nan"),
-        ({"epsilon": math.inf}, ValueError, "epsilon must be a finite .*, got inf"),
         ({"epsilon": None}, TypeError, "epsilon .* got None; there is no default"),
         ({"n_trees": 0}, ValueError, "n_trees must be an integer >= 1, got 0"),
         ({"n_trees": 2.0}, TypeError, "n_trees must be an integer >= 1"),
         ({"depth": -1}, ValueError, "depth must be an integer >= 0, got -1"),
         ({"depth": "half"}, ValueError, "depth must be one of 'auto', got 'half'"),
-        ({"n_trees": (2, 2)}, TypeError, "n_trees must be an integer >= 1"),
         ({"depth": 100}, ValueError, "depth must be at most 3, .* choose depth='auto'"),
         ({"random_state": "a"}, TypeError, "random_state must be an integer >= 0"),
-        ({"random_state": -1}, ValueError, "random_state must be an .*, got -1"),
-        ({"depth": [1, 2]}, TypeError, "depth must be an integer >= 0"),
         ({"n_ensembles": 4}, ValueError, "n_trees must be at least n_ensembles = 4"),
-        ({"n_ensembles": 0}, ValueError, "n_ensembles must be an integer >= 1"),
         ({"max_features": 0}, ValueError, "max_features must be an integer >= 1"),
         ({"max_features": 4}, ValueError, "at most the number of attributes, 3, got 4"),
-        ({"max_features": 1.0}, TypeError, "max_features must be an integer >= 1"),
         ({"max_features": "half"}, ValueError, "one of 'partition', got 'half'"),
         ({"max_features": "partition", "n_ensembles": 4, "n_trees": 4}, ValueError,
          "needs an attribute for each of the n_ensembles = 4 .* there are 3; use"),
@@ -62,25 +55,14 @@ def test_parameters_read_aloud(name, parameters, error, message):
         classifier(name, **parameters).fit(X, y)
 
 
-@pytest.mark.parametrize("name", PRIVATE)
-def test_epsilon_has_no_default(name):
-    cls, _ = PRIVATE[name]
-    with pytest.raises(TypeError, match="epsilon"):
-        cls(SCHEMA)
-
-
 @ALL
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
         ([["9", "0", "0"]], ["no"], "row 0, column 'x0' of X holds a value outside"),
         ([["0", None, "0"]], ["no"], "row 0, column 'x1' of X holds a missing value"),
-        ([["0", math.nan, "0"]], ["no"], "fill it in, or choose handle_missing="),
         ([["0", "0", "0"]], ["never"], "row 0 of y holds a label that is not one"),
-        ([["0", "0", "0"]], [None], "row 0 of y holds a missing value"),
-        ([["0", "0", "0"]], ["no", "no"], "X has 1 rows but y has 2 labels"),
         ([["0", "0"]], ["no"], "X has 2 columns but the schema has 3 attributes"),
-        (["0", "0", "0"], ["no"], "X must be two-dimensional, one row per record"),
         ([["0", "0", "0"]], None, "requires y to be passed, but the target y is None"),
     ],
 )

@@ -117,6 +117,7 @@ def test_leaf_labels_follow_a_rule_of_the_leaf_alone():
     # Rows do not influence each other.
     for row, label in zip(counts, leaf_label_by_rule(counts), strict=True):
         assert leaf_label_by_rule(row[None])[0] == label
+    assert leaf_label_by_rule(counts, first=True).tolist() == [0, 0, 0, 0, 0, 1]
 
 
 def test_empty_leaves_vote_the_first_class(noiseless):
@@ -182,12 +183,6 @@ def test_ties_go_to_the_first_class_on_request(name):
     if name != "subsample hard":  # empty leaves have a public label there
         found = {label for _ in range(9) for label in drawn.fit(X, y).predict(RAW)}
         assert len(found) > 1
-
-
-def test_the_first_of_tied_labels_of_a_leaf():
-    counts = np.array([[0, 2, 2], [1, 3, 3], [0, 0, 0], [1, 4, 2]])
-    labels = leaf_label_by_rule(counts, first=True)
-    np.testing.assert_array_equal(labels, [1, 1, 0, 1])
 
 
 # ------------------------------------------------------------------ beyond the paper

@@ -11,11 +11,11 @@ from contextlib import redirect_stderr, suppress
 
 import numpy as np
 import pytest
-from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_rows
+from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit
 from processes import largest_file
 
 import mmech_rf as rf
-from mmech import PrivacyLedger, terminal
+from mmech import PrivacyLedger, threads
 from mmech.session import Session
 from mmech.testing import watch_draws
 from mmech_rf.cli import models as _models
@@ -33,8 +33,6 @@ from mmech_rf.private.classifier import ForestClassifier
         ([], rf.BatchTrainingClassifier),
         (["--trees", "inf", "--depth", 2], rf.BatchTrainingClassifier),
         (["--splits", "binary", "--voting", "weight"], rf.BatchTrainingClassifier),
-        (["--n-ensembles", 2, "--max-features", 3], rf.BatchTrainingClassifier),
-        (["--template", "identity", "--seed", 4], rf.BatchTrainingClassifier),
         (["--voting", "log-odds"], rf.BatchTrainingClassifier),
         (["--method", "laplace", "--trees", 4], rf.LaplaceForestClassifier),
         (["--method", "laplace-disjoint", "--trees", 2], rf.LaplaceForestClassifier),
@@ -65,26 +63,23 @@ def test_options_reach_the_model(run, files):
     assert code == 0
     assert "Accuracy on new records: 0." in " ".join(out.split())
     model = rf.load_model(files / "fruit.npz")
-    assert model.get_params() | {"schema": 0, "ledger": 0} == {
-        "schema": 0,
-        "ledger": 0,
-        "epsilon": model.accuracy_.entry.cost,
-        "n_trees": 6,
-        "depth": 1,
-        "splits": "threshold",
-        "n_ensembles": 2,
-        "max_features": 2,
-        "voting": "weight",
-        "ties": "random",
-        "template": "identity",
-        "neighbours": "replace",
-        "records_per_person": 1,
-        "handle_unknown": "clip",
-        "handle_missing": "drop",
-        "random_state": 9,
-        "insecure_rng": None,
-        "estimate_accuracy": True,
-    }
+    assert (
+        model.get_params().items()
+        >= {
+            "n_trees": 6,
+            "depth": 1,
+            "splits": "threshold",
+            "n_ensembles": 2,
+            "max_features": 2,
+            "voting": "weight",
+            "template": "identity",
+            "neighbours": "replace",
+            "handle_unknown": "clip",
+            "handle_missing": "drop",
+            "random_state": 9,
+            "estimate_accuracy": True,
+        }.items()
+    )
     assert str(model.epsilon) == "1/3"
 
 
@@ -305,23 +300,6 @@ def test_a_template_for_another_class_and_to_a_file(run, files):
     assert len(template["features"]) == 3
 
 
-def test_reading_values_confesses_it(run, files):
-    rows = [(i / 4, "ab"[i % 2], i % 3, "no" if i % 2 else "yes") for i in range(40)]
-    rows.append(("", "", 1, "no"))
-    write_rows(files / "fruit.csv", [("x", "letter", "few", "sold"), *rows])
-    args = ("schema", "suggest", files / "fruit.csv", "--read-values", "--bins", 4)
-    code, out, err = run(*args)
-    assert code == 0
-    assert err.startswith("mmech-rf: PrivacyLeakWarning: categories, bounds and class")
-    schema = rf.Schema.from_json(out)
-    x, letter, few = schema.attributes
-    assert (x.lower, x.upper, x.size, x.other) == (0, 9.75, 5, "?")
-    assert letter.categories == ("a", "b", "?")
-    assert few.categories == ("0", "1", "2")
-    bunch = load_csv(files / "fruit.csv", schema)
-    schema.encode(bunch.data, bunch.target, handle_missing="category")
-
-
 def test_a_header_that_would_swallow_records(run, files):
     (files / "fruit.csv").write_text('a,"b,class\n1,SECRET,0\n1,x",0\n')
     assert "multiline=True" not in run("schema", "suggest", files / "fruit.csv")[2]
@@ -354,7 +332,7 @@ def shown_on_a_screen(error=None):
         return f"step {len(steps)}"
 
     screen = Screen()
-    showing = terminal.showing(doing, delay=0, pause=0)
+    showing = threads.showing(doing, delay=0, pause=0)
     with redirect_stderr(screen), suppress(ValueError), showing:
         assert two.wait(60)
         if error:
@@ -371,7 +349,7 @@ def test_a_line_says_what_is_done_and_goes_away(error):
 
 
 def test_a_pipe_has_no_line(capsys):
-    with terminal.showing(lambda: pytest.fail("was asked")):
+    with threads.showing(lambda: pytest.fail("was asked")):
         pass
     assert capsys.readouterr().err == ""
 

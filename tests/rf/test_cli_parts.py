@@ -41,23 +41,12 @@ def test_a_folder_is_fitted_as_one_file(run, files, folder):
     assert type(load_model(files / "fruit.npz")) is BatchTrainingClassifier
 
 
-def test_a_parquet_file_is_fitted(run, files):
-    csv = pytest.importorskip("pyarrow.csv")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    path = files / "fruit.parquet"
-    parquet.write_table(csv.read_csv(files / "fruit.csv"), path)
-    assert run(*fit_folder(files, path))[0] == 0
-    path.write_bytes(path.read_bytes()[:-4])
-    outcome = run(*fit_folder(files, path, "--force"))
-    assert_refused(outcome, "fruit.parquet", "cut off")
-
-
 def test_every_command_reads_folders_and_parquet_files(run, files, folder):
     csv = pytest.importorskip("pyarrow.csv")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = files / "fruit.parquet"
     parquet.write_table(csv.read_csv(files / "fruit.csv"), path)
-    assert run(*fit(files, "--depth", 3))[0] == 0
+    assert run(*fit_folder(files, path))[0] == 0
     predict = ("predict", files / "fruit.npz")
     expected = sorted(run(*predict, files / "fruit.csv")[1].split())
     check = ("schema", "check")

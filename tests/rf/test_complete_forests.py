@@ -22,8 +22,6 @@ from mmech import (
     expected_error,
     optimize,
 )
-from mmech_rf import _kernels
-from mmech_rf.forest import growth
 from mmech_rf.forest.voting import weight_votes
 from mmech_rf.methods import SPLITS
 
@@ -95,16 +93,6 @@ def test_attributes_of_one_value_are_left_out_of_complete_forests():
     loaded = pickle.loads(pickle.dumps(forest))
     assert loaded.subsets == forest.subsets
     assert np.array_equal(loaded.feature, forest.feature)
-
-
-def test_random_forests_tend_to_the_complete_one():
-    shape, depth, n_trees = (2, 3, 4, 2), 2, 20_000
-    many = rf.training_workload(rf.grow_random_forest(shape, n_trees, depth, seed=0))
-    limit = rf.training_workload(rf.complete_forest(shape, depth))
-    average = many.gram().to_dense() / n_trees
-    expected = limit.gram().to_dense() / math.comb(4, 2)
-    # six standard errors of a share
-    assert np.abs(average - expected).max() < 6 * 0.5 / math.sqrt(n_trees)
 
 
 def test_complete_forests_too_large_are_refused():
@@ -211,18 +199,6 @@ def test_prediction_workload_of_a_complete_forest():
     T = all_marginals((3, 2, 2), 2).to_dense()
     expected = (T.T @ T)[::2]
     assert np.array_equal(rf.prediction_workload(forest, queries).to_dense(), expected)
-
-
-def test_kinds_of_the_kernels_are_what_growth_thinks():
-    schema = schema_of("c3", "o3", "n3")
-    two_way = np.array([True, True, False])
-    kinds, starts, table = growth._value_tables(
-        schema, two_way, np.array([False, True, True]), True
-    )
-    expected = [_kernels.EQUALITY, _kernels.THRESHOLD, _kernels.MULTIWAY]
-    assert kinds.tolist() == expected
-    assert starts.tolist() == [0, 3, 6]
-    assert table.tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_the_command_line_takes_infinitely_many_trees_and_splits(capsys):

@@ -49,10 +49,14 @@ def measured(model, X, y):
 
 
 def test_what_is_trained_with_is_not_what_is_counted():
-    X, y = of_a_rule(400)
+    """And about one record in five is counted."""
+    X, y = of_a_rule(2000)
     seen = measured(forest(), X, y)
     (_, trained), *_, (entry, counts) = seen.numbers
     held_out = seen.assigned == 0
+    # Six standard errors of a binomial share: a false alarm of 2e-9.
+    share = 1 / HELD_OUT
+    assert abs(held_out.mean() - share) < 6 * np.sqrt(share * (1 - share) / 2000)
     assert trained.sum() == (~held_out).sum()
     assert counts.sum() == held_out.sum()
     assert counts[0] == (seen.model.predict(X) == y)[held_out].sum()
@@ -74,16 +78,6 @@ def test_held_out_records_are_in_the_bins_that_training_ones_drew(rng):
     held_out = seen.assigned == 0
     assert counts[0] == (seen.model.predict(X) == y)[held_out].sum()
     assert seen.model.accuracy_.estimate > 0.8
-
-
-def test_about_one_in_five_is_held_out():
-    X, y = of_a_rule(2000)
-    seen = measured(forest(), X, y)
-    # Six standard errors of a binomial share: a false alarm of 2e-9.
-    share = 1 / HELD_OUT
-    assert abs((seen.assigned == 0).mean() - share) < 6 * np.sqrt(
-        share * (1 - share) / 2000
-    )
 
 
 @pytest.mark.parametrize(
@@ -184,18 +178,6 @@ def test_less_than_nothing_says_nothing():
 
 
 # ---- refusals ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("given", ["yes", 1, None, 0.2])
-def test_it_is_asked_for_by_true(given):
-    with pytest.raises(TypeError, match="estimate_accuracy must be a bool, got"):
-        forest(estimate_accuracy=given).fit(*of_a_rule(9))
-
-
-def test_methods_that_answer_a_batch_do_not_have_it():
-    """Held-out records would be queries, which are not protected."""
-    with pytest.raises(TypeError, match="estimate_accuracy"):
-        rf.BatchPredictionClassifier(SCHEMA, epsilon=1, estimate_accuracy=True)
 
 
 def test_a_recipe_for_two_sorts_of_persons_is_refused():

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -57,8 +58,14 @@ def test_a_docstring_holds_every_parameter_with_its_default(name):
     assert "$" not in cls.__doc__
 
 
+@cache
+def all_compared():
+    """Return trials of all methods at two budgets."""
+    return evaluate(small_records(), make_methods(**SMALL), [1, 4], repeats=1)
+
+
 def test_every_method_is_compared():
-    found = evaluate(small_records(), make_methods(**SMALL), [1, 4], repeats=1)
+    found = all_compared()
     assert not found.skipped
     tested = {(trial.method.name, trial.epsilon) for trial in found.trials}
     for name, method in METHODS.items():
@@ -82,8 +89,7 @@ def test_a_method_that_has_no_use_for_a_budget_is_left_out_there_alone():
 def test_lines_of_a_picture_are_told_apart():
     """By colour and by marker; black and white prints keep the second."""
     to_rgb = pytest.importorskip("matplotlib.colors").to_rgb
-    found = evaluate(small_records(), make_methods(**SMALL), [1, 4], repeats=1)
-    figure = accuracy_figure(found.trials)
+    figure = accuracy_figure(all_compared().trials)
 
     bars = ("_", "|", "None")  # ends of error bars, and no marker
     lines = [one for one in figure.axes[0].lines if one.get_marker() not in bars]

@@ -102,11 +102,14 @@ def test_parts_are_released_as_one_table_is(name, cuts):
 
 @pytest.mark.parametrize("name", ["default", "disjoint", "batch training"])
 def test_nothing_is_spent_before_the_release(name):
+    """And nothing by one that the budget is too short for, which leaves the parts."""
     model, rows, labels, _ = CASES[name]()
-    ledger = PrivacyLedger(2)
-    model.set_params(ledger=ledger).count(rows, labels)
-    assert ledger.spent == 0
-    model.release()
+    short, ledger = PrivacyLedger(1), PrivacyLedger(2)
+    model.set_params(ledger=short).count(rows, labels)
+    with pytest.raises(BudgetExceededError):
+        model.release()
+    assert short.spent == ledger.spent == 0
+    model.set_params(ledger=ledger).release()
     assert ledger.spent == 2
     # Parts are released once.
     with pytest.raises(ValueError, match=r"count\(\) some first"):
@@ -177,50 +180,6 @@ def test_parts_that_two_threads_count_at_once_count_once(name, begun, monkeypatc
         assert model._parts.number == len(X) * (3 if begun else 2) + 9 * begun
 
 
-@pytest.mark.parametrize("name", ["default", "disjoint"])
-def test_rows_of_a_file_count_once(name):
-    """Also where it is read once more, in parts of another size."""
-    model, rows, labels, _ = CASES[name]()
-    model.count(rows[:30], labels[:30], chunk_id=("a.csv", 0, 30))
-    for first, stop in [(0, 30), (10, 20), (20, 50), (0, 60)]:
-        part = slice(first, stop)
-        with pytest.raises(ValueError, match=r"chunk_id must name other"):
-            model.count(rows[part], labels[part], chunk_id=("a.csv", first, stop))
-    model.count(rows[:30], labels[:30], chunk_id=("b.csv", 0, 30))
-    model.count(rows[30:], labels[30:], chunk_id=("a.csv", 30, len(rows)))
-    assert model._parts.number == len(rows) + 30
-
-
-class File:
-    """A name of a file that knows how often it was compared with another one."""
-
-    compared = 0
-
-    def __init__(self, number):
-        self.number = number
-
-    def __eq__(self, other):
-        File.compared += 1
-        return self.number == other.number
-
-    def __hash__(self):
-        return self.number % 7
-
-
-def test_many_parts_are_not_compared_with_each_other(rng):
-    n_files, n_parts = 3, 300
-    model, rows, labels, _ = CASES["default"]()
-    names = [
-        (File(number), 10 * part, 10 * part + 10)
-        for number in range(n_files)
-        for part in range(n_parts)
-    ]
-    File.compared = 0
-    for place in rng.permutation(len(names)):
-        model.count(rows[:1], labels[:1], chunk_id=names[place])
-    assert File.compared < 10 * len(names)
-
-
 def test_rows_that_were_counted_are_those_that_overlap(rng):
     """Whatever the order and the lengths, also of parts without rows."""
     model, rows, labels, _ = CASES["default"]()
@@ -249,17 +208,6 @@ def test_a_part_that_was_lost_is_missed():
     assert ledger.spent == 0
     model.count(rows[30:], labels[30:], chunk_id="b")
     assert model.release(chunk_ids=["b", "a"]).predict(rows[:1]).shape == (1,)
-
-
-def test_a_budget_that_is_short_leaves_the_parts():
-    model, rows, labels, _ = CASES["default"]()
-    ledger = PrivacyLedger(1)
-    model.set_params(ledger=ledger).count(rows, labels)
-    with pytest.raises(BudgetExceededError):
-        model.release()
-    assert ledger.spent == 0
-    model.set_params(ledger=None).release()
-    assert model.predict(rows[:1]).shape == (1,)
 
 
 def test_parts_agree_on_a_schema():

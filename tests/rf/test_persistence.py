@@ -139,44 +139,28 @@ def reloaded(model, path):
     return rf.load_model(path)
 
 
-def normal(choice):
-    """A choice that compares: NaN is not equal to itself."""
-    return {k: None if v != v else v for k, v in vars(choice).items()}
-
-
-def check_equal(twin, model, X):
+def check_equal(twin, model, X, path):
     """Compare all that was released, and what follows from it, bit by bit."""
     assert type(twin) is type(model)
     for name in ("schema_", "releases_", "privacy_statement_", "accuracy_"):
         assert getattr(twin, name) == getattr(model, name)
     assert twin.describe(n_trees=99) == model.describe(n_trees=99)
-    assert getattr(twin, "expected_error_", 0) == getattr(model, "expected_error_", 0)
+    whole = path.read_bytes()
+    twin.save(path)
+    assert path.read_bytes() == whole
     for name in ("predict", "predict_proba"):
         if hasattr(model, name):
             ours, theirs = (getattr(one, name)(X) for one in (twin, model))
             assert ours.dtype == theirs.dtype
             assert ours.tobytes() == theirs.tobytes()
-    for name in ("leaf_counts_", "leaf_labels_"):
-        if isinstance(getattr(model, name, None), list):  # one of every ensemble
-            pairs = zip(getattr(twin, name), getattr(model, name), strict=True)
-            assert all(ours.tobytes() == theirs.tobytes() for ours, theirs in pairs)
     ours, theirs = twin.feature_importances_, model.feature_importances_
     assert ours.tobytes() == theirs.tobytes()
-    if hasattr(model, "choice_"):
-        assert normal(twin.choice_) == normal(model.choice_)
     ours, theirs = twin.get_params(), model.get_params()
     same = {name: theirs[name] for name in ("schema", "epsilon", "ledger")}
     if "recipe" in theirs:
         same["recipe"] = theirs["recipe"]
         assert twin.recipe_ == model.recipe_
     assert ours | same == theirs
-    if isinstance(model, rf.RecipeForestClassifier):  # whose trees are released
-        assert pickle.dumps(twin.forest_) == pickle.dumps(model.forest_)
-        return
-    for ours, theirs in zip(twin.ensembles_, model.ensembles_, strict=True):
-        assert ours.epsilon == theirs.epsilon
-        assert ours.features.tolist() == theirs.features.tolist()
-        assert pickle.dumps(ours.forest) == pickle.dumps(theirs.forest)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -185,40 +169,11 @@ def test_copies_are_equal_and_spent(name, path):
     X, y = data(model.schema)
     loaded, pickled = reloaded(model, path), pickle.loads(pickle.dumps(model))
     for twin in (loaded, pickled, copy.copy(model), copy.deepcopy(model)):
-        check_equal(twin, model, X[::7])
+        check_equal(twin, model, X[::7], path)
         with pytest.raises(mm.BudgetExceededError):
             fit(twin, X, y)
-        check_equal(twin, model, X[::7])
-    whole = path.read_bytes()
-    pickled.save(path)
-    assert path.read_bytes() == whole
-    loaded.save(path)
-    assert path.read_bytes() == whole
+        check_equal(twin, model, X[::7], path)
     fit(loaded.set_params(ledger=None), X, y)  # a budget of its own
-
-
-@pytest.mark.parametrize(("name", "key"), [("changed", "jpw"), ("own", None)])
-def test_a_saved_recipe_says_how_its_preset_was_changed(name, key, path):
-    twin = reloaded(known(f"recipe {name}"), path)
-    if key:
-        assert twin.recipe_.name == "jpw with n_trees=2"
-        assert twin.recipe_.replace(n_trees=10).name == "jpw"
-        assert "Recipe: jpw with n_trees=2." in twin.privacy_statement_
-    else:
-        assert twin.recipe == MODELS["recipe own"][1]["recipe"]
-
-
-def test_ties_are_broken_by_the_key_of_the_saved_model(path):
-    """Two trees disagree on every record: only the key decides, and it is saved."""
-    model = fitted("training", n_trees=2, depth=1)
-    model.leaf_labels_[0][: model.ensembles_[0].forest.leaf_offsets[1]] = 0
-    model.leaf_labels_[0][model.ensembles_[0].forest.leaf_offsets[1] :] = 1
-    copy = reloaded(model, path)
-    labels = model.predict(CAR.data)
-    assert len(set(labels)) == 2
-    assert copy.predict(CAR.data).tolist() == labels.tolist()
-    copy._tie_key ^= 1
-    assert copy.predict(CAR.data).tolist() != labels.tolist()
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.5, 1.5], ["no", "yes"]])
@@ -229,17 +184,6 @@ def test_labels_keep_their_type(cls, labels, path):
     twin = reloaded(model, path)
     assert twin.predict([["x"], ["y"]]).tolist() == labels
     assert twin.predict([["x"]]).dtype == np.array(labels).dtype
-
-
-def test_files_do_not_tell_the_type_of_the_target(path):
-    schema = rf.Schema([rf.Attribute.ordinal("a", ["x", "y"])], [0, 1])
-    described = []
-    for target in ([0, 1], [0.0, 1.0], ["0", "1"], ["0", 1]):
-        model = rf.BatchTrainingClassifier(schema, epsilon=1, n_trees=2, insecure_rng=0)
-        with pytest.warns(mm.PrivacyLeakWarning):
-            model.fit([["x"], ["y"]], target).save(path)
-        described.append(description(path))
-    assert described[1:] == described[:-1]
 
 
 @BOTH
@@ -424,7 +368,6 @@ CHANGES = {
         set_in("parameters", "n_trees", to=0),
         set_in("parameters", "voting", to="loud"),
         set_in("parameters", "handle_missing", to="guess"),
-        set_in("parameters", "surprise", to=1),
         set_in("parameters", "insecure_rng", to=1),
         set_in("schema", "document", "features", to=[]),
         set_in("schema", "document", "target", "categories", to=["a", "b", "c"]),
@@ -436,14 +379,11 @@ CHANGES = {
         set_in("ensembles", to=[]),
         set_in("ensembles", 0, "features", to={"array": 1}),
         set_in("ensembles", 0, "forest", "child", to=-2),
-        set_in("ensembles", 0, "forest", to={"entry": 0}),
         set_in("ensembles", 0, "epsilon", to={"fraction": "1/0"}),
         set_in("releases", to=[{"epsilon": "1"}]),
-        set_in("releases", to=[1]),
         set_in("releases", 0, "kind", to="magic"),
         set_in("releases", 0, "currency", to="delta"),
         (0, lambda a: a[::-1].copy()),  # attributes
-        (0, lambda a: a + 1),
         (1, lambda a: a + 1),  # tested attributes of the nodes
         (2, lambda a: a[:-1]),
         (2, lambda a: a.astype(np.int64)),
@@ -451,16 +391,13 @@ CHANGES = {
         (5, lambda a: a[:, :-1].copy()),  # counts
         (5, lambda a: a + np.inf),
         (5, lambda a: a.astype(np.float32)),
-        (6, lambda a: a - 1),  # labels
-        (6, lambda a: a + 4),
+        (6, lambda a: a + 4),  # labels
         (6, lambda a: a[1:]),
     ],
     "a tree": [
         set_in("terms", "records_per_person", to=0),
-        set_in("terms", "neighbours", to="friends"),
         set_in("experts", "trees", to=[]),
         drop_last("experts", "trees"),
-        set_in("SelectedTree", "root", to={"entry": -1}),
         set_in("SelectedTree", "root", to={"entry": 99}),
         drop_last("SelectedTree", "branches"),
         set_in("SelectedTree", "branches", 0, to={"entry": 0}),
@@ -478,16 +415,12 @@ CHANGES = {
         set_in("View", "tables", 0, 0, to=0.5),
         set_in("View", "cuts", to=[3, 2]),
         add_to("View", "size"),
-        set_in("View", "size", to=10**6),
         set_in("View", "family", to="magic"),
         set_in("choice", "n_trees", to=2),
         set_in("choice", "method", to="magic"),
         set_in("choice", "voting", to="log-odds"),
         set_in("choice", "n_records", to=0),
-        set_in("choice", "n_records", to="many"),
         set_in("choice", "stated", to=1),
-        set_in("parameters", "n_records", to=-1),
-        set_in("parameters", "records_per_person", to=0),
         set_in("parameters", "prior", to=None),
     ],
     "zcdp": [
@@ -495,11 +428,8 @@ CHANGES = {
         set_in("choice", "accounting", to="other"),
         set_in("terms", "promised", to=None),
         set_in("terms", "promised", to=[1.0, 2.0]),
-        set_in("terms", "promised", to=[1.0]),
         set_in("releases", 0, "cost", to={"fraction": "a lot"}),
         set_in("releases", 0, "currency", to="epsilon"),
-        set_in("releases", 0, "currency", to="delta"),
-        set_in("releases", 0, "kind", to="magic"),
         set_in("parameters", "delta", to=None),
     ],
 }

@@ -15,11 +15,11 @@ from rf_cases import CELLS, CLASSES, SCHEMA, records
 from sklearn.base import clone
 from tree_draws import choosing
 
-from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.privacy.neighbours import Relation
 from mmech.selection import UNITS_PER_ROUNDING
-from mmech_rf import PrivateForestClassifier
+from mmech_rf import DrawnSettings, PrivateForestClassifier
 from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.trees import UNIT
@@ -187,15 +187,6 @@ def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all
 
 
 @ALL
-def test_a_ledger_that_is_too_small_refuses_before_anything_is_drawn(mode, watched):
-    ledger = PrivacyLedger("0.99")
-    with pytest.raises(BudgetExceededError):
-        make(mode, ledger=ledger).fit(*records(10))
-    assert ledger.spent == 0
-    assert watched.draws == []
-
-
-@ALL
 def test_trees_are_drawn_from_the_system_unless_a_test_asks(mode, watched):
     make(mode, random_state=0).fit(*records(20))
     assert watched.sources
@@ -219,24 +210,7 @@ def test_the_statement_tells_draws_from_counts(mode):
     assert "all the rest follows from the releases" in model.privacy_statement_
 
 
-# --------------------------------------------------------- what is public stays public
-# --------------------------------------------------------- values outside the schema
 # ------------------------------------------------------------------- large and small
-def test_a_forest_learns_a_rule_and_states_what_it_costs():
-    X, _ = records(3000)
-    y = np.array(CLASSES)[X[:, 0].astype(int)]
-    model = PrivateForestClassifier(SCHEMA, epsilon=8).fit(X, y)
-    assert model.choice_.method == "trees"
-    assert (model.predict(X) == y).mean() > 0.95
-    np.testing.assert_allclose(model.predict_proba(RAW).sum(axis=1), 1)
-    assert model.score(X, y) == (model.predict(X) == y).mean()
-    first, *lines = model.privacy_statement_.splitlines()
-    assert first.startswith("Released by this fit: epsilon = 8 for neighbouring")
-    for entry, line in zip(model.releases_, lines, strict=False):
-        assert line.startswith(f"  {entry.released}: epsilon = {float(entry.cost):g}, ")
-    assert model.ledger_.remaining == 0
-
-
 @pytest.mark.parametrize("epsilon", ["1e-6", LEAST_EPSILON / 2])
 def test_a_budget_too_small_to_draw_trees_is_refused(epsilon):
     ledger = PrivacyLedger(1)
@@ -246,25 +220,27 @@ def test_a_budget_too_small_to_draw_trees_is_refused(epsilon):
     assert ledger.spent == 0
 
 
-@pytest.mark.parametrize(
-    "persons", [{"records_per_person": 10}, {"neighbours": "replace"}]
-)
-@pytest.mark.parametrize("privacy", ["pure", "zcdp"])
-def test_small_budgets_of_many_stated_records_pay_for_the_whole_fit(privacy, persons):
-    model = PrivateForestClassifier(
-        SCHEMA, epsilon="1/4000", n_records=10**13, **persons
-    )
-    if privacy == "zcdp":
-        model.set_params(privacy="zcdp", delta=1e-5)
-    assert model.fit(*records(20)).ledger_.remaining == 0
+LITTLE = {"epsilon": "1/4000", "n_records": 10**13}
+ZCDP = {"privacy": "zcdp", "delta": 1e-5}
+MANY = {"epsilon": 10**15, "records_per_person": 10**9}
+EXTREMES = [
+    LITTLE | {"records_per_person": 10},
+    LITTLE | {"neighbours": "replace"},
+    LITTLE | ZCDP | {"records_per_person": 10},
+    LITTLE | ZCDP | {"neighbours": "replace"},
+    # Each of the records of a person has a part of epsilon.
+    MANY | {"n_records": 1},
+    MANY | {"n_records": 10**13},
+] + [
+    {"epsilon": epsilon, "n_records": 10**12, "settings": settings}
+    for epsilon in ("1e-5", "5e-5", "2e-4", "1e-3")
+    for settings in (None, DrawnSettings.for_ranking())
+]
 
 
-@pytest.mark.parametrize("n_records", [1, 10**13])
-def test_a_draw_is_not_limited_to_less_than_its_roundings_cost(n_records):
-    """Each of the records of a person has a part of epsilon."""
-    model = PrivateForestClassifier(
-        SCHEMA, epsilon=10**15, n_records=n_records, records_per_person=10**9
-    )
+@pytest.mark.parametrize("settings", EXTREMES, ids=str)
+def test_extremes_of_public_numbers_pay_for_the_whole_fit(settings):
+    model = PrivateForestClassifier(SCHEMA, **settings)
     assert model.fit(*records(20)).ledger_.remaining == 0
 
 

@@ -11,7 +11,14 @@ import pytest
 import reference as ref
 from rf_cases import SCHEMA, records
 from scipy.stats import chi2
-from tree_draws import DATA, SMALL, choosing, conditionals, largest_log_ratio
+from tree_draws import (
+    DATA,
+    SMALL,
+    choosing,
+    conditionals,
+    every_neighbour,
+    largest_log_ratio,
+)
 
 import mmech as mm
 import mmech.selection
@@ -77,14 +84,6 @@ def concentrated_draw(views, codes, classes, *, rho, neighbours="add_remove"):
     )
 
 
-def every_neighbour(codes, classes, neighbours):
-    """Yield what may be added, or put in the place of the last record."""
-    kept = len(classes) - (neighbours == "replace")
-    for cell in itertools.product(range(2), repeat=2):
-        for label in range(2):
-            yield (*codes[:kept], cell), (*classes[:kept], label)
-
-
 def renyi(first, second, order):
     """Return the divergence of a draw of trees, of which all probabilities are given.
 
@@ -148,44 +147,56 @@ def test_both_calibrations_have_the_range_of_their_epsilon(monotone, neighbours)
 
 # ---------------------------------------------------------------------- counts, sums
 @pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
-def test_counts_have_the_variance_that_is_stated(neighbours, size, noise_rng):
-    session = session_of(1, neighbours, noise_rng)
-    n, unit, rho = 20_000, 16, Fraction(1, 40)
-    measured = session.add_noise(np.zeros(n, np.int64), rho, "counts", unit)
-    variance = (size * unit) ** 2 / (2 * float(rho))
-    assert measured.variance == pytest.approx(variance)
-    statistic = float(np.square(measured.values.astype(float)).sum()) / variance
-    assert chi2.ppf(1e-6, n) < statistic < chi2.ppf(1 - 1e-6, n)
-    (entry,) = session.entries
-    assert (entry.cost, entry.currency) == (rho, "rho")
-    assert (entry.released, entry.sensitivity) == ("counts", size * unit)
-
-
-@pytest.mark.parametrize(("neighbours", "size"), [("add_remove", 1), ("replace", 2)])
-def test_sums_have_the_variance_that_is_stated(neighbours, size, noise_rng):
+@pytest.mark.parametrize("groups", [None, [1, 2, 4]], ids=["counts", "sums"])
+def test_sums_have_the_variance_that_is_stated(groups, neighbours, size, noise_rng):
     """In L2 norm a record changes g groups by the root of g times as much as one."""
     session = session_of(1, neighbours, noise_rng)
-    groups, unit, rho, k = [1, 2, 4], 16, Fraction(1, 40), 4000
+    unit, rho, k = 16, Fraction(1, 40), 4000
     sums = np.full((7, k), 1000)
-    measured = session.add_noise_to_groups(sums, groups, rho, "sums", unit)
-    variance = 3 * (size * unit) ** 2 / (2 * float(rho))
+    if groups is None:
+        measured = session.add_noise(sums, rho, "sums", unit)
+    else:
+        measured = session.add_noise_to_groups(sums, groups, rho, "sums", unit)
+    length = size * unit * math.sqrt(3 if groups else 1)
+    variance = length**2 / (2 * float(rho))
     np.testing.assert_allclose(measured.variance, variance)
-    assert unit * session.deviation(groups, rho) == pytest.approx(np.sqrt(variance))
+    if groups:
+        assert unit * session.deviation(groups, rho) == pytest.approx(variance**0.5)
     statistic = np.square(measured.values - 1000.0).sum(axis=1) / variance
     assert chi2.ppf(1e-7, k) < statistic.min()
     assert statistic.max() < chi2.ppf(1 - 1e-7, k)
     (entry,) = session.entries
-    assert (entry.cost, entry.released) == (rho, "sums")
-    assert entry.sensitivity == pytest.approx(size * unit * np.sqrt(3))
+    assert (entry.cost, entry.currency, entry.released) == (rho, "rho", "sums")
+    assert entry.sensitivity == pytest.approx(length)
 
 
 # ------------------------------------------------------------------- what a fit costs
+def check_statement(model, accounting):
+    """Check what is promised, and that later parameters do not rewrite it."""
+    first, *lines = model.privacy_statement_.splitlines()
+    assert first.startswith(
+        "Released by this fit: (epsilon, delta)-differential privacy with epsilon = "
+        f"{float(Fraction(model.epsilon)):g} and delta = {model.delta:g}, from "
+    )
+    assert ("from zCDP with rho = " in first) == (accounting == "zcdp")
+    words = {"Gaussian", "permute", "L2 sensitivity"}
+    found = {word for word in words if word in model.privacy_statement_}
+    assert found == (words - {"permute"} if accounting == "zcdp" else set())
+    for entry, line in zip(model.releases_, lines, strict=False):
+        assert f": {entry.currency} = {float(entry.cost):g}, " in line
+    given = model.get_params()
+    model.set_params(privacy="pure", delta=None, epsilon=9)
+    assert model.privacy_statement_.startswith(first)
+    model.set_params(**given)
+
+
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @EVERY
 def test_price(case, neighbours):
     model = fitted(case, neighbours=neighbours)
     accounting = CASES[case][1]
     assert model.choice_.accounting == accounting
+    check_statement(model, accounting)
     if accounting == "pure":
         spent = sum(entry.cost for entry in model.releases_)
         assert spent == Fraction(model.epsilon) == model.ledger_.spent
@@ -272,52 +283,16 @@ def test_pure_epsilon_is_kept_where_it_does_better(n_records, epsilon, delta):
 
 # ------------------------------------------------------------------- what is promised
 @EVERY
-def test_statement(case):
-    model = fitted(case)
-    first, *lines = model.privacy_statement_.splitlines()
-    assert first.startswith(
-        "Released by this fit: (epsilon, delta)-differential privacy with epsilon = "
-        f"{float(Fraction(model.epsilon)):g} and delta = {model.delta:g}, from "
-    )
-    costs = lines[: len(model.releases_)]
-    if CASES[case][1] == "zcdp":
-        assert "from zCDP with rho = " in first
-        for entry, line in zip(model.releases_, costs, strict=True):
-            assert f": rho = {float(entry.cost):g}, " in line
-        assert "permute" not in model.privacy_statement_
-        assert "L2 sensitivity" in model.privacy_statement_
-        assert "discrete Gaussian noise" in model.privacy_statement_
-    else:
-        assert "from pure epsilon = " in first
-        assert "Gaussian" not in model.privacy_statement_
-    model.set_params(privacy="pure", delta=None, epsilon=9)
-    assert model.privacy_statement_.startswith(first)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"privacy": "rdp"}, ValueError, "privacy must be"),
-        ({"delta": None}, ValueError, "privacy='zcdp' needs delta"),
-        ({"privacy": "pure"}, ValueError,
-         "delta goes with privacy='zcdp' only, got 1e-05"),
-        ({"delta": 0}, ValueError, "delta must be a probability between 0 and 1"),
-        ({"delta": 1.0}, ValueError, "delta must be a probability between 0 and 1"),
-        ({"delta": "1e-5"}, TypeError, "delta must be a probability between 0 and 1"),
-    ],
-)  # fmt: skip
-def test_wrong_parameters(parameters, error, message):
-    with pytest.raises(error, match=message):
-        make(**parameters).fit(*records(20))
-
-
-@EVERY
 def test_a_ledger_of_epsilon_is_refused_before_anything_is_spent(case):
     ledger = mm.PrivacyLedger(1000)
     model = make(case, ledger=ledger)
     with pytest.raises(ValueError, match="takes a ledger of rho, but this one counts"):
         model.fit(*records(20))
-    assert ledger.spent == 0
+    other = mm.PrivacyLedger(1000, currency="rho")
+    pure = PrivateForestClassifier(SCHEMA, epsilon=1, ledger=other)
+    with pytest.raises(ValueError, match="takes a ledger of epsilon, but this one cou"):
+        pure.fit(*records(20))
+    assert ledger.spent == other.spent == 0
     assert not hasattr(model, "releases_")
     model.set_params(ledger=None).fit(*records(20))
 
@@ -353,13 +328,6 @@ def test_a_ledger_made_for_one_fit_pays_for_it(epsilon, exactly):
     model = make(epsilon=epsilon, n_records=100, ledger=ledger)
     model.fit(*records(20))
     assert 0 <= ledger.remaining < Fraction(1, 2**50)
-
-
-def test_pure_epsilon_is_not_paid_from_a_ledger_of_rho():
-    ledger = mm.PrivacyLedger(1000, currency="rho")
-    with pytest.raises(ValueError, match="takes a ledger of epsilon, but this one cou"):
-        PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(*records(20))
-    assert ledger.spent == 0
 
 
 # ------------------------------------------------------------------- copies and files

@@ -43,6 +43,11 @@ pytestmark = pytest.mark.usefixtures("scores_of_few")
 CASES = cases(["add_remove"]) | {
     name: case for name, case in cases(["replace"]).items() if ", plain" in name
 }
+CASES |= {
+    name: case
+    for name, case in recipe_cases().items()
+    if case.relation == "add_remove" and case.model.recipe.guarantee == "pure"
+}
 
 
 def content(path):
@@ -72,11 +77,11 @@ def data_sets(case):
     }  # fmt: skip
 
 
-def looked_at(model, X, y, cells):
+def looked_at(model, X, y, cells, **more):
     """Fit without records, and return all that anybody sees."""
     model = clone(model)
     with watched(without_records()), mock.patch.object(time, "perf_counter", no_clock):
-        model.fit(X, y)
+        model.fit(X, y, **more)
         seen = [facts(model, cells)]
         if model._holds_counts():
             model.close()
@@ -87,8 +92,9 @@ def looked_at(model, X, y, cells):
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_public_depends_on_records(name):
     case = CASES[name]
+    more = {"X_unlabelled": case.cells[::3]} if case.unlabelled else {}
     first, *others = (
-        (words, looked_at(case.model, X, y, case.cells))
+        (words, looked_at(case.model, X, y, case.cells, **more))
         for words, (X, y) in data_sets(case).items()
     )
     for words, seen in others:
@@ -182,17 +188,6 @@ TABLES = {
     "a tiny epsilon": {"ways": 2, "cost": "1/1000"} | CATEGORY,
     "a huge epsilon": {"ways": (1, 3), "cost": 1000} | CATEGORY,
 }
-MARGINALS = mm.Marginals((3, 2, 2), {(0, 1): 1, (1, 2): 2})
-STRATEGIES = {
-    "prefix": (mm.Prefix(12), mm.Prefix(12)),
-    "p-Identity": (mm.Prefix(12), mm.PIdentity(np.eye(12)[::3] + 0.5)),
-    "marginals": (MARGINALS, MARGINALS),
-}
-SELECTIONS = {
-    "exponential": mm.exponential_mechanism,
-    "permute and flip": mm.permute_and_flip,
-    "quantiles": mm.joint_quantiles,
-}
 
 
 @dataclass(frozen=True)
@@ -241,49 +236,6 @@ def tables_of(options, relation):
     return Setting(run, lambda: mm.PrivacyLedger(cost, **settings), DOMAIN)
 
 
-def of_counts(release, relation, currency="epsilon"):
-    """Return the setting of a release of the counts of twelve cells, by two classes."""
-
-    def run(people, ledger):
-        counts = np.zeros((12, 2), np.int64)
-        codes = np.array(people.X, int).reshape(-1, 3)
-        np.add.at(counts, (codes @ [4, 2, 1], np.array(people.y, int)), 1)
-        return release(counts, neighbours=relation, ledger=ledger, **{currency: 1})
-
-    def ledger():
-        return mm.PrivacyLedger(1, currency=currency, neighbours=relation)
-
-    return Setting(run, ledger, Schema(SCHEMA.attributes, (0, 1)))
-
-
-def measured(name):
-    """Return a release by the matrix mechanism."""
-
-    def release(counts, **given):
-        mechanism = mm.MatrixMechanism(*STRATEGIES[name], **given)
-        noisy = mechanism.measure(counts)
-        answers = mechanism.answer_from(noisy)
-        return noisy, repr(mechanism), np.asarray(answers), mechanism.expected_error()
-
-    return release
-
-
-def selected(name):
-    """Return a release of one of the cells, or of cut points."""
-    extra = {"n_bins": 4, "n_records": 60} if name == "quantiles" else {}
-
-    def release(counts, **given):
-        return SELECTIONS[name](counts[:, 0], released="cells", **given, **extra)
-
-    return release
-
-
-def summed(counts, **given):
-    """Release sums whose noise is shaped for a norm, or scaled to one cell."""
-    groups = {"groups": [6, 6]} if "epsilon" in given else {}
-    return mm.noisy_release(counts, sensitivity=1, released="sums", **given, **groups)
-
-
 def settings():
     """Return everything that looks at records, by name: kinds first."""
     found = {}
@@ -295,14 +247,6 @@ def settings():
     for relation in ("add_remove", "replace"):
         for name, options in TABLES.items():
             found[f"tables, {name}, {relation}"] = tables_of(options, relation)
-        for currency in ("epsilon", "rho"):
-            releases = {name: measured(name) for name in STRATEGIES}
-            releases |= {name: selected(name) for name in SELECTIONS} | {"sums": summed}
-            for name, release in releases.items():
-                if (name, currency) != ("permute and flip", "rho"):
-                    found[f"engine, {name}, {currency}, {relation}"] = of_counts(
-                        release, relation, currency
-                    )
     return found
 
 
@@ -313,7 +257,7 @@ SEEDS = 4
 
 
 def one_of_each():
-    """Return a hundred settings: every recipe, kind of table and engine's release once.
+    """Return a hundred settings: every recipe and kind of table once.
 
     The others are estimators, as many of each; which of their settings is drawn.
     """
@@ -419,7 +363,7 @@ def test_many_strangers_look_the_same(name, seed):
 
 
 def test_there_are_enough_strangers():
-    """The default tests have all recipes, tables and releases of the engine."""
+    """The default tests have all recipes and tables."""
     chosen = one_of_each()
     assert len(set(chosen)) == len(chosen) == 100
     assert SEEDS * len(SETTINGS) >= 1000

@@ -339,29 +339,6 @@ def test_names_of_folders_are_columns(tmp_path):
         list(read(tmp_path, SCHEMA))
 
 
-def test_partitions_that_pyarrow_wrote(tmp_path):
-    arrow = pytest.importorskip("pyarrow")
-    dataset = pytest.importorskip("pyarrow.dataset")
-    table = arrow.table(
-        {
-            "size": [3.5, 7.0, 0.0, 10.0],
-            "answer": ["yes", "no", "yes", "no"],
-            "colour": ["red", "blå", "?", "red"],
-        }
-    )
-    dataset.write_dataset(
-        table,
-        tmp_path,
-        format="parquet",
-        partitioning=["colour", "answer"],
-        partitioning_flavor="hive",
-    )
-    codes, classes, _ = encoded(read(tmp_path, SCHEMA))
-    expected = SCHEMA.encode(table.select(["colour", "size"]), table["answer"])
-    rows = zip(*(part.tolist() for part in expected), strict=True)
-    assert sorted(zip(codes, classes, strict=True)) == sorted(rows)
-
-
 # ---- frames and iterators ------------------------------------------------------------
 
 ROWS = {
@@ -393,7 +370,7 @@ def test_frames_are_read_in_parts(library):
     assert again[2] == (("may", 0, 5), ("may", 5, 10))
 
 
-def test_pairs_and_datasets_are_read(tmp_path):
+def test_pairs_and_datasets_are_read():
     rows = list(zip(ROWS["colour"], ROWS["size"], strict=True))
     pairs = ((rows[i : i + 2], ROWS["answer"][i : i + 2]) for i in (0, 2, 4))
     codes, _, chunks = encoded(read(pairs, SCHEMA, name="pairs"))

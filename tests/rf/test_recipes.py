@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from schema_cases import schema_of
 
 import mmech_rf as rf
 from mmech import ParameterError, PrivacyLedger
@@ -26,14 +27,6 @@ from mmech_rf.literature.scores import MOST, SCORES, score_for
 
 NURSERY = rf.datasets.load_nursery().schema
 CAR = rf.datasets.load_car()
-
-
-def schema_of(n_continuous, n_discrete):
-    numeric = [
-        rf.Attribute.numeric(f"s{i}", lower=0, upper=1) for i in range(n_continuous)
-    ]
-    words = [rf.Attribute.categorical(f"r{i}", ["a", "b"]) for i in range(n_discrete)]
-    return rf.Schema([*numeric, *words], ["no", "yes"])
 
 
 # ------------------------------------------------------------------------- budgets
@@ -80,18 +73,19 @@ def test_shares_of_cuts_are_as_published():
 
 # ------------------------------------------------------------------ public numbers
 @pytest.mark.parametrize(
-    ("name", "schema", "n_records", "levels"),
+    ("name", "kinds", "n_records", "levels"),
     [
-        ("jpw", schema_of(4, 0), 1235, 2),  # log2 is 10, and half of 4 attributes 2
-        ("jpw", schema_of(0, 8), 17, 3),  # log2 of 17, less one, and not 4
-        ("spe", schema_of(9, 0), 1000, 4),  # 10 of the 100 records of a tree: 16 leaves
-        ("spe", schema_of(9, 0), 80, 1),
-        ("sspe-2", schema_of(9, 0), 80, 9),  # until exact sizes stop it
-        ("fi-2021", schema_of(6, 8), 1000, 9),
-        ("rana", schema_of(16, 0), 300, 5),  # log2 of 30: trees share the records
+        ("jpw", "n" * 4, 1235, 2),  # log2 is 10, and half of 4 attributes 2
+        ("jpw", "c" * 8, 17, 3),  # log2 of 17, less one, and not 4
+        ("spe", "n" * 9, 1000, 4),  # 10 of the 100 records of a tree: 16 leaves
+        ("spe", "n" * 9, 80, 1),
+        ("sspe-2", "n" * 9, 80, 9),  # until exact sizes stop it
+        ("fi-2021", "n" * 6 + "c" * 8, 1000, 9),
+        ("rana", "n" * 16, 300, 5),  # log2 of 30: trees share the records
     ],
 )
-def test_levels_follow_from_public_numbers(name, schema, n_records, levels):
+def test_levels_follow_from_public_numbers(name, kinds, n_records, levels):
+    schema = schema_of(*(f"{kind}2" for kind in kinds))
     assert rf.recipes()[name].n_levels(schema, 1.0, n_records) == levels
 
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from replay import check_pair, entropy, play, same, watched, without_records
-from replay_cases import people
+from replay import entropy, same, watched
+from replay_cases import RECIPES, recipe_cases
 from rf_reference import leaf_paths
 from sklearn.base import clone
 
@@ -21,191 +21,15 @@ from mmech_rf.literature.grow import grow_by_support
 from mmech_rf.literature.leaves import draw_leaf_labels
 from mmech_rf.literature.recipe import CHOICES
 
-SCHEMA = Schema(
-    (
-        Attribute.categorical("x0", ["0", "1", "2"]),
-        Attribute.numeric("x1", lower=0, upper=4, n_bins=4),
-        Attribute.categorical("x2", ["0", "1"]),
-    ),
-    ("no", "maybe", "yes"),
-)
-CELLS = [[str(a), b + 0.5, str(c)] for a, b, c in np.ndindex(3, 4, 2)]
-OTHERS = CELLS[::3]
-"""Records of other persons, without labels."""
-
-VARIANTS = {
-    "entropy": Recipe(score="entropy", n_trees=2),
-    "gain": Recipe(
-        score="gain-and-ratio", n_trees=2, splits="threshold", candidates="sqrt"
-    ),
-    "levels": Recipe(levels="hou", leaves="levels", n_trees=2),
-    "selective": Recipe(pruning="selective", n_trees=3),
-    "shared medians": Recipe(score="median", records="all", n_trees=2),
-    "grid": Recipe(grid=1, n_trees=2, splits="threshold"),
-    "last tree": recipes()["liu"].replace(n_trees=3, first_phase=Fraction(2, 3)),
-}
-SMALL = {
-    name: recipe.replace(
-        n_trees=min(recipe.n_trees, 3)
-        if isinstance(recipe.n_trees, int)
-        else recipe.n_trees
-    )
-    for name, recipe in recipes().items()
-} | VARIANTS
-
-
-def relations(recipe):
-    if recipe.guarantee == "labels":
-        return ["labels"]
-    if recipe.records == "poisson":
-        return ["add_remove"]
-    return ["add_remove", "replace", "labels"]
-
-
-CASES = [(name, r) for name, recipe in SMALL.items() for r in relations(recipe)]
-
-
-def forest(recipe, relation="add_remove", **settings):
-    return RecipeForestClassifier(
-        SCHEMA, epsilon=1, recipe=recipe, neighbours=relation, random_state=0,
-        **settings,
-    )  # fmt: skip
-
-
-def looked_at(model, X, y):
-    """Fit, and return all that anybody sees."""
-    extra = {"X_unlabelled": OTHERS} if model.recipe.unlabelled else {}
-    model.fit(np.array(X, object).reshape(-1, 3), y, **extra)
-    return {
-        "labels": model.predict(CELLS),
-        "statement": model.privacy_statement_,
-        "describe": model.describe(),
-        "attributes": {n: v for n, v in vars(model).items() if n != "timings_"},
-    }
-
-
-def runner(model):
-    def run(data, ledger):
-        rows = [[a, float(b) + 0.5, c] for a, b, c in data.X]
-        return looked_at(clone(model).set_params(ledger=ledger), rows, data.y)
-
-    return run
-
-
-def neighbours_of(data, relation, sampled):
-    """Return neighbours of a data set."""
-    row = ("1", "1", "0")
-    if relation == "labels":
-        # Who has another label keeps all places: how many train a tree is public.
-        return [data.relabelled(i, "yes") for i in (0, 12)]
-    if relation == "replace":
-        return [data.replaced(0, row, "yes"), data.replaced(7, row, "no")]
-    added = [data.and_of(row, "yes", 0), data.and_of(data.rows[3], "no")]
-    # A record that is in no bag, or in several, does not cost as much as in one.
-    return added if sampled else [*added, data.without(0), data.without(7)]
-
-
-@pytest.mark.parametrize(("name", "relation"), CASES)
-def test_a_neighbour_looks_the_same_and_is_paid_for(name, relation, seed):
-    recipe = SMALL[name]
-    data = people(SCHEMA_OF_CODES, seed=seed)
-    sampled = recipe.records == "poisson"
-    run = runner(forest(recipe, relation))
-    with entropy([seed, 1]):
-        tape = play(run, data, PrivacyLedger(1, neighbours=relation))
-    for neighbour in neighbours_of(data, relation, sampled):
-        after = play(run, neighbour, PrivacyLedger(1, neighbours=relation), tape)
-        check_pair(tape, after, epsilon=1)
-
-
-ESTIMATED = {
-    name: recipe for name, recipe in SMALL.items() if not recipe.draws_from_others
-}
-
-
-@pytest.mark.parametrize("name", ESTIMATED)
-def test_a_neighbour_of_a_tested_recipe_looks_the_same(name, seed):
-    """Samples and parts are those of training records; who is new is in either part."""
-    recipe = ESTIMATED[name]
-    relation = "labels" if recipe.guarantee == "labels" else "add_remove"
-    data = people(SCHEMA_OF_CODES, seed=seed)
-    sampled = recipe.records == "poisson"
-    run = runner(forest(recipe, relation, estimate_accuracy=True))
-    with entropy([seed, 1]):
-        tape = play(run, data, PrivacyLedger(1, neighbours=relation))
-    for neighbour in neighbours_of(data, relation, sampled):
-        after = play(run, neighbour, PrivacyLedger(1, neighbours=relation), tape)
-        check_pair(tape, after, epsilon=1)
-
-
-@pytest.mark.parametrize("seed", range(1, 5))
-def test_weights_of_one_record_follow_from_it_alone(seed):
-    """Of Liu: weights that sum to a constant would change with those of others."""
-    test_a_neighbour_looks_the_same_and_is_paid_for("last tree", "add_remove", seed)
-
-
-def random_recipe(rng):
-    """Return a recipe of random choices that go together."""
-    while True:
-        chosen = {name: str(rng.choice(values)) for name, values in CHOICES.items()}
-        chosen |= {
-            "n_trees": int(rng.integers(1, 4)),
-            "depth": int(rng.integers(1, 4)),
-            "candidates": int(rng.integers(1, 4)),
-            "grid": rng.choice([None, 1, 2]),
-            "unlabelled": bool(rng.integers(2)),
-        }
-        sampled = chosen["records"] == "poisson"
-        if sampled and (chosen["unlabelled"] or chosen["guarantee"] == "labels"):
-            continue  # a record's part of bags is not comparable draw by draw
-        try:
-            return Recipe(**chosen)
-        except ParameterError:
-            continue
-
-
-@pytest.mark.parametrize("number", range(16))
-def test_recipes_of_random_choices(monkeypatch, number, seed):
-    recipe = random_recipe(np.random.default_rng([number, seed]))
-    monkeypatch.setitem(SMALL, "random", recipe)
-    for relation in relations(recipe):
-        test_a_neighbour_looks_the_same_and_is_paid_for("random", relation, number)
-
 
 def test_persons_of_several_fits_add_up():
     """Who has no label in one fit may have one in the next."""
-    ledger, data = PrivacyLedger(2), people(SCHEMA_OF_CODES)
-    rows = [[a, float(b) + 0.5, c] for a, b, c in data.X]
+    case = recipe_cases()["recipe sspe-1, add_remove"]
+    ledger, others = PrivacyLedger(2), {"X_unlabelled": case.cells[::3]}
     for spent in (1, 2):
-        model = forest("sspe-1", ledger=ledger, n_records=24)
-        model.fit(np.array(rows, object), data.y, X_unlabelled=OTHERS)
+        model = clone(case.model).set_params(ledger=ledger, n_records=24)
+        model.fit(case.people.X, case.people.y, **others)
         assert ledger.spent == spent
-
-
-SCHEMA_OF_CODES = Schema(
-    tuple(
-        Attribute.categorical(f"x{i}", list(map(str, range(n))))
-        for i, n in enumerate((3, 4, 2))
-    ),
-    SCHEMA.class_labels,
-)
-
-
-@pytest.mark.parametrize(
-    "name", [n for n, recipe in SMALL.items() if recipe.guarantee == "pure"]
-)
-def test_nothing_public_depends_on_records(name):
-    """Nodes, leaves and words are the same for nobody as for many."""
-    data = people(SCHEMA_OF_CODES)
-    rows = [[a, float(b) + 0.5, c] for a, b, c in data.X]
-    seen = []
-    for X, y in ((rows, data.y), (rows[:0], []), (rows[:1] * 40, ["yes"] * 40)):
-        with watched(without_records()):
-            found = looked_at(forest(SMALL[name]), X, y)
-        found["attributes"].pop("_lineage")
-        seen.append(found)
-    same("nobody", seen[0], seen[1])
-    same("one cell", seen[0], seen[2])
 
 
 # ------------------------------------------------------- all outputs of tiny domains
@@ -313,16 +137,16 @@ def tiny(recipe, epsilon=1, relation="add_remove"):
 
 
 ENUMERATED = [
-    name for name, recipe in SMALL.items() if recipe.records in ("disjoint", "all")
+    name for name, recipe in RECIPES.items() if recipe.records in ("disjoint", "all")
 ]
 
 
 @pytest.mark.parametrize("name", ENUMERATED)
 def test_all_outputs_for_all_neighbours(name):
     # The second tree of two ensembles costs nothing, and one of two may be removed.
-    several = SMALL[name].structure == "two-ensembles"
-    several |= SMALL[name].pruning == "selective"
-    recipe = SMALL[name].replace(n_trees=1 + several, depth=1, stopping="depth")
+    several = RECIPES[name].structure == "two-ensembles"
+    several |= RECIPES[name].pruning == "selective"
+    recipe = RECIPES[name].replace(n_trees=1 + several, depth=1, stopping="depth")
     relation = "labels" if recipe.guarantee == "labels" else "add_remove"
     extra = {"X_unlabelled": [["0", "1"], ["2", "0"]]} if recipe.unlabelled else {}
     model = tiny(recipe, relation=relation)

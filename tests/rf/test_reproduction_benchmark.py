@@ -179,7 +179,7 @@ def test_figure_2_has_all_budgets_of_all_sets():
     assert wanted == {(name, e) for name, p in PROBLEMS.items() for e in p.budgets}
 
 
-def test_queries_that_are_training_records(monkeypatch):
+def test_queries_that_are_training_records():
     setting = Setting("car", "subsample", "weight", 4, 16, queries=50, split="trained")
     X, queries, y, truth = _trials.split_of(setting, 0)
     seen = {(*row, label) for row, label in zip(X.tolist(), y, strict=True)}

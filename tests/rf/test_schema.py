@@ -22,14 +22,6 @@ def test_numpy_scalars_become_python_scalars():
     assert [type(c) for c in schema.class_labels] == [float, float]
 
 
-def test_cells_of_numeric_attributes():
-    assert AGE.cut_points == (25, 50, 75)
-    assert Attribute.numeric("a", lower=0, upper=1).size == 10
-    assert Attribute.numeric("a", lower=0, upper=1, n_bins=1).size == 1
-    assert Attribute.numeric("a", cut_points=[1, 2]).size == 3
-    assert Attribute.numeric("a", cut_points=[1, 2], other="none").size == 4
-
-
 @pytest.mark.parametrize(
     ("options", "labels"),
     [
@@ -51,19 +43,14 @@ def test_labels_of_numeric_attributes(options, labels):
         ("nominal", {}, ValueError, "kind of attribute 'a' must be one of"),
         ("categorical", {}, ValueError, "categories .* at least 1, got 0; list every"),
         ("ordinal", {"categories": "ab"}, TypeError, "must be a sequence, got str"),
-        ("ordinal", {"categories": 3}, TypeError, "must be a sequence, got int"),
         ("categorical", {"categories": {"a", "b"}}, TypeError, "a sequence, got set"),
         ("ordinal", {"categories": [1, 1.0]}, ValueError, "must be distinct, also"),
         ("ordinal", {"categories": [1, "1"]}, ValueError, "must be distinct, also"),
         ("ordinal", {"categories": [""]}, ValueError, "not be empty.*write '\\?'"),
         ("ordinal", {"categories": [np.nan]}, ValueError, "not be empty, NaN or inf"),
-        ("ordinal", {"categories": [np.inf]}, ValueError, "not be empty, NaN or inf"),
         ("ordinal", {"categories": [None]}, TypeError, "got NoneType; convert it"),
-        ("ordinal", {"categories": [(1,)]}, TypeError, "got tuple; convert it"),
         ("ordinal", {"categories": [1], "lower": 0}, ValueError,
          "is ordinal and takes no lower; it may"),
-        ("categorical", {"categories": [1], "n_bins": 3}, ValueError,
-         "takes no n_bins; it may have categories, groups"),
         ("categorical", {"categories": ["x"], "groups": {"y": ["1"]}}, ValueError,
          "every group of attribute 'a' must be one of its categories"),
         ("categorical", {"categories": ["x", "y"], "groups": {"x": ["1"], "y": ["1"]}},
@@ -82,11 +69,8 @@ def test_labels_of_numeric_attributes(options, labels):
         ("numeric", {"lower": 0, "upper": np.inf}, ValueError, "upper .* be finite"),
         ("numeric", {"cut_points": [1, np.nan]}, ValueError, "cut point .* be finite"),
         ("numeric", {"cut_points": [2, 1]}, ValueError, "be strictly increasing; sort"),
-        ("numeric", {"cut_points": [1, 1]}, ValueError, "be strictly increasing; sort"),
         ("numeric", {"cut_points": 5}, TypeError, "cut_points .* must be a sequence"),
         ("numeric", {"lower": 0, "upper": 2, "cut_points": [2]}, ValueError,
-         "must lie inside its bounds 0 to 2"),
-        ("numeric", {"lower": 0, "upper": 2, "cut_points": [-1]}, ValueError,
          "must lie inside its bounds 0 to 2"),
         ("numeric", {"cut_points": [1], "n_bins": 3}, ValueError,
          "has 1 cut points, so 2 bins, but n_bins is 3"),
@@ -121,12 +105,9 @@ def test_attribute_name_errors():
         ([], ["a", "b"], {}, ValueError, "at least one attribute, got none"),
         (["x"], ["a", "b"], {}, TypeError, "must be Attribute objects, got str"),
         ([AGE, AGE], ["a", "b"], {}, ValueError, "name 'age' occurs twice"),
-        ([AGE], [], {}, ValueError, r"\(the classes\) must list at least 2, got 0"),
         ([AGE], ["a"], {}, ValueError, r"\(the classes\) must list at least 2, got 1"),
         ([AGE], ["a", "a"], {}, ValueError, "class_labels .* must be distinct"),
         ([AGE], "ab", {}, TypeError, "class_labels .* must be a sequence, got str"),
-        ([AGE], {"a", "b"}, {}, TypeError, "class_labels .* a sequence, got set; pass"),
-        ([AGE], ["a", None], {}, TypeError, "class_labels .* got NoneType"),
         ([AGE], ["a", "b"], {"target": "age"}, ValueError, "'age' occurs twice"),
         ([AGE], ["a", "b"], {"target": 1}, TypeError, "target must be a string"),
         ([AGE], ["a", "b"], {"name": 1}, TypeError, "name must be a string"),
@@ -145,10 +126,8 @@ def test_schema_errors(attributes, labels, options, error, message):
         (["weight"], ValueError, "no attribute 'weight'; choose from colour, size"),
         ([3], ValueError, "must be below 3, the number of attributes, got 3"),
         ([-1], ValueError, "a selected feature must be an integer >= 0, got -1"),
-        ([1.5], TypeError, "a selected feature must be an integer"),
         ("age", TypeError, "features must be a sequence, got str"),
         ([0, "colour"], ValueError, "'colour' occurs twice"),
-        ([], ValueError, "at least one attribute"),
     ],
 )
 def test_select_errors(features, error, message):
@@ -181,6 +160,8 @@ def test_display():
         ([False, True], "False", 0),
         ([False, True], 1, 1),
         (["0", "1"], True, 1),
+        (["0", "1"], "True", 1),
+        ([0, 1], "False", 0),
         (["0", "1"], 1, 1),
         (["0", "1"], 1.0, 1),
         (["0", "1"], -0.0, 0),
@@ -246,14 +227,6 @@ def test_value_map_is_read_as_text_and_strict():
         one(attribute, "0")
 
 
-@pytest.mark.parametrize(
-    ("value", "code"),
-    [(0, 0), (25, 0), (25.000001, 1), ("50", 1), (True, 0), (Decimal(75), 2), (100, 3)],
-)
-def test_bins_are_closed_on_the_right(value, code):
-    assert one(AGE, value) == code
-
-
 def test_without_bounds_every_finite_number_is_known():
     attribute = Attribute.numeric("a", cut_points=[0])
     assert one(attribute, -1e300) == 0
@@ -277,16 +250,6 @@ MIXED = st.sampled_from(
 )
 def test_a_value_is_read_the_same_whatever_stands_beside_it(values, categories):
     attribute = Attribute.categorical("a", [*categories, "rest"], other="rest")
-    schema = Schema([attribute], [0, 1])
-    options = {"handle_unknown": "category", "handle_missing": "category"}
-    together = schema.encode([[value] for value in values], **options)
-    alone = [schema.encode([[value]], **options)[0, 0] for value in values]
-    assert together[:, 0].tolist() == alone
-
-
-@given(st.lists(st.one_of(MIXED, st.floats(), st.just("1e3")), min_size=1, max_size=9))
-def test_a_number_is_read_the_same_whatever_stands_beside_it(values):
-    attribute = Attribute.numeric("a", lower=0, upper=9, n_bins=3, other="rest")
     schema = Schema([attribute], [0, 1])
     options = {"handle_unknown": "category", "handle_missing": "category"}
     together = schema.encode([[value] for value in values], **options)

@@ -86,11 +86,6 @@ def schemas(draw):
     )
 
 
-@given(schemas())
-def test_json_round_trip(schema):
-    assert Schema.from_json(schema.to_json()) == schema
-
-
 @given(schemas(), st.data())
 def test_decode_then_encode_is_the_identity(schema, data):
     invertible = [
@@ -126,18 +121,6 @@ def test_sources_of_json(tmp_path):
         assert Schema.from_json(stream) == TOY
     for source in (path, str(path), text, io.StringIO(text), json.loads(text)):
         assert Schema.from_json(source) == TOY
-
-
-def test_json_keeps_types_and_letters():
-    attribute = Attribute.categorical(
-        "größe", ["ß", True, 2, 2.5], groups={2: [7, "z"]}
-    )
-    schema = Schema([attribute], [-1, 1])
-    text = schema.to_json()
-    assert "größe" in text
-    twin = Schema.from_json(text)
-    assert [type(c) for c in twin.attributes[0].categories] == [str, bool, int, float]
-    assert twin.attributes[0].groups == {2: (7, "z")}
 
 
 FEATURES = {
@@ -213,15 +196,8 @@ def test_labels_that_are_not_of_their_type(labels, kind, message):
 @pytest.mark.parametrize(
     ("source", "error", "message"),
     [
-        ("{", ValueError, "the schema is not valid JSON"),
-        (io.StringIO("[]"), ValueError, "must be a JSON object, got list"),
         (3, TypeError, "from a path, an open file, a JSON text or a dict, got int"),
-        ({}, ValueError, "of no known kind: it needs 'features'"),
         ({"features": []}, ValueError, "no 'target', .*; add it, or use .* `mmech`"),
-        (FEATURES | {"features": []}, ValueError, "at least one attribute"),
-        (FEATURES | {"features": [{"name": "a"}]}, ValueError,
-         "of features needs 'type'"),
-        (FEATURES | {"features": 3}, ValueError, "malformed"),
         (FEATURES | {"target": "class"}, ValueError, "malformed"),
         (FEATURES | {"target": {"name": "c", "categories": []}}, ValueError,
          "class_labels"),
@@ -336,13 +312,10 @@ def test_infer_errors(X, y, error, message):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"nbins": 4}, "'nbins' of attribute 'age'.*did you mean 'n_bins'"),
         ({"uper": 9}, "'uper' of attribute 'age'.*did you mean 'upper'"),
         ({"frobnicate": 1}, "'frobnicate' of attribute 'age'.*it may have name, type"),
-        ({"n_bins": 1e12}, "n_bins of attribute 'age' must be an integer"),
         ({"n_bins": 10**12}, "n_bins of attribute 'age' must be at most 100,000"),
         ({"n_bins": 2.5}, "n_bins of attribute 'age' must be an integer"),
-        ({"categories": ["a"]}, "attribute 'age' has 10 bins but 1 categories"),
     ],
 )
 def test_keys_that_mean_nothing_are_refused(change, reason):
@@ -352,34 +325,14 @@ def test_keys_that_mean_nothing_are_refused(change, reason):
         Schema.from_json({"features": [age], "target": target})
 
 
-@pytest.mark.parametrize(
-    ("where", "key", "meant"),
-    [
-        ((), "feature", "features"),
-        (("target",), "catgories", "categories"),
-        (("features", 0), "catgories", "categories"),
-    ],
-)
-def test_keys_are_checked_everywhere(where, key, meant):
-    document = {
-        "features": [{"name": "x", "type": "categorical", "categories": [0, 1]}],
-        "target": {"name": "class", "categories": ["no", "yes"]},
-    }
-    place = document
-    for step in where:
-        place = place[step]
-    place[key] = []
-    with pytest.raises(ValueError, match=f"{key!r}.*did you mean {meant!r}"):
-        Schema.from_json(document)
-
-
 # ----------------------------------------------------------------- the JSON Schema
 
 KEYS = json.loads(resources.files("mmech.domain").joinpath("schema.json").read_text())
 
 
 @given(schemas())
-def test_the_json_schema_describes_what_is_written(schema):
+def test_a_file_holds_its_schema_and_keeps_to_the_json_schema(schema):
+    assert Schema.from_json(schema.to_json()) == schema
     written = json.loads(schema.to_json())
     validator(KEYS).validate(written)
     wrong = {**written, "features": [{**written["features"][0], "kind": "numeric"}]}

@@ -1,18 +1,15 @@
 """The forest of drawn trees: what it costs, what it sees, what it learns."""
 
-import copy
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from reference import group_norm
-from replay import same
-from rf_cases import CELLS, SCHEMA, paying, records, silence
+from replay import People, check_pair, entropy, play
+from rf_cases import CELLS, SCHEMA, SHAPE, records, silence
 
 from mmech import PrivacyLedger
-from mmech.exceptions import PrivacyLeakWarning
+from mmech.session import Session
 from mmech_rf import Attribute, PrivateForestClassifier, Schema
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import (
@@ -41,21 +38,7 @@ PLANS = {
 EVERY = pytest.mark.parametrize("kind", PLANS)
 
 
-def make(kind, **parameters):
-    n_records, epsilon = PLANS[kind]
-    settings = {"n_records": n_records, "epsilon": epsilon} | parameters
-    return PrivateForestClassifier(SCHEMA, **settings)
-
-
 # --------------------------------------------------------------------- what it costs
-def test_a_noisy_number_of_records_is_paid_for():
-    X, y = records(40)
-    ledger = PrivacyLedger(1)
-    PrivateForestClassifier(SCHEMA, epsilon=1, ledger=ledger).fit(X, y)
-    assert ledger.remaining == 0
-    assert ledger.entries[0].cost == Fraction(3, 100)
-
-
 def test_numbers_of_votes():
     numbers = [number_of_votes(Fraction(quarters, 4)) for quarters in range(200)]
     assert numbers[0] == 1
@@ -116,113 +99,48 @@ SHARES = {
 }
 
 
-class Watched:
-    """Grows forests, notes all that is released, and repeats what the first one drew.
+@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
+@pytest.mark.parametrize("shares", SHARES)
+def test_every_addition_of_a_record(shares, accounting, rng):
+    """With draws held fixed, all that is released changes within its sensitivity.
 
     The guarantee composes over releases, each given those before it: so what records
     were told to vote, or to expect, is held fixed, and so are the drawn trees.
     """
+    plan, currency = SHARES[shares], {"pure": "epsilon", "zcdp": "rho"}[accounting]
 
-    def __init__(self, watch_all):
-        self.released, self.draws, self.fixed, self.seen = [], [], [], 0
-        watch_all(self.noted)
-
-    def noted(self, draw, sample):
-        """Note a draw; return what came out of it the first time."""
-        drawn = replace(draw, exact=copy.deepcopy(draw.exact))
-        (self.draws if draw.kind == "tree" else self.released).append(drawn)
-        if self.seen == len(self.fixed):
-            self.fixed.append((draw.kind, sample()))
-        known, outcome = self.fixed[self.seen]
-        self.seen += 1
-        assert known == draw.kind
-        return outcome
-
-    def grow(self, codes, classes, plan, accounting, n_classes=SCHEMA.n_classes):
-        """Return the releases and the draws of trees."""
-        self.released, self.draws, self.seen = [], [], 0
-        paid = paying(accounting, Fraction(1))
+    def run(people, ledger):
+        codes, classes = SCHEMA.encode(people.X, people.y)
         seen = EncodedRecords.once(codes, classes)
-        grower = Grower(SCHEMA.domain_shape, seen, n_classes, 10**6, paid)
-        grower.grow(Fraction(1), plan)
-        return self.released, self.draws
+        session = Session(ledger)
+        Grower(SHAPE, seen, SCHEMA.n_classes, 10**6, session).grow(Fraction(1), plan)
 
+    def played(people, tape=None):
+        return play(run, people, PrivacyLedger(1, currency=currency), tape)
 
-def check_release(before, after):
-    """One more record changes what is released by no more than was claimed."""
-    assert before.kind == after.kind
-    same("the public side", dict(before.public), dict(after.public))
-    change = after.exact - before.exact
-    entry, (size,) = after.public["entry"], squared_sizes(after)
-    if before.kind == "laplace":
-        assert (change != 0).sum() <= 1
-        assert 0 <= change.sum() <= entry.sensitivity
-    elif before.kind == "gaussian":
-        assert np.square(change).sum() <= size
-    else:
-        assert (change != 0).any(axis=0).sum() <= 1
-        sizes = group_norm(change.T, before.public["groups"])  # of every class
-        assert sizes.max() <= entry.sensitivity
-
-
-def squared_sizes(draw):
-    """Squares of L2 sensitivities that the variances stand for: σ² = Δ² / (2 rho)."""
-    return [2 * draw.public["entry"].cost * v for v in draw.public["parameters"]]
-
-
-def check_draw(before, after, place, cell, label):
-    """One more record adds its own column to what a tree is drawn from."""
-    views, old, new = before.public["views"], before.exact, after.exact
-    assert after.public["views"].items == views.items
-    assert new["class_codes"][place] == label
-    np.testing.assert_array_equal(
-        np.delete(new["class_codes"], place), old["class_codes"]
-    )
-    np.testing.assert_array_equal(np.delete(new["cells"], place, axis=1), old["cells"])
-    np.testing.assert_array_equal(new["cells"][:, [place]], views.cells(cell[None]))
-    for name in before.public.keys() - {"views"}:
-        assert before.public[name] == after.public[name]
-    bounds = {"weights": after.public["unit"], "predicted": SCHEMA.n_classes - 1}
-    for name, most in bounds.items():
-        if old[name] is None:
-            assert new[name] is None
-            continue
-        # Nobody else's weight or prediction changes.
-        np.testing.assert_array_equal(np.delete(new[name], place), old[name])
-        assert 0 <= new[name][place] <= most
-
-
-@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
-@pytest.mark.parametrize("shares", SHARES)
-def test_every_addition_of_a_record(shares, accounting, watch_all, rng):
-    """With draws held fixed, all that is released changes within its sensitivity."""
-    plan = SHARES[shares]
-    watched = Watched(watch_all)
-    X, y = SCHEMA.encode(*records(12))
-    before, draws = watched.grow(X, y, plan, accounting)
-    for cell, label in itertools.product(CELLS, range(SCHEMA.n_classes)):
+    people = People.of(*records(12))
+    with entropy(0):
+        before = played(people)
+    for cell, label in itertools.product(RAW.tolist(), SCHEMA.class_labels):
         place = int(rng.choice([0, 12]))
-        codes = np.insert(X, place, cell, axis=0)
-        classes = np.insert(y, place, label)
-        after, drawn = watched.grow(codes, classes, plan, accounting)
-        for pair in zip(before, after, strict=True):
-            check_release(*pair)
-        for pair in zip(draws, drawn, strict=True):
-            check_draw(*pair, place, cell, label)
+        after = played(people.and_of(cell, label, place), before)
+        check_pair(before, after, **{currency: 1})
     # Scores first; a draw and counts of each tree. All of it was seen.
     firsts = plan.votes if plan.first else 0
     n_trees = firsts + plan.rounds
     n_sums = (1 + plan.corrections) * bool(plan.scores)
+    draws = [one.draw for one in before.played if one.draw.kind == "tree"]
+    noisy = [one.draw for one in before.played if one.draw.kind != "tree"]
     assert len(draws) == n_trees
-    assert len(before) == n_sums + n_trees
+    assert len(noisy) == n_sums + n_trees
     deferring = [d.exact["predicted"] is not None for d in draws]
     assert deferring == [bool(plan.scores) and i < (firsts > 0) for i in range(n_trees)]
-    kinds = [draw.kind for draw in before]
+    kinds = [draw.kind for draw in noisy]
     if accounting == "zcdp":
         assert set(kinds) == {"gaussian"}
     else:
         assert kinds.count("k_norm") == n_sums
-        units = [d.public["entry"].sensitivity for d in before if d.kind == "laplace"]
+        units = [d.public["entry"].sensitivity for d in noisy if d.kind == "laplace"]
         assert units == [1] * firsts + [UNIT] * plan.rounds
 
 
@@ -292,16 +210,6 @@ def test_one_tree_gives_the_measured_share_of_right_labels(n_records, watch_all)
     model.fit(X, y)
     right = (model.predict(X) == y).mean()
     assert model.predict_proba(X).max() == pytest.approx(right, abs=0.06)
-
-
-@EVERY
-def test_a_seed_for_tests_fixes_everything(kind):
-    texts = set()
-    for _ in range(2):
-        with pytest.warns(PrivacyLeakWarning):
-            model = make(kind, insecure_rng=3).fit(*records(60))
-        texts.add(model.describe() + str(model.predict_proba(RAW).tolist()))
-    assert len(texts) == 1
 
 
 def test_weights_are_the_odds_against_in_whole_numbers(rng):

@@ -105,16 +105,6 @@ def test_plans_for_ranking_spend_all_whatever_is_public(epsilon, n_classes, n_fe
             assert found.corrections == settings.corrections * (found.first == 0)
 
 
-@pytest.mark.parametrize("epsilon", ["1e-5", "5e-5", "2e-4", "1e-3"])
-@pytest.mark.parametrize("settings", [None, DrawnSettings.for_ranking()])
-def test_shares_of_next_to_nothing_can_be_drawn_with(epsilon, settings):
-    model = PrivateForestClassifier(
-        SCHEMA, epsilon=epsilon, n_records=10**12, settings=settings
-    )
-    model.fit(*records(20))
-    assert model.ledger_.spent == Fraction(epsilon)
-
-
 def test_a_third_level_may_be_left_out():
     X, y = records(60)
     for third_level in (0, 0.999):

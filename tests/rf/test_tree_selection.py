@@ -18,7 +18,7 @@ from tree_draws import (
     choosing,
     conditionals,
     draw,
-    largest_log_ratio,
+    every_neighbour,
     largest_of_neighbours,
 )
 
@@ -38,12 +38,6 @@ from mmech_rf._kernels import (
 from mmech_rf.drawn.bits import counted
 from mmech_rf.drawn.draw import Fork, select_tree
 from mmech_rf.drawn.views import ScoreView, Views, public_views
-
-
-def every_record():
-    """Yield all cells and classes of a record."""
-    yield from itertools.product(itertools.product(range(2), repeat=2), range(2))
-
 
 TWO_LEVELS = {"third_level": 0.0}
 """Trees of a third as many choices, where the depth is not the subject."""
@@ -73,14 +67,12 @@ def test_every_addition_of_a_record(case):
 
     Or every replacement of the last one; leaves may stand for a prediction.
     """
-    (codes, classes), settings = CASES[case]
-    kept = len(classes) - ("neighbours" in settings)
-    before = conditionals(SMALL, codes, classes, **settings)
+    data, settings = CASES[case]
+    before = conditionals(SMALL, *data, **settings)
     if "predict" in settings:
         assert all(leaf.logs.size == 3 for leaf in before.below[0][0].below[-1])
     largest = 0.0
-    for cell, label in every_record():
-        other = (*codes[:kept], cell), (*classes[:kept], label)
+    for other in every_neighbour(*data, settings.get("neighbours")):
         after = conditionals(SMALL, *other, **settings)
         largest = max(largest, largest_of_neighbours(before, after))
     epsilon = float(settings["epsilon"])
@@ -92,17 +84,17 @@ def test_a_record_changes_as_little_as_it_weighs(predict):
     """Among weighted ones, of no or of full weight; and predicted right."""
     codes, classes = DATA[2]
     settings = {"epsilon": "1", "unit": 256, "predict": predict}
-    records = [(codes[2], classes[2])]
+    others = [DATA[2]]
     if predict is not None:
-        settings, records = settings | TWO_LEVELS, list(every_record())
+        settings |= TWO_LEVELS
+        others = list(every_neighbour(codes[:2], classes[:2]))
     weights = np.array([256, 3, 0])
     before = conditionals(
         SMALL, codes[:2], classes[:2], weights=weights[:2], **settings
     )
     for weight in (0, 100, 256):
         weights[2] = weight
-        for cell, label in records:
-            other = (*codes[:2], cell), (*classes[:2], label)
+        for other in others:
             after = conditionals(SMALL, *other, weights=weights, **settings)
             largest = largest_of_neighbours(before, after)
             assert largest <= weight / 256 + 1e-6
@@ -215,17 +207,6 @@ def test_a_third_level_tells_what_two_do_not(rng):
     assert right[0.5] == 1
 
 
-@pytest.mark.parametrize("predict", [None, PREDICT["either"]])
-def test_order_of_records_does_not_matter(predict, rng):
-    codes = rng.integers(0, 2, (30, 2))
-    classes = rng.integers(0, 2, 30)
-    settings = {"predict": predict}
-    first = conditionals(SMALL, codes, classes, **settings)
-    again = rng.permutation(30)
-    second = conditionals(SMALL, codes[again], classes[again], **settings)
-    assert largest_log_ratio(first, second) == 0
-
-
 def test_leaves_stand_for_a_prediction_where_it_is_right(rng):
     """What no tree of two levels can tell, in one half of the domain only."""
     views = public_views((40, 40))
@@ -267,7 +248,7 @@ def test_third_levels_follow_public_numbers_only():
 
 
 @pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (12, 1, 4)], ids=str)
-@pytest.mark.parametrize("rate", [None, 2**36, 2**54, 2**60])
+@pytest.mark.parametrize("rate", [None, 2**36, 2**60])
 def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
     for n_records, unit, predicts in (

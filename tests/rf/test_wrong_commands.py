@@ -96,8 +96,7 @@ OPTIONS = [
     ("bogus", "invalid choice: 'bogus'"),
     ("--colour", "unrecognized arguments: --colour"),
     ("demo --depth 100", "--depth must be at most 6"),
-    ("demo --epsilon -1", "epsilon must be a finite number > 0, got -1"),
-    ("demo --epsilon nan", "epsilon must be a finite number > 0"),
+    ("demo --epsilon -1", "argument --epsilon: it must be a finite number > 0, got -1"),
     ("demo --trees 0", f"{WHOLE} 1"),
     ("demo --trees 2000000", "from 1 to 1,000,000"),
     ("demo --depth deep", "got 'deep'; or auto"),
@@ -109,10 +108,9 @@ OPTIONS = [
     ("demo --epsilonn 1", "--epsilonn 1 (did you mean '--epsilon'?); see mmech-rf d"),
     (f"{PRIVATE} --privatebins weight", "did you mean '--private-bins'?"),
     (f"{PRIVATE} --private-bins wieght", "did you mean 'weight'?"),
-    ("fit fruit.json --schema fruit.csv --epsilon 1 --out m.npz", "in their order"),
+    ("fit fruit.json --schema fruit.csv --epsilon 1 --out m.npz", "not the records"),
     ("predict new.csv fruit.npz", "'fruit.npz' may be the model, which comes first"),
     ("demo --splits x", "invalid choice: 'x'"),
-    ("demo --repeats 0", f"{WHOLE} 1"),
     ("evaluate", "required: --data"),
     (f"{EVALUATE} nope", "no data set and no file named"),
     (f"{EVALUATE} nope --schema s", "'s': No such file"),
@@ -130,7 +128,6 @@ OPTIONS = [
     (FIT, "required: --epsilon"),
     ("fit fruit.csv --epsilon 1 --out m.npz", "required: --schema"),
     ("fit fruit.csv --schema fruit.json --epsilon 1", "required: --out"),
-    (f"{FIT} --epsilon 0", "epsilon must be a finite number > 0"),
     (f"{FIT} --epsilon 1e-9 --method private", "--epsilon must be at least 1e-05"),
     (f"{PRIVATE} --bins 1e9", "from 1 to 100,000"),
     (f"{TRAINING} --max-features 9", "--max-features must be at most the number of"),
@@ -152,11 +149,7 @@ OPTIONS = [
     (f"{PRIVATE} --delta 0.1", "--delta goes with --privacy zcdp only, got 0.1"),
     (f"{PRIVATE} --delta tiny", "must be a number between 0 and 1, got 't"),
     (f"{PRIVATE} --privacy zcdp --delta 2", "--delta must be a probability"),
-    (f"{PRIVATE} --n-records 0", f"{WHOLE} 1"),
-    (f"{PRIVATE} --records-per-person 0", f"{WHOLE} 1"),
     (f"{PRIVATE} --trees 4", "--trees does not go with --method private"),
-    (f"{PRIVATE} --trees 128", "choose --method training or laplace"),
-    (f"{LAPLACE} --privacy pure", "choose --method private"),
     (f"{TRAINING} --depth 100", "--depth must be at most 3"),
     (f"{TRAINING} --voting loud", "invalid choice: 'loud'"),
     (f"{TRAINING} --seed -1", f"{WHOLE} 0"),
@@ -165,15 +158,12 @@ OPTIONS = [
     (f"{TRAINING} --out no/model.npz", "there is no folder 'no'"),
     (f"{TRAINING} --out mine.txt", "exists already"),
     (f"{TRAINING} --out fruit.csv --force", "this command reads it"),
-    (f"{TRAINING} --schema none.json", "'none.json': No such file"),
-    ("fit none.csv --schema fruit.json --epsilon 1 --out m.npz", "'none.csv': No su"),
     ("fit . --schema fruit.json --epsilon 1 --out m.npz", "the data 'new.csv': the"),
     (f"{BATCH} --voting hard", "choose --method subsample"),
     (f"{BATCH} --privacy zcdp", "unrecognized arguments"),
     (f"{BATCH} --out new.csv --force", "this command reads it"),
     (f"{BATCH} --out mine.txt", "exists already"),
     ("predict-batch fruit.csv --schema fruit.json", "required: QUERIES, --epsilon"),
-    ("predict none.npz new.csv", "'none.npz': No such file"),
     ("predict fruit.npz none.csv", "'none.csv': No such file"),
     ("predict fruit.csv new.csv", "is not a model file or is damaged"),
     ("predict . new.csv", "'.': Is a directory"),
@@ -191,7 +181,6 @@ OPTIONS = [
     (f"{SUGGEST} --out fruit.csv --force", "this command reads it"),
     (f"{SUGGEST} --out mine.txt", "exists already"),
     ("schema suggest none.csv", "'none.csv': No such file"),
-    ("schema check none.csv fruit.json", "'none.csv': No such file"),
     ("schema check fruit.csv none.json", "'none.json': No such file"),
     ("schema check new.csv fruit.json", "no column named 'sold'"),
 ]  # fmt: skip
@@ -219,7 +208,7 @@ RECORDS = [
     (f"{HEADER}small,red,1,\n", ["row 0", "class column", "missing value"]),
     (f"{HEADER}small,red,1,\xe9\n".encode("latin-1"), ["line 2", "UTF-8"]),
     (HEADER.replace(",", ";"), ["with ';' in its name", "pass --sep ;"]),
-    ("", ["the header of the file", "are empty"]),
+    ("", ["the file is empty; its first line must name the columns"]),
 ]  # fmt: skip
 
 
@@ -227,21 +216,17 @@ RECORDS = [
 @pytest.mark.parametrize(("text", "reasons"), RECORDS)
 def test_records_that_do_not_match_the_schema(refused, text, reasons, command):
     said = refused(command, {"fruit.csv": text})
-    assert "cannot use the data 'fruit.csv'" in said or "'fruit.csv' are empty" in said
+    assert "cannot use the data 'fruit.csv': " in said
     assert any(reason in said for reason in reasons)
 
 
 ONE = '{"features": [{"name": "size", "type": "categorical", "categories": %s%s}], '
 SOLD = '"target": {"name": "sold", "categories": ["no", "yes"]}}'
 ENTRIES = [
-    ('{"name": "a", "type": "nominal", "categories": ["a"]}', "'nominal'"),
-    ('{"name": "a", "type": "int"}', "'a' must be one of 'categorical', 'ordinal', "),
+    ('{"name": "a", "type": "nominal", "categories": ["a"]}', "got 'nominal'\n"),
+    ('{"name": "a", "type": "int"}', "'date', 'hierarchy', got 'int'"),
     ('{"name": "a", "type": "numeric", "lower": 0}', "'a', which is numeric, needs"),
-    ('{"name": "a", "type": "numeric", "lower": 0, "upper": 1e999}', "'a'"),
     ('{"name": "a", "type": "numeric", "lower": NaN, "upper": 1}', "'a'"),
-    ('{"name": 3, "type": "categorical", "categories": ["a", "b"]}',
-     "must be a string"),
-    ('{"name": "sold", "type": "categorical", "categories": ["a"]}', "'sold'"),
     ('{"name": "a", "type": ["x"], "categories": ["a", "b"]}', "'a'"),
     ('{"name": "a", "categories": ["a", "b"]}', "of features needs 'type'"),
     ("3", "which must be an object"),
@@ -255,10 +240,9 @@ FILES = [
     ("fruit.json", b"\xff\xfe", TRAINING, "'fruit.json'"),
     ("fruit.json", "{}", TRAINING, "of no known kind"),
     ("fruit.json", '{"features": []}', OWN, "'fruit.json': the schema"),
-    ("fruit.json", '{"features": 3, ' + SOLD, TRAINING, "malformed near"),
+    ("fruit.json", '{"features": 3, ' + SOLD, TRAINING, "list with an entry for each"),
     ("fruit.json", '{"features": [], ' + SOLD, TRAINING, "at least one attribute"),
     ("fruit.json", ONE % ('["a"]', ', "othr": "a"') + SOLD, OWN, "mean 'other'?"),
-    ("fruit.json", ONE % ('["a"]', ', "bins": 3') + SOLD, OWN, "unknown key 'bins'"),
     (
         "fruit.json",
         ONE % ('["a"]', "") + SOLD.replace("categories", "labels"),
@@ -274,13 +258,13 @@ FILES = [
     ("new.csv", "size,colour,weight\nsmall,SECRET,1\n", PREDICT, "'colour'"),
     ("new.csv", "size,colour,weight\nsmall,SECRET,1\n", BATCH, "'colour'"),
     ("new.csv", "size,colour\nsmall,red\n", PREDICT, "exactly one is needed; add it"),
-    ("new.csv", "", PREDICT, "'new.csv' are empty"),
+    ("new.csv", "", PREDICT, "'new.csv': the file is empty;"),
     ("fruit.npz", "size,colour\n", PREDICT, "is not a model file or is damaged"),
     ("fruit.npz", b"PK\x03\x04", PREDICT, "is not a model file or is damaged"),
-    ("fruit.csv", "a,a,class\n", SUGGEST, "each with a name of its own"),
+    ("fruit.csv", "a,a,class\n", SUGGEST, "a name of its own, got 'a', 'a', 'class'"),
     ("fruit.csv", "class\n", SUGGEST, "at least two columns"),
     ("fruit.csv", "a,,class\n", SUGGEST, "each with a name of its own"),
-    ("fruit.csv", "", SUGGEST, "the first line must name the columns"),
+    ("fruit.csv", "", SUGGEST, "its first line must name the columns"),
     ("fruit.csv", 'a,"b\nc",class\n', SUGGEST, "line 1 of the file opens a quote"),
     ("fruit.csv", f'{HEADER}small,red,1,"no\n', CHECK, "line 2 of the file opens"),
     ("fruit.csv", f"{HEADER}small,red,1,no\n", OWN, "at least 5"),
@@ -297,16 +281,16 @@ def test_files_that_cannot_be_used(refused, name, text, line, reason):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "name"),
     [
-        f"{TRAINING} --schema none.json",
-        TRAINING.replace("fruit.csv", "none.csv"),
-        "predict none.npz fruit.csv",
-        "schema check none.csv fruit.json",
+        (f"{TRAINING} --schema none.json", "none.json"),
+        (TRAINING.replace("fruit.csv", "none.csv"), "none.csv"),
+        ("predict none.npz fruit.csv", "none.npz"),
+        ("schema check none.csv fruit.json", "none.csv"),
     ],
 )
-def test_files_are_looked_for_before_libraries_are_imported(refused, line):
-    refused(line)
+def test_files_are_looked_for_before_libraries_are_imported(refused, line, name):
+    assert f"'{name}': No such file" in refused(line)
     code = "import sys; from mmech_rf.cli import main; main(sys.argv[1:])"
     code += "; sys.exit('numpy' in sys.modules)"
     done = subprocess.run(

@@ -136,10 +136,3 @@ def test_large_scans_are_bitwise_those_of_numpy(operator, dtype, rng):
     by_axis = mm.Kronecker([mm.Identity(5), operator(KERNEL_ENTRIES)]) @ long
     for part, row in zip(by_axis.reshape(5, -1), long.reshape(5, -1), strict=True):
         assert np.array_equal(part, operator(KERNEL_ENTRIES) @ row)
-
-
-def test_a_product_with_identities_is_a_copy(rng):
-    x = rng.standard_normal(6)
-    found = mm.Kronecker([mm.Identity(2), mm.Identity(3)]) @ x
-    assert np.array_equal(found, x)
-    assert not np.shares_memory(found, x)

@@ -16,23 +16,7 @@ from mmech.error.singular_bounds import (
     partial_loss_bound,
     weighted_loss_bound,
 )
-from mmech.strategies.dual import first_update
 from mmech.structure.shape import known_singular_values
-
-
-def test_by_hand():
-    # The total costs one, and n cells cost n, whatever the strategy.
-    assert dual_loss_bound(mm.Total(7)).bound == 1
-    assert dual_loss_bound(mm.Identity(7)).bound == 7
-    assert mm.dual_bound(3 * mm.Total(7), epsilon=0.5).bound == 2 * 9 / 0.25
-    # Orthogonal columns of norms 3 and 4: (Σ 3 √p₁ + 4 √p₂)² is at most 25.
-    result = dual_loss_bound(mm.Diagonal([3, 4]), tolerance=1e-12)
-    assert result.bound == pytest.approx(25)
-    np.testing.assert_allclose(result.distribution, [9 / 25, 16 / 25], rtol=1e-5)
-    # One query: the largest entry is the error.
-    result = dual_loss_bound(mm.Dense([[1.0, 5.0, -2.0]]), tolerance=1e-12)
-    assert result.bound == pytest.approx(25)
-    assert result.bound <= 25
 
 
 def test_every_iterate_is_valid_and_the_certificate_holds():
@@ -72,15 +56,6 @@ def test_few_iterations_suffice(workload, most):
     assert result.bound <= strategy.loss * (1 + 1e-12)
     rows = workload.to_dense() * np.sqrt(p)
     assert np.linalg.norm(rows, "nuc") ** 2 == pytest.approx(result.bound, rel=1e-9)
-
-
-@pytest.mark.parametrize("kind", [mm.AllRange, mm.Prefix, mm.Suffix])
-def test_the_start_of_waves_is_the_first_update(kind):
-    workload = kind(9)
-    values, vectors = np.linalg.eigh(workload.gram().to_dense())
-    update = ((vectors**2) @ np.sqrt(values)) ** 2
-    np.testing.assert_allclose(first_update(workload), update / update.sum())
-    assert first_update(mm.WidthRange(9, 3)) is None
 
 
 @of_all(CATALOGUE)
@@ -162,17 +137,6 @@ def test_products_of_attributes():
     assert dual_loss_bound(many).distribution is None
 
 
-def test_merged_cells():
-    workload = mm.Merged(mm.Prefix(3), [0, 0, 1, -1, 2, 2])
-    result = dual_loss_bound(workload, tolerance=1e-9)
-    inner = dual_loss_bound(mm.Prefix(3), tolerance=1e-9)
-    assert result.bound == pytest.approx(inner.bound)
-    p, q = result.distribution, inner.distribution
-    np.testing.assert_allclose(
-        p, [q[0] / 2, q[0] / 2, q[1], 0, q[2] / 2, q[2] / 2], rtol=1e-6
-    )
-
-
 def test_cheap_bounds_of_large_workloads():
     left, right = [mm.Prefix(64), mm.AllRange(64)], [mm.AllRange(64), mm.Prefix(64)]
     blocks = [mm.Kronecker(left), mm.Kronecker(right)]
@@ -249,14 +213,6 @@ def test_above_the_limit_the_dual_bound_is_that_of_singular_values():
     assert large.bound == mm.svd_bound(mm.Prefix(3001), epsilon=1)
     assert large.gap == math.inf
     assert large.distribution.sum() == pytest.approx(1)
-
-
-def test_scaling():
-    inner = dual_loss_bound(mm.Prefix(6))
-    scaled = dual_loss_bound(mm.Scaled(-0.5, mm.Prefix(6)))
-    assert scaled.bound == pytest.approx(inner.bound / 4)
-    assert dual_loss_bound(0 * mm.Prefix(6)).bound == 0
-    assert dual_loss_bound(mm.Dense(np.zeros((2, 3)))).bound == 0
 
 
 CLOSED = [

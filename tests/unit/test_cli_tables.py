@@ -20,8 +20,8 @@ import pytest
 from replay import watched
 
 import mmech
-from mmech import Domain, Tables, terminal
-from mmech.cli import main
+from mmech import Domain, Tables, threads
+from mmech.cli import build_parser, main
 from mmech.tables import measured as measured_module
 
 DOMAIN = {
@@ -51,6 +51,7 @@ def folder(tmp_path, monkeypatch):
     frame.to_csv("in.csv", index=False)
     Path("wrong.csv").write_text("sex,size,age\nf,s,300\n", encoding="utf-8")
     Path("odd.csv").write_text("sex,size,age\nf,s,3.5\n", encoding="utf-8")
+    Path("cut.parquet").write_text("PAR1", encoding="utf-8")
     Path("short.csv").write_text("sex,size,age\nf,s\n", encoding="utf-8")
     Path("other.csv").write_text("sex,size\nf,s\n", encoding="utf-8")
     Path("empty.csv").write_text("", encoding="utf-8")
@@ -85,16 +86,6 @@ def test_tables_are_released_into_a_folder(folder, capsys):
     assert Domain.from_json("d.json").encode(synthetic).shape == (30, 3)
     statement = Path("made/statement.txt").read_text(encoding="utf-8")
     assert " ".join(statement.split()) in " ".join(out.split())
-
-
-def test_chosen_tables_under_rho(folder, capsys):
-    line = "tables in.csv --domain d.json --table 'size, sex' --table age --rho 0.1"
-    code, out, _ = run(f"{line} --neighbours replace --out made", capsys)
-    assert code == 0
-    assert "rho = 1/10 (zero-concentrated" in out
-    assert "replacing one record" in out
-    names = {path.name for path in Path("made").glob("*.csv")}
-    assert names == {"sex_x_size.csv", "age.csv"}
 
 
 def test_statistics_alone_count_their_groups(folder, capsys):
@@ -168,6 +159,26 @@ def test_what_was_paid_for_is_finished_after_an_interruption(
 
 def full_disk(*arguments, **options):
     raise OSError(28, "No space left on device")
+
+
+def test_a_folder_that_takes_no_files_is_refused_before_anything_is_paid(
+    folder, capsys, monkeypatch
+):
+    run("budget b.json --total 1", capsys)
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1/2 --ledger b.json"
+    make = tempfile.mkdtemp
+
+    def mkdtemp(suffix=None, prefix=None, dir=None):
+        if Path(dir or ".").name == "shared":
+            raise OSError(30, "Read-only file system")
+        return make(suffix, prefix, dir)
+
+    Path("shared").mkdir()
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+    code, out, err = run(f"{line} --out shared/made", capsys)
+    assert (code, out) == (2, "")
+    assert "cannot write 'shared/made': Read-only file system" in err
+    assert "Spent: epsilon = 0." in run("budget b.json", capsys)[1]
 
 
 def test_a_full_disk_leaves_what_was_measured(folder, capsys, monkeypatch):
@@ -405,6 +416,7 @@ WRONG = {
     "an unknown relation": (f"{USUAL} --neighbours swap", "'swap'"),
     "persons without records": (f"{USUAL} --records-per-person 0", "from 1 to"),
     "an unknown policy": (f"{USUAL} --handle-missing fill", "'fill'"),
+    "rho of nothing": (USUAL.replace("epsilon 1", "rho 0"), "argument --rho: it must"),
     "an exponent beyond all": (USUAL.replace("1 ", "1e999999999 ", 1), "of a double"),
     "a policy that nobody can follow": (f"{USUAL} --handle-missing category",
         "--handle-missing category"),
@@ -426,11 +438,13 @@ WRONG = {
         "that do not fit with `mmech schema check`, then correct it, widen the bounds "
         "of the domain, or choose --handle-unknown",
     ),
+    "records without a name": (USUAL.replace("in.csv", "''"), "cannot open ''"),
+    "no Parquet file": (USUAL.replace("in.csv", "cut.parquet"), "data 'cut.parquet': "),
     "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
     "a column that is missing": (USUAL.replace("in.csv", "other.csv"),
         "cannot use the data 'other.csv': the header of the file has no column named "
         "'age', but exactly one is needed"),
-    "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "'sex'"),
+    "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "file is empty;"),
 }  # fmt: skip
 
 
@@ -471,11 +485,11 @@ def test_help_and_version(capsys):
 
 WATCHED = """
 import contextlib, sys, time
-from mmech import cli, terminal
+from mmech import cli, threads
 
 @contextlib.contextmanager
 def showing(doing):
-    with terminal.showing(doing, delay=0, pause=0.001):
+    with threads.showing(doing, delay=0, pause=0.001):
         yield
         time.sleep(0.5)  # another thread shows the line
 
@@ -510,4 +524,15 @@ def test_a_terminal_shows_what_is_done(tmp_path):
     assert b"choosing what to measure" in shown
     assert re.search(rb", \d+ s", shown)
     assert b"choosing" not in printed
-    assert signature(terminal.showing).parameters["delay"].default < 2
+    assert signature(threads.showing).parameters["delay"].default < 2
+
+
+def test_examples_of_the_help_are_commands_line_by_line(capsys):
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["tables", "--help"])
+    shown = capsys.readouterr().out.partition("examples:")[2].replace("\\\n", "")
+    lines = [line for line in shown.splitlines() if line.startswith("  mmech ")]
+    assert len(lines) == 7
+    for line in lines:
+        args = build_parser().parse_args(shlex.split(line)[1:])
+        assert args.out or args.dry_run

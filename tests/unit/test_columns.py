@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from mmech import Attribute, Domain
-from mmech.domain.dictionary import FEW, Dictionary
 from mmech.domain.frames import read_vector
+from mmech.domain.values import FEW, Dictionary
 
 WORDS = Attribute.categorical("a", ["x", "1", "2.5", "True", "-7", "?"])
 NUMBERS = Attribute.numeric("a", lower=-5, upper=300, n_bins=7, other="none")

@@ -21,8 +21,7 @@ from mmech.noise import (
 )
 from mmech.noise import gaussian as _gaussian
 from mmech.noise import laplace as _laplace
-from mmech.noise.bernoulli import bernoulli
-from mmech.noise.thresholds import exp_bits, exp_bounds, logistic_bits
+from mmech.noise.exact import bernoulli, exp_bits, exp_bounds, logistic_bits
 
 EXPONENTS = [
     *(Fraction(a, b) for a in (1, 2, 3, 7, 22) for b in (1, 3, 4, 7, 1000)),
@@ -151,36 +150,33 @@ def test_every_pair_of_bytes_for_the_tail_alone():
     }
 
 
-def test_every_pair_of_bytes_for_one_trial():
-    """A tie of the first byte is decided by the second: exactly P 2^16 of 2^16.
+def one_trial(first, second):
+    """Return the bytes of a trial by (100, 31), and of others that cannot count."""
+    tie = [second, *[255] * (second == 31)] if first == 100 else []
+    return [first, *tie, 255, 255, 255]
 
-    One digit of probability (100 · 256 + 31) / 2^16; the other trials read bytes
-    that cannot count (tails of probability zero, digit 255 on the other side). After
-    (100, 31) the third byte decides: 255 > 0, no.
-    """
-    table = [[100, 31, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1]]
-    heads = [
-        [first, *[second] * (first == 100), *[255] * ((first, second) == (100, 31))]
-        for first, second in PAIRS
+
+def two_sides(first, second):
+    """Return the bytes of two trials by 90; a tie reads one more byte, 255: no."""
+    return [
+        own for byte in (first, second) for own in (byte, *[255] * (byte == 90), 255)
     ]
-    out, events = drawn_after(table, [[*head, 255, 255, 255] for head in heads])
+
+
+@pytest.mark.parametrize(
+    ("digit", "head", "law"),
+    [
+        ([100, 31], one_trial, {1: 100 * 256 + 31, 0: 2**16 - 100 * 256 - 31}),
+        ([90, 0], two_sides, {1: 90 * 166, -1: 166 * 90, 0: 90 * 90 + 166 * 166}),
+    ],
+    ids=["one trial", "two sides"],
+)
+def test_every_pair_of_bytes_for_one_digit(digit, head, law):
+    """A digit is there for exactly P 2^16 of 2^16 pairs; the tail never is."""
+    table = [[*digit, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1]]
+    out, events = drawn_after(table, [head(*pair) for pair in PAIRS])
     assert not events
-    assert Counter(out) == {1: 100 * 256 + 31, 0: 2**16 - 100 * 256 - 31}
-
-
-def test_every_pair_of_bytes_for_the_two_sides_of_one_digit():
-    """Both sides of one digit over all 2^16 pairs of deciding bytes.
-
-    A tie (byte 90) reads one more byte, 255, and is decided: no.
-    """
-    table = [[90, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1]]
-    heads = [
-        [own for byte in pair for own in (byte, *[255] * (byte == 90), 255)]
-        for pair in PAIRS
-    ]
-    out, events = drawn_after(table, heads)
-    assert not events
-    assert Counter(out) == {1: 90 * 166, -1: 166 * 90, 0: 90 * 90 + 166 * 166}
+    assert Counter(out) == law
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 33])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import reference as ref
 from reference import norm_law
-from replay import entropy, watched
+from replay import entropy
 
 import mmech as mm
-from mmech.error.shared_totals import as_sets, of_residuals
+from mmech.error.shared_totals import as_sets
 from mmech.limits import LIMITS
 from mmech.noise.norm import norm_noise_components
 from mmech.tables.shared_noise import SharedNoise
@@ -98,14 +98,6 @@ def test_errors_and_estimates_are_those_of_generalised_least_squares(name, rng):
     assert estimate.min() >= 0
 
 
-def test_exact_answers_come_back_exactly(rng):
-    measuring = mechanism(SETS["two sets"])
-    counts = rng.integers(0, 50, (24, 3))
-    with watched(lambda draw, sample: draw.exact):
-        answers = measuring.answer(counts)
-    np.testing.assert_allclose(answers, measuring.workload @ counts)
-
-
 @pytest.mark.parametrize("name", SETS)
 def test_small_epsilon_has_the_errors_of_continuous_noise(name):
     strategy = mm.Marginals(SHAPE, SETS[name])
@@ -115,17 +107,6 @@ def test_small_epsilon_has_the_errors_of_continuous_noise(name):
     assert mm.loss(strategy, result) == pytest.approx(wanted / 2, 1e-4)
     rows = mm.per_query_error(strategy, result, epsilon=2)
     assert rows.sum() == pytest.approx(wanted / 4, 1e-4)
-
-
-def test_two_tables_of_two_values_are_worked_out_by_hand():
-    """The ball is a cube: the total and two differences of cells are at most 1."""
-    strategy = mm.Marginals((2, 2), {(0,): 1, (1,): 1})
-    found = of_residuals(strategy).weights
-    total, contrast = 2 / np.square([found[()], found[0,]])
-    # The squared radius has mean (D + 1) (D + 2) = 20, a side of the cube 1/3.
-    assert (total, contrast) == pytest.approx((20 / 3, 20 / 6))
-    result = mm.StrategyResult(strategy, "by hand", math.nan, noise="k_norm")
-    assert mm.loss(strategy, result) == pytest.approx((2 * contrast + total) / 2)
 
 
 # ---- the choice of a strategy --------------------------------------------------
@@ -156,13 +137,6 @@ def test_a_mechanism_draws_the_noise_of_a_result():
         assert measuring.equal_totals is None
     with pytest.raises(ValueError, match="for L1 sensitivity but this noise"):
         mm.MatrixMechanism(workload, found, rho=1)
-
-
-def test_auto_has_the_loss_of_laplace_noise():
-    found = mm.optimize(mm.all_marginals((3, 3), 1), seed=0)
-    assert found.noise is None
-    (left,) = [c for c in found.candidates if c.template == "equal_totals"]
-    assert left.loss == math.inf
 
 
 def test_attributes_of_other_sizes_are_sets_of_their_own():
@@ -242,13 +216,6 @@ def test_ranges_of_single_attributes_may_be_measured_as_tables():
     mechanism = mm.MatrixMechanism(workload, found, epsilon="1/1000")
     assert mechanism.expected_error() == pytest.approx(2e6 * found.loss, 1e-4)
     assert mechanism.per_query_error().sum() == pytest.approx(2e6 * found.loss, 1e-4)
-
-
-def test_only_marginals_have_equal_totals():
-    with pytest.raises(
-        mm.UnsupportedWorkloadError, match="strategies of marginals, got"
-    ):
-        mm.MatrixMechanism(mm.Prefix(4), mm.Identity(4), epsilon=1, noise="k_norm")
 
 
 def test_results_are_saved_and_reported_with_their_noise(tmp_path):

@@ -17,7 +17,6 @@ from mmech.integer_strategy import integer_strategy
 from mmech.noise import GAUSSIAN, LAPLACE, k_norm
 from mmech.noise import seam as seams
 from mmech.operators.merged import Merged
-from mmech.operators.tau import Tau
 from mmech.tables import Mean, Quantiles
 from mmech.tables.recompute import recomputed
 from mmech.verify import examine
@@ -309,44 +308,11 @@ def test_steps_are_paid_as_a_whole():
 UNKNOWN = mm.Conjunctions([np.array([[1, 0], [1, 1]], bool)] * 2)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "kind"),
-    [
-        (mm.Identity(3), "runs"),
-        (mm.Total(3), "runs"),
-        (mm.Suffix(3), "runs"),
-        (mm.WidthRange(5, 2), "runs"),
-        (mm.Hierarchy(4, {1: 1, 2: 1}), "runs"),
-        (mm.Partition([0, 1, 0]), "runs"),
-        (mm.Dense([[1, -2]]), "runs"),
-        (UNKNOWN, "runs"),
-        (mm.Kronecker([mm.Prefix(2), mm.Total(3)]), "kronecker"),
-        (mm.Scaled(3, mm.Prefix(2)), "kronecker"),
-        (mm.Marginal((2, 3), [1]), "marginal"),
-        (mm.Marginals((2, 3), {(0,): 1, (1,): 1}), "stack"),
-        (mm.Toeplitz([1, 2], [1, 0, 0]), "waves"),
-        (Tau([4, 1, 0, 0, 0]), "waves"),
-        (mm.VStack([mm.Identity(2), mm.Total(2)]), "stack"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_each_class_has_its_term(strategy, kind):
-    assert term(strategy)["kind"] == kind
-
-
 def test_operators_without_a_term_are_listed_or_named():
     with mm.limits.changed(rounded_entries=1):
         assert term(UNKNOWN)["kind"] == "opaque"
     long = term(mm.Partition(np.arange(2 * LONG)))
     assert numbers(long["rows"]).tolist() == list(range(2 * LONG))
-
-
-def test_neighbours_that_are_alike_are_one_run():
-    found = term(mm.Dense([[0, 2, 2, 1], [1, 0, 1, 1]]))
-    assert found["rows"] == [0, 0, 1, 1]
-    assert found["starts"] == [1, 3, 0, 2]
-    assert found["lengths"] == [2, 1, 1, 2]
-    assert found["values"] == [2, 1, 1, 1]
 
 
 def test_what_merges_cells_is_left_out_where_it_is_one():

@@ -93,17 +93,14 @@ def test_conversions_at_the_ends():
         (lambda: mm.epsilon_from_rho(1, 1.0), "both excluded, got 1.0"),
         (lambda: mm.epsilon_from_rho(math.inf, 0.1), "rho must be a finite number"),
         (lambda: mm.rho_from_epsilon_delta(1, math.nan), "both excluded, got nan"),
+        (lambda: mm.epsilon_from_rho(1, "1e-6"), "delta must be a probability"),
+        (lambda: mm.epsilon_from_rho(1, None), "delta must be a probability"),
+        (lambda: mm.epsilon_from_rho(1, True), "delta must be a probability"),
     ],
 )
 def test_conversions_refuse_wrong_values(call, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         call()
-
-
-@pytest.mark.parametrize("delta", ["1e-6", None, True])
-def test_delta_is_a_number(delta):
-    with pytest.raises(TypeError, match="delta must be a probability"):
-        mm.epsilon_from_rho(1, delta)
 
 
 # ------------------------------------------------------------------ mechanism
@@ -144,31 +141,6 @@ def test_neighbours_and_contribution_scale_the_noise():
     person = mm.MatrixMechanism(mm.Prefix(3), mm.Identity(3), rho=0.5, **several)
     assert person.measure([1, 1, 1]).scale == 6.0
     assert person.expected_error() == 6 * 36.0
-
-
-def test_results_of_the_other_norm_are_refused():
-    with pytest.raises(ValueError, match="for L1 sensitivity but this noise"):
-        mm.MatrixMechanism(mm.Prefix(8), mm.optimize(mm.Prefix(8), seed=0), rho=1)
-    with pytest.raises(ValueError, match="for L2 sensitivity but this noise"):
-        mm.MatrixMechanism(
-            mm.Prefix(8), mm.optimize(mm.Prefix(8), privacy="zcdp"), epsilon=1
-        )
-    # Measuring it all the same is safe: the noise is calibrated to the operator.
-    strategy = mm.optimize(mm.Prefix(8), privacy="zcdp").strategy
-    assert mm.MatrixMechanism(mm.Prefix(8), strategy, epsilon=1).expected_error() > 0
-
-
-def test_measurements_of_the_other_mechanism_are_refused():
-    pure = mm.MatrixMechanism(mm.Identity(3), mm.Identity(3), epsilon=1)
-    zcdp = mm.MatrixMechanism(mm.Identity(3), mm.Identity(3), rho=1)
-    with pytest.raises(TypeError, match="has gaussian noise but this mechanism measur"):
-        pure.reconstruct(zcdp.measure([1, 2, 3]))
-    with pytest.raises(TypeError, match=r"has laplace noise .* with gaussian noise"):
-        zcdp.reconstruct(pure.measure([1, 2, 3]))
-    cube = {"sensitivity": 1, "groups": [1, 1, 1]}
-    grouped = mm.noisy_release([1, 2, 3], **cube, epsilon=1, released="x")
-    with pytest.raises(TypeError, match="has k_norm noise"):
-        pure.reconstruct(grouped)
 
 
 # ---------------------------------------------------------------------- noise

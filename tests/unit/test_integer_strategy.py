@@ -9,6 +9,7 @@ import pytest
 import reference as ref
 import scipy.sparse as sp
 from catalogue import CATALOGUE, of_all
+from compositions import operators
 from entropy import system_entropy
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,20 +175,12 @@ def test_random_matrices(n, m, seed, norm):
     assert np.abs(rows.astype(float) - entries * grid / size).max() <= 1 + 1e-6
 
 
-@given(
-    st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32 - 1), st.integers(0, 2)
-)
-def test_random_compositions(p, n, seed, kind):
-    rng = np.random.default_rng(seed)
-    theta = rng.random((p, n)) * 10.0 ** rng.integers(-4, 5, (p, n))
-    part = PIdentity(theta)
-    strategy = [
-        VStack([float(rng.random() + 0.01) * part, Prefix(n), -0.3 * Identity(n)]),
-        Kronecker([part, Prefix(2), PIdentity(rng.random((1, 2)))]),
-        Merged(VStack([part, 2 * Total(n)]), np.arange(2 * n) % n),
-    ][kind]
+@given(operators())
+def test_random_compositions(pair):
+    strategy, dense = pair
     for norm in ("L1", "L2"):
-        check(strategy, norm)
+        if np.any(dense):
+            check(strategy, norm)
 
 
 every_change = pytest.mark.parametrize(

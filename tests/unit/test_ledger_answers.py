@@ -88,21 +88,6 @@ def test_delta_of_gaussian_noise_is_that_of_its_rho():
 # ------------------------------------------------------------------ on disk
 
 
-@pytest.mark.parametrize("currency", ["epsilon", "rho"])
-def test_a_ledger_on_disk_keeps_both_costs(tmp_path, currency):
-    path = tmp_path / "budget.json"
-    ledger = mm.PrivacyLedger.open(path, total=9, currency=currency)
-    mm.MatrixMechanism(TREE, TREE, epsilon=1, ledger=ledger).measure([1, 2, 3, 4])
-    ledger.spend(1, "something", sensitivity=1)
-    again = mm.PrivacyLedger.open(path)
-    assert again.entries == ledger.entries
-    assert (again.epsilon(), again.rho()) == (2, ledger.rho())
-    text = path.read_text(encoding="utf-8")
-    changed = text.replace(str(ledger.entries[0].rho), "1/9")
-    path.write_text(changed, encoding="utf-8")
-    refused(lambda: mm.PrivacyLedger.open(path), "was changed", ValueError)
-
-
 def test_entries_of_older_files_are_read(tmp_path):
     """They have one cost, of a release that may be priced by its kind."""
     path = tmp_path / "budget.json"

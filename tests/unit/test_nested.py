@@ -22,7 +22,7 @@ from mmech import (
     loss,
     optimize,
 )
-from mmech.strategies.nested import _block_size, look_at_nested
+from mmech.strategies.nested import look_at_nested
 from mmech.strategies.registry import Request, Skip
 
 UNION = VStack([Scaled(2, Prefix(24)), Suffix(24), Identity(24), Total(24)])
@@ -75,12 +75,6 @@ def test_auto_takes_it_where_blocks_fit():
         skipped = look_at_nested(workload, request)
         assert isinstance(skipped, Skip)
         assert reason in skipped.reason
-
-
-def test_blocks_are_about_half_the_root():
-    assert _block_size(2**16) == 128
-    assert _block_size(2**20) == 1024  # no more than 1,024 blocks
-    assert _block_size(4099) == 0
 
 
 def test_a_domain_without_blocks_is_refused():

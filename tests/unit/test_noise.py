@@ -9,10 +9,9 @@ import pytest
 from entropy import Script, system_entropy
 from processes import in_a_fork
 
-from mmech import PrivacyLeakWarning, noise
+from mmech import noise
 from mmech.exceptions import EntropyError
 from mmech.noise import (
-    check_insecure_rng,
     discrete_gaussian,
     discrete_laplace,
     integers_below,
@@ -64,13 +63,6 @@ def test_without_entropy_nothing_is_drawn(draw, failure):
     assert caught.value.__cause__ is failure
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 0)])
-def test_noise_shapes(shape):
-    for drawn in (discrete_laplace(1, shape), discrete_gaussian(1, shape)):
-        assert drawn.shape == shape
-        assert drawn.dtype == np.int64
-
-
 def test_default_noise_differs_from_call_to_call():
     assert not np.array_equal(discrete_laplace(9, (50,)), discrete_laplace(9, (50,)))
     bounds = np.full(50, 2**40)
@@ -85,16 +77,6 @@ def test_no_global_seed_reaches_the_noise():
     assert not np.array_equal(*draws)
 
 
-def test_a_test_generator_is_reproducible():
-    for sampler in (discrete_laplace, discrete_gaussian):
-        draws = [sampler(9, (50,), insecure_rng=np.random.default_rng(3)) for _ in "ab"]
-        assert np.array_equal(*draws)
-    draws = [
-        integers_below([10] * 9, insecure_rng=np.random.default_rng(3)) for _ in "ab"
-    ]
-    assert np.array_equal(*draws)
-
-
 @pytest.mark.parametrize(
     ("draw", "most"), [(discrete_laplace, 2**48 + 1), (discrete_gaussian, 2**96)]
 )
@@ -103,13 +85,6 @@ def test_wrong_scales(draw, most):
     for scale in (0, -1, math.nan, math.inf, most, "1/0"):
         with pytest.raises((ValueError, OverflowError, ZeroDivisionError)):
             draw(scale, (3,))
-
-
-def test_insecure_rng_warns():
-    with pytest.warns(PrivacyLeakWarning, match="gives no privacy; use it in tests"):
-        generator = check_insecure_rng(7)
-    assert isinstance(generator, np.random.Generator)
-    assert check_insecure_rng(None) is None
 
 
 def test_integers_below_reject_the_words_that_would_favour_small_numbers():

@@ -12,7 +12,6 @@ from mmech import (
     MatrixMechanism,
     Prefix,
     PrivacyLedger,
-    Total,
     expected_error,
     optimize,
 )
@@ -23,7 +22,6 @@ from mmech.noise import (
     k_norm,
     law_and_cost,
 )
-from mmech.privacy.cost import in_rho
 
 TWO_SERVERS = law_of_the_page()
 """The law of a page for maintainers; nothing else knows of it."""
@@ -107,13 +105,6 @@ def test_a_foreign_law_is_used_by_name(foreign):
     with pytest.raises(ValueError, match="optimized for L2 sensitivity but this noise"):
         MatrixMechanism(Prefix(3), optimize(Prefix(3), privacy="zcdp"), **settings)
     assert expected_error(Prefix(3), Identity(3), epsilon=1) == 12.0
-
-
-def test_a_foreign_law_is_paid_from_a_ledger_of_rho_as_pure_epsilon(foreign):
-    ledger = PrivacyLedger("1/2", currency="rho")
-    settings = {"epsilon": 1, "noise": "two_servers", "ledger": ledger}
-    MatrixMechanism(Total(3), Total(3), **settings).measure([1, 2, 3])
-    assert ledger.spent == in_rho(Fraction(1))
 
 
 @pytest.mark.parametrize(

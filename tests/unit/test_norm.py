@@ -15,7 +15,7 @@ import reference as ref
 from entropy import Copy, Script
 from replay import with_noise
 
-from mmech import Measurement, PrivacyLedger, noisy_release
+from mmech import PrivacyLedger, noisy_release
 from mmech.noise import (
     discrete_laplace,
     discrete_laplace_variance,
@@ -217,21 +217,6 @@ def test_columns_and_groups_are_independent_given_radii(groups, radii):
     tables = {tuple(np.ravel(np.transpose(table)).tolist()) for table in columns}
     assert set(law) == tables
     assert set(law.values()) == {Fraction(1, len(tables))}
-
-
-def test_totals_that_are_rejected_are_proposed_again(monkeypatch):
-    """With the same radius, until all are accepted."""
-    proposed, answers = [], iter([False, True, False, True, False, True])
-
-    def integers_below(bounds, insecure_rng=None):
-        proposed.append(bounds.tolist())
-        return np.full(len(bounds), len(proposed))
-
-    monkeypatch.setattr(_norm, "integers_below", integers_below)
-    monkeypatch.setattr(_norm, "_accepts", lambda *own: next(answers))
-    totals = _norm._totals(((2,),), np.array([3, 1, 4]), None)
-    assert proposed == [[7, 3, 9], [7, 9], [9]]
-    assert totals.tolist() == [[2 - 3, 1 - 1, 3 - 4]]
 
 
 # -------------------------------------------------------------------------- radius
@@ -447,23 +432,6 @@ def test_the_scale_is_sensitivity_over_epsilon(neighbours, persons, factor, watc
 
 
 # -------------------------------------------------------------------------- release
-
-
-@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 3), (5, 0)], ids=str)
-@pytest.mark.parametrize(
-    "groups", [(1, 3, 1), [5], np.array([2, 3]), [[2], (1, 1), 1]], ids=str
-)
-def test_shapes(groups, shape):
-    values = np.full(shape, 7)
-    settings = {"sensitivity": 1, "epsilon": 0.01, "released": "x"}
-    release = noisy_release(values, groups=groups, **settings)
-    assert isinstance(release, Measurement)
-    assert release.values.shape == shape
-    assert release.values.dtype == np.int64
-    assert release.variance.shape == (5,)
-    assert (values == 7).all()
-    if release.values.size:
-        assert (release.values != 7).any()
 
 
 @pytest.mark.parametrize(

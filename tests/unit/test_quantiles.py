@@ -7,7 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from replay import check_pair, entropy, play, watched
+from replay import check_neighbours, watched
 
 from mmech import PrivacyLedger, joint_quantiles, quantiles
 from mmech.exceptions import BudgetExceededError
@@ -129,13 +129,9 @@ def test_a_neighbour_looks_the_same(neighbours, currency):
     counts = np.array([5, 0, 3, 4, 0, 9])
     step = np.array([0, 1, 0, 0, 0, -1]) if neighbours == "replace" else np.eye(6)[2]
 
-    def ledger():
-        return PrivacyLedger(1, currency=currency, neighbours=neighbours)
-
-    with entropy(0):
-        tape = play(run, counts, ledger())
-    after = play(run, counts + step.astype(int), ledger(), tape)
-    cost = check_pair(tape, after, **{currency: Fraction(1, 2)})
+    price = {currency: Fraction(1, 2)}
+    other = counts + step.astype(int)
+    _, (cost,) = check_neighbours(run, counts, [other], price, neighbours=neighbours)
     assert Fraction(999, 2000) < cost <= Fraction(1, 2)
 
 

@@ -67,24 +67,6 @@ def test_no_ranges():
     assert (empty.rmatvec(np.ones(0)) == 0).all()
 
 
-def test_closed_forms_do_not_visit_the_cells():
-    n = 10**12
-    assert mm.Suffix(n).sensitivity() == n
-    assert mm.WidthRange(n, 10**5).sensitivity() == 10**5
-    assert mm.WidthRange(n, n).shape == (1, n)
-
-
-def test_inverses():
-    assert mm.Suffix(4).pinv().to_dense().tolist() == [
-        [1, -1, 0, 0],
-        [0, 1, -1, 0],
-        [0, 0, 1, -1],
-        [0, 0, 0, 1],
-    ]
-    assert isinstance(mm.Suffix(4).T, mm.Prefix)
-    assert mm.Suffix(1).pinv().to_dense() == [[1]]
-
-
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [

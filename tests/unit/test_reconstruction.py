@@ -73,15 +73,6 @@ def test_the_total_is_kept(rng):
         assert kept == pytest.approx(max(total, 0), abs=1e-9)
 
 
-def test_by_hand():
-    kept = nonnegative(mm.Identity(3), np.array([4.0, 1.0, -1.0]))
-    np.testing.assert_allclose(kept, [3.5, 0.5, 0])
-    assert nonnegative(mm.Identity(2), np.array([-4.0, 1.0])).tolist() == [0, 0]
-    # Exact counts come back exactly.
-    exact = np.array([3.0, 0.0, 5.0])
-    np.testing.assert_allclose(nonnegative(mm.Prefix(3), mm.Prefix(3) @ exact), exact)
-
-
 def test_merged_cells_share_evenly():
     strategy = mm.Merged(mm.Identity(2), [0, 1, 1, -1])
     estimate = nonnegative(strategy, np.array([-1.0, 6.0]))

@@ -8,7 +8,16 @@ from functools import partial
 import numpy as np
 import pytest
 from catalogue import CATALOGUE, of_all
-from replay import check_pair, entropy, loss, play, same, watched, without_records
+from replay import (
+    check_neighbours,
+    check_pair,
+    entropy,
+    loss,
+    play,
+    same,
+    watched,
+    without_records,
+)
 
 import mmech as mm
 from mmech.noise.seam import Draw
@@ -46,22 +55,16 @@ def runner(mechanism):
 
 def costs(mechanism, counts, others):
     """Check all pairs; return what each costs."""
-    run = runner(mechanism)
-
-    def ledger():
-        return mm.PrivacyLedger(
-            PRICE,
-            currency=mechanism.law.currency,
-            neighbours=mechanism.relation.neighbours,
-            records_per_person=mechanism.relation.records_per_person,
-        )
-
-    price = {mechanism.law.currency: PRICE}
-    with entropy(0):
-        tape = play(run, counts, ledger())
-    return [
-        check_pair(tape, play(run, other, ledger(), tape), **price) for other in others
-    ]
+    relation = mechanism.relation
+    _, found = check_neighbours(
+        runner(mechanism),
+        counts,
+        others,
+        {mechanism.law.currency: PRICE},
+        neighbours=relation.neighbours,
+        records_per_person=relation.records_per_person,
+    )
+    return found
 
 
 def counts_of(strategy):
@@ -229,16 +232,13 @@ def test_sums_that_are_bounded_in_groups(groups, relation):
 
     step = 4 if relation == "replace" else 2
     changes = np.array([[step, 0, step, -step // 2, step // 2], [1, 1, 0, 1, 0]])
-    with entropy(0):
-        tape = play(run, sums, mm.PrivacyLedger(1, neighbours=relation))
-    for column in (0, 1):
-        found = []
-        for change in changes:
-            other = sums.copy()
-            other[:, column] += change
-            after = play(run, other, mm.PrivacyLedger(1, neighbours=relation), tape)
-            found.append(check_pair(tape, after, epsilon=PRICE))
-        assert found[0] == PRICE > found[1]
+    others = [
+        sums + np.outer(change, column) for column in np.eye(2, dtype=int)
+        for change in changes
+    ]  # fmt: skip
+    price = {"epsilon": PRICE}
+    _, found = check_neighbours(run, sums, others, price, neighbours=relation)
+    assert found[0] == found[2] == PRICE > max(found[1], found[3])
 
 
 @pytest.mark.parametrize(

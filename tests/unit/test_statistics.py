@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
-from replay import People, check_pair, play, watched
+from replay import People, check_neighbours, watched
 
 import mmech as mm
 from mmech.privacy.neighbours import Relation
@@ -146,11 +146,9 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency
         others = [before.without(0), before.and_of(new, 0)]
         if persons == 2:
             others.append(before.without(0).without(0))
-    ledger = lambda: mm.PrivacyLedger(1, currency=currency, **terms)  # noqa: E731
-    tape = play(run, before, ledger())
+    tape, losses = check_neighbours(run, before, others, cost, **terms)
     assert sum(entry.cost for entry in tape.entries) == 1
     assert len(tape.entries) == 1 + len(ALL)
-    losses = [check_pair(tape, play(run, o, ledger(), tape), **cost) for o in others]
     assert max(losses) > 0
 
 
@@ -239,21 +237,6 @@ def test_groups_may_be_nodes_of_a_level():
             )
 
 
-def test_groups_are_counted_where_no_table_is_asked_for(tmp_path):
-    asked = [Mean("age", by="sex"), Sum("age", by="sex"), Mean("age")]
-    released = mm.release_tables(people(200), DOMAIN, statistics=asked, epsilon=1e6)
-    assert released.tables == (("sex",), ("age",))
-    sexes = [record[0] for record in people(200)]
-    assert released.table("sex")["count"].tolist() == [
-        sexes.count("f"),
-        sexes.count("m"),
-    ]
-    one = mm.release_tables(None, DOMAIN, statistics=asked[0], rho=1, dry_run=True)
-    assert one.tables == (("sex",),)
-    with pytest.raises(TypeError, match="pass either ways= or tables="):
-        mm.release_tables(None, DOMAIN, epsilon=1, dry_run=True)
-
-
 def test_groups_without_records_have_a_sentence():
     rows = [["f", 50, 1.0]] * 2000
     asked = [Mean("age", by="sex"), Quantiles("age", by="sex"), Mean("age")]
@@ -295,6 +278,12 @@ def test_the_budget_is_split_by_expected_errors_and_adds_up():
     assert sum(costs, plan.cost) == Fraction(7, 3)
     assert costs[0] == costs[1] < costs[4]  # of quantiles, whose errors are larger
     assert "over the number of records" in plan.statistics[0].expected
+
+
+def test_tables_without_statistics_say_how_to_ask_for_them():
+    released = mm.release_tables(people(9), DOMAIN, ways=1, epsilon=1)
+    with pytest.raises(ValueError, match=r"no statistics were released .* statistics="):
+        released.statistic("mean of age")
 
 
 def test_what_was_interrupted_keeps_its_statistics(tmp_path):

@@ -1,6 +1,6 @@
 """Strategy optimization: objective, templates, options and known optima."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from inspect import isfunction
 
 import numpy as np
@@ -14,10 +14,11 @@ import mmech
 import mmech as mm
 from benchmarks.strategy_table import behind, random_workload
 from mmech.strategies.kronecker import SurrogateGrams
-from mmech.strategies.pidentity import PIdentityObjective, default_p
+from mmech.strategies.pidentity import PIdentityObjective
 from mmech.strategies.registry import PRIVACY
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
+from mmech.threads import one_blas_thread
 from mmech_rf import grow_random_forest, training_workload
 
 UNION = mm.VStack(
@@ -106,11 +107,6 @@ def test_gradient_where_the_factorisation_changes(rng):
     )
 
 
-def test_default_number_of_extra_queries():
-    found = [default_p(n) for n in (1, 3, 4, 64, 256, 1024, 10**6)]
-    assert found == [1, 3, 4, 4, 16, 64, 64]
-
-
 # ------------------------------------------------------------------ guarantees
 
 
@@ -154,10 +150,16 @@ def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
     assert all(value > 0 for value in result.history)
 
 
-# HDMM's published optimizer reaches 906.5 and 32066.5 (total squared error / 2).
+# HDMM's published optimizer reaches 906.5 and 32066.5 (total squared error / 2); the
+# others are the best known.
 @pytest.mark.parametrize(
     ("workload", "published"),
-    [(mm.Prefix(64), 906.5), (mm.AllRange(64), 32066.5)],
+    [
+        (mm.Prefix(64), 906.5),
+        (mm.AllRange(64), 32066.5),
+        (mm.Prefix(256), 6870),
+        (mm.AllRange(256), 1.067e6),
+    ],
     ids=str,
 )
 def test_known_optima(workload, published, seed):
@@ -183,15 +185,6 @@ def test_candidates_tell_what_was_tried(seed):
 
 
 # ------------------------------------------------------------------ templates
-
-
-def test_closed_form_templates():
-    identity = mm.optimize(mm.Prefix(8), template="identity")
-    assert isinstance(identity.strategy, mm.Identity)
-    assert identity.loss == 36
-    itself = mm.optimize(mm.Prefix(8), template="workload")
-    assert isinstance(itself.strategy, mm.Prefix)
-    assert itself.loss == 64 * 8
 
 
 def test_the_number_of_extra_queries_can_be_given(seed):
@@ -235,19 +228,6 @@ def test_kronecker_on_a_union(p, seed):
     assert (np.diff(history) <= 1e-9 * history[0]).all()
     assert result.n_iter == len(history)
     assert history[-1] == pytest.approx(result.loss)
-
-
-def test_kronecker_on_a_union_is_never_worse_than_the_identity(seed):
-    # On so few cells every start ends above the identity.
-    workload = mm.VStack(
-        [
-            mm.Kronecker([mm.Prefix(3), mm.Total(2)]),
-            mm.Kronecker([mm.Total(3), mm.Identity(2)]),
-        ]
-    )
-    result = mm.optimize(workload, template="kronecker", seed=seed)
-    assert result.loss <= mm.optimize(workload, template="identity").loss
-    assert isinstance(result.strategy, mm.Kronecker)
 
 
 @pytest.mark.parametrize("n", [20, 600])
@@ -364,49 +344,22 @@ def test_tables_are_fitted_with_one_blas_thread(monkeypatch):
     assert {number for numbers in seen for number in numbers} == {1}
 
 
-def test_overlapping_optimizations_leave_the_number_of_blas_threads_alone():
+def test_overlapping_blocks_leave_the_number_of_blas_threads_alone():
+    """The first ends in another thread, while the second goes on."""
     pools = ThreadpoolController().select(user_api="blas")
-    first_is_inside, second_is_inside = threading.Event(), threading.Event()
-    first_is_done, checked = threading.Event(), threading.Event()
-
-    def set_threads(numbers):
-        for pool, number in zip(pools.lib_controllers, numbers, strict=True):
-            pool.set_num_threads(number)
 
     def threads():
         return [pool.get_num_threads() for pool in pools.lib_controllers]
 
-    def run(callback, done):
-        mm.optimize(mm.Prefix(16), template="pidentity", n_starts=1, callback=callback)
-        done.set()
-        checked.wait(60)  # the thread lives on, as those of a pool do
-
-    def first(result):
-        first_is_inside.set()
-        second_is_inside.wait(60)
-
-    def second(result):
-        second_is_inside.set()
-        first_is_done.wait(60)
-
-    def start(target, *args):
-        thread = threading.Thread(target=target, args=args)
-        thread.start()
-        return thread
-
-    before = threads()
-    start(set_threads, [2] * len(before)).join()
-    second_is_done = threading.Event()
-    running = [start(run, first, first_is_done)]
-    assert first_is_inside.wait(60)
-    running.append(start(run, second, second_is_done))
-    assert second_is_done.wait(60)
-    after = threads()
-    checked.set()
-    for thread in running:
-        thread.join()
-    start(set_threads, before).join()
-    assert after == [2] * len(before)
+    with threadpool_limits(limits=2, user_api="blas"):
+        before, first, second = threads(), one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        with ThreadPoolExecutor() as pool:
+            pool.submit(first.__exit__, None, None, None).result()
+        assert set(threads()) == {1}
+        second.__exit__(None, None, None)
+        assert threads() == before
 
 
 @pytest.mark.parametrize(
@@ -418,24 +371,6 @@ def test_callback_sees_every_start(workload, template):
     seen = []
     mm.optimize(workload, template=template, seed=0, n_starts=3, callback=seen.append)
     assert len(seen) == 3
-
-
-def test_iteration_limit_is_reported(seed):
-    result = mm.optimize(
-        mm.AllRange(64), template="pidentity", seed=seed, n_starts=1, max_iter=2
-    )
-    assert not result.success
-    assert "ITERATION" in result.message.upper()
-
-
-def test_result_is_frozen_and_prints_briefly():
-    result = mm.optimize(mm.Prefix(4), template="identity")
-    with pytest.raises(AttributeError):
-        result.loss = 0
-    assert repr(result) == (
-        "StrategyResult(template='identity', loss=10, strategy=Identity(4), "
-        "n_iter=0, success=True)"
-    )
 
 
 # ------------------------------------------------------------------ options
@@ -460,28 +395,18 @@ def test_result_is_frozen_and_prints_briefly():
         ({"max_iter": 0}, ValueError, r"max_iter must be an integer >= 1, got 0"),
         ({"template": "kronecker"}, mm.UnsupportedWorkloadError,
          "needs a Kronecker, a"),
+        ({"workload": UNION, "template": "kronecker", "p": [1, 2, 3]}, ValueError,
+         "one integer or 2 integers, one per factor"),
+        ({"tolerance": "tight"}, TypeError, "tolerance"),
+        ({"tolerance": [1e-6]}, TypeError, "tolerance"),
+        ({"tolerance": float("nan")}, ValueError, "tolerance"),
+        ({"tolerance": -1.0}, ValueError, "tolerance"),
     ],
     ids=str,
 )  # fmt: skip
 def test_wrong_options(options, kind, message):
     with pytest.raises(kind, match=message):
-        mm.optimize(mm.Prefix(4), **options)
-
-
-def test_wrong_number_of_p():
-    with pytest.raises(ValueError, match="one integer or 2 integers, one per factor"):
-        mm.optimize(UNION, template="kronecker", p=[1, 2, 3])
-
-
-@pytest.mark.parametrize("tolerance", ["tight", [1e-6], float("nan"), -1.0])
-def test_wrong_tolerance(tolerance):
-    with pytest.raises((TypeError, ValueError), match="tolerance"):
-        mm.optimize(mm.Prefix(4), template="pidentity", tolerance=tolerance)
-
-
-def test_wrong_workload():
-    with pytest.raises(ValueError, match="workload must have 2 dimensions"):
-        mm.optimize(np.ones(3))
+        mm.optimize(**{"workload": mm.Prefix(4)} | options)
 
 
 def test_auto_survives_rank_deficient_forests(seed):
@@ -509,19 +434,14 @@ def test_auto_survives_rank_deficient_forests(seed):
         ),
         random_workload(89),  # the first start collapses
         random_workload(167),  # the first start is 2.2 % above the best
+        *(random_workload(number, 100) for number in range(4)),
     ],
     ids=str,
 )
-def test_auto_is_not_behind_a_descent_that_it_left_out(workload):
-    alone = mm.optimize(workload, template="pidentity", seed=0)
-    assert mm.optimize(workload, seed=0).loss <= 1.01 * alone.loss
+def test_auto_is_not_behind_any_template(workload):
+    assert behind(workload)[0] <= 1.01
 
 
-@pytest.mark.parametrize(
-    ("number", "most"),
-    [(4, 100), pytest.param(300, 2000, marks=pytest.mark.slow)],
-    ids=str,
-)
-def test_auto_is_not_behind_any_template(number, most):
-    ratios = [behind(random_workload(seed, most))[0] for seed in range(number)]
-    assert max(ratios) <= 1.01
+@pytest.mark.slow
+def test_auto_is_not_behind_any_template_on_random_workloads():
+    assert max(behind(random_workload(seed, 2000))[0] for seed in range(300)) <= 1.01

@@ -18,7 +18,7 @@ import reference as ref
 from maintainer_pages import code_of
 
 import mmech as mm
-from mmech.strategies import StrategyResult, deadline
+from mmech.strategies import StrategyResult, registry
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 
 NORMS = ("L1", "L2")
@@ -152,9 +152,13 @@ RANGES = mm.VStack(
 
 
 @pytest.mark.parametrize(
-    ("template", "workload"), [("pidentity", mm.Prefix(24)), ("kronecker", RANGES)]
+    ("template", "workload", "norm"),
+    [
+        ("pidentity", mm.Prefix(24), "L1"),
+        ("pidentity", mm.Prefix(24), "L2"),
+        ("kronecker", RANGES, "L1"),
+    ],
 )
-@each_norm
 def test_seeds_decide_the_starts(template, workload, norm):
     def strategy(seed):
         result = mm.optimize(
@@ -252,8 +256,8 @@ class Screen(io.StringIO):
 
 
 def test_a_terminal_shows_the_template_and_its_steps(monkeypatch):
-    at_once = functools.partial(mm.terminal.showing, delay=0, pause=0)
-    monkeypatch.setattr(deadline, "showing", at_once)
+    at_once = functools.partial(mm.threads.showing, delay=0, pause=0)
+    monkeypatch.setattr(registry, "showing", at_once)
     screen, words = Screen(), "a table, optimize: pidentity, "
 
     def wait(_):
@@ -261,7 +265,7 @@ def test_a_terminal_shows_the_template_and_its_steps(monkeypatch):
         while words not in screen.getvalue() and time.monotonic() < end:
             time.sleep(0.001)
 
-    with redirect_stderr(screen), mm.terminal.showing(lambda: "a table", 0, 0):
+    with redirect_stderr(screen), mm.threads.showing(lambda: "a table", 0, 0):
         mm.optimize(mm.AllRange(8), template="pidentity", callback=wait)
     assert re.search(words + r"\d+ steps, \d+ s", screen.getvalue())
     assert screen.getvalue().endswith("\r")

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import reference as ref
-from replay import People, check_pair, play, watched
+from replay import People, check_neighbours, play, watched
 from replay import facts_of_tables as seen
 
 from mmech import (
@@ -136,20 +136,15 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
         )  # fmt: skip
         return seen(released), told
 
-    def ledger():
-        return PrivacyLedger(1, currency=next(iter(cost)), neighbours=neighbours)
-
     before = as_people(people(8))
     new = (1, 2, 1, 0, 2)
     others = [before.without(0), before.without(7), before.and_of(new, 0)]
     if neighbours == "replace":
         others = [before.replaced(0, new, 0), before.replaced(4, new, 0)]
-    tape = play(run, before, ledger())
+    tape, _ = check_neighbours(run, before, others, cost, neighbours=neighbours)
     assert [entry.cost for entry in tape.entries] == [*map(Fraction, cost.values())]
     kinds = [one.draw.kind for one in tape.played]
     assert kinds.count("exponential") == {"tree": 4, "rounds": 7}.get(regime, 0)
-    for other in others:
-        check_pair(tape, play(run, other, ledger(), tape), **cost)
 
 
 def test_strangers_of_another_number_are_measured_alike():

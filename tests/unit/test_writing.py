@@ -5,6 +5,8 @@ import platform
 import stat
 import subprocess
 import sys
+import tempfile
+from unittest.mock import Mock
 
 import pytest
 
@@ -145,3 +147,11 @@ def test_a_device_is_refused(folder):
     for path in (os.devnull, "link-to-device"):
         with pytest.raises(OSError, match="not a regular file"):
             check_writable(path)
+
+
+def test_checking_finds_out_that_a_folder_takes_no_files(folder, monkeypatch):
+    """Permissions may allow what the file system refuses."""
+    refusal = Mock(side_effect=OSError(30, "Read-only file system"))
+    monkeypatch.setattr(tempfile, "mkdtemp", refusal)
+    with pytest.raises(OSError, match=r"^cannot write 'new': Read-only file system$"):
+        check_writable("new")

@@ -1,10 +1,17 @@
-"""A choice among finitely many, with probabilities given by their logarithms."""
+"""Outcomes of given probabilities, exactly: trials, and choices by weights.
+
+A Bernoulli(p) trial compares random bits with the binary expansion of p. It needs
+another bit only while all bits so far agree. Expansions are floor(2**bits * p), cut off
+after `bits` bits: by integer arithmetic with rigorous bounds, without floating point.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
 from bisect import bisect_right
+from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -12,8 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.noise.bernoulli import bernoulli
 from mmech.noise.system import Rng, random_words
+
+Bits = Callable[[int], int]
+"""Function from a number of bits to floor(2**bits * p)."""
 
 FRACTION_BITS = 36
 """Logarithms of weights are integers, in units of 2**-36."""
@@ -30,6 +39,130 @@ HEAD_WORDS = 2
 
 LN2 = 0xB17217F7D1CF79ABC9E3B39803F2F6AF40F343267298B62D8A0D175B8BAAFA2BE7B876206DEBAC98
 """Natural logarithm of two, in units of 2**-320."""
+
+
+# ---- expansions of probabilities -----------------------------------------------
+
+
+def exp_bounds(x: Fraction, precision: int) -> tuple[int, int]:
+    """Return close integers lo <= 2**precision * exp(-x) <= hi, for x >= 0.
+
+    With y = x / 2**k <= 1/2 the terms of exp(-y) = 1 - y + y²/2 - ... alternate and
+    decrease, so that every partial sum of an odd and even number of terms is a bound on
+    either side. Squaring k times gives exp(-x); lower bounds are rounded down and upper
+    bounds up throughout.
+    """
+    doubled = -(-2 * x.numerator // x.denominator)  # rounded up; 2**k is at least it
+    halvings = (max(doubled, 1) - 1).bit_length()
+    guard = precision + 2 * halvings + 16
+    one = 1 << guard
+    numerator, denominator = x.numerator, x.denominator << halvings
+    term_lo = term_hi = one
+    lo = hi = one
+    sign = 1
+    n = 0
+    while True:
+        n += 1
+        term_lo = term_lo * numerator // (denominator * n)
+        term_hi = -(-term_hi * numerator // (denominator * n))
+        sign = -sign
+        if sign < 0:
+            lo, hi = lo - term_hi, hi - term_lo
+            lower = lo
+        else:
+            lo, hi = lo + term_lo, hi + term_hi
+            if term_hi <= 1:
+                upper = hi
+                break
+    lo, hi = lower, upper
+    for _ in range(halvings):
+        lo = lo * lo >> guard
+        hi = -(-hi * hi >> guard)
+    return max(lo, 0) >> (guard - precision), -(-hi >> (guard - precision))
+
+
+def exp_bits(x: Fraction, bits: int) -> int:
+    """Return floor(2**bits * exp(-x)) for a rational x > 0.
+
+    exp(-x) is irrational for every x > 0, so the floor is decided at some precision
+    (Lindemann).
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> exp_bits(Fraction(1), 16), int(2**16 * 0.36787944117144233)
+    (24109, 24109)
+    """
+    precision = bits + 32
+    while True:
+        lo, hi = exp_bounds(x, precision)
+        if lo >> (precision - bits) == hi >> (precision - bits):
+            return lo >> (precision - bits)
+        precision *= 2
+
+
+def logistic_bits(x: Fraction, bits: int) -> int:
+    """Return floor(2**bits / (1 + exp(x))) for a rational x > 0.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> logistic_bits(Fraction(1), 16), int(2**16 * 0.2689414213699951)
+    (17625, 17625)
+    """
+    precision = bits + 32
+    while True:
+        # e/(1 + e) grows with e = exp(-x).
+        lo, hi = exp_bounds(x, precision)
+        lowest = (lo << bits) // ((1 << precision) + lo)
+        highest = (hi << bits) // ((1 << precision) + hi)
+        if lowest == highest:
+            return lowest
+        precision *= 2
+
+
+# ---- one trial ----------------------------------------------------------------
+
+
+def bernoulli(probability: Bits, insecure_rng: Rng, *, known: int = 0) -> bool:
+    """Return True with exactly the given probability.
+
+    Compares a uniform number with the binary expansion of p, 0 < p < 1, 64 bits at a
+    time, until they differ. `probability` maps a number of bits to floor(2**bits * p);
+    the `known` leading bits were compared before and found equal.
+    """
+    bits = known
+    while True:
+        bits += 64
+        word = int(random_words(1, insecure_rng)[0])
+        expansion = probability(bits) & (2**64 - 1)
+        if word != expansion:
+            return word < expansion
+
+
+def flip_negative_exponential(exponent: Fraction, *, insecure_rng: Rng = None) -> bool:
+    """Return True with probability exactly exp(-exponent).
+
+    Parameters
+    ----------
+    exponent : Fraction
+        At least zero.
+    insecure_rng : numpy.random.Generator, default=None
+        Source for tests; the default is the operating system's entropy.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech.noise import flip_negative_exponential
+    >>> flip_negative_exponential(Fraction(0))
+    True
+    """
+    if exponent < 0:
+        raise ValueError(f"exponent must be at least 0, got {exponent}")
+    return exponent == 0 or bernoulli(partial(exp_bits, exponent), insecure_rng)
+
+
+# ---- choices by weights -------------------------------------------------------
 
 
 def weighted_choice(log_weights: ArrayLike, *, insecure_rng: Rng = None) -> int:
@@ -117,13 +250,13 @@ def weighted_choices(
     >>> weighted_choices(np.array([[0, 1 << 46], [0, IMPOSSIBLE]]))
     array([1, 0])
     """
-    from mmech import _kernels
+    from mmech._kernels import weighted_rows
 
     rows = np.ascontiguousarray(log_weights, np.int64)
     n, m = rows.shape
     words = random_words(n, insecure_rng)
     out = np.empty(n, np.int64)
-    _kernels.weighted_rows(rows, words, np.empty(m), out)
+    weighted_rows(rows, words, np.empty(m), out)
     for row in np.flatnonzero(out < 0):
         out[row] = _settled(rows[row], int(words[row]), insecure_rng)
     return out
