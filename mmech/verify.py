@@ -952,7 +952,7 @@ def _estimated(
         for a, own in alike:
             for share, times in Counter((own * shares).round(12).flat).items():
                 terms[share, a.noise] += times * a.counts.size // shares.size
-    effort.spend(2 * CALL * len(terms))
+    effort.spend(CALL // 20 * len(terms))
     deviation = math.sqrt(
         sum(c**2 * _law(run, np.zeros(0))[0] * k for (c, run), k in terms.items())
     )
@@ -966,14 +966,18 @@ def _estimated(
     _hold(right.all(), "an interval or an error does not follow from the noisy numbers")
     # The least error with which a whole exact count is outside of its interval.
     beyond = np.append(high + 1 - centre, (centre - low + 1)[low > 0]).min()
-    chance = _probability(beyond, terms, deviation, len(measured) == 1)
+    chance = _probability(beyond, terms, deviation, len(measured) == 1, effort)
     words = f"intervals hold with probability {chance:.3f}, and not {level:g}"
     _hold(chance >= level - TOLERANCE, words)
     return True
 
 
 def _probability(
-    beyond: float, terms: Counter[tuple[float, Run]], error: float, whole: bool
+    beyond: float,
+    terms: Counter[tuple[float, Run]],
+    error: float,
+    whole: bool,
+    effort: Effort,
 ) -> float:
     r"""Return the probability of an error below h, whose law is symmetric (T16).
 
@@ -984,9 +988,14 @@ def _probability(
     """
     u = np.linspace(0.0, 60.0, 6001)[1:] / error
     gap = max(weight for weight, _ in terms)
-    found = np.sinc(u * gap / (2 * math.pi))
+    found, normal = np.sinc(u * gap / (2 * math.pi)), 0.0
     for (weight, run), number in terms.items():
-        found *= _law(run, weight * u)[1] ** number
+        if run.law == "gaussian" and run.scale >= 1:
+            normal += number * weight**2 * float(run.scale)
+        else:
+            effort.spend(2 * CALL)
+            found *= _law(run, weight * u)[1] ** number
+    found *= np.exp(-normal * u * u / 2)
     reach = beyond - gap / 2 * whole  # whole errors below are at most one less
     mass = (np.sin(u * reach) / u * found).sum() + reach / 2
     return float(2 / math.pi * u[0] * mass)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import zlib
 from fractions import Fraction
@@ -18,6 +19,7 @@ from mmech.noise import seam as seams
 from mmech.operators.merged import Merged
 from mmech.tables import Mean, Quantiles
 from mmech.tables.recompute import recomputed
+from mmech.verify import examine
 
 SEX = mm.Attribute.categorical("sex", ["f", "m"])
 AGE = mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3)
@@ -227,6 +229,19 @@ def test_tables_leave_evidence_of_all_that_was_drawn(tmp_path):
     assert "strategy" not in draws_of(parts)[1]
     names = {path.name for path in folder.iterdir()} - {"evidence.json"}
     assert content["published"]["files"].keys() == names
+
+
+def test_tables_of_many_variances_are_checked(tmp_path):
+    """Their errors have hundreds of terms, but one law."""
+    sizes = dict(zip("abcdefghijklmn", range(2, 16), strict=True))
+    domain = mm.Domain(
+        [mm.Attribute.categorical(name, list(range(n))) for name, n in sizes.items()]
+    )
+    pairs = itertools.combinations(sizes, 2)
+    released = mm.release_tables([[0] * 14] * 9, domain, tables=pairs, rho="1/10")
+    code, report = examine(released.write(tmp_path / "out", excel=False))
+    assert code == 0, report
+    assert "  T16 tables with intervals of level 0.95: 91" in report
 
 
 @pytest.mark.parametrize("options", [{"ways": (1, 2)}, {"tables": ["sex"]}], ids=str)
