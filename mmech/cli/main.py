@@ -86,7 +86,7 @@ examples:
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out \\
       --mean age --by sex --quantiles age --probabilities .5,.9
       means and quantiles from the same budget
-  {PROG} tables people.csv --domain people.json --tables auto --rho 1/9 --out out
+  {PROG} tables people.csv --domain people.json --auto --rho 1/9 --out out
       tables of one and two attributes, measured where worth their budget
   {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out \\
       --known sex.csv --impossible rules.json
@@ -200,9 +200,9 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         help="one table, by its attributes; may be repeated",
     )
     which.add_argument(
-        "--tables",
-        dest="auto",
-        choices=("auto",),
+        "--auto",
+        action="store_const",
+        const="auto",
         help="all tables of one attribute and of two; of ten pairs or more, those are "
         "measured that are worth their budget",
     )
@@ -493,7 +493,7 @@ def _tables(args: argparse.Namespace) -> None:
             "--dry-run to see the errors to expect"
         )
     if args.ways is args.tables is args.auto is args.statistics is None:
-        raise InputError("one of --ways, --table, --tables and --mean is needed")
+        raise InputError("one of --ways, --table, --auto and --mean is needed")
     check_readable(args)
     ledger = None if args.ledger is None else _opened(args)
     if "drop" in (args.handle_unknown, args.handle_missing) and not args.dry_run:

@@ -396,7 +396,7 @@ WRONG = {
     "a folder of records": (USUAL.replace("in.csv", "full"), "'full'"),
     "no records named": (USUAL.replace("in.csv ", ""), "--dry-run"),
     "no output named": (USUAL.replace(" --out made", ""), "--out"),
-    "no tables": (USUAL.replace("--ways 2 ", ""), "one of --ways, --table, --tables"),
+    "no tables": (USUAL.replace("--ways 2 ", ""), "one of --ways, --table, --auto"),
     "tables in two ways": (f"{USUAL} --table sex", "not allowed with"),
     "ways of nothing": (USUAL.replace("--ways 2", "--ways"), "--ways"),
     "ways of zero": (USUAL.replace("ways 2", "ways 0"), "from 1 to"),
