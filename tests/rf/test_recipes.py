@@ -85,7 +85,8 @@ def test_shares_of_cuts_are_as_published():
     ],
 )
 def test_levels_follow_from_public_numbers(name, kinds, n_records, levels):
-    schema = schema_of(*(f"{kind}2" for kind in kinds))
+    sizes = {"n": "n9", "c": "c2"}
+    schema = schema_of(*(sizes[kind] for kind in kinds))
     assert rf.recipes()[name].n_levels(schema, 1.0, n_records) == levels
 
 
