@@ -316,9 +316,9 @@ class Grower:
     ) -> Integers:
         """Return the cut halfway between the extreme noisy means of the classes.
 
-        Means are of codes. Half of the cost a pays for class counts, half for class sums.
-        In rho that is at most a²/4 for each of k attributes, and a²/8 for the choice: less
-        than the ((k + 1) a)²/8 that a selection at the whole cost is charged.
+        Means are of codes. Half of the cost a pays for class counts, half for class
+        sums. In rho that is at most a²/4 for each of k attributes, and a²/8 for the choice:
+        less than the ((k + 1) a)²/8 that a selection at the whole cost is charged.
         """
         own = self._values_of(attribute)
         numbers = (counts * own[..., None]).sum(axis=1)
