@@ -317,8 +317,8 @@ class Grower:
         """Return the cut halfway between the extreme noisy means of the classes.
 
         Means are of codes. Half of the cost a pays for class counts, half for class
-        sums. In rho that is at most a²/4 for each of k attributes, and a²/8 for the choice:
-        less than the ((k + 1) a)²/8 that a selection at the whole cost is charged.
+        sums. In rho that is at most a²/4 for each of k attributes, and a²/8 for the
+        choice: less than the ((k + 1) a)²/8 that is charged for all of them.
         """
         own = self._values_of(attribute)
         numbers = (counts * own[..., None]).sum(axis=1)
