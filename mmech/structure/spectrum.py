@@ -66,10 +66,11 @@ ROUNDING = 1e-13
 def marginal_terms(workload: QueryMatrix) -> Terms | None:
     """Return a union of marginals as (subset, squared weight), else ``None``.
 
-    The gram of a union of marginals lies in the marginal algebra.
+    The gram of a union of marginals of one domain lies in the marginal algebra.
     """
-    found = normal_form(workload).ask(_marginal_of)
-    if found is None:
+    form = normal_form(workload)
+    found = form.ask(_marginal_of)
+    if found is None or form.domain_shape is None:
         return None
     return [(key, float(weight) ** 2 * times) for weight, (key, times) in found]
 
