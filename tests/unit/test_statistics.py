@@ -242,7 +242,7 @@ def test_groups_without_records_have_a_sentence():
     asked = [Mean("age", by="sex"), Quantiles("age", by="sex"), Mean("age")]
     released = mm.release_tables(rows, DOMAIN, ways=1, statistics=asked, epsilon=5)
     for statistic, value in ((asked[0], "mean"), (asked[1], "quantile")):
-        table = released.statistic(statistic)
+        table = released.statistic(statistic, level=1 - 1e-9)
         empty = table[table["sex"] == "m"]
         assert empty[value].isna().all()
         assert (empty["lower"] == 0).all()
