@@ -281,6 +281,7 @@ def test_squares_beyond_64_bits(strategy, sensitivity):
         mm.Product(mm.Dense([[2**31]] * 4 + [[0]]), mm.Dense([[-(2**31)]])),
         mm.Sum([mm.Scaled(2**62, mm.Identity(2)), mm.Scaled(2**62, mm.Identity(2))]),
         mm.Product(mm.Scaled(2**62, mm.Identity(2)), mm.Scaled(2**62, mm.Identity(2))),
+        mm.Kronecker([mm.Dense([[2**31, 1]]), mm.Dense([[2**31, 1]])]),
         mm.Product(mm.Scaled(2**40, mm.Prefix(2)), mm.Scaled(-(2**40), mm.Prefix(2))),
     ],
     ids=str,
