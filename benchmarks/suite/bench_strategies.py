@@ -215,7 +215,7 @@ class PIdentityWhole:
 class Trees:
     """The tree that is found over an ordered domain, beside the best b-ary one."""
 
-    params = ([AllRange, Prefix], [2**10, 3_000])
+    params = ([AllRange, Prefix], [2**10])
     param_names = ("workload", "n")
 
     def setup(self, workload, n):
