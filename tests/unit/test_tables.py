@@ -693,7 +693,7 @@ WRONG = {
     "cost of zero": ({"ways": 1, "epsilon": 0}, ValueError, "epsilon must be"),
     "cost in words": ({"ways": 1, "rho": "much"}, ValueError, "rho must be"),
     "ways of zero": ({"ways": 0, "epsilon": 1}, ValueError, "ways must be"),
-    "ways in words": ({"ways": "two", "epsilon": 1}, TypeError, "ways must be"),
+    "ways in words": ({"ways": 1.5, "epsilon": 1}, TypeError, "ways must be"),
     "too many ways": ({"ways": 5, "epsilon": 1}, ValueError, "at most 4"),
     "no ways": ({"ways": (), "epsilon": 1}, ValueError, "at least one table"),
     "no tables": ({"tables": [], "epsilon": 1}, ValueError, "at least one table"),
