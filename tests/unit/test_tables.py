@@ -876,7 +876,6 @@ def test_other_files_are_no_measurement(tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match="not a measurement of tables file"):
         mm.MeasuredTables.load(path)
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        mm.release_tables(
-            frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=tmp_path / "a" / "b"
-        )
+    for at, message in ((path / "b", "there is no folder"), (path, "name a new file")):
+        with pytest.raises((OSError, ValueError), match=message):
+            mm.release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=at)
