@@ -93,9 +93,9 @@ def in_words(
     def word(name: str, value: str | None) -> str | None:
         option = f"--{name.replace('_', '-')}" if hasattr(args, name) else None
         option = words.get(name, option)
-        if not option or value in (None, "", "True"):
+        if not option or not value or value == "True":
             return option
-        return f"{option} {value if value[0].isalnum() else repr(value)}"
+        return f"{option} {value}" if value[0].isalnum() else f"{option} '{value}'"
 
     return error.render(word)
 
