@@ -413,9 +413,8 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     if isinstance(tables, str) and tables == "auto":
         ways = range(1, min(2, len(domain.names)) + 1)
     if ways is not None:
-        sizes = [ways] if isinstance(ways, (int, np.integer)) else list(ways)
         chosen = []
-        for size in sizes:
+        for size in ways if isinstance(ways, Iterable) else [ways]:
             number = check_integer(size, "ways")
             if number > len(domain.names):
                 raise ParameterError(
