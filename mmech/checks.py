@@ -244,6 +244,11 @@ def plain_array(value: Any, name: str) -> NDArray[Any]:
         ) from None
 
 
+def number_of(n: int, noun: str) -> str:
+    """Return a number with its noun, in the plural but for one."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
 def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:
     """Return a real array with `ndim` dimensions and no NaN or infinity."""
     import numpy as np
@@ -253,8 +258,7 @@ def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     if array.ndim != ndim:
         raise ValueError(
-            f"{name} must have {ndim} dimension{'s' if ndim > 1 else ''}, "
-            f"got shape {array.shape}"
+            f"{name} must have {number_of(ndim, 'dimension')}, got shape {array.shape}"
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(

@@ -278,8 +278,8 @@ def release(
     noise = check_insecure_rng(insecure_rng)
     if plan.adaptive:
         check_budget(plan)
-    n, d = len(plan.subsets), len(plan.names)
-    words = f"{n} table{'s' * (n > 1)} of counts over {d} attribute{'s' * (d > 1)}"
+    tables, attributes = plan.sizes
+    words = f"{tables} of counts over {attributes}"
     words = f"{words}, and how many records they leave out" * plan.drops or words
     with record_evidence() as record:
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
