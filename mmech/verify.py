@@ -51,8 +51,8 @@ SUM, L1, L2 = POWERS = np.positive, np.abs, np.square
 """What is added up of entries: they, |a| or a², which multiply where entries do."""
 
 FILE, DESCRIPTION = "evidence.json", "description.json"
-MOST_BYTES, MOST_PUBLISHED, MOST_TEXT, MOST_DIRECTORY = 2**24, 2**28, 2**24, 2**22
-"""Bytes of evidence, published files, their tables, and an archive's directory."""
+MOST_BYTES, MOST_PUBLISHED, MOST_DIRECTORY = 2**24, 2**28, 2**22
+"""Bytes of evidence, of published files, and of an archive's directory."""
 
 MOST_LISTED, MOST_EFFORT, MOST_RECORDS, CALL = 10**7, 3 * 10**7, 10**4, 2000
 """Numbers in one list and in all; records of a file; numbers in the time of a call."""
@@ -786,14 +786,8 @@ class Checker:
         self.say("T13", f"files with the stated hashes: {len(files)}")
         if not own.get("tables"):
             return
-        sizes, named = _wholes(own, "sizes", 1).tolist(), own["tables"]
-        texts = [files.get(table["file"], b"") for table in named]
-        few = sum(map(len, texts)) <= MOST_TEXT and len(named) < 2000
-        cells = sum(text.count(b",") + text.count(b"\n") for text in texts)
-        few = few and self.effort.allows(20 * cells)
-        _need(few, "its tables are too long to check")
-        self.effort.spend(20 * cells)
-        tables = [_table(table, files, sizes) for table in named]
+        sizes = _wholes(own, "sizes", 1).tolist()
+        tables = [_table(table, files, sizes, self.effort) for table in own["tables"]]
         _margins(tables, self.effort)
         said = f"{len(tables)} tables of whole counts, none below zero"
         self.say("T13", f"{said}, which agree in all that they have in common")
@@ -840,11 +834,15 @@ class Table(NamedTuple):
     noise: Any = None  # a `Run`
 
 
-def _table(own: Any, files: dict[str, bytes], sizes: Sequence[int]) -> Table:
+def _table(
+    own: Any, files: dict[str, bytes], sizes: Sequence[int], effort: Effort
+) -> Table:
     """Read a table, whose counts must be whole and not negative."""
     name, kept = own["file"], _wholes(own, "attributes", 0, len(sizes) - 1).tolist()
     _hold(name in files and kept == sorted({*kept}), f"{short(name)} is not described")
-    titles, *rows = csv.reader(files[name].decode("utf-8-sig").splitlines())
+    text = files[name]
+    effort.spend(CALL + len(text) + 20 * (text.count(b",") + text.count(b"\n")))
+    titles, *rows = csv.reader(text.decode("utf-8-sig").splitlines())
     columns = dict(zip(titles, map(list, zip(*rows, strict=True)), strict=True))
     counts, shape = columns["count"], [sizes[i] for i in kept]
     whole = re.fullmatch("([0-9]{1,18} )*", " ".join([*counts, ""]))

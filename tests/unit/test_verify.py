@@ -788,7 +788,7 @@ def test_levels_of_little_gaussian_noise_are_exact(variance, tmp_path, capsys):
 def test_tables_that_are_too_long_to_read(tmp_path, capsys):
     published(tmp_path, {"sex.csv": TABLE["sex.csv"] + "f,1,1,0,2\n" * 2_000_000})
     code, verdict, _ = run(tmp_path, capsys)
-    assert (code, verdict) == (2, "cannot check: its tables are too long to check")
+    assert (code, verdict) == (2, "cannot check: its lists are too long")
 
 
 def test_margins_that_differ(tmp_path, capsys):
