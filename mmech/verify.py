@@ -811,12 +811,11 @@ def _number(value: Any) -> str:
 
 def _are_disjoint(names: Any) -> bool:
     """Return whether no name is a union of others, or a share of another number."""
-    names = [name.strip().casefold() for name in names]
-    pieces = [{*re.split(r"[^\w/.-]+|_or_", name)} - {name} for name in names]
-    shared = [name for name in names if re.search("[0-9]/[0-9]", name)]
-    shares = {name.rpartition("/")[2] for name in shared}
-    unions = any(own & {*names} for own in pieces) or len({*names}) < len(names)
-    return not unions and len(shares) <= 1 and not {*names} & {"", "*", "all"}
+    known = {name.strip().casefold() for name in names}
+    pieces = [{*re.split(r"[^\w/.-]+|_or_", name)} - {name} for name in known]
+    shares = {name.split("/")[-1] for name in known if re.search(r"\d/\d", name)}
+    apart = len(known) == len(names) and not any(own & known for own in pieces)
+    return apart and len(shares) <= 1 and not known & {"", "*", "all"}
 
 
 # ---- published tables ----------------------------------------------------------------
