@@ -26,11 +26,11 @@ import sys
 import zipfile
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import partial
-from itertools import accumulate, chain, combinations, pairwise
+from functools import reduce
+from itertools import accumulate, chain, combinations, pairwise, repeat
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -39,12 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Listed = tuple[Array, Array, Array]
-"""Rows, columns and values, one of each per entry that may not be zero."""
-
-Adding = Callable[..., Any]
-"""Adds up the columns of a matrix: see `column_sums`."""
-
 Norm = Callable[[Array], Array]
 SUM, L1, L2 = POWERS = np.positive, np.abs, np.square
 """What is added up of entries: they, |a| or a², which multiply where entries do."""
@@ -177,19 +171,16 @@ def _exact(record: Any, name: Any) -> Fraction:
     return Fraction(text)
 
 
-def _denominator(fractions: Iterable[Fraction]) -> int:
-    """Return a common denominator, or raise where it is too long."""
+def _total(costs: Sequence[Fraction], loads: Iterable[Any] = repeat(1)) -> Fraction:
+    """Return an exact sum of costs, each times a load, in the column that has most."""
     whole = 1
-    for own in {fraction.denominator for fraction in fractions}:
+    for own in {cost.denominator for cost in costs}:
         whole = math.lcm(whole, own)
         _need(whole.bit_length() < MOST_BITS, "costs have no short common denominator")
-    return whole
-
-
-def _total(costs: Sequence[Fraction]) -> Fraction:
-    """Return an exact sum."""
-    whole = _denominator(costs)
-    return Fraction(sum(c.numerator * (whole // c.denominator) for c in costs), whole)
+    weights = [cost.numerator * (whole // cost.denominator) for cost in costs]
+    pairs = zip(weights, loads, strict=False)
+    sums = sum(np.multiply(weight, load, dtype=object) for weight, load in pairs)
+    return Fraction(int(np.max(sums)), whole)
 
 
 def _wholes(record: Any, name: Any, least: int = -FITS, most: int = FITS) -> Array:
@@ -223,20 +214,25 @@ class Term(NamedTuple):
     span : (int, int)
         Bounds of all entries, and of zero.
     listed : callable
-        Returns all entries.
+        Returns columns and values of all entries that may not be zero.
     sums : callable
-        Takes a norm, weights w of rows, () or (m,), and a function that adds up parts.
-        Returns the sums over i of w_i f(a_ij) of every column j, or one number, if all
-        are equal; ``None`` without a closed form. For L1 and L2 it may be the largest,
-        where columns are hidden or too many.
+        Takes a norm. Returns the sums over i of f(a_ij) of every column j, or one
+        number, if all are equal; ``None`` without a closed form. But for SUM, one
+        number may be the largest, where columns are hidden or too many.
+    kept : list of list of int
+        Of a marginal, the sizes of all attributes and those that it keeps.
+    blocks : list of Term
+        Of a stack, the matrices in it.
     """
 
     m: int
     n: int
     size: int
     span: tuple[int, int]
-    listed: Callable[[], Listed]
-    sums: Callable[[Norm, Array, Adding], Any]
+    listed: Callable[[], tuple[Array, Array]]
+    sums: Callable[[Norm], Any]
+    kept: Any = None
+    blocks: Any = None
 
 
 def _span(entries: Array) -> tuple[int, int]:
@@ -250,51 +246,40 @@ def _product(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return min(corners), max(corners)
 
 
-def _loads(entries: Array, norm: Norm, w: Array, rows: Array, effort: Effort) -> Array:
-    """Return w_i f(a_ij) of entries, in 64 bits if sums of all of them fit."""
-    most = entries.size * int(abs(entries).max(initial=1)) ** 2 * int(np.max(abs(w)))
+def _normed(norm: Norm, entries: Array, effort: Effort) -> Array:
+    """Return f(a_ij) of entries, in 64 bits if sums of all of them fit."""
+    most = entries.size * int(abs(entries).max(initial=1)) ** 2
     kind = np.int64 if most < FITS else object
     effort.spend(0 if kind == np.int64 and norm in POWERS else 6 * entries.size)
-    own = np.asarray(w[rows] if w.ndim else w)
-    return np.asarray(norm(entries.astype(kind)) * own.astype(kind))
+    return np.asarray(norm(entries.astype(kind)))
 
 
-def column_sums(
-    matrix: Term, norm: Norm, weights: Any, effort: Effort, listed: bool = False
-) -> Any:
-    """Return weighted sums of columns, by structure and from all entries (T5).
+def column_sums(matrix: Term, norm: Norm, effort: Effort) -> Array:
+    """Return sums of columns, by structure and from all entries (T5).
 
-    Both must agree, where there are both. Parts of a matrix are listed where all of it
-    has too many entries; `listed` says that they are listed with the whole.
+    Both must agree, where there are both.
     """
-    effort.spend(CALL + 2 * np.size(weights))
-    w = np.asarray(weights, object)
-    w = np.asarray(w[0], object) if w.ndim and (w == w[0]).all() else w
-    few = not listed and effort.allows(matrix.n + matrix.size) and matrix.n > 0
-    add = partial(column_sums, effort=effort, listed=listed or few)
-    closed = matrix.sums(norm, w, add)
-    if not few:
-        known = listed or closed is not None
+    effort.spend(CALL)
+    closed = matrix.sums(norm)
+    if not matrix.n > 0 or not effort.allows(matrix.n + matrix.size):
+        known = closed is not None
         _need(known, "a matrix has too many entries to add, or hides them")
-        return None if closed is None else np.asarray(closed, object)
+        return np.array(closed, object, ndmin=1)
     effort.spend(matrix.n + matrix.size)
-    rows, columns, entries = matrix.listed()
-    if w.ndim:
-        used = (w != 0)[rows]
-        rows, columns, entries = rows[used], columns[used], entries[used]
-    own = _loads(entries, norm, w, rows, effort)
+    columns, entries = matrix.listed()
+    own = _normed(norm, entries, effort)
     found = np.zeros(matrix.n, own.dtype)
     np.add.at(found, columns, own)
     same = closed is None or np.all(found == closed)
     _hold(same, "two ways to the sum disagree")
-    return found.astype(object)
+    return np.array(found if closed is None else closed, object, ndmin=1)
 
 
 def _runs(record: Any, effort: Effort) -> Term:
     """Return a matrix of runs: a value in a row, over some columns after another.
 
-    One number of a list may stand for all. Weighted values are added where runs start,
-    taken off where they stop, and summed up along the columns.
+    One number of a list may stand for all. Values are added where runs start, taken off
+    where they stop, and summed up along the columns.
     """
     m, n = _wholes(record, "shape", 1).tolist()
     least = {"rows": (0, m - 1), "starts": (0, n - 1), "lengths": (1, n), "values": ()}
@@ -307,17 +292,17 @@ def _runs(record: Any, effort: Effort) -> Term:
     apart = (rows[later] > rows[before]) | (starts[later] >= stops[before])
     _need(apart.all() and np.all(stops <= n), "runs of a row overlap, or are too long")
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Array:
-        own = _loads(values, norm, w, rows, effort)
+    def sums(norm: Norm) -> Array:
+        own = _normed(norm, values, effort)
         effort.spend((n + 1) * (1 if own.dtype == np.int64 else 3))
         steps = np.zeros(n + 1, own.dtype)
         np.add.at(steps, starts, own)
         np.subtract.at(steps, stops, own)
         return np.cumsum(steps)[:-1]
 
-    def listed() -> Listed:
+    def listed() -> tuple[Array, Array]:
         columns = np.arange(size) + np.repeat(stops - np.cumsum(lengths), lengths)
-        return np.repeat(rows, lengths), columns, np.repeat(values, lengths)
+        return columns, np.repeat(values, lengths)
 
     size = int(lengths.sum())
     return Term(m, n, size, _span(values), listed, sums)
@@ -335,17 +320,16 @@ def _waves(record: Any, effort: Effort) -> Term:
         for own, size in (("f", long), ("g", long), ("scales", n))
     )
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        if w.ndim or g.any() or norm not in POWERS:
+    def sums(norm: Norm) -> Any:
+        if g.any() or norm not in POWERS:
             return None
         total = np.cumsum([0, *norm(f.astype(object))])
         starts = np.arange(n)[::-1]
-        own = norm(scales.astype(object))
-        return (total[starts + m] - total[starts]) * own * w
+        return (total[starts + m] - total[starts]) * norm(scales.astype(object))
 
-    def listed() -> Listed:
+    def listed() -> tuple[Array, Array]:
         i, j = np.divmod(np.arange(m * n), n)
-        return i, j, (f[i - j + n - 1] + g[i + j]) * scales[j]
+        return j, (f[i - j + n - 1] + g[i + j]) * scales[j]
 
     (low, high), (least, most) = _span(f), _span(g)
     span = _product((low + least, high + most), _span(scales))
@@ -359,16 +343,13 @@ def _marginal(record: Any, effort: Effort) -> Term:
     _need(kept == sorted({*kept}), "'attributes' must be sorted and distinct")
     m, n = math.prod(sizes[i] for i in kept), math.prod(sizes)
 
-    def listed() -> Listed:
-        axes = [(own, i in kept) for i, own in enumerate(sizes) if own > 1]
-        rows = np.arange(m).reshape([own if held else 1 for own, held in axes])
-        rows = np.broadcast_to(rows, [own for own, _ in axes]).ravel()
-        return rows, np.arange(n), np.ones_like(rows)
+    def listed() -> tuple[Array, Array]:
+        return np.arange(n), np.ones(n, np.int64)
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        return None if w.ndim else norm(np.ones((), int)) * w
+    def sums(norm: Norm) -> Any:
+        return norm(np.ones(1, np.int64))
 
-    return Term(m, n, n, (0, 1), listed, sums)
+    return Term(m, n, n, (0, 1), listed, sums, [sizes, kept])
 
 
 def _kronecker(record: Any, effort: Effort) -> Term:
@@ -380,27 +361,24 @@ def _kronecker(record: Any, effort: Effort) -> Term:
     m, n = left.m * right.m, left.n * right.n
     span = _product(left.span, right.span)
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
+    def sums(norm: Norm) -> Any:
         ones = [max(map(abs, own.span)) < 2 for own in (left, right)]
-        f, g = (norm, norm) if norm in POWERS else (norm, L1) if ones[1] else (L1, norm)
-        a, b = add(left, f, 1), add(right, g, 1)
-        known = norm in POWERS or any(ones)
-        if w.ndim or not known or a is None or b is None:
+        if norm not in POWERS and not any(ones):
             return None
-        equal = np.all(a == a.max()) and np.all(b == b.max())
-        if 0 < n <= MOST_LISTED and not equal:
+        f, g = (norm, norm) if norm in POWERS else (norm, L1) if ones[1] else (L1, norm)
+        a, b = column_sums(left, f, effort), column_sums(right, g, effort)
+        if np.all(a == a[0]) and np.all(b == b[0]):
+            return a[0] * b[0]
+        if n > 0 and effort.allows(n):
             effort.spend(n)
             a, b = np.broadcast_to(a, left.n), np.broadcast_to(b, right.n)
-        elif equal or norm != SUM:
-            a, b = a.max(), b.max()
-        else:
-            return None
-        return np.ravel(np.multiply.outer(a, b)) * w
+            return np.multiply.outer(a, b).ravel()
+        return None if norm is SUM else a.max() * b.max()
 
-    def listed() -> Listed:
-        (i, j, a), (r, c, b) = left.listed(), right.listed()
-        rows, columns = np.add.outer(i * right.m, r), np.add.outer(j * right.n, c)
-        return rows.ravel(), columns.ravel(), np.multiply.outer(a, b).ravel()
+    def listed() -> tuple[Array, Array]:
+        (j, a), (c, b) = left.listed(), right.listed()
+        columns = np.add.outer(j * right.n, c)
+        return columns.ravel(), np.multiply.outer(a, b).ravel()
 
     return Term(m, n, left.size * right.size, span, listed, sums)
 
@@ -408,36 +386,30 @@ def _kronecker(record: Any, effort: Effort) -> Term:
 def _stack(record: Any, effort: Effort) -> Term:
     """Return blocks of rows: sums over columns add up."""
     blocks = [term(own, effort) for own in record["blocks"]]
-    ends, widths = [0, *accumulate(b.m for b in blocks)], {b.n for b in blocks}
+    widths, spans = {b.n for b in blocks}, [b.span for b in blocks]
     _hold(len(widths - {0}) <= 1, "blocks of a strategy have other columns")
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        effort.spend(CALL // 40 * len(blocks))  # those without weight take time, too
-        parts = [w[a:b] if w.ndim else w for a, b in pairwise(ends)]
-        used = [own for own in zip(blocks, parts, strict=True) if np.any(own[1])]
-        found = [add(block, norm, own) for block, own in used]
-        return None if any(own is None for own in found) else sum(found)
+    def sums(norm: Norm) -> Any:
+        return sum(column_sums(block, norm, effort) for block in blocks)
 
-    def listed() -> Listed:
+    def listed() -> tuple[Array, Array]:
         effort.spend(CALL // 4 * len(blocks))
-        parts = [block.listed() for block in blocks]
-        rows = [start + own[0] for start, own in zip(ends, parts, strict=False)]
-        columns, entries = (np.concatenate([own[k] for own in parts]) for k in (1, 2))
-        return np.concatenate(rows), columns, entries
+        columns, entries = zip(*[block.listed() for block in blocks], strict=True)
+        return np.concatenate(columns), np.concatenate(entries)
 
-    size, spans = sum(b.size for b in blocks), [b.span for b in blocks]
+    m, size = sum(b.m for b in blocks), sum(b.size for b in blocks)
     span = min(map(min, spans)), max(map(max, spans))
-    return Term(ends[-1], min(widths), size, span, listed, sums)
+    return Term(m, min(widths), size, span, listed, sums, blocks=blocks)
 
 
 def _merged(record: Any, effort: Effort) -> Term:
     """Return a matrix of which each column is zero, or one of another matrix."""
     inner = term(record["of"], effort)
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        return None if norm is SUM else add(inner, norm, w).max()
+    def sums(norm: Norm) -> Any:
+        return None if norm is SUM else column_sums(inner, norm, effort).max()
 
-    return inner._replace(n=0, sums=sums)
+    return inner._replace(n=0, sums=sums, kept=None, blocks=None)
 
 
 TERMS: dict[str, Callable[[Any, Effort], Term]] = {
@@ -463,37 +435,60 @@ LINES |= dict.fromkeys(("exponential", "exponential_rows", "quantiles", "tree"),
 
 
 class Run(NamedTuple):
-    """Rows with noise of one law, as the sampler noted it."""
+    """Rows with noise of one law, as the sampler noted it; groups are those of T4."""
 
-    start: int
-    stop: int
     law: str
     scale: Fraction
-    groups: Any
+    rows: int = 0
+    groups: Any = ()
 
 
 def _sampled(draw: Any, effort: Effort) -> list[Run]:
     """Return what the sampler noted, for as many numbers as were released."""
-    law, columns, start = draw["law"], _whole(draw, "columns"), 0
+    law, columns, runs = draw["law"], _whole(draw, "columns"), []
     effort.spend(CALL // 4 * len(draw["sampled"]))
-    runs = []
     for name, scale, shape, *groups in draw["sampled"]:
         rows, width = _wholes({"shape": shape}, "shape", 1).tolist()
         known = name in (law, "laplace" if law == "k_norm" else law)
         _hold(known and width == columns, f"the noise is not {law} noise of its shape")
-        start, t = start + rows, _exact({"scale": scale}, "scale")
-        runs.append(Run(start - rows, start, name, t, groups))
-    right = _wholes(draw, "values").size == start * columns > 0
+        (lists,) = groups if name == "k_norm" else [[[rows]]]
+        lists = [_wholes({"groups": own}, "groups", 1).tolist() for own in lists]
+        runs.append(Run(name, _exact({"scale": scale}, "scale"), rows, lists))
+    size = sum(run.rows for run in runs) * columns
+    right = _wholes(draw, "values").size == size > 0
     _hold(right, "other numbers were released than noise was drawn for")
     return runs
 
 
-def _common(runs: Sequence[Run]) -> tuple[Array, int]:
-    """Return whole numbers w of runs, and D, with w / D = 1 / scale."""
-    rates = [1 / run.scale for run in runs]
-    whole = _denominator(rates)
-    found = [rate.numerator * (whole // rate.denominator) for rate in rates]
-    return np.array(found, object), whole
+def _split(blocks: list[Term], rows: Iterable[int]) -> list[list[Term]]:
+    """Return the blocks of consecutive numbers of rows."""
+    ends = accumulate((block.m for block in blocks), initial=0)
+    places = {end: k for k, end in enumerate(ends)}
+    cuts = [places.get(cut) for cut in accumulate(rows, initial=0)]
+    whole = None not in cuts and cuts[-1] == len(blocks)
+    _hold(whole, "noise was drawn for other rows, or other groups, than blocks have")
+    return [blocks[a:b] for a, b in pairwise(cuts)]
+
+
+def _load(blocks: list[Term], run: Run, norm: Norm, effort: Effort) -> Any:
+    """Return sums of columns, each in the group that it changes most (T4).
+
+    Groups of one list must have equal totals in every column, because noise keeps to
+    those.
+    """
+    groups = iter(_split(blocks, chain.from_iterable(run.groups)))
+    loads = []
+    for sizes in run.groups:
+        own = [next(groups) for _ in sizes]
+        loads += [_summed(group, norm, effort) for group in own]
+        totals = [_summed(group, SUM, effort) for group in own if len(own) > 1]
+        equal = all(np.all(total == totals[0]) for total in totals)
+        _hold(equal, "groups whose noise has equal totals have others")
+    return reduce(np.maximum, loads)
+
+
+def _summed(blocks: Iterable[Term], norm: Norm, effort: Effort) -> Any:
+    return sum(column_sums(block, norm, effort) for block in blocks)
 
 
 def kappa(moves: int, scale: Fraction) -> Fraction:
@@ -523,42 +518,6 @@ def _priced(moves: int, scale: Fraction, effort: Effort) -> Norm:
     return price
 
 
-def _of_norm(matrix: Term, run: Run, effort: Effort) -> int:
-    """Return the load of the dearest column under noise of a norm, of one run (T4).
-
-    The group counts that a column changes most. Groups of one list must have equal
-    totals in every column, because noise keeps to those.
-    """
-    most, start = 0, run.start
-    (lists,) = run.groups if run.law == "k_norm" else [[[run.stop - run.start]]]
-    for sizes in lists:
-        totals = []
-        for size in _wholes({"groups": sizes}, "groups", 1).tolist():
-            w = np.zeros(effort.spend(matrix.m), np.int64)
-            w[start : start + size], start = 1, start + size
-            most = max(most, int(np.max(column_sums(matrix, L1, w, effort))))
-            if len(sizes) > 1:
-                totals.append(column_sums(matrix, SUM, w, effort))
-        equal = all(np.all(total == totals[0]) for total in totals)
-        _hold(equal, "groups whose noise has equal totals have others")
-    _hold(start == run.stop, "noise was drawn for other groups than are stated")
-    return most
-
-
-def _rows_in_rho(
-    matrix: Term, runs: Sequence[Run], moves: int, effort: Effort
-) -> Fraction:
-    """Return the rho of the dearest column under Laplace noise (T9)."""
-    places = {scale: k for k, scale in enumerate({run.scale: 0 for run in runs})}
-    own = [places[run.scale] for run in runs]
-    which = np.repeat(own, [run.stop - run.start for run in runs])
-    prices = 0
-    for scale, place in places.items():
-        price = _priced(moves, scale, effort)
-        prices = prices + column_sums(matrix, price, which == place, effort)
-    return Fraction(int(np.max(prices)), UNITS)
-
-
 class Checker:
     """What all checks of one evidence share: neighbours, effort, and what was said.
 
@@ -572,6 +531,7 @@ class Checker:
         self.said: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.effort = Effort()
         self.records, self.factor = 1, 1
+        self.measured: list[list[tuple[Any, Array, Run]]] = []
 
     def say(self, title: str, sentence: str) -> None:
         """Note a sentence under a title, or under the line of the theorem it proves."""
@@ -616,51 +576,56 @@ class Checker:
 
         Laplace noise has a price in rho of its own (T9).
         """
-        runs = _sampled(draw, self.effort)
-        units = self.factor * _whole(draw, "contribution")
+        runs, effort = _sampled(draw, self.effort), self.effort
+        contribution = _whole(draw, "contribution")
+        units, rates = self.factor * contribution, [1 / run.scale for run in runs]
         if "strategy" in draw:
-            matrix = term(draw["strategy"], self.effort)
-            size = self.moved(matrix, runs, law)
+            matrix = term(draw["strategy"], effort)
+            parts = self.multiplied(matrix, draw, runs)
+            norm = L2 if law == "gaussian" else L1
+            size = _total(rates, [_load(*part, norm, effort) for part in parts])
+            unit = "variances" if law == "gaussian" else "scales"
+            said = f"most by a unit change, in {unit}: {_number(size)}"
+            self.say("T5", f"rows: {matrix.m}; {said}")
         else:
             own = draw["sensitivity"]
-            sizes = [_exact(own, i) for i in range(len(own))]
-            moved = [*zip(sizes, runs, strict=True)]
-            size = _total([own / run.scale for own, run in moved])
+            moved = [_exact(own, i) for i in range(len(own))]
+            each = zip(moved, rates, strict=True)
+            size = _total([change * rate for change, rate in each])
             self.say("T6", f"most by a unit change, as is stated: {_number(size)}")
             self.say(TRUSTED, "how much one record changes numbers without a matrix")
         if law == "gaussian":
             return units**2 * size / 2
         if currency == "epsilon":
             return units * size
-        whole = self.effort.price(1, 1 / (units * size))
+        whole = effort.price(1, 1 / (units * size))
         if law == "k_norm":
             return whole
         if "strategy" not in draw:  # a whole change in one number costs most
-            prices = [
-                self.effort.price(math.ceil(units * own), run.scale)
-                for own, run in moved
-            ]
-            return min(whole, _total(prices))
-        alike = _whole(draw, "signs") * _whole(draw, "contribution") == 1
+            steps = [math.ceil(units * change) for change in moved]
+            pairs = zip(steps, runs, strict=True)
+            return min(whole, _total([effort.price(m, run.scale) for m, run in pairs]))
+        alike = _whole(draw, "signs") * contribution == 1
         step = self.records if alike and matrix.span[0] == 0 else units
-        return min(whole, units // step * _rows_in_rho(matrix, runs, step, self.effort))
+        norms = [_priced(step, run.scale, effort) for run in runs]
+        each = zip(parts, norms, strict=True)
+        loads = [_load(*part, norm, effort) for part, norm in each]
+        found = _total([Fraction(1, UNITS)] * len(runs), loads)
+        return min(whole, units // step * found)
 
-    def moved(self, matrix: Term, runs: Sequence[Run], law: str) -> Fraction:
-        """Return what a unit change moves at most, in scales of noise (T5)."""
-        loads, whole = _common(runs)
-        w = loads.repeat([run.stop - run.start for run in runs])
-        _hold(matrix.m == w.size, "noise was drawn for other rows")
-        if law == "k_norm":
-            pairs = zip(runs, loads, strict=True)
-            most = sum(_of_norm(matrix, run, self.effort) * load for run, load in pairs)
-        else:
-            norm = L2 if law == "gaussian" else L1
-            most = int(np.max(column_sums(matrix, norm, w, self.effort)))
-        size = Fraction(most, whole)
-        unit = "variances" if law == "gaussian" else "scales"
-        words = f"rows: {w.size}; most by a unit change, in {unit}: {_number(size)}"
-        self.say("T5", words)
-        return size
+    def multiplied(
+        self, matrix: Term, draw: Any, runs: list[Run]
+    ) -> list[tuple[list[Term], Run]]:
+        """Return the blocks that noise of each run was added to; note marginals."""
+        blocks = matrix.blocks or [matrix]
+        parts = [*zip(_split(blocks, [run.rows for run in runs]), runs, strict=True)]
+        kept = [block.kept for block in blocks]
+        if all(kept) and draw["law"] != "k_norm" and draw["columns"] == 1:
+            cuts = [*accumulate(block.m for block in blocks)][:-1]
+            values = np.split(_wholes(draw, "values").astype(float), cuts)
+            laws = [Run(run.law, run.scale) for own, run in parts for _ in own]
+            self.measured.append([*zip(kept, values, laws, strict=True)])
+        return parts
 
     def selection(self, draw: Any, law: str, currency: str) -> Fraction:
         """Return what a draw among candidates costs (T7 to T9)."""
@@ -768,11 +733,11 @@ class Checker:
         if published and folder is None:
             self.say(UNSEEN, "published files, which are not beside the evidence")
         elif published:
-            self.attempt(self.published, published, root, folder)
+            self.attempt(self.published, published, folder)
         holds = f"{currency} = {_number(claim)}"
         return f"{holds} for {words}, if what is trusted is so"
 
-    def published(self, own: Any, root: Any, folder: Path) -> None:
+    def published(self, own: Any, folder: Path) -> None:
         """Check that files are those that were hashed, and their tables (T13, T14)."""
         left, files = MOST_PUBLISHED, {}
         for name, digest in own["files"].items():
@@ -790,16 +755,19 @@ class Checker:
         _margins(tables, self.effort)
         said = f"{len(tables)} tables of whole counts, none below zero"
         self.say("T13", f"{said}, which agree in all that they have in common")
-        found = [_measured_marginals(draw, sizes) for draw in draws(root)]
-        measured = [marginals for marginals in found if marginals]
-        if len(measured) != 1 or own.get("conditioned") is not False:
+        found = [draw for draw in self.measured if all(k[0] == sizes for k, *_ in draw)]
+        if len(found) != 1 or own.get("conditioned") is not False:
             self.say(UNSEEN, "estimates and intervals: not of one noise of marginals")
             return
+        measured = [
+            Table((*kept,), values.reshape([sizes[i] for i in kept]), {}, law)
+            for (_, kept), values, law in found[0]
+        ]
         level = float(_exact(own, "level"))
         known = []
         for table in tables:
-            self.effort.spend(CALL // 25 * len(measured[0]) + 9 * table.counts.size)
-            known.append(_estimated(table, sizes, measured[0], level, self.effort))
+            self.effort.spend(CALL // 25 * len(measured) + 9 * table.counts.size)
+            known.append(_estimated(table, measured, level, self.effort))
         self.say("T14", f"tables whose estimates follow from y: {sum(known)}")
         self.say("T16", f"tables with intervals of level {level:g}: {sum(known)}")
 
@@ -823,13 +791,13 @@ def _are_disjoint(names: Any) -> bool:
 class Table(NamedTuple):
     """Counts with an axis for each attribute: as published, or as measured.
 
-    With all columns of the file as text, or with the noise of all counts.
+    With all columns of the file as text, or with the `Run` of noise on all counts.
     """
 
     held: tuple[int, ...]
     counts: Array
     columns: dict[str, list[str]]
-    noise: Any = None  # a `Run`
+    noise: Any = None
 
 
 def _table(
@@ -868,12 +836,6 @@ def _margins(tables: Sequence[Table], effort: Effort) -> None:
         _hold(same, "published tables differ in a margin that they share")
 
 
-def draws(node: Any) -> Iterator[Any]:
-    """Yield all draws that were composed."""
-    parts = chain.from_iterable(map(draws, node.get("of", ())))
-    yield from [node] if "law" in node else parts
-
-
 def _law(run: Run, u: Array) -> tuple[float, Array]:
     """Return the variance of noise on a row, and its characteristic function (T16).
 
@@ -892,34 +854,8 @@ def _law(run: Run, u: Array) -> tuple[float, Array]:
     return float(mass @ (k * k)), np.cos(np.multiply.outer(u, k)) @ mass
 
 
-def _measured_marginals(draw: Any, sizes: Sequence[int]) -> list[Table]:
-    """Return what was measured, if it is all marginals with independent noise."""
-    strategy, start, found = draw.get("strategy", {}), 0, []
-    blocks = strategy.get("blocks", [strategy])
-    alike = all(own.get("kind") == "marginal" for own in blocks)
-    alike = alike and all([*own["sizes"]] == sizes for own in blocks)
-    if not alike or draw["law"] == "k_norm" or draw["columns"] != 1:
-        return []
-    values, runs = _wholes(draw, "values").astype(float), _sampled(draw, Effort())
-    for own in blocks:
-        shape = [sizes[i] for i in own["attributes"]]
-        stop = start + math.prod(shape)
-        noise = [run for run in runs if run.start <= start and stop <= run.stop]
-        if not noise:
-            return []
-        counts = values[start:stop].reshape(shape)
-        one = Run(0, 0, noise[0].law, noise[0].scale, None)  # alike are counted once
-        found.append(Table((*own["attributes"],), counts, {}, one))
-        start = stop
-    return found
-
-
 def _estimated(
-    table: Table,
-    sizes: Sequence[int],
-    measured: Sequence[Table],
-    level: float,
-    effort: Effort,
+    table: Table, measured: Sequence[Table], level: float, effort: Effort
 ) -> bool:
     r"""Refuse estimates outside of their intervals, or with other errors (T14, T16).
 
@@ -929,29 +865,26 @@ def _estimated(
     Return whether all frequencies of the table were measured.
     """
     axes = [*zip(table.held, table.counts.shape, strict=True)]
-    given: defaultdict[tuple[int, ...], list[tuple[Table, float]]] = defaultdict(list)
-    for a in measured:
-        own = 1 / (a.counts.size * _law(a.noise, np.zeros(0))[0])
-        given[tuple(n if i in a.held else 1 for i, n in axes)].append((a, own))
     found, precision = (np.zeros(table.counts.shape, kind) for kind in (complex, float))
-    for shape, alike in given.items():
-        place = tuple(map(slice, shape))
-        cells = sum(own * _onto(a, table.held) for a, own in alike)
-        found[place] += np.fft.fftn(np.reshape(cells, shape))
-        precision[place] += sum(own for _, own in alike)
+    variance = {a.noise: _law(a.noise, np.zeros(0))[0] for a in measured}
+    given = []
+    for a in measured:
+        shape = [n if i in a.held else 1 for i, n in axes]
+        place, own = tuple(map(slice, shape)), 1 / (a.counts.size * variance[a.noise])
+        given.append((a, place, own))
+        found[place] += own * np.fft.fftn(_onto(a, table.held).reshape(shape))
+        precision[place] += own
     if not precision.all():
         return False
     terms: Counter[tuple[float, Run]] = Counter()
-    for shape, alike in given.items():
-        inverse = np.fft.fftn(1 / precision[tuple(map(slice, shape))])
-        shares = abs(inverse.real) / precision.size
-        for a, own in alike:
-            for share, times in Counter((own * shares).round(12).flat).items():
-                terms[share, a.noise] += times * a.counts.size // shares.size
+    for a, place, own in given:
+        inverse = np.fft.fftn(1 / precision[place])
+        shares = (own / precision.size * abs(inverse.real)).round(12)
+        for share, times in Counter(shares.flat).items():
+            terms[share, a.noise] += times * a.counts.size // shares.size
     effort.spend(CALL // 20 * len(terms))
-    deviation = math.sqrt(
-        sum(c**2 * _law(run, np.zeros(0))[0] * k for (c, run), k in terms.items())
-    )
+    squares = [k * c**2 * variance[run] for (c, run), k in terms.items()]
+    deviation = math.sqrt(sum(squares))
     ends = ("lower", "upper", "standard_error")
     low, high, error = (np.array(table.columns[own], float) for own in ends)
     centre = np.fft.ifftn(found / precision).real.ravel()
