@@ -121,8 +121,11 @@ def _content(path: Path, most: int) -> bytes:
     return path.read_bytes()
 
 
-def _member(path: Path) -> bytes:
-    """Return the evidence in a model file, whose directory and members may lie."""
+def _member(path: Path, say: Callable[..., None]) -> bytes:
+    """Return the evidence in a model file, whose directory and members may lie (T13).
+
+    Its hash is that of the description without it, keys sorted, and of all arrays.
+    """
     with open(path, "rb") as stream:
         stream.seek(max(0, path.stat().st_size - 2**17))
         tail = stream.read()
@@ -132,14 +135,21 @@ def _member(path: Path) -> bytes:
     plain = directory <= MOST_DIRECTORY and b"PK\6\7" not in tail
     _need(plain, "an archive must have a directory of at most 4 MB")
     with zipfile.ZipFile(path) as archive:
-        found = [own for own in archive.infolist() if own.filename == DESCRIPTION]
-        plain = len(found) == 1 and found[0].compress_type in (0, 8)
-        _need(plain, f"an archive must hold one {DESCRIPTION}, stored or deflated")
-        with archive.open(found[0]) as member:
-            entries = parsed(member.read(MOST_BYTES + 1))["entries"]
-    texts = [own["arguments"]["text"] for own in entries if own["class"] == "Evidence"]
-    _need(len(texts) == 1, f"one evidence is needed in an archive, got {len(texts)}")
-    return str(texts[0]).encode()
+        found = archive.infolist()
+        plain = {own.compress_type for own in found} <= {0, 8}
+        plain = plain and sum(own.file_size for own in found) <= MOST_PUBLISHED
+        _need(plain, f"an archive must hold at most {MOST_PUBLISHED} bytes, deflated")
+        _need(len({own.filename for own in found}) == len(found), "a name occurs twice")
+        description = parsed(archive.read(DESCRIPTION))
+        stated = description.pop("sha256")
+        digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+        for index in range(len(found) - 1):
+            digest.update(archive.read(f"array_{index}.npy"))
+    _hold(digest.hexdigest() == stated, "the archive has another hash than it states")
+    say("T13", "the description and all arrays have the hash that the file states")
+    own = [e["arguments"] for e in description["entries"] if e["class"] == "Evidence"]
+    _need(len(own) == 1, f"one evidence is needed in an archive, got {len(own)}")
+    return str(own[0]["text"]).encode()
 
 
 def parsed(text: bytes) -> Any:
@@ -889,7 +899,7 @@ def _estimated(
     low, high, error = (np.array(table.columns[own], float) for own in ends)
     centre = np.fft.ifftn(found / precision).real.ravel()
     flat = table.counts.ravel()
-    right = abs(error - deviation) <= 1e-5 * error
+    right = abs(error - deviation) <= 1e-5 * deviation
     right &= (low <= flat) & (flat <= high) & (centre < high + 1)
     right &= (low < centre + 1) | (low == 0)
     _hold(right.all(), "an interval or an error does not follow from the noisy numbers")
@@ -930,15 +940,15 @@ def _probability(
     return float(2 / math.pi * u[0] * mass)
 
 
-def _evidence(path: Path) -> tuple[bytes, Path | None]:
+def _evidence(path: Path, say: Callable[..., None]) -> tuple[bytes, Path | None]:
     """Return the text of evidence, and the folder of what was published."""
     path = path / FILE if path.is_dir() else path
     _need(path.is_file(), f"there is no file {short(path.name)}")
     with open(path, "rb") as stream:
         archive = stream.read(2) == b"PK"
-    return (
-        (_member(path), None) if archive else (_content(path, MOST_BYTES), path.parent)
-    )
+    if archive:
+        return _member(path, say), None
+    return _content(path, MOST_BYTES), path.parent
 
 
 def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[str]]:
@@ -955,7 +965,7 @@ def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[s
     """
     checker = Checker()
     given = isinstance(text, bytes)
-    found = (text, folder) if given else checker.attempt(_evidence, text)
+    found = (text, folder) if given else checker.attempt(_evidence, text, checker.say)
     verdict = f"holds: {found and checker.attempt(checker.check, *found)}"
     code, lines = 0, []
     for wrong, title, words in (2, UNCHECKED, "cannot check"), (1, REFUTED, "refuted"):

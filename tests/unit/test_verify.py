@@ -737,6 +737,7 @@ def test_published_tables_are_checked(tmp_path, capsys):
         ("f,3,", "f,3.5,", "are not whole, or negative"),
         ("0,10", "0,2", "an interval or an error does not follow"),
         ("m,2,2.79918,", "m,2,2.8,", "an interval or an error does not follow"),
+        ("m,2,2.79918,", "m,2,inf,", "an interval or an error does not follow"),
         ("0,10", "6,10", "an interval or an error does not follow"),
         ("0,10", "0,8", "intervals hold with probability 0.938, and not 0.95"),
         ("m,2,2.79918,0,9\n", "", "has another number of rows"),
@@ -832,10 +833,15 @@ def test_links_and_pipes_are_not_followed(tmp_path, capsys):
 REFUTED = changed("laplace", **{"cost.paid": "1/2"})
 
 
-def archived(path, *entries, how=zipfile.ZIP_DEFLATED, name="description.json"):
+def archived(
+    path, *entries, how=zipfile.ZIP_DEFLATED, name="description.json", array=b"0"
+):
+    """Write an archive with the hash of all that is in it."""
+    own = {"arrays": 1, "entries": entries, "score": 0.5}
+    digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode() + b"0").hexdigest()
     with zipfile.ZipFile(path, "w", how) as archive:
-        archive.writestr(name, json.dumps({"entries": entries, "score": 0.5}))
-        archive.writestr("array_0.npy", b"0")
+        archive.writestr(name, json.dumps(own | {"sha256": digest}))
+        archive.writestr("array_0.npy", array)
     return path
 
 
@@ -848,8 +854,10 @@ def test_archives(tmp_path, capsys):
     assert run(archived(path, {"class": "Domain"}, own), capsys)[0] == 0
     assert run(archived(path, stored(REFUTED)), capsys)[0] == 1
     assert "one evidence is needed" in run(archived(path, own, own), capsys)[1]
-    assert "must hold one desc" in run(archived(path, own, name="other"), capsys)[1]
+    assert "There is no" in run(archived(path, own, name="x"), capsys)[1]
     assert run(archived(path, own, how=zipfile.ZIP_LZMA), capsys)[0] == 2
+    code, verdict, _ = run(archived(path, own, array=b"1"), capsys)
+    assert (code, verdict[:35]) == (1, "refuted: the archive has another ha")
     path.write_bytes(path.read_bytes()[:90])
     assert run(path, capsys)[0] == 2
 
