@@ -50,8 +50,8 @@ MOST_BYTES, MOST_PUBLISHED, MOST_DIRECTORY = 2**24, 2**28, 2**22
 MOST_LISTED, MOST_EFFORT, MOST_NODES, CALL = 10**7, 3 * 10**7, 10**5, 2000
 """Numbers in one list and in all; lists of a file; numbers in the time of a call."""
 
-FITS, MOST_BITS = 2**62, 20_000
-"""What is left to 64-bit integers; bits of a common denominator."""
+FITS, SMALL, MOST_BITS = 2**62, 2**45, 20_000
+"""What 64-bit integers are left, alone and 10^5 added up; bits of a denominator."""
 
 UNITS = 2**200
 """Prices are rounded up to one over this."""
@@ -100,6 +100,23 @@ class Effort:
             raise UncheckedError("its lists are too long")
         self.left -= count
         return count
+
+    def total(self, costs: list[Fraction], loads: Any = None) -> Fraction:
+        """Return an exact sum of costs, each times a load, in the dearest column."""
+        whole = 1
+        for own in {cost.denominator for cost in costs}:
+            whole = math.lcm(whole, own)
+            few = whole.bit_length() < MOST_BITS
+            _need(few, "costs have no short common denominator")
+        weights = [cost.numerator * (whole // cost.denominator) for cost in costs]
+        each = zip(weights, loads or repeat(1), strict=False)
+        pairs = [(weight, np.asarray(own)) for weight, own in each]
+        most = sum(w * int(own.max()) for w, own in pairs)
+        kind = np.int64 if most < FITS else object
+        bits = 0 if kind is np.int64 else 2 + whole.bit_length() // 1000
+        self.spend(bits * sum(own.size for _, own in pairs))
+        sums = sum(own.astype(kind) * weight for weight, own in pairs)
+        return Fraction(int(np.max(sums)), whole)
 
     def price(self, moves: int, scale: Fraction) -> Fraction:
         """Return `kappa`, rounded up to whole `UNITS`."""
@@ -181,18 +198,6 @@ def _exact(record: Any, name: Any) -> Fraction:
     return Fraction(text)
 
 
-def _total(costs: Sequence[Fraction], loads: Iterable[Any] = repeat(1)) -> Fraction:
-    """Return an exact sum of costs, each times a load, in the column that has most."""
-    whole = 1
-    for own in {cost.denominator for cost in costs}:
-        whole = math.lcm(whole, own)
-        _need(whole.bit_length() < MOST_BITS, "costs have no short common denominator")
-    weights = [cost.numerator * (whole // cost.denominator) for cost in costs]
-    pairs = zip(weights, loads, strict=False)
-    sums = sum(np.multiply(weight, load, dtype=object) for weight, load in pairs)
-    return Fraction(int(np.max(sums)), whole)
-
-
 def _wholes(record: Any, name: Any, least: int = -FITS, most: int = FITS) -> Array:
     """Return whole numbers of a list, or packed ones; booleans are no numbers."""
     own = record[name]
@@ -256,10 +261,14 @@ def _product(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return min(corners), max(corners)
 
 
+def _kind(most: int) -> Any:
+    return np.int64 if most < SMALL else object
+
+
 def _normed(norm: Norm, entries: Array, effort: Effort) -> Array:
     """Return f(a_ij) of entries, in 64 bits if sums of all of them fit."""
-    most = entries.size * int(abs(entries).max(initial=1)) ** 2
-    kind = np.int64 if most < FITS else object
+    most = int(abs(entries).max(initial=1)) ** (2 if norm is L2 else 1)
+    kind = _kind(most * entries.size)
     effort.spend(0 if kind == np.int64 and norm in POWERS else 6 * entries.size)
     return np.asarray(norm(entries.astype(kind)))
 
@@ -274,7 +283,7 @@ def column_sums(matrix: Term, norm: Norm, effort: Effort) -> Array:
     if not matrix.n > 0 or not effort.allows(matrix.n + matrix.size):
         known = closed is not None
         _need(known, "a matrix has too many entries to add, or hides them")
-        return np.array(closed, object, ndmin=1)
+        return np.asarray(closed)
     effort.spend(matrix.n + matrix.size)
     columns, entries = matrix.listed()
     own = _normed(norm, entries, effort)
@@ -282,7 +291,7 @@ def column_sums(matrix: Term, norm: Norm, effort: Effort) -> Array:
     np.add.at(found, columns, own)
     same = closed is None or np.all(found == closed)
     _hold(same, "two ways to the sum disagree")
-    return np.array(found if closed is None else closed, object, ndmin=1)
+    return found if closed is None else np.asarray(closed)
 
 
 def _runs(record: Any, effort: Effort) -> Term:
@@ -377,20 +386,25 @@ def _kronecker(record: Any, effort: Effort) -> Term:
             return None
         f, g = (norm, norm) if norm in POWERS else (norm, L1) if ones[1] else (L1, norm)
         a, b = column_sums(left, f, effort), column_sums(right, g, effort)
-        if np.all(a == a[0]) and np.all(b == b[0]):
-            return a[0] * b[0]
-        if n > 0 and effort.allows(n):
-            effort.spend(n)
+        alike = np.all(a == a[0]) and np.all(b == b[0])
+        if not alike and n > 0 and effort.allows(n):
             a, b = np.broadcast_to(a, left.n), np.broadcast_to(b, right.n)
-            return np.multiply.outer(a, b).ravel()
-        return None if norm is SUM else a.max() * b.max()
+        elif alike or norm is not SUM:
+            a, b = a.max(keepdims=True), b.max(keepdims=True)
+        else:
+            return None
+        kind = _kind(int(abs(a).max()) * int(abs(b).max()))
+        effort.spend(a.size * b.size * (1 if kind is np.int64 else 6))
+        return np.multiply.outer(a.astype(kind), b.astype(kind)).ravel()
 
     def listed() -> tuple[Array, Array]:
+        effort.spend(size)
         (j, a), (c, b) = left.listed(), right.listed()
         columns = np.add.outer(j * right.n, c)
         return columns.ravel(), np.multiply.outer(a, b).ravel()
 
-    return Term(m, n, left.size * right.size, span, listed, sums)
+    size = left.size * right.size
+    return Term(m, n, size, span, listed, sums)
 
 
 def _stack(record: Any, effort: Effort) -> Term:
@@ -403,7 +417,7 @@ def _stack(record: Any, effort: Effort) -> Term:
         return sum(column_sums(block, norm, effort) for block in blocks)
 
     def listed() -> tuple[Array, Array]:
-        effort.spend(CALL // 4 * len(blocks))
+        effort.spend(CALL // 4 * len(blocks) + size)
         columns, entries = zip(*[block.listed() for block in blocks], strict=True)
         return np.concatenate(columns), np.concatenate(entries)
 
@@ -417,7 +431,8 @@ def _merged(record: Any, effort: Effort) -> Term:
     inner = term(record["of"], effort)
 
     def sums(norm: Norm) -> Any:
-        return None if norm is SUM else column_sums(inner, norm, effort).max()
+        own = None if norm is SUM else column_sums(inner, norm, effort)
+        return own if own is None else own.max(keepdims=True)
 
     return inner._replace(n=0, sums=sums, kept=None, blocks=None)
 
@@ -453,10 +468,9 @@ class Run(NamedTuple):
     groups: Any = ()
 
 
-def _sampled(draw: Any, effort: Effort) -> list[Run]:
+def _sampled(draw: Any) -> list[Run]:
     """Return what the sampler noted, for as many numbers as were released."""
     law, columns, runs = draw["law"], _whole(draw, "columns"), []
-    effort.spend(CALL // 4 * len(draw["sampled"]))
     for name, scale, shape, *groups in draw["sampled"]:
         rows, width = _wholes({"shape": shape}, "shape", 1).tolist()
         known = name in (law, "laplace" if law == "k_norm" else law)
@@ -586,14 +600,14 @@ class Checker:
 
         Laplace noise has a price in rho of its own (T9).
         """
-        runs, effort = _sampled(draw, self.effort), self.effort
+        runs, effort = _sampled(draw), self.effort
         contribution = _whole(draw, "contribution")
         units, rates = self.factor * contribution, [1 / run.scale for run in runs]
         if "strategy" in draw:
             matrix = term(draw["strategy"], effort)
             parts = self.multiplied(matrix, draw, runs)
             norm = L2 if law == "gaussian" else L1
-            size = _total(rates, [_load(*part, norm, effort) for part in parts])
+            size = effort.total(rates, [_load(*part, norm, effort) for part in parts])
             unit = "variances" if law == "gaussian" else "scales"
             said = f"most by a unit change, in {unit}: {_number(size)}"
             self.say("T5", f"rows: {matrix.m}; {said}")
@@ -601,7 +615,7 @@ class Checker:
             own = draw["sensitivity"]
             moved = [_exact(own, i) for i in range(len(own))]
             each = zip(moved, rates, strict=True)
-            size = _total([change * rate for change, rate in each])
+            size = effort.total([change * rate for change, rate in each])
             self.say("T6", f"most by a unit change, as is stated: {_number(size)}")
             self.say(TRUSTED, "how much one record changes numbers without a matrix")
         if law == "gaussian":
@@ -614,13 +628,14 @@ class Checker:
         if "strategy" not in draw:  # a whole change in one number costs most
             steps = [math.ceil(units * change) for change in moved]
             pairs = zip(steps, runs, strict=True)
-            return min(whole, _total([effort.price(m, run.scale) for m, run in pairs]))
+            prices = [effort.price(step, run.scale) for step, run in pairs]
+            return min(whole, effort.total(prices))
         alike = _whole(draw, "signs") * contribution == 1
         step = self.records if alike and matrix.span[0] == 0 else units
         norms = [_priced(step, run.scale, effort) for run in runs]
         each = zip(parts, norms, strict=True)
         loads = [_load(*part, norm, effort) for part, norm in each]
-        found = _total([Fraction(1, UNITS)] * len(runs), loads)
+        found = effort.total([Fraction(1, UNITS)] * len(runs), loads)
         return min(whole, units // step * found)
 
     def multiplied(
@@ -685,7 +700,7 @@ class Checker:
         costs = [part for part in parts if part is not None]
         if len(costs) < len(parts):
             return None
-        total = max(costs) if how == "largest" else _total(costs)
+        total = max(costs) if how == "largest" else self.effort.total(costs)
         if how == "largest":
             self.disjoint(node, len(parts))
         if how == "bags":
@@ -709,7 +724,6 @@ class Checker:
         = e^\epsilon - 1` in each, and there are `factor` of them.
         """
         one = cost / self.factor
-        self.effort.spend(CALL)
         _need(one < 1000, "a cost in random samples is too large")
         with localcontext(prec=60):
             power = (Decimal(one.numerator) / Decimal(one.denominator)).exp()

@@ -1025,6 +1025,18 @@ HOSTILE |= {
             currency="rho",
         )
     ),
+    "many names of parts": json.dumps(
+        document(
+            largest(
+                "region",
+                *[{"law": "nothing"}] * 9000,
+                names=[*map(str, range(1, 9001))],
+            )
+        )
+    ).replace('"9000"', '"1, 2"'),
+    "large sums of products": with_matrix(
+        stack(*[kronecker(prefix(3000), SPLIT | {"shape": [2, 3000]})] * 5)
+    ),
     "entries beyond 64 bits": json.dumps(
         document(
             paid(
