@@ -614,8 +614,8 @@ class Checker:
         else:
             own = draw["sensitivity"]
             moved = [_exact(own, i) for i in range(len(own))]
-            each = zip(moved, rates, strict=True)
-            size = effort.total([change * rate for change, rate in each])
+            changes = zip(moved, rates, strict=True)
+            size = effort.total([change * rate for change, rate in changes])
             self.say("T6", f"most by a unit change, as is stated: {_number(size)}")
             self.say(TRUSTED, "how much one record changes numbers without a matrix")
         if law == "gaussian":

@@ -254,7 +254,11 @@ def changed(name, **edits):
 TWICE = noise("laplace", 2, identity(4), [3, 1, 0, 2])
 PRICED = "{} costs epsilon = {}, and {} was paid"
 OVERLAP = "parts of 'region' overlap by name"
+OF_GROUPS = {DRAW + "sampled.0": ["laplace", "1", [5, 1], [[4, 1]]]}
+IN_A_BLOCK = {DRAW + "sampled": [["laplace", "2", [rows, 1]] for rows in (2, 3)]}
 WRONG = {
+    "groups of independent noise": ("laplace", OF_GROUPS, 1, "= 2, and 1 was paid"),
+    "noise that changes in a block": ("laplace", IN_A_BLOCK, 1, "other rows"),
     "a larger column": (
         "laplace",
         {DRAW + "strategy.blocks.1": ones(2, 4)},
@@ -587,18 +591,18 @@ INTEGERS = {
 }
 
 
+def read(record):
+    """Return a term that was written as JSON."""
+    return verify.term(verify.parsed(json.dumps(record).encode()), verify.Effort())
+
+
 def sums_of(record, norm):
-    """Return sums over columns of a term that was written as JSON."""
-    record = verify.parsed(json.dumps(record).encode())
-    effort = verify.Effort()
-    matrix = verify.term(record, effort)
-    return verify.column_sums(matrix, getattr(verify, norm), effort)
+    return verify.column_sums(read(record), getattr(verify, norm), verify.Effort())
 
 
 def listed(record):
     """Return the values of every column that are not zero, in order."""
-    record = verify.parsed(json.dumps(record).encode())
-    made = verify.term(record, verify.Effort())
+    made = read(record)
     columns, entries = made.listed()
     assert columns.size <= made.size
     return [sorted(entries[(columns == j) & (entries != 0)]) for j in range(made.n)]
@@ -784,12 +788,6 @@ def test_levels_of_little_gaussian_noise_are_exact(variance, tmp_path, capsys):
         assert run(tmp_path, capsys)[0] == code or level > 1, (level, code)
 
 
-def test_tables_that_are_too_long_to_read(tmp_path, capsys):
-    published(tmp_path, {"sex.csv": TABLE["sex.csv"] + "f,1,1,0,2\n" * 2_000_000})
-    code, verdict, _ = run(tmp_path, capsys)
-    assert (code, verdict) == (2, "cannot check: its lists are too long")
-
-
 def test_margins_that_differ(tmp_path, capsys):
     files = TABLE | {"again.csv": TABLE["sex.csv"].replace("f,3", "f,4")}
     published(tmp_path, files)
@@ -932,7 +930,6 @@ HOSTILE = {
     "deep records": '{"a":' * 10**6,
     "deep matrices": nested(600),
     "deep sums": deep(600),
-    "deeper sums": deep(5000),
     "deeper matrices": nested(5000),
     "a name twice": TEXT.replace('"version": 1', '"version": 1, "version": 1'),
     "a cost that is not a number": TEXT.replace('"paid": "1"', '"paid": NaN'),
@@ -953,16 +950,6 @@ HOSTILE = {
     "a long product": with_matrix(long_product(600)),
     "large lists": with_matrix(stack(*[ones(3000, 3000)] * 80)),
     "many blocks": with_matrix(stack(*[ones(1, 4)] * 30_000)),
-    "many groups of many blocks": json.dumps(
-        changed(
-            "k_norm",
-            **{
-                DRAW + "strategy": stack(*[marginal([2], [])] * 3000),
-                DRAW + "sampled": [["k_norm", "1/2", [3000, 1], [[1] * 3000]]],
-                DRAW + "values": [0] * 3000,
-            },
-        )
-    ),
     "a bomb": with_matrix(of_values(packed(4, bytes(10**8)))),
     "many bombs": with_matrix(stack(*[of_values(packed(9 * 10**6))] * 50)),
     "a bomb that is a matrix": with_matrix(
