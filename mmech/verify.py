@@ -834,6 +834,7 @@ def _table(
     effort.spend(CALL + len(text) + 20 * (text.count(b",") + text.count(b"\n")))
     titles, *rows = csv.reader(text.decode("utf-8-sig").splitlines())
     columns = dict(zip(titles, map(list, zip(*rows, strict=True)), strict=True))
+    _hold(len(columns) == len(titles), f"a column of {short(name)} occurs twice")
     counts, shape = columns["count"], [sizes[i] for i in kept]
     whole = re.fullmatch("([0-9]{1,18} )*", " ".join([*counts, ""]))
     _hold(whole, f"counts of {short(name)} are not whole, or negative")
