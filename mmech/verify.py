@@ -141,7 +141,7 @@ def _content(path: Path, most: int) -> bytes:
 def _member(path: Path, say: Callable[..., None]) -> bytes:
     """Return the evidence in a model file, whose directory and members may lie (T13).
 
-    Its hash is that of the description without it, keys sorted, and of all arrays.
+    The hash covers the description without the hash, keys sorted, and all arrays.
     """
     with open(path, "rb") as stream:
         stream.seek(max(0, path.stat().st_size - 2**17))
