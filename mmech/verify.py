@@ -111,7 +111,7 @@ class Effort:
         weights = [cost.numerator * (whole // cost.denominator) for cost in costs]
         each = zip(weights, loads or repeat(1), strict=False)
         pairs = [(weight, np.asarray(own)) for weight, own in each]
-        most = sum(w * int(own.max()) for w, own in pairs)
+        most = sum(w * (1 + int(own.max())) for w, own in pairs)
         kind = np.int64 if most < FITS else object
         bits = 0 if kind is np.int64 else 2 + whole.bit_length() // 1000
         self.spend(bits * sum(own.size for _, own in pairs))
@@ -398,7 +398,7 @@ def _kronecker(record: Any, effort: Effort) -> Term:
         return np.multiply.outer(a.astype(kind), b.astype(kind)).ravel()
 
     def listed() -> tuple[Array, Array]:
-        effort.spend(size)
+        effort.spend(left.size + right.size + size)
         (j, a), (c, b) = left.listed(), right.listed()
         columns = np.add.outer(j * right.n, c)
         return columns.ravel(), np.multiply.outer(a, b).ravel()

@@ -941,11 +941,12 @@ HOSTILE = {
         '"contribution": 1', f'"contribution": {10**4000}'
     ),
     "a large square": with_matrix(runs([10**9] * 2, range(5), [0], [10**9])),
-    "a large wave": with_matrix(
-        {"kind": "waves", "shape": [10**9] * 2, "f": [1], "g": [1], "scales": [1]}
-    ),
+    "a large wave": with_matrix(FLAT | {"shape": [10**9] * 2, "f": [1], "g": [1]}),
     "a wave that is listed": with_matrix(
-        {"kind": "waves", "shape": [3000] * 2, "f": [1], "g": [1], "scales": [1]}
+        FLAT | {"shape": [3000] * 2, "f": [1], "g": [1]}
+    ),
+    "a product of much and nothing": with_matrix(
+        kronecker(runs([999, 10**6], range(999), [0], [10**6]), runs([1, 1], [], []))
     ),
     "a long product": with_matrix(long_product(600)),
     "large lists": with_matrix(stack(*[ones(3000, 3000)] * 80)),
