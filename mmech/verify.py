@@ -47,7 +47,7 @@ FILE, DESCRIPTION = "evidence.json", "description.json"
 MOST_BYTES, MOST_PUBLISHED, MOST_DIRECTORY = 2**24, 2**28, 2**22
 """Bytes of evidence, of published files, and of an archive's directory."""
 
-MOST_LISTED, MOST_EFFORT, MOST_NODES, CALL = 10**7, 3 * 10**7, 10**5, 2000
+MOST_LISTED, MOST_EFFORT, MOST_NODES, CALL = 10**7, 3 * 10**7, 50_000, 2000
 """Numbers in one list and in all; lists of a file; numbers in the time of a call."""
 
 FITS, SMALL, MOST_BITS = 2**62, 2**45, 20_000

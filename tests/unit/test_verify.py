@@ -942,9 +942,7 @@ HOSTILE = {
     ),
     "a large square": with_matrix(runs([10**9] * 2, range(5), [0], [10**9])),
     "a large wave": with_matrix(FLAT | {"shape": [10**9] * 2, "f": [1], "g": [1]}),
-    "a wave that is listed": with_matrix(
-        FLAT | {"shape": [3000] * 2, "f": [1], "g": [1]}
-    ),
+    "a listed wave": with_matrix(FLAT | {"shape": [3000] * 2, "f": [1], "g": [1]}),
     "a product of much and nothing": with_matrix(
         kronecker(runs([999, 10**6], range(999), [0], [10**6]), runs([1, 1], [], []))
     ),
