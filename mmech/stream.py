@@ -349,6 +349,9 @@ class Stream(Settled):
                 self._rows = self._rows_of(*line["rows"])
             else:
                 time, count, noisy, answer = line
+                last = self._time - 1, self._last, self._answers[self._time - 1]
+                if (time, count, answer) == last:
+                    continue  # an interruption came before the line was passed
                 if time != self._time:
                     raise self._file.refusal(CHANGED)
                 self._rows.take(time, count, noisy)

@@ -19,6 +19,7 @@ from mmech.cli.files import (
     check_readable,
     csv_format,
     kept_elsewhere,
+    opened,
     parts_of,
 )
 from mmech.cli.schemas import Described, add_schema
@@ -520,6 +521,7 @@ def _tables(args: argparse.Namespace) -> None:
             check_new_folder(args.out)
             check_excel(args.excel)
         domain = read_domain(args.domain)
+        described = set(domain.levels)
         tables = args.tables and [_names(table) for table in args.tables]
         statistics = _statistics(args)
         known, rules = _known(args)
@@ -529,7 +531,7 @@ def _tables(args: argparse.Namespace) -> None:
         if used and used <= set(domain.names):  # other columns need not be there
             domain = domain.select([name for name in domain.names if name in used])
         made: Any = release_tables(
-            None if args.dry_run else _records(args, domain, said),
+            None if args.dry_run else _records(args, domain, said, described),
             domain,
             ways=args.ways,
             tables=args.auto or tables,
@@ -559,9 +561,14 @@ def _tables(args: argparse.Namespace) -> None:
 
 
 def _records(
-    args: argparse.Namespace, domain: Domain, said: list[str]
+    args: argparse.Namespace, domain: Domain, said: list[str], described: set[str]
 ) -> Iterator[Part]:
-    """Return the records in parts, as long as their codes fit into memory."""
+    """Return the records in parts, as long as their codes fit into memory.
+
+    Once all are read, columns are named that nothing describes.
+    """
+    from mmech.domain.parts import columns_of
+
     parts = parts_of(args, args.data, domain, said)
 
     def bounded() -> Iterator[Part]:
@@ -570,6 +577,10 @@ def _records(
             held += len(part.X) * len(domain.shape) * CODE
             check_memory(args.memory, held, "the records")
             yield part
+        columns = columns_of(opened(args, args.data), **csv_format(args))
+        others = ", ".join(name for name in columns if name not in described)
+        if others:
+            say(f"{PROG}: columns that the domain does not name: {printable(others)}")
 
     return bounded()
 
