@@ -956,9 +956,6 @@ HOSTILE = {
         | {"starts": [0], "lengths": [1], "values": [1]}
     ),
     "packed numbers that are fewer": with_matrix(of_values(packed(4, b"1234"))),
-    "packed numbers that are not packed": with_matrix(
-        of_values({"packed": "AAAA", "n": 4})
-    ),
     "less than none": with_matrix(of_values({"packed": "", "n": -4})),
     "sizes that are deep": with_matrix(marginal([10**9] * 10**4, [1])),
     "many small lists": "[" + "{}," * (2**24 // 3 - 2) + "{}]",
