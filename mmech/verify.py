@@ -47,7 +47,7 @@ FILE, DESCRIPTION = "evidence.json", "description.json"
 MOST_BYTES, MOST_PUBLISHED, MOST_DIRECTORY = 2**24, 2**28, 2**22
 """Bytes of evidence, of published files, and of an archive's directory."""
 
-MOST_LISTED, MOST_EFFORT, MOST_NODES, CALL = 10**7, 3 * 10**7, 10**5, 2000
+MOST_LISTED, MOST_EFFORT, MOST_NODES, CALL = 10**7, 3 * 10**7, 50_000, 2000
 """Numbers in one list and in all; lists of a file; numbers in the time of a call."""
 
 FITS, SMALL, MOST_BITS = 2**62, 2**45, 20_000
@@ -111,7 +111,7 @@ class Effort:
         weights = [cost.numerator * (whole // cost.denominator) for cost in costs]
         each = zip(weights, loads or repeat(1), strict=False)
         pairs = [(weight, np.asarray(own)) for weight, own in each]
-        most = sum(w * int(own.max()) for w, own in pairs)
+        most = sum(w * (1 + int(own.max())) for w, own in pairs)
         kind = np.int64 if most < FITS else object
         bits = 0 if kind is np.int64 else 2 + whole.bit_length() // 1000
         self.spend(bits * sum(own.size for _, own in pairs))
@@ -398,7 +398,7 @@ def _kronecker(record: Any, effort: Effort) -> Term:
         return np.multiply.outer(a.astype(kind), b.astype(kind)).ravel()
 
     def listed() -> tuple[Array, Array]:
-        effort.spend(size)
+        effort.spend(left.size + right.size + size)
         (j, a), (c, b) = left.listed(), right.listed()
         columns = np.add.outer(j * right.n, c)
         return columns.ravel(), np.multiply.outer(a, b).ravel()
