@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -131,6 +132,10 @@ are enough. With --recompute the package makes the tables again, too.
 The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
 cannot be checked; the last line says so in one sentence.
 """
+_SHOW = """\
+Print the statement of released tables, and whether their evidence holds today.
+`mmech verify` prints each check, and has the same exit code.
+"""
 _WORDS = {
     "X": "the records (row 0 is below the header)",
     "domain": "domain",
@@ -158,6 +163,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_resume(commands)
     _add_budget(commands)
     _add_verify(commands)
+    _add_show(commands)
     add_schema(commands, Described(PROG, "domain", _read_domain))
     return parser
 
@@ -459,6 +465,29 @@ def _add_verify(commands: argparse._SubParsersAction[Parser]) -> None:
     )
 
 
+def _add_show(commands: argparse._SubParsersAction[Parser]) -> None:
+    command = add_command(
+        commands,
+        "show",
+        _show,
+        short="print the statement of released tables, and check their evidence",
+        description=_SHOW,
+        epilog=f"example:\n  {PROG} show out\n",
+    )
+    command.add_argument("out", metavar="FOLDER", help="folder of released tables")
+
+
+def _show(args: argparse.Namespace) -> None:
+    from mmech.verify import examine
+
+    code, report = examine(Path(args.out))
+    _print_statement(args)
+    today = datetime.date.today()
+    print_wrapped(f"Evidence: checked on {today}: {printable(report[-1])}.")
+    if code:
+        raise SystemExit(code)
+
+
 def _verify(args: argparse.Namespace) -> None:
     from mmech.verify import main as verify
 
@@ -702,6 +731,6 @@ def _print_plan(plan: TablePlan) -> None:
 def _print_statement(args: argparse.Namespace) -> None:
     text = Path(args.out, "statement.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
-        print_wrapped(line)
+        print_wrapped(printable(line))
     page = os.path.join(args.out, "index.html")
-    print_wrapped(f"Written to {os.fspath(args.out)!r}. Open {page!r} first.")
+    print_wrapped(f"The tables are in {os.fspath(args.out)!r}. Open {page!r} first.")

@@ -70,7 +70,7 @@ def test_tables_are_released_into_a_folder(folder, capsys):
     code, out, err = run(f"{line} --synthetic 30 --level 0.9", capsys)
     assert (code, err) == (0, "")
     assert "epsilon = 1/2 (pure differential privacy)" in out
-    assert "Written to" in out
+    assert "The tables are in" in out
     assert not Path("made.measured").exists()
     table = pd.read_csv("made/sex_x_age.csv")
     assert list(table.columns) == ["sex", "age", *COLUMNS]
