@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.checks import check_choice
 from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
@@ -292,6 +294,7 @@ def confidence_interval(
     standard_errors: ArrayLike,
     level: float = 0.95,
     *,
+    method: str = "bound",
     epsilon: Any = None,
     rho: Any = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -300,8 +303,8 @@ def confidence_interval(
     The noise of an unbiased (least squares) answer is a sum of independent Laplace
     variables. The sum is symmetric with a single peak, so that Gauss' inequality holds.
     One Laplace variable of the same variance bounds its moment generating function,
-    which gives a Chernoff bound. The smaller of the two is taken: valid for every
-    answer, at 95 % with a half-width of 2.98 standard errors. Sums of Gaussian
+    which gives a Chernoff bound. ``"bound"`` takes the smaller of the two: valid for
+    every answer, at 95 % with a half-width of 2.98 standard errors. Sums of Gaussian
     variables have smaller moments; where `rho` tells that the noise is Gaussian, the
     half-width is 2.72.
 
@@ -314,6 +317,12 @@ def confidence_interval(
     level : float, default=0.95
         Probability that one interval holds its exact answer; not a joint
         probability for all of them.
+    method : {"bound", "laplace", "normal", "chebyshev"}, default="bound"
+        "laplace" is exact where one measurement alone answers the query (cells
+        measured by `Identity`) and not valid otherwise; "normal" is the usual
+        approximation where many comparable measurements add up, and too short in
+        the tails of Laplace noise; "chebyshev" holds for any noise with these standard
+        errors.
     epsilon, rho : float, str or Fraction, default=None
         What was paid, at most one of the two: tells Laplace from Gaussian noise. The
         number itself is in the standard errors.
@@ -343,6 +352,13 @@ def confidence_interval(
     (array([ 7.01857603, -1.96284794]), array([12.98142397,  9.96284794]))
     """
     gaussian = rho is not None and law_and_cost(epsilon, rho)[0].norm == "L2"
+    own = QUANTILES | {"bound": _gaussian_quantile} if gaussian else QUANTILES
+    check_choice(method, "method", tuple(own))
+    if gaussian and method == "laplace":
+        raise ValueError(
+            'method "laplace" is for Laplace noise, but rho= says that the noise is '
+            'Gaussian; use "bound" or "normal"'
+        )
     if not (isinstance(level, (int, float)) and 0 < level < 1):
         raise ValueError(f"level must lie between 0 and 1, got {level!r}")
     centre = np.asarray(answers, dtype=np.float64)
@@ -352,9 +368,14 @@ def confidence_interval(
             "standard_errors must be finite numbers >= 0; take the square root of "
             "per_query_error"
         )
-    quantile = _gaussian_quantile if gaussian else _laplace_quantile
-    half = quantile(1.0 - level) * widths
+    half = own[method](1.0 - level) * widths
     return centre - half, centre + half
+
+
+def _normal_quantile(miss: float) -> float:
+    from scipy.special import ndtri
+
+    return -float(ndtri(miss / 2))
 
 
 def _gaussian_quantile(miss: float) -> float:
@@ -369,7 +390,7 @@ def _gauss_quantile(miss: float) -> float:
     return quantile if quantile >= 2 / math.sqrt(3) else math.sqrt(3) * (1 - miss)
 
 
-def _laplace_quantile(miss: float) -> float:
+def _bound_quantile(miss: float) -> float:
     """Return k with P(|X| >= k std) <= miss for every sum X of Laplace variables."""
 
     def chernoff(t: float) -> float:  # log of 2 inf_λ exp(-λt) / (1 - λ²), scale one
@@ -381,3 +402,12 @@ def _laplace_quantile(miss: float) -> float:
     target = math.log(miss)
     root = brentq(lambda t: chernoff(t) - target, 1e-6, 40.0 - 2.0 * target)
     return min(_gauss_quantile(miss), float(root) / math.sqrt(2))
+
+
+QUANTILES: dict[str, Callable[[float], float]] = {
+    "bound": _bound_quantile,
+    "laplace": lambda miss: -math.log(miss) / math.sqrt(2),
+    "normal": _normal_quantile,
+    "chebyshev": lambda miss: 1.0 / math.sqrt(miss),
+}
+"""Method to half-width in standard errors, given the probability of a miss."""

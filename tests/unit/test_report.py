@@ -231,16 +231,24 @@ def test_intervals_of_gaussian_noise_are_shorter_and_hold():
         assert 2 * stats.norm.sf(close) <= 1 - level
         own = mm.confidence_interval(0.0, 1.0, level, epsilon=2)[1]
         assert own == wide
+    with pytest.raises(ValueError, match="is for Laplace noise, but rho="):
+        mm.confidence_interval(0.0, 1.0, method="laplace", rho=1)
 
 
-def test_half_widths_are_between_those_of_one_variable_and_of_any_law():
-    for level in (0.01, 0.3, 0.5, 0.67, 0.9, 0.95, 0.99, 0.9999, 1 - 1e-9):
-        lower, upper = mm.confidence_interval(0.0, 1.0, level)
+def test_quantiles():
+    def half(level, method):
+        lower, upper = mm.confidence_interval(0.0, 1.0, level, method=method)
         assert lower == -upper
-        laplace = -math.log1p(-level) / math.sqrt(2)
-        normal = stats.norm.isf(0.5 - level / 2)
-        assert max(laplace, normal) <= upper <= (1 + 1e-12) / math.sqrt(1 - level)
-    assert mm.confidence_interval(0, 1)[1] == pytest.approx(2 / (3 * math.sqrt(0.05)))
+        return float(upper)
+
+    assert half(0.95, "normal") == pytest.approx(1.959964)
+    assert half(0.95, "laplace") == pytest.approx(math.log(20) / math.sqrt(2))
+    assert half(0.75, "chebyshev") == pytest.approx(2)
+    assert half(0.95, "bound") == pytest.approx(2 / (3 * math.sqrt(0.05)))
+    for level in (0.01, 0.3, 0.5, 0.67, 0.9, 0.99, 0.9999, 1 - 1e-9):
+        widths = {m: half(level, m) for m in ("laplace", "normal", "chebyshev")}
+        assert max(widths["laplace"], widths["normal"]) <= half(level, "bound")
+        assert half(level, "bound") <= widths["chebyshev"] * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("level", [0.2, 0.5, 0.8, 0.95, 0.99])
@@ -260,3 +268,5 @@ def test_interval_input_errors():
         mm.confidence_interval([1.0], [1.0], 95)
     with pytest.raises(ValueError, match="standard_errors must be finite"):
         mm.confidence_interval([1.0], [-1.0])
+    with pytest.raises(ValueError, match="method must be one of"):
+        mm.confidence_interval([1.0], [1.0], method="exact")
