@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import os
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -125,16 +126,30 @@ def check_seed(value: Any, name: str, remedy: str = "") -> np.random.Generator:
         ) from None
 
 
-def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
-    """Return `value` if it is one of the strings in `choices`."""
+def check_choice(
+    value: Any, name: str, choices: Collection[str], others: str = ""
+) -> str:
+    """Return `value` if it is one of `choices`; `others` names what else may come."""
     if not isinstance(value, str) or value not in choices:
         options = ", ".join(repr(choice) for choice in choices)
+        need = f"{others} or {options}" if others else f"one of {options}"
         hint = nearest(value, choices, "")
         raise ValueError(
-            f"{name} must be one of {options}, got {_describe(value)}"
+            f"{name} must be {need}, got {_describe(value)}"
             + (f"; {hint}" if hint else "")
         )
     return value
+
+
+def check_path(value: Any) -> str:
+    """Return the path of a file as text."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise TypeError(
+            f"a file is named by its path, a string or Path, got {_describe(value)}; "
+            "name one"
+        )
+    return text
 
 
 def check_nonnegative(value: Any, name: str) -> float:
@@ -229,6 +244,11 @@ def plain_array(value: Any, name: str) -> NDArray[Any]:
         ) from None
 
 
+def number_of(n: int, noun: str) -> str:
+    """Return a number with its noun, in the plural but for one."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
 def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:
     """Return a real array with `ndim` dimensions and no NaN or infinity."""
     import numpy as np
@@ -238,8 +258,7 @@ def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
     if array.ndim != ndim:
         raise ValueError(
-            f"{name} must have {ndim} dimension{'s' if ndim > 1 else ''}, "
-            f"got shape {array.shape}"
+            f"{name} must have {number_of(ndim, 'dimension')}, got shape {array.shape}"
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(

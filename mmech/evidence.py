@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.entry import LedgerEntry, composed, entry_in_rho
 from mmech.storage.codec import storable
-from mmech.verify import draws, examine, parsed
+from mmech.verify import examine, parsed
 from mmech.writing import replacing
 
 FORMAT, VERSION = "mmech evidence", 1
@@ -100,7 +101,7 @@ class Evidence:
     @property
     def values(self) -> list[NDArray[np.int64]]:
         """The noisy numbers of all draws, in order."""
-        found = draws(parsed(self.text.encode())["cost"])
+        found = _draws(parsed(self.text.encode())["cost"])
         return [np.array(own["values"], np.int64) for own in found if "values" in own]
 
     def including(self, **facts: Any) -> Evidence:
@@ -181,6 +182,12 @@ class Record:
             **facts,
         }
         return Evidence(json.dumps(content, ensure_ascii=False))
+
+
+def _draws(node: Any) -> Iterator[Any]:
+    """Yield all draws that were composed."""
+    parts = chain.from_iterable(map(_draws, node.get("of", ())))
+    yield from [node] if "law" in node else parts
 
 
 @contextmanager

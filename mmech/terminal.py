@@ -93,8 +93,9 @@ def in_words(
     def word(name: str, value: str | None) -> str | None:
         option = f"--{name.replace('_', '-')}" if hasattr(args, name) else None
         option = words.get(name, option)
-        plain = value in (None, "", "True")
-        return option if plain or not option else f"{option} {value}"
+        if not option or not value or value == "True":
+            return option
+        return f"{option} {value}" if value[0].isalnum() else f"{option} '{value}'"
 
     return error.render(word)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import gc
 import hashlib
 import json
 import math
@@ -27,11 +26,11 @@ import sys
 import zipfile
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import partial
-from itertools import accumulate, chain, combinations, pairwise
+from functools import reduce
+from itertools import accumulate, chain, combinations, pairwise, repeat
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
@@ -40,25 +39,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Listed = tuple[Array, Array, Array]
-"""Rows, columns and values, one of each per entry that may not be zero."""
-
-Adding = Callable[..., Any]
-"""Adds up the columns of a matrix: see `column_sums`."""
-
 Norm = Callable[[Array], Array]
 SUM, L1, L2 = POWERS = np.positive, np.abs, np.square
 """What is added up of entries: they, |a| or a², which multiply where entries do."""
 
 FILE, DESCRIPTION = "evidence.json", "description.json"
-MOST_BYTES, MOST_PUBLISHED, MOST_TEXT, MOST_DIRECTORY = 2**24, 2**28, 2**24, 2**22
-"""Bytes of evidence, published files, their tables, and an archive's directory."""
+MOST_BYTES, MOST_PUBLISHED, MOST_DIRECTORY = 2**24, 2**28, 2**22
+"""Bytes of evidence, of published files, and of an archive's directory."""
 
-MOST_LISTED, MOST_EFFORT, MOST_RECORDS, CALL = 10**7, 3 * 10**7, 10**4, 2000
-"""Numbers in one list and in all; records of a file; numbers in the time of a call."""
+MOST_LISTED, MOST_EFFORT, MOST_NODES, CALL = 10**7, 3 * 10**7, 50_000, 2000
+"""Numbers in one list and in all; lists of a file; numbers in the time of a call."""
 
-FITS, MOST_BITS = 2**62, 20_000
-"""What is left to 64-bit integers; bits of a common denominator."""
+FITS, SMALL, MOST_BITS = 2**62, 2**45, 20_000
+"""What 64-bit integers are left, alone and 10^5 added up; bits of a denominator."""
 
 UNITS = 2**200
 """Prices are rounded up to one over this."""
@@ -108,6 +101,23 @@ class Effort:
         self.left -= count
         return count
 
+    def total(self, costs: list[Fraction], loads: Any = None) -> Fraction:
+        """Return an exact sum of costs, each times a load, in the dearest column."""
+        whole = 1
+        for own in {cost.denominator for cost in costs}:
+            whole = math.lcm(whole, own)
+            few = whole.bit_length() < MOST_BITS
+            _need(few, "costs have no short common denominator")
+        weights = [cost.numerator * (whole // cost.denominator) for cost in costs]
+        each = zip(weights, loads or repeat(1), strict=False)
+        pairs = [(weight, np.asarray(own)) for weight, own in each]
+        most = sum(w * (1 + int(own.max())) for w, own in pairs)
+        kind = np.int64 if most < FITS else object
+        bits = 0 if kind is np.int64 else 2 + whole.bit_length() // 1000
+        self.spend(bits * sum(own.size for _, own in pairs))
+        sums = sum(own.astype(kind) * weight for weight, own in pairs)
+        return Fraction(int(np.max(sums)), whole)
+
     def price(self, moves: int, scale: Fraction) -> Fraction:
         """Return `kappa`, rounded up to whole `UNITS`."""
         key = moves, scale
@@ -128,8 +138,11 @@ def _content(path: Path, most: int) -> bytes:
     return path.read_bytes()
 
 
-def _member(path: Path) -> bytes:
-    """Return the evidence in a model file, whose directory and members may lie."""
+def _member(path: Path, say: Callable[..., None]) -> bytes:
+    """Return the evidence in a model file, whose directory and members may lie (T13).
+
+    The hash covers the description without the hash, keys sorted, and all arrays.
+    """
     with open(path, "rb") as stream:
         stream.seek(max(0, path.stat().st_size - 2**17))
         tail = stream.read()
@@ -139,14 +152,21 @@ def _member(path: Path) -> bytes:
     plain = directory <= MOST_DIRECTORY and b"PK\6\7" not in tail
     _need(plain, "an archive must have a directory of at most 4 MB")
     with zipfile.ZipFile(path) as archive:
-        found = [own for own in archive.infolist() if own.filename == DESCRIPTION]
-        plain = len(found) == 1 and found[0].compress_type in (0, 8)
-        _need(plain, f"an archive must hold one {DESCRIPTION}, stored or deflated")
-        with archive.open(found[0]) as member:
-            entries = parsed(member.read(MOST_BYTES + 1))["entries"]
-    texts = [own["arguments"]["text"] for own in entries if own["class"] == "Evidence"]
-    _need(len(texts) == 1, f"one evidence is needed in an archive, got {len(texts)}")
-    return str(texts[0]).encode()
+        found = archive.infolist()
+        plain = {own.compress_type for own in found} <= {0, 8}
+        plain = plain and sum(own.file_size for own in found) <= MOST_PUBLISHED
+        _need(plain, f"an archive must hold at most {MOST_PUBLISHED} bytes, deflated")
+        _need(len({own.filename for own in found}) == len(found), "a name occurs twice")
+        description = parsed(archive.read(DESCRIPTION))
+        stated = description.pop("sha256")
+        digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
+        for index in range(len(found) - 1):
+            digest.update(archive.read(f"array_{index}.npy"))
+    _hold(digest.hexdigest() == stated, "the archive has another hash than it states")
+    say("T13", "the description and all arrays have the hash that the file states")
+    own = [e["arguments"] for e in description["entries"] if e["class"] == "Evidence"]
+    _need(len(own) == 1, f"one evidence is needed in an archive, got {len(own)}")
+    return str(own[0]["text"]).encode()
 
 
 def parsed(text: bytes) -> Any:
@@ -165,8 +185,8 @@ def parsed(text: bytes) -> Any:
         _need(len(numbers) == 8 * n and unpacker.eof, f"packed numbers must be {n}")
         return np.cumsum(np.frombuffer(numbers, "<i8").astype(np.int64))
 
-    few = len(text) <= MOST_BYTES and text.count(b"{") < MOST_RECORDS
-    _need(few, f"evidence must have at most {MOST_BYTES} bytes, few of them braces")
+    few = len(text) <= MOST_BYTES and text.count(b"{") + text.count(b"[") < MOST_NODES
+    _need(few, f"evidence must have at most {MOST_BYTES} bytes, few of them brackets")
     return json.loads(text.decode(), object_pairs_hook=record)
 
 
@@ -176,21 +196,6 @@ def _exact(record: Any, name: Any) -> Fraction:
     plain = re.fullmatch("[1-9][0-9]{0,999}(/[1-9][0-9]{0,999})?", text)
     _need(plain, f"{name!r} must be a fraction above zero, got {short(text)}")
     return Fraction(text)
-
-
-def _denominator(fractions: Iterable[Fraction]) -> int:
-    """Return a common denominator, or raise where it is too long."""
-    whole = 1
-    for own in {fraction.denominator for fraction in fractions}:
-        whole = math.lcm(whole, own)
-        _need(whole.bit_length() < MOST_BITS, "costs have no short common denominator")
-    return whole
-
-
-def _total(costs: Sequence[Fraction]) -> Fraction:
-    """Return an exact sum."""
-    whole = _denominator(costs)
-    return Fraction(sum(c.numerator * (whole // c.denominator) for c in costs), whole)
 
 
 def _wholes(record: Any, name: Any, least: int = -FITS, most: int = FITS) -> Array:
@@ -224,20 +229,25 @@ class Term(NamedTuple):
     span : (int, int)
         Bounds of all entries, and of zero.
     listed : callable
-        Returns all entries.
+        Returns columns and values of all entries that may not be zero.
     sums : callable
-        Takes a norm, weights w of rows, () or (m,), and a function that adds up parts.
-        Returns the sums over i of w_i f(a_ij) of every column j, or one number, if all
-        are equal; ``None`` without a closed form. For L1 and L2 it may be the largest,
-        where columns are hidden or too many.
+        Takes a norm. Returns the sums over i of f(a_ij) of every column j, or one
+        number, if all are equal; ``None`` without a closed form. But for SUM, one
+        number may be the largest, where columns are hidden or too many.
+    kept : list of list of int
+        Of a marginal, the sizes of all attributes and those that it keeps.
+    blocks : list of Term
+        Of a stack, the matrices in it.
     """
 
     m: int
     n: int
     size: int
     span: tuple[int, int]
-    listed: Callable[[], Listed]
-    sums: Callable[[Norm, Array, Adding], Any]
+    listed: Callable[[], tuple[Array, Array]]
+    sums: Callable[[Norm], Any]
+    kept: Any = None
+    blocks: Any = None
 
 
 def _span(entries: Array) -> tuple[int, int]:
@@ -251,51 +261,44 @@ def _product(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return min(corners), max(corners)
 
 
-def _loads(entries: Array, norm: Norm, w: Array, rows: Array, effort: Effort) -> Array:
-    """Return w_i f(a_ij) of entries, in 64 bits if sums of all of them fit."""
-    most = entries.size * int(abs(entries).max(initial=1)) ** 2 * int(np.max(abs(w)))
-    kind = np.int64 if most < FITS else object
+def _kind(most: int) -> Any:
+    return np.int64 if most < SMALL else object
+
+
+def _normed(norm: Norm, entries: Array, effort: Effort) -> Array:
+    """Return f(a_ij) of entries, in 64 bits if sums of all of them fit."""
+    most = int(abs(entries).max(initial=1)) ** (2 if norm is L2 else 1)
+    kind = _kind(most * entries.size)
     effort.spend(0 if kind == np.int64 and norm in POWERS else 6 * entries.size)
-    own = np.asarray(w[rows] if w.ndim else w)
-    return np.asarray(norm(entries.astype(kind)) * own.astype(kind))
+    return np.asarray(norm(entries.astype(kind)))
 
 
-def column_sums(
-    matrix: Term, norm: Norm, weights: Any, effort: Effort, listed: bool = False
-) -> Any:
-    """Return weighted sums of columns, by structure and from all entries (T5).
+def column_sums(matrix: Term, norm: Norm, effort: Effort) -> Array:
+    """Return sums of columns, by structure and from all entries (T5).
 
-    Both must agree, where there are both. Parts of a matrix are listed where all of it
-    has too many entries; `listed` says that they are listed with the whole.
+    Both must agree, where there are both.
     """
-    effort.spend(CALL + 2 * np.size(weights))
-    w = np.asarray(weights, object)
-    w = np.asarray(w[0], object) if w.ndim and (w == w[0]).all() else w
-    few = not listed and effort.allows(matrix.n + matrix.size) and matrix.n > 0
-    add = partial(column_sums, effort=effort, listed=listed or few)
-    closed = matrix.sums(norm, w, add)
-    if not few:
-        known = listed or closed is not None
+    effort.spend(CALL)
+    closed = matrix.sums(norm)
+    if not matrix.n > 0 or not effort.allows(matrix.n + matrix.size):
+        known = closed is not None
         _need(known, "a matrix has too many entries to add, or hides them")
-        return None if closed is None else np.asarray(closed, object)
+        return np.asarray(closed)
     effort.spend(matrix.n + matrix.size)
-    rows, columns, entries = matrix.listed()
-    if w.ndim:
-        used = (w != 0)[rows]
-        rows, columns, entries = rows[used], columns[used], entries[used]
-    own = _loads(entries, norm, w, rows, effort)
+    columns, entries = matrix.listed()
+    own = _normed(norm, entries, effort)
     found = np.zeros(matrix.n, own.dtype)
     np.add.at(found, columns, own)
     same = closed is None or np.all(found == closed)
     _hold(same, "two ways to the sum disagree")
-    return found.astype(object)
+    return found if closed is None else np.asarray(closed)
 
 
 def _runs(record: Any, effort: Effort) -> Term:
     """Return a matrix of runs: a value in a row, over some columns after another.
 
-    One number of a list may stand for all. Weighted values are added where runs start,
-    taken off where they stop, and summed up along the columns.
+    One number of a list may stand for all. Values are added where runs start, taken off
+    where they stop, and summed up along the columns.
     """
     m, n = _wholes(record, "shape", 1).tolist()
     least = {"rows": (0, m - 1), "starts": (0, n - 1), "lengths": (1, n), "values": ()}
@@ -308,17 +311,17 @@ def _runs(record: Any, effort: Effort) -> Term:
     apart = (rows[later] > rows[before]) | (starts[later] >= stops[before])
     _need(apart.all() and np.all(stops <= n), "runs of a row overlap, or are too long")
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Array:
-        own = _loads(values, norm, w, rows, effort)
+    def sums(norm: Norm) -> Array:
+        own = _normed(norm, values, effort)
         effort.spend((n + 1) * (1 if own.dtype == np.int64 else 3))
         steps = np.zeros(n + 1, own.dtype)
         np.add.at(steps, starts, own)
         np.subtract.at(steps, stops, own)
         return np.cumsum(steps)[:-1]
 
-    def listed() -> Listed:
+    def listed() -> tuple[Array, Array]:
         columns = np.arange(size) + np.repeat(stops - np.cumsum(lengths), lengths)
-        return np.repeat(rows, lengths), columns, np.repeat(values, lengths)
+        return columns, np.repeat(values, lengths)
 
     size = int(lengths.sum())
     return Term(m, n, size, _span(values), listed, sums)
@@ -336,17 +339,16 @@ def _waves(record: Any, effort: Effort) -> Term:
         for own, size in (("f", long), ("g", long), ("scales", n))
     )
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        if w.ndim or g.any() or norm not in POWERS:
+    def sums(norm: Norm) -> Any:
+        if g.any() or norm not in POWERS:
             return None
         total = np.cumsum([0, *norm(f.astype(object))])
         starts = np.arange(n)[::-1]
-        own = norm(scales.astype(object))
-        return (total[starts + m] - total[starts]) * own * w
+        return (total[starts + m] - total[starts]) * norm(scales.astype(object))
 
-    def listed() -> Listed:
+    def listed() -> tuple[Array, Array]:
         i, j = np.divmod(np.arange(m * n), n)
-        return i, j, (f[i - j + n - 1] + g[i + j]) * scales[j]
+        return j, (f[i - j + n - 1] + g[i + j]) * scales[j]
 
     (low, high), (least, most) = _span(f), _span(g)
     span = _product((low + least, high + most), _span(scales))
@@ -360,16 +362,13 @@ def _marginal(record: Any, effort: Effort) -> Term:
     _need(kept == sorted({*kept}), "'attributes' must be sorted and distinct")
     m, n = math.prod(sizes[i] for i in kept), math.prod(sizes)
 
-    def listed() -> Listed:
-        axes = [(own, i in kept) for i, own in enumerate(sizes) if own > 1]
-        rows = np.arange(m).reshape([own if held else 1 for own, held in axes])
-        rows = np.broadcast_to(rows, [own for own, _ in axes]).ravel()
-        return rows, np.arange(n), np.ones_like(rows)
+    def listed() -> tuple[Array, Array]:
+        return np.arange(n), np.ones(n, np.int64)
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        return None if w.ndim else norm(np.ones((), int)) * w
+    def sums(norm: Norm) -> Any:
+        return norm(np.ones(1, np.int64))
 
-    return Term(m, n, n, (0, 1), listed, sums)
+    return Term(m, n, n, (0, 1), listed, sums, [sizes, kept])
 
 
 def _kronecker(record: Any, effort: Effort) -> Term:
@@ -381,64 +380,61 @@ def _kronecker(record: Any, effort: Effort) -> Term:
     m, n = left.m * right.m, left.n * right.n
     span = _product(left.span, right.span)
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
+    def sums(norm: Norm) -> Any:
         ones = [max(map(abs, own.span)) < 2 for own in (left, right)]
-        f, g = (norm, norm) if norm in POWERS else (norm, L1) if ones[1] else (L1, norm)
-        a, b = add(left, f, 1), add(right, g, 1)
-        known = norm in POWERS or any(ones)
-        if w.ndim or not known or a is None or b is None:
+        if norm not in POWERS and not any(ones):
             return None
-        equal = np.all(a == a.max()) and np.all(b == b.max())
-        if 0 < n <= MOST_LISTED and not equal:
-            effort.spend(n)
+        f, g = (norm, norm) if norm in POWERS else (norm, L1) if ones[1] else (L1, norm)
+        a, b = column_sums(left, f, effort), column_sums(right, g, effort)
+        alike = np.all(a == a[0]) and np.all(b == b[0])
+        if not alike and n > 0 and effort.allows(n):
             a, b = np.broadcast_to(a, left.n), np.broadcast_to(b, right.n)
-        elif equal or norm != SUM:
-            a, b = a.max(), b.max()
+        elif alike or norm is not SUM:
+            a, b = a.max(keepdims=True), b.max(keepdims=True)
         else:
             return None
-        return np.ravel(np.multiply.outer(a, b)) * w
+        kind = _kind(int(abs(a).max()) * int(abs(b).max()))
+        effort.spend(a.size * b.size * (1 if kind is np.int64 else 6))
+        return np.multiply.outer(a.astype(kind), b.astype(kind)).ravel()
 
-    def listed() -> Listed:
-        (i, j, a), (r, c, b) = left.listed(), right.listed()
-        rows, columns = np.add.outer(i * right.m, r), np.add.outer(j * right.n, c)
-        return rows.ravel(), columns.ravel(), np.multiply.outer(a, b).ravel()
+    def listed() -> tuple[Array, Array]:
+        effort.spend(left.size + right.size + size)
+        (j, a), (c, b) = left.listed(), right.listed()
+        columns = np.add.outer(j * right.n, c)
+        return columns.ravel(), np.multiply.outer(a, b).ravel()
 
-    return Term(m, n, left.size * right.size, span, listed, sums)
+    size = left.size * right.size
+    return Term(m, n, size, span, listed, sums)
 
 
 def _stack(record: Any, effort: Effort) -> Term:
     """Return blocks of rows: sums over columns add up."""
     blocks = [term(own, effort) for own in record["blocks"]]
-    ends, widths = [0, *accumulate(b.m for b in blocks)], {b.n for b in blocks}
+    widths, spans = {b.n for b in blocks}, [b.span for b in blocks]
     _hold(len(widths - {0}) <= 1, "blocks of a strategy have other columns")
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        effort.spend(CALL // 40 * len(blocks))  # those without weight take time, too
-        parts = [w[a:b] if w.ndim else w for a, b in pairwise(ends)]
-        used = [own for own in zip(blocks, parts, strict=True) if np.any(own[1])]
-        found = [add(block, norm, own) for block, own in used]
-        return None if any(own is None for own in found) else sum(found)
+    def sums(norm: Norm) -> Any:
+        return sum(column_sums(block, norm, effort) for block in blocks)
 
-    def listed() -> Listed:
-        effort.spend(CALL // 4 * len(blocks))
-        parts = [block.listed() for block in blocks]
-        rows = [start + own[0] for start, own in zip(ends, parts, strict=False)]
-        columns, entries = (np.concatenate([own[k] for own in parts]) for k in (1, 2))
-        return np.concatenate(rows), columns, entries
+    def listed() -> tuple[Array, Array]:
+        effort.spend(CALL // 4 * len(blocks) + size)
+        columns, entries = zip(*[block.listed() for block in blocks], strict=True)
+        return np.concatenate(columns), np.concatenate(entries)
 
-    size, spans = sum(b.size for b in blocks), [b.span for b in blocks]
+    m, size = sum(b.m for b in blocks), sum(b.size for b in blocks)
     span = min(map(min, spans)), max(map(max, spans))
-    return Term(ends[-1], min(widths), size, span, listed, sums)
+    return Term(m, min(widths), size, span, listed, sums, blocks=blocks)
 
 
 def _merged(record: Any, effort: Effort) -> Term:
     """Return a matrix of which each column is zero, or one of another matrix."""
     inner = term(record["of"], effort)
 
-    def sums(norm: Norm, w: Array, add: Adding) -> Any:
-        return None if norm is SUM else add(inner, norm, w).max()
+    def sums(norm: Norm) -> Any:
+        own = None if norm is SUM else column_sums(inner, norm, effort)
+        return own if own is None else own.max(keepdims=True)
 
-    return inner._replace(n=0, sums=sums)
+    return inner._replace(n=0, sums=sums, kept=None, blocks=None)
 
 
 TERMS: dict[str, Callable[[Any, Effort], Term]] = {
@@ -464,37 +460,59 @@ LINES |= dict.fromkeys(("exponential", "exponential_rows", "quantiles", "tree"),
 
 
 class Run(NamedTuple):
-    """Rows with noise of one law, as the sampler noted it."""
+    """Rows with noise of one law, as the sampler noted it; groups are those of T4."""
 
-    start: int
-    stop: int
     law: str
     scale: Fraction
-    groups: Any
+    rows: int = 0
+    groups: Any = ()
 
 
-def _sampled(draw: Any, effort: Effort) -> list[Run]:
+def _sampled(draw: Any) -> list[Run]:
     """Return what the sampler noted, for as many numbers as were released."""
-    law, columns, start = draw["law"], _whole(draw, "columns"), 0
-    effort.spend(CALL // 4 * len(draw["sampled"]))
-    runs = []
+    law, columns, runs = draw["law"], _whole(draw, "columns"), []
     for name, scale, shape, *groups in draw["sampled"]:
         rows, width = _wholes({"shape": shape}, "shape", 1).tolist()
         known = name in (law, "laplace" if law == "k_norm" else law)
         _hold(known and width == columns, f"the noise is not {law} noise of its shape")
-        start, t = start + rows, _exact({"scale": scale}, "scale")
-        runs.append(Run(start - rows, start, name, t, groups))
-    right = _wholes(draw, "values").size == start * columns > 0
+        (lists,) = groups if name == "k_norm" else [[[rows]]]
+        lists = [_wholes({"groups": own}, "groups", 1).tolist() for own in lists]
+        runs.append(Run(name, _exact({"scale": scale}, "scale"), rows, lists))
+    size = sum(run.rows for run in runs) * columns
+    right = _wholes(draw, "values").size == size > 0
     _hold(right, "other numbers were released than noise was drawn for")
     return runs
 
 
-def _common(runs: Sequence[Run]) -> tuple[Array, int]:
-    """Return whole numbers w of runs, and D, with w / D = 1 / scale."""
-    rates = [1 / run.scale for run in runs]
-    whole = _denominator(rates)
-    found = [rate.numerator * (whole // rate.denominator) for rate in rates]
-    return np.array(found, object), whole
+def _split(blocks: list[Term], rows: Iterable[int]) -> list[list[Term]]:
+    """Return the blocks of consecutive numbers of rows."""
+    ends = accumulate((block.m for block in blocks), initial=0)
+    places = {end: k for k, end in enumerate(ends)}
+    cuts = [places.get(cut) for cut in accumulate(rows, initial=0)]
+    whole = None not in cuts and cuts[-1] == len(blocks)
+    _hold(whole, "noise was drawn for other rows, or other groups, than blocks have")
+    return [blocks[a:b] for a, b in pairwise(cuts)]
+
+
+def _load(blocks: list[Term], run: Run, norm: Norm, effort: Effort) -> Any:
+    """Return sums of columns, each in the group that it changes most (T4).
+
+    Groups of one list must have equal totals in every column, because noise keeps to
+    those.
+    """
+    groups = iter(_split(blocks, chain.from_iterable(run.groups)))
+    loads = []
+    for sizes in run.groups:
+        own = [next(groups) for _ in sizes]
+        loads += [_summed(group, norm, effort) for group in own]
+        totals = [_summed(group, SUM, effort) for group in own if len(own) > 1]
+        equal = all(np.all(total == totals[0]) for total in totals)
+        _hold(equal, "groups whose noise has equal totals have others")
+    return reduce(np.maximum, loads)
+
+
+def _summed(blocks: Iterable[Term], norm: Norm, effort: Effort) -> Any:
+    return sum(column_sums(block, norm, effort) for block in blocks)
 
 
 def kappa(moves: int, scale: Fraction) -> Fraction:
@@ -524,42 +542,6 @@ def _priced(moves: int, scale: Fraction, effort: Effort) -> Norm:
     return price
 
 
-def _of_norm(matrix: Term, run: Run, effort: Effort) -> int:
-    """Return the load of the dearest column under noise of a norm, of one run (T4).
-
-    The group counts that a column changes most. Groups of one list must have equal
-    totals in every column, because noise keeps to those.
-    """
-    most, start = 0, run.start
-    (lists,) = run.groups if run.law == "k_norm" else [[[run.stop - run.start]]]
-    for sizes in lists:
-        totals = []
-        for size in _wholes({"groups": sizes}, "groups", 1).tolist():
-            w = np.zeros(effort.spend(matrix.m), np.int64)
-            w[start : start + size], start = 1, start + size
-            most = max(most, int(np.max(column_sums(matrix, L1, w, effort))))
-            if len(sizes) > 1:
-                totals.append(column_sums(matrix, SUM, w, effort))
-        equal = all(np.all(total == totals[0]) for total in totals)
-        _hold(equal, "groups whose noise has equal totals have others")
-    _hold(start == run.stop, "noise was drawn for other groups than are stated")
-    return most
-
-
-def _rows_in_rho(
-    matrix: Term, runs: Sequence[Run], moves: int, effort: Effort
-) -> Fraction:
-    """Return the rho of the dearest column under Laplace noise (T9)."""
-    places = {scale: k for k, scale in enumerate({run.scale: 0 for run in runs})}
-    own = [places[run.scale] for run in runs]
-    which = np.repeat(own, [run.stop - run.start for run in runs])
-    prices = 0
-    for scale, place in places.items():
-        price = _priced(moves, scale, effort)
-        prices = prices + column_sums(matrix, price, which == place, effort)
-    return Fraction(int(np.max(prices)), UNITS)
-
-
 class Checker:
     """What all checks of one evidence share: neighbours, effort, and what was said.
 
@@ -573,6 +555,7 @@ class Checker:
         self.said: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.effort = Effort()
         self.records, self.factor = 1, 1
+        self.measured: list[list[tuple[Any, Array, Run]]] = []
 
     def say(self, title: str, sentence: str) -> None:
         """Note a sentence under a title, or under the line of the theorem it proves."""
@@ -617,51 +600,57 @@ class Checker:
 
         Laplace noise has a price in rho of its own (T9).
         """
-        runs = _sampled(draw, self.effort)
-        units = self.factor * _whole(draw, "contribution")
+        runs, effort = _sampled(draw), self.effort
+        contribution = _whole(draw, "contribution")
+        units, rates = self.factor * contribution, [1 / run.scale for run in runs]
         if "strategy" in draw:
-            matrix = term(draw["strategy"], self.effort)
-            size = self.moved(matrix, runs, law)
+            matrix = term(draw["strategy"], effort)
+            parts = self.multiplied(matrix, draw, runs)
+            norm = L2 if law == "gaussian" else L1
+            size = effort.total(rates, [_load(*part, norm, effort) for part in parts])
+            unit = "variances" if law == "gaussian" else "scales"
+            said = f"most by a unit change, in {unit}: {_number(size)}"
+            self.say("T5", f"rows: {matrix.m}; {said}")
         else:
             own = draw["sensitivity"]
-            sizes = [_exact(own, i) for i in range(len(own))]
-            moved = [*zip(sizes, runs, strict=True)]
-            size = _total([own / run.scale for own, run in moved])
+            moved = [_exact(own, i) for i in range(len(own))]
+            changes = zip(moved, rates, strict=True)
+            size = effort.total([change * rate for change, rate in changes])
             self.say("T6", f"most by a unit change, as is stated: {_number(size)}")
             self.say(TRUSTED, "how much one record changes numbers without a matrix")
         if law == "gaussian":
             return units**2 * size / 2
         if currency == "epsilon":
             return units * size
-        whole = self.effort.price(1, 1 / (units * size))
+        whole = effort.price(1, 1 / (units * size))
         if law == "k_norm":
             return whole
         if "strategy" not in draw:  # a whole change in one number costs most
-            prices = [
-                self.effort.price(math.ceil(units * own), run.scale)
-                for own, run in moved
-            ]
-            return min(whole, _total(prices))
-        alike = _whole(draw, "signs") * _whole(draw, "contribution") == 1
+            steps = [math.ceil(units * change) for change in moved]
+            pairs = zip(steps, runs, strict=True)
+            prices = [effort.price(step, run.scale) for step, run in pairs]
+            return min(whole, effort.total(prices))
+        alike = _whole(draw, "signs") * contribution == 1
         step = self.records if alike and matrix.span[0] == 0 else units
-        return min(whole, units // step * _rows_in_rho(matrix, runs, step, self.effort))
+        norms = [_priced(step, run.scale, effort) for run in runs]
+        each = zip(parts, norms, strict=True)
+        loads = [_load(*part, norm, effort) for part, norm in each]
+        found = effort.total([Fraction(1, UNITS)] * len(runs), loads)
+        return min(whole, units // step * found)
 
-    def moved(self, matrix: Term, runs: Sequence[Run], law: str) -> Fraction:
-        """Return what a unit change moves at most, in scales of noise (T5)."""
-        loads, whole = _common(runs)
-        w = loads.repeat([run.stop - run.start for run in runs])
-        _hold(matrix.m == w.size, "noise was drawn for other rows")
-        if law == "k_norm":
-            pairs = zip(runs, loads, strict=True)
-            most = sum(_of_norm(matrix, run, self.effort) * load for run, load in pairs)
-        else:
-            norm = L2 if law == "gaussian" else L1
-            most = int(np.max(column_sums(matrix, norm, w, self.effort)))
-        size = Fraction(most, whole)
-        unit = "variances" if law == "gaussian" else "scales"
-        words = f"rows: {w.size}; most by a unit change, in {unit}: {_number(size)}"
-        self.say("T5", words)
-        return size
+    def multiplied(
+        self, matrix: Term, draw: Any, runs: list[Run]
+    ) -> list[tuple[list[Term], Run]]:
+        """Return the blocks that noise of each run was added to; note marginals."""
+        blocks = matrix.blocks or [matrix]
+        parts = [*zip(_split(blocks, [run.rows for run in runs]), runs, strict=True)]
+        kept = [block.kept for block in blocks]
+        if all(kept) and draw["law"] != "k_norm" and draw["columns"] == 1:
+            cuts = [*accumulate(block.m for block in blocks)][:-1]
+            values = np.split(_wholes(draw, "values").astype(float), cuts)
+            laws = [Run(run.law, run.scale) for own, run in parts for _ in own]
+            self.measured.append([*zip(kept, values, laws, strict=True)])
+        return parts
 
     def selection(self, draw: Any, law: str, currency: str) -> Fraction:
         """Return what a draw among candidates costs (T7 to T9)."""
@@ -711,7 +700,7 @@ class Checker:
         costs = [part for part in parts if part is not None]
         if len(costs) < len(parts):
             return None
-        total = max(costs) if how == "largest" else _total(costs)
+        total = max(costs) if how == "largest" else self.effort.total(costs)
         if how == "largest":
             self.disjoint(node, len(parts))
         if how == "bags":
@@ -735,7 +724,6 @@ class Checker:
         = e^\epsilon - 1` in each, and there are `factor` of them.
         """
         one = cost / self.factor
-        self.effort.spend(CALL)
         _need(one < 1000, "a cost in random samples is too large")
         with localcontext(prec=60):
             power = (Decimal(one.numerator) / Decimal(one.denominator)).exp()
@@ -769,11 +757,11 @@ class Checker:
         if published and folder is None:
             self.say(UNSEEN, "published files, which are not beside the evidence")
         elif published:
-            self.attempt(self.published, published, root, folder)
+            self.attempt(self.published, published, folder)
         holds = f"{currency} = {_number(claim)}"
         return f"{holds} for {words}, if what is trusted is so"
 
-    def published(self, own: Any, root: Any, folder: Path) -> None:
+    def published(self, own: Any, folder: Path) -> None:
         """Check that files are those that were hashed, and their tables (T13, T14)."""
         left, files = MOST_PUBLISHED, {}
         for name, digest in own["files"].items():
@@ -786,27 +774,24 @@ class Checker:
         self.say("T13", f"files with the stated hashes: {len(files)}")
         if not own.get("tables"):
             return
-        sizes, named = _wholes(own, "sizes", 1).tolist(), own["tables"]
-        texts = [files.get(table["file"], b"") for table in named]
-        few = sum(map(len, texts)) <= MOST_TEXT and len(named) < 2000
-        cells = sum(text.count(b",") + text.count(b"\n") for text in texts)
-        few = few and self.effort.allows(20 * cells)
-        _need(few, "its tables are too long to check")
-        self.effort.spend(20 * cells)
-        tables = [_table(table, files, sizes) for table in named]
+        sizes = _wholes(own, "sizes", 1).tolist()
+        tables = [_table(table, files, sizes, self.effort) for table in own["tables"]]
         _margins(tables, self.effort)
         said = f"{len(tables)} tables of whole counts, none below zero"
         self.say("T13", f"{said}, which agree in all that they have in common")
-        found = [_measured_marginals(draw, sizes) for draw in draws(root)]
-        measured = [marginals for marginals in found if marginals]
-        if len(measured) != 1 or own.get("conditioned") is not False:
+        found = [draw for draw in self.measured if all(k[0] == sizes for k, *_ in draw)]
+        if len(found) != 1 or own.get("conditioned") is not False:
             self.say(UNSEEN, "estimates and intervals: not of one noise of marginals")
             return
+        measured = [
+            Table((*kept,), values.reshape([sizes[i] for i in kept]), {}, law)
+            for (_, kept), values, law in found[0]
+        ]
         level = float(_exact(own, "level"))
         known = []
         for table in tables:
-            self.effort.spend(CALL // 25 * len(measured[0]) + 9 * table.counts.size)
-            known.append(_estimated(table, sizes, measured[0], level, self.effort))
+            self.effort.spend(CALL // 25 * len(measured) + 9 * table.counts.size)
+            known.append(_estimated(table, measured, level, self.effort))
         self.say("T14", f"tables whose estimates follow from y: {sum(known)}")
         self.say("T16", f"tables with intervals of level {level:g}: {sum(known)}")
 
@@ -817,12 +802,11 @@ def _number(value: Any) -> str:
 
 def _are_disjoint(names: Any) -> bool:
     """Return whether no name is a union of others, or a share of another number."""
-    names = [name.strip().casefold() for name in names]
-    pieces = [{*re.split(r"[^\w/.-]+|_or_", name)} - {name} for name in names]
-    shared = [name for name in names if re.search("[0-9]/[0-9]", name)]
-    shares = {name.rpartition("/")[2] for name in shared}
-    unions = any(own & {*names} for own in pieces) or len({*names}) < len(names)
-    return not unions and len(shares) <= 1 and not {*names} & {"", "*", "all"}
+    known = {name.strip().casefold() for name in names}
+    pieces = [{*re.split(r"[^\w/.-]+|_or_", name)} - {name} for name in known]
+    shares = {name.split("/")[-1] for name in known if re.search(r"\d/\d", name)}
+    apart = len(known) == len(names) and not any(own & known for own in pieces)
+    return apart and len(shares) <= 1 and not known & {"", "*", "all"}
 
 
 # ---- published tables ----------------------------------------------------------------
@@ -831,21 +815,26 @@ def _are_disjoint(names: Any) -> bool:
 class Table(NamedTuple):
     """Counts with an axis for each attribute: as published, or as measured.
 
-    With all columns of the file as text, or with the noise of all counts.
+    With all columns of the file as text, or with the `Run` of noise on all counts.
     """
 
     held: tuple[int, ...]
     counts: Array
     columns: dict[str, list[str]]
-    noise: Any = None  # a `Run`
+    noise: Any = None
 
 
-def _table(own: Any, files: dict[str, bytes], sizes: Sequence[int]) -> Table:
+def _table(
+    own: Any, files: dict[str, bytes], sizes: Sequence[int], effort: Effort
+) -> Table:
     """Read a table, whose counts must be whole and not negative."""
     name, kept = own["file"], _wholes(own, "attributes", 0, len(sizes) - 1).tolist()
     _hold(name in files and kept == sorted({*kept}), f"{short(name)} is not described")
-    titles, *rows = csv.reader(files[name].decode("utf-8-sig").splitlines())
+    text = files[name]
+    effort.spend(CALL + len(text) + 20 * (text.count(b",") + text.count(b"\n")))
+    titles, *rows = csv.reader(text.decode("utf-8-sig").splitlines())
     columns = dict(zip(titles, map(list, zip(*rows, strict=True)), strict=True))
+    _hold(len(columns) == len(titles), f"a column of {short(name)} occurs twice")
     counts, shape = columns["count"], [sizes[i] for i in kept]
     whole = re.fullmatch("([0-9]{1,18} )*", " ".join([*counts, ""]))
     _hold(whole, f"counts of {short(name)} are not whole, or negative")
@@ -872,12 +861,6 @@ def _margins(tables: Sequence[Table], effort: Effort) -> None:
         _hold(same, "published tables differ in a margin that they share")
 
 
-def draws(node: Any) -> Iterator[Any]:
-    """Yield all draws that were composed."""
-    parts = chain.from_iterable(map(draws, node.get("of", ())))
-    yield from [node] if "law" in node else parts
-
-
 def _law(run: Run, u: Array) -> tuple[float, Array]:
     """Return the variance of noise on a row, and its characteristic function (T16).
 
@@ -896,34 +879,8 @@ def _law(run: Run, u: Array) -> tuple[float, Array]:
     return float(mass @ (k * k)), np.cos(np.multiply.outer(u, k)) @ mass
 
 
-def _measured_marginals(draw: Any, sizes: Sequence[int]) -> list[Table]:
-    """Return what was measured, if it is all marginals with independent noise."""
-    strategy, start, found = draw.get("strategy", {}), 0, []
-    blocks = strategy.get("blocks", [strategy])
-    alike = all(own.get("kind") == "marginal" for own in blocks)
-    alike = alike and all([*own["sizes"]] == sizes for own in blocks)
-    if not alike or draw["law"] == "k_norm" or draw["columns"] != 1:
-        return []
-    values, runs = _wholes(draw, "values").astype(float), _sampled(draw, Effort())
-    for own in blocks:
-        shape = [sizes[i] for i in own["attributes"]]
-        stop = start + math.prod(shape)
-        noise = [run for run in runs if run.start <= start and stop <= run.stop]
-        if not noise:
-            return []
-        counts = values[start:stop].reshape(shape)
-        one = Run(0, 0, noise[0].law, noise[0].scale, None)  # alike are counted once
-        found.append(Table((*own["attributes"],), counts, {}, one))
-        start = stop
-    return found
-
-
 def _estimated(
-    table: Table,
-    sizes: Sequence[int],
-    measured: Sequence[Table],
-    level: float,
-    effort: Effort,
+    table: Table, measured: Sequence[Table], level: float, effort: Effort
 ) -> bool:
     r"""Refuse estimates outside of their intervals, or with other errors (T14, T16).
 
@@ -933,34 +890,31 @@ def _estimated(
     Return whether all frequencies of the table were measured.
     """
     axes = [*zip(table.held, table.counts.shape, strict=True)]
-    given: defaultdict[tuple[int, ...], list[tuple[Table, float]]] = defaultdict(list)
-    for a in measured:
-        own = 1 / (a.counts.size * _law(a.noise, np.zeros(0))[0])
-        given[tuple(n if i in a.held else 1 for i, n in axes)].append((a, own))
     found, precision = (np.zeros(table.counts.shape, kind) for kind in (complex, float))
-    for shape, alike in given.items():
-        place = tuple(map(slice, shape))
-        cells = sum(own * _onto(a, table.held) for a, own in alike)
-        found[place] += np.fft.fftn(np.reshape(cells, shape))
-        precision[place] += sum(own for _, own in alike)
+    variance = {a.noise: _law(a.noise, np.zeros(0))[0] for a in measured}
+    given = []
+    for a in measured:
+        shape = [n if i in a.held else 1 for i, n in axes]
+        place, own = tuple(map(slice, shape)), 1 / (a.counts.size * variance[a.noise])
+        given.append((a, place, own))
+        found[place] += own * np.fft.fftn(_onto(a, table.held).reshape(shape))
+        precision[place] += own
     if not precision.all():
         return False
     terms: Counter[tuple[float, Run]] = Counter()
-    for shape, alike in given.items():
-        inverse = np.fft.fftn(1 / precision[tuple(map(slice, shape))])
-        shares = abs(inverse.real) / precision.size
-        for a, own in alike:
-            for share, times in Counter((own * shares).round(12).flat).items():
-                terms[share, a.noise] += times * a.counts.size // shares.size
+    for a, place, own in given:
+        inverse = np.fft.fftn(1 / precision[place])
+        shares = (own / precision.size * abs(inverse.real)).round(12)
+        for share, times in Counter(shares.flat).items():
+            terms[share, a.noise] += times * a.counts.size // shares.size
     effort.spend(CALL // 20 * len(terms))
-    deviation = math.sqrt(
-        sum(c**2 * _law(run, np.zeros(0))[0] * k for (c, run), k in terms.items())
-    )
+    squares = [k * c**2 * variance[run] for (c, run), k in terms.items()]
+    deviation = math.sqrt(sum(squares))
     ends = ("lower", "upper", "standard_error")
     low, high, error = (np.array(table.columns[own], float) for own in ends)
     centre = np.fft.ifftn(found / precision).real.ravel()
     flat = table.counts.ravel()
-    right = abs(error - deviation) <= 1e-5 * error
+    right = abs(error - deviation) <= 1e-5 * deviation
     right &= (low <= flat) & (flat <= high) & (centre < high + 1)
     right &= (low < centre + 1) | (low == 0)
     _hold(right.all(), "an interval or an error does not follow from the noisy numbers")
@@ -1001,15 +955,15 @@ def _probability(
     return float(2 / math.pi * u[0] * mass)
 
 
-def _evidence(path: Path) -> tuple[bytes, Path | None]:
+def _evidence(path: Path, say: Callable[..., None]) -> tuple[bytes, Path | None]:
     """Return the text of evidence, and the folder of what was published."""
     path = path / FILE if path.is_dir() else path
     _need(path.is_file(), f"there is no file {short(path.name)}")
     with open(path, "rb") as stream:
         archive = stream.read(2) == b"PK"
-    return (
-        (_member(path), None) if archive else (_content(path, MOST_BYTES), path.parent)
-    )
+    if archive:
+        return _member(path, say), None
+    return _content(path, MOST_BYTES), path.parent
 
 
 def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[str]]:
@@ -1025,15 +979,9 @@ def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[s
     2 cannot check: it is no evidence of version 1, or damaged: KeyError: "'format'"
     """
     checker = Checker()
-    collecting = gc.isenabled()
-    gc.disable()  # millions of lists, and no cycles
-    try:
-        given = isinstance(text, bytes)
-        found = (text, folder) if given else checker.attempt(_evidence, text)
-        verdict = f"holds: {found and checker.attempt(checker.check, *found)}"
-    finally:
-        if collecting:
-            gc.enable()
+    given = isinstance(text, bytes)
+    found = (text, folder) if given else checker.attempt(_evidence, text, checker.say)
+    verdict = f"holds: {found and checker.attempt(checker.check, *found)}"
     code, lines = 0, []
     for wrong, title, words in (2, UNCHECKED, "cannot check"), (1, REFUTED, "refuted"):
         for reason in [*checker.said[title]][:1]:

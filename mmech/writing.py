@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mmech.checks import check_path
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -27,7 +29,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
         if the path is a folder, a pipe, a device or anything else that is not a regular
         file.
     """
-    given = os.fspath(path)
+    given = check_path(path)
     refusal = f"cannot write {given!r}: "
     target = Path(os.path.realpath(given))
     if target.is_dir() or not os.path.basename(given):

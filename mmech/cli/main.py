@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from mmech.cli.files import (
     check_readable,
     csv_format,
     kept_elsewhere,
+    opened,
     parts_of,
 )
 from mmech.cli.schemas import Described, add_schema
@@ -130,6 +132,10 @@ are enough. With --recompute the package makes the tables again, too.
 The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
 cannot be checked; the last line says so in one sentence.
 """
+_SHOW = """\
+Print the statement of released tables, and whether their evidence holds today.
+`mmech verify` prints each check, and has the same exit code.
+"""
 _WORDS = {
     "X": "the records (row 0 is below the header)",
     "domain": "domain",
@@ -157,6 +163,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_resume(commands)
     _add_budget(commands)
     _add_verify(commands)
+    _add_show(commands)
     add_schema(commands, Described(PROG, "domain", _read_domain))
     return parser
 
@@ -458,6 +465,29 @@ def _add_verify(commands: argparse._SubParsersAction[Parser]) -> None:
     )
 
 
+def _add_show(commands: argparse._SubParsersAction[Parser]) -> None:
+    command = add_command(
+        commands,
+        "show",
+        _show,
+        short="print the statement of released tables, and check their evidence",
+        description=_SHOW,
+        epilog=f"example:\n  {PROG} show out\n",
+    )
+    command.add_argument("out", metavar="FOLDER", help="folder of released tables")
+
+
+def _show(args: argparse.Namespace) -> None:
+    from mmech.verify import examine
+
+    code, report = examine(Path(args.out))
+    _print_statement(args)
+    today = datetime.date.today()
+    print_wrapped(f"Evidence: checked on {today}: {printable(report[-1])}.")
+    if code:
+        raise SystemExit(code)
+
+
 def _verify(args: argparse.Namespace) -> None:
     from mmech.verify import main as verify
 
@@ -520,6 +550,7 @@ def _tables(args: argparse.Namespace) -> None:
             check_new_folder(args.out)
             check_excel(args.excel)
         domain = read_domain(args.domain)
+        described = set(domain.levels)
         tables = args.tables and [_names(table) for table in args.tables]
         statistics = _statistics(args)
         known, rules = _known(args)
@@ -529,7 +560,7 @@ def _tables(args: argparse.Namespace) -> None:
         if used and used <= set(domain.names):  # other columns need not be there
             domain = domain.select([name for name in domain.names if name in used])
         made: Any = release_tables(
-            None if args.dry_run else _records(args, domain, said),
+            None if args.dry_run else _records(args, domain, said, described),
             domain,
             ways=args.ways,
             tables=args.auto or tables,
@@ -559,9 +590,14 @@ def _tables(args: argparse.Namespace) -> None:
 
 
 def _records(
-    args: argparse.Namespace, domain: Domain, said: list[str]
+    args: argparse.Namespace, domain: Domain, said: list[str], described: set[str]
 ) -> Iterator[Part]:
-    """Return the records in parts, as long as their codes fit into memory."""
+    """Return the records in parts, as long as their codes fit into memory.
+
+    Once all are read, columns are named that nothing describes.
+    """
+    from mmech.domain.parts import columns_of
+
     parts = parts_of(args, args.data, domain, said)
 
     def bounded() -> Iterator[Part]:
@@ -570,6 +606,10 @@ def _records(
             held += len(part.X) * len(domain.shape) * CODE
             check_memory(args.memory, held, "the records")
             yield part
+        columns = columns_of(opened(args, args.data), **csv_format(args))
+        others = ", ".join(name for name in columns if name not in described)
+        if others:
+            say(f"{PROG}: columns that the domain does not name: {printable(others)}")
 
     return bounded()
 
@@ -691,6 +731,6 @@ def _print_plan(plan: TablePlan) -> None:
 def _print_statement(args: argparse.Namespace) -> None:
     text = Path(args.out, "statement.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
-        print_wrapped(line)
+        print_wrapped(printable(line))
     page = os.path.join(args.out, "index.html")
-    print_wrapped(f"Written to {os.fspath(args.out)!r}. Open {page!r} first.")
+    print_wrapped(f"The tables are in {os.fspath(args.out)!r}. Open {page!r} first.")

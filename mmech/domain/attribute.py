@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -91,10 +92,11 @@ def check_cells(values: Any, name: str, *, minimum: int = 1) -> tuple[Any, ...]:
                 f"{name} must not be empty, NaN or infinite, got {cell!r}; "
                 "write '?' for a category of missing values"
             )
-    if len(set(cells)) < len(cells) or len(set(map(str, cells))) < len(cells):
+    counts = (Counter(cells), Counter(map(str, cells)))
+    if repeated := [cell for own in counts for cell, n in own.items() if n > 1]:
         raise ValueError(
-            f"{name} must be distinct, also when written as text; "
-            "remove the repeated one"
+            f"{name} must be distinct, also when written as text, got "
+            f"{repeated[0]!r:.60} twice; remove one of them"
         )
     return cells
 
@@ -341,8 +343,14 @@ class Attribute:
                 "give both, or cut_points alone"
             )
         if self.lower is not None and self.upper is not None:
-            lower = check_number(self.lower, f"lower of {label}")
-            upper = check_number(self.upper, f"upper of {label}")
+            lower, upper = (
+                check_number(
+                    value,
+                    f"{name} of {label}",
+                    "take a public bound, or cut_points without lower and upper",
+                )
+                for name, value in (("lower", self.lower), ("upper", self.upper))
+            )
             if lower >= upper:
                 raise ValueError(
                     f"lower must be below upper in {label}, got {lower} and {upper}; "

@@ -24,7 +24,7 @@ def check_bins(value: Any, name: str) -> int:
     return n_bins
 
 
-def check_number(value: Any, name: str) -> float:
+def check_number(value: Any, name: str, remedy: str = "leave it out instead") -> float:
     """Return a finite number, or raise."""
     try:
         result = read_float(value)
@@ -33,7 +33,7 @@ def check_number(value: Any, name: str) -> float:
             f"{name} must be a number, got {type(value).__name__}; convert it"
         ) from None
     if not math.isfinite(result):
-        raise ValueError(f"{name} must be finite, got {result}; leave it out instead")
+        raise ValueError(f"{name} must be finite, got {result}; {remedy}")
     return result
 
 

@@ -171,10 +171,11 @@ def _is_whole(column: Any) -> bool:
     return str(getattr(column, "dtype", "")).lower().startswith(("int", "uint"))
 
 
-def _not_two_dimensional(shape: tuple[int, ...]) -> NoReturn:
+def _not_two_dimensional(shape: tuple[int, ...] | str) -> NoReturn:
+    got = shape if isinstance(shape, str) else f"shape {shape}"
     raise ValueError(
         "X must be two-dimensional, one row per record and one column per "
-        f"attribute, got shape {shape}; give X before y, reshape it, or wrap a single "
+        f"attribute, got {got}; give X before y, reshape it, or wrap a single "
         "record in a list"
     )
 
@@ -227,7 +228,7 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     else:
         array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
         if array.ndim != 2:
-            _not_two_dimensional(array.shape)
+            _not_two_dimensional(array.shape or type(X).__name__)
         n_rows, n_columns = array.shape
         table = Table(n_rows, n_columns, None, lambda j: _plain(array[:, j]))
     if columns is None:
@@ -364,7 +365,8 @@ def read_held(y: Any) -> NDArray[Any] | Dictionary:
     if not isinstance(held, Dictionary) and held.ndim != 1:
         raise ValueError(
             "y must be one-dimensional, one class label per record, "
-            f"got shape {held.shape}; select one column or ravel it"
+            f"got {f'shape {held.shape}' if held.ndim else type(y).__name__}; select "
+            "one column or ravel it"
         )
     return held
 

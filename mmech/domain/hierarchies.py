@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
+
+from mmech.domain.csv_files import read_cells, read_header
+from mmech.exceptions import ParameterError, located
 
 Nodes = tuple[Any, ...]
 """The node of a level for every value; or a value after the nodes above it."""
@@ -28,30 +30,40 @@ def read_tree(
     """
     label, header = f"tree of attribute {name!r}", None
     if isinstance(tree, (str, os.PathLike)):
-        with open(tree, encoding="utf-8-sig", newline="") as stream:
-            (*header, _), *rows = list(csv.reader(stream)) or [[""]]
-        paths = list(map(tuple, rows))
+        header, paths = _read(tree, f"cannot use the {label} in {os.fspath(tree)!r}")
     else:
         paths = list(_walked(tree, label))
+    if not paths:
+        raise ValueError(f"the {label} must have at least one value, got none")
     depths = sorted({len(path) for path in paths})
     if len(depths) != 1 or depths[0] < 2:
         raise ValueError(
             f"the {label} must have all values below equally many levels, at least "
-            f"one, got values with {' and '.join(str(d - 1) for d in depths) or 'no'} "
+            f"one, got values with {' and '.join(str(d - 1) for d in depths)} "
             "levels above them; give all branches the same levels"
         )
     depth = depths[0] - 1
     names = list(levels or header or (f"{name}_{k + 1}" for k in range(depth)))
-    if len(names) != depth:
+    if len(set(names)) != depth or len(names) != depth:
         raise ValueError(
-            f"levels of attribute {name!r} must name the {depth} levels above its "
-            f"values, topmost first, got {len(names)} names"
+            f"levels of attribute {name!r} must be {depth} names of the levels above "
+            f"its values, topmost first and each once, got {names!r:.60}"
         )
     for k in range(depth, 0, -1):  # values of a node together, first ones first
         place = {path[:k]: i for i, path in reversed(list(enumerate(paths)))}
         paths.sort(key=lambda path, k=k, place=place: place[path[:k]])  # type: ignore[misc]
     *above, values = zip(*dict.fromkeys(paths), strict=True)
     return values, dict(zip(names, above, strict=True))
+
+
+def _read(path: str | os.PathLike[str], place: str) -> tuple[list[str], list[Nodes]]:
+    """Return the header of a csv file without its last column, and all rows."""
+    with located(place):
+        try:
+            header = read_header(path)
+            return header[:-1], list(map(tuple, read_cells(path, header).tolist()))
+        except ParameterError as error:  # how the file is written is no option here
+            raise ValueError(error.render(lambda name, value: None)) from None
 
 
 def _walked(tree: Any, label: str) -> Iterator[Nodes]:

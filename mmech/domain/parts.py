@@ -145,7 +145,7 @@ def read(
     ...     parts = read(folder, domain, sep=";", decimal=",")
     ...     released = release_tables(parts, domain, ways=1, epsilon=1)
     >>> released
-    Tables(1 tables of 1 attributes, epsilon=1)
+    Tables(1 table of 1 attribute, epsilon=1)
     """
     check_integer(chunk_rows, "chunk_rows")
     check_format(form)

@@ -166,7 +166,8 @@ def one_cost(epsilon: Any, rho: Any) -> tuple[Fraction, str]:
     """Return the one cost that is given, as an exact fraction, and its currency."""
     if (epsilon is None) == (rho is None):
         raise TypeError(
-            "pass either epsilon=, for pure differential privacy, or rho=, for zCDP"
+            "pass either epsilon=, for pure differential privacy, or rho=, for zCDP, "
+            f"got {'neither' if rho is None else 'both'}"
         )
     if rho is None:
         return check_epsilon(epsilon), "epsilon"

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from fractions import Fraction
 from typing import Any
 
-from mmech.checks import check_choice, check_epsilon
+from mmech.checks import check_choice, check_epsilon, check_path
 from mmech.exceptions import BudgetExceededError, ParameterError
 from mmech.privacy.answers import epsilon_delta
 from mmech.privacy.cost import one_cost, rho_from_epsilon_delta, warn_if_weak
@@ -175,14 +175,15 @@ class PrivacyLedger(Settled):
         ...     PrivacyLedger.open(path).remaining
         Fraction(3, 4)
         """
-        file = LedgerFile(os.path.realpath(path))
+        file = LedgerFile(os.path.realpath(check_path(path)))
         if not os.path.exists(file.path):
             if total is None:
                 raise FileNotFoundError(
                     f"there is no ledger {os.fspath(path)!r}; check the name, or give "
-                    "its total to make it"
+                    "the total to make it (total=, or mmech budget FILE --total E)"
                 )
-            relation = Relation(neighbours or "add_remove", records_per_person or 1)
+            per_person = 1 if records_per_person is None else records_per_person
+            relation = Relation(neighbours or "add_remove", per_person)
             made = object.__new__(cls)
             made._begin(total, currency or "epsilon", relation)
             check_writable(file.path)
@@ -361,6 +362,11 @@ class PrivacyLedger(Settled):
         """
         other = object.__new__(PrivacyLedger)
         other._begin(math.inf, self.currency, self.relation)
+        if isinstance(planned, Mapping) or not isinstance(planned, Iterable):
+            raise TypeError(
+                "planned must be a list of releases, got "
+                f"{type(planned).__name__}; put it in a list"
+            )
         for release in planned:
             self.check_relation(getattr(release, "relation", self.relation))
             other._entries.append(other._fitting(_planned(release)))

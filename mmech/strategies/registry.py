@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from mmech.checks import nearest
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.known import normal_form
@@ -208,8 +209,11 @@ def find(name: Any, norm: str) -> Template:
         return _registry[norm, name]
     known = ["auto", *(template.name for template in templates(norm))]
     names = ", ".join(map(repr, known))
+    others = [PRIVACY[of] for of, other in _registry if other == name]
+    hint = f"it is for privacy={others[0]!r}" if others else nearest(name, known, "")
     raise ValueError(
         f"template must be one of {names} under {_norm_in_words(norm)}, got {name!r}"
+        + (f"; {hint}" if hint else "")
     )
 
 

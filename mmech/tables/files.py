@@ -215,7 +215,7 @@ def _page(sheets: Sequence[Sheet], statement: str, level: float) -> Iterator[str
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value % 1 == 0 or abs(value) >= 1e5 else f"{value:,.4g}"
+    return f"{value:,.0f}" if value % 1 == 0 or abs(value) >= 1e3 else f"{value:.4g}"
 
 
 def _said(sheet: Sheet) -> tuple[list[str], list[str]]:
@@ -251,7 +251,8 @@ def _bars(sheet: Sheet) -> Iterator[str]:
     def x(at: float) -> float:
         return 250 + width * (at - least)
 
-    yield f'<svg width="960" height="{22 * len(names) + 6}" role="img">'
+    across, down = 750 + 8 * max(map(len, numbers)), 22 * len(names) + 6
+    yield f'<svg width="{across}" height="{down}" role="img">'
     for i, (name, number) in enumerate(zip(names, numbers, strict=True)):
         y = 22 * i + 4
         yield f"<g><title>{escape(name)}: {number}</title>"
@@ -283,7 +284,7 @@ def _heat_map(sheet: Sheet) -> Iterator[str]:
     fills = COLOURS[0] + shades[:, None] * (COLOURS[1] - COLOURS[0])
     cells = [
         f'<td style="background:rgb({r:.0f},{g:.0f},{b:.0f});'
-        f'color:{"#fff" if shade > 0.6 else "#000"}">{number}</td>'
+        f'color:{"#fff" if shade > 0.9 else "#000"}">{number}</td>'
         for number, shade, (r, g, b) in zip(numbers, shades, fills, strict=True)
     ]
     yield f"<table><tr><td></td>{''.join(f'<th>{escape(x)}</th>' for x in across)}</tr>"

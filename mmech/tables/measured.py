@@ -60,7 +60,7 @@ class MeasuredTables:
     ...     path = os.path.join(folder, "sex.measured")
     ...     _ = release_tables([["f"], ["m"]], domain, ways=1, epsilon=1, keep=path)
     ...     MeasuredTables.load(path).finish()
-    Tables(1 tables of 1 attributes, epsilon=1)
+    Tables(1 table of 1 attribute, epsilon=1)
     """
 
     plan: TablePlan

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mmech.arrays import Subset
-from mmech.checks import check_choice, check_integer, magnitude
+from mmech.checks import check_choice, check_integer, magnitude, number_of
 from mmech.domain.domain import Domain, warn_if_read
 from mmech.domain.frames import as_frame
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
@@ -259,10 +259,17 @@ class TablePlan:
             make_plan(ways=None, callback=None, **facts), statistics=statistics
         )
 
+    @property
+    def sizes(self) -> tuple[str, str]:
+        """How many tables there are, and of how many attributes, in words."""
+        return (
+            number_of(len(self.subsets), "table"),
+            number_of(len(self.names), "attribute"),
+        )
+
     def __repr__(self) -> str:
         return (
-            f"TablePlan({len(self.subsets)} tables of {len(self.names)} "
-            f"attributes, {self.currency}={self.total_cost})"
+            f"TablePlan({' of '.join(self.sizes)}, {self.currency}={self.total_cost})"
         )
 
 
@@ -413,9 +420,8 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     if isinstance(tables, str) and tables == "auto":
         ways = range(1, min(2, len(domain.names)) + 1)
     if ways is not None:
-        sizes = [ways] if isinstance(ways, (int, np.integer)) else list(ways)
         chosen = []
-        for size in sizes:
+        for size in ways if isinstance(ways, Iterable) else [ways]:
             number = check_integer(size, "ways")
             if number > len(domain.names):
                 raise ParameterError(

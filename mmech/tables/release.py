@@ -122,7 +122,8 @@ def release_tables(
     keep : path, default=None
         File for the noisy numbers, written as soon as they are paid for: if the work
         is interrupted afterwards, `MeasuredTables` finishes it at no more cost. The
-        file may be published, and stays until you remove it.
+        file may be published, and stays until you remove it. A file that exists is
+        refused.
     callback : callable, default=None
         Called with a line of text as the work goes on.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -199,8 +200,13 @@ def release_tables(
     """
     cost, currency = one_cost(epsilon, rho)
     domain = read_domain(domain)
-    if keep is not None:
-        check_writable(keep)
+    if keep is not None and check_writable(keep).exists() and not dry_run:
+        raise ParameterError(
+            "keep",
+            "must name a new file, since what is in it may be paid for",
+            repr(os.fspath(keep)),
+            ("finish it with MeasuredTables.load", "remove it", "name another"),
+        )
     say = checked_callback(callback)
     say("choosing what to measure")
     asked = listed(statistics) if statistics else []
@@ -272,8 +278,8 @@ def release(
     noise = check_insecure_rng(insecure_rng)
     if plan.adaptive:
         check_budget(plan)
-    n, d = len(plan.subsets), len(plan.names)
-    words = f"{n} table{'s' * (n > 1)} of counts over {d} attribute{'s' * (d > 1)}"
+    tables, attributes = plan.sizes
+    words = f"{tables} of counts over {attributes}"
     words = f"{words}, and how many records they leave out" * plan.drops or words
     with record_evidence() as record:
         statistics = reading.measure(codes, plan, ledger, noise) if reading else ()

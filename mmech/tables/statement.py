@@ -21,8 +21,7 @@ def statement_of(made: Tables, level: float) -> str:
     entries = [entry, *(own.measurement.entry for own in made.statistics)]
     kind = "pure" if made.plan.currency == "epsilon" else "zero-concentrated"
     lines = [
-        f"{len(made.tables)} table{'s' * (len(made.tables) > 1)} of counts over "
-        f"{', '.join(told['attributes'])}.",
+        f"{made.plan.sizes[0]} of counts over {', '.join(told['attributes'])}.",
         *_words_on_statistics(made),
         f"Privacy: {made.plan.currency} = {made.cost} ({kind} differential "
         f"privacy), for data sets that differ {made.plan.relation.words}."

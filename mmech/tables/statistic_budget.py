@@ -86,7 +86,7 @@ class ReadDomain(Domain):
 
 def listed(statistics: Any) -> list[Statistic]:
     """Return statistics as a list, or raise."""
-    found = [statistics] if isinstance(statistics, Statistic) else list(statistics)
+    found = list(statistics) if isinstance(statistics, Iterable) else [statistics]
     for own in found:
         if not isinstance(own, Statistic):
             raise TypeError(

@@ -93,7 +93,9 @@ def features_of(
     evenly as possible; or all of them. More than there are raise.
     """
     if isinstance(max_features, str):
-        check_choice(max_features, "max_features", ("partition",))
+        check_choice(
+            max_features, "max_features", ("partition",), "None, an integer >= 1"
+        )
         if len(rngs) > n_features:
             raise ParameterError(
                 "max_features",

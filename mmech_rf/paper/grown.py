@@ -97,7 +97,7 @@ class GrownForest(ForestClassifier):
         check_integer(self.n_ensembles, "n_ensembles")
         n_trees = trees_of(self.n_trees, self.n_ensembles)
         if isinstance(self.depth, str):
-            check_choice(self.depth, "depth", ("auto",))
+            check_choice(self.depth, "depth", ("auto",), "an integer >= 0")
         else:
             check_integer(self.depth, "depth", minimum=0)
         check_choice(self.splits, "splits", SPLITS)

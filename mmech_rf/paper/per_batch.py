@@ -163,7 +163,9 @@ class PerBatchClassifier(OptimizedForest):
         return self._answer_to(codes)[0]
 
     def _answer_to(self, codes: Integers) -> tuple[Integers, Floats]:
-        """Return classes and votes of a batch, released once."""
+        """Return classes and votes of a batch, released once; none cost nothing."""
+        if not len(codes):
+            return np.zeros(0, np.int64), np.zeros((0, self.schema_.n_classes))
         for batch, classes, votes in self._answered:
             if np.array_equal(batch, codes):
                 return classes, votes

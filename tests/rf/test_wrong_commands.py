@@ -207,7 +207,7 @@ RECORDS = [
     (f"{HEADER}small,red,1,SECRET\n", ["row 0", "class column", "not one of the"]),
     (f"{HEADER}small,red,1,\n", ["row 0", "class column", "missing value"]),
     (f"{HEADER}small,red,1,\xe9\n".encode("latin-1"), ["line 2", "UTF-8"]),
-    (HEADER.replace(",", ";"), ["with ';' in its name", "pass --sep ;"]),
+    (HEADER.replace(",", ";"), ["with ';' in its name", "pass --sep ';'"]),
     ("", ["the file is empty; its first line must name the columns"]),
 ]  # fmt: skip
 

@@ -398,8 +398,7 @@ def test_the_statement_says_what_is_known_and_for_whom_the_promise_is():
     assert words in made.statement
     assert "twice what adding or removing one does" in made.statement
     assert "zero: cells of age x status" in made.statement
-    assert "for data sets that agree on what is known" in made.statement
-    assert "must have been public already" in made.statement
+    assert "that agree on what is known, which must have been public" in made.statement
     other = released(people(60), fact, neighbours="replace").statement
     assert "differ by replaced ones." in other
     (known,) = made.facts["known"]
@@ -419,13 +418,12 @@ def test_tables_are_read_from_arrays_and_frames_in_any_order():
     rows = [(s, x, table[a, b]) for a, s in enumerate(["single", "married", "widowed"])
             for b, x in enumerate("fm")]  # fmt: skip
     frame = pd.DataFrame(rows[::-1], columns=["status", "sex", "count"])
-    forms = [
-        ({("status", "sex"): table}, 1),
-        ({("status", "sex"): table.ravel().tolist()}, 1),
-        ({("sex", "status"): frame}, 1),
-        ({("sex", "status"): frame.to_dict("list")}, 1),
-    ]
-    for given, _ in forms:
+    for given in [
+        {("status", "sex"): table},
+        {("status", "sex"): table.ravel().tolist()},
+        {("sex", "status"): frame},
+        {("sex", "status"): frame.to_dict("list")},
+    ]:
         plan = mm.release_tables(
             None, DOMAIN, ways=2, epsilon=1, dry_run=True, known=given
         )

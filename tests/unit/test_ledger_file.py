@@ -78,12 +78,15 @@ def test_what_a_file_promises_is_not_overwritten(path):
 
 
 def test_a_new_file_needs_a_total_and_a_folder(path):
-    with pytest.raises(FileNotFoundError, match=r"no ledger '.*json'; check the name"):
-        PrivacyLedger.open(path)
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        PrivacyLedger.open(path.parent / "none" / "budget.json", total=1)
-    with pytest.raises(ValueError, match="total must be a finite number > 0"):
-        PrivacyLedger.open(path, total=-1)
+    for at, given, error, message in (
+        (path, {}, FileNotFoundError, r"no ledger '.*json'; check the name, or give"),
+        (path.parent / "none" / "b", {"total": 1}, OSError, "there is no folder"),
+        (path, {"total": -1}, ValueError, "total must be a finite number > 0"),
+        (path, {"total": 1, "records_per_person": 0}, ValueError, "an integer >= 1"),
+        (3, {"total": 1}, TypeError, "a file is named by its path, .*, got 3"),
+    ):
+        with pytest.raises(error, match=message):
+            PrivacyLedger.open(at, **given)
     assert list(path.parent.iterdir()) == []
 
 

@@ -445,7 +445,8 @@ def test_files_say_what_they_are(tmp_path):
     domain = mm.Domain(
         [mm.Attribute.categorical("=1+1", [HOSTILE, "=cmd"]), DOMAIN.attributes[1]]
     )
-    asked = [Mean("age", by="=1+1"), Quantiles("age", by="=1+1")]
+    by = "=1+1"
+    asked = [Mean("age", by=by), Quantiles("age", by=by), Sum("age", by=by, upper=1e9)]
     released = mm.release_tables(
         [[HOSTILE, 40]] * 500, domain, ways=(1, 2), statistics=asked, epsilon=3
     )
@@ -478,6 +479,9 @@ def test_files_say_what_they_are(tmp_path):
     assert charts[:2] == charts[2:]
     assert sum(charts[:2]) == len(files)
     assert "unknown (0 to 90)" in page
+    for chart in page.split('<svg width="')[1:]:
+        said = [own.partition("<")[0] for own in chart.split('<text x="740"')[1:]]
+        assert int(chart.partition('"')[0]) > 740 + 7 * (max(map(len, said)) - 8)
 
 
 def test_a_workbook_has_a_sheet_per_table_and_no_formulas(tmp_path):

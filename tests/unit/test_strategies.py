@@ -379,8 +379,9 @@ def test_callback_sees_every_start(workload, template):
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({"template": "hdmm"}, ValueError,
-         r"template must be one of 'auto', 'identity'"),
+        ({"template": "pidentiy"}, ValueError,
+         r"must be one of 'auto', 'identity'.*; did you mean 'pidentity'"),
+        ({"template": "dense"}, ValueError, "'dense'; it is for privacy='zcdp'"),
         ({"template": "identity", "p": 3}, TypeError,
          r"no option 'p' under .* are: none"),
         ({"template": "pidentity", "restarts": 3}, TypeError,

@@ -693,7 +693,7 @@ WRONG = {
     "cost of zero": ({"ways": 1, "epsilon": 0}, ValueError, "epsilon must be"),
     "cost in words": ({"ways": 1, "rho": "much"}, ValueError, "rho must be"),
     "ways of zero": ({"ways": 0, "epsilon": 1}, ValueError, "ways must be"),
-    "ways in words": ({"ways": "two", "epsilon": 1}, TypeError, "ways must be"),
+    "ways in words": ({"ways": 1.5, "epsilon": 1}, TypeError, "ways must be"),
     "too many ways": ({"ways": 5, "epsilon": 1}, ValueError, "at most 4"),
     "no ways": ({"ways": (), "epsilon": 1}, ValueError, "at least one table"),
     "no tables": ({"tables": [], "epsilon": 1}, ValueError, "at least one table"),
@@ -876,7 +876,6 @@ def test_other_files_are_no_measurement(tmp_path):
     path.write_text("{}")
     with pytest.raises(ValueError, match="not a measurement of tables file"):
         mm.MeasuredTables.load(path)
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        mm.release_tables(
-            frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=tmp_path / "a" / "b"
-        )
+    for at, message in ((path / "b", "there is no folder"), (path, "name a new file")):
+        with pytest.raises((OSError, ValueError), match=message):
+            mm.release_tables(frame_of(people(9)), DOMAIN, ways=1, epsilon=1, keep=at)

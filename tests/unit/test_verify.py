@@ -254,7 +254,11 @@ def changed(name, **edits):
 TWICE = noise("laplace", 2, identity(4), [3, 1, 0, 2])
 PRICED = "{} costs epsilon = {}, and {} was paid"
 OVERLAP = "parts of 'region' overlap by name"
+OF_GROUPS = {DRAW + "sampled.0": ["laplace", "1", [5, 1], [[4, 1]]]}
+IN_A_BLOCK = {DRAW + "sampled": [["laplace", "2", [rows, 1]] for rows in (2, 3)]}
 WRONG = {
+    "groups of independent noise": ("laplace", OF_GROUPS, 1, "= 2, and 1 was paid"),
+    "noise that changes in a block": ("laplace", IN_A_BLOCK, 1, "other rows"),
     "a larger column": (
         "laplace",
         {DRAW + "strategy.blocks.1": ones(2, 4)},
@@ -587,35 +591,33 @@ INTEGERS = {
 }
 
 
-def sums_of(record, norm, weights=1):
-    """Return sums over columns of a term that was written as JSON."""
-    record = verify.parsed(json.dumps(record).encode())
-    effort = verify.Effort()
-    matrix = verify.term(record, effort)
-    return verify.column_sums(matrix, getattr(verify, norm), weights, effort)
+def read(record):
+    """Return a term that was written as JSON."""
+    return verify.term(verify.parsed(json.dumps(record).encode()), verify.Effort())
+
+
+def sums_of(record, norm):
+    return verify.column_sums(read(record), getattr(verify, norm), verify.Effort())
 
 
 def listed(record):
-    record = verify.parsed(json.dumps(record).encode())
-    made = verify.term(record, verify.Effort())
-    rows, columns, entries = made.listed()
-    out = np.zeros((made.m, made.n), object)
-    np.add.at(out, (rows, columns), entries)
-    return out
+    """Return the values of every column that are not zero, in order."""
+    made = read(record)
+    columns, entries = made.listed()
+    assert columns.size <= made.size
+    return [sorted(entries[(columns == j) & (entries != 0)]) for j in range(made.n)]
 
 
 @pytest.mark.parametrize("name", INTEGERS)
-def test_matrices_are_those_of_the_package(name, rng):
+def test_matrices_are_those_of_the_package(name):
     operator, dense = INTEGERS[name]
     record = evidence.term(operator)
-    assert (listed(record) == dense).all()
-    weights = rng.integers(0, 9, len(dense))
+    assert listed(record) == [sorted(own[own != 0]) for own in dense.T]
     for norm, power in (("L1", 1), ("L2", 2)):
         powers = abs(dense.astype(int)) ** power
         own = sums_of(record, norm)
         assert (own == powers.sum(axis=0)).all()
         assert np.max(own) == np.max(column_sums(operator, power))
-        assert (sums_of(record, norm, weights) == weights @ powers).all()
     assert (sums_of(record, "SUM") == dense.sum(axis=0)).all()
 
 
@@ -629,9 +631,9 @@ def test_large_matrices_have_closed_forms():
     long = {"kind": "runs", "shape": [10**4] * 2, "values": [1]}
     long |= {"rows": [*range(10**4)], "starts": [0], "lengths": [*range(1, 10**4 + 1)]}
     large = kronecker(long, marginal([10**9], [0]))
-    assert np.max(sums_of(large, "L1", 3)) == 3 * 10**4
+    assert np.max(sums_of(large, "L1")) == 10**4
     wide = marginal([10**6] * 6, [0, 3])
-    assert sums_of(stack(wide, wide), "L2", 2) == 4
+    assert sums_of(stack(wide, wide), "L2") == 2
     band = {"kind": "waves", "shape": [10**4] * 2, "g": [0], "scales": [3]}
     band["f"] = [*[0] * 9999, 1, 2, *[0] * 9998]
     assert sums_of(band, "L2").tolist() == [*[45] * 9999, 9]
@@ -670,7 +672,7 @@ def test_prices_of_products_are_those_of_entries(sizes, tmp_path, capsys):
 
 def test_sums_beyond_64_bits_are_exact():
     entries = runs([2, 2], [0, 1], [0, 1], values=[2**61, -3])
-    assert sums_of(entries, "L2", 2**70).tolist() == [2**192, 9 * 2**70]
+    assert sums_of(entries, "L2").tolist() == [2**122, 9]
 
 
 def test_merged_columns_count_with_the_largest():
@@ -684,9 +686,9 @@ def test_merged_columns_count_with_the_largest():
 
 def test_two_ways_that_disagree_are_refuted(monkeypatch):
     made = verify.term(identity(3), verify.Effort())
-    wrong = made._replace(sums=lambda norm, w, add: 2 * w)
+    wrong = made._replace(sums=lambda norm: 2)
     with pytest.raises(verify.RefutedError, match="two ways"):
-        verify.column_sums(wrong, verify.L1, 1, verify.Effort())
+        verify.column_sums(wrong, verify.L1, verify.Effort())
 
 
 @pytest.mark.parametrize("moves", [1, 2, 9, 1000])
@@ -736,9 +738,11 @@ def test_published_tables_are_checked(tmp_path, capsys):
     ("old", "new", "words"),
     [
         ("f,3,", "f,-3,", "are not whole, or negative"),
+        ("sex,count", "count,count", "a column of 'sex.csv' occurs twice"),
         ("f,3,", "f,3.5,", "are not whole, or negative"),
         ("0,10", "0,2", "an interval or an error does not follow"),
         ("m,2,2.79918,", "m,2,2.8,", "an interval or an error does not follow"),
+        ("m,2,2.79918,", "m,2,inf,", "an interval or an error does not follow"),
         ("0,10", "6,10", "an interval or an error does not follow"),
         ("0,10", "0,8", "intervals hold with probability 0.938, and not 0.95"),
         ("m,2,2.79918,0,9\n", "", "has another number of rows"),
@@ -785,12 +789,6 @@ def test_levels_of_little_gaussian_noise_are_exact(variance, tmp_path, capsys):
         assert run(tmp_path, capsys)[0] == code or level > 1, (level, code)
 
 
-def test_tables_that_are_too_long_to_read(tmp_path, capsys):
-    published(tmp_path, {"sex.csv": TABLE["sex.csv"] + "f,1,1,0,2\n" * 2_000_000})
-    code, verdict, _ = run(tmp_path, capsys)
-    assert (code, verdict) == (2, "cannot check: its tables are too long to check")
-
-
 def test_margins_that_differ(tmp_path, capsys):
     files = TABLE | {"again.csv": TABLE["sex.csv"].replace("f,3", "f,4")}
     published(tmp_path, files)
@@ -834,10 +832,15 @@ def test_links_and_pipes_are_not_followed(tmp_path, capsys):
 REFUTED = changed("laplace", **{"cost.paid": "1/2"})
 
 
-def archived(path, *entries, how=zipfile.ZIP_DEFLATED, name="description.json"):
+def archived(
+    path, *entries, how=zipfile.ZIP_DEFLATED, name="description.json", array=b"0"
+):
+    """Write an archive with the hash of all that is in it."""
+    own = {"arrays": 1, "entries": entries, "score": 0.5}
+    digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode() + b"0").hexdigest()
     with zipfile.ZipFile(path, "w", how) as archive:
-        archive.writestr(name, json.dumps({"entries": entries, "score": 0.5}))
-        archive.writestr("array_0.npy", b"0")
+        archive.writestr(name, json.dumps(own | {"sha256": digest}))
+        archive.writestr("array_0.npy", array)
     return path
 
 
@@ -850,8 +853,10 @@ def test_archives(tmp_path, capsys):
     assert run(archived(path, {"class": "Domain"}, own), capsys)[0] == 0
     assert run(archived(path, stored(REFUTED)), capsys)[0] == 1
     assert "one evidence is needed" in run(archived(path, own, own), capsys)[1]
-    assert "must hold one desc" in run(archived(path, own, name="other"), capsys)[1]
+    assert "There is no" in run(archived(path, own, name="x"), capsys)[1]
     assert run(archived(path, own, how=zipfile.ZIP_LZMA), capsys)[0] == 2
+    code, verdict, _ = run(archived(path, own, array=b"1"), capsys)
+    assert (code, verdict[:35]) == (1, "refuted: the archive has another ha")
     path.write_bytes(path.read_bytes()[:90])
     assert run(path, capsys)[0] == 2
 
@@ -926,8 +931,6 @@ HOSTILE = {
     "deep records": '{"a":' * 10**6,
     "deep matrices": nested(600),
     "deep sums": deep(600),
-    "deeper sums": deep(5000),
-    "deeper matrices": nested(5000),
     "a name twice": TEXT.replace('"version": 1', '"version": 1, "version": 1'),
     "a cost that is not a number": TEXT.replace('"paid": "1"', '"paid": NaN'),
     "a count that is not a number": TEXT.replace("[3, 1,", "[NaN, 1,"),
@@ -938,25 +941,14 @@ HOSTILE = {
         '"contribution": 1', f'"contribution": {10**4000}'
     ),
     "a large square": with_matrix(runs([10**9] * 2, range(5), [0], [10**9])),
-    "a large wave": with_matrix(
-        {"kind": "waves", "shape": [10**9] * 2, "f": [1], "g": [1], "scales": [1]}
-    ),
-    "a wave that is listed": with_matrix(
-        {"kind": "waves", "shape": [3000] * 2, "f": [1], "g": [1], "scales": [1]}
+    "a large wave": with_matrix(FLAT | {"shape": [10**9] * 2, "f": [1], "g": [1]}),
+    "a listed wave": with_matrix(FLAT | {"shape": [3000] * 2, "f": [1], "g": [1]}),
+    "a product of much and nothing": with_matrix(
+        kronecker(runs([999, 10**6], range(999), [0], [10**6]), runs([1, 1], [], []))
     ),
     "a long product": with_matrix(long_product(600)),
     "large lists": with_matrix(stack(*[ones(3000, 3000)] * 80)),
     "many blocks": with_matrix(stack(*[ones(1, 4)] * 30_000)),
-    "many groups of many blocks": json.dumps(
-        changed(
-            "k_norm",
-            **{
-                DRAW + "strategy": stack(*[marginal([2], [])] * 3000),
-                DRAW + "sampled": [["k_norm", "1", [3000, 1], [[1] * 3000]]],
-                DRAW + "values": [0] * 3000,
-            },
-        )
-    ),
     "a bomb": with_matrix(of_values(packed(4, bytes(10**8)))),
     "many bombs": with_matrix(stack(*[of_values(packed(9 * 10**6))] * 50)),
     "a bomb that is a matrix": with_matrix(
@@ -964,9 +956,6 @@ HOSTILE = {
         | {"starts": [0], "lengths": [1], "values": [1]}
     ),
     "packed numbers that are fewer": with_matrix(of_values(packed(4, b"1234"))),
-    "packed numbers that are not packed": with_matrix(
-        of_values({"packed": "AAAA", "n": 4})
-    ),
     "less than none": with_matrix(of_values({"packed": "", "n": -4})),
     "sizes that are deep": with_matrix(marginal([10**9] * 10**4, [1])),
     "many small lists": "[" + "{}," * (2**24 // 3 - 2) + "{}]",
@@ -1018,6 +1007,18 @@ HOSTILE |= {
             ),
             currency="rho",
         )
+    ),
+    "many names of parts": json.dumps(
+        document(
+            largest(
+                "region",
+                *[{"law": "nothing"}] * 9000,
+                names=[*map(str, range(1, 9001))],
+            )
+        )
+    ).replace('"9000"', '"1, 2"'),
+    "large sums of products": with_matrix(
+        stack(*[kronecker(prefix(3000), SPLIT | {"shape": [2, 3000]})] * 5)
     ),
     "entries beyond 64 bits": json.dumps(
         document(
