@@ -94,7 +94,7 @@ def read_rows(
                         "sep",
                         f"the header of the file is one column at this {{sep}}, with "
                         f"{near[0]!r} in its name, and no column named {name!r}",
-                        remedy=(f"pass {{sep='{near[0]}'}}", "rename the column"),
+                        remedy=(f"pass {{sep={near[0]!r}}}", "rename the column"),
                     )
                 raise column_error(name, header)
         positions = [header.index(name) for name in wanted]

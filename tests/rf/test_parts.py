@@ -122,19 +122,16 @@ def test_what_cannot_be_counted_changes_nothing(name):
     model.count(rows[:30], labels[:30], chunk_id="a")
     wrong = rows[30:].copy()
     wrong[2, 3] = "no such value"
-    with pytest.raises(ValueError, match="row 2, column 'persons'"):
-        model.count(wrong, labels[30:], chunk_id="b")
-    with pytest.raises(ValueError, match="one label per row"):
-        model.count(rows[30:], labels[31:], chunk_id="b")
-    with pytest.raises(ValueError, match="requires y"):
-        model.count(rows[30:], None, chunk_id="b")
-    with pytest.raises(ValueError, match="'a' twice"):
-        model.count(rows[30:], labels[30:], chunk_id="a")
-    with pytest.raises(TypeError, match=r"chunk_id must be hashable, .* got list"):
-        model.count(rows[30:], labels[30:], chunk_id=["b"])
-    with pytest.raises(
-        TypeError, match=r"chunk_ids must be the names .* got int; pass"
+    for X, y, chunk_id, kind, message in (
+        (wrong, labels[30:], "b", ValueError, "row 2, column 'persons'"),
+        (rows[30:], labels[31:], "b", ValueError, "one label per row"),
+        (rows[30:], None, "b", ValueError, "requires y"),
+        (rows[30:], labels[30:], "a", ValueError, "'a' twice"),
+        (rows[30:], labels[30:], ["b"], TypeError, "must be hashable, .* got list"),
     ):
+        with pytest.raises(kind, match=message):
+            model.count(X, y, chunk_id=chunk_id)
+    with pytest.raises(TypeError, match=r"chunk_ids must be the names .* got int"):
         model.release(chunk_ids=2)
     with entropy(1):
         found = seen(

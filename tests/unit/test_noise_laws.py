@@ -15,13 +15,7 @@ from mmech import (
     expected_error,
     optimize,
 )
-from mmech.noise import (
-    GAUSSIAN,
-    LAPLACE,
-    LAWS,
-    k_norm,
-    law_and_cost,
-)
+from mmech.noise import GAUSSIAN, LAPLACE, LAWS, k_norm, law_and_cost
 
 TWO_SERVERS = law_of_the_page()
 """The law of a page for maintainers; nothing else knows of it."""
