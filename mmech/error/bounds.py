@@ -41,7 +41,7 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
-from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.known import factored, normal_form
 from mmech.operators.lsmr import known_column_squares
 from mmech.reduction.cells import reduce_domain
@@ -236,7 +236,8 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     """Return a bound on the loss that takes about a second at most, and its name.
 
     A stack costs at least the sum of what its blocks cost. No loss is below the
-    largest squared norm of a column.
+    largest squared norm of a column, and no query costs less than the square of its
+    largest entry.
     """
     closed = symmetric_loss_bound(workload)
     if closed is not None:
@@ -274,6 +275,9 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
         each = (float(c) ** 2 * cheap_loss_bound(block)[0] for c, block in blocks)
         yield sum(each), "sum over the blocks"
     yield 0.0, "none"
+    if isinstance(workload, Sparse):
+        largest = abs(workload.matrix).max(axis=1).toarray().astype(np.float64)
+        yield float(np.square(largest).sum()), "largest entries"
     if max(m, n) > LIMITS.table_entries or n > LIMITS.dual_distribution:
         return
     try:

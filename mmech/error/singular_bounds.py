@@ -266,7 +266,7 @@ def _orthonormal(columns: Floats) -> Floats:
     """
     for _ in range(2):
         squares, vectors = np.linalg.eigh(columns.T @ columns)
-        keep = squares > LOST * squares[-1]
+        keep = squares > LOST * squares.max(initial=0.0)
         columns = columns @ (vectors[:, keep] / np.sqrt(squares[keep]))
     return columns
 

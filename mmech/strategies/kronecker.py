@@ -336,7 +336,7 @@ def _alternate(
     )
     strategies: list[QueryMatrix] = [Identity(f.shape[1]) for f in terms[0][1]]
     history: list[float] = []
-    for _ in range(AXIS_SWEEPS):
+    for _ in range(AXIS_SWEEPS + waves):  # the first one is rough
         for i in range(len(strategies)):
             asked = squares * np.delete(gains, i, axis=1).prod(axis=1)
             weights = np.sqrt(asked / (asked.max() or 1.0))
@@ -346,7 +346,7 @@ def _alternate(
                     for weight, (_, factors) in zip(weights, terms, strict=True)
                 ]
             )
-            found = _best_factor(union, waves, seed)
+            found = _best_factor(union, waves, not history, seed)
             strategies[i] = found.strategy
             size = found.strategy.l2_sensitivity() ** 2
             gains[:, i] = [
@@ -368,13 +368,16 @@ def _alternate(
     )
 
 
-def _best_factor(union: QueryMatrix, waves: bool, seed: Any) -> StrategyResult:
+def _best_factor(
+    union: QueryMatrix, waves: bool, roughly: bool, seed: Any
+) -> StrategyResult:
     """Return the best strategy for one attribute, in little time where that is long."""
-    if union.shape[1] <= LONG_AXIS:
-        return try_all(union, Request("L2", {"tolerance": AXIS_TOLERANCE}, seed=seed))
-    if waves and suits_waves(union):
+    long = union.shape[1] > LONG_AXIS
+    if waves and (roughly or long) and suits_waves(union):
         return spectral_strategy(union)
-    return pidentity_l2_strategy(union, seed=seed)
+    if long:
+        return pidentity_l2_strategy(union, seed=seed)
+    return try_all(union, Request("L2", {"tolerance": AXIS_TOLERANCE}, seed=seed))
 
 
 # ---- in "auto" -----------------------------------------------------------------

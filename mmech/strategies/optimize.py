@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from dataclasses import replace
@@ -262,9 +263,10 @@ def _warn_if_far(result: StrategyResult) -> None:
     left = "".join(
         f"; template {c.template!r} was left out as too large" for c in large[:1]
     )
+    far = f"a loss {ratio:.1f} times a" if math.isfinite(ratio) else "a loss without a"
     warnings.warn(
-        f"the strategy {result.template!r} for {result.workload!r} has a loss "
-        f"{ratio:.1f} times a lower bound{left}; ask for fewer "
+        f"the strategy {result.template!r} for {result.workload!r} has "
+        f"{far} lower bound{left}; ask for fewer "
         "cells or queries, a product of attributes, or another template by its name",
         PerformanceWarning,
         stacklevel=4,

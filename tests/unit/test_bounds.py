@@ -334,3 +334,5 @@ def test_the_bound_of_a_large_sparse_workload_is_no_single_column(seed):
     assert name == "partial singular values"
     identity = mm.loss(workload, mm.Identity(5000))
     assert 1 < identity / bound < 3
+    single = mm.Sparse(scipy.sparse.diags_array(np.arange(1.0, 2501.0)))
+    assert cheap_loss_bound(single)[0] >= np.square(np.arange(2501.0)).sum()
