@@ -406,10 +406,14 @@ class QueryMatrix:
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse rows; warns when large."""
         self._warn_dense("to_sparse")
-        blocks = [sp.csc_array(block) for _, block in self._column_blocks()]
-        if not blocks:
+        m, n = self.shape
+        if 0 in self.shape:
             return sp.csr_array(self.shape, dtype=self._entry_dtype)
-        return sp.csr_array(sp.hstack(blocks, format="csr"))
+        if m < n:
+            blocks = [sp.csr_array(block) for _, block in self._row_blocks()]
+            return sp.csr_array(sp.vstack(blocks, format="csr"))
+        columns = [sp.csc_array(block) for _, block in self._column_blocks()]
+        return sp.csr_array(sp.hstack(columns, format="csr"))
 
     def aslinearoperator(self) -> Any:
         """Return a SciPy ``LinearOperator`` with the same products, as float64.

@@ -182,12 +182,16 @@ def _reduced(entries: Array, power: int) -> NDArray[Any]:
 
 
 def _listed(operator: QueryMatrix, power: int) -> NDArray[Any]:
-    """Return the sums of columns that are listed, block by block."""
+    """Return the sums of columns that are listed, by columns or by fewer rows."""
     if min(operator._norm_bounds or (FITS,)) >= FITS:
         raise ValueError(
             f"the entries of {operator!r} may not fit into 64-bit integers; scale the "
             "strategy down"
         )
+    m, n = operator.shape
+    if 0 < m < n:
+        rows = (_reduced(block, power) for _, block in operator._row_blocks())
+        return _each(total_sums(rows), n)
     parts = [_reduced(b, power) for _, b in operator._column_blocks()]
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
