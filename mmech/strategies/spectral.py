@@ -26,6 +26,7 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.circulant import Toeplitz
+from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
 from mmech.operators.ranges import Ranges, WidthRange
@@ -123,7 +124,8 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     UnsupportedWorkloadError
         If the workload is another.
     DomainTooLargeError
-        If listed ranges are too many to add up their errors.
+        If listed ranges are too many to add up their errors, or cells too many for
+        exact sums of waves.
 
     References
     ----------
@@ -136,6 +138,11 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
             "template 'spectral' needs ranges, windows or prefix sums of one ordered "
             f"attribute, got {workload!r}; use template='dense', 'kronecker' or "
             "'pidentity'"
+        )
+    if queries.shape[1] > MOST_CELLS // 2:
+        raise DomainTooLargeError(
+            f"template 'spectral' cannot measure {queries.shape[1]} cells exactly; use "
+            f"at most {MOST_CELLS // 2} cells"
         )
     best, least = None, math.inf
     for strategy in _strategies(queries):

@@ -285,6 +285,8 @@ def test_a_short_run_says_so():
          mm.UnsupportedWorkloadError, "needs a Kronecker, a VStack of Kroneckers"),
         (mm.AllRange(3500), {"template": "dense"}, mm.DomainTooLargeError,
          "needs eigendecompositions of size 3500"),
+        (mm.Prefix(2**28), {"template": "spectral"}, mm.DomainTooLargeError,
+         "use at most 16777216 cells"),
         (mm.Prefix(4), {"tolerance": -1}, ValueError, "tolerance must be a number"),
         (mm.Prefix(4), {"max_iter": 0}, ValueError, "max_iter must be an integer >= 1"),
         ([[1]], {}, TypeError, "workload must be a query matrix"),
