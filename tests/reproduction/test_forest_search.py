@@ -105,14 +105,14 @@ def test_the_independent_objective(rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("forest_seed", range(N_FORESTS))
-def test_depth_two_is_within_a_thousandth_of_sixty_local_solves(forest_seed, seed):
+def test_depth_two_is_never_above_sixty_local_solves(forest_seed, seed):
     forest = grow_random_forest(CAR, 128, 2, seed=forest_seed)
     found = optimize(training_workload(forest), seed=seed)
     other = best_of_local_solves(
         forest_energies(forest), np.random.default_rng([seed, forest_seed])
     )
     print(f"forest {forest_seed}: {found.loss:.1f} against {other:.1f}")
-    assert found.loss <= other * 1.001
+    assert found.loss <= other * (1 + 1e-9)
 
 
 @pytest.mark.slow
