@@ -678,8 +678,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def _stored(cls) -> dict[str, str]:
         """Return what files hold of a fit, with the attributes that have it."""
-        common = ["privacy_statement_", "releases_", "_terms", "schema_", "_columns"]
-        common += ["_origin", "_total", "evidence_"]
+        common = ["evidence_", "_terms", "schema_", "_columns", "_origin"]
         names = [*common, "_parameters", "_tie_key", *cls._released]
         return {name.strip("_"): name for name in names}
 
@@ -687,11 +686,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _origin(self) -> dict[str, str]:
         """When, and by which version, the model was saved first; today if never."""
         return dict(getattr(self, "_saved", None) or origin_of_today())
-
-    @property
-    def _total(self) -> Fraction:
-        """What all releases cost together, in their currency."""
-        return composed(self.releases_)
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -711,15 +705,13 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _restored(
         cls,
         *,
-        releases: tuple[LedgerEntry, ...],
+        evidence: Evidence,
         origin: dict[str, str],
         terms: Terms,
         schema: Schema,
         columns: tuple[str, ...],
         parameters: dict[str, Any],
         tie_key: int,
-        privacy_statement: str,
-        total: Fraction,
         **released: Any,
     ) -> Self:
         """Return the model of a file, which anyone may have written, or raise."""
@@ -728,13 +720,14 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         model._check_parameters()
         for name in ("handle_unknown", "handle_missing"):
             check_choice(getattr(model, name), name, POLICIES)
+        releases = evidence.entries
         for entry in releases:
             check_choice(entry.kind, "kind", (*KINDS, *LAWS))
             check_choice(entry.currency, "currency", CURRENCIES)
-        check_that(len({entry.currency for entry in releases}) <= 1, "releases")
-        check_that(composed(releases) == total, "costs")
+        total = composed(releases)
+        check_that(str(total) == evidence.content["cost"]["paid"], "costs")
         pure = total <= parameters["epsilon"] or terms.promised is not None
-        check_that(pure and all(entry.cost > 0 for entry in releases), "costs")
+        check_that(releases and pure, "costs")
         check_that(all(isinstance(name, str) for name in columns), "names")
         check_that(len(columns) in (0, schema.n_features) and tie_key >= 0, "facts")
         check_origin(origin)
@@ -749,6 +742,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "_terms": terms,
             "_tie_key": tie_key,
             "_saved": origin,
+            "evidence_": evidence,
         }
         if columns:
             state["feature_names_in_"] = np.array(columns, dtype=object)
