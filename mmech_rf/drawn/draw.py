@@ -158,31 +158,27 @@ class SelectedTree:
 
     @property
     def looks(self) -> Iterator[Branch]:
-        """What its cells do, from the root on; what a fork does comes after it."""
+        """What its cells hold, from the root on; what a fork holds comes after it."""
         yield self.root
         for branch in self.branches:
             yield branch
             if isinstance(branch, Fork):
+                yield branch.view
                 yield from branch.branches
 
     @property
     def views(self) -> Iterator[View | ScoreView]:
         """All views that it looks through, from the root on."""
-        for own in self.looks:
-            if own is not None:
-                yield own.view if isinstance(own, Fork) else own
+        return (own for own in self.looks if isinstance(own, View | ScoreView))
 
     def numbers(self, views: Views) -> Integers:
         """Return the tree as it was drawn: whole numbers, for evidence.
 
-        Places of looks among v views: v where a cell ends; v + 1 and more, by its first
-        view, for a fork, whose own looks come next. Classes of all leaves come last.
+        Places of its looks among v views; v where a cell ends, v + 1 where it has a
+        fork, whose looks come next. Classes of all leaves come last.
         """
         places = views.places
-        found = [
-            len(places) + places[own.view] if isinstance(own, Fork) else places[own]
-            for own in self.looks
-        ]
+        found = [places.get(own, len(places)) for own in self.looks]
         return np.concatenate([found, *self.labels])
 
     def leaves(self, codes: Integers) -> Integers:

@@ -342,7 +342,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self._terms = Terms(
             self.neighbours,
             self.schema is None,
-            noise is not None,
             records_per_person=self.records_per_person,
         )
         schema, records = self._encode_training(X, y)
@@ -705,7 +704,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _restored(
         cls,
         *,
-        evidence: Evidence,
         origin: dict[str, str],
         terms: Terms,
         schema: Schema,
@@ -720,6 +718,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         model._check_parameters()
         for name in ("handle_unknown", "handle_missing"):
             check_choice(getattr(model, name), name, POLICIES)
+        evidence: Evidence = released["evidence"]
         releases = evidence.entries
         for entry in releases:
             check_choice(entry.kind, "kind", (*KINDS, *LAWS))
@@ -742,7 +741,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "_terms": terms,
             "_tie_key": tie_key,
             "_saved": origin,
-            "evidence_": evidence,
         }
         if columns:
             state["feature_names_in_"] = np.array(columns, dtype=object)

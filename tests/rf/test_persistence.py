@@ -260,9 +260,7 @@ def test_the_file_says_that_predictable_noise_is_void(path):
         model = fitted("training", insecure_rng=0)
     assert all(entry.insecure for entry in model.ledger_.entries)
     twin = reloaded(model, path)
-    with zipfile.ZipFile(path) as archive:
-        content = json.loads(archive.read("description.json"))
-    assert json.loads(find(content, "Evidence", "text"))["insecure"]
+    assert json.loads(find(description(path), "Evidence", "text"))["insecure"]
     assert all(entry.insecure for entry in twin.releases_)
     assert "this statement is void" in twin.privacy_statement_
 
