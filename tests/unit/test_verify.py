@@ -26,7 +26,6 @@ import pytest
 from catalogue import CATALOGUE
 
 from mmech import evidence, verify
-from mmech.cli import main as run_mmech
 from mmech.privacy.cost import laplace_rho
 from mmech.structure.exact import column_sums
 
@@ -1138,12 +1137,6 @@ def test_files_of_another_kind_say_so(tmp_path, capsys, text, words):
     assert f"\ncannot check: {words}" in capsys.readouterr().out
     assert verify.main([str(tmp_path / "b")]) == 2
     assert "\ncannot check: there is no file 'b'\n" in capsys.readouterr().out
-
-
-def test_the_command_of_the_package_returns_the_code(tmp_path, capsys):
-    for content, code in ((VALID["laplace"], 0), (REFUTED, 1)):
-        assert run_mmech(["verify", str(written(content, tmp_path))]) == code
-    assert run_mmech(["verify", str(tmp_path / "nothing")]) == 2
 
 
 def test_evidence_is_checked_in_memory(tmp_path, capsys):
