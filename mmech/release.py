@@ -300,8 +300,8 @@ def measure(
     price : Price, optional
         What is known beside the cost; ``None`` takes what follows from the sensitivity.
     **origin
-        What the evidence of the release says of the values: the ``strategy``:
-        the matrices that multiplied; and the ``contribution`` of a record; or the
+        What the evidence of the release says of the values: the ``strategy``, a tuple
+        of the matrices that multiplied, with the ``contribution`` of a record; or the
         ``part`` of the records.
     """
     laws, parameters, entry = planned(runs, law, cost, released, relation, price)
