@@ -65,6 +65,13 @@ def _(operator: QueryMatrix) -> float:
     )
 
 
+frobenius_squared.register(AllRange, lambda w: w.n * (w.n + 1) * (w.n + 2) / 6)
+frobenius_squared.register(Prefix | Suffix, lambda w: w.n * (w.n + 1) / 2)
+frobenius_squared.register(WidthRange, lambda w: float(w.shape[0] * w.width))
+frobenius_squared.register(Identity, lambda w: float(w.n))
+frobenius_squared.register(Ones, lambda w: float(w.m * w.n))
+
+
 @frobenius_squared.register(Marginals)
 def _(operator: Marginals) -> float:  # a one per marginal and cell
     return operator.shape[1] * sum(w**2 for w in operator.weights.values())

@@ -713,6 +713,7 @@ WRONG = {
         {"ways": 1, "epsilon": 1, "handle_missing": "fill"}, ValueError, "handle_m",
     ),
     "callback": ({"ways": 1, "epsilon": 1, "callback": 3}, TypeError, "callback"),
+    "dry run": ({"ways": 1, "epsilon": 1, "dry_run": "no"}, TypeError, "dry_run must"),
     "ledger": ({"ways": 1, "epsilon": 1, "ledger": 3}, TypeError, "ledger must be"),
     "too large": ({"domain": MANY, "ways": 2, "epsilon": 1}, ValueError, "cells"),
     "column": ({"domain": TAKEN, "ways": 1, "epsilon": 1}, ValueError, "'count'"),
