@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, reduce
-from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ from mmech.operators.partition import Partition, PartitionStack
 from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
-from mmech.privacy.entry import LedgerEntry, composed, entry_in_rho
+from mmech.privacy.entry import LedgerEntry, as_json, composed, entry_in_rho, entry_of
 from mmech.storage.codec import storable
 from mmech.verify import examine, parsed
 from mmech.writing import replacing
@@ -100,9 +100,17 @@ class Evidence:
 
     @property
     def values(self) -> list[NDArray[np.int64]]:
-        """The noisy numbers of all draws, in order."""
-        found = _draws(parsed(self.text.encode())["cost"])
-        return [np.array(own["values"], np.int64) for own in found if "values" in own]
+        """The whole numbers that draws released, in order: noisy ones, and outcomes."""
+        draws = _having("law", parsed(self.text.encode())["cost"])
+        found = [own.get("values", own.get("outcome", ())) for own in draws]
+        return [np.array(numbers, np.int64) for numbers in found]
+
+    @property
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """What the ledger charged, in order, in the currency of the claim."""
+        currency = self.content["currency"]
+        found = sorted(_having("order", self.content["cost"]), key=itemgetter("order"))
+        return tuple(entry_of(own | {currency: own["paid"]}, currency) for own in found)
 
     def including(self, **facts: Any) -> Evidence:
         """Return it with further top-level facts, such as what was published."""
@@ -184,10 +192,12 @@ class Record:
         return Evidence(json.dumps(content, ensure_ascii=False))
 
 
-def _draws(node: Any) -> Iterator[Any]:
-    """Yield all draws that were composed."""
-    parts = chain.from_iterable(map(_draws, node.get("of", ())))
-    yield from [node] if "law" in node else parts
+def _having(fact: str, node: Any) -> Iterator[Any]:
+    """Yield draws, or payments, of which a fact is stated."""
+    if fact in node:
+        yield node
+    for part in node.get("of", ()):
+        yield from _having(fact, part)
 
 
 @contextmanager
@@ -224,13 +234,12 @@ def _payments(
             drawn[payment].append(event)
     alone: list[dict[str, Any]] = []
     parts: dict[str, dict[str, list[Any]]] = {}
-    for entry, events_of in zip(entries, drawn, strict=True):
+    for order, (entry, events_of) in enumerate(zip(entries, drawn, strict=True), 1):
         by_hand = entry.kind == "other"
         of = [_opaque("paid by hand")] if by_hand else _together(events_of)
-        own = {"how": "sum", "released": entry.released, "of": of}
-        cost = entry.cost if entry.currency == currency else entry.other_cost
-        if cost is not None:
-            own["paid"] = str(cost)
+        own = {"how": "sum", "of": of, **as_json(order, entry)}
+        if currency in own:
+            own["paid"] = own.pop(currency)
         if entry.partition is None:
             alone.append(own)
         else:
@@ -292,8 +301,7 @@ def _noise(event: Drawn) -> dict[str, Any]:
             "sensitivity": [str(own) for _, _, own in public["runs"]]
         }
     else:
-        blocks = [block.matrix for block in public["strategy"].blocks]
-        strategy = _stacked(blocks)
+        strategy = _stacked(public["strategy"])
         if strategy["kind"] == "merged":  # all columns are those of the matrix inside
             strategy = strategy["of"]
         moved = {"strategy": strategy, "signs": 1 + public["signed"]}
@@ -318,7 +326,8 @@ def _selection(event: Drawn) -> dict[str, Any]:
     if "rate" not in public:
         return _opaque(public.get("why", f"a draw of the kind {event.kind!r}"))
     window = public.get("window") or public.get("unit")
-    whole = isinstance(outcome, (int, np.integer, np.ndarray))  # a tree is in the model
+    if event.kind == "tree":
+        outcome = outcome.numbers(public["views"])
     return {
         "law": event.kind,
         "rate": str(public["rate"]),
@@ -326,7 +335,7 @@ def _selection(event: Drawn) -> dict[str, Any]:
         "sums": 0 if event.kind == "permute_and_flip" else public.get("sums", 1),
         "signs": 1 if window is not None or public.get("monotone", True) else 2,
         "rows": public["rows"],
-        "outcome": _packed(np.asarray(outcome)) if whole else None,
+        "outcome": _packed(np.asarray(outcome)),
     }
 
 

@@ -138,11 +138,16 @@ class IntegerStrategy:
     norm: str = "L1"
     matrix: QueryMatrix | None = None
 
+    @property
+    def multiplied(self) -> tuple[QueryMatrix, ...]:
+        """The matrices that counts are multiplied with, rows in order."""
+        if self.matrix is not None:
+            return (self.matrix,)
+        return tuple(block.matrix for block in self.blocks)
+
     def product(self, counts: Integers) -> Integers:
         """Return A' x of counts of shape (n, k), exact. Sensitive."""
-        if self.matrix is not None:
-            return self.matrix._matmat(counts)
-        return np.concatenate([b.matrix._matmat(counts) for b in self.blocks])
+        return np.concatenate([own._matmat(counts) for own in self.multiplied])
 
     @property
     def shape(self) -> tuple[int, int]:

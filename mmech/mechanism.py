@@ -240,7 +240,7 @@ class MatrixMechanism(Settled):
             noise=self._noise,
             check=partial(self._check_sums, bound),
             price=price,
-            strategy=self.released,
+            strategy=self.released.multiplied,
             contribution=self.contribution,
             signed=self.signed,
         )
@@ -286,12 +286,12 @@ class MatrixMechanism(Settled):
         """
         if isinstance(counts, Counts):
             cells = OccupiedCells.of(counts, self.workload.shape[1])
-            blocks = [block.matrix for block in self.released.blocks]
-            largest = max(int(matrix.sensitivity()) for matrix in blocks)
+            matrices = self.released.multiplied
+            largest = max(int(own.sensitivity()) for own in matrices)
             bound = counts._total() * largest
             if bound >= MOST_SUMS:  # refused once the charge is made
                 return np.zeros(self.released.shape[0], np.int64), bound
-            found = np.concatenate([exact_answers(m, cells) for m in blocks])
+            found = np.concatenate([exact_answers(own, cells) for own in matrices])
             return whole_numbers(found), bound
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
         columns = exact.reshape(exact.shape[0], -1)

@@ -387,21 +387,11 @@ def charge(
 
     Return the entry as it stands in the ledger.
     """
-    insecure = noise is not None
-    if ledger is None:
-        entry = replace(entry, insecure=insecure)
-    else:
+    size, insecure = float(entry.sensitivity), noise is not None
+    entry = replace(entry, sensitivity=size, insecure=insecure)
+    if ledger is not None:
         as_ledger(ledger).check_relation(relation)
-        entry = ledger.spend(
-            entry.cost,
-            entry.released,
-            sensitivity=entry.sensitivity,
-            currency=entry.currency,
-            kind=entry.kind,
-            insecure=insecure,
-            other_cost=entry.other_cost,
-            shifts=entry.shifts,
-        )
+        entry = ledger._pay(entry)
     paid(entry, relation)
     return entry
 

@@ -212,8 +212,7 @@ def select(
         roundings=1,
         score_unit=window or 1,
     )
-    size = window or 1
-    entry = LedgerEntry(cost, released, "exponential", size, currency=currency)
+    entry = LedgerEntry(cost, released, "exponential", window or 1, currency)
     entry = charge(ledger, entry, relation, noise)
     exact = in_64_bits(scores)
 

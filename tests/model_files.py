@@ -2,6 +2,8 @@
 
 import json
 import zipfile
+from functools import reduce
+from operator import getitem
 
 import numpy as np
 from refusals import refused
@@ -101,6 +103,18 @@ def add_to(*keys, amount=1):
 
     def change(content):
         find(content, *keys[:-1])[keys[-1]] += amount
+
+    return change
+
+
+def in_evidence(*keys, to):
+    """Return a change that sets what stands in the evidence of a file."""
+
+    def change(content):
+        own = find(content, "Evidence")
+        evidence = json.loads(own["text"])
+        reduce(getitem, keys[:-1], evidence)[keys[-1]] = to
+        own["text"] = json.dumps(evidence)
 
     return change
 

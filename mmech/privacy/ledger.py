@@ -578,23 +578,26 @@ class PrivacyLedger(Settled):
         TypeError
             If the cost is in rho and the ledger in pure epsilon; nothing is spent.
         """
+        entry = LedgerEntry(
+            check_epsilon(cost, check_choice(currency, "currency", CURRENCIES)),
+            released,
+            checked_kind(kind),
+            float(exact_size(sensitivity)),
+            currency,
+            insecure,
+            other_cost=None
+            if other_cost is None
+            else check_epsilon(other_cost, "other_cost"),
+            shifts=shifts,
+        )
+        return self._pay(entry)
+
+    def _pay(self, entry: LedgerEntry) -> LedgerEntry:
+        """Pay what an entry says, and return it as it stands here; or raise."""
         with self._settling():
-            size = float(exact_size(sensitivity))
-            entry = LedgerEntry(
-                check_epsilon(cost, check_choice(currency, "currency", CURRENCIES)),
-                released,
-                checked_kind(kind),
-                size,
-                currency,
-                insecure,
-                other_cost=None
-                if other_cost is None
-                else check_epsilon(other_cost, "other_cost"),
-                shifts=shifts,
-            )
             entry = self._fitting(entry)
             if isinstance(self.total, float) and _holder() not in self._held:
-                warn_if_weak(entry.cost, self.currency)
+                warn_if_weak(entry.cost, self.currency, stacklevel=4)
             return self._record(entry)
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:

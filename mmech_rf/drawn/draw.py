@@ -157,15 +157,29 @@ class SelectedTree:
         return sum(labels.size for labels in self.labels)
 
     @property
-    def views(self) -> Iterator[View | ScoreView]:
-        """All views that it looks through, from the root on."""
+    def looks(self) -> Iterator[Branch]:
+        """What its cells hold, from the root on; what a fork holds comes after it."""
         yield self.root
         for branch in self.branches:
+            yield branch
             if isinstance(branch, Fork):
                 yield branch.view
-                yield from (view for view in branch.branches if view is not None)
-            elif branch is not None:
-                yield branch
+                yield from branch.branches
+
+    @property
+    def views(self) -> Iterator[View | ScoreView]:
+        """All views that it looks through, from the root on."""
+        return (own for own in self.looks if isinstance(own, View | ScoreView))
+
+    def numbers(self, views: Views) -> Integers:
+        """Return the tree as it was drawn: whole numbers, for evidence.
+
+        Places of its looks among v views; v where a cell ends, v + 1 where it has a
+        fork, whose looks come next. Classes of all leaves come last.
+        """
+        places = views.places
+        found = [places.get(own, len(places)) for own in self.looks]
+        return np.concatenate([found, *self.labels])
 
     def leaves(self, codes: Integers) -> Integers:
         """Return the leaf that every record reaches, numbered through, shape (N,)."""

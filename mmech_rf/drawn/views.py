@@ -183,6 +183,11 @@ class Views:
         return np.array([view.size for view in self.items], np.int64)
 
     @cached_property
+    def places(self) -> dict[Any, int]:
+        """Position of every view, and after them of none."""
+        return {view: place for place, view in enumerate((*self.items, None))}
+
+    @cached_property
     def log_prior(self) -> Floats:
         """Logarithms of prior probabilities, even over and within families, (v,)."""
         families = [view.family for view in self.items]

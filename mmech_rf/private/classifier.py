@@ -342,7 +342,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self._terms = Terms(
             self.neighbours,
             self.schema is None,
-            noise is not None,
             records_per_person=self.records_per_person,
         )
         schema, records = self._encode_training(X, y)
@@ -636,7 +635,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Write the released model to one file, to be read by `mmech_rf.load_model`.
 
         The file holds released and public data only: noisy counts or drawn trees, their
-        votes, forests, schema, parameters and costs. It also holds the evidence, and
+        votes, forests, schema and parameters; the evidence, of which costs are read;
         the day and version of the first `save`. Timings depend on records and stay out;
         so do ledgers, sources of randomness, and strategies, which `mmech.save` writes.
         The file is replaced as a whole, so that an interrupted write leaves the old
@@ -678,8 +677,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def _stored(cls) -> dict[str, str]:
         """Return what files hold of a fit, with the attributes that have it."""
-        common = ["privacy_statement_", "releases_", "_terms", "schema_", "_columns"]
-        common += ["_origin", "_total", "evidence_"]
+        common = ["evidence_", "_terms", "schema_", "_columns", "_origin"]
         names = [*common, "_parameters", "_tie_key", *cls._released]
         return {name.strip("_"): name for name in names}
 
@@ -687,11 +685,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _origin(self) -> dict[str, str]:
         """When, and by which version, the model was saved first; today if never."""
         return dict(getattr(self, "_saved", None) or origin_of_today())
-
-    @property
-    def _total(self) -> Fraction:
-        """What all releases cost together, in their currency."""
-        return composed(self.releases_)
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -711,15 +704,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _restored(
         cls,
         *,
-        releases: tuple[LedgerEntry, ...],
         origin: dict[str, str],
         terms: Terms,
         schema: Schema,
         columns: tuple[str, ...],
         parameters: dict[str, Any],
         tie_key: int,
-        privacy_statement: str,
-        total: Fraction,
         **released: Any,
     ) -> Self:
         """Return the model of a file, which anyone may have written, or raise."""
@@ -728,13 +718,15 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         model._check_parameters()
         for name in ("handle_unknown", "handle_missing"):
             check_choice(getattr(model, name), name, POLICIES)
+        evidence: Evidence = released["evidence"]
+        releases = evidence.entries
         for entry in releases:
             check_choice(entry.kind, "kind", (*KINDS, *LAWS))
             check_choice(entry.currency, "currency", CURRENCIES)
-        check_that(len({entry.currency for entry in releases}) <= 1, "releases")
-        check_that(composed(releases) == total, "costs")
+        total = composed(releases)
+        check_that(str(total) == evidence.content["cost"]["paid"], "costs")
         pure = total <= parameters["epsilon"] or terms.promised is not None
-        check_that(pure and all(entry.cost > 0 for entry in releases), "costs")
+        check_that(releases and pure, "costs")
         check_that(all(isinstance(name, str) for name in columns), "names")
         check_that(len(columns) in (0, schema.n_features) and tie_key >= 0, "facts")
         check_origin(origin)

@@ -31,7 +31,6 @@ class Terms:
 
     neighbours: str
     inferred: bool  # whether the schema was read from the records
-    insecure: bool  # whether the noise came from `insecure_rng`
     # The (epsilon, delta) of the fit, unless its guarantee is a pure epsilon.
     promised: tuple[float, float] | None = None
     records_per_person: int = 1
@@ -131,7 +130,7 @@ def statement(
         afterwards,
         NOT_COVERED if terms.inferred else public,
     ]
-    if terms.insecure:
+    if any(entry.insecure for entry in entries):
         lines.append(
             "NOT PRIVATE: the noise came from insecure_rng, so that this statement is "
             "void."
@@ -174,15 +173,12 @@ def model_card(
     evidence: Evidence | None,
 ) -> dict[str, Any]:
     """Return the card of a fit; `ForestClassifier.card` says what is on it."""
-    currencies = dict.fromkeys(entry.currency for entry in entries)
-    costs = {
-        currency: composed(e for e in entries if e.currency == currency)
-        for currency in currencies
-    }
-    promised: tuple[float | None, float | None] = float(costs.get("epsilon", 0)), 0.0
+    cost = float(composed(entries))
+    in_rho = bool(entries) and entries[0].currency == "rho"
+    promised: tuple[float | None, float | None] = cost, 0.0
     if terms.promised is not None:
         promised = terms.promised
-    elif "rho" in costs:
+    elif in_rho:
         promised = None, None  # rho promises one epsilon for every delta
     persons = terms.records_per_person
     return {
@@ -190,15 +186,16 @@ def model_card(
         "mechanism": list(dict.fromkeys(entry.kind for entry in entries)),
         "epsilon": promised[0],
         "delta": promised[1],
-        "rho": float(costs["rho"]) if "rho" in costs else None,
+        "rho": cost if in_rho else None,
         "epsilon_at": {f"{d:g}": epsilon_delta(entries, d) for d in DELTAS}
-        if set(costs) == {"rho"}
+        if in_rho
         else None,
         "relation": terms.neighbours,
         "records_per_person": persons,
         "unit": f"one person with at most {persons} record{'s' * (persons > 1)}",
         "private": bool(entries)
-        and not (terms.inferred or terms.insecure or schema.read_from_records),
+        and not (terms.inferred or schema.read_from_records)
+        and not any(entry.insecure for entry in entries),
         "date": origin.get("date"),
         "version": origin.get("version"),
         "schema_name": schema.name,

@@ -1,16 +1,20 @@
 """Evidence of every recipe and estimator, through the verifier."""
 
+import numpy as np
 import pytest
 
 from mmech.verify import examine
 from mmech_rf import (
     BatchTrainingClassifier,
+    DrawnSettings,
     LaplaceForestClassifier,
     PrivateForestClassifier,
     RecipeForestClassifier,
     datasets,
     recipes,
 )
+from mmech_rf.drawn.draw import Fork
+from mmech_rf.drawn.views import public_views
 
 CAR = datasets.load_car()
 RECORDS, LABELS = CAR.data[::17], CAR.target[::17]
@@ -45,6 +49,27 @@ def test_recipes_leave_evidence_that_holds(name):
     of_labels = "attributes are public" in model.privacy_statement_
     assert of_labels == (name in LABELS_ONLY)
     assert (code, verdict[:17]) == (0, "holds: epsilon = "), verdict
+
+
+def test_drawn_trees_can_be_read_from_their_evidence():
+    deep = DrawnSettings(third_level=0.999)
+    model = PrivateForestClassifier(CAR.schema, epsilon=9, n_records=102, settings=deep)
+    places = *public_views(CAR.schema.domain_shape).items, None
+    outcomes = iter(model.fit(RECORDS, LABELS).evidence_.values)
+
+    def branch():
+        place = next(numbers)
+        if place < len(places):
+            return places[place]
+        view = branch()
+        return Fork(view, tuple(branch() for _ in range(view.size)))
+
+    for tree in model.trees_:
+        numbers = iter(next(outcomes).tolist())
+        next(outcomes)  # counts in its leaves
+        assert branch() == tree.root
+        assert tuple(branch() for _ in tree.branches) == tree.branches
+        assert [*numbers] == np.concatenate(tree.labels).tolist()
 
 
 @pytest.mark.parametrize("estimator", MODELS, ids=lambda cls: cls.__name__)

@@ -14,6 +14,7 @@ from model_files import (
     description,
     drop_last,
     find,
+    in_evidence,
     refused_when_changed,
     rewrite,
     set_class,
@@ -218,7 +219,7 @@ def test_the_file_holds_released_numbers_only(path):
     assert "rng" not in text
     # It would give away nothing, nor help.
     assert find(content, "parameters", "random_state") is None
-    assert find(content, "privacy_statement") == model.privacy_statement_
+    assert json.loads(find(content, "Evidence", "text")) == model.evidence_.content
     assert set(find(content, "parameters")).isdisjoint({"ledger", "insecure_rng"})
     with np.load(path) as arrays:  # NumPy reads them without this package
         np.testing.assert_array_equal(arrays["array_5"], model.leaf_counts_[0])
@@ -257,12 +258,8 @@ def test_the_file_of_drawn_trees_holds_released_numbers_only(path):
 def test_the_file_says_that_predictable_noise_is_void(path):
     with pytest.warns(mm.PrivacyLeakWarning, match="insecure_rng"):
         model = fitted("training", insecure_rng=0)
-    assert all(entry.insecure for entry in model.ledger_.entries)
     twin = reloaded(model, path)
-    with zipfile.ZipFile(path) as archive:
-        content = json.loads(archive.read("description.json"))
-    assert find(content, "LedgerEntry", "insecure")
-    assert "this statement is void" in find(content, "privacy_statement")
+    assert json.loads(find(description(path), "Evidence", "text"))["insecure"]
     assert all(entry.insecure for entry in twin.releases_)
     assert "this statement is void" in twin.privacy_statement_
 
@@ -336,23 +333,17 @@ def test_a_file_of_something_else(path):
         rf.load_model(path)
 
 
-def test_a_file_from_before_a_class_had_all_of_its_arguments(path):
-    """One sentence, and a true one: nothing is damaged."""
-    known("training").save(path)
-    rewrite(path, lambda content: find(content, "ensembles", 0).pop("epsilon"))
-    with pytest.raises(ValueError, match=r"Ensemble with other arg.* \(.epsilon.\)"):
-        rf.load_model(path)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (set_class("BatchTrainingClassifier"), "has BatchTrainingClassifier with o"),
         (set_in("choice", "surprise", to=1), "has Choice with other .*surprise"),
-        (set_in("surprise", to=1), "has PrivateForestClassifier with other .*surprise"),
+        (set_in("releases", to=[]), "has PrivateForestClassifier with .*releases"),
+        (lambda file: find(file, "choice").pop("method"), "Choice with .*method"),
     ],
 )
 def test_models_of_another_version_are_refused_in_a_sentence(change, reason, path):
+    """A true one: nothing is damaged."""
     known("one tree").save(path)
     rewrite(path, change)
     refused(lambda: rf.load_model(path), reason, ValueError)
@@ -380,9 +371,9 @@ CHANGES = {
         set_in("ensembles", 0, "features", to={"array": 1}),
         set_in("ensembles", 0, "forest", "child", to=-2),
         set_in("ensembles", 0, "epsilon", to={"fraction": "1/0"}),
-        set_in("releases", to=[{"epsilon": "1"}]),
-        set_in("releases", 0, "kind", to="magic"),
-        set_in("releases", 0, "currency", to="delta"),
+        in_evidence("cost", "of", to=[]),
+        in_evidence("cost", "of", 0, "kind", to="magic"),
+        in_evidence("cost", "of", 0, "released", to=""),
         (0, lambda a: a[::-1].copy()),  # attributes
         (1, lambda a: a + 1),  # tested attributes of the nodes
         (2, lambda a: a[:-1]),
@@ -428,8 +419,9 @@ CHANGES = {
         set_in("choice", "accounting", to="other"),
         set_in("terms", "promised", to=None),
         set_in("terms", "promised", to=[1.0, 2.0]),
-        set_in("releases", 0, "cost", to={"fraction": "a lot"}),
-        set_in("releases", 0, "currency", to="epsilon"),
+        in_evidence("cost", "of", 0, "paid", to="a lot"),
+        in_evidence("currency", to="epsilon"),
+        in_evidence("currency", to="delta"),
         set_in("parameters", "delta", to=None),
     ],
 }
@@ -479,10 +471,10 @@ def test_arrays_of_trees_that_do_not_fit(path):
 @pytest.mark.parametrize("cost", ["1/25000", "2", "-1", "0"])
 def test_costs_of_a_file_add_up_to_its_total(path, cost):
     known("training").save(path)
-    rewrite(path, set_in("LedgerEntry", "cost", to={"fraction": cost}))
+    rewrite(path, in_evidence("cost", "of", 0, "paid", to=cost))
     with pytest.raises(ValueError, match=DAMAGED):
         rf.load_model(path)
-    rewrite(path, set_in("total", to={"fraction": cost}))
+    rewrite(path, in_evidence("cost", "paid", to=cost))
     if cost != "1/25000":  # more than epsilon, or nothing at all
         with pytest.raises(ValueError, match=DAMAGED):
             rf.load_model(path)

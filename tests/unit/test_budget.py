@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -157,16 +158,16 @@ def test_check_does_not_spend():
 
 def test_threads_share_one_budget():
     ledger = mm.PrivacyLedger("1")
-    check, refused, barrier = ledger.check, [], threading.Barrier(8)
+    fitting, refused, barrier = ledger._fitting, [], threading.Barrier(8)
 
-    def hesitate(epsilon, **settings):
-        exact = check(epsilon, **settings)
+    def hesitate(entry):
+        found = fitting(entry)
         time.sleep(1e-3)  # let another thread in between the check and the entry
-        return exact
+        return found
 
-    ledger.check = hesitate
+    ledger._fitting = hesitate
 
-    def work():
+    def work(_):
         barrier.wait()
         for _ in range(5):
             try:
@@ -174,11 +175,8 @@ def test_threads_share_one_budget():
             except mm.BudgetExceededError:
                 refused.append(1)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
     assert len(ledger.entries) == 10
     assert len(refused) == 30
     assert ledger.remaining == 0

@@ -26,7 +26,6 @@ import pytest
 from catalogue import CATALOGUE
 
 from mmech import evidence, verify
-from mmech.cli import main as run_mmech
 from mmech.privacy.cost import laplace_rho
 from mmech.structure.exact import column_sums
 
@@ -857,8 +856,6 @@ def test_archives(tmp_path, capsys):
     assert run(archived(path, own, how=zipfile.ZIP_LZMA), capsys)[0] == 2
     code, verdict, _ = run(archived(path, own, array=b"1"), capsys)
     assert (code, verdict[:35]) == (1, "refuted: the archive has another ha")
-    path.write_bytes(path.read_bytes()[:90])
-    assert run(path, capsys)[0] == 2
 
 
 def test_a_copy_needs_nothing_but_numpy(tmp_path):
@@ -1140,12 +1137,6 @@ def test_files_of_another_kind_say_so(tmp_path, capsys, text, words):
     assert f"\ncannot check: {words}" in capsys.readouterr().out
     assert verify.main([str(tmp_path / "b")]) == 2
     assert "\ncannot check: there is no file 'b'\n" in capsys.readouterr().out
-
-
-def test_the_command_of_the_package_returns_the_code(tmp_path, capsys):
-    for content, code in ((VALID["laplace"], 0), (REFUTED, 1)):
-        assert run_mmech(["verify", str(written(content, tmp_path))]) == code
-    assert run_mmech(["verify", str(tmp_path / "nothing")]) == 2
 
 
 def test_evidence_is_checked_in_memory(tmp_path, capsys):
