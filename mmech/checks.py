@@ -62,6 +62,15 @@ def sizes_label(sizes: Sequence[int]) -> str:
     )
 
 
+def check_bool(value: Any, name: str) -> bool:
+    """Return a switch; text such as "no", which is true, is refused."""
+    import numpy as np
+
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {_describe(value)}")
+    return bool(value)
+
+
 def check_integer(value: Any, name: str, *, minimum: int = 1) -> int:
     """Return `value` as an int of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):

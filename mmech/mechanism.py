@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.arrays import Subset
-from mmech.checks import check_choice, check_counts, check_integer
+from mmech.checks import check_bool, check_choice, check_counts, check_integer
 from mmech.error import pairs
 from mmech.error.shared_totals import (
     VARIANCE_FLOOR,
@@ -166,7 +166,7 @@ class MatrixMechanism(Settled):
         law, self.cost = law_and_cost(epsilon, rho, noise)
         self.relation = Relation(neighbours, records_per_person)
         self.contribution = check_integer(contribution, "contribution")
-        self.signed = signed
+        self.signed = check_bool(signed, "signed")
         self.ledger = ledger_or_own(ledger, law, self.relation)
         with one_blas_thread():
             self.workload, self.strategy, law = _checked_pair(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_epsilon, check_integer
+from mmech.checks import check_bool, check_epsilon, check_integer
 from mmech.limits import LIMITS
 from mmech.noise import (
     FRACTION_BITS,
@@ -182,7 +182,7 @@ def exponential_mechanism(
         cost,
         currency,
         released=released,
-        monotone=monotone,
+        monotone=check_bool(monotone, "monotone"),
         window=None if window is None else check_integer(window, "window"),
         relation=Relation(neighbours, records_per_person),
         ledger=ledger,
@@ -375,6 +375,7 @@ def permute_and_flip(
     1
     """
     relation = Relation(neighbours, records_per_person)
+    monotone = check_bool(monotone, "monotone")
     noise = check_insecure_rng(insecure_rng)
     whole = _scores(scores)
     price = check_epsilon(epsilon)

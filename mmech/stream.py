@@ -49,9 +49,10 @@ class Stream(Settled):
     first push.
 
     Under `rho` a row of a lower triangular matrix of integers is measured at every
-    time, with Gaussian noise; under `epsilon` the nodes of a tree, with Laplace noise
-    that is drawn ahead, at the first time of the largest node. Memory is O(T), a push
-    takes O(T) operations.
+    time, with Gaussian noise: up to 1,024 times the factor of the best strategy of all,
+    which takes seconds to find, above it rows of a Toeplitz matrix. Under `epsilon` it
+    is the nodes of a tree, with Laplace noise that is drawn ahead, at the first time of
+    the largest node. Memory is O(T), beside the factor; a push takes O(T) operations.
 
     Parameters
     ----------
@@ -178,11 +179,13 @@ class Stream(Settled):
         self._time, self._last, self._is_paid, self._name = 0, -1, False, ""
         self._answers = np.zeros(self.horizon)
         self._file = None if path is None else _StreamFile(path, promised)
-        kind = TriangularRows if self.law.norm == "L2" else TreeRows
-        self._rows_of = partial(kind, weights, self._variance)
+        gaussian = self.law.norm == "L2"
+        known: Any = TriangularRows.known if gaussian else TreeRows
+        self._rows_of = partial(known, weights, self._variance)
         self._rows: Any = None
         with self._settling():
             if self._rows is None:
+                kind: Any = TriangularRows if gaussian else TreeRows
                 self._rows = kind.best(weights, self._variance)
         self._parameter(self._rows.largest)  # raises where the noise does not fit
         LAPLACE.draw(Fraction(1), (0,))  # loads the sampler, of Gaussian noise too

@@ -33,6 +33,9 @@ COMMUTING = 1e-13
 WIDEST = 4096
 """Widest windows whose singular values are bounded by traces of inverses."""
 
+WINDOWS = 2**18
+"""Most of these windows that are bounded at a time, which takes a second or two."""
+
 RESOLUTION = 1000.0
 """Mean singular value of windows over the least shift there."""
 
@@ -145,6 +148,18 @@ def _(workload: WidthRange) -> float | None:
     width = workload.width
     if m <= LIMITS.quick_dual_cells:
         return None
+    # A stack costs at least the sum of its parts: rows that all share cells, or many.
+    # Cells that all rows of a part share count once.
+    rows = width if width > WIDEST else WINDOWS
+    parts = 0.0
+    if rows < m:
+        for part, times in ((rows, m // rows), (m % rows, 1)):
+            own = min(part, width)
+            if own:
+                windows = WidthRange(part + own - 1, own)
+                parts += times * (known_loss_bound(windows) or 0.0)
+    if n > LIMITS.spectrum_cells or (width <= WIDEST and parts):
+        return parts or None
     squares = np.square(np.abs(rfft(np.arange(n) < width)))
     mean = float(irfft(np.sqrt(squares), n)[0])
     total = m * mean
@@ -159,15 +174,9 @@ def _(workload: WidthRange) -> float | None:
         terms = [_shifted_trace(squares, m, n, float(s)) for s in shifts[near]]
         # Further ones at least as for the largest eigenvalue, at most width².
         far = shifts[~near] * (m * width / (width**2 + np.square(shifts[~near])))
-        whole = float(np.sum(terms) + far.sum()) * 2 / math.pi
-        total = max(total, whole / (1 + 2.1 / math.cosh(math.pi**2)) * (1 - 1e-6))
-    loss = total**2 / n * (1.0 - 64.0 * n * np.finfo(float).eps)
-    if not WIDEST < width < m:
-        return loss
-    # A stack costs at least the sum of its parts: here rows that all share cells.
-    parts = [width] * (m // width) + [m % width] * (m % width > 0)
-    shared = [known_loss_bound(WidthRange(2 * part - 1, part)) for part in parts]
-    return max(loss, sum(part or 0.0 for part in shared))
+        traces = float(np.sum(terms) + far.sum()) * 2 / math.pi
+        total = max(total, traces / (1 + 2.1 / math.cosh(math.pi**2)) * (1 - 1e-6))
+    return max(total**2 / n * (1.0 - 64.0 * n * np.finfo(float).eps), parts)
 
 
 def _shifted_trace(squares: NDArray[np.float64], m: int, n: int, s: float) -> float:

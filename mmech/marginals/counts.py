@@ -129,6 +129,10 @@ class Counts:
         names = self._chunks | other._chunks
         return self._joined(other._codes.T, other._multiplicities, names)
 
+    def __radd__(self, other: object) -> Counts:
+        """Return these counts for zero, where `sum` starts."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
     def _with(self, columns: Columns) -> Counts:
         """Return these counts with more records, whose codes are inside of the domain.
 

@@ -302,6 +302,10 @@ class AllRange(_Sized, ZeroOne):
         _kernels.all_range_rmatmat(y, out)
         return out
 
+    def sensitivity(self) -> float:
+        """Return the number of ranges that share a middle cell."""
+        return float((self.n + 1) // 2 * ((self.n + 2) // 2))
+
     def gram(self) -> SeparableGram:
         """Return V_ij = (min(i, j) + 1)(n - max(i, j)), at O(n) per product."""
         rising = np.arange(1, self.n + 1)

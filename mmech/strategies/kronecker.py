@@ -39,11 +39,18 @@ from mmech.strategies.pidentity import (
     pidentity_strategy,
     without_idle_rows,
 )
-from mmech.strategies.registry import Request, Skip, Template, time_is_up, try_all
+from mmech.strategies.registry import (
+    TOO_LARGE,
+    Request,
+    Skip,
+    Template,
+    time_is_up,
+    try_all,
+)
 from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
-from mmech.structure.attributes import box_terms
+from mmech.structure.attributes import box_terms, is_uniform
 from mmech.structure.shape import frobenius_squared
 
 EXPLICIT_FACTOR = 512
@@ -53,6 +60,10 @@ UNION_STARTS = 4
 """Default number of starts for a union of products."""
 
 MAX_SWEEPS = 50
+
+MOST_CELLS = 2**16
+"""Values of an attribute above which "auto" leaves p-Identities out under L1: these
+take 20 s on all ranges of them."""
 
 LONG_AXIS = 1024
 """Above this size attributes of unions take waves under L2, or else a p-Identity."""
@@ -391,6 +402,9 @@ def look_at_products(workload: QueryMatrix, found: Request) -> Skip | None:
     if found.norm == "L2":
         optimum = optimum_under_l2(workload, found)
         return Skip(optimum) if optimum else None
+    searched = [f for _, factors in products for f in factors if not is_uniform(f)]
+    if max((factor.shape[1] for factor in searched), default=0) > MOST_CELLS:
+        return Skip(f"{TOO_LARGE}an attribute of more than {MOST_CELLS} values")
     beyond = found.has("marginals") and is_beyond_lattices(workload)
     if beyond and has_closed_form(workload):
         return Skip("marginals are optimized by 'marginals'")

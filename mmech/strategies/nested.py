@@ -179,9 +179,9 @@ def _descended(
 
 def _block_size(n: int) -> int:
     """Return the divisor of n near half its root that makes the best blocks, or 0."""
-    root = math.isqrt(n)
-    near = [k for k in range(root // NEAR, NEAR * root) if k > 1 and n % k == 0]
-    near = [k for k in near if max(k, n // k) <= LIMITS.spectrum_factor]
+    root, most = math.isqrt(n), LIMITS.spectrum_factor
+    least = max(root // NEAR, -(-n // most), 2)
+    near = [k for k in range(least, min(NEAR * root, most + 1)) if n % k == 0]
     # On more blocks a descent takes long, and gains little.
     cost = {k: (n // k > QUICK_BLOCKS, abs(math.log(2 * k / root))) for k in near}
     return min(near, key=lambda k: cost[k], default=0)
@@ -192,11 +192,11 @@ def look_at_nested(workload: QueryMatrix, found: Request) -> Skip | None:
     n = workload.shape[1]
     if n <= SMALLEST_DOMAIN:
         return Skip("p-Identity suits ordered domains of this size")
+    if not _block_size(n):
+        return Skip("the size of the domain has no divisor near its root")
     kinds = {type(block) for _, block in normal_form(workload).blocks}
     if separable_terms(workload) is None or not kinds & {AllRange, Prefix, Suffix}:
         return Skip("not ranges or prefix sums of one ordered attribute")
-    if not _block_size(n):
-        return Skip("the size of the domain has no divisor near its root")
     return None
 
 

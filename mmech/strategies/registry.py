@@ -153,7 +153,8 @@ class Template:
         given = {"norm": asked.norm, "seed": asked.seed, "callback": asked.callback}
         given |= asked.options
         known = {name: given[name] for name in given if name in self.parameters}
-        return self.run(workload, **known)
+        with self._in_memory(workload):
+            return self.run(workload, **known)
 
     def search_in_auto(self, workload: QueryMatrix, asked: Request) -> StrategyResult:
         """Run the search as "auto" does: without what is not among its options."""
@@ -164,7 +165,19 @@ class Template:
         """Look at a workload; out of time, or out of reach, is a reason to skip it."""
         if found.runs and time_is_up():
             return Skip("the time was up")
-        return self.look(workload, found)
+        with self._in_memory(workload):
+            return self.look(workload, found)
+
+    @contextmanager
+    def _in_memory(self, workload: QueryMatrix) -> Iterator[None]:
+        """Raise `DomainTooLargeError` in place of `MemoryError`."""
+        try:
+            yield
+        except MemoryError as error:
+            raise DomainTooLargeError(
+                f"template {self.name!r} needs more memory than there is for "
+                f"{workload!r} ({error}); merge cells, or ask for fewer queries"
+            ) from None
 
 
 _registry: dict[tuple[str, str], Template] = {}

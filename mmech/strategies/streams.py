@@ -1,7 +1,7 @@
-r"""What a stream measures, at which time, and how large the errors are.
+"""What a stream measures, at which time, and how large the errors are.
 
-Gaussian noise is added to :math:`y_t = \sum_{s \le t} c_{t-s} d_s x_s`, one row at
-every time, Laplace noise to the nodes of a tree, drawn before their first count. All
+Gaussian noise is added to the rows of a lower triangular matrix, one at every time.
+Laplace noise is added to the nodes of a tree, and drawn before their first count. All
 factors are whole numbers, so that sums and sensitivities are exact.
 """
 
@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import qr, solve_triangular, toeplitz
 from scipy.signal import fftconvolve
 
 from mmech.arrays import Floats, Integers
@@ -23,13 +24,22 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.basic import Prefix
 from mmech.operators.circulant import Toeplitz
 from mmech.operators.convolution import IntegerFilter
+from mmech.operators.explicit import Dense
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.ranges import WidthRange
+from mmech.strategies.dual import dual_strategy
 from mmech.strategies.hierarchy import best_tree
 from mmech.structure.blocks import block_energies
 
 Variance = Callable[[Fraction], float]
 """Variance of the noise of a row, from the last entry of its `Run`."""
+
+FACTORED = 2**10
+"""Longest horizon that the best strategy of all is searched for, in seconds: its file
+holds T² / 2 whole numbers."""
+
+FACTOR_UNITS = 2**16
+"""Grid of the entries of its factor, whose columns have length one."""
 
 SYMBOL_UNITS = 2**11
 SCALE_UNITS = 2**11
@@ -99,12 +109,12 @@ def _width(weights: Floats) -> int | None:
 
 
 class TriangularRows:
-    r"""Rows of a lower triangular Toeplitz matrix with scaled columns.
+    r"""Rows of a lower triangular matrix B of whole numbers, with scaled columns.
 
-    Row t is :math:`\sum_{s \le t} c_{t-s} d_s x_s`, with noise of variance
-    :math:`K / (2 \rho k_t)`, where :math:`K = \max_s d_s^2 \sum_{t \ge s} k_t
-    c_{t-s}^2` is the exact squared sensitivity. An answer is ``w`` applied to the
-    counts that solve the equations so far, so that it costs O(T) per time.
+    Row t is :math:`\sum_{s \le t} B_{ts} d_s x_s`, with noise of variance :math:`K / (2
+    \rho k_t)`. Here :math:`K = \max_s d_s^2 \sum_t k_t B_{ts}^2` is the exact squared
+    sensitivity. An answer is ``w`` applied to the counts that solve the equations so
+    far, so that it costs O(T) per time.
 
     Parameters
     ----------
@@ -112,13 +122,145 @@ class TriangularRows:
         Weights w of the answers.
     variance : callable
         Variance of the noise of a row, from its own sensitivity.
-    symbol, scales, heights : array_like of int, shape (T,)
-        c, d and k; positive, but for c[1:].
+    *settings : array_like of int
+        What B, d and k follow from.
+    """
+
+    settings: tuple[Integers, ...]
+    scales: Integers
+    heights: Integers
+    sensitivity: int
+
+    def __init__(self, weights: Floats, variance: Variance, *settings: ArrayLike):
+        self.weights, self.variance = weights, variance
+        self.settings = tuple(np.array(own, np.int64) for own in settings)
+        self._weights_back = weights[::-1].copy()
+        self._scaled = np.zeros(weights.size, np.int64)
+        self._solved, self._counts = np.zeros((2, weights.size))
+        self.largest_count = MOST_SUMS // self._prepare(*self.settings)
+        self.largest = Fraction(self.sensitivity, int(self.heights.min()))
+
+    @staticmethod
+    def known(weights: Floats, variance: Variance, *settings: Any) -> TriangularRows:
+        """Return the rows that have these settings."""
+        kind = FactorRows if len(settings) == 1 else ToeplitzRows
+        return kind(weights, variance, *settings)
+
+    @staticmethod
+    def best(weights: Floats, variance: Variance) -> TriangularRows:
+        """Return the rows of least expected error."""
+        rows = ToeplitzRows.made(weights, variance)
+        factor = FactorRows.made(weights, variance)
+        if factor is None or rows.total_error() <= factor.total_error():
+            return rows
+        return factor
+
+    def _prepare(self, *settings: Integers) -> int:
+        """Take the settings in; return the largest sum of a row for counts of one."""
+        raise NotImplementedError
+
+    def _row(self, time: int) -> Integers:
+        """Return the row of B of a time up to its diagonal, shape (time + 1,)."""
+        raise NotImplementedError
+
+    def runs(self, time: int) -> list[tuple[int, int, Fraction]]:
+        """Return the one row of a time, with what a record changes it by, squared."""
+        return [(0, 1, Fraction(self.sensitivity, int(self.heights[time])))]
+
+    def sums(self, time: int, count: int) -> Integers:
+        """Return the exact row of a time, shape (1,). Sensitive."""
+        row = self._row(time)
+        own = int(row[time]) * int(self.scales[time]) * count
+        return np.array([int(row[:time] @ self._scaled[:time]) + own])
+
+    def take(self, time: int, count: int, noisy: Integers) -> None:
+        """Take in the count and the noisy row of a time, in place of what was there."""
+        row = self._row(time)
+        rest = float(noisy[0]) - float(row[:time] @ self._solved[:time])
+        self._solved[time] = rest / float(row[time])
+        self._counts[time] = self._solved[time] / self.scales[time]
+        self._scaled[time] = int(self.scales[time]) * count
+
+    def answer(self, time: int) -> float:
+        """Return the answer for a time, once its row is taken in."""
+        back = self._weights_back[self._weights_back.size - 1 - time :]
+        return float(back @ self._counts[: time + 1])
+
+    @cached_property
+    def _noise(self) -> Floats:
+        """Variance of the noise of every row."""
+        different, place = np.unique(self.heights, return_inverse=True)
+        own = [Fraction(self.sensitivity, height) for height in different.tolist()]
+        return np.array([self.variance(size) for size in own])[place]
+
+    def squared_error(self, time: int) -> float:
+        """Return the expected squared error of the answer for a time."""
+        raise NotImplementedError
+
+    def total_error(self) -> float:
+        """Return the sum of the expected squared errors of all answers."""
+        raise NotImplementedError
+
+
+class FactorRows(TriangularRows):
+    r"""The triangular factor of the best strategy of all, rounded.
+
+    The optimum under L2 sensitivity has a gram :math:`A^T A = B^T B`, whose factor B is
+    lower triangular. Errors depend on the gram alone, so that no strategy is better,
+    but for rounding. Its settings are the entries of B, row after row.
+    """
+
+    @classmethod
+    def made(cls, weights: Floats, variance: Variance) -> FactorRows | None:
+        """Return the rows for some weights, where the factor is of full rank."""
+        n = weights.size
+        if n > FACTORED or not weights[0]:
+            return None
+        whole = np.tril(toeplitz(weights / np.abs(weights).max()))
+        workload = Prefix(n) if (weights == 1).all() else Dense(whole)
+        best = dual_strategy(workload).strategy._dense()
+        # QR of the columns from the last to the first; both signs have one gram.
+        upper = qr(best[:, ::-1], mode="r")[0][:n]
+        factor = (upper * np.sign(np.diagonal(upper))[:, None])[::-1, ::-1]
+        units = np.rint(FACTOR_UNITS * factor).astype(np.int64)
+        if len(units) < n or not np.diagonal(units).all():
+            return None
+        return cls(weights, variance, units[np.tril_indices(n)])
+
+    def _prepare(self, *settings: Integers) -> int:
+        n = self.weights.size
+        self._factor = np.zeros((n, n), np.int64)
+        self._factor[np.tril_indices(n)] = settings[0]
+        self.scales = self.heights = np.ones(n, np.int64)
+        self.sensitivity = int(np.square(self._factor).sum(axis=0).max())
+        return int(np.abs(self._factor).sum(axis=1).max())
+
+    def _row(self, time: int) -> Integers:
+        return self._factor[time, : time + 1]
+
+    def squared_error(self, time: int) -> float:
+        """Return the expected squared error of the answer for a time, O(T²)."""
+        stop = time + 1
+        factor, asked = self._factor[:stop, :stop], self.weights[time::-1]
+        gains = solve_triangular(factor, asked, trans="T", lower=True)
+        return float(np.square(gains) @ self._noise[:stop])
+
+    def total_error(self) -> float:
+        """Return the sum of the expected squared errors of all answers, O(T³)."""
+        asked = np.triu(toeplitz(self.weights))
+        gains = solve_triangular(self._factor, asked, trans="T", lower=True)
+        return float(self._noise @ np.square(gains).sum(axis=1))
+
+
+class ToeplitzRows(TriangularRows):
+    r"""Rows of a lower triangular Toeplitz matrix, :math:`B_{ts} = c_{t-s}`.
+
+    Settings are c, d and k, each of shape (T,) and positive, but for c[1:].
 
     Notes
     -----
-    The symbol is the square root of the power series of w [1]_. Scales make columns of
-    equal length. For prefix sums, rows have the heights of `ROW_PROFILE` as well.
+    The symbol c is the square root of the power series of w [1]_. Scales d make columns
+    of equal length. For prefix sums, rows have the heights of `ROW_PROFILE` as well.
 
     References
     ----------
@@ -126,34 +268,8 @@ class TriangularRows:
        bound on differentially private continual observation", ICML 2023.
     """
 
-    def __init__(
-        self,
-        weights: Floats,
-        variance: Variance,
-        symbol: ArrayLike,
-        scales: ArrayLike,
-        heights: ArrayLike,
-    ) -> None:
-        self.weights, self.variance = weights, variance
-        self.symbol, self.scales, self.heights = self.settings = tuple(
-            np.array(numbers, np.int64) for numbers in (symbol, scales, heights)
-        )
-        n = weights.size
-        squares = _convolved(np.square(self.symbol), self.heights[::-1])[::-1]
-        gains = np.square(self.scales).astype(object) * squares
-        self.sensitivity = int(gains.max())
-        self.largest = Fraction(self.sensitivity, int(self.heights.min()))
-        largest = int(_convolved(np.abs(self.symbol), self.scales).max())
-        self.largest_count = MOST_SUMS // largest
-        # From the last to the first, for products with what is in order.
-        self._symbol_back = self.symbol[::-1].copy()
-        self._floats_back = self._symbol_back.astype(np.float64)
-        self._weights_back = weights[::-1].copy()
-        self._scaled = np.zeros(n, np.int64)
-        self._solved, self._counts = np.zeros((2, n))
-
     @classmethod
-    def best(cls, weights: Floats, variance: Variance) -> TriangularRows:
+    def made(cls, weights: Floats, variance: Variance) -> ToeplitzRows:
         """Return the rows for some weights."""
         n = weights.size
         root = _root(weights)
@@ -180,37 +296,16 @@ class TriangularRows:
                 scales = np.repeat(np.minimum.reduceat(scales, starts), lengths)
         return cls(weights, variance, symbol, scales, heights)
 
-    def runs(self, time: int) -> list[tuple[int, int, Fraction]]:
-        """Return the one row of a time, with what a record changes it by, squared."""
-        return [(0, 1, Fraction(self.sensitivity, int(self.heights[time])))]
+    def _prepare(self, *settings: Integers) -> int:
+        self.symbol, self.scales, self.heights = settings
+        self._symbol_back = self.symbol[::-1].copy()
+        squares = _convolved(np.square(self.symbol), self.heights[::-1])[::-1]
+        gains = np.square(self.scales).astype(object) * squares
+        self.sensitivity = int(gains.max())
+        return int(_convolved(np.abs(self.symbol), self.scales).max())
 
-    def sums(self, time: int, count: int) -> Integers:
-        """Return the exact row of a time, shape (1,). Sensitive."""
-        back = self._symbol_back[self._symbol_back.size - 1 - time : -1]
-        own = int(self.symbol[0]) * int(self.scales[time]) * count
-        return np.array([int(back @ self._scaled[:time]) + own])
-
-    def take(self, time: int, count: int, noisy: Integers) -> None:
-        """Take in the count and the noisy row of a time, in place of what was there."""
-        back = self._floats_back[self._floats_back.size - 1 - time : -1]
-        rest = float(noisy[0]) - float(back @ self._solved[:time])
-        self._solved[time] = rest / float(self.symbol[0])
-        self._counts[time] = self._solved[time] / self.scales[time]
-        self._scaled[time] = int(self.scales[time]) * count
-
-    def answer(self, time: int) -> float:
-        """Return the answer for a time, once its row is taken in."""
-        back = self._weights_back[self._weights_back.size - 1 - time :]
-        return float(back @ self._counts[: time + 1])
-
-    # ---- errors ------------------------------------------------------------------
-
-    @cached_property
-    def _noise(self) -> Floats:
-        """Variance of the noise of every row."""
-        different, place = np.unique(self.heights, return_inverse=True)
-        own = [Fraction(self.sensitivity, height) for height in different.tolist()]
-        return np.array([self.variance(size) for size in own])[place]
+    def _row(self, time: int) -> Integers:
+        return self._symbol_back[self._symbol_back.size - 1 - time :]
 
     @cached_property
     def _inverse(self) -> Floats:

@@ -54,15 +54,21 @@ def _visited(operator: QueryMatrix) -> float:
     return float(sums.sum(dtype=np.float64))  # int64 could wrap
 
 
-@frobenius_squared.register(Kronecker | Scaled | VStack)
+@frobenius_squared.register(Scaled | VStack)
 def _(operator: QueryMatrix) -> float:
-    terms = normal_form(operator).products
-    if terms is None:
-        return _visited(operator)
-    return sum(
-        weight**2 * math.prod(frobenius_squared(factor) for factor in factors)
-        for weight, factors in terms
-    )
+    return float(normal_form(operator).total(frobenius_squared))
+
+
+@frobenius_squared.register(Kronecker)
+def _(operator: Kronecker) -> float:
+    return math.prod(map(frobenius_squared, operator.factors))
+
+
+frobenius_squared.register(AllRange, lambda w: w.n * (w.n + 1) * (w.n + 2) / 6)
+frobenius_squared.register(Prefix | Suffix, lambda w: w.n * (w.n + 1) / 2)
+frobenius_squared.register(WidthRange, lambda w: float(w.shape[0] * w.width))
+frobenius_squared.register(Identity, lambda w: float(w.n))
+frobenius_squared.register(Ones, lambda w: float(w.m * w.n))
 
 
 @frobenius_squared.register(Marginals)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mmech.checks import check_bool
 from mmech.domain.domain import Domain
 from mmech.domain.frames import kind_of_frame, read_table
 from mmech.domain.parts import Part, file_of, read
@@ -200,6 +201,7 @@ def release_tables(
     """
     cost, currency = one_cost(epsilon, rho)
     domain = read_domain(domain)
+    dry_run = check_bool(dry_run, "dry_run")
     if keep is not None and check_writable(keep).exists() and not dry_run:
         raise ParameterError(
             "keep",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
-from mmech.checks import check_integer
+from mmech.checks import check_bool, check_integer
 from mmech.domain.attribute import Attribute
 from mmech.noise import LAPLACE, random_key
 from mmech.privacy.neighbours import Relation
@@ -68,10 +68,7 @@ class ShownForest(ForestClassifier):
     # ---- accuracy ----------------------------------------------------------
 
     def _check_parameters(self) -> Fraction:
-        if not isinstance(self.estimate_accuracy, bool):
-            raise TypeError(
-                f"estimate_accuracy must be a bool, got {self.estimate_accuracy!r}"
-            )
+        check_bool(self.estimate_accuracy, "estimate_accuracy")
         ledger = self.ledger
         if self.estimate_accuracy and getattr(ledger, "whole", ledger) is not ledger:
             raise ParameterError(

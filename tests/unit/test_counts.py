@@ -2,8 +2,6 @@
 
 import pickle
 from collections import Counter
-from functools import reduce
-from operator import add
 
 import numpy as np
 import pytest
@@ -50,8 +48,7 @@ def test_parts_add_up_to_the_whole_in_any_order(shape, rng):
     codes = rng.integers(0, shape, (90, len(shape)))
     whole = mm.Counts(codes, shape)
     parts = [mm.Counts(part, shape) for part in np.split(codes, [0, 20, 21, 70])]
-    assert reduce(add, parts) == whole
-    assert reduce(add, parts[::-1]) == whole
+    assert sum(parts) == sum(parts[::-1]) == whole
     first, second, third, *_ = parts[1:]
     assert (first + second) + third == first + (second + third)
 

@@ -227,6 +227,7 @@ def test_optimizer_seeds_do_not_seed_the_noise():
         ({"epsilon": -1.0}, ValueError, r"epsilon must be a finite number > 0, got -1"),
         ({"epsilon": None}, TypeError, r"pass either epsilon=, .* or rho=, for zCDP"),
         ({"epsilon": True}, TypeError, r"finite number > 0, got True"),
+        ({"epsilon": 1, "signed": "no"}, TypeError, r"signed must be True or False"),
         ({"epsilon": [1]}, TypeError, r"finite number > 0, got \[1\]"),
         ({"epsilon": math.nan}, ValueError, r"finite number > 0, got nan"),
         ({"epsilon": math.inf}, ValueError, r"finite number > 0, got inf"),

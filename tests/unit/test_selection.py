@@ -313,13 +313,14 @@ def test_flips_compare_gaps_times_the_rate(steps, chosen):
         ([[1, 2]], {}, "one row with a number per candidate"),
         ([0.5, 1], {}, "whole numbers"),
         ([0, 1], {"epsilon": 0}, "epsilon must be"),
+        ([0, 1], {"monotone": "no"}, "monotone must be True or False, got 'no'"),
         ([0, 1], {"neighbours": "replace"}, "use the same neighbours= and records"),
     ],
 )
 def test_wrong_input_spends_nothing(choose, scores, change, message):
     ledger = mm.PrivacyLedger(1)
     settings = {"epsilon": 0.5, "released": "x", "ledger": ledger} | change
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         choose(scores, **settings)
     assert ledger.spent == 0
 

@@ -120,14 +120,10 @@ def test_of_equal_losses_the_lower_rank_wins(norm, registered):
     assert mm.optimize(workload, privacy=PRIVACY[norm], seed=0).template == "cells"
 
 
-@pytest.mark.parametrize(
-    ("privacy", "words"),
-    [
-        ("pure", r"under L1 sensitivity \(privacy='pure'\)"),
-        ("zcdp", r"under L2 sensitivity \(privacy='zcdp'\)"),
-    ],
-)
-def test_errors_name_the_norm(privacy, words):
+@each_norm
+def test_errors_name_the_norm(norm):
+    privacy = PRIVACY[norm]
+    words = rf"under {norm} sensitivity \(privacy='{privacy}'\)"
     with pytest.raises(ValueError, match=f"must be one of 'auto', .* {words}, got 'x'"):
         mm.optimize(mm.Prefix(4), template="x", privacy=privacy)
     for template in ("auto", "workload"):
@@ -241,11 +237,24 @@ def test_an_answer_far_from_its_bound_warns_of_what_was_left_out(far, monkeypatc
         assert warning.filename == __file__
 
 
-def test_cells_under_pure_epsilon_warn_where_a_search_was_left_out():
-    with pytest.warns(mm.PerformanceWarning, match="'identity'.* 'pidentity' was left"):
-        result = mm.optimize(mm.WidthRange(32_768, 64))
-    assert result.template == "identity"
+@pytest.mark.parametrize(
+    ("workload", "privacy", "words", "loss"),
+    [
+        (mm.WidthRange(32_768, 64), "pure", "'pidentity' was left", 64 * 32_705),
+        (mm.Suffix(2**40), "zcdp", "without a lower bound", 2**39 * (2**40 + 1)),
+    ],
+)
+def test_cells_warn_where_a_search_was_left_out(workload, privacy, words, loss):
+    with pytest.warns(mm.PerformanceWarning, match=f"'identity'.* {words}"):
+        result = mm.optimize(workload, privacy=privacy)
+    assert (result.template, result.loss) == ("identity", loss)
+
+
+def test_trees_do_not_warn_and_memory_that_is_not_there_is_an_error_of_ours():
     mm.optimize(mm.Prefix(32_768))  # five times the bound, by a search
+    huge = Template("huge", lambda workload: np.empty(2**59), 1)
+    with pytest.raises(mm.DomainTooLargeError, match=r"memory than .* for Prefix\(4\)"):
+        huge.search(mm.Prefix(4), registry.Request("L1"))
 
 
 class Screen(io.StringIO):
