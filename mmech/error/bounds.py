@@ -40,7 +40,7 @@ from mmech.error.singular_bounds import (
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, once
 from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
 from mmech.operators.known import factored, normal_form
 from mmech.operators.lsmr import known_column_squares
@@ -231,6 +231,7 @@ def dual_loss_bound(
     return iterate(spectral_step(workload), n, max_iter, tolerance, stop, start)
 
 
+@once
 @one_blas_thread()
 def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     """Return a bound on the loss that takes about a second at most, and its name.
