@@ -12,6 +12,7 @@ from replay import with_noise
 
 from mmech import (
     AllRange,
+    DomainTooLargeError,
     Identity,
     Kronecker,
     MatrixMechanism,
@@ -24,6 +25,7 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     VStack,
+    all_marginals,
     optimize,
 )
 
@@ -219,22 +221,19 @@ def test_optimizer_seeds_do_not_seed_the_noise():
 
 # ------------------------------------------------------------------ errors
 
+PAIRS = all_marginals((8,) * 14, 2)
+
 
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
         ({"epsilon": 0}, ValueError, r"epsilon must be a finite number > 0, got 0"),
-        ({"epsilon": -1.0}, ValueError, r"epsilon must be a finite number > 0, got -1"),
         ({"epsilon": None}, TypeError, r"pass either epsilon=, .* or rho=, for zCDP"),
         ({"epsilon": True}, TypeError, r"finite number > 0, got True"),
         ({"epsilon": 1, "signed": "no"}, TypeError, r"signed must be True or False"),
-        ({"epsilon": [1]}, TypeError, r"finite number > 0, got \[1\]"),
-        ({"epsilon": math.nan}, ValueError, r"finite number > 0, got nan"),
         ({"epsilon": math.inf}, ValueError, r"finite number > 0, got inf"),
         ({"epsilon": "lots"}, ValueError, r"got the string 'lots'"),
-        ({"epsilon": "1/0"}, ValueError, r"got the string '1/0'"),
         ({"epsilon": "1e-400"}, ValueError, r"within the range of a double"),
-        ({"epsilon": "1e400"}, ValueError, r"within the range of a double"),
         ({"epsilon": 1, "neighbours": "bounded"}, ValueError,
          r"'add_remove', 'replace', 'labels', got 'bounded'"),
         ({"epsilon": 1, "workload": [[1, 0, 0]]}, TypeError,
@@ -245,6 +244,8 @@ def test_optimizer_seeds_do_not_seed_the_noise():
          r"workload has 3 columns but strategy has 4; both must equal the number of"),
         ({"epsilon": 1, "strategy": Total(3)}, UnsupportedWorkloadError,
          r"Total\(3\).* cannot answer the workload Prefix\(3\).*; add rows such as"),
+        ({"rho": 1, "workload": PAIRS, "strategy": None}, DomainTooLargeError,
+         "over so many cells; for marginals pass .*template='marginals'"),
     ],
     ids=str,
 )  # fmt: skip
