@@ -8,6 +8,7 @@ factors are whole numbers, so that sums and sensitivities are exact.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, singledispatch
@@ -108,7 +109,7 @@ def _width(weights: Floats) -> int | None:
 # ---- Gaussian noise --------------------------------------------------------------
 
 
-class TriangularRows:
+class TriangularRows(ABC):
     r"""Rows of a lower triangular matrix B of whole numbers, with scaled columns.
 
     Row t is :math:`\sum_{s \le t} B_{ts} d_s x_s`, with noise of variance :math:`K / (2
@@ -155,13 +156,13 @@ class TriangularRows:
             return rows
         return factor
 
+    @abstractmethod
     def _prepare(self, *settings: Integers) -> int:
         """Take the settings in; return the largest sum of a row for counts of one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _row(self, time: int) -> Integers:
         """Return the row of B of a time up to its diagonal, shape (time + 1,)."""
-        raise NotImplementedError
 
     def runs(self, time: int) -> list[tuple[int, int, Fraction]]:
         """Return the one row of a time, with what a record changes it by, squared."""
@@ -193,13 +194,13 @@ class TriangularRows:
         own = [Fraction(self.sensitivity, height) for height in different.tolist()]
         return np.array([self.variance(size) for size in own])[place]
 
+    @abstractmethod
     def squared_error(self, time: int) -> float:
         """Return the expected squared error of the answer for a time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def total_error(self) -> float:
         """Return the sum of the expected squared errors of all answers."""
-        raise NotImplementedError
 
 
 class FactorRows(TriangularRows):
