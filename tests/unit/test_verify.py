@@ -856,6 +856,8 @@ def test_archives(tmp_path, capsys):
     assert run(archived(path, own, how=zipfile.ZIP_LZMA), capsys)[0] == 2
     code, verdict, _ = run(archived(path, own, array=b"1"), capsys)
     assert (code, verdict[:35]) == (1, "refuted: the archive has another ha")
+    path.write_bytes(path.read_bytes()[:90])
+    assert run(path, capsys)[0] == 2
 
 
 def test_a_copy_needs_nothing_but_numpy(tmp_path):
