@@ -158,7 +158,23 @@ def check_path(value: Any) -> str:
             f"a file is named by its path, a string or Path, got {_describe(value)}; "
             "name one"
         )
+    if "\0" in text:
+        raise ValueError(
+            f"a file is named without zero bytes, got {text!r}; correct it"
+        )
     return text
+
+
+def check_file(value: Any, what: str = "file") -> str:
+    """Return the path of what is read, or raise unless it is there and no folder."""
+    path = check_path(value)
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path!r} is a folder; name the {what} in it")
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"there is no {what} {path!r}; check the name")
+    if not os.access(path, os.R_OK):
+        raise PermissionError(f"the {what} {path!r} must not be read; ask its owner")
+    return path
 
 
 def check_nonnegative(value: Any, name: str) -> float:

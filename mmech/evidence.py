@@ -79,9 +79,15 @@ class Evidence:
     text: str
 
     def __post_init__(self) -> None:
-        found = json.loads(self.text)
+        try:
+            found = json.loads(self.text)
+        except (TypeError, ValueError, RecursionError):
+            found = None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise ValueError("the text is no evidence of a release")
+            raise ValueError(
+                "the text is no evidence of a release; pass the content of its file, "
+                "evidence.json"
+            )
 
     @property
     def content(self) -> dict[str, Any]:

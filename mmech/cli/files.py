@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mmech.checks import read_float
+from mmech.checks import check_file, read_float
 from mmech.terminal import InputError
 from mmech.writing import check_writable, replacing
 
@@ -133,8 +133,7 @@ def check_readable(args: argparse.Namespace) -> None:
         path = getattr(args, name, None)
         table = name in _FOLDERS and (path == "-" or os.path.isdir(path or ""))
         if isinstance(path, str) and not table:
-            with open(path, "rb"):
-                pass
+            check_file(path)
 
 
 def check_new(args: argparse.Namespace, path: str) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmech.checks import read_float
+from mmech.checks import check_file, read_float
 from mmech.cli.files import (
     TABLE,
     add_csv,
@@ -334,7 +334,9 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
     form, known, rules = csv_format(args), {}, []
     for path in args.known or ():
         with located(f"cannot use the known totals {path!r}"):
-            names = tuple(n for n in read_header(path, **form) if n != "count")
+            names = tuple(
+                n for n in read_header(check_file(path), **form) if n != "count"
+            )
             cells = read_cells(path, [*names, "count"], ("count",), **form).T
             columns = dict(zip(names, cells, strict=False))
             try:
@@ -349,7 +351,7 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
     if args.impossible is not None:
         with located(f"cannot use the rules {args.impossible!r}"):
             try:
-                rules = json.loads(Path(args.impossible).read_bytes())
+                rules = json.loads(Path(check_file(args.impossible)).read_bytes())
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"not valid JSON ({error}); correct it") from None
             if not (

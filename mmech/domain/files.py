@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from mmech.checks import check_choice, nearest
+from mmech.checks import check_choice, check_file, nearest
 from mmech.domain.attribute import FIELDS, KINDS
 from mmech.domain.hierarchies import read_tree
 from mmech.writing import replacing
@@ -52,8 +52,9 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
     elif isinstance(source, str) and source.lstrip().startswith("{"):
         text = source
     elif isinstance(source, (str, os.PathLike)):
-        folder = os.path.dirname(os.fspath(source))
-        with open(source, encoding="utf-8") as stream:
+        path = check_file(source)
+        folder = os.path.dirname(path)
+        with open(path, encoding="utf-8") as stream:
             text = _utf8(stream, noun)
     else:
         raise TypeError(

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer
+from mmech.checks import check_file, check_integer
 from mmech.domain import csv_files
 from mmech.domain.csv_files import CsvFormat, check_format, column_error
 from mmech.domain.domain import Domain
@@ -353,10 +353,8 @@ def _files(source: Any) -> list[tuple[Any, Keys]]:
                 left_out = any(part.startswith(HIDDEN) for part in (*folders, name))
                 if name.endswith(TABLES) and path.is_file() and not left_out:
                     found.append((path, _keys(folders)))
-        elif entry.exists():
-            found.append((entry, {}))
         else:
-            raise FileNotFoundError(f"there is no file {os.fspath(entry)!r}")
+            found.append((Path(check_file(given)), {}))
     if not found:
         raise FileNotFoundError(
             f"{source!r:.60} has no files that end in {', '.join(TABLES)}; name some"

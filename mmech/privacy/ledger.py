@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from fractions import Fraction
 from typing import Any
 
-from mmech.checks import check_choice, check_epsilon, check_path
+from mmech.checks import check_choice, check_epsilon, check_file, check_path
 from mmech.exceptions import BudgetExceededError, ParameterError
 from mmech.privacy.answers import epsilon_delta
 from mmech.privacy.cost import one_cost, rho_from_epsilon_delta, warn_if_weak
@@ -191,6 +191,7 @@ class PrivacyLedger(Settled):
                 if not os.path.exists(file.path):
                     made._file = file
                     made._keep([], [], {})
+        check_file(path, "ledger")
         content = file.read()
         try:
             whole = content["total"]

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_path, magnitude
+from mmech.checks import check_file, magnitude
 from mmech.limits import LIMITS
 from mmech.writing import replacing
 
@@ -89,7 +89,7 @@ def read_archive(
     passed on: as `ValueError`, as for a file that is damaged, too large, of another
     format or version, or holds something else.
     """
-    source = Path(check_path(path))
+    source = Path(check_file(path))
     with source.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
+from mmech.checks import check_file
 from mmech.evidence import Evidence
 from mmech.tables.measured import MeasuredTables
 
@@ -42,7 +43,8 @@ def recomputed(folder: str | os.PathLike[str]) -> list[str]:
     published = Path(folder)
     evidence = Evidence.nothing()
     if published.is_dir():
-        evidence = Evidence((published / "evidence.json").read_text(encoding="utf-8"))
+        file = check_file(published / "evidence.json")
+        evidence = Evidence(Path(file).read_text(encoding="utf-8"))
     if "measured" not in evidence.content:
         raise ValueError(
             f"{os.fspath(folder)!r} must be a folder of released tables to be made "

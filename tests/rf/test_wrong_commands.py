@@ -113,7 +113,7 @@ OPTIONS = [
     ("demo --splits x", "invalid choice: 'x'"),
     ("evaluate", "required: --data"),
     (f"{EVALUATE} nope", "no data set and no file named"),
-    (f"{EVALUATE} nope --schema s", "'s': No such file"),
+    (f"{EVALUATE} nope --schema s", "there is no file 's'"),
     (f"{EVALUATE} car --schema s", "brings its own schema"),
     (f"{EVALUATE} car --methods x", "invalid choice: 'x'"),
     (f"{EVALUATE} car --csv no/out.csv", "no folder 'no'"),
@@ -164,9 +164,9 @@ OPTIONS = [
     (f"{BATCH} --out new.csv --force", "this command reads it"),
     (f"{BATCH} --out mine.txt", "exists already"),
     ("predict-batch fruit.csv --schema fruit.json", "required: QUERIES, --epsilon"),
-    ("predict fruit.npz none.csv", "'none.csv': No such file"),
+    ("predict fruit.npz none.csv", "no file 'none.csv'"),
     ("predict fruit.csv new.csv", "is not a model file or is damaged"),
-    ("predict . new.csv", "'.': Is a directory"),
+    ("predict . new.csv", "'.' is a folder"),
     (f"{PREDICT} --out mine.txt", "exists already"),
     ("show fruit.npz --html fruit.npz --force", "this command reads it"),
     ("show mine.txt", "is not a model file or is damaged"),
@@ -180,8 +180,8 @@ OPTIONS = [
     (f"{SUGGEST} --target price", "no column named 'price'; choose from size, colour"),
     (f"{SUGGEST} --out fruit.csv --force", "this command reads it"),
     (f"{SUGGEST} --out mine.txt", "exists already"),
-    ("schema suggest none.csv", "'none.csv': No such file"),
-    ("schema check fruit.csv none.json", "'none.json': No such file"),
+    ("schema suggest none.csv", "no file 'none.csv'"),
+    ("schema check fruit.csv none.json", "no file 'none.json'"),
     ("schema check new.csv fruit.json", "no column named 'sold'"),
 ]  # fmt: skip
 
@@ -290,7 +290,7 @@ def test_files_that_cannot_be_used(refused, name, text, line, reason):
     ],
 )
 def test_files_are_looked_for_before_libraries_are_imported(refused, line, name):
-    assert f"'{name}': No such file" in refused(line)
+    assert f"there is no file '{name}'" in refused(line)
     code = "import sys; from mmech_rf.cli import main; main(sys.argv[1:])"
     code += "; sys.exit('numpy' in sys.modules)"
     done = subprocess.run(

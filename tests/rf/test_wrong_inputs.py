@@ -66,7 +66,8 @@ def file(text, name="a.csv"):
 
 
 SCHEMAS = [
-    (lambda: Schema.from_json("none.json"), "none.json"),
+    (lambda: Schema.from_json("none.json"), "there is no file 'none.json'; check"),
+    (lambda: Domain.from_json("."), "'.' is a folder; name the file in it"),
     (
         lambda: Domain.from_json({**SCHEMA.document, "goal": 1}),
         "unknown key 'goal' of",
@@ -107,6 +108,10 @@ ENGINE = [
     (lambda: MatrixMechanism(Prefix(4), Identity(5), epsilon=1), "4.*5|5.*4"),
     (lambda: PrivacyLedger(1, currency="euro"), "currency must be one of"),
     (lambda: mmech.load(file("x", "s.npz")), "s.npz"),
+    (lambda: mmech.load("s.npz"), "there is no file 's.npz'; check the name"),
+    (lambda: mmech.load("s\0"), "a path must not hold zero bytes"),
+    (lambda: mmech.Evidence("evidence.json"), "no evidence of a release; pass the"),
+    (lambda: PrivacyLedger.open("."), "'.' is a folder; name the ledger in it"),
     (lambda: mmech.Merged(Prefix(3), RAGGED), "groups must have rows of equal length"),
     (lambda: mmech.Ranges((5,), RAGGED, [[1]]), "lower must have rows of equal len"),
     (lambda: mmech.Conjunctions(None), "masks must be a sequence of arrays"),

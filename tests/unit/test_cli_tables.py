@@ -433,7 +433,7 @@ WRONG = {
         "that do not fit with `mmech schema check`, then correct it, widen the bounds "
         "of the domain, or choose --handle-unknown",
     ),
-    "records without a name": (USUAL.replace("in.csv", "''"), "cannot open ''"),
+    "records without a name": (USUAL.replace("in.csv", "''"), "there is no file ''"),
     "no Parquet file": (USUAL.replace("in.csv", "cut.parquet"), "data 'cut.parquet': "),
     "a line that is too short": (USUAL.replace("in.csv", "short.csv"), "line 2"),
     "a column that is missing": (USUAL.replace("in.csv", "other.csv"),

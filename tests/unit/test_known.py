@@ -594,7 +594,7 @@ def test_the_command_line_keeps_to_what_is_known(files, capsys):
         ("--known words.csv", "totals 'words.csv': column 'count' must hold numbers;"),
         ("--known town.csv", "an attribute of what is known must be one of"),
         ("--known in.csv", "no column named 'count'"),
-        ("--known none.csv", "cannot open 'none.csv'"),
+        ("--known none.csv", "there is no file 'none.csv'"),
         ("--impossible rule.json", "they must be a JSON list of objects"),
         ("--impossible no.json", "the rules 'no.json': not valid JSON (Expecting"),
     ],
