@@ -159,9 +159,7 @@ def check_path(value: Any) -> str:
             "name one"
         )
     if "\0" in text:
-        raise ValueError(
-            f"a file is named without zero bytes, got {text!r}; correct it"
-        )
+        raise ValueError(f"a path must not hold zero bytes, got {text!r}; correct it")
     return text
 
 

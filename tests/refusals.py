@@ -18,8 +18,7 @@ def refused(call, words, kind=ERRORS):
     message = str(caught.value)
     raised = pathlib.Path(caught.traceback[-1].path)
     is_ours = any(raised.is_relative_to(HOME / name) for name in ("mmech", "mmech_rf"))
-    is_open = isinstance(caught.value, FileNotFoundError)
-    assert is_ours or is_open, f"raised in {raised}: {message}"
+    assert is_ours, f"raised in {raised}: {message}"
     assert not any(mark in message for mark in ("\n", ". ", "SECRET", " object at 0x"))
     assert 10 < len(message) < 400
     assert re.search(words, message), message

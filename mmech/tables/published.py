@@ -98,6 +98,8 @@ def check_new_folder(folder: str | os.PathLike[str]) -> Path:
     given = os.fspath(folder)
     target = Path(os.path.realpath(given))
     refusal = f"cannot write to {given!r}: "
+    if not given:
+        raise FileNotFoundError(f"{refusal}it has no name; name a new folder")
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{refusal}it is a file; name a new folder")
     if target.is_dir() and any(target.iterdir()):
