@@ -60,7 +60,12 @@ CASES = [
     ("tree, late", LATE, 4, "epsilon"),
     ("tree, slow decay", SLOW, 70, "epsilon"),
 ]
-GAUSSIAN = [case for case in CASES if case[3] == "rho"]
+GAUSSIAN = [
+    (f"{name}{rows}", workload, horizon, f"rho{rows}")
+    for name, workload, horizon, currency in CASES
+    if currency == "rho"
+    for rows in ("", ", toeplitz")
+]
 PURE = [case for case in CASES if case[3] == "epsilon"]
 
 
@@ -69,19 +74,22 @@ def parametrized(cases):
         ("workload", "horizon", "currency"),
         [case[1:] for case in cases],
         ids=[case[0] for case in cases],
+        indirect=["currency"],
     )
 
 
-ALL = parametrized(CASES)
-KINDS = pytest.mark.usefixtures("kind")
+ALL = parametrized([*GAUSSIAN, *PURE])
 RELATIONS = pytest.mark.parametrize("relation", ["add_remove", "replace"])
 RECORDS = pytest.mark.parametrize("records", [1, 2])
 
 
-@pytest.fixture(params=[streams.FACTORED, 0], ids=["factor", "toeplitz"])
-def kind(request, monkeypatch):
-    """Rows of short horizons, and those of long ones."""
-    monkeypatch.setattr(streams, "FACTORED", request.param)
+@pytest.fixture
+def currency(request, monkeypatch):
+    """A currency, and for "rho, toeplitz" the rows of long horizons."""
+    own, _, toeplitz = request.param.partition(", ")
+    if toeplitz:
+        monkeypatch.setattr(streams, "FACTORED", 0)
+    return own
 
 
 def stream(currency, workload="prefix", horizon=4, **settings):
@@ -153,7 +161,6 @@ def neighbours(counts, relation, records):
                 yield np.subtract(added, np.bincount(others, minlength=n))
 
 
-@KINDS
 @RELATIONS
 @RECORDS
 @parametrized(GAUSSIAN)
@@ -294,7 +301,6 @@ def test_no_answers_are_likelier_than_paid_for_under_adaptive_counts(sizes):
     assert len({answers[0] for answers in found[0]}) > 3
 
 
-@KINDS
 @ALL
 def test_answers_without_noise_are_exact(workload, horizon, currency):
     counts = np.random.default_rng(horizon).integers(0, 50, horizon)
@@ -337,7 +343,6 @@ def response(currency, workload, horizon):
     return np.array(columns).T, np.array(variances)
 
 
-@KINDS
 @ALL
 def test_reported_errors_are_those_of_the_noise(workload, horizon, currency):
     made = stream(currency, workload, horizon)
@@ -368,10 +373,10 @@ def test_answers_of_a_tree_are_the_best_of_all_nodes(horizon, width):
 # ---- how good it is ------------------------------------------------------------------
 
 
-@KINDS
+@pytest.mark.parametrize("currency", ["rho", "rho, toeplitz"], indirect=True)
 @pytest.mark.parametrize("workload", SUMS)
-def test_errors_are_near_the_optimum(workload):
-    made = Stream(workload, horizon=workload.shape[1], rho=0.5)
+def test_errors_are_near_the_optimum(workload, currency):
+    made = Stream(workload, horizon=workload.shape[1], **{currency: 0.5})
     rows = Dense(asked(workload, made.horizon))
     best = optimize(rows, privacy="zcdp", template="dense").loss
     most = 1.0002 if isinstance(made._rows, streams.FactorRows) else 1.04
