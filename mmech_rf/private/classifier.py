@@ -503,9 +503,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "error" if policy == "drop" else policy
             for policy in (self.handle_unknown, self.handle_missing)
         )
-        policies = {"handle_unknown": unknown, "handle_missing": missing}
+        encode = self.schema_.encode
         try:
-            return self.schema_.encode(X, **policies)
+            return encode(X, handle_unknown=unknown, handle_missing=missing)
         except CellError as error:  # policies and the schema are settled since the fit
             own = (way for way in error.remedy[1:-1] if "{schema}" not in way)
             remedy = f"{look('schema')}, then correct it", *own, "leave the row out"
