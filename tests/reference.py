@@ -345,6 +345,13 @@ def integer_rows(released):
     return rows.astype(object), weights.astype(object)
 
 
+def measured_rows(mechanism):
+    """Return the rows that a mechanism measures, and the noise's parameter of each."""
+    rows, _ = integer_rows(mechanism.released)
+    runs = zip(mechanism._runs(), mechanism._parameters(), strict=True)
+    return rows, [own for (start, stop, _), own in runs for _ in range(start, stop)]
+
+
 def cost(released, change):
     """Σ_i k_i |(A' change)_i| over all columns: what the noise has to hide."""
     rows, weights = integer_rows(released)

@@ -79,14 +79,7 @@ def delta_of(losses, epsilons):
 
 
 def moved_rows(mechanism, change):
-    rows, _ = ref.integer_rows(mechanism.released)
-    parameters = [
-        parameter
-        for (start, stop, _), parameter in zip(
-            mechanism._runs(), mechanism._parameters(), strict=True
-        )
-        for _ in range(start, stop)
-    ]
+    rows, parameters = ref.measured_rows(mechanism)
     moves = zip(abs(rows @ change), parameters, strict=True)
     return tuple(sorted((int(m), t) for m, t in moves if m))
 

@@ -94,14 +94,7 @@ def divergences(distance, scale):
 
 def worst_share(mechanism, moved):
     """Return the largest D_a / a of neighbours, over orders, and D_1."""
-    rows, _ = ref.integer_rows(mechanism.released)
-    scales = [
-        scale
-        for (start, stop, _), scale in zip(
-            mechanism._runs(), mechanism._parameters(), strict=True
-        )
-        for _ in range(start, stop)
-    ]
+    rows, scales = ref.measured_rows(mechanism)
     worst = 0.0
     for change in moved:
         total = sum(
