@@ -2,6 +2,8 @@
 
 import csv
 
+from mmech_rf import Attribute, Schema
+
 TRAINING = ("--method", "training", "--depth", 3)
 TRUTH = ["no"] * 5 + ["yes"] * 5
 
@@ -9,6 +11,16 @@ TRUTH = ["no"] * 5 + ["yes"] * 5
 def write_rows(path, rows):
     with open(path, "w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows(rows)
+
+
+def write_wide(files, *tables):
+    """Write a schema of 10^16 cells, and tables of 20 records."""
+    names = [f"a{i}" for i in range(16)]
+    schema = Schema([Attribute.numeric(n, lower=0, upper=9) for n in names], [0, 1])
+    schema.to_json(files / "fruit.json")
+    rows = [[(i + j) % 10 for j in range(16)] + [i % 2] for i in range(20)]
+    for table in tables:
+        write_rows(files / table, [[*names, "class"], *rows])
 
 
 def fit(files, *args, epsilon=50):

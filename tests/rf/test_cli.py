@@ -8,10 +8,10 @@ import sys
 import warnings
 
 import pytest
-from cli_cases import assert_refused, write_rows
+from cli_cases import assert_refused, write_wide
 
 import mmech
-from mmech_rf import Attribute, Schema, evaluation
+from mmech_rf import evaluation
 from mmech_rf.cli.common import HELP
 from mmech_rf.cli.main import build_parser
 from mmech_rf.data.catalogue import CATALOGUE
@@ -159,11 +159,7 @@ def test_plot_writes_a_picture(run, files, methods, budgets, name, begins):
 
 
 def test_a_method_whose_domain_is_too_large_is_skipped(run, files):
-    names = [f"a{i}" for i in range(16)]
-    schema = Schema([Attribute.numeric(n, lower=0, upper=9) for n in names], [0, 1])
-    schema.to_json(files / "fruit.json")
-    rows = [[(i + j) % 10 for j in range(16)] + [i % 2] for i in range(20)]
-    write_rows(files / "fruit.csv", [[*names, "class"], *rows])
+    write_wide(files, "fruit.csv")
     code, out, _ = run(*fruit(files, "--methods", "training", "laplace"))
     assert code == 0
     assert "* Skipped batch training (hard): the domain of the schema has" in out

@@ -4,7 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from cli_cases import TRAINING, assert_refused, batch, fit, write_rows
+from cli_cases import TRAINING, assert_refused, batch, fit, write_rows, write_wide
 
 from mmech_rf import Attribute, Schema, load_model
 
@@ -157,12 +157,7 @@ def test_check_reads_queries_without_a_class(run, numbered):
 
 
 def test_domains_that_are_too_large_name_size_and_alternative(run, files):
-    names = [f"a{i}" for i in range(16)]
-    schema = Schema([Attribute.numeric(n, lower=0, upper=9) for n in names], [0, 1])
-    schema.to_json(files / "fruit.json")
-    rows = [[(i + j) % 10 for j in range(16)] + [i % 2] for i in range(20)]
-    write_rows(files / "fruit.csv", [[*names, "class"], *rows])
-    write_rows(files / "new.csv", [[*names, "class"], *rows])
+    write_wide(files, "fruit.csv", "new.csv")
     for args in (fit(files), batch(files)):
         outcome = run(*args)
         assert_refused(
