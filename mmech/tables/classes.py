@@ -221,8 +221,8 @@ class _Classes:
         Parameters
         ----------
         values, precision : ndarray, shape (n_values, n_values)
-            Noisy interactions, and the inverse of the variance of their errors, which
-            is equal in all entries of a pair of attributes.
+            Noisy interactions, and the inverse of the variance of their errors. Entries
+            of a pair of attributes have the same.
         spreads : ndarray, shape (n_attributes,)
             Standard deviations of the logarithms of shares in classes.
         seed : int
