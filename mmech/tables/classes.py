@@ -221,7 +221,8 @@ class _Classes:
         Parameters
         ----------
         values, precision : ndarray, shape (n_values, n_values)
-            Noisy interactions, and the inverse of the variance of their errors.
+            Noisy interactions, and the inverse of the variance of their errors. Entries
+            of a pair of attributes have the same.
         spreads : ndarray, shape (n_attributes,)
             Standard deviations of the logarithms of shares in classes.
         seed : int
@@ -236,14 +237,14 @@ class _Classes:
             apart = (centred.T * weights) @ centred - values
             alone = weights @ shares - self.shares
             pull = precision * apart
-            pulls = centred @ pull  # every pair of values is there twice
+            pulls = centred @ pull  # centred; every pair of values is there twice
             pull_alone = self.precision * alone
             # By shares of values, then by their logarithms; by weights, then by theirs.
-            slope = shares * weights[:, None] * (self._centred(pulls) + pull_alone)
+            slope = shares * weights[:, None] * (pulls + pull_alone)
             slope -= shares * self._repeated(np.add, slope)
             rise = 0.5 * (pulls * centred).sum(axis=1) + shares @ pull_alone
             rise = weights * (rise - weights @ rise)
-            value = 0.25 * (pull * apart).sum() + 0.5 * (pull_alone * alone).sum()
+            value = 0.25 * np.vdot(pull, apart) + 0.5 * pull_alone @ alone
             gradient = np.concatenate([rise, (spread * slope).ravel()])
             return float(value + 0.5 * x @ x), gradient + x
 
