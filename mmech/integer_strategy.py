@@ -589,9 +589,9 @@ def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
     largest = max((sizes[i] for key in used for i in key), default=1)
     if largest > LIMITS.dense_cells:
         raise DomainTooLargeError(
-            f"residuals are measured over attributes of at most {LIMITS.dense_cells} "
-            f"values, but one has {largest}; for marginals pass optimize(workload, "
-            "privacy='zcdp', template='marginals') as the strategy"
+            "attributes of residuals must have at most "
+            f"{LIMITS.dense_cells} values, got {largest}; for marginals pass "
+            "optimize(workload, privacy='zcdp', template='marginals') as the strategy"
         )
     cells = {key: product_of(sizes[i] for i in key) for key in used}
     blocks: list[QueryMatrix] = []

@@ -1,9 +1,9 @@
 """Interaction contrasts of a product domain: orthogonal blocks, one per subset.
 
 Where a marginal over s answers all interactions inside s, its residual answers only
-those of exactly the attributes s. Residuals of different subsets are orthogonal. So the gram, the pseudoinverse and the
-errors of a stack have closed forms over the listed subsets, at any number of
-attributes.
+those of exactly the attributes s. Residuals of different subsets are orthogonal. So the
+gram, the pseudoinverse and the errors of a stack have closed forms over the listed
+subsets, at any number of attributes.
 """
 
 from __future__ import annotations

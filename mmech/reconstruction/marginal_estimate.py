@@ -176,7 +176,8 @@ class MarginalEstimate:
     def _subsets(self) -> list[Subset]:
         """Return the subsets whose interactions were measured."""
         blocks = [attributes for attributes, *_ in self._blocks]
-        return list(downward_closure(blocks, self.domain_shape) if blocks else self._alphas)
+        closure = downward_closure(blocks, self.domain_shape)
+        return list(closure if blocks else self._alphas)
 
     def _sizes(self, subset: Subset) -> list[int]:
         return [self.domain_shape[i] for i in subset]

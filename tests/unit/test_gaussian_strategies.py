@@ -8,6 +8,7 @@ import reference as ref
 from catalogue import CATALOGUE, of_all
 
 import mmech as mm
+from mmech.verify import examine
 
 MARGINALS = {
     "pairs of binary": mm.all_marginals((2,) * 6, 2),
@@ -61,6 +62,24 @@ def test_large_domains_stay_implicit():
     )
     with pytest.raises(mm.UnsupportedWorkloadError, match="cannot answer the workload"):
         mm.loss(mm.Marginals(sizes, {(4,): 1}), A, privacy="zcdp")
+
+
+def test_residuals_are_measured_at_any_size():
+    """Other attributes change neither noise nor errors, and strangers can tell."""
+    asked = {(0, 1): 1, (1, 2): 1}
+    small = mm.MatrixMechanism(mm.Marginals((3, 2, 4), asked), rho=1e9)
+    sizes = (3, 2, 4, *[5] * 60)
+    workload = mm.Marginals(sizes, asked)
+    large = mm.MatrixMechanism(workload, rho=1e9)
+    assert isinstance(large.strategy, mm.Residuals)
+    assert large.released.sensitivity == small.released.sensitivity
+    np.testing.assert_allclose(large.per_query_error(), small.per_query_error())
+    codes = np.random.default_rng(0).integers(0, sizes, (50, len(sizes)))
+    with mm.record_evidence() as record:
+        answers = large.answer(mm.Counts(codes, sizes))
+    cells = np.bincount(codes[:, :3] @ [8, 4, 1], minlength=24)
+    np.testing.assert_allclose(answers, small.workload @ cells, atol=0.01)
+    assert examine(record.evidence().text.encode())[0] == 0
 
 
 @pytest.mark.parametrize(
