@@ -411,7 +411,7 @@ def _kronecker(matrix: Kronecker) -> dict[str, Any]:
     """Return a product; columns that are too many to list without their copies."""
     own = list(matrix.factors)
     if matrix.shape[1] > LIMITS.listed_cells:
-        own = [f for f in own if not (isinstance(f, Ones) and f.shape[0] == 1)]
+        own = [f for f in own if type(f) not in (Ones, Total) or f.shape[0] > 1]
     found = reduce(_product, map(term, own or [Ones(1, 1)]))
     return found if len(own) == len(matrix.factors) else {"kind": "merged", "of": found}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from copy import copy
-from functools import partial
+from functools import partial, singledispatch
 from itertools import combinations
 from typing import Any, NoReturn
 
@@ -35,9 +35,13 @@ def is_lazy(strategy: QueryMatrix) -> bool:
     )
 
 
+@singledispatch
 def _tables_of(strategy: QueryMatrix) -> Marginals | Residuals | None:
     """Return marginals, or residuals of them, as what they are."""
-    return strategy if isinstance(strategy, Residuals) else marginals_of(strategy)
+    return marginals_of(strategy)
+
+
+_tables_of.register(Residuals, lambda strategy: strategy)
 
 
 class MarginalEstimate:
@@ -121,7 +125,7 @@ class MarginalEstimate:
                 table = array[start:stop].reshape(*self._sizes(kept), self._columns)
                 self._blocks.append((kept, float(weight), float(stop - start), table))
             start = stop
-        if isinstance(strategy, Residuals):  # each has its own interactions only
+        if marginals_of(operator) is None:  # each residual has its own interactions
             for kept, weight, _, table in self._blocks:
                 self._alphas[kept] = _centred(table / weight, len(kept))
             self._blocks = []
