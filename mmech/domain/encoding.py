@@ -54,6 +54,13 @@ class Misfit(NamedTuple):
     problem: str
 
 
+class CellError(ParameterError):
+    """A cell of the records cannot be read.
+
+    Ways to mend the table or its reading stand between the first remedy and the last.
+    """
+
+
 def check_policies(attributes: Sequence[Attribute], noun: str, **policies: str) -> None:
     """Raise unless ``handle_unknown`` and ``handle_missing`` can be followed."""
     for option, choice in policies.items():
@@ -127,7 +134,7 @@ def look(noun: str) -> str:
 
 def cell_error(
     row: int, name: str, marker: int, noun: str, *, undeclared: bool = False
-) -> ParameterError:
+) -> CellError:
     """Return the error for a cell; it names row and column, never the value."""
     problem = PROBLEMS[marker]
     if undeclared:
@@ -147,7 +154,7 @@ def cell_error(
         own = (change[marker],) if marker in change else ()
         remedy = (f"{look(noun)}, then correct it", *own, "choose {handle_unknown=}")
     need = f"row {row}, column {name!r} of {{X}} holds {problem}"
-    return ParameterError("X", need, remedy=remedy)
+    return CellError("X", need, remedy=remedy)
 
 
 def list_misfits(

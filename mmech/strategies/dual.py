@@ -37,7 +37,7 @@ from mmech.strategies.spectral import spectral_strategy
 REPAIRS = 2
 """Strategies that are made explicit before the best is taken."""
 
-SVD_ENTRIES = 2**20
+SVD_ENTRIES = 2**24
 """Up to this size singular values are computed without squaring them, where needed."""
 
 REGULAR = 1e-8
@@ -105,7 +105,7 @@ def dual_strategy(
     assert dual.distribution is not None
     p, best = dual.distribution, None
     for _ in range(REPAIRS):
-        candidate = _strategy_of(reduced, p)
+        candidate = strategy_of(reduced, p)
         with suppress(UnsupportedWorkloadError):
             loss = error.loss(reduced, candidate, privacy="zcdp")
             if best is None or loss < best.loss:
@@ -152,7 +152,7 @@ def _(workload: AllRange | Prefix | Suffix) -> Floats:
     return np.asarray(start / start.sum())
 
 
-def _strategy_of(workload: QueryMatrix, p: Floats) -> QueryMatrix:
+def strategy_of(workload: QueryMatrix, p: Floats) -> QueryMatrix:
     """Return A with AᵀA = P^-½ (P^½ V P^½)^½ P^-½ from probabilities of the cells.
 
     Where it has full column rank its columns are scaled to length one.

@@ -17,27 +17,37 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.interpolate import make_interp_spline
 from scipy.linalg import qr, solve_triangular, toeplitz
 from scipy.signal import fftconvolve
+from scipy.special import logit, logsumexp
 
 from mmech.arrays import Floats, Integers
+from mmech.error.bounds import dual_loss_bound
 from mmech.exceptions import UnsupportedWorkloadError
+from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Prefix
 from mmech.operators.circulant import Toeplitz
 from mmech.operators.convolution import IntegerFilter
 from mmech.operators.explicit import Dense
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.ranges import WidthRange
-from mmech.strategies.dual import dual_strategy
+from mmech.strategies.dual import first_update, strategy_of
 from mmech.strategies.hierarchy import best_tree
 from mmech.structure.blocks import block_energies
 
 Variance = Callable[[Fraction], float]
 """Variance of the noise of a row, from the last entry of its `Run`."""
 
-FACTORED = 2**10
-"""Longest horizon that the best strategy of all is searched for, in seconds: its file
-holds T² / 2 whole numbers."""
+FACTORED = 2**12
+"""Longest horizon whose best strategy of all is measured: its file holds T² / 2 whole
+numbers."""
+
+SOLVED = 2**10
+"""Times that its probabilities are searched for: longer horizons take every k-th."""
+
+UNIFORM = 1e-3
+"""Part of them that is uniform, so that growing weights leave all times in reach."""
 
 FACTOR_UNITS = 2**16
 """Grid of the entries of its factor, whose columns have length one."""
@@ -217,9 +227,7 @@ class FactorRows(TriangularRows):
         n = weights.size
         if n > FACTORED or not weights[0]:
             return None
-        whole = np.tril(toeplitz(weights / np.abs(weights).max()))
-        workload = Prefix(n) if (weights == 1).all() else Dense(whole)
-        best = dual_strategy(workload).strategy._dense()
+        best = strategy_of(_matrix(weights), _probabilities(weights))._dense()
         # QR of the columns from the last to the first; both signs have one gram.
         upper = qr(best[:, ::-1], mode="r")[0][:n]
         factor = (upper * np.sign(np.diagonal(upper))[:, None])[::-1, ::-1]
@@ -251,6 +259,34 @@ class FactorRows(TriangularRows):
         asked = np.triu(toeplitz(self.weights))
         gains = solve_triangular(self._factor, asked, trans="T", lower=True)
         return float(self._noise @ np.square(gains).sum(axis=1))
+
+
+def _matrix(weights: Floats) -> QueryMatrix:
+    """Return the workload of some weights, at most one in size."""
+    if (weights == 1).all():
+        return Prefix(weights.size)
+    return Dense(np.tril(toeplitz(weights / np.abs(weights).max())))
+
+
+def _probabilities(weights: Floats) -> Floats:
+    """Return probabilities of the times that attain the dual bound, or nearly so.
+
+    Their logarithms are interpolated in the log-odds of time, beyond both ends too: at
+    the ends of prefix sums they are powers of time. Interpolating from a quarter of
+    1,024 times adds .011 % to the root mean squared error of prefix sums.
+    """
+    n = weights.size
+    coarse = _matrix(weights[:: -(-n // SOLVED)])
+    start = first_update(coarse)
+    dual = dual_loss_bound(coarse, max_iter=30, tolerance=2e-5, start=start)
+    assert dual.distribution is not None
+    mixed: Floats = (1.0 - UNIFORM) * dual.distribution + UNIFORM / coarse.shape[1]
+    if mixed.size == n:
+        return mixed
+    known = np.log(mixed)
+    places, own = (logit((np.arange(m) + 0.5) / m) for m in (n, known.size))
+    found = make_interp_spline(own, known, k=1)(places)
+    return np.asarray(np.exp(found - logsumexp(found)))
 
 
 class ToeplitzRows(TriangularRows):

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mmech import Counts, Evidence, ParameterError, PrivacyLedger, record_evidence
 from mmech.checks import check_choice, check_epsilon
 from mmech.domain.domain import warn_if_read
+from mmech.domain.encoding import CellError, look
 from mmech.noise import (
     LAWS,
     check_insecure_rng,
@@ -502,7 +503,13 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "error" if policy == "drop" else policy
             for policy in (self.handle_unknown, self.handle_missing)
         )
-        return self.schema_.encode(X, handle_unknown=unknown, handle_missing=missing)
+        policies = {"handle_unknown": unknown, "handle_missing": missing}
+        try:
+            return self.schema_.encode(X, **policies)
+        except CellError as error:  # policies and the schema are settled since the fit
+            own = (way for way in error.remedy[1:-1] if "{schema}" not in way)
+            remedy = f"{look('schema')}, then correct it", *own, "leave the row out"
+            raise CellError("X", error.need, remedy=remedy) from None
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         raise NotImplementedError(f"{type(self).__name__} must define _predict_classes")
