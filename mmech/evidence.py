@@ -413,6 +413,15 @@ def _product(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "kronecker", "left": left, "right": right}
 
 
+def _kronecker(matrix: Kronecker) -> dict[str, Any]:
+    """Return a product; columns that are too many to list without their copies."""
+    own = list(matrix.factors)
+    if matrix.shape[1] > LIMITS.listed_cells:
+        own = [f for f in own if type(f) not in (Ones, Total) or f.shape[0] > 1]
+    found = reduce(_product, map(term, own or [Ones(1, 1)]))
+    return found if len(own) == len(matrix.factors) else {"kind": "merged", "of": found}
+
+
 def _weighted(matrix: QueryMatrix, weight: Any) -> dict[str, Any]:
     """Return a term whose rows are multiplied by one whole number."""
     own = term(matrix)
@@ -484,7 +493,7 @@ TERMS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     ),
     Ones: _ones,
     Total: _ones,
-    Kronecker: lambda a: reduce(_product, map(term, a.factors)),
+    Kronecker: _kronecker,
     VStack: lambda a: _stacked(a.blocks),
     Marginal: _marginal,
     Marginals: _marginals,

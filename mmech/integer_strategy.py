@@ -583,22 +583,27 @@ _coefficients.register(Diagonal, lambda left: left.diag())
 
 @_by_structure.register(Residuals)
 def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
-    """Π (n_i - J) instead of orthonormal contrasts: the same rows, rotated.
-
-    The n_i rows of n_i I - J carry the same information under independent noise as
-    the n_i - 1 contrasts, at the same L2 sensitivity.
-    """
+    """Multiply the rows of every residual by n_s: products of n_i I - J and ones."""
     sizes = strategy.domain_shape
     used = {key: abs(w) for key, w in strategy.weights.items() if w != 0}
-    blocks, reals = [], []
-    for key, weight in used.items():
+    largest = max((sizes[i] for key in used for i in key), default=1)
+    if largest > LIMITS.dense_cells:
+        raise DomainTooLargeError(
+            "attributes of residuals must have at most "
+            f"{LIMITS.dense_cells} values, got {largest}; for marginals pass "
+            "optimize(workload, privacy='zcdp', template='marginals') as the strategy"
+        )
+    cells = {key: product_of(sizes[i] for i in key) for key in used}
+    blocks: list[QueryMatrix] = []
+    for key in used:
         factors = [
             Dense(n * np.eye(n, dtype=np.int64) - 1) if i in key else Ones(1, n)
             for i, n in enumerate(sizes)
         ]
         blocks.append(Kronecker(factors))
-        reals.append(weight / product_of(sizes[i] for i in key))
-    return IntegerStrategy(_weighted(blocks, reals, norm), VStack(blocks), norm)
+    reals = [weight / cells[key] for key, weight in used.items()]
+    form = Residuals(sizes, cells)
+    return IntegerStrategy(_weighted(blocks, reals, norm), form, norm)
 
 
 @singledispatch

@@ -18,7 +18,7 @@ from mmech.error.shared_totals import (
     cells_of,
     measured_sets,
 )
-from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError, keeping
+from mmech.exceptions import UnsupportedWorkloadError, keeping
 from mmech.integer_strategy import IntegerStrategy, integer_strategy
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import OccupiedCells, exact_answers
@@ -524,15 +524,8 @@ def _measurable(
     """Return the strategy as integers that still support the workload."""
     for fine in (False, True):
         released = integer_strategy(strategy, norm=norm, fine=fine)
-        try:
-            if pairs.supports(workload, released.form):
-                return released
-        except DomainTooLargeError:
-            raise DomainTooLargeError(
-                f"the strategy {strategy!r} cannot be rounded to integers over so many "
-                "cells; for marginals pass optimize(workload, privacy='zcdp', "
-                "template='marginals') as the strategy"
-            ) from None
+        if pairs.supports(workload, released.form):
+            return released
     raise UnsupportedWorkloadError(
         f"the strategy {strategy!r} cannot answer the workload {workload!r} "
         "once its entries are rounded to integers; its rows are too close to "

@@ -124,17 +124,14 @@ def marginal(domain_shape, attributes):
 
 
 def residuals(domain_shape, weights):
-    """Sums over all other attributes, then contrasts of the first j values with the
-    next one, of unit length."""
+    """Sums over all other attributes, with the means of all values taken off."""
     blocks = []
     for attributes, weight in weights.items():
         block = np.ones((1, 1))
         for i, size in enumerate(domain_shape):
             factor = np.ones((1, size))
             if i in attributes:
-                factor = np.array(
-                    [[1] * j + [-j] + [0] * (size - j - 1) for j in range(1, size)]
-                ) / np.sqrt([[j * (j + 1)] for j in range(1, size)])
+                factor = np.eye(size) - np.full((size, size), 1 / size)
             block = np.kron(block, factor)
         blocks.append(weight * block)
     return np.concatenate(blocks)

@@ -1,10 +1,9 @@
 """Interaction contrasts of a product domain: orthogonal blocks, one per subset.
 
 Where a marginal over s answers all interactions inside s, its residual answers only
-those of exactly the attributes s: a row for every contrast, none of them redundant.
-Residuals of different subsets are orthogonal. So the gram, the pseudoinverse and the
-errors of a stack have closed forms over the listed subsets, at any number of
-attributes.
+those of exactly the attributes s. Residuals of different subsets are orthogonal. So the
+gram, the pseudoinverse and the errors of a stack have closed forms over the listed
+subsets, at any number of attributes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
-    _contrasts,
     check_domain_shape,
     check_weights,
 )
@@ -38,13 +36,14 @@ class Residuals(QueryMatrix):
 
     The residual over a subset s of the attributes is
 
-    .. math:: R_s = \bigotimes_{i \in s} H_{n_i} \otimes
+    .. math:: R_s = \bigotimes_{i \in s} (I - J / n_i) \otimes
               \bigotimes_{i \notin s} 1^T , \qquad
               R_s^T R_s = \Big(\prod_{i \notin s} n_i\Big) P_s ,
 
-    where the n - 1 rows of H_n are orthonormal contrasts (Helmert) and P_s is the
-    projector on the interactions of exactly s. It has one row per degree of
-    freedom, :math:`\prod_{i \in s} (n_i - 1)`.
+    where J is all ones and P_s is the projector on the interactions of exactly s. It
+    is the marginal over s with the means along every axis taken off: a row for every
+    cell. Orthonormal contrasts have the same gram, so the same errors and L2
+    sensitivity, and fewer rows, which are not whole numbers over one denominator.
 
     Parameters
     ----------
@@ -79,8 +78,9 @@ class Residuals(QueryMatrix):
     >>> from mmech import Residuals
     >>> A = Residuals((2, 2), {(): 1, (0,): 1})
     >>> A.to_dense().round(3)
-    array([[ 1.   ,  1.   ,  1.   ,  1.   ],
-           [ 0.707,  0.707, -0.707, -0.707]])
+    array([[ 1. ,  1. ,  1. ,  1. ],
+           [ 0.5,  0.5, -0.5, -0.5],
+           [-0.5, -0.5,  0.5,  0.5]])
     """
 
     domain_shape: tuple[int, ...]
@@ -107,20 +107,15 @@ class Residuals(QueryMatrix):
         sizes = sizes_label(self.domain_shape)
         return f"{len(self.weights)} of {sizes}"
 
-    def rank(self, subset: Subset) -> int:
-        """Return the number of contrasts over exactly the attributes of a subset."""
-        return product_of(self.domain_shape[i] - 1 for i in subset)
-
-    def _cells(self, subset: Subset) -> int:
-        """Return c_s, the number of cells summed into one table entry."""
-        sizes = self.domain_shape
-        return product_of(sizes) // product_of(sizes[i] for i in subset)
+    @cached_property
+    def counts(self) -> list[int]:
+        """Number of rows of every residual."""
+        return [product_of(self.domain_shape[i] for i in s) for s in self.weights]
 
     @cached_property
     def shape(self) -> tuple[int, int]:
-        """Number of contrasts in all, and number of domain cells."""
-        rows = sum(self.rank(subset) for subset in self.weights)
-        return (rows, product_of(self.domain_shape))
+        """Number of rows, and number of domain cells."""
+        return (sum(self.counts), product_of(self.domain_shape))
 
     @cached_property
     def _stack(self) -> VStack:
@@ -128,7 +123,7 @@ class Residuals(QueryMatrix):
         for subset, weight in self.weights.items():
             factors: list[QueryMatrix] = [Total(n) for n in self.domain_shape]
             for i in subset:
-                factors[i] = Dense(_contrasts(self.domain_shape[i])[1:])
+                factors[i] = Dense(np.eye(n := self.domain_shape[i]) - 1 / n)
             blocks.append(Scaled(weight, Kronecker(factors)))
         return VStack(blocks)
 
@@ -139,10 +134,17 @@ class Residuals(QueryMatrix):
         return self._stack._rmatmat(y)
 
     def pinv(self) -> QueryMatrix:
-        """Return Aᵀ with scaled columns: the rows of A are orthogonal."""
-        squares = self.row_square_sums()
+        """Return Aᵀ with scaled columns: blocks of A are multiples of projectors."""
+        squares = self._eigenvalues()
         inverse = np.divide(1.0, squares, out=np.zeros(squares.size), where=squares > 0)
         return self.T @ Diagonal(inverse)
+
+    def _eigenvalues(self) -> Array:
+        """Return what A Aᵀ multiplies the rows of each block by, w_s² n / n_s."""
+        n = self.shape[1]
+        weights = zip(self.weights.values(), self.counts, strict=True)
+        squares = [weight**2 * (n // count) for weight, count in weights]
+        return np.repeat(np.array(squares, np.float64), self.counts)
 
     def column_abs_sums(self) -> Array:
         return self._stack.column_abs_sums()
@@ -160,10 +162,12 @@ class Residuals(QueryMatrix):
         )
 
     def row_square_sums(self) -> Array:
-        """Return the squared L2 norm of every row, w_s² c_s, shape (m,)."""
-        ranks = [self.rank(subset) for subset in self.weights]
-        squares = [w**2 * self._cells(subset) for subset, w in self.weights.items()]
-        return np.repeat(np.array(squares, np.float64), ranks)
+        """Return the squared L2 norm of every row, shape (m,)."""
+        shares = [
+            math.prod(1 - 1 / self.domain_shape[i] for i in subset)
+            for subset in self.weights
+        ]
+        return self._eigenvalues() * np.repeat(shares, self.counts)
 
     def sensitivity(self) -> float:
         return float(self.column_abs_sums().max())

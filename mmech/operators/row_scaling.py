@@ -8,12 +8,13 @@ from functools import singledispatch
 import numpy as np
 
 from mmech.arrays import Floats
-from mmech.operators.base import QueryMatrix
+from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
+from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
 
 
@@ -70,14 +71,16 @@ def _(operator: Hierarchy, factors: Floats) -> QueryMatrix | None:
     return Hierarchy(operator.n, {m: weight * factor for (m, weight), factor in levels})
 
 
-@_rows_scaled.register(Marginals)
-def _(operator: Marginals, factors: Floats) -> QueryMatrix | None:
-    own = _one_per_block(factors, [block.shape[0] for block in operator.blocks])
+@_rows_scaled.register(Marginals | Residuals)
+def _(operator: Marginals | Residuals, factors: Floats) -> QueryMatrix | None:
+    sizes = operator.domain_shape
+    counts = [product_of(sizes[i] for i in key) for key in operator.weights]
+    own = _one_per_block(factors, counts)
     if own is None:
         return None
     tables = zip(operator.weights.items(), own, strict=True)
     weights = {key: weight * factor for (key, weight), factor in tables}
-    return Marginals(operator.domain_shape, weights)
+    return type(operator)(sizes, weights)
 
 
 @_rows_scaled.register(VStack)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from copy import copy
-from functools import partial
+from functools import partial, singledispatch
 from itertools import combinations
 from typing import Any, NoReturn
 
@@ -19,6 +19,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.marginals import Marginals, check_attributes, marginals_of
+from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import downward_closure
 from mmech.operators.table_tree import TableTree
 from mmech.structure.by_marginals import answers_by_marginals
@@ -27,23 +28,20 @@ from mmech.structure.spectrum import mean_spectrum
 
 def is_lazy(strategy: QueryMatrix) -> bool:
     """Whether the cells of an estimate from this strategy are too many to list."""
-    measured = marginals_of(strategy)
+    measured = _tables_of(strategy)
     return measured is not None and (
         measured.shape[1] > LIMITS.listed_cells
         or len(measured.domain_shape) > LIMITS.lattice_attributes
     )
 
 
-def as_marginals(strategy: Any) -> Marginals:
-    """Return a strategy of marginals as `Marginals`, and refuse others."""
-    operator = as_query_matrix(strategy, "strategy")
-    measured = marginals_of(operator)
-    if measured is None:
-        raise TypeError(
-            f"strategy must be Marginals, got {type(operator).__name__}; use "
-            "least_squares for other strategies"
-        )
-    return measured
+@singledispatch
+def _tables_of(strategy: QueryMatrix) -> Marginals | Residuals | None:
+    """Return marginals, or residuals of them, as what they are."""
+    return marginals_of(strategy)
+
+
+_tables_of.register(Residuals, lambda strategy: strategy)
 
 
 class MarginalEstimate:
@@ -57,12 +55,12 @@ class MarginalEstimate:
               \frac{\theta_a^2}{n_a} , \qquad
               \hat y_t = \sum_{s \subseteq t} \alpha_s \, n_s / n_t .
 
-    Tables are computed when they are first asked for, and kept. Post-processing:
-    free of privacy cost.
+    Tables are computed when they are first asked for, and kept. Residuals measure one
+    :math:`\alpha_s` each. Post-processing: free of privacy cost.
 
     Parameters
     ----------
-    strategy : Marginals, Marginal or StrategyResult, shape (p, n)
+    strategy : Marginals, Marginal, Residuals or StrategyResult, shape (p, n)
         What was measured; weights of any sign.
     values : array_like, shape (p,) or (p, k)
         Noisy answers y.
@@ -98,7 +96,14 @@ class MarginalEstimate:
     shape: tuple[int, ...]
 
     def __init__(self, strategy: Matrix, values: ArrayLike) -> None:
-        strategy = as_marginals(strategy)
+        operator = as_query_matrix(strategy, "strategy")
+        measured = _tables_of(operator)
+        if measured is None:
+            raise TypeError(
+                "strategy must be Marginals or Residuals, got "
+                f"{type(operator).__name__}; use least_squares for other strategies"
+            )
+        strategy = measured
         array = np.asarray(values, dtype=np.float64)
         if array.ndim not in (1, 2) or array.shape[0] != strategy.shape[0]:
             raise ValueError(
@@ -120,6 +125,10 @@ class MarginalEstimate:
                 table = array[start:stop].reshape(*self._sizes(kept), self._columns)
                 self._blocks.append((kept, float(weight), float(stop - start), table))
             start = stop
+        if marginals_of(operator) is None:  # each residual has its own interactions
+            for kept, weight, _, table in self._blocks:
+                self._alphas[kept] = _centred(table / weight, len(kept))
+            self._blocks = []
         # The numbers of the blocks that contain an attribute.
         self._holders: list[set[int]] = [set() for _ in self.domain_shape]
         for number, (kept, *_) in enumerate(self._blocks):
@@ -161,14 +170,18 @@ class MarginalEstimate:
         made = copy(self)
         made._alphas = dict(self._alphas)
         for subset, table in tables.items():
-            own = np.asarray(table, np.float64)
-            for axis in range(len(subset)):
-                own = own - own.mean(axis=axis, keepdims=True)
+            own = _centred(np.asarray(table, np.float64), len(subset))
             if own.ndim == len(subset):
                 own = np.repeat(own[..., None], self._columns, axis=-1)
             if all(self.domain_shape[i] > 1 for i in subset):
                 made._alphas[subset] = own
         return made
+
+    def _subsets(self) -> list[Subset]:
+        """Return the subsets whose interactions were measured."""
+        blocks = [attributes for attributes, *_ in self._blocks]
+        closure = downward_closure(blocks, self.domain_shape)
+        return list(closure if blocks else self._alphas)
 
     def _sizes(self, subset: Subset) -> list[int]:
         return [self.domain_shape[i] for i in subset]
@@ -191,9 +204,7 @@ class MarginalEstimate:
             axes = tuple(i for i, a in enumerate(attributes) if a not in subset)
             total += (weight / cells) * table.sum(axis=axes)
             precision += weight**2 / cells
-        for axis in range(len(subset)):
-            total -= total.mean(axis=axis, keepdims=True)
-        return total / precision
+        return _centred(total, len(subset)) / precision
 
     def _check_table(self, kept: Subset) -> None:
         entries = product_of(self._sizes(kept)) * self._columns
@@ -320,8 +331,7 @@ class MarginalEstimate:
         """
         array = check_codes(codes, self.domain_shape)
         out = np.zeros((array.shape[0], self._columns))
-        blocks = [attributes for attributes, *_ in self._blocks]
-        for subset in downward_closure(blocks, self.domain_shape):
+        for subset in self._subsets():
             alpha = self._alpha(subset)
             assert alpha is not None
             share = product_of(self._sizes(subset)) / self.shape[0]
@@ -337,8 +347,7 @@ class MarginalEstimate:
             If there are more than about 10^8 of them.
         """
         self._check_table(tuple(range(len(self.domain_shape))))
-        blocks = [attributes for attributes, *_ in self._blocks]
-        closure = downward_closure(blocks, self.domain_shape)
+        closure = self._subsets()
         parts = []
         for subset in closure:
             alpha = self._alpha(subset)
@@ -346,3 +355,10 @@ class MarginalEstimate:
             share = product_of(self._sizes(subset)) / self.shape[0]
             parts.append(alpha.reshape(-1, self._columns) * share)
         return self._out(TableTree(self.domain_shape, closure).spread(parts))
+
+
+def _centred(table: Floats, axes: int) -> Floats:
+    """Return a table with the means along its first axes taken off."""
+    for axis in range(axes):
+        table = table - table.mean(axis=axis, keepdims=True)
+    return table

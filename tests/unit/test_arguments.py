@@ -57,7 +57,7 @@ STRATEGIES = {
 STRUCTURED = {
     "MarginalEstimate": (
         lambda a: mm.MarginalEstimate(a, [1, 2, 3, 4]).marginal([0]),
-        "must be Marginals, got Dense",
+        "must be Marginals or Residuals, got Dense",
     )
 }
 """Public functions of strategies of one kind, and how others are refused."""

@@ -248,8 +248,11 @@ def test_domains_that_do_not_suit(strategy, shape, error, match):
 
 
 @pytest.mark.parametrize("columns", [(), (2,)])
-def test_estimate_equals_the_pseudoinverse(columns, rng):
+@pytest.mark.parametrize("kind", [mm.Marginals, mm.Residuals])
+def test_estimate_equals_the_pseudoinverse(kind, columns, rng):
     strategy = full_strategy(rng)
+    if kind is mm.Residuals:
+        strategy = mm.MatrixMechanism(strategy, rho=1).strategy
     values = rng.normal(size=(strategy.shape[0], *columns))
     estimate = mm.MarginalEstimate(strategy, values)
     dense = ref.pinv(strategy.to_dense()) @ values

@@ -15,6 +15,7 @@ from mmech import (
     DomainTooLargeError,
     Identity,
     Kronecker,
+    Marginals,
     MatrixMechanism,
     Measurement,
     PartitionStack,
@@ -25,7 +26,6 @@ from mmech import (
     Total,
     UnsupportedWorkloadError,
     VStack,
-    all_marginals,
     optimize,
 )
 
@@ -221,7 +221,7 @@ def test_optimizer_seeds_do_not_seed_the_noise():
 
 # ------------------------------------------------------------------ errors
 
-PAIRS = all_marginals((8,) * 14, 2)
+LONG = Marginals((5000, 8), {(0,): 1, (1,): 1})
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,8 @@ PAIRS = all_marginals((8,) * 14, 2)
          r"workload has 3 columns but strategy has 4; both must equal the number of"),
         ({"epsilon": 1, "strategy": Total(3)}, UnsupportedWorkloadError,
          r"Total\(3\).* cannot answer the workload Prefix\(3\).*; add rows such as"),
-        ({"rho": 1, "workload": PAIRS, "strategy": None}, DomainTooLargeError,
-         "over so many cells; for marginals pass .*template='marginals'"),
+        ({"rho": 1, "workload": LONG, "strategy": None}, DomainTooLargeError,
+         "at most 4096 values, got 5000; for marginals pass .*template='marginals'"),
     ],
     ids=str,
 )  # fmt: skip
