@@ -109,9 +109,10 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     The loss is above the bound of singular values by 1.3 % for all ranges of 1,024
     cells and .4 % of 2^20, and by 3.5 % and 1.3 % for prefix sums. For windows of n/30
     cells it is 2 % above, of n/6 cells 9 %, and up to 37 % for wider ones whose width
-    does not divide n; above 10,000 cells the bound itself is weaker. For a union of these the grams add up as if they had the same
-    waves: the best of all waves is within 3 % of the optimum. Listed ranges count
-    as all ranges of the cells that they tell apart, within 30 %.
+    does not divide n; above 10,000 cells the bound itself is weaker. For a union of
+    these the grams add up as if they had the same waves: the best of all waves is
+    within 3 % of the optimum. Listed ranges count as all ranges of the cells that they
+    tell apart, within 30 %.
 
     Parameters
     ----------
