@@ -587,10 +587,11 @@ def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
     sizes = strategy.domain_shape
     used = {key: abs(w) for key, w in strategy.weights.items() if w != 0}
     largest = max((sizes[i] for key in used for i in key), default=1)
-    if largest > LIMITS.dense_cells:
+    most = math.isqrt(LIMITS.table_entries)
+    if largest > most:
         raise DomainTooLargeError(
-            "attributes of residuals must have at most "
-            f"{LIMITS.dense_cells} values, got {largest}; for marginals pass "
+            f"attributes of residuals must have at most {most} values, got {largest}; "
+            "for marginals pass "
             "optimize(workload, privacy='zcdp', template='marginals') as the strategy"
         )
     cells = {key: product_of(sizes[i] for i in key) for key in used}

@@ -84,7 +84,7 @@ def test_queries_read_aloud(name):
     with pytest.raises(NotFittedError, match="not fitted yet"):
         _ = model.privacy_statement_
     model.fit(X, y)
-    with pytest.raises(ValueError, match=r"column 'x2' .* it, or leave the row out$"):
+    with pytest.raises(ValueError, match=r"row 1, column 'x2' .* leave the row out$"):
         model.predict([["0", "0", "0"], ["0", "0", "7"]])
     with pytest.raises(ValueError, match="X has 1 columns but the schema has 3"):
         model.predict([["0"]])

@@ -221,7 +221,7 @@ def test_optimizer_seeds_do_not_seed_the_noise():
 
 # ------------------------------------------------------------------ errors
 
-LONG = Marginals((5000, 8), {(0,): 1, (1,): 1})
+LONG = Marginals((12000, 8), {(0,): 1, (1,): 1})
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ LONG = Marginals((5000, 8), {(0,): 1, (1,): 1})
         ({"epsilon": 1, "strategy": Total(3)}, UnsupportedWorkloadError,
          r"Total\(3\).* cannot answer the workload Prefix\(3\).*; add rows such as"),
         ({"rho": 1, "workload": LONG, "strategy": None}, DomainTooLargeError,
-         "at most 4096 values, got 5000; for marginals pass .*template='marginals'"),
+         "at most 11585 values, got 12000; for marginals pass .*template='marginals'"),
     ],
     ids=str,
 )  # fmt: skip
