@@ -186,22 +186,21 @@ class Forest:
         return np.array(self.domain_shape, dtype=np.int64)
 
     @cached_property
-    def _tests(self) -> NDArray[np.int32] | None:
-        """Two-way tests as the kernels read them, (n_nodes, 4); None without any."""
-        if self.value is None:
-            return None
-        ordered = np.array(self.ordered, np.bool_)[self.feature]
-        tests = np.empty((self.n_nodes, 4), np.int32)
+    def _tests(self) -> NDArray[np.int32]:
+        """Tests of all nodes as the kernels read them, (n_nodes, 4)."""
+        tests = np.full((self.n_nodes, 4), -1, np.int32)
         tests[:, 0] = self.feature
         tests[:, 1] = self.child
-        tests[:, 2] = np.where(ordered, 0, self.value)
-        tests[:, 3] = np.where(ordered | (self.value < 0), self.value, 0)
+        if self.value is not None:
+            ordered = np.array(self.ordered, np.bool_)[self.feature]
+            tests[:, 2] = np.where(ordered, 0, self.value)
+            tests[:, 3] = np.where(ordered | (self.value < 0), self.value, 0)
         return tests
 
     @property
     def _nodes(self) -> tuple[Any, ...]:
         """What kernels know of the nodes of all trees."""
-        return self.feature, self.child, self._tests, self.node_offsets
+        return self._tests, self.node_offsets
 
     def apply(self, codes: ArrayLike) -> NDArray[np.int32]:
         """Find the leaf of every record in every tree.
