@@ -1,18 +1,31 @@
 """Seeds, data and the hypothesis profile shared by all tests."""
 
+# ruff: noqa: E402 - what is imported depends on the path, which is set first
+
+import datetime
 import gc
+import json
 import os
 import shutil
+import sys
 import tempfile
 import warnings
+import zlib
 from contextlib import ExitStack
 from functools import partial
+from importlib.metadata import distribution
 from pathlib import Path
 from unittest import mock
 
 # There is a process per core already: more threads of BLAS in each only wait for one
 # another, at up to twice the processor time. Read when NumPy is loaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# `python -m pytest` puts the working folder first. What was installed is tested; the
+# clone comes last, for the benchmarks.
+ROOT = Path(__file__).parents[1]
+sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
+sys.path.append(str(ROOT))
 
 import numpy as np
 import pytest
@@ -23,6 +36,45 @@ from mmech import PrivacyLeakWarning
 from mmech.limits import LIMITS
 from mmech.noise import check_insecure_rng
 from mmech.testing import watch_draws
+
+
+def pytest_addoption(parser):
+    """Declare the option that takes a tenth of the tests."""
+    parser.addoption(
+        "--tenth",
+        metavar="DAY",
+        help="run the tests of one tenth: of a day as 2026-11-28, or of 'today'",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keep the tests of one tenth, which follows from a day."""
+    day = config.getoption("--tenth")
+    if day is None:
+        return
+    date = datetime.date
+    number = (date.today() if day == "today" else date.fromisoformat(day)).toordinal()
+    kept, left = [], []
+    for item in items:
+        own = zlib.crc32(item.nodeid.encode()) % 10 == number % 10
+        (kept if own else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+
+
+def pytest_collection_finish():
+    """Refuse modules of the clone, unless the clone is what was installed."""
+    url = json.loads(distribution("mmech").read_text("direct_url.json") or "{}")
+    if url.get("dir_info", {}).get("editable"):
+        return
+    for name, module in sorted(sys.modules.items()):
+        ours = name.partition(".")[0] in ("mmech", "mmech_rf")
+        file = ours and getattr(module, "__file__", None)
+        if file and Path(file).resolve().is_relative_to(ROOT):
+            raise pytest.UsageError(
+                f"{name} was loaded from the clone, not from what was installed; "
+                "run `python -m pytest` from the clone, or install with -e"
+            )
 
 
 def pytest_configure(config):

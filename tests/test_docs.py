@@ -279,7 +279,7 @@ def test_pages_name_files_that_exist(page):
 
 
 TOP_LEVEL = {
-    *(".ci", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md",
+    *(".ci", ".github", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md",
         "LICENSE"),
     *("README.md", "SECURITY.md", "benchmarks", "mmech", "mmech_rf", "notebooks"),
     *("pyproject.toml", "tests"),

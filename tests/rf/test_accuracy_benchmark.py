@@ -1,15 +1,12 @@
 """The benchmark of accuracy: data, floors, table, runs that go on where they were."""
 
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.utils import Bunch
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.accuracy import (
     _ablation,

@@ -2,9 +2,7 @@
 
 import os
 import signal
-import sys
 from functools import cache
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -13,11 +11,8 @@ from replay import entropy
 from sklearn.base import clone
 
 import mmech_rf as rf
-from mmech import PrivacyLedger
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from benchmarks.accuracy import _methods, _trials
+from mmech import PrivacyLedger
 
 dask = pytest.importorskip("dask")
 CAR = rf.datasets.load_car()

@@ -1,16 +1,12 @@
 """More epsilon does not make a drawn forest worse, on simulated tasks."""
 
-import sys
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import reference as ref
 from entropy import system_entropy
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.gains import Trial
 

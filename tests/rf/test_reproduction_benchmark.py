@@ -3,14 +3,11 @@
 import csv
 import math
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.reproduction import _published as _rows
 from benchmarks.reproduction import _report, _seconds, _settings, _trials
