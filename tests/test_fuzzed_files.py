@@ -53,8 +53,8 @@ def write_files(folder):
 @pytest.mark.parametrize(
     ("first", "number"),
     [
-        pytest.param(0, 300, id="300"),
-        pytest.param(300, 5200, id="5200", marks=pytest.mark.slow),
+        pytest.param(0, 100, id="100"),
+        pytest.param(100, 5400, id="5400", marks=pytest.mark.slow),
     ],
 )
 def test_mutated_files_are_read_or_refused(tmp_path, first, number):

@@ -369,7 +369,7 @@ def test_dividing_keeps_sums_of_rows_and_over_children():
         ("gap", {"epsilon": 1}),
         ("levels", {"epsilon": 1}),
         ("gap", {"rho": 1}),
-        ("two, pairs", {"epsilon": 1}),
+        pytest.param("two, pairs", {"epsilon": 1}, marks=pytest.mark.slow),
         ("two, crossed", {"rho": 1}),
         ("two, apart", {"epsilon": 1}),
     ],

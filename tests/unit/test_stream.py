@@ -185,7 +185,7 @@ def others_of(counts, relation, records):
     """Return neighbours: all of short streams, those of one time of long ones."""
     if len(counts) > 4:
         return list(counts + np.eye(len(counts), dtype=int) * records)
-    others = neighbours(counts, relation, records)
+    others = np.unique([*neighbours(counts, relation, records)], axis=0)
     return [other for other in others if (other >= 0).all()]
 
 
