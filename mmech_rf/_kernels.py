@@ -736,7 +736,7 @@ def view_tables(
 ):  # fmt: skip
     # class weights of all records in every view: out (offsets[v],), see below
     rows = np.arange(views.shape[1])
-    node = np.empty(k + (planes.shape[0] > n_planes), weights.dtype)
+    node = np.empty(k + (planes.shape[0] > n_planes), np.int64)
     _sums_by_class(classes, weights, right, k, node)
     for v in order:
         own = out[offsets[v] : offsets[v + 1]]
@@ -762,9 +762,8 @@ def split_log_weights(
     # cell (n,) uint8; joined (m,) int64: a further node that contains the node, or -1;
     # views (v, n) uint8; sizes (v,);
     # order, finer (v,), merged (v, cells) of Views: which views follow from finer ones;
-    # classes (n,) int64; weights (n,) int32 or, where their sums need it, int64, like
-    # all tables; right (n,) of the same type: weights where a prediction is right,
-    # empty without predictions;
+    # classes, weights (n,) int64; right (n,) int64: weights where a prediction is
+    # right, empty without predictions;
     # slots (n,), words (k + 1,), maps, starts (v,), planes: bit maps of drawn.bits;
     # offsets (v + 1,) of tables in totals, made by view_tables; exps of drawn.bits;
     # rate from 1 to 2**60; log_prior (v,) int64 includes splitting
@@ -781,8 +780,8 @@ def split_log_weights(
         stops[x] += stops[x - 1]
     rows = np.empty(n, np.int64)
     own_classes = np.empty(n, np.int64)
-    own_weights = np.empty(n, weights.dtype)
-    own_right = np.empty(right.shape[0], right.dtype)
+    own_weights = np.empty(n, np.int64)
+    own_right = np.empty(right.shape[0], np.int64)
     place = stops.copy()
     for j in range(n):
         i = n - 1 - j
@@ -793,7 +792,7 @@ def split_log_weights(
         own_weights[row] = weights[i]
         if right.shape[0]:
             own_right[row] = right[i]
-    nodes = np.zeros((n_nodes, n_columns), weights.dtype)
+    nodes = np.zeros((n_nodes, n_columns), np.int64)
     masks = np.empty((n_cells, planes.shape[0], planes.shape[1]), np.uint64)
     for x in range(n_cells):
         start, stop = stops[x - 1] if x else 0, stops[x]
@@ -810,7 +809,7 @@ def split_log_weights(
             nodes[x], np.int64(1), n_columns, rate, exps, out[x, n_views]
         )
     # A view that follows from a finer one comes after it.
-    tables = np.empty((2, n_nodes, sizes.max() * n_columns), weights.dtype)
+    tables = np.empty((2, n_nodes, sizes.max() * n_columns), np.int64)
     now = 0
     for v in order:
         width = sizes[v] * n_columns
@@ -906,7 +905,7 @@ def fork_log_weights(
     # log weights of trees of two levels in each of the n_cells nodes that records fall
     # into: out (n_cells, m, 2) int64 by the first view of the tree, seconds (m,)
     # int64 positions of views; the rest as above
-    tables = np.empty(offsets[-1], weights.dtype)
+    tables = np.empty(offsets[-1], np.int64)
     masks = np.empty_like(planes)
     for x in range(n_cells):
         n = 0
@@ -915,8 +914,8 @@ def fork_log_weights(
         members = np.empty(n, np.int64)
         own_views = np.empty((views.shape[0], n), np.uint8)
         own_classes = np.empty(n, np.int64)
-        own_weights = np.empty(n, weights.dtype)
-        own_right = np.empty(n if right.shape[0] else 0, right.dtype)
+        own_weights = np.empty(n, np.int64)
+        own_right = np.empty(n if right.shape[0] else 0, np.int64)
         own_slots = np.empty(n, np.int64)
         row = 0
         for i in range(cell.shape[0]):

@@ -75,7 +75,9 @@ class Sets(ZeroOne):
             return None
         out = np.zeros((self.shape[axis], x.shape[1]), x.dtype)
         lists = self._column_lists if axis else self._row_lists
-        _kernels.list_sums(*lists, np.ascontiguousarray(x), out)
+        column = np.ascontiguousarray(x).view()
+        freeze((column,))  # one type, and so one compiled kernel
+        _kernels.list_sums(*lists, column, out)
         return out
 
 

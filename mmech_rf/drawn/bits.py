@@ -95,7 +95,6 @@ def counted(
 
     maps = maps or BitMaps.of(views, cells, class_codes, n_classes)
     most = int(weights.sum())
-    weights = weights.astype(np.int32 if most < 2**31 else np.int64)
     right, n_columns = weights[:0], n_classes
     planes = maps.digits(weights)
     n_planes = len(planes)

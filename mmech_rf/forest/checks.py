@@ -160,6 +160,7 @@ def check_layout(forest: Forest) -> int:
     sizes, value, ordered = forest._sizes, forest.value, forest.ordered
     if value is None:
         value = np.full(forest.feature.size, -1, np.int32)
+        value.flags.writeable = False  # one type, and so one compiled kernel
     longest = min(int((sizes - 1).sum()), int(np.diff(forest.node_offsets).max()))
     _kernels.check_trees(
         sizes, np.array(ordered or sizes < 0, np.bool_), forest.feature, forest.child,
