@@ -1,4 +1,4 @@
-"""The table of speeds: ``python -m benchmarks.table`` writes ``RESULTS.md`` beside it.
+"""The table of speeds: ``python -m benchmarks.table`` writes ``suite/RESULTS.md``.
 
 Every row times a benchmark of the suite and its contender in turn, in one process, on
 one thread of BLAS and numba. Seconds are those of the processor, not of the clock, and
@@ -31,7 +31,7 @@ PACKAGES = (
     *("numpy", "scipy", "numba", "scikit-learn", "pylops", "opendp"),
     "threadpoolctl",
 )
-TARGET = Path(__file__).with_name("RESULTS.md")
+TARGET = Path(__file__).parent / "suite" / "RESULTS.md"
 NOISE_SCALES = ((1, "1"), (2**10, "2^10"), (2**20, "2^20"))
 
 
@@ -367,9 +367,9 @@ def _versions() -> str:
 
 def lines(quick: bool) -> Any:
     """Yield the lines of the table."""
-    yield "# Results"
+    yield "# Speed beside contenders"
     yield ""
-    yield "Written by `python -m benchmarks.table`; read it as `README.md` says."
+    yield "Written by `python -m benchmarks.table`; `../RESULTS.md` says how to read it."
     yield ""
     yield f"* date: {time.strftime('%Y-%m-%d')}"
     yield f"* processor: {_processor()}, one thread of {os.cpu_count()}"

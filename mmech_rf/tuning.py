@@ -195,7 +195,7 @@ def tune(
     and equally among the subsets of an order. No order gets more than N records can
     have. The criterion is derived for weight votes; hard votes behave alike. Fewer
     trees, ensembles, and votes of a batch were judged as well, and gained nothing on
-    simulated tasks (``benchmarks/README.md``).
+    simulated tasks (``benchmarks/RETIRED.md``).
 
     References
     ----------

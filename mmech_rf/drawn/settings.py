@@ -18,7 +18,7 @@ class DrawnSettings(CountSettings):
     The sets were some or all of car, balance-scale, iris, heart, mushroom, adult and
     adult-binary; nursery, claves, magic, wall-robot, tic-tac-toe and student-por.
     Epsilon was 0.1 to 2, with one setting for all sets and budgets.
-    ``benchmarks/README.md`` lists the trials where accuracy is least. Accuracies on
+    ``benchmarks/RESULTS.md`` lists the trials where accuracy is least. Accuracies on
     these sets may therefore flatter the forest a little. Later choices were made on
     simulated tasks. The third level was chosen on parities, trees, additive and mixed
     tasks, with a look at car, tic-tac-toe and iris. `calibration_share` was chosen
@@ -141,7 +141,7 @@ class DrawnSettings(CountSettings):
         Provenance: chosen by area under the ROC curve and log loss, on simulated tasks
         of two classes that overlap. Half of the tasks are sums of all attributes. The
         choice was then seen on real sets; adult-binary was looked at in between.
-        ``benchmarks/README.md`` lists the trials.
+        ``benchmarks/RESULTS.md`` lists the trials.
 
         Returns
         -------
