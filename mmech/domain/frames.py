@@ -122,8 +122,7 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
     kind = str(column.type)
     if kind == "null" or not len(column):
         return _object_column(column.to_pylist())
-    whole = kind.startswith(("int", "uint")) and not column.null_count
-    if whole or kind in ("halffloat", "float", "double"):
+    if _are_numbers(column):
         return np.asarray(column)
     if not kind.startswith("dictionary"):
         try:
@@ -137,13 +136,24 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
     indices = column.indices
     if indices.null_count:
         indices = indices.cast("int64").fill_null(-1)  # they may be unsigned
-    entries = _object_column(column.dictionary.to_pylist())
+    held = column.dictionary
+    numbers = _are_numbers(held)
+    entries = np.asarray(held) if numbers else _object_column(held.to_pylist())
     return Dictionary(entries, indices.to_numpy(zero_copy_only=False))
 
 
+def _are_numbers(column: Any) -> bool:
+    """Whether NumPy holds what a column of pyarrow does: floats, gapless integers."""
+    kind = str(column.type)
+    whole = kind.startswith(("int", "uint")) and not column.null_count
+    return whole or kind in ("halffloat", "float", "double")
+
+
 def _of_polars(column: Any) -> NDArray[Any] | Dictionary:
-    """Return a column of polars; text and categories as a dictionary."""
-    if not str(column.dtype).startswith(("String", "Categorical", "Enum")):
+    """Return a column of polars; what NumPy does not hold as well as a dictionary."""
+    held = ("String", "Categorical", "Enum", "Decimal")
+    zone = getattr(column.dtype, "time_zone", None)
+    if zone is None and not str(column.dtype).startswith(held):
         return _plain(column)
     entries = column.unique()
     places = range(len(entries))
@@ -163,6 +173,8 @@ def _plain(column: Any) -> NDArray[Any]:
             "Complex data not supported: X must hold text, numbers or booleans; "
             "split complex columns into real ones"
         )
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
+        return values.astype(f"{values.dtype.kind}8[us]")  # Python has no shorter times
     return values.astype(str) if values.dtype.kind == "S" else values
 
 

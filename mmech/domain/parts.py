@@ -28,6 +28,7 @@ from mmech.domain import csv_files
 from mmech.domain.csv_files import CsvFormat, check_format, column_error
 from mmech.domain.domain import Domain
 from mmech.domain.frames import check_flat, in_memory, read_table, read_vector
+from mmech.domain.values import as_objects
 from mmech.exceptions import located
 
 TABLES = (".csv", ".csv.gz", ".parquet")
@@ -195,7 +196,7 @@ def _cells(X: Any) -> NDArray[np.object_]:
     table = read_table(X)
     cells = np.empty((table.n_rows, table.n_columns), dtype=object)
     for j in range(table.n_columns):
-        cells[:, j] = table.column(j)
+        cells[:, j] = as_objects(table.column(j))
     return cells
 
 
