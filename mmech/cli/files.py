@@ -176,11 +176,13 @@ def writing(path: str | None) -> Iterator[TextIO]:
         yield stream
 
 
-def read_header(args: argparse.Namespace, path: str) -> list[str]:
+def read_header(
+    args: argparse.Namespace, path: str, domain: Domain | None = None
+) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
     from mmech.domain.parts import columns_of
 
-    header = columns_of(opened(args, path), **csv_format(args))
+    header = columns_of(opened(args, path), domain, **csv_format(args))
     if not header:
         raise InputError(
             f"cannot use the data {path!r}: the file is empty; its first line must "

@@ -608,7 +608,7 @@ def _records(
             held += len(part.X) * len(domain.shape) * CODE
             check_memory(args.memory, held, "the records")
             yield part
-        columns = columns_of(opened(args, args.data), **csv_format(args))
+        columns = columns_of(opened(args, args.data), domain, **csv_format(args))
         others = ", ".join(name for name in columns if name not in described)
         if others:
             say(f"{PROG}: columns that the domain does not name: {printable(others)}")

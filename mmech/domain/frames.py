@@ -51,9 +51,11 @@ class Table:
         """
         d, r = len(attributes), len(required) if read_required else 0
         if self.names is not None:
+            wanted = {*attributes, *required}
+            others = [name for name in self.names if name not in wanted]
             return (
-                [self._position(name, noun) for name in attributes],
-                [self._position(name, noun) for name in required[:r]],
+                [self._position(name, noun, others) for name in attributes],
+                [self._position(name, noun, others) for name in required[:r]],
             )
         if self.n_rows == 0 and self.n_columns == 0:
             return range(d), range(0)
@@ -73,12 +75,12 @@ class Table:
             )
         return range(d), range(0)
 
-    def _position(self, name: str, noun: str) -> int:
+    def _position(self, name: str, noun: str, others: Iterable[str]) -> int:
         names = self.names or ()
         if (count := names.count(name)) != 1:
             remedy = f"rename or select the columns of X to match the {noun}"
             if not count:
-                remedy = nearest(name, names, remedy)
+                remedy = nearest(name, others, remedy)
             encoded = [other for other in names if other.startswith(f"{name}_")]
             if count == 0 and len(encoded) > 1:
                 remedy = (
