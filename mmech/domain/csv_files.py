@@ -194,14 +194,15 @@ def _opened(source: Source, encoding: str) -> Iterator[TextIO]:
     # Bytes of another encoding become surrogates, for `_decoded` to find in their line.
     options: Any = {"errors": "surrogateescape", "newline": ""}
     options["encoding"] = "utf-8-sig" if encoding.lower() == "utf-8" else encoding
+    given: Any = source
     is_path = isinstance(source, (str, os.PathLike))
     try:
-        with open(source, "rb") if is_path else nullcontext(source) as file:
+        with open(given, "rb") if is_path else nullcontext(given) as file:
             file.seek(0)
-            if is_path and os.fspath(source).endswith(".gz"):
+            if is_path and os.fspath(given).endswith(".gz"):
                 file = gzip.GzipFile(fileobj=file)
             else:
-                remedy = "save it as csv, or let its name end as others of its kind do"
+                remedy = "save it as csv, or if it is Parquet or gzip, name it so"
                 check_text(file.read(64), "the file", remedy)
                 file.seek(0)
             wrapper = TextIOWrapper(file, **options)

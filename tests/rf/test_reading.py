@@ -222,11 +222,10 @@ def test_a_first_line_that_is_a_record_is_not_shown(line, form, tmp_path):
 @pytest.mark.usefixtures("reader")
 def test_columns_that_are_found_are_not_suggested(tmp_path):
     """Only one that nothing reads may be meant."""
-    pair = Domain(
-        [Attribute.numeric(name, lower=0, upper=1) for name in ("size1", "size2")]
-    )
+    sizes = [Attribute.numeric(f"size{i}", lower=0, upper=1) for i in (1, 2)]
+    pair, path = Domain(sizes), tmp_path / "a.csv"
     for header, words in (("size1,b", "add it"), ("size1,Size2", "mean 'Size2'")):
-        path = written(tmp_path / "a.csv", [header, "0,1"])
+        written(path, [header, "0,1"])
         refused(lambda: list(read(path, pair)), f"named 'size2'.*{words}", ValueError)
     refused(lambda: pair.encode({"size1": [1]}), "'size2'.*rename or", ValueError)
     schema = Schema(pair.attributes, [0, 1], target="size3")

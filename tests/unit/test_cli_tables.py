@@ -346,6 +346,24 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     code, out, _ = run("schema check n.csv d.json", capsys)
     assert "column 'age': a value that is not a number, in 1 row" in out
     assert run("schema check n.csv d.json --decimal ,", capsys)[0] == 0
+    text = 'sex,größe,age\nf,s,"1.2,3"\nx.y,s,"12.50"\nNA,s,30\n'
+    Path("n.csv").write_text(text, encoding="utf-8")
+    form = "--decimal , --thousands . --na NA"
+    code, out, _ = run(f"schema check n.csv d.json {form}", capsys)
+    shown = ["'x.y'", "'NA'", "'1.2,3'", "'12.50'"]
+    cells = [line for line in out.splitlines() if line.startswith("  ")]
+    assert sorted(line.split()[0] for line in cells) == sorted(shown)
+
+
+@pytest.mark.parametrize("line", ["f,SECRET,30", "SECRET,2026-01-31", "x,true,y"])
+def test_no_template_shows_a_record(folder, capsys, line):
+    Path("n.csv").write_text(f"{line}\n", encoding="utf-8")
+    for command in ("suggest n.csv", "suggest --read-values n.csv", "check d.json"):
+        command = command.replace("check", "check n.csv")
+        code, out, err = run(f"schema {command}", capsys)
+        assert (code, out) == (2, "")
+        assert "the first line of the file looks like a record" in err
+        assert "SECRET" not in err
 
 
 def test_values_are_read_from_dates_and_parquet_files(folder, capsys):
