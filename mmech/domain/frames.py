@@ -152,10 +152,11 @@ def _are_numbers(column: Any) -> bool:
 
 
 def _of_polars(column: Any) -> NDArray[Any] | Dictionary:
-    """Return a column of polars; what NumPy does not hold as well as a dictionary."""
-    held = ("String", "Categorical", "Enum", "Decimal")
-    zone = getattr(column.dtype, "time_zone", None)
-    if zone is None and not str(column.dtype).startswith(held):
+    """Return a column of polars; text, categories and zoned times as a dictionary."""
+    kind, zone = str(column.dtype), getattr(column.dtype, "time_zone", None)
+    if kind.startswith("Decimal"):  # floats in older versions
+        return _object_column(column.to_list())
+    if zone is None and not kind.startswith(("String", "Categorical", "Enum")):
         return _plain(column)
     entries = column.unique()
     places = range(len(entries))
@@ -167,6 +168,9 @@ def _plain(column: Any) -> NDArray[Any]:
     if isinstance(column, np.ma.MaskedArray):
         gaps: Any = column.astype(object)
         return np.asarray(gaps.filled(None))
+    masked = getattr(getattr(column, "dtype", None), "numpy_dtype", None)
+    if masked is not None and masked.kind == "f":  # older pandas widens short ones
+        return np.asarray(column.to_numpy(masked, na_value=np.nan))
     values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     if values.dtype.kind == "f" and _is_whole(column):  # pandas, polars: there are gaps
         return _object_column(column.to_list())

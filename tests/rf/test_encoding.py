@@ -337,10 +337,9 @@ def _in_memory(values, arrow_kind, polars_kind, pandas_kind):
 def _on_disk(values, column, folder):
     """Return files of the column and labels, and how each is to be read."""
     frame = column.to_frame().with_columns(column.alias("c"))
-    frame.write_parquet(folder / "polars.parquet")
     names = ("pyarrow.parquet", "pyarrow.dataset")
     parquet, datasets = map(pytest.importorskip, names)
-    parquet.write_table(frame.to_arrow(), folder / "pyarrow.parquet")
+    parquet.write_table(frame.to_arrow(), folder / "table.parquet")
     rows = [["" if value is None else str(value)] * 2 for value in values]
     with open(folder / "text.csv", "w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([["a", "c"], *rows])
