@@ -4,12 +4,14 @@ import itertools
 import json
 import math
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 from replay import People, check_neighbours, watched
+from scipy.stats import binom
 
 import mmech as mm
 from mmech.privacy.neighbours import Relation
@@ -186,8 +188,8 @@ def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
         frame["age"].mean()
     )
     clipped = frame["pay"].clip(-10, 30)
-    places = ((clipped + 10) / 0.004).round()  # 10,000 steps of the range
-    sums = (places * 0.004 - 10).groupby(frame["sex"]).sum()
+    places = ((clipped + 10) / 4e-5).round()  # a million steps of the range
+    sums = (places * 4e-5 - 10).groupby(frame["sex"]).sum()
     assert released.statistic(str(ALL[2]))["sum"].tolist() == pytest.approx(
         sums.tolist()
     )
@@ -316,6 +318,104 @@ def test_an_interruption_before_the_tables_leaves_the_statistics(monkeypatch):
     assert all(len(own.columns(0.95)) for own in stop.value.statistics)
     (note,) = stop.value.__notes__
     assert f"epsilon = {ledger.spent} is spent" in note
+
+
+# ---- skewed numbers ------------------------------------------------------------------
+
+COPIES = 60
+
+
+def skewed(kind):
+    """Return 40 numbers and their public bounds; groups of them are releases."""
+    rng = np.random.default_rng(54)
+    if kind == "lognormal":
+        return rng.lognormal(3, 1.5, 40), 0, 25_000
+    if kind == "Pareto":
+        return rng.pareto(1.1, 40) - 2, -10, 10_000
+    return np.where(rng.random(40) < 0.6, 0.0, np.rint(rng.lognormal(6, 2, 40))), 0, 9e4
+
+
+@pytest.mark.parametrize("epsilon", [10**9, 30])
+@pytest.mark.parametrize("kind", ["lognormal", "Pareto", "whole with zeros"])
+def test_intervals_hold_numbers_that_were_not_rounded(kind, epsilon, monkeypatch):
+    """All of them without noise, else at level .8; a false alarm has a risk of 1e-7."""
+    monkeypatch.setattr(Quantiles, "steps", 60)
+    numbers, lower, upper = skewed(kind)
+    number = mm.Attribute.numeric(
+        "x", lower=lower, upper=upper, n_bins=2, integer="whole" in kind
+    )
+    domain = mm.Domain([number, mm.Attribute.categorical("copy", range(COPIES))])
+    clipped = np.clip(numbers, lower, upper)
+    probabilities = [0.2, 0.5, 0.9]
+    bins = np.searchsorted(lower + (upper - lower) / 10 * np.arange(1, 10), numbers)
+    exact = {
+        Mean: clipped.mean(),
+        Sum: clipped.sum(),
+        Histogram: np.bincount(bins, minlength=10),
+        Quantiles: np.quantile(clipped, probabilities, method="inverted_cdf"),
+    }
+    least = COPIES if epsilon > 30 else binom.ppf(1e-7 / 96, COPIES, 0.8)
+    step = {"by": "copy", "step": (upper - lower) / 40}
+    asked = [Mean("x", **step), Sum("x", **step), Quantiles("x", probabilities, **step)]
+    for own in [*asked, *(replace(own, step=None) for own in asked), Histogram("x")]:
+        plan = StatisticPlan(
+            own, domain, "epsilon", Fraction(epsilon), Relation(), True
+        )
+        codes = np.arange(COPIES).repeat(40), np.tile(own.places(plan, numbers), COPIES)
+        found = plan.measure(Session(mm.PrivacyLedger(epsilon)), np.column_stack(codes))
+        table = found.columns(0.8)
+        low, high = (table[k].reshape(COPIES, -1) for k in ("lower", "upper"))
+        truth, slack = exact[type(own)], 1e-9 * upper  # of sums of doubles
+        held = ((low - slack <= truth) & (truth <= high + slack)).sum(axis=0)
+        assert (held >= least).all(), (own, plan.step, held)
+
+
+def test_intervals_say_what_they_hold(monkeypatch):
+    """Halves of steps are in them, ends at bounds are open, and whole numbers whole."""
+    monkeypatch.setattr(Quantiles, "steps", 100)
+    asked = [
+        ("pay", Quantiles("x", [0.5, 0.9])),
+        ("pay", Quantiles("x", [0.5, 0.9], step=250)),
+        ("age", Quantiles("x", [0.5], step=9)),
+        ("age", Quantiles("x", [0.5])),
+        ("age", Mean("x")),
+    ]
+    shown = []
+    for name, own in asked:
+        upper = {"pay": 25_000, "age": 90}[name]
+        x = mm.Attribute.numeric("x", lower=0, upper=upper, integer=name == "age")
+        plan = StatisticPlan(
+            own, mm.Domain([x]), "epsilon", Fraction(10**9), Relation(), True
+        )
+        numbers = np.array([30.3, 30.3, 2e6] if name == "pay" else [30, 30, 40])
+        codes = own.places(plan, numbers.repeat(99))[:, None]
+        found = plan.measure(Session(mm.PrivacyLedger(10**9)), codes)
+        table = found.columns(0.9)
+        ends = [table[k].tolist() for k in (own.value, "lower", "upper", "note")]
+        shown.append((list(zip(*ends, strict=True)), found.words, found.facts))
+    half = "the interval includes half a step of rounding"
+    (fine, words, facts), (coarse, *_), (nine, *_), (one, *_), (mean, *_) = shown
+    (_, low, high, note), last = fine
+    assert low <= 30.3 <= high < low + 9
+    bound = "numbers beyond a bound count as the bound"
+    assert (note, last[2:]) == (half, (25_000.0, f"{half}; {bound}"))
+    assert "steps that are finer near zero" in words
+    assert facts["step"] is None
+    assert coarse[0] == (0.0, 0.0, 125.0, f"{half}; {bound}")
+    assert nine == [(27.0, 23.0, 31.0, half)]
+    assert one == [(30.0, 30.0, 30.0, "")]
+    assert mean[0][3] == ""
+
+
+def test_a_range_far_from_zero_has_equal_steps():
+    x = mm.Attribute.numeric("x", lower=1e6, upper=1e6 + 1)
+    for lower, first in ((None, 1e-3), (0, 0.954)):
+        own = Quantiles("x", lower=lower)
+        plan = StatisticPlan(
+            own, mm.Domain([x]), "epsilon", Fraction(1), Relation(), True
+        )
+        assert plan.grid[1] - plan.grid[0] == pytest.approx(first, rel=1e-3)
+        assert plan.n_steps == pytest.approx(1000, abs=10)
 
 
 # ---- intervals on coarse grids -------------------------------------------------------
