@@ -159,7 +159,7 @@ def _rounded(value: float, digits: int, name: str = "") -> float:
     """Return a number of so many digits; of an end of an interval, outwards."""
     if value % 1 == 0 or name not in OUTWARDS:
         return value if value % 1 == 0 else float(f"{value:.{digits}g}")
-    return float(Context(digits, OUTWARDS[name]).create_decimal_from_float(value))
+    return float(Context(digits, OUTWARDS[name]).create_decimal(repr(value)))
 
 
 # ---- workbook ------------------------------------------------------------------------

@@ -611,11 +611,14 @@ def test_intervals_in_files_hold_those_in_memory(tmp_path):
     ends = np.concatenate([ends, -ends[:, ::-1], ends + 10.0 ** rng.integers(4, 13)])
     close = np.outer([1, -1], [999.96, 9999.9, 99_999.96, 0.1, 1e-7, 123_456.7]).ravel()
     ends = np.concatenate([ends, np.stack([close, np.nextafter(close, np.inf)], 1)])
+    ends = np.concatenate([ends, [[8.496, 43.76], [-0.3, 1e-7]]])  # as they stand
     columns = {"row": np.arange(len(ends)), "mean": ends.mean(axis=1)}
     columns |= {"lower": ends[:, 0], "upper": ends[:, 1]}
     sheets = [Sheet("mean.csv", "mean", ("row",), "mean", columns)]
     write_files(tmp_path, sheets, "words", 0.95, excel=True)
     check_files(tmp_path, sheets)
+    last = (tmp_path / "mean.csv").read_text("utf-8").splitlines()[-2:]
+    assert [row.split(",", 2)[2] for row in last] == ["8.496,43.76", "-0.3,1e-07"]
     asked = [Mean("pay", by="sex", lower=0, upper=1e4), *ALL[2:5]]
     released = mm.release_tables(
         people(50), DOMAIN, ways=(1, 2), statistics=asked, epsilon=30
