@@ -334,7 +334,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Fit to raw records, or to parts that were counted."""
         epsilon = self._check_parameters()
         self._check_fit()
-        counted = self._spends and self.ledger is None and self.insecure_rng is None
+        counted = self._counts_fits()
         if counted:
             self._family().fits_again(epsilon)
         if self.schema is not None:
@@ -622,6 +622,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     # ---- clones ----------------------------------------------------------
 
+    def _counts_fits(self) -> bool:
+        """Return whether a fit spends a budget of its own."""
+        return self._spends and self.ledger is None and self.insecure_rng is None
+
     def _family(self) -> Lineage:
         """Return what counts the fits of this object and of its clones."""
         if not hasattr(self, "_lineage"):
@@ -632,8 +636,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Return an unfitted copy, of which a fit is known to be one more."""
         twin: Self = super().__sklearn_clone__()
         twin._lineage = self._family()
-        if self._spends and self.ledger is None and self.insecure_rng is None:
-            twin._lineage.cloned(self)
         return twin
 
     # ---- files -----------------------------------------------------------
@@ -797,8 +799,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 "pickled or copied; save its predictions, or close() it first"
             )
         state: dict[str, Any] = dict(super().__getstate__())
+        if "ensembles_" in state or not self._counts_fits():
+            state.pop("_lineage", None)
         if "ensembles_" in state:
-            for name in ("timings_", "_session", "_lineage"):
+            for name in ("timings_", "_session"):
                 state.pop(name, None)
             state["releases"] = self.releases_
             if "ledger" in state:
