@@ -622,6 +622,38 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     # ---- clones ----------------------------------------------------------
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as grids do.
+
+        Parameters
+        ----------
+        **params
+            Values by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a name is not that of a parameter: parameters have no parts to set.
+
+        Examples
+        --------
+        >>> from mmech_rf import PrivateForestClassifier
+        >>> PrivateForestClassifier(epsilon=1).set_params(epsilon=2).epsilon
+        2
+        """
+        for name in params:
+            own, parts, _ = name.partition("__")
+            if parts and own in self._get_param_names():
+                raise ValueError(
+                    f"{name} is a part of {own}, which has no parts to set; pass "
+                    f"{own}= as a whole, in a grid as a list of whole values"
+                )
+        return super().set_params(**params)
+
     def _counts_fits(self) -> bool:
         """Return whether a fit spends a budget of its own."""
         return self._spends and self.ledger is None and self.insecure_rng is None

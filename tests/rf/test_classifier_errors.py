@@ -14,6 +14,7 @@ from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
     BatchTrainingClassifier,
+    DrawnSettings,
     PrivateForestClassifier,
     Schema,
     SubsampleAggregateClassifier,
@@ -98,6 +99,19 @@ def test_labels_that_scikit_learn_encoded_read_aloud(labels):
     voting.set_params(one__schema=replace(schema, class_labels=range(3)))
     y = schema.encode_target(y)
     assert set(voting.fit(X, y).predict(X)) <= {0, 1, 2}
+
+
+def test_parts_of_parameters_read_aloud():
+    """A grid sets them; settings are whole."""
+    model = PrivateForestClassifier(SCHEMA, epsilon=1)
+    message = r"settings__learning_rate .*; pass settings= as a whole, in a grid as a"
+    for settings in (None, DrawnSettings()):
+        model.set_params(settings=settings)
+        with pytest.raises(ValueError, match=message):
+            model.set_params(settings__learning_rate=0.1)
+        with pytest.raises(ValueError, match="Invalid parameter 'sets'"):
+            model.set_params(sets__rate=0.1)
+    assert model.set_params(epsilon=2).epsilon == 2
 
 
 @ALL
