@@ -30,6 +30,7 @@ from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger_file import NO_LEDGER, LedgerFile, chain, dated
 from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import exact_number
+from mmech.threads import charged
 from mmech.writing import check_writable, runs
 
 __all__ = ["LedgerEntry", "PrivacyLedger", "as_ledger"]
@@ -599,6 +600,7 @@ class PrivacyLedger(Settled):
             entry = self._fitting(entry)
             if isinstance(self.total, float) and _holder() not in self._held:
                 warn_if_weak(entry.cost, self.currency, stacklevel=4)
+            charged.set()
             return self._record(entry)
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:

@@ -224,8 +224,11 @@ def test_plot_without_matplotlib_says_what_to_install(run, monkeypatch):
 
 def test_an_interrupt_ends_with_one_line(run, watch_all):
     def interrupt(draw, sample):
-        raise KeyboardInterrupt
+        if draw.kind == "laplace":  # which is paid for
+            raise KeyboardInterrupt
+        return sample()
 
     watch_all(interrupt)
     args = ("evaluate", "--data", "monks-1", "--methods", "laplace", "--quiet")
-    assert run(*args) == (130, "", "mmech-rf: interrupted\n")
+    said = "mmech-rf: interrupted; what it paid for is spent\n"
+    assert run(*args) == (130, "", said)
