@@ -231,11 +231,12 @@ class PrivacyLedger(Settled):
     def check_relation(self, relation: Relation) -> None:
         """Raise if a release is for another neighbour relation than this ledger."""
         if self.relation != relation:
-            raise ValueError(
-                "the ledger accounts for data sets that differ "
+            raise ParameterError(
+                "ledger",
+                f"the {{ledger}} accounts for data sets that differ "
                 f"{self.relation.words} but the release is for ones that differ "
-                f"{relation.words}; use the same neighbours= and records_per_person= "
-                "for both"
+                f"{relation.words}",
+                remedy="use the same {neighbours=} and {records_per_person=} for both",
             )
 
     # ---- what was spent ----------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
-from mmech.cli.files import add_memory, check_output, kept_elsewhere
+from mmech.cli.files import add_memory, check_ledger, check_output, kept_elsewhere
 from mmech.limits import LIMITS
 from mmech.privacy.neighbours import NEIGHBOURS
 from mmech.terminal import (
@@ -296,6 +296,7 @@ def _unfitted(args: argparse.Namespace, command: str) -> Any:
     if args.ledger is not None:
         from mmech import PrivacyLedger
 
+        check_ledger(args.ledger)
         given["ledger"] = PrivacyLedger.open(args.ledger)
     return method.make(schema, **given)
 

@@ -370,13 +370,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         relation = self._terms.relation
         if self.ledger is None:
             return PrivacyLedger(epsilon, **asdict(relation))
-        if self.ledger.relation != relation:
-            raise ValueError(
-                "the ledger accounts for data sets that differ "
-                f"{self.ledger.relation.words} but the classifier for ones that differ "
-                f"{relation.words}; use the same neighbours= and records_per_person= "
-                "for both"
-            )
+        self.ledger.check_relation(relation)
         return self.ledger
 
     def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:

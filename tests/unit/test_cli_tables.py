@@ -20,7 +20,7 @@ import pytest
 from replay import watched
 
 import mmech
-from mmech import Domain, Tables, threads
+from mmech import Domain, PrivacyLedger, Tables, threads
 from mmech.cli import build_parser, main
 from mmech.tables import measured as measured_module
 from mmech.tables import release as release_module
@@ -56,6 +56,7 @@ def folder(tmp_path, monkeypatch):
     Path("other.csv").write_text("sex,size\nf,s\n", encoding="utf-8")
     Path("empty.csv").write_text("", encoding="utf-8")
     Path("no.json").write_text("{", encoding="utf-8")
+    PrivacyLedger.open("other.ledger", total=1, neighbours="replace")
     Path("full").mkdir()
     Path("full", "kept.txt").write_text("kept", encoding="utf-8")
     return tmp_path
@@ -452,6 +453,16 @@ WRONG = {
     "a column that is missing": (USUAL.replace("in.csv", "other.csv"),
         "cannot use the data 'other.csv': the header of the file has no column named "
         "'age', but exactly one is needed"),
+    "a step that is no number": (f"{USUAL} --mean age --step x",
+        "argument --step: it must be a number, got 'x'"),
+    "no ledger to print": ("budget b.json",
+        "no ledger 'b.json'; check the name, or make it with `mmech budget b.json --to"),
+    "no ledger to pay from": (f"{USUAL} --ledger b.json", "`mmech budget b.json --tot"),
+    "no ledger but another file": ("budget d.json", "is not a ledger that mmech made"),
+    "a ledger for other neighbours": (f"{USUAL} --ledger other.ledger",
+        "use the same --neighbours and --records-per-person for both"),
+    "nothing to show": ("show made", "'made' is no folder of released tables; name"),
+    "a file to show": ("show in.csv", "'in.csv' is no folder of released tables; name"),
     "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "file is empty;"),
 }  # fmt: skip
 
