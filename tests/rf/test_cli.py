@@ -76,6 +76,11 @@ def test_version_from_a_process():
     assert done.stderr == ""
 
 
+def test_the_help_says_that_the_first_demo_takes_a_minute(run):
+    for args in (["--help"], ["demo", "--help"]):
+        assert "minute" in run(*args)[1]
+
+
 def test_demo_shows_every_method_with_its_release(run):
     small = ("--trees", 8, "--depth", 3, "--repeats", 1)
     code, out, err = run("demo", *small, "--epsilon", "1.5")

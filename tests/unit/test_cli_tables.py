@@ -456,7 +456,7 @@ WRONG = {
     "a step that is no number": (f"{USUAL} --mean age --step x",
         "argument --step: it must be a number, got 'x'"),
     "no ledger to print": ("budget b.json",
-        "no ledger 'b.json'; check the name, or make it with `mmech budget b.json --to"),
+        "no ledger 'b.json'; check the name, or make it with `mmech budget b.json --t"),
     "no ledger to pay from": (f"{USUAL} --ledger b.json", "`mmech budget b.json --tot"),
     "no ledger but another file": ("budget d.json", "is not a ledger that mmech made"),
     "a ledger for other neighbours": (f"{USUAL} --ledger other.ledger",
