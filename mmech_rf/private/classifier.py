@@ -631,7 +631,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a name is not that of a parameter: parameters have no parts to set.
+            If no parameter has the name: parameters have no parts to set.
 
         Examples
         --------
