@@ -175,6 +175,22 @@ def check_file(value: Any, what: str = "file") -> str:
     return path
 
 
+_KINDS = {
+    b"PAR1": "a Parquet file",
+    b"\x1f\x8b": "compressed with gzip",
+    b"PK\x03\x04": "a workbook (.xlsx) or another zip archive",
+}
+"""What files that are no text begin with."""
+
+
+def check_text(head: bytes, what: str, remedy: str) -> None:
+    """Raise for the first bytes of a file that are those of another kind."""
+    kind = next((kind for mark, kind in _KINDS.items() if head.startswith(mark)), None)
+    if kind is not None:
+        kind = "an archive of NumPy (.npz)" if b".npy" in head else kind
+        raise ValueError(f"{what} is {kind}, not text; {remedy}")
+
+
 def check_nonnegative(value: Any, name: str) -> float:
     """Return `value` as a float of zero or above."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

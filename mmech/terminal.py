@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from mmech.checks import check_epsilon, nearest
 from mmech.exceptions import BudgetExceededError, ParameterError
-from mmech.threads import say
+from mmech.threads import charged, say
 
 
 class InputError(ValueError):
@@ -212,6 +212,7 @@ def _run(
 ) -> int:
     """Run a command; what it raises beside errors of the output is worded here."""
     args = argparse.Namespace()
+    charged.clear()
     try:
         parser = make_parser()
         args = parser.parse_args(argv)
@@ -228,7 +229,8 @@ def _run(
     except SystemExit as stop:  # --help
         return int(stop.code or 0)
     except KeyboardInterrupt as stop:
-        say(f"{prog}: interrupted{_noted(stop)}")
+        paid = "what it paid for is spent" if charged.is_set() else "nothing was spent"
+        say(f"{prog}: interrupted{_noted(stop) or f'; {paid}'}")
         return 130
     except ImportError as error:
         package = (error.name or "").partition(".")[0]

@@ -90,6 +90,9 @@ def say(message: str, end: str = "\n") -> None:
     print(message, end=end, file=sys.stderr, flush=True)
 
 
+charged = threading.Event()
+"""Set before a ledger of this process is charged, for who says what was spent."""
+
 _shown: list[Callable[[], str]] = []
 """What is shown now, the outermost first."""
 

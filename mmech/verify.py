@@ -62,6 +62,7 @@ TOLERANCE = 0.001
 PROVED = "Proved by arithmetic, by lines of notebooks/proofs/evidence.md:"
 TRUSTED = "Trusted, because no arithmetic on these numbers can show it:"
 UNSEEN, UNCHECKED, REFUTED = "Not looked at:", "Cannot be checked:", "Refuted:"
+OTHER = "it is no evidence; name a folder, its evidence.json or a model"
 
 
 class RefutedError(Exception):
@@ -187,7 +188,10 @@ def parsed(text: bytes) -> Any:
 
     few = len(text) <= MOST_BYTES and text.count(b"{") + text.count(b"[") < MOST_NODES
     _need(few, f"evidence must have at most {MOST_BYTES} bytes, few of them brackets")
-    return json.loads(text.decode(), object_pairs_hook=record)
+    try:
+        return json.loads(text.decode(), object_pairs_hook=record)
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        raise UncheckedError(OTHER) from None
 
 
 def _exact(record: Any, name: Any) -> Fraction:
@@ -736,6 +740,7 @@ class Checker:
     def check(self, text: bytes, folder: Path | None) -> str:
         """Check a text of evidence; return what holds if nothing was refuted."""
         document = parsed(text)
+        _need(type(document) is dict and "format" in document, OTHER)
         form = document["format"], _whole(document, "version")
         _need(form == ("mmech evidence", 1), f"{short(form)} is no known form")
         _hold(document["insecure"] is False, "the noise was predictable, for tests")
@@ -976,7 +981,7 @@ def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[s
     >>> from mmech.verify import examine
     >>> code, report = examine(b"{}")
     >>> print(code, report[-1])
-    2 cannot check: it is no evidence of version 1, or damaged: KeyError: "'format'"
+    2 cannot check: it is no evidence; name a folder, its evidence.json or a model
     """
     checker = Checker()
     given = isinstance(text, bytes)
@@ -986,8 +991,9 @@ def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[s
     for wrong, title, words in (2, UNCHECKED, "cannot check"), (1, REFUTED, "refuted"):
         for reason in [*checker.said[title]][:1]:
             code, verdict = wrong, f"{words}: {reason}"
+    everything = sum(map(len, checker.said.values()))
     for title in (PROVED, TRUSTED, UNSEEN, UNCHECKED, REFUTED):
-        said = checker.said[title].items()
+        said = checker.said[title].items() if everything > 1 else ()
         lines += [title] * bool(said)
         lines += [f"  {words}{f' ({n} times)' * (n > 1)}" for words, n in said]
     return code, [*lines, verdict]

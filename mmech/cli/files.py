@@ -157,6 +157,15 @@ def check_new(args: argparse.Namespace, path: str) -> None:
         )
 
 
+def check_ledger(path: str) -> None:
+    """Raise, and say which command makes a ledger, unless there is one."""
+    if not os.path.exists(path):
+        raise InputError(
+            f"there is no ledger {path!r}; check the name, or make it with `mmech "
+            f"budget {path} --total E`"
+        )
+
+
 def check_output(args: argparse.Namespace) -> None:
     """Raise before any budget is spent, rather than after it."""
     check_readable(args)
@@ -176,11 +185,13 @@ def writing(path: str | None) -> Iterator[TextIO]:
         yield stream
 
 
-def read_header(args: argparse.Namespace, path: str) -> list[str]:
+def read_header(
+    args: argparse.Namespace, path: str, domain: Domain | None = None
+) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
     from mmech.domain.parts import columns_of
 
-    header = columns_of(opened(args, path), **csv_format(args))
+    header = columns_of(opened(args, path), domain, **csv_format(args))
     if not header:
         raise InputError(
             f"cannot use the data {path!r}: the file is empty; its first line must "

@@ -16,6 +16,7 @@ from mmech.cli.files import (
     TABLE,
     add_csv,
     add_memory,
+    check_ledger,
     check_memory,
     check_readable,
     csv_format,
@@ -289,6 +290,13 @@ class _OfStatistics(argparse.Action):
             )
 
 
+def _number(text: str) -> float:
+    try:
+        return read_float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"it must be a number, got {text!r}") from None
+
+
 def _numbers(text: str) -> list[float]:
     try:
         return [read_float(part) for part in text.split(",")]
@@ -300,7 +308,7 @@ _OF_STATISTICS: dict[str, tuple[str, Any, str]] = {
     "by": ("NAME,NAME", _names, "attributes that the last statistic is grouped by"),
     "bounds": ("LOW,HIGH", _numbers, "public bounds that its numbers are clipped to"),
     "probabilities": ("P,P", _numbers, "probabilities of its quantiles"),
-    "step": ("STEP", read_float, "what its numbers are rounded to, from LOW on"),
+    "step": ("STEP", _number, "what its numbers are rounded to, from LOW on"),
 }
 """Options of the statistic before them: what they take, and what they are for."""
 
@@ -482,6 +490,11 @@ def _add_show(commands: argparse._SubParsersAction[Parser]) -> None:
 def _show(args: argparse.Namespace) -> None:
     from mmech.verify import examine
 
+    if not Path(args.out, "statement.txt").is_file():
+        raise InputError(
+            f"{args.out!r} is no folder of released tables; name one that `{PROG} "
+            "tables` wrote"
+        )
     code, report = examine(Path(args.out))
     _print_statement(args)
     today = datetime.date.today()
@@ -608,7 +621,7 @@ def _records(
             held += len(part.X) * len(domain.shape) * CODE
             check_memory(args.memory, held, "the records")
             yield part
-        columns = columns_of(opened(args, args.data), **csv_format(args))
+        columns = columns_of(opened(args, args.data), domain, **csv_format(args))
         others = ", ".join(name for name in columns if name not in described)
         if others:
             say(f"{PROG}: columns that the domain does not name: {printable(others)}")
@@ -668,6 +681,7 @@ def _opened(args: argparse.Namespace) -> PrivacyLedger:
     """Return the ledger that pays, or raise before anything takes time."""
     from mmech.privacy.ledger import PrivacyLedger
 
+    check_ledger(args.ledger)
     ledger = PrivacyLedger.open(args.ledger)
     if args.rho is None:
         ledger.check(args.epsilon)
@@ -688,6 +702,8 @@ def _left(ledger: PrivacyLedger) -> str:
 def _budget(args: argparse.Namespace) -> None:
     from mmech.privacy.ledger import PrivacyLedger
 
+    if args.total is None:
+        check_ledger(args.ledger)
     ledger = PrivacyLedger.open(
         args.ledger,
         total=args.total,

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mmech.checks import nearest
@@ -392,6 +393,7 @@ def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
 
 def _check(args: argparse.Namespace) -> None:
     check_readable(args)
+    from mmech.domain.csv_files import usual_form
     from mmech.domain.encoding import CLIPPED
     from mmech.domain.parts import read_whole
 
@@ -400,13 +402,19 @@ def _check(args: argparse.Namespace) -> None:
     domain = described.read(path)
     with_target = not getattr(args, "queries", False)
     form = csv_format(args)
-    records = read_whole(
-        opened(args, args.data), domain, with_target=with_target, **form
-    )
+    features, target = domain._columns(with_target=with_target)
+    reading = partial(read_whole, with_target=with_target)
+    records = reading(opened(args, args.data), domain, **form)
     if not with_target:
         domain = replace(domain, required=())  # type: ignore[call-arg]
     given = () if records.y is None else (records.y,)
     misfits = domain.check(records.X, *given, handle_unknown="error")
+    if misfits and usual_form(form) is not None:
+        # They are shown as they stand in the file, whatever its marks mean.
+        form |= {"decimal": ".", "thousands": None, "na": ()}
+        raw = reading(opened(args, args.data), domain, **form)
+        cells = dict(zip([*features, target], [*raw.X.T, raw.y], strict=True))
+        misfits = [m._replace(value=cells[m.column][m.row]) for m in misfits]
     clipped = [misfit for misfit in misfits if misfit.problem in CLIPPED]
     misfits = [misfit for misfit in misfits if misfit.problem not in CLIPPED]
     say(f"{described.prog}: {_FOR_THE_OWNER}")

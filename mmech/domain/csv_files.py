@@ -13,14 +13,14 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import TextIOWrapper
 from typing import Any, BinaryIO, TextIO, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import nearest
+from mmech.checks import check_text, nearest
 from mmech.domain.frames import columns_named
 from mmech.exceptions import ParameterError
 
@@ -83,7 +83,7 @@ def read_rows(
     Python writes them; see `CsvFormat` for options. Raises `ValueError` if a column is
     missing or there twice, or a line does not parse.
     """
-    usual = _usual(form)
+    usual = usual_form(form)
     with _records(source, form) as records:
         header = next((fields for _, fields in records), [])
         for name in wanted:
@@ -96,11 +96,13 @@ def read_rows(
                         f"{near[0]!r} in its name, and no column named {name!r}",
                         remedy=(f"pass {{sep={near[0]!r}}}", "rename the column"),
                     )
-                raise column_error(name, header)
+                raise column_error(name, header, wanted)
         positions = [header.index(name) for name in wanted]
         for number, fields in records:
-            if not fields:  # an empty line
-                continue
+            if not fields:
+                if len(header) > 1:  # an empty line
+                    continue
+                fields = [""]
             if len(fields) != len(header):
                 remedy = "correct the line or quote its separators"
                 if len(fields) == len(header) + 1:
@@ -118,7 +120,7 @@ def read_rows(
             yield number, cells
 
 
-def _usual(form: CsvFormat) -> Callable[..., str] | None:
+def usual_form(form: CsvFormat) -> Callable[..., str] | None:
     """Return what writes a field in the usual form, or None where all fields are."""
     decimal, thousands = form.get("decimal", "."), form.get("thousands")
     na = form.get("na") or ()
@@ -138,9 +140,11 @@ def _usual(form: CsvFormat) -> Callable[..., str] | None:
         return None
     # A point that is no decimal mark must not be read as one: it takes its place.
     swapped = str.maketrans({".": decimal, decimal: "."})
+    # Groups of three digits, or of two before one of three, as in 12,34,567.
+    mark = re.escape(thousands or "")
     grouped = re.compile(
-        rf"\s*[+-]?\d{{1,3}}(?:{re.escape(thousands or '')}\d{{2,3}})+"
-        rf"(?:{re.escape(decimal)}\d*)?\s*"
+        rf"\s*[+-]?(?!0)(?:\d{{1,3}}(?:{mark}\d{{3}})+|"
+        rf"\d{{1,2}}(?:{mark}\d\d)+{mark}\d{{3}})(?:{re.escape(decimal)}\d*)?\s*"
     )
 
     def usual(cell: str, *, number: bool) -> str:
@@ -155,15 +159,19 @@ def _usual(form: CsvFormat) -> Callable[..., str] | None:
     return usual
 
 
-def column_error(name: str, header: Sequence[str]) -> ValueError:
-    """Return the error for a column that is missing in a file, or there twice."""
+def column_error(name: str, header: Sequence[str], wanted: Sequence[str]) -> ValueError:
+    """Return the error for a wanted column that is missing in a file, or there twice.
+
+    It suggests none that is wanted itself.
+    """
     if not header:
         return ValueError("the file is empty; its first line must name the columns")
     count = header.count(name)
+    others = () if count else [other for other in header if other not in wanted]
     remedy = "keep one of them" if count else "add it, or rename the one that holds it"
     return ValueError(
         f"the header of the file has {columns_named(count)} named {name!r}, but "
-        f"exactly one is needed; {remedy if count else nearest(name, header, remedy)}"
+        f"exactly one is needed; {nearest(name, others, remedy)}"
     )
 
 
@@ -186,14 +194,18 @@ def _opened(source: Source, encoding: str) -> Iterator[TextIO]:
     # Bytes of another encoding become surrogates, for `_decoded` to find in their line.
     options: Any = {"errors": "surrogateescape", "newline": ""}
     options["encoding"] = "utf-8-sig" if encoding.lower() == "utf-8" else encoding
+    given: Any = source
+    is_path = isinstance(source, (str, os.PathLike))
     try:
-        if isinstance(source, (str, os.PathLike)):
-            opener = gzip.open if os.fspath(source).endswith(".gz") else open
-            with opener(source, "rt", **options) as stream:
-                yield stream
-        else:
-            source.seek(0)
-            wrapper = TextIOWrapper(source, **options)
+        with open(given, "rb") if is_path else nullcontext(given) as file:
+            file.seek(0)
+            if is_path and os.fspath(given).endswith(".gz"):
+                file = gzip.GzipFile(fileobj=file)
+            else:
+                remedy = "save it as csv, or if it is Parquet or gzip, name it so"
+                check_text(file.read(64), "the file", remedy)
+                file.seek(0)
+            wrapper = TextIOWrapper(file, **options)
             try:
                 yield wrapper
             finally:

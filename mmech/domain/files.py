@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from mmech.checks import check_choice, check_file, nearest
+from mmech.checks import check_choice, check_file, check_text, nearest
 from mmech.domain.attribute import FIELDS, KINDS
 from mmech.domain.hierarchies import read_tree
 from mmech.writing import replacing
@@ -84,6 +84,8 @@ def _utf8(stream: TextIO, noun: str) -> str:
     try:
         return stream.read()
     except UnicodeDecodeError:
+        stream.buffer.seek(0)
+        check_text(stream.buffer.read(64), f"the {noun}", "name the JSON file")
         raise ValueError(
             f"the {noun} is not encoded in UTF-8; save the file in that encoding"
         ) from None

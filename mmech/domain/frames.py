@@ -51,9 +51,11 @@ class Table:
         """
         d, r = len(attributes), len(required) if read_required else 0
         if self.names is not None:
+            wanted = {*attributes, *required}
+            others = [name for name in self.names if name not in wanted]
             return (
-                [self._position(name, noun) for name in attributes],
-                [self._position(name, noun) for name in required[:r]],
+                [self._position(name, noun, others) for name in attributes],
+                [self._position(name, noun, others) for name in required[:r]],
             )
         if self.n_rows == 0 and self.n_columns == 0:
             return range(d), range(0)
@@ -73,12 +75,12 @@ class Table:
             )
         return range(d), range(0)
 
-    def _position(self, name: str, noun: str) -> int:
+    def _position(self, name: str, noun: str, others: Iterable[str]) -> int:
         names = self.names or ()
         if (count := names.count(name)) != 1:
             remedy = f"rename or select the columns of X to match the {noun}"
             if not count:
-                remedy = nearest(name, names, remedy)
+                remedy = nearest(name, others, remedy)
             encoded = [other for other in names if other.startswith(f"{name}_")]
             if count == 0 and len(encoded) > 1:
                 remedy = (
@@ -122,8 +124,7 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
     kind = str(column.type)
     if kind == "null" or not len(column):
         return _object_column(column.to_pylist())
-    whole = kind.startswith(("int", "uint")) and not column.null_count
-    if whole or kind in ("halffloat", "float", "double"):
+    if _are_numbers(column):
         return np.asarray(column)
     if not kind.startswith("dictionary"):
         try:
@@ -137,13 +138,25 @@ def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
     indices = column.indices
     if indices.null_count:
         indices = indices.cast("int64").fill_null(-1)  # they may be unsigned
-    entries = _object_column(column.dictionary.to_pylist())
+    held = column.dictionary
+    numbers = _are_numbers(held)
+    entries = np.asarray(held) if numbers else _object_column(held.to_pylist())
     return Dictionary(entries, indices.to_numpy(zero_copy_only=False))
 
 
+def _are_numbers(column: Any) -> bool:
+    """Whether NumPy holds what a column of pyarrow does: floats, gapless integers."""
+    kind = str(column.type)
+    whole = kind.startswith(("int", "uint")) and not column.null_count
+    return whole or kind in ("halffloat", "float", "double")
+
+
 def _of_polars(column: Any) -> NDArray[Any] | Dictionary:
-    """Return a column of polars; text and categories as a dictionary."""
-    if not str(column.dtype).startswith(("String", "Categorical", "Enum")):
+    """Return a column of polars; text, categories and zoned times as a dictionary."""
+    kind, zone = str(column.dtype), getattr(column.dtype, "time_zone", None)
+    if kind.startswith("Decimal"):  # floats in older versions
+        return _object_column(column.to_list())
+    if zone is None and not kind.startswith(("String", "Categorical", "Enum")):
         return _plain(column)
     entries = column.unique()
     places = range(len(entries))
@@ -155,6 +168,9 @@ def _plain(column: Any) -> NDArray[Any]:
     if isinstance(column, np.ma.MaskedArray):
         gaps: Any = column.astype(object)
         return np.asarray(gaps.filled(None))
+    masked = getattr(getattr(column, "dtype", None), "numpy_dtype", None)
+    if masked is not None and masked.kind == "f":  # older pandas widens short ones
+        return np.asarray(column.to_numpy(masked, na_value=np.nan))
     values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     if values.dtype.kind == "f" and _is_whole(column):  # pandas, polars: there are gaps
         return _object_column(column.to_list())
@@ -163,6 +179,8 @@ def _plain(column: Any) -> NDArray[Any]:
             "Complex data not supported: X must hold text, numbers or booleans; "
             "split complex columns into real ones"
         )
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
+        return values.astype(f"{values.dtype.kind}8[us]")  # Python has no shorter times
     return values.astype(str) if values.dtype.kind == "S" else values
 
 

@@ -12,12 +12,12 @@ import codecs
 import csv
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, BinaryIO, NamedTuple, Unpack
 from urllib.parse import unquote
 
 import numpy as np
@@ -25,9 +25,11 @@ from numpy.typing import NDArray
 
 from mmech.checks import check_file, check_integer
 from mmech.domain import csv_files
+from mmech.domain.attribute import Attribute
 from mmech.domain.csv_files import CsvFormat, check_format, column_error
 from mmech.domain.domain import Domain
 from mmech.domain.frames import check_flat, in_memory, read_table, read_vector
+from mmech.domain.values import as_objects, is_missing
 from mmech.exceptions import located
 
 TABLES = (".csv", ".csv.gz", ".parquet")
@@ -114,8 +116,9 @@ def read(
     decimal : str, default="."
         Character before the decimals, in columns of numeric attributes.
     thousands : str, optional
-        Character between groups of digits, in columns of numeric attributes. Numbers
-        with a group of one digit, or of more than three, are not read.
+        Character between groups of digits, in columns of numeric attributes. Groups
+        have three digits, or two before the last one, as in 12,34,567; others are not
+        read.
     na : str or sequence of str, optional
         Texts that stand for a missing value, such as ``"NA"``, in all columns.
 
@@ -195,7 +198,7 @@ def _cells(X: Any) -> NDArray[np.object_]:
     table = read_table(X)
     cells = np.empty((table.n_rows, table.n_columns), dtype=object)
     for j in range(table.n_columns):
-        cells[:, j] = table.column(j)
+        cells[:, j] = as_objects(table.column(j))
     return cells
 
 
@@ -208,6 +211,7 @@ class _Wanted:
         self.target = target
         self.names = features if target is None else [*features, target]
         self.numbers = {a.name for a in domain.attributes if a.kind == "numeric"}
+        self.attributes = domain.attributes
         self.noun = domain._noun
 
 
@@ -265,7 +269,8 @@ def _slices(
     frame: Any, wanted: _Wanted, chunk_rows: int
 ) -> Iterator[tuple[Any, Any, int]]:
     table, target = read_table(frame), wanted.target
-    table.locate([] if target is None else [target], wanted.noun)
+    needed = [] if target is None else [target]
+    table.locate(needed, wanted.noun, wanted.names, read_required=False)
     for start in range(0, max(table.n_rows, 1), chunk_rows):
         if hasattr(frame, "iloc"):
             part = frame.iloc[start : start + chunk_rows]
@@ -369,9 +374,14 @@ def _keys(folders: list[str]) -> Keys:
     """Return what names of folders say, as ``column=value``."""
     pairs = (folder.split("=", 1) for folder in folders if "=" in folder)
     return {
-        unquote(key): None if value == NULL_PARTITION else unquote(value)
+        _text(key): None if value == NULL_PARTITION else _text(value)
         for key, value in pairs
     }
+
+
+def _text(name: str) -> str:
+    """Return what a part of a folder's name says; of other bytes than UTF-8 a mark."""
+    return unquote(os.fsencode(name).decode(errors="replace"))
 
 
 def _state(path: Any) -> tuple[int, int] | None:
@@ -381,12 +391,18 @@ def _state(path: Any) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def columns_of(source: Any, **form: Unpack[CsvFormat]) -> list[str]:
-    """Return the names of the columns of files, and those that only later ones have."""
+def columns_of(
+    source: Any, domain: Domain | None = None, /, **form: Unpack[CsvFormat]
+) -> list[str]:
+    """Return the names of the columns of files, and those that only later ones have.
+
+    Raises `ValueError` for a first line that looks like a record of the domain.
+    """
     found: list[str] = []
     for path, keys in _files(source):
         with located(f"cannot use the data {name_of(path)!r}"):
-            columns = [*_columns(path, form), *keys]
+            attributes = () if domain is None else domain.attributes
+            columns = [*_columns(path, attributes, form), *keys]
         known = set(found)
         found += [name for name in columns if name not in known]
     return found
@@ -403,8 +419,8 @@ def expected_rows(source: Any) -> int | None:
             return None
         if path.name.endswith(".parquet"):
             place = f"cannot use the data {name_of(path)!r}"
-            with located(place), _sound_parquet() as parquet:
-                total += parquet.read_metadata(path).num_rows
+            with located(place), _sound_parquet(path) as (parquet, file):
+                total += parquet.read_metadata(file).num_rows
             continue
         with path.open("rb") as stream:
             start = stream.read(2**20)
@@ -412,17 +428,36 @@ def expected_rows(source: Any) -> int | None:
     return total
 
 
-def _columns(path: Any, form: CsvFormat) -> list[str]:
-    """Return the names of the columns of a file."""
-    if not name_of(path).endswith(".parquet"):
-        return csv_files.read_header(path, **form)
-    return list(parquet_schema(path).names)
+def _columns(path: Any, attributes: Sequence[Attribute], form: CsvFormat) -> list[str]:
+    """Return the names of the columns of a file, unless they look like a record."""
+    if name_of(path).endswith(".parquet"):
+        return list(parquet_schema(path).names)
+    header = csv_files.read_header(path, **form)
+    if {attribute.name for attribute in attributes}.isdisjoint(header):
+        usual = csv_files.usual_form(form)
+        fields = {*header, *(usual(f, number=True) for f in header if usual)}
+        cells = np.array([f for f in fields if not is_missing(f)], dtype=object)
+        for attribute in (*_ANY, *attributes):
+            if (attribute._codes(cells, clip=True) >= 0).any():
+                raise ValueError(
+                    "the first line of the file looks like a record, but must name the "
+                    "columns; write their names above it, or rename those that are "
+                    "called by numbers or values"
+                )
+    return header
+
+
+_ANY = (
+    Attribute.numeric("number", cut_points=[0]),
+    Attribute.date("date", "2000-01-01", "2000-12-31", "year"),
+)
+"""Attributes that read all numbers and all dates, where these are clipped."""
 
 
 def parquet_schema(path: Any) -> Any:
     """Return what a Parquet file declares of its columns, for pyarrow."""
-    with _sound_parquet() as parquet:
-        return parquet.read_schema(path)
+    with _sound_parquet(path) as (parquet, file):
+        return parquet.read_schema(file)
 
 
 def _tables(
@@ -430,7 +465,7 @@ def _tables(
 ) -> Iterator[Any]:
     """Yield so many rows at a time, of the columns that no folder gives."""
     names = [name for name in wanted.names if name not in keys]
-    columns = _columns(path, form)
+    columns = _columns(path, wanted.attributes, form)
     for key in keys:
         if key in columns:
             raise ValueError(
@@ -519,16 +554,19 @@ def _of_plain_csv(
     try:
         if any(header.count(name) != 1 for name in names):
             raise pyarrow.ArrowInvalid
-        yield from csv.open_csv(
-            path,
-            read_options=csv.ReadOptions(block_size=block),
-            parse_options=csv.ParseOptions(quote_char=False),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(names, kind),
-                include_columns=names,
-                strings_can_be_null=False,
-            ),
-        )
+        with path.open("rb") as file:  # pyarrow takes only names that are UTF-8
+            yield from csv.open_csv(
+                file,
+                read_options=csv.ReadOptions(block_size=block),
+                parse_options=csv.ParseOptions(
+                    quote_char=False, ignore_empty_lines=len(header) > 1
+                ),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, kind),
+                    include_columns=names,
+                    strings_can_be_null=False,
+                ),
+            )
     except pyarrow.ArrowInvalid:
         # Which shows what stands there. The other reader says what is wrong, and where.
         if any([True for _ in csv_files.read_rows(path, names)]):
@@ -540,15 +578,15 @@ def _of_parquet(
 ) -> Iterator[Any]:
     for name in names:
         if columns.count(name) != 1:
-            raise column_error(name, columns)
+            raise column_error(name, columns, names)
     declared = parquet_schema(path)
     for name in names:
         check_flat(declared.field(name).type, name)
     with (
-        _sound_parquet() as parquet,
-        parquet.ParquetFile(path, read_dictionary=names) as file,
+        _sound_parquet(path) as (parquet, file),
+        parquet.ParquetFile(file, read_dictionary=names) as table,
     ):
-        yield from file.iter_batches(batch_size=chunk_rows, columns=names)
+        yield from table.iter_batches(batch_size=chunk_rows, columns=names)
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
@@ -561,8 +599,8 @@ def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _sound_parquet() -> Iterator[Any]:
-    """Give the module that reads Parquet files, and word what it raises."""
+def _sound_parquet(path: Any) -> Iterator[tuple[Any, BinaryIO]]:
+    """Give the module that reads Parquet files, and the open file; word its errors."""
     if (pyarrow := _arrow()) is None:
         raise ImportError(
             "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
@@ -570,7 +608,8 @@ def _sound_parquet() -> Iterator[Any]:
     from pyarrow import parquet
 
     try:
-        yield parquet
+        with open(path, "rb") as file:
+            yield parquet, file
     except (pyarrow.ArrowInvalid, OSError) as error:
         if getattr(error, "errno", None) is not None:  # of the operating system
             raise

@@ -24,6 +24,7 @@ MISSING, UNKNOWN, OUTSIDE, INFINITE, NO_NUMBER = -1, -2, -3, -4, -5
 NO_DATE, OTHER_TIME = -6, -7
 
 _MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")  # of pandas and NumPy
+_TRUTH = {"True": 1, "true": 1, "False": 0, "false": 0}  # booleans in a csv file
 _CACHEABLE = (str, int, float, np.number, np.bool_)  # bool is an int
 
 
@@ -202,12 +203,19 @@ def number_values(
         out = np.full(len(cells), np.nan)
         for row, cell in enumerate(cells):
             try:
-                out[row] = read_float(cell)
+                out[row] = read_float(_TRUTH.get(cell, cell))
             except OverflowError:  # an integer or a fraction beyond all doubles
                 out[row] = math.inf if cell > 0 else -math.inf
             except Exception:
                 bad[row] = not is_missing(cell)
         return out, bad
+
+
+def as_objects(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Return a column (N,) as objects; NumPy would widen its short floats."""
+    if values.dtype.kind == "f" and values.itemsize < 8:
+        return np.fromiter(values, object, len(values))
+    return values.astype(object)
 
 
 # ---- columns of few distinct values --------------------------------------------
@@ -227,9 +235,7 @@ class Dictionary(NamedTuple):
 
     def values(self) -> NDArray[np.object_]:
         """Return the raw values of all rows, shape (N,)."""
-        entries = np.empty(len(self.entries) + 1, dtype=object)
-        entries[:-1] = self.entries
-        return np.asarray(entries[self.indices])
+        return np.append(as_objects(self.entries), [None])[self.indices]
 
     @classmethod
     def of_integers(cls, column: NDArray[Any]) -> Self | None:

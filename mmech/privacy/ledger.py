@@ -30,6 +30,7 @@ from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger_file import NO_LEDGER, LedgerFile, chain, dated
 from mmech.privacy.neighbours import Relation, exact_size
 from mmech.storage.codec import exact_number
+from mmech.threads import charged
 from mmech.writing import check_writable, runs
 
 __all__ = ["LedgerEntry", "PrivacyLedger", "as_ledger"]
@@ -230,11 +231,12 @@ class PrivacyLedger(Settled):
     def check_relation(self, relation: Relation) -> None:
         """Raise if a release is for another neighbour relation than this ledger."""
         if self.relation != relation:
-            raise ValueError(
-                "the ledger accounts for data sets that differ "
+            raise ParameterError(
+                "ledger",
+                f"the {{ledger}} accounts for data sets that differ "
                 f"{self.relation.words} but the release is for ones that differ "
-                f"{relation.words}; use the same neighbours= and records_per_person= "
-                "for both"
+                f"{relation.words}",
+                remedy="use the same {neighbours=} and {records_per_person=} for both",
             )
 
     # ---- what was spent ----------------------------------------------------
@@ -599,6 +601,7 @@ class PrivacyLedger(Settled):
             entry = self._fitting(entry)
             if isinstance(self.total, float) and _holder() not in self._held:
                 warn_if_weak(entry.cost, self.currency, stacklevel=4)
+            charged.set()
             return self._record(entry)
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:

@@ -14,7 +14,7 @@ from typing import Any
 from mmech.limits import LIMITS
 from mmech.writing import locked, write_through
 
-NO_LEDGER = "is not a ledger that PrivacyLedger.open made"
+NO_LEDGER = "is not a ledger that mmech made"
 
 HEADER = (
     *("format", "version", "neighbours", "records_per_person", "currency", "total"),

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from html import escape
 from itertools import chain
 from pathlib import Path
@@ -37,6 +38,9 @@ STYLE = """body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em auto}
 body{padding:0 1em}svg{font:12px sans-serif;display:block}
 div{overflow-x:auto}h2{margin-top:2em}
 th,td{font-size:12px;padding:6px}td{text-align:center;white-space:nowrap}"""
+
+OUTWARDS = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}
+"""How ends of intervals are rounded, so that what was held is held."""
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -114,8 +118,7 @@ def write_csv(
     with open(path, "w", encoding="utf-8", newline="") as stream:
         rows = csv.writer(stream, lineterminator="\n")
         rows.writerow(columns)
-        texts = [map(_text, column.tolist()) for column in columns.values()]
-        rows.writerows(zip(*texts, strict=True))
+        rows.writerows(zip(*_cells(columns), strict=True))
     names = {name: f"c{number}" for number, name in enumerate(columns, 1)}
     described = [
         {
@@ -140,12 +143,23 @@ def write_csv(
     )
 
 
-def _text(value: Any) -> Any:
-    if not isinstance(value, float):
-        return value
-    if math.isnan(value):
-        return ""
-    return value if value % 1 == 0 else f"{value:.{6 if abs(value) < 1e5 else 12}g}"
+def _cells(columns: Columns) -> Iterator[list[Any]]:
+    """Yield columns whose numbers have few digits, and none where a number is NaN."""
+    for name, column in columns.items():
+        own = column.tolist()
+        if column.dtype.kind == "f":
+            own = [
+                None if math.isnan(x) else _rounded(x, 6 if abs(x) < 1e5 else 12, name)
+                for x in own
+            ]
+        yield own
+
+
+def _rounded(value: float, digits: int, name: str = "") -> float:
+    """Return a number of so many digits; of an end of an interval, outwards."""
+    if value % 1 == 0 or name not in OUTWARDS:
+        return value if value % 1 == 0 else float(f"{value:.{digits}g}")
+    return float(Context(digits, OUTWARDS[name]).create_decimal(repr(value)))
 
 
 # ---- workbook ------------------------------------------------------------------------
@@ -184,8 +198,8 @@ def _write_workbook(path: Path, sheets: Sequence[Sheet], statement: str) -> None
         if n > SHEET_ROWS:
             fill(page, iter([[f"{n:,} rows are too many for a sheet: {sheet.file}"]]))
             continue
-        columns = [column.tolist() for column in sheet.columns.values()]
-        fill(page, chain([list(sheet.columns)], zip(*columns, strict=True)))
+        rows = zip(*_cells(sheet.columns), strict=True)
+        fill(page, chain([list(sheet.columns)], rows))
     book.save(path)
 
 
@@ -214,8 +228,9 @@ def _page(sheets: Sequence[Sheet], statement: str, level: float) -> Iterator[str
     yield "</body></html>\n"
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value % 1 == 0 or abs(value) >= 1e3 else f"{value:.4g}"
+def _number(value: float, name: str = "") -> str:
+    shown = _rounded(value, max(4, Decimal(value).adjusted() + 1), name)
+    return f"{shown:,.0f}" if shown % 1 == 0 or abs(shown) >= 1e3 else f"{shown:.4g}"
 
 
 def _said(sheet: Sheet) -> tuple[list[str], list[str]]:
@@ -228,7 +243,7 @@ def _said(sheet: Sheet) -> tuple[list[str], list[str]]:
         if math.isnan(low):  # of a table that was not measured
             return f"about {_number(value)}"
         known = _number(value) if math.isfinite(value) else "unknown"
-        return f"{known} ({_number(low)} to {_number(high)})"
+        return f"{known} ({_number(low, 'lower')} to {_number(high, 'upper')})"
 
     numbers = [said(*row) for row in zip(*parts, strict=True)]
     return names or ["all"] * len(numbers), numbers

@@ -215,8 +215,9 @@ class Tables:
 
         Notes
         -----
-        Exact numbers are those of values that were clipped and rounded, as the
-        statement says. Intervals hold them whatever the records are, each by itself.
+        Exact numbers are those of values that were clipped, as the statement says.
+        Intervals hold them whatever the records are, each by itself: they include what
+        rounding to the grid changes.
         """
         check_level(level)
         made = {str(own.plan.statistic): own for own in self.statistics}

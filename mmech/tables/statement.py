@@ -76,7 +76,7 @@ def _words_on_statistics(made: Tables) -> Iterator[str]:
         yield (
             "Statistics, measured once with noise of their "
             f"own. Parts of {made.plan.currency}: {', '.join(parts)}. Their "
-            "intervals are for values as they are clipped and rounded:"
+            "intervals are for values as they are clipped, and include rounding:"
         )
     yield from (own.words for own in made.statistics)
 

@@ -57,6 +57,7 @@ class CumulativeErrors:
         paid: dict[str, Any] = {mechanism.law.currency: mechanism.cost}
         self._bound = float(confidence_interval(0.0, 1.0, level, **paid)[1])
         self._halves: dict[tuple[float, int], float] = {}
+        self._bounds: dict[float, Floats] = {}
 
     def half(self, p: float, place: int) -> float:
         """Return what the error at a place stays below in magnitude."""
@@ -79,9 +80,12 @@ class CumulativeErrors:
 
         Places are left out at once where a bound on the error rules them out.
         """
-        white = self._white - p * self._white[:, -1:]
-        bound = self._bound * np.sqrt(np.square(white).sum(axis=0))
-        bound = bound + np.abs(white * self._factors[:, None]).max(axis=0)
+        if p not in self._bounds:
+            white = self._white - p * self._white[:, -1:]
+            bound = self._bound * np.sqrt(np.square(white).sum(axis=0))
+            gaps = np.abs(white * self._factors[:, None]).max(axis=0)
+            self._bounds[p] = bound + gaps
+        bound = self._bounds[p]
         last = len(apart) - 1
         firsts = np.flatnonzero(apart >= -bound).tolist()
         ends = (np.flatnonzero(apart[:-1] <= bound[:-1]) + 1)[::-1].tolist()

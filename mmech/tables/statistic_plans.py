@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mmech.arrays import Floats
 from mmech.checks import magnitude
 from mmech.domain.attribute import Attribute
-from mmech.domain.discretise import number_text
+from mmech.domain.discretise import fine_grid, number_text
 from mmech.domain.domain import Domain
 from mmech.domain.frames import as_column
 from mmech.exceptions import ParameterError
@@ -72,8 +72,11 @@ class StatisticPlan:
             raise ParameterError(
                 "lower", f"of the {own} must be below {{upper}}", f"{low} and {high}"
             )
-        elif not 1 <= self.n_steps <= own.most or not math.isclose(
-            self.n_steps * self.step, self.upper - self.lower, rel_tol=1e-9
+        elif not self.uneven and (
+            not 1 <= self.n_steps <= own.most
+            or not math.isclose(
+                self.n_steps * self.step, self.upper - self.lower, rel_tol=1e-9
+            )
         ):
             raise ParameterError(
                 "step",
@@ -118,17 +121,55 @@ class StatisticPlan:
         own, width = self.statistic, self.upper - self.lower
         if own.step is not None:
             return own.step
-        whole = self.domain.attributes[0].integer and width % 1 == 0
-        if whole and width <= own.most and not isinstance(own, Histogram):
+        if self.whole and width <= own.most and not isinstance(own, Histogram):
             return 1.0
         return width / own.steps
 
     @cached_property
     def n_steps(self) -> int:
         """Number of steps of the grid."""
+        if self.uneven:
+            return len(self.grid) - 1
         if not self.step > 0:
             return 0
         return round(min((self.upper - self.lower) / self.step, 2.0**53))
+
+    @property
+    def whole(self) -> bool:
+        """Whether numbers are whole, and stay so where they are clipped."""
+        ends = self.lower % 1 == 0 == self.upper % 1
+        return bool(self.domain.attributes[0].integer) and ends
+
+    @property
+    def half(self) -> float:
+        """What rounding changes a number by at most: half a step, or nothing."""
+        return 0.0 if self.whole and self.step == 1 else self.step / 2
+
+    @property
+    def uneven(self) -> bool:
+        """Whether quantiles have a grid that is finer near zero."""
+        near = max(self.lower, -self.upper) < self.upper - self.lower
+        own = self.statistic
+        free = isinstance(own, Quantiles) and own.step is None
+        return free and near and self.half > 0
+
+    @cached_property
+    def grid(self) -> Floats:
+        """The number of every place of quantiles, (g + 1,)."""
+        if not self.uneven:
+            return self.at(np.arange(self.n_steps + 1) / self.n_steps)
+        inner = fine_grid(self.lower, self.upper, self.statistic.steps)
+        found = np.array([self.lower, *inner, self.upper])
+        return np.unique(np.rint(found) if self.whole else found)
+
+    @cached_property
+    def cuts(self) -> Floats:
+        """Numbers halfway between two places of quantiles, (g,)."""
+        return (self.grid[1:] + self.grid[:-1]) / 2
+
+    def at(self, shares: Floats) -> Floats:
+        """Return numbers from shares of the range, which are cut off at 0 and 1."""
+        return np.interp(shares, [0.0, 1.0], [self.lower, self.upper])
 
     @cached_property
     def bins(self) -> Attribute:
@@ -204,20 +245,25 @@ class StatisticPlan:
         """How much one record changes what is measured."""
         return self.n_steps if isinstance(self.statistic, Ratio) else 1
 
-    def with_note(self, name: str, *parts: Floats) -> dict[str, NDArray[Any]]:
-        """Return values and intervals from shares of the range, and what to say.
+    def with_note(
+        self, name: str, found: Floats, low: Floats, high: Floats
+    ) -> dict[str, NDArray[Any]]:
+        """Return values and intervals, and what to say.
 
         Where an interval is the whole range, nothing is known of a value.
         """
-        empty = (parts[1] <= 0) & (parts[2] >= 1)
-        width = self.upper - self.lower
-        found, low, high = (self.lower + width * part for part in parts)
+        ends = low <= self.lower, high >= self.upper
+        empty, some = np.logical_and(*ends), np.logical_or(*ends)
         words = "too few records for the noise: any value within the bounds is possible"
+        note = "the interval includes half a step of rounding" if self.half else ""
+        both = [note] if note else []
+        if isinstance(self.statistic, Quantiles):  # others have no number at a bound
+            both.append("numbers beyond a bound count as the bound")
         return {
             name: np.where(empty, np.nan, found),
             "lower": low,
             "upper": high,
-            "note": np.where(empty, words, ""),
+            "note": np.select([empty, some], [words, "; ".join(both)], note),
         }
 
 
@@ -281,9 +327,12 @@ class MeasuredStatistic:
         own = self.plan
         low, high, step = map(number_text, (own.lower, own.upper, own.step))
         cut = "cut into" if isinstance(own.statistic, Histogram) else "rounded to"
+        steps = f"steps of {step}"
+        if own.uneven:
+            steps = f"{own.n_steps} steps that are finer near zero"
         return (
             f"{own.statistic}: numbers are clipped to the range {low} to {high}, and "
-            f"{cut} steps of {step}."
+            f"{cut} {steps}."
         )
 
     @property
@@ -291,6 +340,7 @@ class MeasuredStatistic:
         """The same for machines."""
         own, entry = self.plan, self.measurement.entry
         given = {"statistic": str(own.statistic), "by": list(own.statistic.by)}
-        grid = {"lower": own.lower, "upper": own.upper, "step": own.step}
+        step = None if own.uneven else own.step
+        grid = {"lower": own.lower, "upper": own.upper, "step": step}
         paid = {"cost": str(own.cost), "noise": entry.kind}
         return {**given, **grid, **paid, "sensitivity": entry.sensitivity}

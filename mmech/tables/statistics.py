@@ -24,6 +24,12 @@ quantile of probability p is the first place j with
 :math:`D(j) = F(j) - p F(g) \ge 0`. An interval has every j that the noisy D(j) and
 D(j - 1) do not rule out, each at half of the risk.
 
+**Rounding** moves a number by half a step h at most: a mean as well, and a sum of n
+numbers by n h. Intervals are wider by this much, so that they hold the statistics of
+clipped numbers, not of places. The ends of a sum are again weighted sums of A and B,
+each at half of the risk. Quantiles of places are places of quantiles, and their ends
+lie halfway to the next place.
+
 References
 ----------
 .. [1] Fieller, "Some problems in interval estimation", Journal of the Royal
@@ -56,7 +62,7 @@ if TYPE_CHECKING:
 LARGEST_GRID = 2**20
 """Most steps of a grid of sums and means, so that sums of places are exact doubles."""
 
-FINE, COARSE = 10_000, 1_000
+FINE, COARSE = 1_000_000, 1_000
 """Steps of a grid that nobody gives, of sums and means, and of quantiles."""
 
 LARGEST_CUMULATIVE = 4096
@@ -151,7 +157,7 @@ class Ratio(Statistic):
         return both.astype(np.int64)
 
 
-@storable("SumByGroup")
+@storable("SumByGroup", version=2)
 @dataclass(frozen=True)
 class Sum(Ratio):
     """The sum of a number, by group, for `release_tables`.
@@ -176,13 +182,17 @@ class Sum(Ratio):
         plan, (above, below) = made.plan, made.distances
         up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
         total, law = up * above + down * below, made.law(up, down)
-        half = law.half_width(level)
+
+        def end(side: int) -> Floats:  # as if rounding moved all numbers to one side
+            a, b = (own + side * plan.half / plan.n_steps for own in (up, down))
+            return a * above + b * below + side * made.law(a, b).half_width(level)
+
         ends = 0.0 if plan.lower >= 0 else -np.inf, 0.0 if plan.upper <= 0 else np.inf
         return {
             "sum": np.clip(total, *ends),
             "standard_error": np.full(total.size, law.standard_error),
-            "lower": np.clip(total - half, *ends),
-            "upper": np.clip(total + half, *ends),
+            "lower": np.clip(np.minimum(end(-1), total), *ends),
+            "upper": np.clip(np.maximum(end(1), total), *ends),
         }
 
     def variance(self, plan: StatisticPlan) -> float:
@@ -191,7 +201,7 @@ class Sum(Ratio):
         return super().variance(plan) * size
 
 
-@storable("MeanByGroup")
+@storable("MeanByGroup", version=2)
 @dataclass(frozen=True)
 class Mean(Ratio):
     """The mean of a number, by group, for `release_tables`.
@@ -206,8 +216,9 @@ class Mean(Ratio):
     lower, upper : float, default=None
         Public bounds that numbers are clipped to; ``None`` is those of the attribute.
     step : float, default=None
-        Numbers are rounded to whole steps above `lower`. ``None`` is 1 for whole
-        numbers up to 2^20, or else 1/10,000 of the range.
+        Numbers are rounded to whole steps above `lower`; intervals include what this
+        changes. ``None`` is 1 for whole numbers up to 2^20, or else a millionth of the
+        range.
 
     Examples
     --------
@@ -246,7 +257,8 @@ class Mean(Ratio):
             found = np.clip(above / (above + below), 0, 1)
         none = low > high  # beyond what any ratio explains
         low, high = np.where(none, 0, low), np.where(none, 1, high)
-        return made.plan.with_note("mean", found, low, high)
+        plan, half = made.plan, made.plan.half / (made.plan.upper - made.plan.lower)
+        return plan.with_note("mean", *map(plan.at, (found, low - half, high + half)))
 
 
 @storable("HistogramByGroup")
@@ -295,13 +307,14 @@ class Histogram(Statistic):
         }
 
 
-@storable("QuantilesByGroup")
+@storable("QuantilesByGroup", version=2)
 @dataclass(frozen=True)
 class Quantiles(Statistic):
     """Quantiles of a number, by group, for `release_tables`.
 
     A quantile of probability p is the least number that a share p of the records does
-    not exceed.
+    not exceed. Bounds that quantiles lie within do not change these. An end of an
+    interval that is a bound stands for all numbers beyond it, and the note says so.
 
     Parameters
     ----------
@@ -313,7 +326,8 @@ class Quantiles(Statistic):
         As in `Mean`.
     step : float, default=None
         As in `Mean`, but ``None`` is 1 for whole numbers in a range below 4,096, or
-        else 1/1,000 of the range.
+        else about 1,000 steps that are finer near zero. They are 1/1,000 of a range
+        that is farther from zero than it is wide.
 
     Examples
     --------
@@ -345,24 +359,33 @@ class Quantiles(Statistic):
             )
         object.__setattr__(self, "probabilities", tuple(map(float, given)))
 
+    def places(self, plan: StatisticPlan, numbers: Floats) -> Integers:
+        """Return the nearest place of every number, shape (N,)."""
+        return np.searchsorted(plan.cuts, numbers, side="left")
+
     def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
         """Return quantiles with intervals."""
         plan = made.plan
+        # Numbers that stand at a place, from the first to the last.
+        first, last = np.append(plan.lower, plan.cuts), np.append(plan.cuts, plan.upper)
+        if plan.whole:
+            first, last = np.ceil(first), np.floor(last)
         estimate: Any = plan.mechanism.reconstruct(made.measurement)
         below = estimate.cumsum(axis=0)  # (g + 1, k)
         errors = CumulativeErrors(plan.mechanism, level)
         empty = below[-1] <= errors.half(0.0, plan.n_steps)
-        shares = np.empty((3, plan.n_groups, len(self.probabilities)))
+        places = np.empty((3, plan.n_groups, len(self.probabilities)), np.int64)
         for j, p in enumerate(self.probabilities):
             apart = below - p * below[-1]
             rising = np.maximum.accumulate(apart)
             reached = rising + np.minimum.accumulate(apart[::-1])[::-1] >= -SLACK
             reached[-1] = True
-            shares[0, :, j] = reached.argmax(axis=0) / plan.n_steps
+            places[0, :, j] = reached.argmax(axis=0)
             ends = np.transpose([errors.ends(p, own) for own in apart.T])
-            shares[1:, :, j] = np.where(empty, [[0], [1]], ends / plan.n_steps)
+            places[1:, :, j] = np.where(empty, [[0], [plan.n_steps]], ends)
+        found, low, high = places.reshape(3, -1)
         ask = np.tile(self.probabilities, plan.n_groups)
-        own = plan.with_note("quantile", *shares.reshape(3, -1))
+        own = plan.with_note("quantile", plan.grid[found], first[low], last[high])
         return {"probability": ask, **own}
 
     def variance(self, plan: StatisticPlan) -> float:

@@ -44,11 +44,12 @@ NOT_PRIVATE = (
 )
 
 _DEMO = {
-    "short": "compare all methods on built-in data, in seconds",
+    "short": "compare all methods on built-in data; takes a minute the first time",
     "description": """\
 Compare the private forest with all other methods on the built-in car evaluation
 data: 1,728 cars, split at random into 80 % for training and 20 % for testing.
-Prints a table of test accuracy (mean ± std over the splits).
+Prints a table of test accuracy (mean ± std over the splits). The first run compiles
+kernels, for about a minute; others take seconds.
 """,
     "epilog": f"""\
 examples:
@@ -136,7 +137,7 @@ def _demo(args: argparse.Namespace) -> None:
         f"Which of {records.schema.n_classes} classes does a car belong to? The "
         "attributes, the classes and the cars to predict are public; the training "
         f"cars are private, at ε = {float(args.epsilon):g} for one car more or less in "
-        "each line of the table. The first run compiles kernels, for a minute."
+        "each line of the table. The first run compiles kernels, for about a minute."
     )
     print(flush=True)
     _compare(args, records, methods, [args.epsilon])

@@ -42,7 +42,7 @@ def add_columns(command: argparse.ArgumentParser) -> None:
 def _unread_columns(args: argparse.Namespace, path: str, schema: Schema) -> str:
     """Return a remark on columns outside the schema, if any; or raise for them."""
     known = {*schema.feature_names, *schema.required, schema.target}
-    extra = [name for name in read_header(args, path) if name not in known]
+    extra = [name for name in read_header(args, path, schema) if name not in known]
     if not extra:
         return ""
     named = [repr(name) if name else "one without a name" for name in extra[:5]]

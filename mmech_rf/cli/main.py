@@ -26,7 +26,7 @@ with a header row, plain or .gz, or Parquet, or folders of them.
 _EXAMPLES = f"""\
 examples:
   {PROG} demo
-      compare all methods on 1,728 cars at ε = 1, in a few seconds
+      compare all methods on 1,728 cars at ε = 1; the first time takes a minute
   {PROG} evaluate --data car --epsilon 0.5 1 2 --plot car.png
       the private forest at three budgets, mean ± std over 10 splits, as table
       and picture

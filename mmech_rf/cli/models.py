@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
-from mmech.cli.files import add_memory, check_output, kept_elsewhere
+from mmech.cli.files import add_memory, check_ledger, check_output, kept_elsewhere
 from mmech.limits import LIMITS
 from mmech.privacy.neighbours import NEIGHBOURS
 from mmech.terminal import (
@@ -45,7 +45,6 @@ from mmech_rf.methods import METHODS
 
 if TYPE_CHECKING:
     from mmech_rf.private.classifier import ForestClassifier
-    from mmech_rf.schema import Schema
 
 _FIT = {
     "short": "release a private model of the records in a csv file; spends budget",
@@ -237,10 +236,7 @@ def _add_records(command: argparse.ArgumentParser) -> None:
 
 def _fit(args: argparse.Namespace) -> None:
     check_output(args)
-    from mmech_rf.evaluation import read_schema
-
-    schema = read_schema(args.schema, n_bins=args.bins)
-    model = _unfitted(args, "fit", schema)
+    model = _unfitted(args, "fit")
     model.set_params(estimate_accuracy=args.estimate_accuracy)
     count_records(args, args.data, model)
     with showing(releasing(model)):
@@ -260,11 +256,11 @@ def _keep(
     cost = cost_in_words(model.releases_)
     try:
         write(out)
-    except OSError as error:
+    except (OSError, KeyboardInterrupt) as stop:
         name = f"{what}.csv" if out is None else os.path.basename(out)
         at = kept_elsewhere(name, write)
         place = "lost" if at is None else f"kept in {at!r}"
-        error.add_note(f"{cost} is spent; {what} {place}")
+        stop.add_note(f"{cost} is spent; {what} {place}")
         raise
 
 
@@ -277,8 +273,12 @@ def _recipes(args: argparse.Namespace) -> None:
             print_wrapped(line, bullet=True)
 
 
-def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
+@showing(lambda: "starting")
+def _unfitted(args: argparse.Namespace, command: str) -> Any:
     """Return the classifier of a method; raise if an option does not go with it."""
+    from mmech_rf.evaluation import read_schema
+
+    schema = read_schema(args.schema, n_bins=args.bins)
     method = METHODS[args.method]
     options = {name: getattr(args, name) for name in _options(command)}
     given = {name: value for name, value in options.items() if value is not None}
@@ -296,6 +296,7 @@ def _unfitted(args: argparse.Namespace, command: str, schema: Schema) -> Any:
     if args.ledger is not None:
         from mmech import PrivacyLedger
 
+        check_ledger(args.ledger)
         given["ledger"] = PrivacyLedger.open(args.ledger)
     return method.make(schema, **given)
 
@@ -349,10 +350,7 @@ def _predict(args: argparse.Namespace) -> None:
 
 def _predict_batch(args: argparse.Namespace) -> None:
     check_output(args)
-    from mmech_rf.evaluation import read_schema
-
-    schema = read_schema(args.schema, n_bins=args.bins)
-    model = _unfitted(args, "predict-batch", schema)
+    model = _unfitted(args, "predict-batch")
     if same_content(args.data, args.queries):
         say(_NOT_PROTECTED)
     count_records(args, args.data, model)
@@ -360,10 +358,8 @@ def _predict_batch(args: argparse.Namespace) -> None:
         model.release()
     labels = answers_to_queries(args, args.queries, model)
     model.close()
-    rows = [[label] for label in labels.tolist()]
-    _keep(
-        "labels", model, args.out, lambda out: write_table(out, [schema.target], rows)
-    )
+    target, rows = model.schema.target, [[label] for label in labels.tolist()]
+    _keep("labels", model, args.out, lambda out: write_table(out, [target], rows))
     trees = "all" if model.n_trees == math.inf else model.n_trees
     say(
         f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries ({trees} trees, "

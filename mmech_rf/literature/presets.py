@@ -118,6 +118,7 @@ def find_recipe(recipe: Any) -> Recipe:
     found = recipes()
     if recipe not in found:
         near = difflib.get_close_matches(recipe, found, n=3, cutoff=0.3)
-        remedy = f"did you mean {' or '.join(near)}" if near else f"see {list(found)}"
+        known = ", ".join(found)
+        remedy = f"did you mean {' or '.join(near)}" if near else f"choose {known}"
         raise ParameterError("recipe", "must be the name of a recipe", recipe, remedy)
     return found[recipe]

@@ -382,10 +382,10 @@ def _check_ledger(ledger: PrivacyLedger | None, privacy: str) -> None:
     if ledger.currency != currency:
         raise ParameterError(
             "ledger",
-            f"{{privacy={privacy!r}}} takes a ledger of {currency}, but this one "
-            f"counts {ledger.currency}",
+            f"must count {currency} with {{privacy={privacy!r}}}, but counts "
+            f"{ledger.currency}",
             remedy=(
-                f'use PrivacyLedger(total, currency="{currency}")',
+                f"use one with the currency {currency}",
                 "leave {ledger} out, where every fit spends its budget anew",
             ),
         )

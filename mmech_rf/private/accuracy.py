@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -80,7 +81,8 @@ class Accuracy:
         return law.tail(law.parameter(size, self.entry.cost), RISK_OF_NOISE / 2)
 
     def __str__(self) -> str:
-        lower, upper = self.interval
+        lower, upper = self.interval  # rounded outwards
+        lower, upper = math.floor(1e3 * lower) / 1e3, math.ceil(1e3 * upper) / 1e3
         return f"{self.estimate:.3f}, {LEVEL:.0%} interval {lower:.3f} to {upper:.3f}"
 
     def card(self) -> dict[str, Any]:

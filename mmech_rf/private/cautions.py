@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from fractions import Fraction
 from typing import Any
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,15 +114,14 @@ class Lineage:
     What is counted is fits, whatever they were given: whether two fits saw the same
     records must not be found out from the records. Processes count by themselves;
     copies find each other by name after pickling. Workers of a cross-validation cannot
-    warn, but the process that clones for them can.
+    warn, but the process that sends them clones can.
     """
 
     def __init__(self, name: str | None = None) -> None:
         self.name = uuid.uuid4().hex if name is None else name
         self.budgets: list[Fraction] = []
-        self.warned = self.warned_of_clones = False
-        # What was cloned since the last fit in this process.
-        self.waiting: WeakSet[Any] = WeakSet()
+        # What was said, and whether one was sent away since the last fit here.
+        self.warned = self.warned_of_workers = self.sent = False
         _KNOWN[self.name] = self
 
     def fits_again(self, epsilon: Fraction) -> None:
@@ -143,25 +142,25 @@ class Lineage:
     def fitted(self, epsilon: Fraction) -> None:
         """Remember a fit that begins to look at records."""
         self.budgets.append(epsilon)
-        self.waiting.clear()
+        self.sent = False
 
-    def cloned(self, model: Any) -> None:
-        """Warn, once, where a model is cloned again and no clone was fitted here."""
-        again = model in self.waiting
-        self.waiting.add(model)
-        if again and not self.warned_of_clones:
-            self.warned_of_clones = True
+    def __deepcopy__(self, memo: Any) -> Lineage:
+        return self
+
+    def __reduce__(self) -> Any:
+        """Warn, once, where another copy is pickled and none was fitted here."""
+        again, self.sent = self.sent, True
+        if again and not self.warned_of_workers:
+            self.warned_of_workers = True
             warnings.warn(
-                "this estimator, or a clone of it, was cloned again before a fit, as "
-                "for the workers of a cross-validation: every fit spends a budget of "
+                "this estimator, or a clone of it, was sent away again before a fit, "
+                "as to the workers of a cross-validation: every fit spends a budget of "
                 "its own, and on the same records they add up; pass one "
                 "ledger=PrivacyLedger.open(path, total=...), which workers share, to "
                 "limit the sum",
                 PrivacyLeakWarning,
-                stacklevel=4,
+                stacklevel=2,
             )
-
-    def __reduce__(self) -> Any:
         return _known_as, (self.name,)
 
 

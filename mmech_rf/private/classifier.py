@@ -334,7 +334,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Fit to raw records, or to parts that were counted."""
         epsilon = self._check_parameters()
         self._check_fit()
-        counted = self._spends and self.ledger is None and self.insecure_rng is None
+        counted = self._counts_fits()
         if counted:
             self._family().fits_again(epsilon)
         if self.schema is not None:
@@ -370,13 +370,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         relation = self._terms.relation
         if self.ledger is None:
             return PrivacyLedger(epsilon, **asdict(relation))
-        if self.ledger.relation != relation:
-            raise ValueError(
-                "the ledger accounts for data sets that differ "
-                f"{self.ledger.relation.words} but the classifier for ones that differ "
-                f"{relation.words}; use the same neighbours= and records_per_person= "
-                "for both"
-            )
+        self.ledger.check_relation(relation)
         return self.ledger
 
     def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
@@ -622,6 +616,42 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     # ---- clones ----------------------------------------------------------
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, as grids do.
+
+        Parameters
+        ----------
+        **params
+            Values by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If no parameter has the name: parameters have no parts to set.
+
+        Examples
+        --------
+        >>> from mmech_rf import PrivateForestClassifier
+        >>> PrivateForestClassifier(epsilon=1).set_params(epsilon=2).epsilon
+        2
+        """
+        for name in params:
+            own, parts, _ = name.partition("__")
+            if parts and own in self._get_param_names():
+                raise ValueError(
+                    f"{name} is a part of {own}, which has no parts to set; pass "
+                    f"{own}= as a whole, in a grid as a list of whole values"
+                )
+        return super().set_params(**params)
+
+    def _counts_fits(self) -> bool:
+        """Return whether a fit spends a budget of its own."""
+        return self._spends and self.ledger is None and self.insecure_rng is None
+
     def _family(self) -> Lineage:
         """Return what counts the fits of this object and of its clones."""
         if not hasattr(self, "_lineage"):
@@ -632,8 +662,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Return an unfitted copy, of which a fit is known to be one more."""
         twin: Self = super().__sklearn_clone__()
         twin._lineage = self._family()
-        if self._spends and self.ledger is None and self.insecure_rng is None:
-            twin._lineage.cloned(self)
         return twin
 
     # ---- files -----------------------------------------------------------
@@ -797,8 +825,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 "pickled or copied; save its predictions, or close() it first"
             )
         state: dict[str, Any] = dict(super().__getstate__())
+        if "ensembles_" in state or not self._counts_fits():
+            state.pop("_lineage", None)
         if "ensembles_" in state:
-            for name in ("timings_", "_session", "_lineage"):
+            for name in ("timings_", "_session"):
                 state.pop(name, None)
             state["releases"] = self.releases_
             if "ledger" in state:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy.typing import NDArray
+
 from mmech.checks import check_choice
 from mmech.domain.encoding import PROBLEMS, look
 from mmech.domain.values import MISSING, UNKNOWN
@@ -41,8 +43,10 @@ def label_of_type(label: Any, kind: str) -> Any:
     return str(label)
 
 
-def label_error(row: int, marker: int, *, policies: bool) -> ParameterError:
-    """Return the error for a label, which policies may settle or not."""
+def label_error(
+    row: int, marker: int, labels: NDArray[Any], n_classes: int, *, policies: bool
+) -> ParameterError:
+    """Return the error for one of all labels, which policies may settle or not."""
     way = "{handle_missing=}" if marker == MISSING else "{handle_unknown=}"
     extend = "add it to {class_labels} of the schema"
     if policies:
@@ -57,4 +61,12 @@ def label_error(row: int, marker: int, *, policies: bool) -> ParameterError:
             UNKNOWN: ("correct it", extend),
         }
     need = f"row {row} of {{y}} holds {LABEL_PROBLEMS[marker]}"
+    if labels.dtype.kind in "iu" and 0 <= labels.min() <= labels.max() < n_classes:
+        numbers = f"0 to {n_classes - 1}"
+        encoded = f"{numbers}, as ensembles and cross_val_predict encode classes"
+        own = (
+            f"give a Schema the {{class_labels}} {numbers}, and fit to what "
+            "{Schema.encode_target} makes of your labels"
+        )
+        return ParameterError("y", need, encoded, ("correct it", own))
     return ParameterError("y", need, remedy=remedy[marker])

@@ -256,7 +256,8 @@ class Schema(Domain):
                 keep &= ~bad
             elif bad.any():
                 row = first_row + int(bad.argmax())
-                raise label_error(row, marker, policies=True)
+                own = read_vector(y), self.n_classes
+                raise label_error(row, marker, *own, policies=True)
         index = np.flatnonzero(keep) if return_index or not keep.all() else None
         if index is not None and index.size < table.n_rows:
             codes, class_codes = codes[index], class_codes[index]
@@ -291,7 +292,8 @@ class Schema(Domain):
         codes = read_once(read_held(y), self._class_table.codes)
         if codes.size and codes.min() < 0:
             row = int((codes < 0).argmax())
-            raise label_error(row, int(codes[row]), policies=False)
+            own = read_vector(y), self.n_classes
+            raise label_error(row, int(codes[row]), *own, policies=False)
         return codes.astype(np.int64, copy=False)
 
     def check(

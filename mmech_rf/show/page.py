@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape as escape_markup
 from typing import Any
@@ -46,9 +47,11 @@ def opening(card: Mapping[str, Any]) -> list[str]:
     if not card["private"]:
         lines[1] = "NOT PRIVATE, or not covered by a promise: see the statement."
     if found := card["accuracy"]:
+        lower = math.floor(1e3 * found["lower"]) / 1e3
+        upper = math.ceil(1e3 * found["upper"]) / 1e3
         lines.append(
             f"Accuracy on new records: {found['estimate']:.1%}, {found['level']:.0%} "
-            f"interval {found['lower']:.1%} to {found['upper']:.1%}."
+            f"interval {lower:.1%} to {upper:.1%}."
         )
     return lines
 

@@ -1,10 +1,12 @@
 """The private classifiers: what they refuse, in one sentence."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from rf_cases import CELLS, PER_BATCH, PRIVATE, SCHEMA, classifier, records
+from rf_cases import CELLS, CLASSES, PER_BATCH, PRIVATE, SCHEMA, classifier, records
+from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import NotFittedError
 
 from mmech import BudgetExceededError, DomainTooLargeError, PrivacyLedger
@@ -12,6 +14,7 @@ from mmech_rf import (
     Attribute,
     BatchPredictionClassifier,
     BatchTrainingClassifier,
+    DrawnSettings,
     PrivateForestClassifier,
     Schema,
     SubsampleAggregateClassifier,
@@ -73,6 +76,42 @@ def test_records_read_aloud(name, X, y, message):
     with pytest.raises(ValueError, match=message):
         classifier(name, ledger=ledger).fit(X, y)
     assert ledger.spent == 0
+
+
+@pytest.mark.parametrize("labels", [CLASSES, (-1, 1, 2)])
+def test_labels_that_scikit_learn_encoded_read_aloud(labels):
+    """Their numbers are those of the classes; what the sentence says then helps."""
+    schema = replace(SCHEMA, class_labels=labels)
+    X, y = records(60)
+    y = np.array(labels)[SCHEMA.encode_target(y)]
+    model = PrivateForestClassifier(schema, epsilon=1)
+    voting = VotingClassifier([("one", model)], voting="soft")
+    message = (
+        r"not one of the classes, got 0 to 2, as ensembles and cross_val_.*; "
+        r".* Schema the class_labels 0 to 2, and fit to what Schema\.encode_target "
+    )
+    with pytest.raises(ValueError, match=message):
+        voting.fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        schema.encode_target(np.array([0, 2]))
+    with pytest.raises(ValueError, match="row 0 of y holds a label that is not one"):
+        schema.encode_target(np.array([0, 3]))
+    voting.set_params(one__schema=replace(schema, class_labels=range(3)))
+    y = schema.encode_target(y)
+    assert set(voting.fit(X, y).predict(X)) <= {0, 1, 2}
+
+
+def test_parts_of_parameters_read_aloud():
+    """A grid sets them; settings are whole."""
+    model = PrivateForestClassifier(SCHEMA, epsilon=1)
+    message = r"settings__learning_rate .*; pass settings= as a whole, in a grid as a"
+    for settings in (None, DrawnSettings()):
+        model.set_params(settings=settings)
+        with pytest.raises(ValueError, match=message):
+            model.set_params(settings__learning_rate=0.1)
+        with pytest.raises(ValueError, match="Invalid parameter 'sets'"):
+            model.set_params(sets__rate=0.1)
+    assert model.set_params(epsilon=2).epsilon == 2
 
 
 @ALL

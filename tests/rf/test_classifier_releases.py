@@ -298,31 +298,34 @@ def test_what_counts_as_a_fit_before(name):
 
 
 @pytest.mark.filterwarnings("default:this estimator")
-def test_clones_for_workers_are_warned_of_where_they_are_made():
+def test_clones_for_workers_are_warned_of_where_they_leave():
     """Workers would each be the first to fit, and what they say is not heard."""
     model = classifier("batch training")
-    clone(model)
-    with pytest.warns(PrivacyLeakWarning, match="cloned again before a fit") as caught:
-        assert clone(model) is not clone(model)
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
+    pickle.dumps(clone(model))
+    with pytest.warns(PrivacyLeakWarning, match="sent away again before a fit") as seen:
+        _ = [pickle.dumps(clone(model)) for _ in range(2)]
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
 
 
 @pytest.mark.filterwarnings("error:this estimator")
-def test_one_clone_after_another_and_clones_with_a_ledger_are_no_workers():
+def test_clones_that_stay_or_bring_their_own_noise_are_no_workers():
     X, y = records(30)
     model = classifier("batch training")
     with pytest.warns(PrivacyLeakWarning, match="was fitted before"):
         cross_val_score(model, X, y, cv=3)
-    for one in (
-        classifier("batch training", ledger=PrivacyLedger(1)),
-        classifier("batch training", insecure_rng=np.random.default_rng(0)),
-    ):
-        assert clone(one) is not clone(one)
+    assert clone(model) is not clone(model)
+    for _ in range(3):
+        copy.deepcopy(clone(model))
+        pickle.dumps(clone(model).set_params(insecure_rng=np.random.default_rng(0)))
 
 
-def test_workers_share_a_ledger_on_disk(tmp_path):
+@pytest.mark.filterwarnings("default:this estimator")
+def test_workers_share_a_ledger_on_disk_or_are_warned_of(tmp_path):
     X, y = records(60)
+    with pytest.warns(PrivacyLeakWarning, match="sent away again") as seen:
+        cross_val_score(classifier("batch training"), X, y, cv=3, n_jobs=2)
+    assert len(seen) == 1
     ledger = PrivacyLedger.open(tmp_path / "budget.json", total=2)
     model = classifier("batch training", ledger=ledger)
     with warnings.catch_warnings():

@@ -153,17 +153,21 @@ def test_a_model_that_cannot_be_saved_is_kept_elsewhere(
     def full(model, path):
         places.append(os.fspath(path))
         if len(places) <= broken:
-            raise OSError(f"cannot write {os.fspath(path)!r}: no space left")
+            raise stop
         save(model, path)
 
     monkeypatch.setattr(ForestClassifier, "save", full)
     monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path))
-    broken = 1
+    broken, stop = 1, KeyboardInterrupt()
+    code, _, err = run(*fit(files))
+    said = f"epsilon = 50 is spent; model kept in {places[1]!r}\n"
+    assert (code, err) == (130, f"mmech-rf: interrupted; {said}")
+    broken, stop = 3, OSError("cannot write 'm': no space left")
     outcome = run(*fit(files))
     assert_refused(outcome, "no space left", "epsilon = 50 is spent; model ")
-    assert f"kept in {places[1]!r}" in outcome[2]
-    assert rf.load_model(places[1]).privacy_statement_
-    broken = 4
+    assert f"kept in {places[3]!r}" in outcome[2]
+    assert rf.load_model(places[3]).privacy_statement_
+    broken = 6
     assert_refused(run(*fit(files)), "epsilon = 50 is spent; model lost")
 
 
@@ -368,6 +372,19 @@ def test_a_fit_says_what_was_released_last():
     with pytest.warns(match="watched draws"), watch_draws(watch):
         model.fit([["a"], ["b"]], ["no", "yes"])
     assert "fitting: 2 releases, the last: tree 1 and its labels" in seen
+
+
+def test_a_fit_shows_what_it_does_from_the_start(run, files, monkeypatch):
+    shown = []
+
+    class Screen(list):
+        def append(self, doing):
+            shown.append(doing())
+            super().append(doing)
+
+    monkeypatch.setattr(threads, "_shown", Screen([lambda: "as on a terminal"]))
+    assert run(*fit(files))[0] == 0
+    assert shown[:3] == ["starting", "reading", "fitting: 0 releases"]
 
 
 @pytest.mark.filterwarnings("always:the schema says that its values were read")

@@ -80,8 +80,15 @@ def test_memory_is_bounded(run, files, folder, monkeypatch):
     assert not (files / "fruit.npz").exists()
 
 
-@pytest.mark.parametrize("method", ["count", "release", "save"])
-def test_an_interrupt_leaves_nothing(run, files, folder, method, monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("count", "nothing was spent"),
+        ("release", "nothing was spent"),
+        ("save", "what it paid for is spent"),
+    ],
+)
+def test_an_interrupt_leaves_nothing(run, files, folder, method, said, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -89,7 +96,7 @@ def test_an_interrupt_leaves_nothing(run, files, folder, method, monkeypatch):
     # As if a person had pressed the keys just then.
     monkeypatch.setattr(BatchTrainingClassifier, method, interrupted)
     outcome = run(*fit_folder(files, folder))
-    assert outcome == (130, "", "mmech-rf: interrupted\n")
+    assert outcome == (130, "", f"mmech-rf: interrupted; {said}\n")
     assert set(files.iterdir()) == before
 
 

@@ -1,8 +1,12 @@
 """Records to codes and back: tables of any kind, unknown and missing values."""
 
+import csv
 import re
+from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -12,7 +16,8 @@ from hypothesis import strategies as st
 from refusals import refused
 from schema_cases import COLOUR, SIZE, TOY, one
 
-from mmech import Domain, ParameterError
+from mmech import Domain, ParameterError, read
+from mmech.domain.parts import read_whole
 from mmech_rf.schema import Attribute, Schema
 
 # -------------------------------------------------------------------- encoding
@@ -257,45 +262,138 @@ def test_removing_a_record_leaves_the_codes_of_the_others(data):
 # ------------------------------------------------------------- what does not fit
 
 
-HELD = {
-    "pandas float32": lambda values: pd.DataFrame({"a": pd.Series(values, dtype="f4")}),
-    "pandas Float32": lambda values: _pandas(values, "Float32"),
-    "pandas Int64": lambda values: _pandas(values, "Int64"),
-    "pandas float[pyarrow]": lambda values: _pandas(values, "float[pyarrow]"),
-    "pandas int64[pyarrow]": lambda values: _pandas(values, "int64[pyarrow]"),
-    "pyarrow float": lambda values: _arrow(values, "float32"),
-    "pyarrow int64": lambda values: _arrow(values, "int64"),
-    "polars Float32": lambda values: _polars(values, "Float32"),
-    "polars Int64": lambda values: _polars(values, "Int64"),
-}
-"""Columns as libraries hold them, some with a gap."""
+ZONE = "America/New_York"
+NIGHT = [datetime(2026, 1, 1, 23, 30), datetime(2026, 1, 2, 0, 30)]
+SUMMER = datetime(2026, 7, 1, 23)
+ZONED = [time.replace(tzinfo=ZoneInfo(ZONE)) for time in (*NIGHT, SUMMER)]
+LARGE = [2**53 + 1, 2**53, 2**53 + 2]
+NAMES = ["x", "a name that is longer", "y"]
+KINDS = {
+    "dates": ([date(2026, 1, 2), date(2025, 12, 31)], "date32", "Date", "object"),
+    "booleans": ([True, False], "bool_", "Boolean", "boolean"),
+    "bytes": ([7, 0, 200], "uint8", "UInt8", "UInt8"),
+    "integers": (LARGE, "int64", "Int64", "Int64"),
+    "unsigned": ([2**63 + 1, 2**63], "uint64", "UInt64", "UInt64"),
+    "decimals": ([Decimal("1.50"), Decimal("2.25")], "decimal128 9 2", "Decimal 9 2",
+        "object"),
+    "floats": ([0.1, 2.0], "float64", "Float64", "float64"),
+    "short floats": ([0.1, 2.0], "float32", "Float32", "Float32"),
+    "text": (NAMES, "string", "String", "object"),
+    "categories": (NAMES, "large_string", "Categorical", "category"),
+    "a closed list": (NAMES, "string", "Enum", "category"),
+}  # fmt: skip
+"""Values, and their type in pyarrow, polars and pandas."""
+
+for _unit in ("us", "ns"):
+    KINDS |= {
+        f"times in {_unit}": (NIGHT, f"timestamp {_unit}", f"Datetime {_unit}",
+            f"datetime64[{_unit}]"),
+        f"zoned times in {_unit}": (ZONED, f"timestamp {_unit} {ZONE}",
+            f"Datetime {_unit} {ZONE}", f"datetime64[{_unit}, {ZONE}]"),
+    }  # fmt: skip
 
 
-def _pandas(values, kind):
-    if "pyarrow" in kind:
-        pytest.importorskip("pyarrow")
-    # From a list with a gap pandas would make floats first.
-    column = pd.array([0 if value is None else value for value in values], dtype=kind)
-    column[[value is None for value in values]] = None
-    return pd.DataFrame({"a": column})
+def _typed(library, kind):
+    name, *arguments = kind.split()
+    made = getattr(pytest.importorskip(library), name)
+    arguments = [int(a) if a.isdigit() else a for a in arguments]
+    return made([*NAMES, "z"]) if name == "Enum" else made(*arguments)
 
 
-def _arrow(values, kind):
-    arrow = pytest.importorskip("pyarrow")
-    return arrow.table({"a": arrow.array(values, getattr(arrow, kind)())})
+def _in_memory(values, arrow_kind, polars_kind, pandas_kind):
+    """Return tables of one column, each with the labels that it holds."""
+    arrow, polars = map(pytest.importorskip, ("pyarrow", "polars"))
+    objects = np.array([*values, None], dtype=object)[:-1]
+    held = arrow.array(values, _typed("pyarrow", arrow_kind))
+    parts = [arrow.table({"a": part}) for part in (held[:1], held[1:])]
+    column = pd.Series(objects)
+    extended = pd.Series(pd.arrays.ArrowExtensionArray(held))
+    series = polars.Series("a", values, _typed("polars", polars_kind))
+    yield "rows", [[value] for value in values], values
+    yield "rows that are dicts", [{"a": value} for value in values], tuple(values)
+    for name, table in {
+        "dict of lists": {"a": values},
+        "dict of arrays": {"a": objects},
+        "dict of series": {"a": series},
+        "record array": np.array([(value,) for value in values], [("a", object)]),
+        "pandas of objects": column.to_frame("a"),
+        "pandas": column.astype(pandas_kind).to_frame("a"),
+        "pandas of categories": column.astype("category").to_frame("a"),
+        "pandas of Arrow": extended.to_frame("a"),
+        "polars": series.to_frame(),
+        "lazy polars": series.to_frame().lazy(),
+        "pyarrow": arrow.table({"a": held}),
+        "pyarrow in parts": arrow.concat_tables(parts),
+        "pyarrow dictionary": arrow.table({"a": held.dictionary_encode()}),
+    }.items():
+        yield name, table, table
+    for name, array in {
+        "array of objects": objects[:, None],
+        "array": np.array([[value] for value in values]),
+    }.items():
+        yield name, array, array[:, 0]
 
 
-def _polars(values, kind):
-    polars = pytest.importorskip("polars")
-    return polars.DataFrame({"a": polars.Series(values, dtype=getattr(polars, kind))})
+def _on_disk(values, column, folder):
+    """Return files of the column and labels, and how each is to be read."""
+    frame = column.to_frame().with_columns(column.alias("c"))
+    names = ("pyarrow.parquet", "pyarrow.dataset")
+    parquet, datasets = map(pytest.importorskip, names)
+    parquet.write_table(frame.to_arrow(), folder / "table.parquet")
+    rows = [["" if value is None else str(value)] * 2 for value in values]
+    with open(folder / "text.csv", "w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([["a", "c"], *rows])
+    yield from ((path.name, path, {}) for path in sorted(folder.iterdir()))
+    yield "csv by lines", folder / "text.csv", {"na": "-"}
+    yield "frame in parts", frame, {}
+    yield "dataset", datasets.dataset(frame.to_arrow()), {}
 
 
-@pytest.mark.parametrize("held", HELD)
-def test_a_missing_value_leaves_what_others_mean(held):
-    odd = [0.1, 0.7] if "loat" in held else [2**53 + 1, 2**60 + 1]
-    domain = Domain([Attribute.categorical("a", [*odd, "?"])])
-    assert domain.encode(HELD[held](odd)).ravel().tolist() == [0, 1]
-    assert domain.encode(HELD[held]([*odd, None])).ravel().tolist() == [0, 1, 2]
+WITHOUT_GAPS = ("booleans", "bytes", "integers", "short floats")
+"""Kinds that some libraries hold otherwise once a value is missing."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "gap"), [*((k, True) for k in KINDS), *((k, False) for k in WITHOUT_GAPS)]
+)
+def test_a_value_means_the_same_in_every_container(kind, gap, tmp_path):
+    """In tables and in forests, in attributes of every kind and in labels."""
+    values, *kinds = KINDS[kind]
+    texts = list(map(str, values))
+    expected = {Attribute.categorical("a", [*texts, "?"]): range(len(values))}
+    if isinstance(values[0], date):
+        first = date(2025, 12, 1).toordinal()
+        daily = Attribute.date("a", "2025-12-01", "2026-07-31", "day", other="none")
+        expected[daily] = [value.toordinal() - first for value in values]
+    elif not isinstance(values[0], str):
+        numbers = list(map(float, values))
+        cut = (min(numbers) + max(numbers)) / 2
+        halves = Attribute.numeric("a", cut_points=[cut], other="none")
+        expected[halves] = [number > cut for number in numbers]
+    given = [*values, None] if gap else values
+    tables = list(_in_memory(given, *kinds))
+    column = next(table for name, table, _ in tables if name == "polars")["a"]
+    drop, other = {"handle_missing": "drop"}, {"handle_missing": "category"}
+    for attribute, codes in expected.items():
+        schema = Schema([attribute], texts, target="c")
+        domain, labels = Domain([attribute]), list(range(len(values)))
+        codes = [[int(code)] for code in codes]
+        with_gap = [*codes, [attribute.other_code]] if gap else codes
+        for name, X, y in tables:
+            assert domain.encode(X, **other).tolist() == with_gap, name
+            misfits = domain.check(X, handle_unknown="error")
+            assert {misfit.row for misfit in misfits} <= {len(values)}, name
+            found = schema.encode(X, y, narrow=True, **drop)
+            assert [part.tolist() for part in found] == [codes, labels], name
+        for name, source, form in _on_disk(given, column, tmp_path):
+            if isinstance(source, Path):
+                X = read_whole(source, domain, **form).X
+                assert domain.encode(X, **other).tolist() == with_gap, name
+            ((X, *_),) = read(source, domain, **form)
+            assert domain.encode(X, narrow=True, **other).tolist() == with_gap, name
+            ((X, y, _),) = read(source, schema, **form)
+            found = schema.encode(X, y, **drop)
+            assert [part.tolist() for part in found] == [codes, labels], name
 
 
 @pytest.mark.parametrize(

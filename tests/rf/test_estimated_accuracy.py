@@ -3,6 +3,7 @@
 That neighbours look the same is in `test_record_and_replay`.
 """
 
+import re
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from mmech import BudgetExceededError, ParameterError, PrivacyLedger
 from mmech.privacy.ledger import LedgerEntry
 from mmech.testing import watch_draws
 from mmech_rf.private.accuracy import HELD_OUT, Accuracy
+from mmech_rf.show.page import opening
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise from insecure_rng")
 
@@ -169,6 +171,19 @@ def test_the_interval_is_about_as_wide_as_without_noise_where_there_are_many():
     lower, upper = Accuracy(80_000, 20_000, entry).interval
     width = 2 * 1.96 * np.sqrt(0.8 * 0.2 / 100_000)
     assert width < upper - lower < 1.2 * width
+
+
+def test_intervals_in_words_hold_those_in_memory():
+    entry = LedgerEntry(1, "labels", "laplace")
+    card = dict.fromkeys(("date", "epsilon", "rho", "delta", "evidence", "private"))
+    card |= dict.fromkeys(("target", "version", "unit"), "") | {"attributes": ["a"]}
+    for right in (40, 812, 80_000, 10**7):
+        found = Accuracy(right, right // 7, entry)
+        said = opening(card | {"classes": ["b", "c"], "accuracy": found.card()})[-1]
+        for words, unit in ((str(found), 1), (said, 100)):
+            low, high = re.findall(r"([\d.]+)%? to ([\d.]+\d)", words)[0]
+            lower, upper = found.interval
+            assert float(low) / unit <= lower < upper <= float(high) / unit
 
 
 def test_less_than_nothing_says_nothing():

@@ -5,6 +5,7 @@ import gzip
 import os
 import sys
 import threading
+import zipfile
 
 import numpy as np
 import pytest
@@ -111,6 +112,17 @@ def test_parts_are_the_file(name, end, chunk_rows, change, tmp_path):
     assert max(np.diff([0, *stops])) <= chunk_rows
 
 
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_blank_line_of_one_column_is_a_missing_value(end, tmp_path):
+    domain = Domain([Attribute.numeric("a", lower=0, upper=10, other="none")])
+    path = written(tmp_path / "a.csv", ["a", "1", "", "3", "", "5"], end)
+    parts = read(path, domain, chunk_rows=2)
+    codes = [domain.encode(part.X, handle_missing="category") for part in parts]
+    assert np.concatenate(codes).ravel().tolist() == [0, 10, 2, 10, 4]
+    refused(lambda: domain.encode(read_cells(path, ["a"])), "row 1.*missing value")
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 20])
 @pytest.mark.parametrize(
     "text",
@@ -186,6 +198,93 @@ def test_lines_that_do_not_parse_are_named_and_not_shown(line, message, tmp_path
 def test_every_column_is_there_once(header, tmp_path):
     path = written(tmp_path / "a.csv", [header, *LINES[1:]])
     refused(lambda: list(read(path, SCHEMA)), "exactly one", ValueError)
+
+
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize(
+    ("line", "form"),
+    [
+        ("17,SECRET,,", {}),
+        ("SECRET,x,2026-01-31,y", {}),
+        ("SECRET,x,y,blå", {}),
+        ("SECRET,x,y,3'000", {"thousands": "'"}),
+    ],
+)
+def test_a_first_line_that_is_a_record_is_not_shown(line, form, tmp_path):
+    path = written(tmp_path / "a.csv", [line, *LINES[1:]])
+    words = "a.csv.*first line of the file looks like a record.*write"
+    refused(lambda: list(read(path, SCHEMA, **form)), words, ValueError)
+    # Columns that nobody asks for may be called by anything.
+    path = written(tmp_path / "b.csv", ["size,2019,answer,colour", *LINES[1:]])
+    assert len(list(read(path, SCHEMA))) == 1
+
+
+@pytest.mark.usefixtures("reader")
+def test_columns_that_are_found_are_not_suggested(tmp_path):
+    """Only one that nothing reads may be meant."""
+    sizes = [Attribute.numeric(f"size{i}", lower=0, upper=1) for i in (1, 2)]
+    pair, path = Domain(sizes), tmp_path / "a.csv"
+    for header, words in (("size1,b", "add it"), ("size1,Size2", "mean 'Size2'")):
+        written(path, [header, "0,1"])
+        refused(lambda: list(read(path, pair)), f"named 'size2'.*{words}", ValueError)
+    refused(lambda: pair.encode({"size1": [1]}), "'size2'.*rename or", ValueError)
+    schema = Schema(pair.attributes, [0, 1], target="size3")
+    frame = pytest.importorskip("pandas").DataFrame({"size1": [1], "size2": [1]})
+    refused(lambda: list(read(frame, schema)), "named 'size3'.*rename or", ValueError)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("array", r"an archive of NumPy \(.npz\)"),
+        ("book", r"a workbook \(.xlsx\) or another zip archive"),
+        ("table", "a Parquet file"),
+        ("packed", "compressed with gzip"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_files_of_other_kinds_are_called_by_their_kind(name, kind, encoding, tmp_path):
+    path = tmp_path / "a.csv"
+    if name == "array":
+        with open(path, "wb") as stream:
+            np.savez_compressed(stream, a=np.arange(9))
+    elif name == "book":
+        with zipfile.ZipFile(path, "w") as book:
+            book.writestr("[Content_Types].xml", "<?xml?>")
+    else:
+        path.write_bytes(b"PAR1" if name == "table" else gzip.compress(b"a\n1\n"))
+    with open(path, "rb") as stream:
+        for source in (path, stream):
+            reading = read(source, SCHEMA, encoding=encoding)
+            refused(lambda reading=reading: list(reading), f"is {kind}", ValueError)
+    if name in ("array", "book"):
+        refused(lambda: Schema.from_json(path), f"the schema is {kind}", ValueError)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet"])
+def test_files_whose_names_are_not_utf8(name, tmp_path):
+    folder = tmp_path / os.fsdecode(b"colour=bl\xe5")
+    path = folder / os.fsdecode(b"\xff" + name.encode())
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system holds names in UTF-8")
+    if name == "a.parquet":
+        parquet_file(tmp_path / name).rename(path)
+    else:
+        written(path, LINES)
+    assert reading.expected_rows(path) == {"a.csv": 7, "a.parquet": 9}.get(name)
+    codes, _, chunks = encoded(read(path, SCHEMA))
+    assert len(codes) == (9 if name == "a.parquet" else 5)
+    assert chunks[0][0] == str(path)
+    if name == "a.parquet":
+        assert reading.columns_of(path) == ["colour", "size", "answer"]
+        # A folder says a value; this one says none that is known.
+        parquet = pytest.importorskip("pyarrow.parquet")
+        table = parquet.read_table(parquet_file(tmp_path / name))
+        parquet.write_table(table.drop(["colour"]), tmp_path / name)
+        (tmp_path / name).rename(path)
+        assert encoded(read(tmp_path, SCHEMA))[0] == []
 
 
 @pytest.mark.usefixtures("reader")
@@ -412,8 +511,15 @@ GERMAN = {"sep": ";", "decimal": ",", "thousands": "."}
         (GERMAN, "1,5e3", 1500),
         (GERMAN, "1.5", None),
         (GERMAN, "1.5,2", None),
+        (GERMAN, "12.50", None),  # decimals of another file, not 1250
+        (GERMAN, "0.75", None),
+        (GERMAN, "0.750", None),
+        (GERMAN, "12.34.567", 1234567),
+        (GERMAN, "12.345.67", None),
         ({"thousands": ","}, "1,234.5", 1234.5),
         ({"thousands": ","}, " 12,34,567 ", 1234567),
+        ({"thousands": ","}, "1,50", None),
+        ({"thousands": ","}, "123,45,678", None),
         ({"thousands": ","}, "1,2", None),
         ({"thousands": ","}, "1234,567", None),
         ({"thousands": " "}, "12 345", 12345),

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from mmech import PrivacyLedger
 from mmech_rf import Attribute, BatchTrainingClassifier, Schema
 from mmech_rf.cli import main
 
@@ -51,6 +52,8 @@ def refused(contents, tmp_path, monkeypatch, capsys, watch_all):
     model, files = contents
     monkeypatch.chdir(tmp_path)
     model.save("fruit.npz")
+    PrivacyLedger.open("rho.json", total=1, currency="rho")
+    PrivacyLedger.open("other.json", total=1, neighbours="replace")
     draws = []
 
     def note(draw, sample):
@@ -134,6 +137,11 @@ OPTIONS = [
     (f"{TRAINING} --trees inf --splits binary", "needs --splits multiway"),
     (f"{LAPLACE} --template union", "does not go with --method"),
     (f"{TRAINING} --template levels", "template must be one of 'auto', 'identity'"),
+    (f"{RECIPE} q", "the name of a recipe, got q; choose jpw, friedman-schuster, "),
+    (f"{PRIVATE} --ledger none.json", "make it with `mmech budget none.json --total E"),
+    (f"{PRIVATE} --ledger rho.json", "--ledger must count epsilon with --privacy pure,"
+     " but counts rho; use one with the currency epsilon, or leave --ledger out"),
+    (f"{PRIVATE} --ledger other.json", "the same --neighbours and --records-per-per"),
     (f"{RECIPE} fi-2017", "use --recipe fi-2021"),
     (f"{RECIPE} pte --neighbours labels", "give X_unlabelled to a fit in Python"),
     (f"{PRIVATE} --recipe spe", "--recipe does not go with --method private"),

@@ -20,9 +20,10 @@ import pytest
 from replay import watched
 
 import mmech
-from mmech import Domain, Tables, threads
+from mmech import Domain, PrivacyLedger, Tables, threads
 from mmech.cli import build_parser, main
 from mmech.tables import measured as measured_module
+from mmech.tables import release as release_module
 
 DOMAIN = {
     "features": [
@@ -55,6 +56,7 @@ def folder(tmp_path, monkeypatch):
     Path("other.csv").write_text("sex,size\nf,s\n", encoding="utf-8")
     Path("empty.csv").write_text("", encoding="utf-8")
     Path("no.json").write_text("{", encoding="utf-8")
+    PrivacyLedger.open("other.ledger", total=1, neighbours="replace")
     Path("full").mkdir()
     Path("full", "kept.txt").write_text("kept", encoding="utf-8")
     return tmp_path
@@ -155,6 +157,22 @@ def test_what_was_paid_for_is_finished_after_an_interruption(
     assert "Left: epsilon = 1/2 of 1." in run("budget b.json", capsys)[1]
     assert run("resume made.measured --out made", capsys)[0] == 2
     assert run("resume d.json --out other", capsys)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("_encoded", "nothing was spent"),
+        ("MeasuredTables", "what it paid for is spent"),
+    ],
+)
+def test_an_interruption_says_whether_anything_was_spent(
+    folder, capsys, monkeypatch, place, said
+):
+    monkeypatch.setattr(release_module, place, Mock(side_effect=KeyboardInterrupt))
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
+    for _ in range(2):  # whatever an earlier command spent
+        assert run(line, capsys) == (130, "", f"mmech: interrupted; {said}\n")
 
 
 def full_disk(*arguments, **options):
@@ -346,6 +364,24 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     code, out, _ = run("schema check n.csv d.json", capsys)
     assert "column 'age': a value that is not a number, in 1 row" in out
     assert run("schema check n.csv d.json --decimal ,", capsys)[0] == 0
+    text = 'sex,größe,age\nf,s,"1.2,3"\nx.y,s,"12.50"\nNA,s,30\n'
+    Path("n.csv").write_text(text, encoding="utf-8")
+    form = "--decimal , --thousands . --na NA"
+    code, out, _ = run(f"schema check n.csv d.json {form}", capsys)
+    shown = ["'x.y'", "'NA'", "'1.2,3'", "'12.50'"]
+    cells = [line for line in out.splitlines() if line.startswith("  ")]
+    assert sorted(line.split()[0] for line in cells) == sorted(shown)
+
+
+@pytest.mark.parametrize("line", ["f,SECRET,30", "SECRET,2026-01-31", "x,true,y"])
+def test_no_template_shows_a_record(folder, capsys, line):
+    Path("n.csv").write_text(f"{line}\n", encoding="utf-8")
+    for command in ("suggest n.csv", "suggest --read-values n.csv", "check d.json"):
+        command = command.replace("check", "check n.csv")
+        code, out, err = run(f"schema {command}", capsys)
+        assert (code, out) == (2, "")
+        assert "the first line of the file looks like a record" in err
+        assert "SECRET" not in err
 
 
 def test_values_are_read_from_dates_and_parquet_files(folder, capsys):
@@ -435,6 +471,16 @@ WRONG = {
     "a column that is missing": (USUAL.replace("in.csv", "other.csv"),
         "cannot use the data 'other.csv': the header of the file has no column named "
         "'age', but exactly one is needed"),
+    "a step that is no number": (f"{USUAL} --mean age --step x",
+        "argument --step: it must be a number, got 'x'"),
+    "no ledger to print": ("budget b.json",
+        "no ledger 'b.json'; check the name, or make it with `mmech budget b.json --t"),
+    "no ledger to pay from": (f"{USUAL} --ledger b.json", "`mmech budget b.json --tot"),
+    "no ledger but another file": ("budget d.json", "is not a ledger that mmech made"),
+    "a ledger for other neighbours": (f"{USUAL} --ledger other.ledger",
+        "use the same --neighbours and --records-per-person for both"),
+    "nothing to show": ("show made", "'made' is no folder of released tables; name"),
+    "a file to show": ("show in.csv", "'in.csv' is no folder of released tables; name"),
     "a file without a line": (USUAL.replace("in.csv", "empty.csv"), "file is empty;"),
 }  # fmt: skip
 

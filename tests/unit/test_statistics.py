@@ -3,18 +3,24 @@
 import itertools
 import json
 import math
+import re
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 from replay import People, check_neighbours, watched
+from scipy.stats import binom
 
 import mmech as mm
+from mmech.domain.csv_files import read_cells
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, Sum
+from mmech.tables.files import Sheet, write_files
+from mmech.tables.published import _sheets
 from mmech.tables.statistic_intervals import CumulativeErrors
 from mmech.tables.statistic_plans import StatisticPlan
 
@@ -186,8 +192,8 @@ def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
         frame["age"].mean()
     )
     clipped = frame["pay"].clip(-10, 30)
-    places = ((clipped + 10) / 0.004).round()  # 10,000 steps of the range
-    sums = (places * 0.004 - 10).groupby(frame["sex"]).sum()
+    places = ((clipped + 10) / 4e-5).round()  # a million steps of the range
+    sums = (places * 4e-5 - 10).groupby(frame["sex"]).sum()
     assert released.statistic(str(ALL[2]))["sum"].tolist() == pytest.approx(
         sums.tolist()
     )
@@ -316,6 +322,104 @@ def test_an_interruption_before_the_tables_leaves_the_statistics(monkeypatch):
     assert all(len(own.columns(0.95)) for own in stop.value.statistics)
     (note,) = stop.value.__notes__
     assert f"epsilon = {ledger.spent} is spent" in note
+
+
+# ---- skewed numbers ------------------------------------------------------------------
+
+COPIES = 50
+
+
+def skewed(kind):
+    """Return 40 numbers and their public bounds; groups of them are releases."""
+    rng = np.random.default_rng(54)
+    if kind == "lognormal":
+        return rng.lognormal(3, 1.5, 40), 0, 25_000
+    if kind == "Pareto":
+        return rng.pareto(1.1, 40) - 2, -10, 10_000
+    return np.where(rng.random(40) < 0.6, 0.0, np.rint(rng.lognormal(6, 2, 40))), 0, 9e4
+
+
+@pytest.mark.parametrize("epsilon", [10**9, 30])
+@pytest.mark.parametrize("kind", ["lognormal", "Pareto", "whole with zeros"])
+def test_intervals_hold_numbers_that_were_not_rounded(kind, epsilon, monkeypatch):
+    """All of them without noise, else at level .8; a false alarm has a risk of 1e-7."""
+    monkeypatch.setattr(Quantiles, "steps", 60)
+    numbers, lower, upper = skewed(kind)
+    number = mm.Attribute.numeric(
+        "x", lower=lower, upper=upper, n_bins=2, integer="whole" in kind
+    )
+    domain = mm.Domain([number, mm.Attribute.categorical("copy", range(COPIES))])
+    clipped = np.clip(numbers, lower, upper)
+    probabilities = [0.2, 0.9]
+    bins = np.searchsorted(lower + (upper - lower) / 10 * np.arange(1, 10), numbers)
+    exact = {
+        Mean: clipped.mean(),
+        Sum: clipped.sum(),
+        Histogram: np.bincount(bins, minlength=10),
+        Quantiles: np.quantile(clipped, probabilities, method="inverted_cdf"),
+    }
+    least = COPIES if epsilon > 30 else binom.ppf(1e-7 / 84, COPIES, 0.8)
+    step = {"by": "copy", "step": (upper - lower) / 40}
+    asked = [Mean("x", **step), Sum("x", **step), Quantiles("x", probabilities, **step)]
+    for own in [*asked, *(replace(own, step=None) for own in asked), Histogram("x")]:
+        plan = StatisticPlan(
+            own, domain, "epsilon", Fraction(epsilon), Relation(), True
+        )
+        codes = np.arange(COPIES).repeat(40), np.tile(own.places(plan, numbers), COPIES)
+        found = plan.measure(Session(mm.PrivacyLedger(epsilon)), np.column_stack(codes))
+        table = found.columns(0.8)
+        low, high = (table[k].reshape(COPIES, -1) for k in ("lower", "upper"))
+        truth, slack = exact[type(own)], 1e-9 * upper  # of sums of doubles
+        held = ((low - slack <= truth) & (truth <= high + slack)).sum(axis=0)
+        assert (held >= least).all(), (own, plan.step, held)
+
+
+def test_intervals_say_what_they_hold(monkeypatch):
+    """Halves of steps are in them, ends at bounds are open, and whole numbers whole."""
+    monkeypatch.setattr(Quantiles, "steps", 100)
+    asked = [
+        ("pay", Quantiles("x", [0.5, 0.9])),
+        ("pay", Quantiles("x", [0.5, 0.9], step=250)),
+        ("age", Quantiles("x", [0.5], step=9)),
+        ("age", Quantiles("x", [0.5])),
+        ("age", Mean("x")),
+    ]
+    shown = []
+    for name, own in asked:
+        upper = {"pay": 25_000, "age": 90}[name]
+        x = mm.Attribute.numeric("x", lower=0, upper=upper, integer=name == "age")
+        plan = StatisticPlan(
+            own, mm.Domain([x]), "epsilon", Fraction(10**9), Relation(), True
+        )
+        numbers = np.array([30.3, 30.3, 2e6] if name == "pay" else [30, 30, 40])
+        codes = own.places(plan, numbers.repeat(99))[:, None]
+        found = plan.measure(Session(mm.PrivacyLedger(10**9)), codes)
+        table = found.columns(0.9)
+        ends = [table[k].tolist() for k in (own.value, "lower", "upper", "note")]
+        shown.append((list(zip(*ends, strict=True)), found.words, found.facts))
+    half = "the interval includes half a step of rounding"
+    (fine, words, facts), (coarse, *_), (nine, *_), (one, *_), (mean, *_) = shown
+    (_, low, high, note), last = fine
+    assert low <= 30.3 <= high < low + 9
+    bound = "numbers beyond a bound count as the bound"
+    assert (note, last[2:]) == (half, (25_000.0, f"{half}; {bound}"))
+    assert "steps that are finer near zero" in words
+    assert facts["step"] is None
+    assert coarse[0] == (0.0, 0.0, 125.0, f"{half}; {bound}")
+    assert nine == [(27.0, 23.0, 31.0, half)]
+    assert one == [(30.0, 30.0, 30.0, "")]
+    assert mean[0][3] == ""
+
+
+def test_a_range_far_from_zero_has_equal_steps():
+    x = mm.Attribute.numeric("x", lower=1e6, upper=1e6 + 1)
+    for lower, first in ((None, 1e-3), (0, 0.954)):
+        own = Quantiles("x", lower=lower)
+        plan = StatisticPlan(
+            own, mm.Domain([x]), "epsilon", Fraction(1), Relation(), True
+        )
+        assert plan.grid[1] - plan.grid[0] == pytest.approx(first, rel=1e-3)
+        assert plan.n_steps == pytest.approx(1000, abs=10)
 
 
 # ---- intervals on coarse grids -------------------------------------------------------
@@ -474,6 +578,53 @@ def test_files_say_what_they_are(tmp_path):
     for chart in page.split('<svg width="')[1:]:
         said = [own.partition("<")[0] for own in chart.split('<text x="740"')[1:]]
         assert int(chart.partition('"')[0]) > 740 + 7 * (max(map(len, said)) - 8)
+
+
+def check_files(folder, sheets):
+    """Compare the intervals of every file with those in memory."""
+    book = pytest.importorskip("openpyxl").load_workbook(folder / "tables.xlsx")
+    page = (folder / "index.html").read_text("utf-8").replace(",", "")
+    charts = page.split('<h2 id="s')[1:]
+    number = r"(-?[\d.e+-]+)"
+    interval = re.compile(rf"([^\s>]+) \({number} to {number}\)</t(?:itle|d)>")
+    for sheet, cells, chart in zip(sheets, book.worksheets[1:], charts, strict=True):
+        names = [sheet.value, "lower", "upper"]
+        value, least, most = (sheet.columns[k].astype(float) for k in names)
+        where = list(map(list(sheet.columns).index, names))
+        rows = [[row[j] for j in where] for row in cells.iter_rows(2, values_only=True)]
+        found = np.array(interval.findall(chart))
+        csv = read_cells(folder / sheet.file, names)
+        found[found == "unknown"] = csv[csv == ""] = "nan"
+        for kind, read in {"csv": csv, "workbook": rows, "page": found}.items():
+            shown, low, high = np.array(read, float).T
+            assert ((low <= least) & (most <= high)).all(), (kind, sheet.file)
+            assert ((low < high) | (least == most)).all(), (kind, sheet.file)
+            inside = (low <= shown) & (shown <= high)
+            assert (inside | np.isnan(value)).all(), (kind, sheet.file)
+            np.testing.assert_allclose([low, high], [least, most], rtol=2e-3)
+
+
+def test_intervals_in_files_hold_those_in_memory(tmp_path):
+    """In csv files, the workbook and the page; none of them shrinks to a point."""
+    rng = np.random.default_rng(9)
+    ends = np.cumsum(10.0 ** rng.integers(-9, 4, (200, 2)) * rng.random((200, 2)), 1)
+    ends = np.concatenate([ends, -ends[:, ::-1], ends + 10.0 ** rng.integers(4, 13)])
+    close = np.outer([1, -1], [999.96, 9999.9, 99_999.96, 0.1, 1e-7, 123_456.7]).ravel()
+    ends = np.concatenate([ends, np.stack([close, np.nextafter(close, np.inf)], 1)])
+    ends = np.concatenate([ends, [[8.496, 43.76], [-0.3, 1e-7]]])  # as they stand
+    columns = {"row": np.arange(len(ends)), "mean": ends.mean(axis=1)}
+    columns |= {"lower": ends[:, 0], "upper": ends[:, 1]}
+    sheets = [Sheet("mean.csv", "mean", ("row",), "mean", columns)]
+    write_files(tmp_path, sheets, "words", 0.95, excel=True)
+    check_files(tmp_path, sheets)
+    last = (tmp_path / "mean.csv").read_text("utf-8").splitlines()[-2:]
+    assert [row.split(",", 2)[2] for row in last] == ["8.496,43.76", "-0.3,1e-07"]
+    asked = [Mean("pay", by="sex", lower=0, upper=1e4), *ALL[2:5]]
+    released = mm.release_tables(
+        people(50), DOMAIN, ways=(1, 2), statistics=asked, epsilon=30
+    )
+    folder = released.write(tmp_path / "out", level=0.9, excel=True)
+    check_files(folder, _sheets(released, 0.9))
 
 
 def test_a_workbook_has_a_sheet_per_table_and_no_formulas(tmp_path):
