@@ -31,6 +31,7 @@ from mmech.strategies.registry import (
     TOO_LARGE,
     Request,
     Skip,
+    best_of,
     check_options,
     find,
     register,
@@ -139,7 +140,7 @@ def optimize(
         "hierarchy" need no seed.
     callback : callable, default=None
         Called with an intermediate `StrategyResult` after every start of a
-        descent, or improvement of a search; returning True ends it early.
+        descent, or improvement of a search; returning True ends that search early.
     budget_seconds : float, default=None
         Time after which the best so far is returned, with ``success=False``; only
         this makes the result depend on the speed of the machine.
@@ -305,7 +306,7 @@ def _auto_on_distinct_cells(workload: QueryMatrix, asked: Request) -> StrategyRe
     unmerged = MARGINALS.search_in_auto(workload, replace(asked, options=hurried))
     seconds = time.perf_counter() - started
     tried = (Candidate(MARGINALS.name, unmerged.loss, seconds), *result.candidates)
-    return replace(unmerged, candidates=tried)
+    return best_of((result, unmerged), tried)  # a search that was stopped may be worse
 
 
 def _auto_on_distinct_rows(workload: QueryMatrix, asked: Request) -> StrategyResult:
