@@ -154,7 +154,8 @@ def optimize(
     -------
     StrategyResult
         With the ``norm`` that the loss is about. The message of an optimum states the
-        gap: the loss is at most (1 + gap) times the least loss.
+        gap: the loss is at most (1 + gap) times the least loss. Where "auto" comes back
+        with the cells, it names the templates that were tried.
 
     Raises
     ------
@@ -234,6 +235,8 @@ def optimize(
             result = _auto_on_distinct_cells(workload, asked)
         else:  # whose templates merge cells themselves where no structure is lost
             result = try_all(workload, asked)
+        if template == "auto" and result.template == IDENTITY.name:
+            result = replace(result, message=_of_cells(result))
         if time_is_up():
             note = f"stopped after {budget_seconds} s; "
             result = replace(result, success=False, message=note + result.message)
@@ -242,6 +245,14 @@ def optimize(
     if template == "auto":
         _warn_if_far(result)
     return result
+
+
+def _of_cells(result: StrategyResult) -> str:
+    """Return the message of "auto" on the cells, with what was compared with them."""
+    others = (c for c in result.candidates if c.template != IDENTITY.name)
+    tried = ", ".join(c.template for c in others if math.isfinite(c.loss))
+    words = "nothing better was found: tried " if tried else "no other was tried"
+    return f"{result.message}; {words}{tried}"
 
 
 def _warn_if_far(result: StrategyResult) -> None:
