@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.arrays import Subset
 from mmech.checks import check_bool, check_choice, check_counts, check_integer
 from mmech.error import pairs
+from mmech.error.report import quantile_of_whole_noise
 from mmech.error.shared_totals import (
     VARIANCE_FLOOR,
     EqualTotals,
@@ -495,6 +497,47 @@ class MatrixMechanism(Settled):
         if isinstance(estimate, MarginalEstimate):
             return estimate.answer(self.workload)
         return np.asarray(self.workload @ estimate)
+
+    @one_blas_thread()
+    def confidence_interval(
+        self, measurement: Measurement, level: float = 0.95
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return intervals of the answers from a measurement; free of privacy cost.
+
+        Around the answers of `answer_from`, by `per_query_error` and the bounds of
+        `mmech.confidence_interval`. These are for continuous noise: intervals are
+        longer where steps of whole numbers count, at an epsilon above 1 most of all.
+
+        Parameters
+        ----------
+        measurement : Measurement
+            What `measure` returned.
+        level : float, default=0.95
+            Probability that one interval holds its exact answer; not a joint
+            probability for all of them.
+
+        Returns
+        -------
+        lower, upper : ndarray of float64, shape (m,) or (m, k)
+
+        Examples
+        --------
+        >>> from mmech import Identity, MatrixMechanism, Prefix
+        >>> mechanism = MatrixMechanism(Prefix(4), Identity(4), epsilon=1)
+        >>> measurement = mechanism.measure([10, 20, 5, 0])
+        >>> lower, upper = mechanism.confidence_interval(measurement)
+        >>> (upper - lower).round(1)
+        array([ 9.1, 12.9, 15.8, 18.2])
+        """
+        answers = self.answer_from(measurement)
+        if self.equal_totals is None:
+            unit = 1.0 / self._whitened[1].max()
+        else:
+            unit = math.sqrt(self.equal_totals.contrasts.min())
+        errors = np.sqrt(self.per_query_error())
+        half = quantile_of_whole_noise(level, self.law.norm, unit) * errors
+        half = half.reshape(-1, *[1] * (answers.ndim - 1))
+        return answers - half, answers + half
 
 
 def _checked_pair(
