@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -20,13 +21,18 @@ from mmech.error.shared_totals import (
     cells_of,
     measured_sets,
 )
-from mmech.exceptions import UnsupportedWorkloadError, keeping
+from mmech.exceptions import (
+    PrivacyLeakWarning,
+    UnsupportedWorkloadError,
+    keeping,
+)
 from mmech.integer_strategy import IntegerStrategy, integer_strategy
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.noise import LAWS, Law, Price, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
+from mmech.operators.known import normal_form
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -224,8 +230,33 @@ class MatrixMechanism(Settled):
             cost is spent, and the guarantee does not cover this refusal.
         BudgetExceededError
             If the ledger does not cover the cost; nothing is spent.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If counts look like codes of records: a column per attribute of the
+            workload, all below its size. This comes before the charge, and the
+            guarantee does not cover it.
         """
+        if not isinstance(counts, Counts):
+            counts = check_counts(counts, self.workload.shape[1], signed=self.signed)
+            self._warn_of_codes(counts)
         return self._measured(counts, released or self._words, self._price)
+
+    def _warn_of_codes(self, table: NDArray[np.int64]) -> None:
+        """Warn of a table that looks like records, which are to be counted first."""
+        sizes = normal_form(self.workload).domain_shape or ()
+        if len(sizes) < 2 or table.shape[1:] != (len(sizes),):
+            return
+        if table.any() and ((table >= 0) & (table < sizes)).all():
+            warnings.warn(
+                "counts look like codes of records, with a column per attribute; pass "
+                "Counts(codes, domain_shape), because codes as counts are not protected"
+                " as records. This warning depends on the counts, and is outside the "
+                "guarantee",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
 
     def _measured(
         self, counts: ArrayLike | Counts, released: str, price: Price

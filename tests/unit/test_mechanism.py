@@ -333,3 +333,16 @@ def test_intervals_hold_exact_answers(workload, strategy, paid, rng):
             mechanism.confidence_interval(wrong)
     with pytest.raises(ValueError, match="level must lie between 0 and 1, got 95"):
         mechanism.confidence_interval(measurement, 95)
+
+
+def test_codes_in_place_of_counts_are_warned_of_before_the_charge():
+    workload = Marginals((2, 3), {(0,): 1, (1,): 1})
+    mechanism = MatrixMechanism(workload, epsilon=1)
+    codes = np.array(list(np.ndindex(2, 3)))
+    for measure in (mechanism.measure, mechanism.answer):
+        with pytest.raises(PrivacyLeakWarning, match=r"codes .* Counts\(codes, domain"):
+            measure(codes)
+    assert mechanism.ledger.spent == 0
+    for counts in (codes + 2, 0 * codes, codes[:, 0], np.repeat(codes, 2, axis=1)):
+        mechanism.measure(counts)
+    MatrixMechanism(Prefix(6), epsilon=1).measure(codes)  # its attributes are not known
