@@ -558,7 +558,7 @@ class MatrixMechanism(Settled):
         >>> measurement = mechanism.measure([10, 20, 5, 0])
         >>> lower, upper = mechanism.confidence_interval(measurement)
         >>> (upper - lower).round(1)
-        array([ 9.1, 12.9, 15.8, 18.2])
+        array([ 9.1, 12.9, 15.7, 18.2])
         """
         answers = self.answer_from(measurement)
         if self.equal_totals is None:
