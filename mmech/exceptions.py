@@ -166,4 +166,7 @@ class PerformanceWarning(UserWarning):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """A public fact was read from data, noise was seeded, or a budget hides nothing."""
+    """A public fact was read from data, noise was seeded, or a budget hides nothing.
+
+    Or what is measured looks like records that were not counted.
+    """

@@ -158,7 +158,7 @@ class Limits(ChangeableLimits):
         Most entries of listed ranges whose errors under waves are added up one by one.
     reported_queries, reported_entries : int
         Most queries, and entries of a workload without structure, whose errors a report
-        lists one by one.
+        lists one by one. A loss adds up as many entries; more is refused.
     published_cells : int
         Largest table that `release_tables` makes. More is refused.
     level_cells : int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
@@ -12,19 +14,25 @@ from numpy.typing import ArrayLike, NDArray
 from mmech.arrays import Subset
 from mmech.checks import check_bool, check_choice, check_counts, check_integer
 from mmech.error import pairs
+from mmech.error.report import quantile_of_whole_noise
 from mmech.error.shared_totals import (
     VARIANCE_FLOOR,
     EqualTotals,
     cells_of,
     measured_sets,
 )
-from mmech.exceptions import UnsupportedWorkloadError, keeping
+from mmech.exceptions import (
+    PrivacyLeakWarning,
+    UnsupportedWorkloadError,
+    keeping,
+)
 from mmech.integer_strategy import IntegerStrategy, integer_strategy
 from mmech.marginals.counts import Counts
 from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.noise import LAWS, Law, Price, check_insecure_rng, law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair, as_query_matrix
+from mmech.operators.known import normal_form
 from mmech.privacy.guards import Settled
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
@@ -222,8 +230,33 @@ class MatrixMechanism(Settled):
             cost is spent, and the guarantee does not cover this refusal.
         BudgetExceededError
             If the ledger does not cover the cost; nothing is spent.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If counts look like codes of records: a column per attribute of the
+            workload, all below its size. This comes before the charge, and the
+            guarantee does not cover it.
         """
+        if not isinstance(counts, Counts):
+            counts = check_counts(counts, self.workload.shape[1], signed=self.signed)
+            self._warn_of_codes(counts)
         return self._measured(counts, released or self._words, self._price)
+
+    def _warn_of_codes(self, table: NDArray[np.int64]) -> None:
+        """Warn of a table that looks like records, which are to be counted first."""
+        sizes = normal_form(self.workload).domain_shape or ()
+        if len(sizes) < 2 or table.shape[1:] != (len(sizes),):
+            return
+        if table.any() and ((table >= 0) & (table < sizes)).all():
+            warnings.warn(
+                "counts look like codes of records, with a column per attribute; pass "
+                "Counts(codes, domain_shape), because codes as counts are not protected"
+                " as records. This warning depends on the counts, and is outside the "
+                "guarantee",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
 
     def _measured(
         self, counts: ArrayLike | Counts, released: str, price: Price
@@ -495,6 +528,47 @@ class MatrixMechanism(Settled):
         if isinstance(estimate, MarginalEstimate):
             return estimate.answer(self.workload)
         return np.asarray(self.workload @ estimate)
+
+    @one_blas_thread()
+    def confidence_interval(
+        self, measurement: Measurement, level: float = 0.95
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return intervals of the answers from a measurement; free of privacy cost.
+
+        Around the answers of `answer_from`, by `per_query_error` and the bounds of
+        `mmech.confidence_interval`. These are for continuous noise: intervals are
+        longer where steps of whole numbers count, at an epsilon above 1 most of all.
+
+        Parameters
+        ----------
+        measurement : Measurement
+            What `measure` returned.
+        level : float, default=0.95
+            Probability that one interval holds its exact answer; not a joint
+            probability for all of them.
+
+        Returns
+        -------
+        lower, upper : ndarray of float64, shape (m,) or (m, k)
+
+        Examples
+        --------
+        >>> from mmech import Identity, MatrixMechanism, Prefix
+        >>> mechanism = MatrixMechanism(Prefix(4), Identity(4), epsilon=1)
+        >>> measurement = mechanism.measure([10, 20, 5, 0])
+        >>> lower, upper = mechanism.confidence_interval(measurement)
+        >>> (upper - lower).round(1)
+        array([ 9.1, 12.9, 15.7, 18.2])
+        """
+        answers = self.answer_from(measurement)
+        if self.equal_totals is None:
+            unit = 1.0 / self._whitened[1].max()
+        else:
+            unit = math.sqrt(self.equal_totals.contrasts.min())
+        errors = np.sqrt(self.per_query_error())
+        half = quantile_of_whole_noise(level, self.law.norm, unit) * errors
+        half = half.reshape(-1, *[1] * (answers.ndim - 1))
+        return answers - half, answers + half
 
 
 def _checked_pair(

@@ -104,7 +104,7 @@ class Session:
     ) -> Measurement:
         """Measure exact counts, and note what was released."""
         released = f"{what} measured by {mechanism.strategy._label()}"
-        measured = mechanism.measure(counts, released=released)
+        measured = mechanism._measured(counts, released, mechanism._price)
         self.note(measured.entry)
         return measured
 

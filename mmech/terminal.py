@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, NoReturn
 
 from mmech.checks import check_epsilon, nearest
-from mmech.exceptions import BudgetExceededError, ParameterError
+from mmech.exceptions import BudgetExceededError, EntropyError, ParameterError
 from mmech.threads import charged, say
 
 
@@ -194,8 +194,10 @@ def run_command(
     try:
         code = _run(prog, parser, argv, words)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of the output has gone
+    except BrokenPipeError as error:  # the reader of the output has gone
         _drop_output()
+        if noted := _noted(error):
+            say(f"{prog}: nobody reads the output{noted}")
         return 1
     except OSError as error:  # a full disk; files are named where they are written
         _drop_output()
@@ -247,7 +249,9 @@ def _run(
         if error.errno is None:  # worded by us: files to write, sets to fetch
             return _fail(prog, f"{error}{_noted(error)}")
         raise
-    except (ValueError, BudgetExceededError) as error:
+    except MemoryError as error:
+        return _fail(prog, f"there is not enough memory{_noted(error)}")
+    except (ValueError, BudgetExceededError, EntropyError) as error:
         return _fail(prog, f"{words(error, args)}{_noted(error)}")
     return 0
 

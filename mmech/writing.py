@@ -52,7 +52,8 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
             f"{refusal}it must not be written to (permission denied); choose another "
             "name"
         )
-    with unfinished_folder(path, target):
+    with unfinished_folder(path, target) as at:
+        (at / target.name).touch()  # a name may be too long, or in another encoding
         return target
 
 

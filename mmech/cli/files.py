@@ -178,6 +178,7 @@ def writing(path: str | None) -> Iterator[TextIO]:
     """Give a stream to the file, whole or not at all, or to the standard output."""
     if path is None:
         yield sys.stdout
+        sys.stdout.flush()  # fails here, if at all
         return
     opening: Any = gzip.open if path.endswith(".gz") else open
     form = {"encoding": "utf-8", "newline": ""}
@@ -205,7 +206,7 @@ def kept_elsewhere(name: str, write: Callable[[str], Any]) -> str | None:
     try:
         path = os.path.join(tempfile.mkdtemp(prefix="mmech-"), name)
         write(path)
-    except OSError:
+    except Exception:  # the error that led here is told
         return None
     return path
 

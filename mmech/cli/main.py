@@ -7,7 +7,7 @@ import datetime
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from mmech.cli.files import (
 )
 from mmech.cli.schemas import Described, add_schema
 from mmech.exceptions import located
+from mmech.limits import LIMITS
 from mmech.terminal import (
     InputError,
     Parser,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from mmech.domain.domain import Domain
     from mmech.domain.parts import Part
     from mmech.privacy.ledger import PrivacyLedger
-    from mmech.tables import TablePlan, Tables
+    from mmech.tables import MeasuredTables, TablePlan, Tables
 
 PROG = "mmech"
 
@@ -553,9 +554,7 @@ def _tables(args: argparse.Namespace) -> None:
             f"`{PROG} resume`, or remove it"
         )
     said = ["starting"]
-    currency = "epsilon" if args.rho is None else "rho"
-    spent = f"{currency} = {getattr(args, currency)}"
-    with showing(lambda: said[-1]), _keeping(kept, spent):
+    with showing(lambda: said[-1]), _keeping(kept) as paid:
         from mmech.tables import release_tables
         from mmech.tables.files import check_excel
         from mmech.tables.plan import read_domain
@@ -566,6 +565,12 @@ def _tables(args: argparse.Namespace) -> None:
             check_excel(args.excel)
         domain = read_domain(args.domain)
         described = set(domain.levels)
+        most = LIMITS.table_entries // len(described)
+        if (args.synthetic or 0) > most:
+            raise InputError(
+                f"--synthetic must be at most {most:,} with so many attributes, got "
+                f"{args.synthetic:,}; draw more with Tables.sample, in parts"
+            )
         tables = args.tables and [_names(table) for table in args.tables]
         statistics = _statistics(args)
         known, rules = _known(args)
@@ -595,6 +600,7 @@ def _tables(args: argparse.Namespace) -> None:
         )
         if not args.dry_run:
             said.append("writing")
+            paid.append(made.measured)
             _write(made, args)
     if args.dry_run:
         _print_plan(made)
@@ -630,22 +636,24 @@ def _records(
 
 
 @contextmanager
-def _keeping(kept: str | None, spent: str) -> Iterator[None]:
-    """Remove what was measured once tables are made of it, or say what is left.
+def _keeping(kept: str | None) -> Iterator[list[MeasuredTables]]:
+    """Remove what was measured once tables are made of it, or say where it is kept.
 
-    Where the disk is full, what was measured is kept in another place.
+    Where its place takes no file, that is another one. Gives a list for what is made.
     """
+    paid: list[MeasuredTables] = []
     try:
-        yield
+        yield paid
     except BaseException as stop:
-        if kept is None:
+        measured = paid[0] if paid else getattr(stop, "measured", None)
+        if kept is None or measured is None:
             raise
-        measured = getattr(stop, "measured", None)
         at: str | None = kept
-        if not os.path.exists(kept):
-            if measured is None:
-                raise
+        try:
+            measured.save(kept)
+        except Exception:
             at = kept_elsewhere(os.path.basename(kept), measured.save)
+        spent = f"{measured.plan.currency} = {measured.plan.total_cost}"
         stop.__notes__ = [f"{spent} is spent, and not kept"]
         if at is not None:
             stop.__notes__ = [
@@ -654,7 +662,8 @@ def _keeping(kept: str | None, spent: str) -> Iterator[None]:
             ]
         raise
     if kept is not None:
-        os.unlink(kept)
+        with suppress(OSError):  # the tables are there
+            os.unlink(kept)
 
 
 def _resume(args: argparse.Namespace) -> None:

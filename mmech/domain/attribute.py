@@ -68,7 +68,19 @@ def check_name(value: Any, name: str) -> str:
         )
     if not value:
         raise ValueError(f"{name} must not be empty; give it a name")
+    check_text(value, name)
     return value
+
+
+def check_text(value: str, name: str) -> None:
+    """Raise for text that no file holds, which would fail after a release is paid."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{name} must be text that UTF-8 can encode, got {value!r:.60}; correct "
+            "its escapes, or the encoding it was read in"
+        ) from None
 
 
 def check_cells(values: Any, name: str, *, minimum: int = 1) -> tuple[Any, ...]:
@@ -92,6 +104,7 @@ def check_cells(values: Any, name: str, *, minimum: int = 1) -> tuple[Any, ...]:
                 f"{name} must not be empty, NaN or infinite, got {cell!r}; "
                 "write '?' for a category of missing values"
             )
+        check_text(str(cell), name)
     counts = (Counter(cells), Counter(map(str, cells)))
     if repeated := [cell for own in counts for cell, n in own.items() if n > 1]:
         raise ValueError(

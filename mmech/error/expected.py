@@ -186,6 +186,8 @@ def loss(workload: Matrix, strategy: Matrix, *, privacy: str = "pure") -> float:
     ------
     UnsupportedWorkloadError
         If a query lies outside the row space of the strategy.
+    DomainTooLargeError
+        If the pair has no closed form and n is too large for a dense one.
 
     Examples
     --------

@@ -141,7 +141,16 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
         return known
     if strategy.shape[1] <= LIMITS.dense_cells:
         return _dense_gain(workload, strategy)
-    return float(row_gains(workload, strategy).sum())
+    return _sum_of_rows(workload, strategy)
+
+
+def _sum_of_rows(workload: QueryMatrix, strategy: QueryMatrix) -> float:
+    """Return the sum of all squared row norms, where they are not too many."""
+    most: float = LIMITS.reported_entries
+    if isinstance(workload, AllRange | WidthRange):  # differences of prefix sums
+        sums = (workload.shape[1] + 1) * max(strategy.shape)
+        most = math.inf if sums <= most else most
+    return float(row_gains(workload, strategy, most).sum())
 
 
 def row_gains(
@@ -167,8 +176,10 @@ def row_gains(
     entries = workload.shape[0] * max(workload.shape[1], strategy.shape[0])
     if entries > most:
         raise DomainTooLargeError(
-            f"the errors of {workload!r} visit {magnitude(entries)} entries, query by "
-            f"query (limit {most:g}); ask for their total"
+            f"errors of {workload!r} under {strategy!r} have no closed form and visit "
+            f"{magnitude(entries)} entries, query by query (limit {most:g}); take a "
+            f"strategy that optimize() returns, at most {LIMITS.dense_cells} cells, or "
+            "another limit by mmech.limits.changed(reported_entries=...)"
         )
     if isinstance(workload, AllRange | WidthRange):
         known = _range_gains(workload, strategy)
@@ -260,7 +271,7 @@ class _PIdentityRule(PairRule):
         directions = strategy.orthonormal_factors[0] * scales[:, None]
         value = total - float(np.vdot(directions, gram.matmat(directions)))
         if value < CANCELLATION * total:  # most digits are lost: take squares instead
-            return float(row_gains(workload, strategy).sum())
+            return _sum_of_rows(workload, strategy)
         return value
 
 

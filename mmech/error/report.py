@@ -325,7 +325,7 @@ def confidence_interval(
         errors.
     epsilon, rho : float, str or Fraction, default=None
         What was paid, at most one of the two: tells Laplace from Gaussian noise. The
-        number itself is in the standard errors.
+        number itself, > 0, is in the standard errors.
 
     Returns
     -------
@@ -335,6 +335,7 @@ def confidence_interval(
     See Also
     --------
     per_query_error : the squared standard errors.
+    MatrixMechanism.confidence_interval : for what was measured, whose noise is exact.
 
     Notes
     -----
@@ -351,7 +352,14 @@ def confidence_interval(
     >>> confidence_interval([10.0, 4.0], [1.0, 2.0])
     (array([ 7.01857603, -1.96284794]), array([12.98142397,  9.96284794]))
     """
-    gaussian = rho is not None and law_and_cost(epsilon, rho)[0].norm == "L2"
+    if hasattr(answers, "confidence_interval"):
+        kind = type(answers).__name__
+        raise TypeError(
+            f"answers must be numbers, got a {kind}; for intervals of what it measured "
+            "call its own confidence_interval(), with the measurement"
+        )
+    paid = (epsilon, rho) != (None, None)
+    gaussian = paid and law_and_cost(epsilon, rho)[0].norm == "L2"
     own = QUANTILES | {"bound": _gaussian_quantile} if gaussian else QUANTILES
     check_choice(method, "method", tuple(own))
     if gaussian and method == "laplace":
@@ -359,8 +367,7 @@ def confidence_interval(
             'method "laplace" is for Laplace noise, but rho= says that the noise is '
             'Gaussian; use "bound" or "normal"'
         )
-    if not (isinstance(level, (int, float)) and 0 < level < 1):
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    miss = _miss(level)
     centre = np.asarray(answers, dtype=np.float64)
     widths = np.asarray(standard_errors, dtype=np.float64)
     if not (np.isfinite(widths).all() and (widths >= 0).all()):
@@ -368,8 +375,32 @@ def confidence_interval(
             "standard_errors must be finite numbers >= 0; take the square root of "
             "per_query_error"
         )
-    half = own[method](1.0 - level) * widths
+    half = own[method](miss) * widths
     return centre - half, centre + half
+
+
+def _miss(level: float) -> float:
+    """Return the probability that an interval of a level misses the exact answer."""
+    if not (isinstance(level, (int, float)) and 0 < level < 1):
+        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+    return 1.0 - level
+
+
+def quantile_of_whole_noise(level: float, norm: str, unit: float) -> float:
+    """Return half the width of an interval in standard errors, for whole noise.
+
+    `unit` is the least standard deviation of the noise of a row. Gauss' inequality
+    takes half a step more. With that deviation and steps of one, a Laplace variable
+    bounds the moment generating function of all sums: any s > 0 gives a Chernoff bound.
+    """
+    miss = _miss(level)
+    tail = math.sqrt(2 * math.log(2 / miss)) if unit >= 1 else math.inf
+    if norm == "L1":
+        most = 2 * math.asinh(1 / (math.sqrt(2) * unit))  # where the function ends
+        s = most * np.arange(1, 1000) / 1000
+        logs = np.log1p(-2 * np.square(unit * np.sinh(s / 2)))
+        tail = float(((math.log(2 / miss) - logs) / (unit * s)).min())
+    return min(_gauss_quantile(miss) + 0.5 / unit, tail)
 
 
 def _normal_quantile(miss: float) -> float:

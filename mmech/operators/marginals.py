@@ -197,9 +197,9 @@ class Marginals(VStack):
     ----------
     domain_shape : sequence of int
         Number of values of every attribute.
-    weights : mapping of (sequence of int) to float
+    weights : mapping of (sequence of int) to float, or list of (sequence of int)
         Weight of the marginal over each subset of attributes; rows come in the
-        order of the mapping. Weights may have any sign.
+        order of the mapping. Weights may have any sign. A list gives them weight one.
 
     Attributes
     ----------
@@ -220,9 +220,17 @@ class Marginals(VStack):
     """
 
     def __init__(
-        self, domain_shape: Iterable[int], weights: Mapping[Any, float]
+        self, domain_shape: Iterable[int], weights: Mapping[Any, float] | list[Any]
     ) -> None:
         sizes = check_domain_shape(domain_shape)
+        if isinstance(weights, list):
+            keys = [check_attributes(key, len(sizes)) for key in weights]
+            if len(set(keys)) < len(keys):
+                raise ValueError(
+                    f"a list of marginals names each once, got {weights}; pass a dict "
+                    "of attributes to weights"
+                )
+            weights = dict.fromkeys(keys, 1)
         checked = check_weights(weights, len(sizes), "marginal")
         self._set(domain_shape=sizes, weights=MappingProxyType(checked))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -107,9 +108,9 @@ class Ranges(ZeroOne):
 
     Parameters
     ----------
-    domain_shape : sequence of int
-        Number of values of every attribute; cells are in C order.
-    lower, upper : array_like of int, shape (m, d)
+    domain_shape : sequence of int, or int
+        Number of values of every attribute, or of the only one; cells are in C order.
+    lower, upper : array_like of int, shape (m, d), or (m,) for one attribute
         First and last value of every range in every attribute.
 
     Raises
@@ -137,10 +138,13 @@ class Ranges(ZeroOne):
     upper: ArrayLike
 
     def __post_init__(self) -> None:
-        sizes = check_domain_shape(self.domain_shape)
+        given: Any = self.domain_shape
+        only = isinstance(given, (int, np.integer))
+        sizes = check_domain_shape((given,) if only else given)
         corners = {}
         for name in ("lower", "upper"):
             array = plain_array(getattr(self, name), name)
+            array = array[:, None] if array.ndim == len(sizes) == 1 else array
             fits = array.ndim == 2 and array.shape[1] == len(sizes)
             if array.dtype.kind not in "iu" or not fits:
                 raise ValueError(

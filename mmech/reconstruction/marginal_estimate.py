@@ -178,10 +178,10 @@ class MarginalEstimate:
         return made
 
     def _subsets(self) -> list[Subset]:
-        """Return the subsets whose interactions were measured."""
+        """Return the subsets whose interactions were measured or given."""
         blocks = [attributes for attributes, *_ in self._blocks]
-        closure = downward_closure(blocks, self.domain_shape)
-        return list(closure if blocks else self._alphas)
+        found = dict.fromkeys(downward_closure(blocks, self.domain_shape))
+        return list(found | {s: None for s, a in self._alphas.items() if a is not None})
 
     def _sizes(self, subset: Subset) -> list[int]:
         return [self.domain_shape[i] for i in subset]

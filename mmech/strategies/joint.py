@@ -227,7 +227,7 @@ class JointObjective:
                 "gtol": 0.0,
             },
         )
-        final, budgets = unpack(run.x)
+        final, budgets = unpack(np.clip(run.x, lower, upper))  # rounding leaves the box
         return JointRun(
             final,
             budgets / budgets.sum(),

@@ -31,6 +31,7 @@ from mmech.strategies.registry import (
     TOO_LARGE,
     Request,
     Skip,
+    best_of,
     check_options,
     find,
     register,
@@ -139,7 +140,7 @@ def optimize(
         "hierarchy" need no seed.
     callback : callable, default=None
         Called with an intermediate `StrategyResult` after every start of a
-        descent, or improvement of a search; returning True ends it early.
+        descent, or improvement of a search; returning True ends that search early.
     budget_seconds : float, default=None
         Time after which the best so far is returned, with ``success=False``; only
         this makes the result depend on the speed of the machine.
@@ -153,7 +154,8 @@ def optimize(
     -------
     StrategyResult
         With the ``norm`` that the loss is about. The message of an optimum states the
-        gap: the loss is at most (1 + gap) times the least loss.
+        gap: the loss is at most (1 + gap) times the least loss. Where "auto" comes back
+        with the cells, it names the templates that were tried.
 
     Raises
     ------
@@ -233,6 +235,8 @@ def optimize(
             result = _auto_on_distinct_cells(workload, asked)
         else:  # whose templates merge cells themselves where no structure is lost
             result = try_all(workload, asked)
+        if template == "auto" and result.template == IDENTITY.name:
+            result = replace(result, message=_of_cells(result))
         if time_is_up():
             note = f"stopped after {budget_seconds} s; "
             result = replace(result, success=False, message=note + result.message)
@@ -241,6 +245,14 @@ def optimize(
     if template == "auto":
         _warn_if_far(result)
     return result
+
+
+def _of_cells(result: StrategyResult) -> str:
+    """Return the message of "auto" on the cells, with what was compared with them."""
+    others = (c for c in result.candidates if c.template != IDENTITY.name)
+    tried = ", ".join(c.template for c in others if math.isfinite(c.loss))
+    words = "nothing better was found: tried " if tried else "no other was tried"
+    return f"{result.message}; {words}{tried}"
 
 
 def _warn_if_far(result: StrategyResult) -> None:
@@ -305,7 +317,7 @@ def _auto_on_distinct_cells(workload: QueryMatrix, asked: Request) -> StrategyRe
     unmerged = MARGINALS.search_in_auto(workload, replace(asked, options=hurried))
     seconds = time.perf_counter() - started
     tried = (Candidate(MARGINALS.name, unmerged.loss, seconds), *result.candidates)
-    return replace(unmerged, candidates=tried)
+    return best_of((result, unmerged), tried)  # a search that was stopped may be worse
 
 
 def _auto_on_distinct_rows(workload: QueryMatrix, asked: Request) -> StrategyResult:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +54,8 @@ GLANCE_TOLERANCE = 1e-4
 queries than by default, or thirty iterations, missed windows of a month in a year."""
 
 GLANCES = 4
-"""Starts of a second look, where the first start collapsed to the identity."""
+"""Starts of a second look, and a total, where the first collapsed to the identity: on
+random matrices most do."""
 
 PRODUCT_STARTS, PRODUCT_STARTS_DOMAIN = 4, 400
 """Starts of "auto" on products of more cells: at most .9 % above all starts on 300
@@ -204,7 +206,8 @@ def pidentity_strategy(
     p : int, default=None
         Number of extra queries; about n / 16 when omitted.
     n_starts : int, default=None
-        Number of starts; 10 up to 256 cells, else 8.
+        Number of random starts; 10 up to 256 cells, else 8. From two on the total of
+        cells without an order is one more.
     max_iter : int, default=2000
         Iterations per descent.
     tolerance : float, default=None
@@ -264,7 +267,10 @@ def pidentity_strategy(
     limit, stop = _race(max_iter, descents[-1].stop)
     short = limit < RACE_ITERATIONS  # no time for low minima
     n_kept = 1 + n_starts // 3
-    for start in make_starts(first.counts.size, p, rng, n_starts):
+    starts = make_starts(first.counts.size, p, rng, n_starts)
+    if n_starts > 1 and ordered is None:  # a total, of a weight that it may pay for
+        starts = chain(starts, [np.eye(1, p).repeat(n, axis=0) / math.sqrt(n)])
+    for start in starts:
         ahead = sorted(run.loss for run in runs)[n_kept - 1 : n_kept]
         worst = FAR_AHEAD * ahead[0] if ahead else math.inf
         run = descend(first, start, limit, stop, by_face=short, worst=worst)
@@ -277,7 +283,7 @@ def pidentity_strategy(
             break
     level = first
     for finer, kept, limit, stop in descents:
-        runs = sorted(runs, key=lambda run: run.loss)[: kept or 1 + len(runs) // 3]
+        runs = sorted(runs, key=lambda run: run.loss)[: kept or n_kept]
         if time_is_up():
             break
         runs = [
@@ -514,8 +520,8 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
 
 
 def _glance(workload: QueryMatrix, n_starts: int) -> StrategyResult:
-    return pidentity_strategy(
-        workload, n_starts=n_starts, tolerance=GLANCE_TOLERANCE, seed=0
+    return pidentity_strategy(  # each number of starts has others
+        workload, n_starts=n_starts, tolerance=GLANCE_TOLERANCE, seed=n_starts
     )
 
 

@@ -12,7 +12,7 @@ import inspect
 import math
 import numbers
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -362,15 +362,19 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
             kind = DomainTooLargeError
         notes = "; ".join(f"{left.template}: {left.note}" for left in tried)
         raise kind(f"no template of 'auto' suits the workload {workload!r}: {notes}")
-    order = sorted(tried, key=lambda candidate: (candidate.note != "", candidate.loss))
-    best = settled or _least(found.runs)
-    return replace(best, candidates=tuple(order))
+    return best_of((settled,) if settled else found.runs, tried)
 
 
-def _least(runs: tuple[StrategyResult, ...]) -> StrategyResult:
-    """Return the run of the least loss, the first of those that tie."""
-    best = runs[0]
-    for run in runs[1:]:
+def best_of(
+    runs: Iterable[StrategyResult], tried: Iterable[Candidate]
+) -> StrategyResult:
+    """Return the run of the least loss, the first of those that tie.
+
+    Its candidates are what was tried, best first.
+    """
+    best, *others = runs
+    for run in others:
         if run.loss < best.loss * (1 - TIE):
             best = run
-    return best
+    order = sorted(tried, key=lambda candidate: (candidate.note != "", candidate.loss))
+    return replace(best, candidates=tuple(order))

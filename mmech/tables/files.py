@@ -7,13 +7,16 @@ the network. All text of the domain is escaped.
 from __future__ import annotations
 
 import csv
-import importlib.util
+import importlib
 import json
 import math
+import os
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from html import escape
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +45,12 @@ th,td{font-size:12px;padding:6px}td{text-align:center;white-space:nowrap}"""
 OUTWARDS = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}
 """How ends of intervals are rounded, so that what was held is held."""
 
+STEM = 200
+"""Most bytes of the stem of a csv file: names end by 255, with all that is added."""
+
+RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9])(\.|$)")
+"""Names of devices, which Windows writes no file of, whatever follows the dot."""
+
 Columns = Mapping[str, NDArray[Any]]
 
 
@@ -68,32 +77,68 @@ class Sheet(NamedTuple):
 
 
 def file_names(names: Sequence[Sequence[str]]) -> list[str]:
-    """Return the names of csv files, distinct whatever the letters' case."""
-    found = ["synthetic.csv"]
+    """Return names of csv files that every file system tells apart, or raise.
+
+    Equal for equal tables on every machine.
+    """
+    known, found = {"synthetic"}, []
     for parts in names:
         plain = "_x_".join(map(_plain, parts))
-        tries = [plain, *(f"{plain}_{number}" for number in range(1, len(names) + 1))]
-        known = {name.lower() for name in found}
-        found.append(next(f"{t}.csv" for t in tries if f"{t}.csv".lower() not in known))
-    return found[1:]
+        if RESERVED.match(_folded(plain)):
+            plain = f"_{plain}"
+        for number in count():
+            end = f"_{number}" if number else ""
+            stem = f"{_cut_bytes(plain, STEM - len(end))}{end}"
+            if _folded(stem) not in known:
+                break
+        try:
+            os.fsencode(stem)
+        except UnicodeEncodeError as error:
+            raise ParameterError(
+                "domain",
+                "must have names that this system can name files by, in "
+                f"{error.encoding}",
+                repr(stem),
+                ("set PYTHONUTF8=1 in the environment", "rename attributes"),
+            ) from None
+        known.add(_folded(stem))
+        found.append(f"{stem}.csv")
+    return found
 
 
 def _plain(name: str) -> str:
     """Return a name with only the characters that are safe in file names."""
-    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
-    return kept.strip(".")[:60] or "_"
+    composed = unicodedata.normalize("NFC", name)
+    kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in composed)
+    return kept.strip(".")[:60].strip(".") or "_"
+
+
+def _folded(stem: str) -> str:
+    """Return what stems have in common that some file systems take for one."""
+    return unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", stem).casefold())
+
+
+def _cut_bytes(text: str, most: int) -> str:
+    """Return the first characters of a text, in so many bytes, without a last dot."""
+    return text.encode()[:most].decode(errors="ignore").rstrip(".")
 
 
 def check_excel(excel: bool | None) -> bool:
     """Return whether a workbook is written; raise where it is asked for and cannot."""
-    there = importlib.util.find_spec("openpyxl") is not None
+    if excel is False:
+        return False
+    try:
+        importlib.import_module("openpyxl")
+        there = True
+    except ImportError:  # of a part of it, too
+        there = False
     if excel and not there:
         raise ParameterError(
             "excel",
             "needs openpyxl, which is not installed",
             remedy=("pip install 'mmech[excel]'", "leave it out"),
         )
-    return there and excel is not False
+    return there
 
 
 def write_files(
@@ -172,7 +217,7 @@ def _write_workbook(path: Path, sheets: Sequence[Sheet], statement: str) -> None
     book = Workbook()
     first = book.active
     first.title = "statement"
-    known = {"statement"}
+    known = {"statement", "history"}  # which Excel keeps for itself
 
     def fill(page: Any, rows: Iterator[Sequence[Any]]) -> None:
         for i, row in enumerate(rows, 1):

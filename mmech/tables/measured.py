@@ -49,7 +49,7 @@ class MeasuredTables:
     date : str
         Day of the measurement, as ``2026-01-31``.
     statistics : tuple of MeasuredStatistic
-        Noisy numbers of statistics.
+        Noisy numbers of statistics, which are measured after the tables.
 
     Examples
     --------
@@ -149,15 +149,14 @@ class MeasuredTables:
         """
         loaded: MeasuredTables = read_file(path, WHAT, cls)
         measured, mechanisms = [loaded.measurement], [loaded.plan.mechanism()]
-        drops = loaded.plan.drops
         if isinstance(loaded.measurement, Steps):
             measured = list(loaded.measurement.tables)
             mechanisms = loaded.measurement.mechanisms(loaded.plan)
-            drops = drops and not loaded.measurement.unspent  # counted at the end
         own = [(noisy.values.shape, noisy.entry.kind) for noisy in measured]
         out = None if loaded.left_out is None else loaded.left_out.values.shape
+        left_out = {None, (1,)} if loaded.plan.drops else {None}  # counted at the end
         if own != [((m.released.shape[0],), m.law.name) for m in mechanisms] or (
-            out != ((1,) if drops else None)
+            out not in left_out
         ):
             raise ValueError(f"{os.fspath(path)} has numbers of another measurement")
         return loaded

@@ -143,6 +143,11 @@ class TablePlan:
         )
 
     @property
+    def outputs(self) -> list[tuple[str, ...]]:
+        """Names that all tables, then all statistics, are written by."""
+        return [*self.tables, *((str(own.statistic),) for own in self.statistics)]
+
+    @property
     def total_cost(self) -> Fraction:
         """Cost of tables and statistics together."""
         return sum((own.cost for own in self.statistics), self.cost)

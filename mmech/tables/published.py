@@ -37,6 +37,8 @@ def write_folder(
             write_csv(new / "synthetic.csv", records, "synthetic records")
         (new / "statement.txt").write_text(text + "\n", encoding="utf-8")
         _evidence(made, new, sheets, level).save(new / "evidence.json")
+        if target.is_dir():  # Windows replaces no folder
+            target.rmdir()
         new.replace(target)
     return target
 
@@ -77,8 +79,6 @@ def _evidence(made: Tables, new: Path, sheets: list[Sheet], level: float) -> Evi
 
 def _sheets(made: Tables, level: float) -> list[Sheet]:
     """Return all tables, then all statistics."""
-    stems: list[tuple[str, ...]] = list(made.tables)
-    stems += [(str(own.plan.statistic),) for own in made.statistics]
     found = [
         (own, "count", made.table(own, level=level, frame="dict"))
         for own in made.tables
@@ -88,8 +88,10 @@ def _sheets(made: Tables, level: float) -> list[Sheet]:
         keys = tuple(columns)[: list(columns).index(value)]
         found.append((keys, value, columns))
     return [
-        Sheet(file, " x ".join(stem), *parts)
-        for file, stem, parts in zip(file_names(stems), stems, found, strict=True)
+        Sheet(file, " x ".join(names), *parts)
+        for file, names, parts in zip(
+            file_names(made.plan.outputs), made.plan.outputs, found, strict=True
+        )
     ]
 
 
@@ -104,9 +106,12 @@ def check_new_folder(folder: str | os.PathLike[str]) -> Path:
         raise NotADirectoryError(f"{refusal}it is a file; name a new folder")
     if target.is_dir() and any(target.iterdir()):
         raise FileExistsError(f"{refusal}the folder is not empty; name a new one")
+    if os.path.ismount(target):
+        raise OSError(f"{refusal}it is mounted; name a new folder in it")
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"{refusal}there is no folder {str(Path(given).parent)!r}; make it first"
         )
-    with unfinished_folder(folder, target):
+    with unfinished_folder(folder, target) as at:
+        (at / target.name).mkdir()
         return target

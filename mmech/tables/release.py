@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -28,6 +28,7 @@ from mmech.release import Measurement, measure
 from mmech.strategies import StrategyResult
 from mmech.tables.classes import FITS_OF_A_ROUND
 from mmech.tables.counts import settle
+from mmech.tables.files import file_names
 from mmech.tables.measured import MeasuredTables, checked_callback
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
@@ -146,8 +147,8 @@ def release_tables(
         If the ledger does not cover the cost; nothing is released.
     BaseException
         Whatever stops the work after the measurement, ``KeyboardInterrupt`` included,
-        has what was paid for as its attribute ``measured``, a `MeasuredTables`; before
-        that, statistics that were measured, as its attribute ``statistics``.
+        has what was paid for as its attribute ``measured``, a `MeasuredTables`:
+        tables, and the statistics that were measured after them.
 
     See Also
     --------
@@ -233,6 +234,8 @@ def release_tables(
         plan = replace(plan, cost=left, statistics=reading.plans)
     if dry_run:
         return plan
+    if keep is not None:
+        file_names(plan.outputs)  # raises for those that cannot be written
     if data is None:
         raise ParameterError(
             "data",
@@ -283,44 +286,46 @@ def release(
     tables, attributes = plan.sizes
     words = f"{tables} of counts over {attributes}"
     words = f"{words}, and how many records they leave out" * plan.drops or words
-    with record_evidence() as record:
-        statistics = reading.measure(codes, plan, ledger, noise) if reading else ()
-        codes = plan.axis_codes(codes)
-        say("measuring")
+    with ExitStack() as stack:
+        with record_evidence() as record:
+            later = reading.measure(codes, plan, ledger, noise) if reading else ()
+            codes = plan.axis_codes(codes)
+            say("measuring")
 
-        def made(measurement: Any, dropped: Measurement | None = None) -> Any:
-            evidence = record.evidence(promised or plan.total_cost, plan.currency)
-            return MeasuredTables(
-                plan, measurement, evidence, dropped, statistics=statistics
-            )
+            def kept(
+                measurement: Any, dropped: Any = None, statistics: Any = ()
+            ) -> MeasuredTables:
+                """Keep what was measured so far, whatever stops the work from now."""
+                rest = plan.statistics[len(statistics) :]
+                own = plan
+                if rest:
+                    found = tuple(measured.plan for measured in statistics)
+                    own = replace(plan, statistics=found)
+                claim = (promised or plan.total_cost) - sum(one.cost for one in rest)
+                evidence = record.evidence(claim, plan.currency)
+                measured = MeasuredTables(
+                    own, measurement, evidence, dropped, statistics=statistics
+                )
+                spent = f"{plan.currency} = {own.total_cost}"
+                then = "measured.finish() makes the tables"
+                stack.enter_context(keeping(spent, then, measured=measured))
+                if keep is not None:
+                    with suppress(Exception):  # all of it is saved at the end
+                        measured.save(keep)
+                return measured
 
-        def kept(steps: Steps) -> AbstractContextManager[None]:
-            measured = made(steps)
-            if keep is not None and steps.unspent:
-                with suppress(OSError):  # there may be room for all that is to come
-                    measured.save(keep)
-            return keeping(*_after(plan), measured=measured)
-
-        with ExitStack() as stack:
-            if statistics:
-                spent = f"{plan.currency} = {plan.total_cost - plan.cost}"
-                then = "columns(0.95) of each has its numbers"
-                stack.enter_context(keeping(spent, then, statistics=statistics))
             measurement = _measure(plan, codes, words, ledger, noise, say, kept)
-            # A record is in the tables or left out, so that one charge pays for both.
-            dropped = _count_dropped(plan, left_out, noise) if plan.drops else None
-    # From here on there are only noisy numbers and public facts.
-    measured = made(measurement, dropped)
-    with keeping(*_after(plan), measured=measured):
+            measured, dropped = kept(measurement), None
+            if plan.drops:
+                # A record is in the tables or left out: one charge pays for both.
+                dropped = _count_dropped(plan, left_out, noise)
+                measured = kept(measurement, dropped)
+            for own in later:
+                measured = kept(measurement, dropped, (*measured.statistics, own))
+        # From here on there are only noisy numbers and public facts.
         if keep is not None:
             measured.save(keep)
         return measured.finish(say)
-
-
-def _after(plan: TablePlan) -> tuple[str, str]:
-    """Return what is spent once tables are measured, and what makes tables of it."""
-    spent = f"{plan.currency} = {plan.total_cost}"
-    return spent, "measured.finish() makes the tables"
 
 
 def _measure(
@@ -330,7 +335,7 @@ def _measure(
     ledger: PrivacyLedger | None,
     noise: Rng,
     say: Callable[[str], None],
-    keep: Callable[[Steps], AbstractContextManager[None]],
+    keep: Callable[[Steps], Any],
 ) -> Measurement | Steps:
     """Measure encoded records, at once or in steps."""
     if plan.adaptive:

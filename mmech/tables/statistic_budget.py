@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -68,20 +68,23 @@ class ReadDomain(Domain):
 
     def measure(
         self, codes: NDArray[Any], plan: Any, ledger: PrivacyLedger | None, noise: Rng
-    ) -> tuple[MeasuredStatistic, ...]:
-        """Measure all statistics from codes that this domain made; not the tables.
+    ) -> Iterator[MeasuredStatistic]:
+        """Return what measures the statistics, one after another; not the tables.
 
-        A ledger that does not cover both is charged for neither.
+        `codes` were made by this domain. A ledger that does not cover statistics and
+        tables is charged for neither.
         """
         held = ledger_or_own(ledger, self.plans[0].law, plan.relation)
         held.check_relation(plan.relation)
         held.check(plan.total_cost, currency=plan.currency)
-        session, first = Session(held, noise), len(self.names)
-        found = []
-        for j, own in enumerate(self.plans, first):
-            groups = self.at_levels(codes, own.statistic.by)
-            found.append(own.measure(session, np.column_stack([groups, codes[:, j]])))
-        return tuple(found)
+        session = Session(held, noise)
+        return (
+            own.measure(
+                session,
+                np.column_stack([self.at_levels(codes, own.statistic.by), codes[:, j]]),
+            )
+            for j, own in enumerate(self.plans, len(self.names))
+        )
 
 
 def listed(statistics: Any) -> list[Statistic]:
@@ -148,6 +151,8 @@ def plan_statistics(
     weights.append(max(1, SHARES - sum(weights)))
     costs = [cost * Fraction(weight, sum(weights)) for weight in weights]
     plans = [replace(plan, cost=c) for plan, c in zip(plans, costs, strict=False)]
+    for plan in plans:
+        plan.check_noise()
     used = {domain.levels[name] for plan in plans for name in plan.domain.names}
     used -= {*own.names}
     added = [attribute for attribute in domain.attributes if attribute.name in used]

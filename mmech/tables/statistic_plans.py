@@ -240,6 +240,19 @@ class StatisticPlan:
         known = len(codes) if self.total_is_public else None
         return MeasuredStatistic(self, found, known)
 
+    def check_noise(self) -> None:
+        """Raise where the noise does not fit into 64 bits."""
+        if isinstance(self.statistic, Quantiles):
+            _ = self.mechanism.planned
+        else:
+            _ = self.parameter
+
+    @property
+    def parameter(self) -> Fraction:
+        """Exact parameter of the noise, but of quantiles."""
+        size = Fraction(self.relation.factor * self.unit) ** self.law.power
+        return self.law.parameter(size, self.cost)
+
     @property
     def unit(self) -> int:
         """How much one record changes what is measured."""
@@ -298,8 +311,7 @@ class MeasuredStatistic:
         if self.n_records is not None:  # one noise is half of both, with two signs
             weights = ((weights[0] - weights[1]) / 2,)
         plan, own = self.plan, np.array([weight for weight in weights if weight])
-        size = Fraction(plan.relation.factor * plan.unit) ** plan.law.power
-        t, rows = plan.law.parameter(size, plan.cost), np.ones(own.size)
+        t, rows = plan.parameter, np.ones(own.size)
         found = error_law(
             plan.law, own, rows, rows * plan.law.variance(t), rows * float(t)
         )

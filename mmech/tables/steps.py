@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -306,23 +305,23 @@ def measure_in_steps(
     noise: Rng,
     say: Callable[[str], None],
     explain: Callable[[Any, AnyNoise], Mapping[Subset, Any]],
-    keep: Callable[[Steps], AbstractContextManager[None]],
+    keep: Callable[[Steps], Any],
 ) -> Steps:
     """Charge for all steps together, then measure encoded records.
 
-    `explain` makes tables of all pairs of estimates. What comes after a measurement is
-    done within `keep`, which gives what was measured to an interruption.
+    `explain` makes tables of all pairs of estimates. `keep` is called with what was
+    measured, after every measurement.
     """
     _ = plan.single, plan.blur  # whatever takes time comes before the charge
     entry = LedgerEntry(plan.cost, words, "steps", currency=plan.currency)
     entry = charge(ledger, entry, plan.relation, noise)
     session = Session(PrivacyLedger(math.inf, **plan.terms), noise)
-    with paid_together(), ExitStack() as kept:
+    with paid_together():
 
         def measured(number: Measurement, chosen: Any, tables: Any) -> Steps:
             unspent = plan.cost - session.ledger.spent
             steps = Steps(entry, number, chosen, tables, unspent)
-            kept.enter_context(keep(steps))
+            keep(steps)
             return steps
 
         return _measured_steps(plan, codes, session, say, explain, measured)

@@ -256,7 +256,7 @@ def _keep(
     cost = cost_in_words(model.releases_)
     try:
         write(out)
-    except (OSError, KeyboardInterrupt) as stop:
+    except BaseException as stop:
         name = f"{what}.csv" if out is None else os.path.basename(out)
         at = kept_elsewhere(name, write)
         place = "lost" if at is None else f"kept in {at!r}"

@@ -1,18 +1,36 @@
-"""Whatever fails, fails before a charge: no budget is spent without a result."""
+"""What is public fails before a charge, and what fails later keeps what was paid."""
 
+import contextlib
+import io
+import json
 import math
+import os
+import re
+import shlex
 import signal
+import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from functools import partial
+from importlib import import_module
+from pathlib import Path
+from shutil import rmtree
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import mmech as mm
 import mmech_rf as rf
+from mmech.cli import main as tables
 from mmech.session import Session
+from mmech.stream import _StreamFile
+from mmech.tables.statistic_plans import StatisticPlan
+from mmech_rf.cli import main as forests
 from mmech_rf.paper import grown
+from mmech_rf.private.classifier import ForestClassifier
 
 FORESTS = [
     rf.BatchTrainingClassifier, rf.BatchPredictionClassifier,
@@ -350,3 +368,313 @@ def test_only_a_second_interruption_loses_what_is_paid_for(
         assert ledger.spent == (1 if pressed == 1 else 0.5)
         if pressed == 2:
             assert "epsilon = 0.5 is spent on 1 releases" in stop.__notes__[0]
+
+
+# ---- what fails between a charge and its result --------------------------------------
+
+
+def fails(where, name, error, after=0, times=math.inf):
+    """Return what makes calls of a function fail, `after` others of them."""
+
+    def inject(patch):
+        target = import_module(where) if isinstance(where, str) else where
+        own, calls = getattr(target, name), []
+
+        def failing(*args, **options):
+            calls.append(args)
+            if after < len(calls) <= after + times:
+                raise error()
+            return own(*args, **options)
+
+        patch.setattr(target, name, failing)
+
+    return inject
+
+
+def in_latin(patch):
+    patch.setattr(
+        "mmech.tables.files.os", SimpleNamespace(fsencode=lambda s: s.encode("latin-1"))
+    )
+
+
+def no_room_beside_the_output(patch):
+    save = mm.MeasuredTables.save
+
+    def elsewhere(measured, path):
+        if str(path).startswith("parent"):
+            raise NO_ROOM()
+        save(measured, path)
+
+    patch.setattr(mm.MeasuredTables, "save", elsewhere)
+
+
+def removed(patch):
+    """Remove the folder of the output, with what was kept in it."""
+
+    def write(*_, **__):
+        rmtree("parent")
+        raise FileNotFoundError("there is no folder")
+
+    patch.setattr(mm.Tables, "write", write)
+
+
+def not_needed(patch):
+    write = mm.Tables.write
+
+    def then_remove(*args, **options):
+        write(*args, **options)
+        os.remove("parent/made.measured")
+
+    patch.setattr(mm.Tables, "write", then_remove)
+
+
+def spent_by_others(patch):
+    """Spend what statistics are to cost once tables are measured."""
+    own = StatisticPlan.measure
+
+    def measure(plan, session, codes):
+        with contextlib.suppress(ValueError):
+            session.ledger.spend(session.ledger.remaining, OTHERS, sensitivity=1)
+        return own(plan, session, codes)
+
+    patch.setattr(StatisticPlan, "measure", measure)
+
+
+def output(error):
+    """Return what gives a standard output that fails where it is flushed."""
+
+    def inject(patch):
+        class Output(io.StringIO):
+            def flush(self):
+                raise error()
+
+        patch.setattr(sys, "stdout", Output())
+        patch.setattr("mmech.terminal._drop_output", lambda: None)
+
+    return inject
+
+
+def nothing(patch):
+    pass
+
+
+def changed(where, name, value):
+    return lambda patch: patch.setattr(sys.modules[where], name, value)
+
+
+NO_ROOM = partial(OSError, "cannot write: no space left")
+DENIED = partial(PermissionError, 13, "Permission denied")
+NO_ENTROPY = partial(mm.EntropyError, "the system gave none")
+STOP, OTHERS = KeyboardInterrupt, "another program"
+LONG = "我们的问题" * 30
+TWO = "--mean age --by sex --sum age"
+OUT, FOREST = "--out made", ForestClassifier
+CLEAN, MADE, KEPT = "refused, nothing is spent", "made", "kept"
+TABLES = {
+    "names of 450 bytes": (MADE, {"sex": LONG}, "", nothing),
+    "names of devices": (MADE, {"sex": "aux", "age": "NUL.x"}, "", nothing),
+    "names in two normal forms": (MADE, {"sex": "é", "age": "e\u0301"}, "", nothing),
+    "names of control characters": (MADE, {"sex": "\x01\x7f"}, "", nothing),
+    "names that the file system cannot encode": (CLEAN, {"sex": LONG}, "", in_latin),
+    "half a character in a name": (CLEAN, {"sex": "\ud800"}, "", nothing),
+    "half a character in a value": (CLEAN, {"f": "\udc80"}, "", nothing),
+    "an output of a long name": (CLEAN, {}, f"--out {'o' * 249}", nothing),
+    "an output in no folder": (CLEAN, {}, "--out nowhere/made", nothing),
+    "an output that is mounted": (CLEAN, {}, "--out parent",
+        lambda patch: patch.setattr("os.path.ismount", lambda path: True)),
+    "an output that is locked": (CLEAN, {}, "", fails("tempfile", "mkdtemp", DENIED)),
+    "a workbook without its library": (CLEAN, {}, "--excel",
+        lambda patch: patch.setitem(sys.modules, "openpyxl", None)),
+    "a workbook that nobody asked for": (MADE, {}, "",
+        lambda patch: patch.setitem(sys.modules, "openpyxl", None)),
+    "too many synthetic records": (CLEAN, {}, "--synthetic 90000000", nothing),
+    "intervals of level one": (CLEAN, {}, "--level 1", nothing),
+    "intervals of nearly level one": (MADE, {}, f"--level {1 - 2**-53}", nothing),
+    "noise beyond 64 bits": (CLEAN, {}, "--epsilon 1e-14 --sum age", nothing),
+    "a ledger with too little": (CLEAN, {}, "--epsilon 3", nothing),
+    "a bound on memory": (CLEAN, {}, "--memory 1G",
+        changed("mmech.cli.main", "CODE", 2**40)),
+    "a charge that is not written": (CLEAN, {}, "",
+        fails("mmech.privacy.ledger_file", "write_through", NO_ROOM)),
+    "the number that is left out": (KEPT, {}, "--handle-missing drop",
+        fails("mmech.tables.release", "_count_dropped", NO_ENTROPY)),
+    "the second statistic": (KEPT, {}, TWO,
+        fails(StatisticPlan, "measure", STOP, after=1)),
+    "a ledger that others empty": (KEPT, {}, TWO, spent_by_others),
+    "what is kept beside the output": (KEPT, {}, "", no_room_beside_the_output),
+    "whole counts": (KEPT, {}, "", fails("mmech.tables.measured", "settle",
+        MemoryError)),
+    "whole counts, interrupted": (KEPT, {}, "",
+        fails("mmech.tables.measured", "settle", STOP)),
+    "a csv file": (KEPT, {}, "", fails("mmech.tables.files", "write_csv", NO_ROOM)),
+    "the page": (KEPT, {}, "", fails("mmech.tables.files", "_page", MemoryError)),
+    "the workbook": (KEPT, {}, "",
+        fails("mmech.tables.files", "_write_workbook", partial(ValueError, "no"))),
+    "synthetic records": (KEPT, {}, "--synthetic 9",
+        fails(mm.Tables, "sample", MemoryError)),
+    "the statement": (KEPT, {}, "",
+        fails("mmech.tables.published", "statement_of", STOP)),
+    "the evidence": (KEPT, {}, "", fails("mmech.evidence", "replacing", NO_ROOM)),
+    "a folder that others fill": (KEPT, {}, "", fails("mmech.tables.published",
+        "check_new_folder", partial(FileExistsError, "not empty"), after=1)),
+    "a folder that others remove": (KEPT, {}, "", removed),
+    "what is kept, removed by others": (MADE, {}, "", not_needed),
+}  # fmt: skip
+COMMON = {
+    "half a character in a class": (CLEAN, {"no": "\ud800"}, OUT, nothing),
+    "an output in no folder": (CLEAN, {}, "--out nowhere/made", nothing),
+    "an output of a long name": (CLEAN, {}, f"--out {'o' * 256}", nothing),
+    "an output that is locked": (CLEAN, {}, OUT, fails("tempfile", "mkdtemp", DENIED)),
+    "a ledger with too little": (CLEAN, {}, f"{OUT} --epsilon 3", nothing),
+    "an option of another method": (CLEAN, {}, f"{OUT} --recipe spe", nothing),
+    "a bound on memory": (CLEAN, {}, f"{OUT} --memory 1G",
+        changed("mmech.cli.files", "PROGRAM", 2**40)),
+    "a charge that is not written": (CLEAN, {}, OUT,
+        fails("mmech.privacy.ledger_file", "write_through", NO_ROOM)),
+}  # fmt: skip
+FITS = COMMON | {
+    "the file": (KEPT, {}, OUT, fails(FOREST, "save", NO_ROOM, times=1)),
+    "the file, interrupted": (KEPT, {}, OUT, fails(FOREST, "save", STOP, times=1)),
+    "what is printed": (MADE, {}, OUT,
+        fails("mmech_rf.cli.models", "print_wrapped", NO_ROOM)),
+}  # fmt: skip
+WRITING = "mmech_rf.cli.models", "write_table"
+LABELS = COMMON | {
+    "queries of unknown values": (CLEAN, {"q.csv": "sex,age\nx,3\n"}, OUT, nothing),
+    "queries without a column": (CLEAN, {"q.csv": "sex\nf\n"}, OUT, nothing),
+    "no queries": (CLEAN, {"q.csv": ""}, OUT, nothing),
+    "the file": (KEPT, {}, OUT, fails(*WRITING, NO_ROOM, times=1)),
+    "the file, interrupted": (KEPT, {}, OUT, fails(*WRITING, STOP, times=1)),
+    "an output that is full": (KEPT, {}, "", output(partial(OSError, 28, "no space"))),
+    "an output that nobody reads": (KEPT, {}, "",
+        output(partial(BrokenPipeError, 32, "broken pipe"))),
+}  # fmt: skip
+STREAMS = {
+    "a file in no folder": (CLEAN, "nowhere/a", nothing),
+    "the first line": (CLEAN, "a", fails("mmech.stream", "write_through", NO_ROOM)),
+    "noise": (KEPT, "a", fails("mmech.stream", "measure", NO_ENTROPY, times=1)),
+    "an answer": (KEPT, "a", fails(mm.Stream, "_go_on", MemoryError, times=1)),
+    "a line": (KEPT, "a", fails(_StreamFile, "add", NO_ROOM, times=1)),
+}
+"""What may fail: how it ends, words and files that are changed, options, the fault."""
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Return what writes small files, with words changed, and a ledger of one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    Path("parent").mkdir()
+
+    def write(words):
+        def word(text):
+            return words.get(text, text)
+
+        classes = {"name": "class", "categories": [word("no"), "yes"]}
+        sexes = {"type": "categorical", "categories": [word("f"), "m"]}
+        ages = {"type": "numeric", "lower": 0, "upper": 90, "n_bins": 3}
+        features = [{"name": word("sex"), **sexes}, {"name": word("age"), **ages}]
+        Path("d.json").write_text(json.dumps({"features": features}))
+        schema = {"features": features, "target": classes}
+        Path("s.json").write_text(json.dumps(schema))
+        text = (
+            f"{word('sex')},{word('age')},class\n" + f"{word('f')},3,no\nm,50,yes\n" * 9
+        )
+        Path("in.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
+        Path("q.csv").write_text(
+            word("q.csv") if "q.csv" in words else "sex,age\nf,4\n"
+        )
+        assert tables(["budget", "b.json", "--total", "1"]) == 0
+
+    return write
+
+
+def attempted(command, line, inject, monkeypatch, capsys):
+    """Return the exit code, what is spent by the command, and where it says it is."""
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        inject(patch)
+        code = command(shlex.split(f"{line} --ledger b.json"))
+    words = " ".join(capsys.readouterr().err.split())
+    own = [e for e in mm.PrivacyLedger.open("b.json").entries if e.released != OTHERS]
+    spent = sum(entry.cost for entry in own)
+    assert (" is spent" in words) == ("kept in" in words), words
+    return code, spent, re.findall(r"kept in '(.*?)'", words)
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_failures_of_tables_cost_nothing_or_are_finished(
+    case, files, monkeypatch, capsys
+):
+    end, words, options, inject = TABLES[case]
+    files(words)
+    line = "tables in.csv --domain d.json --ways 1 --epsilon 1/2 --out parent/made"
+    code, spent, kept = attempted(
+        tables, f"{line} {options}", inject, monkeypatch, capsys
+    )
+    assert (code == 0, bool(spent), len(kept)) == (
+        (end == MADE),
+        end != CLEAN,
+        end == KEPT,
+    )
+    made = Path("parent/made")
+    if end == KEPT:
+        assert tables(["resume", kept[0], "--out", "again"]) == 0
+        made = Path("again")
+    if end != CLEAN:
+        about = json.loads((made / "evidence.json").read_text("utf-8"))["about"]
+        assert Fraction(about["cost"]) == spent
+        assert "holds" in (made / "statement.txt").read_text("utf-8")
+        assert max(len(os.fsencode(path.name)) for path in made.iterdir()) <= 255
+    assert end != CLEAN or not any(made.glob("*"))
+
+
+FOREST_OPTIONS = "--schema s.json --epsilon 1/2 --trees 2 --depth 1"
+
+
+@pytest.mark.parametrize("case", FITS)
+def test_failures_of_fits_cost_nothing_or_keep_the_model(
+    case, files, monkeypatch, capsys
+):
+    end, words, options, inject = FITS[case]
+    files(words)
+    line = f"fit in.csv --method laplace {FOREST_OPTIONS} {options}"
+    code, spent, kept = attempted(forests, line, inject, monkeypatch, capsys)
+    assert (code != 0, bool(spent), len(kept)) == (True, end != CLEAN, end == KEPT)
+    for path in kept if end == KEPT else ["made"] * (end == MADE):
+        assert rf.load_model(path).releases_[0].cost == spent
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_failures_of_labels_cost_nothing_or_keep_them(case, files, monkeypatch, capsys):
+    end, words, options, inject = LABELS[case]
+    files(words)
+    line = f"predict-batch in.csv q.csv --method subsample {FOREST_OPTIONS} {options}"
+    code, spent, kept = attempted(forests, line, inject, monkeypatch, capsys)
+    assert (code != 0, bool(spent), len(kept)) == (True, end != CLEAN, end == KEPT)
+    for path in kept:
+        header, label = Path(path).read_text().split()
+        assert (header, label in ("no", "yes")) == ("class", True)
+
+
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+@pytest.mark.parametrize("case", STREAMS)
+def test_failures_of_streams_cost_nothing_or_go_on(
+    case, currency, tmp_path, monkeypatch
+):
+    """Each answer is made once: what comes after a failure is as if there were none."""
+    end, path, inject = STREAMS[case]
+    ledger, answers = mm.PrivacyLedger(1, currency=currency), []
+    options = {"horizon": 4, "ledger": ledger, "path": tmp_path / path, currency: 1}
+    for time in range(4):
+        with monkeypatch.context() as patch:
+            inject(patch)
+            with pytest.raises((OSError, MemoryError, mm.EntropyError)):
+                mm.Stream(**options).push(10**6, time=time)
+        if end == CLEAN:
+            assert ledger.spent == 0
+            return
+        answers.append(mm.Stream(**options).push(10**6, time=time))
+        assert answers[-1] == pytest.approx(10**6 * (time + 1), abs=10**4)
+        assert ledger.spent == 1
+    assert mm.Stream(**options).answers.tolist() == answers

@@ -214,8 +214,8 @@ WRONG_ARGUMENTS = {
     "one factor": (lambda: mm.Kronecker(mm.Prefix(2)),
         r"takes a list of operators, got Pref"),
     "no stack": (lambda: mm.VStack(3), "takes a list of operators, got 3; pass a list"),
-    "tables without weights": (lambda: mm.Marginals((2, 2), [(0,)]),
-        "weights must be a dict of attributes to weights, .* got list"),
+    "tables without weights": (lambda: mm.Marginals((2, 2), ((0,),)),
+        "weights must be a dict of attributes to weights, .* got tuple"),
 }  # fmt: skip
 
 

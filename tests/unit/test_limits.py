@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 import mmech_rf.limits
-from mmech import Counts, DomainTooLargeError, Marginal, limits
+from mmech import (
+    AllRange,
+    Circulant,
+    Counts,
+    DomainTooLargeError,
+    Marginal,
+    limits,
+    loss,
+)
 from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech_rf import grow_random_forest
 
@@ -84,6 +92,21 @@ def test_limits_are_heeded():
         exact_answers(Marginal((10, 10), (0, 1)), records)
     with mmech_rf.limits.changed(forest_nodes=3), pytest.raises(DomainTooLargeError):
         grow_random_forest((3, 3), 4, depth=2, seed=0)
+
+
+@pytest.mark.parametrize("workload", [Circulant(np.arange(1.0, 40)), AllRange(39)])
+def test_a_loss_without_a_closed_form_is_refused_before_any_work(workload, monkeypatch):
+    strategy = Circulant(np.arange(39.0, 0, -1))
+    wanted = loss(workload, strategy)
+    with limits.changed(dense_cells=38, reported_entries=40 * 39):
+        assert loss(workload, strategy) == pytest.approx(wanted)
+    monkeypatch.setattr(Circulant, "pinv", None)
+    words = r"visit .* entries.*limit 1520\); take a strategy that .* 38 cells, or"
+    with (
+        limits.changed(dense_cells=38, reported_entries=1520),
+        pytest.raises(DomainTooLargeError, match=words),
+    ):
+        loss(workload, strategy)
 
 
 def test_portions_of_records_do_not_change_what_a_forest_says():

@@ -9,6 +9,7 @@ import pytest
 import reference as ref
 from catalogue import CATALOGUE, THETA, of_all
 from replay import with_noise
+from scipy import stats
 
 from mmech import (
     AllRange,
@@ -280,3 +281,68 @@ def test_what_was_measured_is_kept_if_the_answer_is_interrupted(monkeypatch):
     answers = mechanism.answer_from(stop.value.measurement)
     assert answers.shape == (4,)
     assert len(ledger.entries) == 1
+
+
+LEVELS = (0.8, 0.95, 0.99, 0.999)
+
+
+def test_intervals_of_one_count_hold_at_any_epsilon():
+    """P(|noise| >= k) is 2 q^k / (1 + q) with q = exp(-epsilon)."""
+    for epsilon in (0.05, 0.3, 1, 2, 2.98, 4, 5.5, 8):
+        mechanism = MatrixMechanism(Identity(1), Identity(1), epsilon=epsilon)
+        measurement, q = mechanism.measure([7]), math.exp(-epsilon)
+        for level in LEVELS:
+            lower, upper = mechanism.confidence_interval(measurement, level)
+            missed = math.floor((upper - lower)[0] / 2) + 1
+            assert 2 * q**missed / (1 + q) <= 1 - level
+
+
+@pytest.mark.parametrize(
+    "paid", [{"epsilon": 0.5}, {"epsilon": 3}, {"rho": 0.1}], ids=str
+)
+@pytest.mark.parametrize(
+    ("workload", "strategy"),
+    [
+        (Prefix(5), Identity(5)),
+        (Prefix(5), VStack([Identity(5), 3 * Total(5)])),
+        (AllRange(4), PIdentity(np.full((1, 4), 0.3))),
+    ],
+    ids=str,
+)
+def test_intervals_hold_exact_answers(workload, strategy, paid, rng):
+    """More misses than by chance: at most 10^-6 over all counts, queries and levels."""
+    mechanism = MatrixMechanism(workload, strategy, **paid)
+    counts = rng.integers(0, 9, (workload.shape[1], 2000))
+    measurement, exact = mechanism.measure(counts), workload @ counts
+    for level in LEVELS:
+        lower, upper = mechanism.confidence_interval(measurement, level)
+        assert lower.shape == upper.shape == exact.shape
+        misses = ((exact < lower) | (exact > upper)).sum(axis=1)
+        assert misses.max() <= stats.binom.isf(1e-9, 2000, 1 - level)
+    one = mechanism.confidence_interval(mechanism.measure(counts[:, 0]))
+    assert [ends.shape for ends in one] == [(workload.shape[0],)] * 2
+    for wrong, kind, words in (
+        (measurement.values, TypeError, "measurement must be the Measurement that"),
+        (
+            MatrixMechanism(Identity(99), **paid).measure([0] * 99),
+            ValueError,
+            "but this mechanism measures",
+        ),
+    ):
+        with pytest.raises(kind, match=words):
+            mechanism.confidence_interval(wrong)
+    with pytest.raises(ValueError, match="level must lie between 0 and 1, got 95"):
+        mechanism.confidence_interval(measurement, 95)
+
+
+def test_codes_in_place_of_counts_are_warned_of_before_the_charge():
+    workload = Marginals((2, 3), {(0,): 1, (1,): 1})
+    mechanism = MatrixMechanism(workload, epsilon=1)
+    codes = np.array(list(np.ndindex(2, 3)))
+    for measure in (mechanism.measure, mechanism.answer):
+        with pytest.raises(PrivacyLeakWarning, match=r"codes .* Counts\(codes, domain"):
+            measure(codes)
+    assert mechanism.ledger.spent == 0
+    for counts in (codes + 2, 0 * codes, codes[:, 0], np.repeat(codes, 2, axis=1)):
+        mechanism.measure(counts)
+    MatrixMechanism(Prefix(6), epsilon=1).measure(codes)  # its attributes are not known

@@ -236,3 +236,11 @@ def test_too_many_cells_without_an_order():
         mm.DomainTooLargeError, match=r"at most 32,768 .*, got 32,771; use"
     ):
         pidentity_strategy(workload)
+
+
+def test_auto_finds_the_total_beside_the_cells_of_a_random_matrix(rng, seed):
+    """Random starts collapse to the cells on most of these."""
+    workload = mm.Dense((rng.random((100, 150)) < 0.35).astype(int))
+    result = mm.optimize(workload, seed=seed)
+    assert result.template == "pidentity"
+    assert result.loss < 0.98 * mm.loss(workload, mm.Identity(150))

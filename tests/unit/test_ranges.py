@@ -77,8 +77,8 @@ def test_no_ranges():
          "width must be at most the number of cells, 3, got 4"),
         (lambda: mm.Ranges((2, 3), [[0]], [[1]]), ValueError,
          r"lower must be integers of shape \(m, 2\).*got int64 of shape \(1, 1\)"),
-        (lambda: mm.Ranges((4,), [0], [1]), ValueError,
-         r"lower must be integers of shape \(m, 1\).*of shape \(1,\)"),
+        (lambda: mm.Ranges((4,), 0, [1]), ValueError,
+         r"lower must be integers of shape \(m, 1\).*of shape \(\)"),
         (lambda: mm.Ranges((4,), [[0]], [[1.5]]), ValueError,
          "upper must be integers .* got float64"),
         (lambda: mm.Ranges((4,), [[0], [1]], [[1]]), ValueError,
@@ -89,10 +89,18 @@ def test_no_ranges():
          r"of attribute 1 must lie in 0\.\.1 and .* got 0\.\.2 in row 0"),
         (lambda: mm.Ranges((4,), [[-1]], [[1]]), ValueError,
          r"must lie in 0\.\.3 and .* got -1\.\.1"),
-        (lambda: mm.Ranges(5, [[0]], [[1]]), TypeError,
+        (lambda: mm.Ranges(5.0, [[0]], [[1]]), TypeError,
          "domain_shape must be a sequence"),
     ],
 )  # fmt: skip
 def test_errors(make, kind, message):
     with pytest.raises(kind, match=message):
         make()
+
+
+def test_ranges_of_one_attribute_need_no_brackets():
+    lower, upper = [0, 5], [3, 9]
+    wanted = mm.Ranges((20,), np.reshape(lower, (2, 1)), np.reshape(upper, (2, 1)))
+    for own in (mm.Ranges(20, lower, upper), mm.Ranges((20,), lower, upper)):
+        assert (own.domain_shape, own.shape) == (wanted.domain_shape, wanted.shape)
+        np.testing.assert_array_equal(own.to_dense(), wanted.to_dense())

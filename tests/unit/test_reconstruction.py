@@ -126,3 +126,19 @@ def test_the_iteration_limit_warns():
     values = np.arange(30) + 5 * np.cos(np.arange(30.0))
     with pytest.warns(mm.ConvergenceWarning, match="stopped after 2 iterations"):
         nonnegative(mm.Prefix(30), values, max_iter=2)
+
+
+@pytest.mark.parametrize("measured", [mm.Marginals, mm.Residuals], ids=str)
+def test_tables_that_no_marginal_measured_are_given_to_every_answer(measured):
+    strategy = measured((2, 3), {(): 1, (0,): 1, (1,): 2})
+    estimate = mm.MarginalEstimate(strategy, np.arange(6.0))
+    with pytest.raises(mm.UnsupportedWorkloadError, match=r"attributes \(0, 1\)"):
+        estimate.marginal((0, 1))
+    given = estimate.given({(0, 1): [[3, 1, 2], [5, 0, 4]]})
+    cells = given.marginal((0, 1))
+    np.testing.assert_allclose(given.to_dense(), cells)
+    np.testing.assert_allclose(given.cells(list(np.ndindex(2, 3))), cells)
+    np.testing.assert_allclose(given.answer(mm.Identity(6)), cells)
+    sums = estimate.marginal((0,))
+    np.testing.assert_allclose(cells.reshape(2, 3).sum(axis=1), sums)
+    assert not np.allclose(cells, estimate.to_dense())

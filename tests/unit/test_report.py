@@ -270,3 +270,12 @@ def test_interval_input_errors():
         mm.confidence_interval([1.0], [-1.0])
     with pytest.raises(ValueError, match="method must be one of"):
         mm.confidence_interval([1.0], [1.0], method="exact")
+    for paid in ({"epsilon": -5}, {"rho": 0}):
+        with pytest.raises(ValueError, match="must be a finite number > 0, got"):
+            mm.confidence_interval([1.0], [1.0], **paid)
+    with pytest.raises(TypeError, match="or rho=, for zCDP, got both"):
+        mm.confidence_interval([1.0], [1.0], epsilon=1, rho=1)
+    mechanism = mm.MatrixMechanism(mm.Prefix(4), epsilon=1)
+    words = r"got a MatrixMechanism; .* call its own confidence_interval\(\)"
+    with pytest.raises(TypeError, match=words):
+        mm.confidence_interval(mechanism, mechanism.measure([1, 2, 3, 4]))

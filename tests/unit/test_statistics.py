@@ -306,22 +306,45 @@ def test_what_was_interrupted_keeps_its_statistics(tmp_path):
         assert again.statistic(own).equals(pd.DataFrame(released.statistic(own)))
 
 
-def test_an_interruption_before_the_tables_leaves_the_statistics(monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("done", range(len(ALL)))
+def test_an_interruption_between_statistics_keeps_what_was_measured(
+    done, tmp_path, monkeypatch
+):
+    """Each part is in the file before the next is drawn, and costs what it costs."""
+    path, measure, calls = tmp_path / "kept.measured", StatisticPlan.measure, []
 
-    monkeypatch.setattr("mmech.tables.release._measure", interrupted)
+    def interrupted(plan, *given):
+        assert len(mm.MeasuredTables.load(path).statistics) == len(calls)
+        calls.append(plan)
+        if len(calls) > done:
+            raise KeyboardInterrupt
+        return measure(plan, *given)
+
+    monkeypatch.setattr(StatisticPlan, "measure", interrupted)
     ledger = mm.PrivacyLedger(1)
+    options = {"ways": 1, "statistics": ALL, "epsilon": 1, "handle_missing": "drop"}
     with pytest.raises(KeyboardInterrupt) as stop:
-        mm.release_tables(
-            people(90), DOMAIN, ways=1, statistics=ALL, epsilon=1, ledger=ledger
-        )
-    assert [str(own.plan.statistic) for own in stop.value.statistics] == [
-        str(own) for own in ALL
-    ]
-    assert all(len(own.columns(0.95)) for own in stop.value.statistics)
+        mm.release_tables(people(90), DOMAIN, ledger=ledger, keep=path, **options)
     (note,) = stop.value.__notes__
     assert f"epsilon = {ledger.spent} is spent" in note
+    made = stop.value.measured.finish()
+    assert made.statement == mm.MeasuredTables.load(path).finish().statement
+    plan = mm.release_tables(None, DOMAIN, dry_run=True, **options)
+    left = sum(own.cost for own in plan.statistics[done:])
+    assert made.cost == ledger.spent == 1 - left
+    assert [own.plan.statistic for own in made.statistics] == ALL[:done]
+    assert made.evidence.verdict.startswith("holds")
+    assert made.left_out is not None
+
+
+def test_noise_of_a_statistic_that_does_not_fit_is_refused_before_a_charge():
+    """The budget would do for the tables, and for the first statistic."""
+    ledger, asked = mm.PrivacyLedger(1), [Histogram("age"), Sum("age", step=90 / 2**20)]
+    with pytest.raises(ValueError, match="does not fit into 64-bit"):
+        mm.release_tables(
+            people(9), DOMAIN, ways=1, statistics=asked, epsilon=1e-9, ledger=ledger
+        )
+    assert ledger.spent == 0
 
 
 # ---- skewed numbers ------------------------------------------------------------------

@@ -289,8 +289,8 @@ DOORS = (
     mm.supports, mm.svd_bound, Tables.sample, TablePlan.errors,
     mm.MatrixMechanism.measure, mm.MatrixMechanism.reconstruct,
     mm.MatrixMechanism.answer,
-    mm.MatrixMechanism.answer_from, mm.MatrixMechanism.expected_error,
-    mm.MatrixMechanism.per_query_error,
+    mm.MatrixMechanism.answer_from, mm.MatrixMechanism.confidence_interval,
+    mm.MatrixMechanism.expected_error, mm.MatrixMechanism.per_query_error,
 )  # fmt: skip
 """Public functions and methods that multiply matrices beyond a product or two."""
 

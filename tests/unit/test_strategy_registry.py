@@ -20,6 +20,7 @@ from maintainer_pages import code_of
 import mmech as mm
 from mmech.strategies import StrategyResult, registry
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
+from mmech_rf import grow_random_forest, training_workload
 
 NORMS = ("L1", "L2")
 COSTS = {"L1": "epsilon", "L2": "rho"}
@@ -217,6 +218,75 @@ def test_every_template_keeps_to_its_contract(norm, template, workload, rng, wat
     counts = rng.integers(0, 50, (workload.shape[1], 2))
     mechanism = mm.MatrixMechanism(workload, result, **{COSTS[norm]: 1})
     np.testing.assert_allclose(mechanism.answer(counts), workload @ counts, atol=1e-7)
+
+
+STOPPED = [
+    mm.Dense(np.random.default_rng(0).integers(0, 2, (30, 70))),
+    mm.AllRange(20),
+    mm.Marginals((3, 4, 2), {(0, 1): 1, (1, 2): 2}),
+    UNION,
+    training_workload(grow_random_forest((2, 3, 2, 2), 5, 1, seed=386)),
+    pytest.param(
+        training_workload(grow_random_forest((3, 3, 3, 3), 3, 2, seed=210)),
+        marks=pytest.mark.slow,
+    ),
+]
+"""Cells of these forests merge, and a search of marginals follows on all of them."""
+
+
+class _Timed(registry._Run):
+    """An optimization whose time is up after so many steps."""
+
+    last = 0
+    end = property(lambda own: -np.inf if own.steps > own.last else np.inf)
+    end = end.setter(lambda own, value: None)
+
+
+@each_norm
+@pytest.mark.parametrize("workload", STOPPED, ids=str)
+@pytest.mark.parametrize(
+    "last", [1, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 5, 30))]
+)
+def test_the_least_loss_is_returned_however_a_search_is_stopped(
+    workload, norm, last, monkeypatch
+):
+    """A callback stops every search at its calls from one on, or time after steps."""
+    options = {"L1": {"max_evaluations": 1000}, "L2": {}}[norm]
+    search = functools.partial(
+        mm.optimize, workload, privacy=PRIVACY[norm], seed=3, max_iter=60, **options
+    )
+    cells = mm.loss(workload, mm.Identity(workload.shape[1]), privacy=PRIVACY[norm])
+    by_call, by_time = [cells], [cells]
+
+    def stop(found):
+        by_call.append(found.loss)
+        return len(by_call) > last
+
+    called = search(callback=stop)
+    monkeypatch.setattr(registry, "_Run", _Timed)
+    monkeypatch.setattr(_Timed, "last", last)
+    timed = search(budget_seconds=1, callback=lambda found: by_time.append(found.loss))
+    for result, told in ((called, by_call), (timed, by_time)):
+        tried = [own.loss for own in result.candidates if not own.note]
+        assert result.loss <= min(told + tried) * (1 + 1e-8)
+        assert result.candidates[0].loss == pytest.approx(result.loss)
+        own = mm.loss(workload, result, privacy=PRIVACY[norm])
+        assert result.loss == pytest.approx(own)
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (mm.Identity(9), "closed form; nothing better was found: tried pidentity, wor"),
+        (mm.all_marginals((2, 2), 1), "short search of .* cells; no other was tried"),
+    ],
+    ids=str,
+)
+def test_auto_says_of_the_cells_what_was_tried(workload, words):
+    result = mm.optimize(workload, seed=0)
+    assert result.template == "identity"
+    assert re.search(words, result.message)
+    assert mm.optimize(workload, template="identity").message == "closed form"
 
 
 @pytest.mark.parametrize("far", [1.0, 2.0])

@@ -19,6 +19,7 @@ from mmech.domain.csv_files import read_cells
 from mmech.tables import measured as measured_module
 from mmech.tables.classes import expected_pairs
 from mmech.tables.counts import settle
+from mmech.tables.files import file_names
 from mmech.tables.model import draw_codes
 from mmech.tables.noise import Noise
 from mmech.tables.release import release
@@ -678,6 +679,28 @@ def test_names_of_files_are_plain_and_each_for_one_table(tmp_path):
     assert len({name.lower() for name in files}) == 4
     found = {path.name for path in folder.iterdir() if path.suffix == ".csv"}
     assert found == {*files, "synthetic.csv"}
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (["aux", "Con.x", "com¹", "lpt0", "console", "nul ", "prn."],
+         ["_aux", "_Con.x", "_com¹", "_lpt0", "console", "nul_", "_prn"]),
+        (["é", "e\u0301", "É", "ß", "SS", "synthetic"],
+         ["é", "é_1", "É_2", "ß", "SS_1", "synthetic_1"]),
+        (["..", "", "x" * 59 + ".y"], ["_", "__1", "x" * 59]),
+    ],
+)  # fmt: skip
+def test_names_of_files_are_for_every_file_system(names, files):
+    found = file_names([(name,) for name in names])
+    assert found == [f"{name}.csv" for name in files]
+
+
+def test_long_names_of_files_are_cut_and_numbered():
+    found = file_names([("问" * 100, "题" * 100)] * 12)
+    assert len({*found}) == 12
+    assert max(len(name.encode()) for name in found) <= 204
+    assert found[11].endswith("_11.csv")
 
 
 # ---- wrong input -------------------------------------------------------------------

@@ -5,6 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import reference as ref
+from scipy.optimize import minimize
 
 import mmech as mm
 from mmech.operators.joint import joint_inverse_gram
@@ -182,6 +183,21 @@ def test_attributes_on_their_own_are_measured_nearly_on_their_own():
     found = union_strategy(workload, seed=0)
     assert found.loss < 1.02 * mm.loss(workload, apart)
     assert found.loss < 0.9 * mm.optimize(workload, template="marginals").loss
+
+
+def test_weights_stay_in_their_box_where_a_descent_ends_by_rounding_outside(
+    monkeypatch,
+):
+    def rounded(*args, **options):
+        run = minimize(*args, **options)
+        run.x[-1] = -1e-20
+        return run
+
+    monkeypatch.setattr("scipy.optimize.minimize", rounded)
+    objective = JointObjective(normal_form(three_terms()).products, [(0, 0), (1, 1)])
+    thetas = [[np.ones((2, n))] * 2 for n in (4, 3)]
+    run = objective.minimize(thetas, np.array([0.5, 0.5]), 1, 1e-9)
+    assert run.thetas[-1][-1].flat[-1] == 0
 
 
 def test_many_groups_are_merged():
