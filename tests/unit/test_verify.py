@@ -959,6 +959,7 @@ HOSTILE = {
     "sizes that are deep": with_matrix(marginal([10**9] * 10**4, [1])),
     "many small lists": "[" + "{}," * (2**24 // 3 - 2) + "{}]",
     "too long": " " * (2**24 + 1),
+    "text for draws": json.dumps(changed("laplace", **{PAYMENT + "of": "x" * 10**6})),
     "scales without a common denominator": json.dumps(
         changed(
             "no matrix",
