@@ -152,6 +152,24 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency
     assert max(losses) > 0
 
 
+def test_who_has_no_number_is_not_counted_beside_the_measurement():
+    """A replaced record may have none, where missing numbers are a category."""
+    domain = mm.Domain([mm.Attribute.numeric("x", lower=0, upper=5, other="none")])
+    cost, terms = {"epsilon": 1}, {"neighbours": "replace"}
+
+    def run(own, ledger):
+        released = mm.release_tables(
+            own.X, domain, ways=1, statistics=[Sum("x")], ledger=ledger, **cost,
+            **terms, handle_missing="category", handle_unknown="clip",
+        )  # fmt: skip
+        (found,) = released.statistics
+        return found.n_records, found.columns(0.9)["sum"].tolist()
+
+    before = People.of(np.array([[3.0], [1.0]], object), np.zeros(2, int))
+    none = before.replaced(0, (None,), 0)
+    check_neighbours(run, before, [none], cost, **terms)
+
+
 # ---- numbers -------------------------------------------------------------------------
 
 

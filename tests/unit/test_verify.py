@@ -418,6 +418,17 @@ def test_false_evidence_is_refused(name, tmp_path, capsys):
     assert verdict.startswith(("refuted: ", "cannot check: ")[expected - 1])
 
 
+@pytest.mark.parametrize(
+    ("entry", "cost", "expected"), [(1, "1", 0), (-1, "1", 1), (-1, "13/10", 0)]
+)
+def test_a_replaced_record_moves_rows_of_both_signs_twice_as_far(entry, cost, expected):
+    """2 kappa(1, 1) = .92, kappa(2, 1) = 1.26: one step of two costs more than two."""
+    matrix = runs([1, 2], [0, 0], [0, 1], [1], [1, entry])
+    payment = paid(cost, noise("laplace", 1, matrix, [3]))
+    found = document(payment, cost=cost, currency="rho", neighbours="replace")
+    assert verify.examine(json.dumps(found).encode())[0] == expected
+
+
 # ---- an oracle, and edits at random --------------------------------------------------
 
 
