@@ -429,6 +429,13 @@ def test_a_replaced_record_moves_rows_of_both_signs_twice_as_far(entry, cost, ex
     assert verify.examine(json.dumps(found).encode())[0] == expected
 
 
+def test_sums_and_prices_are_rounded_up_and_do_not_wrap():
+    effort = verify.Effort()
+    assert effort.price(1, Fraction(10**41)) >= verify.kappa(1, Fraction(10**41)) > 0
+    loads = [np.array([1, 2**61])] * 2
+    assert effort.total([Fraction(3), Fraction(1, 7)], loads) == 2**61 * Fraction(22, 7)
+
+
 # ---- an oracle, and edits at random --------------------------------------------------
 
 
