@@ -97,6 +97,20 @@ def test_every_small_neighbour_changes_sums_by_their_sensitivity_at_most(kind, c
     assert largest == sensitivity == 3
 
 
+@pytest.mark.parametrize(("neighbours", "persons"), RELATIONS)
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+def test_errors_are_those_of_the_noise_that_is_drawn(neighbours, persons, currency):
+    terms = {"neighbours": neighbours, "records_per_person": persons}
+    asked, relation = Sum("x", by="g", step=2), Relation(neighbours, persons)
+    own, draws = StatisticPlan(asked, SMALL, currency, Fraction(1), relation, True), []
+    with watched(lambda draw, sample: (draws.append(draw), draw.exact)[1]):
+        ledger = mm.PrivacyLedger(1, currency=currency, **terms)
+        found = own.measure(Session(ledger), np.array([[1, 2]]))
+    (parameter,) = {*draws[0].public["parameters"]}
+    variance = float(own.law.variance(parameter))
+    assert found.law(1.0, 0.0).standard_error ** 2 == pytest.approx(variance)
+
+
 def test_a_public_total_halves_what_a_replaced_record_changes():
     own = made(Sum("x", step=2), SMALL, neighbours="replace")
     assert own.total_is_public
