@@ -111,6 +111,13 @@ def test_errors_are_those_of_the_noise_that_is_drawn(neighbours, persons, curren
     assert found.law(1.0, 0.0).standard_error ** 2 == pytest.approx(variance)
 
 
+def test_shares_weigh_sums_by_the_squares_of_their_bounds():
+    relation = Relation("add_remove", 1)
+    own = StatisticPlan(Sum("x"), SMALL, "epsilon", Fraction(1), relation, True)
+    expected = own.law.continuous(own.cost) * 26 / 36  # from -1 to 5
+    assert own.statistic.variance(own) == pytest.approx(expected)
+
+
 def test_a_public_total_halves_what_a_replaced_record_changes():
     own = made(Sum("x", step=2), SMALL, neighbours="replace")
     assert own.total_is_public
@@ -410,6 +417,7 @@ def test_intervals_of_quantiles_hold_on_coarse_grids(currency, cost, noise_rng):
 WRONG = {
     "text": (lambda: Mean("sex"), ValueError, "numeric attributes, but 'sex'"),
     "bounds": (lambda: Mean("age", lower=9, upper=3), ValueError, "got 9 and 3"),
+    "one bound": (lambda: Mean("age", lower=3, upper=3), ValueError, "got 3 and 3"),
     "no bounds": (lambda: Sum("pay"), ValueError, "must be given, because its attr"),
     "a group": (lambda: Sum("age", by="town"), ValueError, "got 'town'"),
     "attribute": (lambda: Mean("agee"), ValueError, "'age'"),
