@@ -9,9 +9,11 @@ that commands can check their options at once.
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import numbers
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 LISTED_SIZES = 8
 """Up to this number of attributes a label lists the size of each."""
+
+MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+"""What reading a file fails with whose parts are of another kind."""
 
 
 def _describe(value: object) -> str:
@@ -189,6 +194,25 @@ def check_text(head: bytes, what: str, remedy: str) -> None:
     if kind is not None:
         kind = "an archive of NumPy (.npz)" if b".npy" in head else kind
         raise ValueError(f"{what} is {kind}, not text; {remedy}")
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """Return what a JSON text of a file says, or raise `ValueError`.
+
+    A name that an object has twice is refused: another reader may take the other one.
+    """
+
+    def record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+            raise ValueError(f"the name {name!r:.60} occurs twice in an object")
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=record)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def check_nonnegative(value: Any, name: str) -> float:

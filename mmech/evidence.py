@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.checks import parsed_json
 from mmech.limits import LIMITS
 from mmech.noise.seam import Drawn, Payment, Recorded, Sampled, recording
 from mmech.operators.base import QueryMatrix
@@ -80,8 +81,8 @@ class Evidence:
 
     def __post_init__(self) -> None:
         try:
-            found = json.loads(self.text)
-        except (TypeError, ValueError, RecursionError):
+            found = parsed_json(self.text)
+        except (TypeError, ValueError):
             found = None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise ValueError(
@@ -92,7 +93,7 @@ class Evidence:
     @property
     def content(self) -> dict[str, Any]:
         """The JSON object."""
-        return dict(json.loads(self.text))
+        return dict(parsed_json(self.text))
 
     @cached_property
     def verdict(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_integer
+from mmech.checks import MALFORMED, check_integer, parsed_json
 from mmech.error.report import confidence_interval
 from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
 from mmech.noise.seam import unseen
@@ -24,7 +25,12 @@ from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, ledger_or_own, measure
-from mmech.strategies.streams import TreeRows, TriangularRows, weights_of
+from mmech.strategies.streams import (
+    TreeRows,
+    TriangularRows,
+    weights_of,
+    whole_numbers,
+)
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable, locked, write_through
 
@@ -36,6 +42,7 @@ VARIANCE_FLOOR = 1e-24
 
 CHANGED = "is not a stream, or was changed"
 START = 40
+NAME = re.compile("[0-9a-f]{16}")
 FORMAT = {"format": "mmech stream", "version": 2}
 
 
@@ -325,8 +332,9 @@ class Stream(Settled):
             name = f"{random_key():016x}"
             self._file.begin(name, self._rows.settings)
             self._name = name
-        known = [entry.released for entry in self.ledger.entries]
-        if not self._name or self._words not in known:
+        what, entries = (self._words, self.cost), self.ledger.entries
+        paid = [(own.released, getattr(own, self.law.currency)) for own in entries]
+        if not self._name or what not in paid:
             size = self.relation.factor**self.law.power * self._rows.sensitivity
             sensitivity = math.sqrt(size) if self.law.power == 2 else float(size)
             entry = LedgerEntry(
@@ -348,18 +356,31 @@ class Stream(Settled):
         if self._file is None:
             return
         for line in self._file.news():
-            if isinstance(line, dict):
-                self._name = line["name"]
-                self._rows = self._rows_of(*line["rows"])
-            else:
-                time, count, noisy, answer = line
-                last = self._time - 1, self._last, self._answers[self._time - 1]
-                if (time, count, answer) == last:
-                    continue  # an interruption came before the line was passed
-                if time != self._time:
-                    raise self._file.refusal(CHANGED)
-                self._rows.take(time, count, noisy)
-                self._go_on(time, count, answer)
+            try:
+                self._take_in(line)
+            except MALFORMED:
+                raise self._file.refusal(CHANGED) from None
+
+    def _take_in(self, line: Any) -> None:
+        """Take in a line of the file, or raise."""
+        if isinstance(line, dict):
+            if not NAME.fullmatch(line["name"]):
+                raise ValueError("a name of another kind")
+            self._rows = self._rows_of(*line["rows"])
+            self._name = line["name"]
+            return
+        time, count, noisy, answer = line
+        last = self._time - 1, self._last, self._answers[self._time - 1]
+        if (time, count, answer) == last:
+            return  # an interruption came before the line was passed
+        counted = whole_numbers([time, count], 2, 0, self._rows.largest_count)
+        rows = self._rows.runs(self._time)
+        noisy = whole_numbers(noisy, rows[-1][1] if rows else 0)
+        known = type(answer) is float and math.isfinite(answer)
+        if counted[0] != self._time or not known:
+            raise ValueError("a time or an answer of another kind")
+        self._rows.take(time, count, noisy)
+        self._go_on(time, count, answer)
 
     # ---- errors ------------------------------------------------------------------
 
@@ -467,13 +488,11 @@ class _StreamFile:
 
     def _read(self, line: bytes) -> Any:
         try:
-            found = json.loads(line)
+            found = parsed_json(line)
             if self.end:
-                time, count, noisy, answer = found
-                return int(time), int(count), np.array(noisy, np.int64), float(answer)
+                return list(found)
             known, promised = found["stream"], dict(found["promised"])
-            found = {"name": str(found["name"]), "rows": list(found["rows"])}
-        except (ValueError, TypeError, LookupError, RecursionError):
+        except MALFORMED:
             raise self.refusal(CHANGED) from None
         if known != FORMAT:
             raise self.refusal("is of another version")

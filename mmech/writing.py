@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from mmech.checks import check_path
 
@@ -136,12 +137,37 @@ def write_through(
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Keep all other processes, and threads, that lock a path from going on.
 
-    An empty file ``.lock`` beside it is locked, and stays.
+    An empty file ``.lock`` beside it is locked, and stays. Raises `OSError` if the path
+    has a hard link, which has another lock; also at the end, if the lock was removed.
     """
-    with open(f"{os.fspath(path)}.lock", "a", encoding="utf-8") as stream:
-        if sys.platform == "win32":
-            stream.seek(0)
-            msvcrt.locking(stream.fileno(), msvcrt.LK_LOCK, 1)
-        else:
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        yield  # closing the file unlocks it
+    name = os.fspath(path)
+    lock, locks = f"{name}.lock", False
+    while not locks:
+        with open(lock, "a", encoding="utf-8") as stream:
+            if sys.platform == "win32":
+                stream.seek(0)
+                msvcrt.locking(stream.fileno(), msvcrt.LK_LOCK, 1)
+            else:
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            locks = _is_named(stream, lock)
+            if not locks:  # it was removed while this one waited
+                continue
+            if os.path.exists(name) and os.stat(name).st_nlink > 1:
+                raise OSError(
+                    f"{name!r} has another name, a hard link, and a lock for each; "
+                    "nothing was released: remove one of the names"
+                )
+            yield  # closing the file unlocks it
+            if not _is_named(stream, lock):
+                raise OSError(
+                    f"the lock {lock!r} was removed meanwhile; nothing was released: "
+                    "let it stay, and try again"
+                )
+
+
+def _is_named(stream: IO[str], path: str) -> bool:
+    """Return whether an open file is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False

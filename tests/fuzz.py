@@ -11,6 +11,7 @@ import io
 import json
 import os
 import random
+import re
 import resource
 import signal
 import sys
@@ -21,7 +22,9 @@ from pathlib import Path
 import numpy as np
 from model_files import rewrite
 
-from mmech import Domain, MeasuredTables, PrivacyLedger, load
+from mmech import Domain, MeasuredTables, PrivacyLedger, Stream, load
+from mmech.evidence import Evidence
+from mmech.verify import examine
 from mmech_rf import Schema, load_model
 
 SECONDS, BYTES = 2, 2**30
@@ -118,6 +121,12 @@ def mutate_archive(path, rng):
     rewrite(path, change, arrays)
 
 
+def texts_with_a_name_twice(text):
+    """Yield JSON texts, in each of which an object repeats its first name."""
+    for found in re.finditer(r'\{\s*("(?:[^"\\]|\\.)*"):', text):
+        yield f"{text[: found.end()]} 0, {found[1]}:{text[found.end() :]}"
+
+
 def read_and_show(path):
     """Read a file, and look at all that a person may look at."""
     name = path.name
@@ -130,6 +139,14 @@ def read_and_show(path):
     if name.startswith(("schema", "domain")):
         made = (Schema if name.startswith("schema") else Domain).from_json(path)
         return f"{made!r}{made.to_json()}"
+    if name.startswith("stream"):
+        made = Stream(horizon=4, rho="1/8", path=path)
+        return made.answers, made.expected_error(), made.push(3, made.time)
+    if name.startswith("evidence"):
+        code, report = examine(path)
+        if code:
+            raise ValueError(report[-1])
+        return Evidence(path.read_text()).content
     model = load_model(path)
     json.dumps(model.card())
     queries = np.zeros((2, model.n_features_in_), int)
@@ -160,8 +177,10 @@ def main(folder, first, number):
         if zipfile.is_zipfile(path):
             mutate_archive(path, rng)
         else:
-            text = json.dumps(mutated(json.loads(path.read_text()), rng))
-            path.write_text("[" * 10**5 + text if rng.random() < 0.02 else text)
+            lines = path.read_text().splitlines() if "stream" in path.name else ()
+            documents = map(json.loads, lines or [path.read_text()])
+            texts = [json.dumps(mutated(own, rng)) + "\n" for own in documents]
+            path.write_text("[" * 10**5 * (rng.random() < 0.02) + "".join(texts))
         signal.setitimer(signal.ITIMER_REAL, SECONDS)
         try:
             read_and_show(path)

@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fuzz import read_and_show, texts_with_a_name_twice
 
 import mmech as mm
 import mmech_rf as rf
@@ -37,17 +39,62 @@ def write_files(folder):
     }
     for name, model in models.items():
         model.fit(X, y).save(folder / f"model-{name}.npz")
+    domain, path = mm.Domain(SCHEMA.attributes), folder / "tables.measured"
+    mm.release_tables(X, domain, ways=1, epsilon=1, keep=path, handle_unknown="drop")
+    write_small_files(folder)
     mm.save(folder / "strategy.npz", mm.optimize(mm.AllRange(16), seed=0))
+
+
+def write_small_files(folder):
+    """Write one file of each kind that is made in no time."""
+    mm.save(folder / "strategy.npz", mm.PIdentity([[0.5, 1, 0.25], [1, 0, 2]]))
     SCHEMA.to_json(folder / "schema.json")
     begun = mm.Attribute.date("begun", "2025-01-01", "2026-12-31", "week", other="none")
     mm.Domain([*SCHEMA.attributes, begun]).to_json(folder / "domain.json")
-    domain, path = mm.Domain(SCHEMA.attributes), folder / "tables.measured"
-    mm.release_tables(X, domain, ways=1, epsilon=1, keep=path, handle_unknown="drop")
+    mm.Stream(horizon=4, rho="1/8", path=folder / "stream").push(3)
+    with mm.record_evidence() as record:
+        mm.MatrixMechanism(mm.Prefix(4), epsilon=1).answer([4, 0, 9, 2])
+    record.evidence().save(folder / "evidence.json")
     ledger = mm.PrivacyLedger.open(folder / "ledger.json", total=1)
     for part in ("north", "south"):
         ledger.part("region", part).spend("1/4", "counts", sensitivity=1)
     ledger.hold("1/8")
-    (folder / "ledger.json.lock").unlink()
+    for lock in folder.glob("*.lock"):
+        lock.unlink()
+
+
+def members_of(path):
+    """Return the members of an archive, or a file by no name."""
+    if not zipfile.is_zipfile(path):
+        return {None: path.read_bytes()}
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write_members(path, members):
+    """Write what `members_of` returns."""
+    if None in members:
+        path.write_bytes(members[None])
+        return
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def test_a_name_that_occurs_twice_is_refused_in_every_file(tmp_path):
+    """Readers of one file may take different ones of two values."""
+    write_small_files(tmp_path)
+    for path in sorted(tmp_path.iterdir()):
+        members = members_of(path)
+        name = None if None in members else "description.json"
+        texts = [*texts_with_a_name_twice(members[name].decode())]
+        for text in texts:
+            write_members(path, members | {name: text.encode()})
+            with pytest.raises(ValueError, match=f"twice|{path.stem}"):
+                read_and_show(path)
+        write_members(path, members)
+        read_and_show(path)
+        assert texts
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmech.checks import check_file, read_float
+from mmech.checks import check_file, parsed_json, read_float
 from mmech.cli.files import (
     TABLE,
     add_csv,
@@ -360,8 +359,8 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
     if args.impossible is not None:
         with located(f"cannot use the rules {args.impossible!r}"):
             try:
-                rules = json.loads(Path(check_file(args.impossible)).read_bytes())
-            except (ValueError, RecursionError) as error:
+                rules = parsed_json(Path(check_file(args.impossible)).read_bytes())
+            except ValueError as error:
                 raise ValueError(f"not valid JSON ({error}); correct it") from None
             if not (
                 isinstance(rules, list) and all(isinstance(r, dict) for r in rules)
@@ -723,7 +722,7 @@ def _budget(args: argparse.Namespace) -> None:
     print_wrapped(f"Data sets differ {ledger.relation.words}.")
     print_wrapped(f"Spent: {ledger.currency} = {ledger.spent}.")
     print_wrapped(f"Left: {_left(ledger)}.")
-    for entry in json.loads(ledger.to_json())["releases"]:
+    for entry in parsed_json(ledger.to_json())["releases"]:
         part = f" (part: {entry['part']})" if "part" in entry else ""
         unsafe = " (PREDICTABLE NOISE, not private)" if entry["insecure"] else ""
         print_wrapped(

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mmech.checks import nearest
+from mmech.checks import nearest, parsed_json
 from mmech.cli.files import (
     STANDARD_INPUT,
     TABLE,
@@ -356,7 +356,7 @@ def _read(
         ),
         read_from_records=True,
     )
-    document: dict[str, Any] = json.loads(str(domain.to_json()))
+    document: dict[str, Any] = parsed_json(str(domain.to_json()))
     if target is not None:
         labels, has_missing = distinct_values(columns[target], f"column {target!r}")
         if has_missing:

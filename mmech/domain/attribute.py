@@ -68,11 +68,11 @@ def check_name(value: Any, name: str) -> str:
         )
     if not value:
         raise ValueError(f"{name} must not be empty; give it a name")
-    check_text(value, name)
+    check_encodable(value, name)
     return value
 
 
-def check_text(value: str, name: str) -> None:
+def check_encodable(value: str, name: str) -> None:
     """Raise for text that no file holds, which would fail after a release is paid."""
     try:
         value.encode()
@@ -104,7 +104,7 @@ def check_cells(values: Any, name: str, *, minimum: int = 1) -> tuple[Any, ...]:
                 f"{name} must not be empty, NaN or infinite, got {cell!r}; "
                 "write '?' for a category of missing values"
             )
-        check_text(str(cell), name)
+        check_encodable(str(cell), name)
     counts = (Counter(cells), Counter(map(str, cells)))
     if repeated := [cell for own in counts for cell, n in own.items() if n > 1]:
         raise ValueError(

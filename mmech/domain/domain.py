@@ -7,7 +7,6 @@ downstream is built from it, so nothing there depends on sensitive data.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import warnings
@@ -19,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_codes, check_integer, nearest
+from mmech.checks import check_codes, check_integer, nearest, parsed_json
 from mmech.domain import files
 from mmech.domain.attribute import Attribute, as_tuple, check_name
 from mmech.domain.discretise import check_bins
@@ -511,7 +510,7 @@ class Domain:
     @property
     def document(self) -> dict[str, Any]:
         """What `to_json` writes, as an object."""
-        return dict(json.loads(self.to_json() or ""))
+        return dict(parsed_json(self.to_json() or ""))
 
     @classmethod
     def _stored(cls) -> dict[str, str]:

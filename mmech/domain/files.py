@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from mmech.checks import check_choice, check_file, check_text, nearest
+from mmech.checks import check_choice, check_file, check_text, nearest, parsed_json
 from mmech.domain.attribute import FIELDS, KINDS
 from mmech.domain.hierarchies import read_tree
 from mmech.writing import replacing
@@ -62,8 +62,8 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
             f"got {type(source).__name__}; pass one of those"
         )
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parsed_json(text)
+    except ValueError as error:
         raise ValueError(
             f"the {noun} is not valid JSON ({error}); correct the file, and check "
             f"that it is the {noun}, not the records"

@@ -170,7 +170,7 @@ def entry_of(release: Mapping[str, Any], currency: str) -> LedgerEntry:
         check_epsilon(exact_number(release[currency])),
         release["released"],
         str(release["kind"]),
-        float(exact_size(release["sensitivity"])),
+        float(exact_size(float(release["sensitivity"]))),
         currency,
         bool(release["insecure"]),
         release.get("partition"),

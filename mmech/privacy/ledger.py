@@ -6,13 +6,20 @@ import json
 import math
 import os
 import platform
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from fractions import Fraction
 from typing import Any
 
-from mmech.checks import check_choice, check_epsilon, check_file, check_path
+from mmech.checks import (
+    MALFORMED,
+    check_choice,
+    check_epsilon,
+    check_file,
+    check_path,
+)
 from mmech.exceptions import BudgetExceededError, ParameterError
 from mmech.privacy.answers import epsilon_delta
 from mmech.privacy.cost import one_cost, rho_from_epsilon_delta, warn_if_weak
@@ -397,15 +404,20 @@ class PrivacyLedger(Settled):
             releases, rest = content["releases"], ("held", "releases")
             try:
                 entries = [entry_of(release, self.currency) for release in releases]
-                held = {who: exact_number(c) for who, c in content["held"].items()}
+                held = {
+                    who: check_epsilon(exact_number(cost))
+                    for who, cost in content["held"].items()
+                }
                 # Values must be those that are written, to the letter.
                 again = [as_json(*numbered) for numbered in enumerate(entries, 1)]
                 dates = [{"date": r["date"], "sha256": r["sha256"]} for r in releases]
                 same = [a | b for a, b in zip(again, dates, strict=True)] == releases
                 head = {k: part for k, part in content.items() if k not in rest}
-            except (ValueError, TypeError, LookupError, AttributeError):
-                raise self._file.refusal(NO_LEDGER) from None
-            if not same or head != self._head(entries):
+                same = same and head == self._head(entries)
+                same = same and all(map(_HOLDER.fullmatch, held))
+            except MALFORMED:
+                same = False
+            if not same:
                 raise self._file.refusal(NO_LEDGER)
             if releases[: len(self._releases)] != self._releases:
                 raise self._file.refusal("is older than what this program released")
@@ -431,6 +443,8 @@ class PrivacyLedger(Settled):
     ) -> None:
         """Write the file."""
         assert self._file is not None
+        if self._state and self._state != self._file.state:
+            raise self._file.refusal("was written by another program meanwhile")
         head = self._head(entries)
         parts = {who: str(cost) for who, cost in held.items() if cost}
         self._file.write(
@@ -901,6 +915,10 @@ def _planned(release: Any) -> LedgerEntry:
             f'cost, such as {{"epsilon": 0.5}}, got {type(release).__name__}'
         )
     return entry
+
+
+_HOLDER = re.compile(r"[^/]*/[0-9]+/[0-9]+", re.ASCII)
+"""Machine, process and thread, in the name of who holds a part of the budget."""
 
 
 def _holder() -> str:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from mmech.checks import MALFORMED, parsed_json
 from mmech.limits import LIMITS
 from mmech.writing import locked, write_through
 
 NO_LEDGER = "is not a ledger that mmech made"
-
 HEADER = (
     *("format", "version", "neighbours", "records_per_person", "currency", "total"),
 )
@@ -51,12 +51,12 @@ class LedgerFile:
             if os.stat(self.path).st_size > LIMITS.description_bytes:
                 raise ValueError("too large")
             with open(self.path, encoding="utf-8") as stream:
-                content = json.load(stream)
+                content = parsed_json(stream.read())
             known = content["format"], content["version"]
             if known != ("mmech privacy ledger", 1):
                 raise ValueError("another format")
             whole = chain(content, content["releases"])
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        except MALFORMED:
             raise self.refusal(NO_LEDGER) from None
         if whole != content["releases"]:
             raise self.refusal("was changed after it was written: its hashes differ")

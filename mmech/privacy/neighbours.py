@@ -77,7 +77,7 @@ def exact_size(sensitivity: Any) -> Fraction:
     """Return a sensitivity as an exact fraction > 0."""
     try:
         exact = Fraction(sensitivity)
-    except (ValueError, OverflowError, TypeError):
+    except (ValueError, ArithmeticError, TypeError):
         exact = Fraction(0)
     if exact <= 0:
         raise ValueError(

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_file, magnitude
+from mmech.checks import check_file, magnitude, parsed_json
 from mmech.limits import LIMITS
 from mmech.writing import replacing
 
@@ -94,7 +94,7 @@ def read_archive(
         try:
             with zipfile.ZipFile(file) as archive:
                 _check_sizes(archive)
-                description = json.loads(archive.read(DESCRIPTION))
+                description = parsed_json(archive.read(DESCRIPTION))
                 _check_header(description, what)
                 packed = [
                     archive.read(f"array_{index}.npy")

@@ -87,7 +87,7 @@ class _Kind:
         return self.cls(*bound.args, **bound.kwargs)
 
 
-EXACT_NUMBER = re.compile(r"-?[0-9]{1,4000}(/[0-9]{1,4000})?", re.ASCII)
+EXACT_NUMBER = re.compile(r"-?[0-9]{1,4000}(/[1-9][0-9]{0,3999})?", re.ASCII)
 """What exact numbers of files look like; Python reads no more digits by default."""
 
 _KINDS: dict[str, _Kind] = {}

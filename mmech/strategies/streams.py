@@ -116,6 +116,18 @@ def _width(weights: Floats) -> int | None:
     return width if (weights[:width] == 1).all() else None
 
 
+def whole_numbers(
+    numbers: Any, size: int, least: float = -math.inf, most: float = math.inf
+) -> Integers:
+    """Return as many whole numbers, shape (size,), or raise unless all are inside."""
+    found = np.asarray(numbers) if size else np.zeros(len(numbers), np.int64)
+    if found.dtype.kind != "i" or found.shape != (size,):
+        raise ValueError(f"{size} whole numbers are needed")
+    if size and not least <= found.min() <= found.max() <= most:
+        raise ValueError(f"whole numbers from {least} to {most} are needed")
+    return found.astype(np.int64)
+
+
 # ---- Gaussian noise --------------------------------------------------------------
 
 
@@ -144,11 +156,10 @@ class TriangularRows(ABC):
 
     def __init__(self, weights: Floats, variance: Variance, *settings: ArrayLike):
         self.weights, self.variance = weights, variance
-        self.settings = tuple(np.array(own, np.int64) for own in settings)
         self._weights_back = weights[::-1].copy()
         self._scaled = np.zeros(weights.size, np.int64)
         self._solved, self._counts = np.zeros((2, weights.size))
-        self.largest_count = MOST_SUMS // self._prepare(*self.settings)
+        self.largest_count = MOST_SUMS // self._prepare(*settings)
         self.largest = Fraction(self.sensitivity, int(self.heights.min()))
 
     @staticmethod
@@ -167,8 +178,8 @@ class TriangularRows(ABC):
         return factor
 
     @abstractmethod
-    def _prepare(self, *settings: Integers) -> int:
-        """Take the settings in; return the largest sum of a row for counts of one."""
+    def _prepare(self, *settings: Any) -> int:
+        """Check settings and take them in; return the largest sum for counts of one."""
 
     @abstractmethod
     def _row(self, time: int) -> Integers:
@@ -236,10 +247,15 @@ class FactorRows(TriangularRows):
             return None
         return cls(weights, variance, units[np.tril_indices(n)])
 
-    def _prepare(self, *settings: Integers) -> int:
+    def _prepare(self, *settings: Any) -> int:
         n = self.weights.size
+        (given,), most = settings, 2 * FACTOR_UNITS
+        entries = whole_numbers(given, n * (n + 1) // 2, -most, most)
+        self.settings = (entries,)
         self._factor = np.zeros((n, n), np.int64)
-        self._factor[np.tril_indices(n)] = settings[0]
+        self._factor[np.tril_indices(n)] = entries
+        if not np.diagonal(self._factor).all():
+            raise ValueError("a diagonal without zeros is needed")
         self.scales = self.heights = np.ones(n, np.int64)
         self.sensitivity = int(np.square(self._factor).sum(axis=0).max())
         return int(np.abs(self._factor).sum(axis=1).max())
@@ -333,12 +349,19 @@ class ToeplitzRows(TriangularRows):
                 scales = np.repeat(np.minimum.reduceat(scales, starts), lengths)
         return cls(weights, variance, symbol, scales, heights)
 
-    def _prepare(self, *settings: Integers) -> int:
-        self.symbol, self.scales, self.heights = settings
+    def _prepare(self, *settings: Any) -> int:
+        n, (symbol, scales, heights) = self.weights.size, settings
+        self.symbol = whole_numbers(symbol, n, -SYMBOL_UNITS, SYMBOL_UNITS)
+        self.scales = whole_numbers(scales, n, 1, 2**31)
+        self.heights = whole_numbers(heights, n, 1, ROW_UNITS)
+        self.settings = self.symbol, self.scales, self.heights
         self._symbol_back = self.symbol[::-1].copy()
         squares = _convolved(np.square(self.symbol), self.heights[::-1])[::-1]
         gains = np.square(self.scales).astype(object) * squares
         self.sensitivity = int(gains.max())
+        # Then sums are below 2^60 for counts of one: c d is at most the root of this.
+        if self.symbol[0] < 1 or self.sensitivity > SCALE_UNITS**2 * int(squares.max()):
+            raise ValueError("columns of about equal length are needed")
         return int(_convolved(np.abs(self.symbol), self.scales).max())
 
     def _row(self, time: int) -> Integers:
@@ -487,9 +510,13 @@ class TreeRows:
         sizes: Sequence[int],
         parts: Sequence[int],
     ) -> None:
-        self.weights, self.settings = weights, [list(sizes), list(parts)]
-        n, self.sizes = weights.size, list(sizes)
-        self._own = [Fraction(sum(parts), part) for part in parts]
+        n, levels = weights.size, len(sizes)
+        self.sizes = whole_numbers(sizes, levels, 1, 2 * n - 1).tolist()
+        own = whole_numbers(parts, levels, 1, PART_UNITS).tolist()
+        if self.sizes[0] != 1 or any(b % a or a == b for a, b in pairwise(self.sizes)):
+            raise ValueError("sizes from 1 up that divide each other are needed")
+        self.weights, self.settings = weights, [self.sizes, own]
+        self._own = [Fraction(sum(own), part) for part in own]
         self.sensitivity, self.largest = min(self._own), max(self._own)
         self.largest_count = MOST_SUMS
         self._noises = [variance(own) for own in self._own]

@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any
 
 from mmech import Evidence, PrivacyLedger, __version__
-from mmech.checks import check_choice, check_delta, check_epsilon
+from mmech.checks import check_choice, check_delta, check_epsilon, parsed_json
 from mmech.privacy.answers import DELTAS, at_deltas, epsilon_delta
 from mmech.privacy.entry import composed
 from mmech.privacy.ledger import LedgerEntry
@@ -226,5 +226,5 @@ def schema_hash(schema: Schema) -> str:
     """Return the SHA-256 of a schema's JSON, keys sorted and without white space."""
     text = schema.to_json()
     assert text is not None
-    compact = json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+    compact = json.dumps(parsed_json(text), sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(compact.encode()).hexdigest()}"

@@ -36,6 +36,7 @@ from rf_cases import PRIVATE, SCHEMA, SHAPE, classifier
 from sklearn.base import clone
 
 import mmech as mm
+from mmech.tables import Histogram, Mean, Quantiles, Sum
 from mmech_rf import PrivateForestClassifier, Schema
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -178,6 +179,12 @@ VALUES = [["f", "m"], ["s", "m", "l"], [0.5, 1.0, 2.0, 7.0], ["north", "south", 
 
 DROP = {"handle_missing": "drop", "handle_unknown": "drop"}
 CATEGORY = {"handle_missing": "category", "handle_unknown": "clip"}
+STATISTICS = [
+    Mean("age", by="sex"),
+    Sum("age"),
+    Histogram("age", step=1, by="size"),
+    Quantiles("age", [0.25, 0.5], step=1),
+]
 TABLES = {
     "margins": {"ways": (1, 2)} | CATEGORY,
     "records": {"ways": (2, 3)} | CATEGORY,
@@ -187,6 +194,10 @@ TABLES = {
     "two records each": {"ways": 2, "records_per_person": 2} | DROP,
     "a tiny epsilon": {"ways": 2, "cost": "1/1000"} | CATEGORY,
     "a huge epsilon": {"ways": (1, 3), "cost": 1000} | CATEGORY,
+    "statistics": {"ways": 1, "statistics": STATISTICS} | DROP,
+    "statistics of rho": {"ways": 1, "statistics": STATISTICS, "currency": "rho"}
+    | DROP,
+    "known totals": {"ways": (1, 2), "known": {("sex",): [90, 110]}} | DROP,
 }
 
 
@@ -236,6 +247,20 @@ def tables_of(options, relation):
     return Setting(run, lambda: mm.PrivacyLedger(cost, **settings), DOMAIN)
 
 
+def stream_of(relation):
+    """Return the setting of a stream of how many people have each age."""
+
+    def run(people, ledger):
+        made = mm.Stream(horizon=5, rho="1/8", neighbours=relation, ledger=ledger)
+        cells = np.array(people.X, int).reshape(-1, 4)
+        counts = np.bincount(cells[:, 2], minlength=4).tolist()
+        pushed = [(made.push(count), repr(made)) for count in counts]
+        return pushed, made.answers, made.confidence_interval(3), made.expected_error()
+
+    terms = {"currency": "rho", "neighbours": relation}
+    return Setting(run, lambda: mm.PrivacyLedger("1/8", **terms), DOMAIN)
+
+
 def settings():
     """Return everything that looks at records, by name: kinds first."""
     found = {}
@@ -247,6 +272,7 @@ def settings():
     for relation in ("add_remove", "replace"):
         for name, options in TABLES.items():
             found[f"tables, {name}, {relation}"] = tables_of(options, relation)
+        found[f"streams, of rho, {relation}"] = stream_of(relation)
     return found
 
 

@@ -136,6 +136,19 @@ def test_the_engine_knows_nothing_of_forests():
         assert not tops & {"mmech_rf", "sklearn"}, name
 
 
+def test_json_is_read_in_one_place_which_refuses_names_that_occur_twice():
+    """And in the verifier, which imports nothing of the package."""
+    found = {
+        name
+        for name, path in modules_of(ENGINE, FORESTS).items()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("load", "loads")
+        and getattr(node.value, "id", "") == "json"
+    }
+    assert found == {"mmech.checks", "mmech.verify"}
+
+
 @pytest.mark.parametrize("home", sorted(METHODS))
 def test_methods_know_nothing_of_each_other(home):
     files = modules_of(FORESTS)

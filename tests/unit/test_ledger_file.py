@@ -1,5 +1,6 @@
 """A ledger on disk: one budget for all processes, and for the time after them."""
 
+import copy
 import json
 import multiprocessing
 import os
@@ -10,13 +11,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from fractions import Fraction
+from functools import reduce
+from operator import getitem
 
 import pytest
 from entropy import system_entropy
 from processes import in_a_fork, largest_file
 
-from mmech import BudgetExceededError, PrivacyLedger, noisy_release
+import mmech.privacy.ledger
+from mmech import BudgetExceededError, PrivacyLedger, noisy_release, writing
 from mmech.privacy.cost import in_rho
+from mmech.privacy.ledger_file import LedgerFile, chain
 
 FORK = multiprocessing.get_context("fork")
 
@@ -126,6 +131,11 @@ EDITS = {
     "less spent": lambda c: c.update(spent="0"),
     "the last one taken out": lambda c: c["releases"].pop(),
     "a hold that is no number": lambda c: c.update(held={"a/1/1": "1e9999999"}),
+    "a hold below zero": lambda c: c.update(held={"otherhost/1/1": "-100"}),
+    "a hold of nothing": lambda c: c.update(held={"otherhost/1/1": "0"}),
+    "a hold by zero": lambda c: c.update(held={"otherhost/1/1": "1/0"}),
+    "a hold of nobody": lambda c: c.update(held={"otherhost": "1/100"}),
+    "a hold of no process": lambda c: c.update(held={"otherhost/x/1": "1/100"}),
     "nothing": lambda c: c.clear(),
     "another version": lambda c: c.update(version=2),
     "no list": lambda c: c.update(releases=5),
@@ -151,6 +161,89 @@ def test_what_is_no_ledger_is_refused(path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match="is not a ledger that"):
         PrivacyLedger.open(path)
+
+
+WRONG = ["1/0", "1e99999999", 10**400, -1, None, [[]]]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: repr(wrong)[:12])
+def test_numbers_of_a_ledger_are_checked_beside_their_hashes(path, wrong):
+    """Whatever stands in place of one value is refused, but for words and promises."""
+    ledger = PrivacyLedger.open(path, total=1)
+    spend(ledger)
+    ledger.part("region", "north").spend("1/20", "x", sensitivity=2, kind="laplace")
+    ledger.hold("1/10")
+    before = json.loads(path.read_text())
+    places = [(name,) for name in before]
+    places += [("held", who) for who in before["held"]]
+    places += [("releases", i, k) for i in (0, 1) for k in before["releases"][i]]
+    free = ("released", "kind", "part", "partition", "sha256", "date")
+    free += ("records_per_person",)
+    refused = pytest.raises(ValueError, match=r"' (is|was) .*restore the file")
+    for *way, name in places:
+        content = copy.deepcopy(before)
+        reduce(getitem, way, content)[name] = wrong
+        with suppress(TypeError, KeyError, AttributeError):
+            content["releases"] = chain(content, content["releases"])
+        path.write_text(json.dumps(content))
+        with suppress(ValueError) if name in free else refused:
+            assert PrivacyLedger.open(path).spent == Fraction(3, 20), name
+
+
+def test_a_name_is_not_read_twice(path):
+    PrivacyLedger.open(path, total=1).hold("1/2")
+    text = path.read_text()
+    path.write_text(text.replace('"held": {', '"held": {}, "held": {'))
+    with pytest.raises(ValueError, match="is not a ledger that"):
+        PrivacyLedger.open(path)
+
+
+def test_another_name_of_a_ledger_would_be_another_budget(path):
+    ledger = PrivacyLedger.open(path, total=1)
+    other = path.with_name("other.json")
+    os.link(path, other)
+    for own in (ledger, PrivacyLedger.open(other)):
+        with pytest.raises(OSError, match="has another name, a hard link"):
+            spend(own)
+    other.unlink()
+    spend(ledger)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_lock_that_is_removed_lets_nobody_spend_beside(path, before, monkeypatch):
+    """Another process that locks a new file spends before the write, or after it."""
+    ledger, other = (PrivacyLedger.open(path, total=1) for _ in "ab")
+
+    def meanwhile(*given):
+        patch.undo()
+        made = None if before else write(*given)
+        path.with_name("budget.json.lock").unlink()
+        spend(other)
+        return dated(*given) if before else made
+
+    with monkeypatch.context() as patch:
+        write, dated = LedgerFile.write, mmech.privacy.ledger.dated
+        at = (mmech.privacy.ledger, "dated") if before else (LedgerFile, "write")
+        patch.setattr(*at, meanwhile)
+        with pytest.raises((OSError, ValueError), match=r"nothing was (spent|rel)"):
+            spend(ledger)
+    # All that was spent is on the disk.
+    assert len(PrivacyLedger.open(path).entries) == 2 - before
+
+
+def test_who_waited_for_a_lock_that_was_removed_takes_the_new_one(path, monkeypatch):
+    lock, flock, locks = path.with_name("budget.json.lock"), writing.fcntl.flock, []
+
+    def waited(stream, kind):
+        flock(stream, kind)
+        locks.append(os.fstat(stream.fileno()).st_ino)
+        if len(locks) < 3:
+            lock.rename(lock.with_suffix(f".{len(locks)}"))
+
+    monkeypatch.setattr(writing.fcntl, "flock", waited)
+    with writing.locked(path):
+        assert len(locks) == 3
+        assert lock.stat().st_ino == locks[-1]
 
 
 def test_an_older_copy_is_refused_by_who_knows_better(path):

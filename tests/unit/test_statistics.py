@@ -103,6 +103,27 @@ def test_every_small_neighbour_changes_sums_by_their_sensitivity_at_most(kind, c
     assert largest == sensitivity == 3
 
 
+@pytest.mark.parametrize(("neighbours", "persons"), RELATIONS)
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+def test_errors_are_those_of_the_noise_that_is_drawn(neighbours, persons, currency):
+    terms = {"neighbours": neighbours, "records_per_person": persons}
+    asked, relation = Sum("x", by="g", step=2), Relation(neighbours, persons)
+    own, draws = StatisticPlan(asked, SMALL, currency, Fraction(1), relation, True), []
+    with watched(lambda draw, sample: (draws.append(draw), draw.exact)[1]):
+        ledger = mm.PrivacyLedger(1, currency=currency, **terms)
+        found = own.measure(Session(ledger), np.array([[1, 2]]))
+    (parameter,) = {*draws[0].public["parameters"]}
+    variance = float(own.law.variance(parameter))
+    assert found.law(1.0, 0.0).standard_error ** 2 == pytest.approx(variance)
+
+
+def test_shares_weigh_sums_by_the_squares_of_their_bounds():
+    relation = Relation("add_remove", 1)
+    own = StatisticPlan(Sum("x"), SMALL, "epsilon", Fraction(1), relation, True)
+    expected = own.law.continuous(own.cost) * 26 / 36  # from -1 to 5
+    assert own.statistic.variance(own) == pytest.approx(expected)
+
+
 def test_a_public_total_halves_what_a_replaced_record_changes():
     own = made(Sum("x", step=2), SMALL, neighbours="replace")
     assert own.total_is_public
@@ -156,6 +177,24 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency
     assert sum(entry.cost for entry in tape.entries) == 1
     assert len(tape.entries) == 1 + len(ALL)
     assert max(losses) > 0
+
+
+def test_who_has_no_number_is_not_counted_beside_the_measurement():
+    """A replaced record may have none, where missing numbers are a category."""
+    domain = mm.Domain([mm.Attribute.numeric("x", lower=0, upper=5, other="none")])
+    cost, terms = {"epsilon": 1}, {"neighbours": "replace"}
+
+    def run(own, ledger):
+        released = mm.release_tables(
+            own.X, domain, ways=1, statistics=[Sum("x")], ledger=ledger, **cost,
+            **terms, handle_missing="category", handle_unknown="clip",
+        )  # fmt: skip
+        (found,) = released.statistics
+        return found.n_records, found.columns(0.9)["sum"].tolist()
+
+    before = People.of(np.array([[3.0], [1.0]], object), np.zeros(2, int))
+    none = before.replaced(0, (None,), 0)
+    check_neighbours(run, before, [none], cost, **terms)
 
 
 # ---- numbers -------------------------------------------------------------------------
@@ -505,6 +544,7 @@ def test_intervals_of_quantiles_hold_on_coarse_grids(currency, cost, noise_rng):
 WRONG = {
     "text": (lambda: Mean("sex"), ValueError, "numeric attributes, but 'sex'"),
     "bounds": (lambda: Mean("age", lower=9, upper=3), ValueError, "got 9 and 3"),
+    "one bound": (lambda: Mean("age", lower=3, upper=3), ValueError, "got 3 and 3"),
     "no bounds": (lambda: Sum("pay"), ValueError, "must be given, because its attr"),
     "a group": (lambda: Sum("age", by="town"), ValueError, "got 'town'"),
     "attribute": (lambda: Mean("agee"), ValueError, "'age'"),

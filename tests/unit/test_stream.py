@@ -6,14 +6,18 @@ import json
 import multiprocessing
 import os
 import pickle
+import random
 import signal
 from collections import Counter
 from fractions import Fraction
+from functools import reduce
+from operator import getitem
 from unittest import mock
 
 import numpy as np
 import pytest
 from entropy import system_entropy
+from fuzz import mutated
 from processes import in_a_fork, largest_file
 from reference import pinv
 from replay import check_neighbours, entropy, watched, with_noise
@@ -669,6 +673,85 @@ def test_lines_that_are_not_whole_go_and_others_are_not_trusted(path):
         stream("rho", path=path).push(count)
     with pytest.raises(ValueError, match="is not what this program wrote, or older"):
         later.push(4)
+
+
+ROWS = pytest.mark.parametrize(
+    "currency", ["epsilon", "rho", "rho, toeplitz"], indirect=True
+)
+OFF_GRID = [2**32 + 1, -(2**62), 2**63, 10**400, 0.5, "1/0", None, [], float("nan")]
+
+
+def written(currency, path):
+    """Return the values of a file, a line each, of a stream of two levels or more."""
+    if currency == "epsilon":
+        made = by_tree("prefix", 4, [1, 2, 4], [3, 1, 2], path=path)
+    else:
+        made = stream(currency, path=path)
+    for count in (3, 1):
+        made.push(count)
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def check_damaged(currency, path, lines):
+    """Go on with a stream, or find it refused in a sentence; return whether it was."""
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    try:
+        made = stream(currency, path=path)
+    except ValueError as error:
+        if "nothing was drawn" not in str(error):
+            raise
+        return True
+    for _ in range(made.time, 4):
+        made.push(2)
+    assert np.isfinite([made.standard_error(3), made.expected_error()]).all()
+    return False
+
+
+@ROWS
+@pytest.mark.parametrize("wrong", OFF_GRID, ids=lambda wrong: repr(wrong)[:12])
+def test_numbers_of_a_file_that_leave_their_grids_are_refused(currency, path, wrong):
+    """One after the other, of what is measured and of every time."""
+    lines = written(currency, path)
+    places = [
+        (0, "rows", i, j)
+        for i, own in enumerate(lines[0]["rows"])
+        for j in range(len(own))
+    ]
+    places += [(1, 0), (1, 1), (1, 2), (1, 3), (0, "name"), (0, "rows"), (0, "stream")]
+    places += [(1, 2, i) for i in range(len(lines[1][2]))]
+    for *way, place in places:
+        damaged = copy.deepcopy(lines)
+        reduce(getitem, way, damaged)[place] = wrong
+        refused = check_damaged(
+            currency, path, [json.dumps(line).encode() for line in damaged]
+        )
+        noisy = isinstance(wrong, int) and abs(wrong) < 2**63 and "rows" not in way
+        assert refused or noisy or (place == 3 and isinstance(wrong, float)), place
+
+
+@pytest.mark.slow
+@ROWS
+def test_damaged_files_of_streams_are_read_or_refused(currency, path, seed):
+    lines = written(currency, path)
+    rng, refused = random.Random(seed), 0
+    for _ in range(1700):
+        texts = [json.dumps(mutated(line, rng)).encode() for line in lines]
+        if rng.random() < 0.3:
+            texts = [json.dumps(line).encode() for line in lines]
+            own = bytearray(texts[k := rng.randrange(len(texts))])
+            own[rng.randrange(len(own))] = rng.choice(b'0123456789-+.eE,[]{}" x')
+            texts[k] = bytes(own)
+        refused += check_damaged(currency, path, texts)
+    assert refused > 500
+
+
+def test_a_stream_whose_file_promises_more_is_paid_for_again(path):
+    ledger = PrivacyLedger(9, currency="rho")
+    stream("rho", path=path, ledger=ledger).push(1)
+    cheap, dear = (f'"rho": "{rho}"'.encode() for rho in (PRICE, 5))
+    path.write_bytes(path.read_bytes().replace(cheap, dear))
+    stream("rho", rho=5, path=path, ledger=ledger).push(1)
+    assert [entry.cost for entry in ledger.entries] == [PRICE, 5]
 
 
 def test_a_full_disk_or_an_interruption_draws_nothing_twice(path):

@@ -418,6 +418,24 @@ def test_false_evidence_is_refused(name, tmp_path, capsys):
     assert verdict.startswith(("refuted: ", "cannot check: ")[expected - 1])
 
 
+@pytest.mark.parametrize(
+    ("entry", "cost", "expected"), [(1, "1", 0), (-1, "1", 1), (-1, "13/10", 0)]
+)
+def test_a_replaced_record_moves_rows_of_both_signs_twice_as_far(entry, cost, expected):
+    """2 kappa(1, 1) = .92, kappa(2, 1) = 1.26: one step of two costs more than two."""
+    matrix = runs([1, 2], [0, 0], [0, 1], [1], [1, entry])
+    payment = paid(cost, noise("laplace", 1, matrix, [3]))
+    found = document(payment, cost=cost, currency="rho", neighbours="replace")
+    assert verify.examine(json.dumps(found).encode())[0] == expected
+
+
+def test_sums_and_prices_are_rounded_up_and_do_not_wrap():
+    effort = verify.Effort()
+    assert effort.price(1, Fraction(10**41)) >= verify.kappa(1, Fraction(10**41)) > 0
+    loads = [np.array([1, 2**61])] * 2
+    assert effort.total([Fraction(3), Fraction(1, 7)], loads) == 2**61 * Fraction(22, 7)
+
+
 # ---- an oracle, and edits at random --------------------------------------------------
 
 
@@ -959,6 +977,7 @@ HOSTILE = {
     "sizes that are deep": with_matrix(marginal([10**9] * 10**4, [1])),
     "many small lists": "[" + "{}," * (2**24 // 3 - 2) + "{}]",
     "too long": " " * (2**24 + 1),
+    "text for draws": json.dumps(changed("laplace", **{PAYMENT + "of": "x" * 10**6})),
     "scales without a common denominator": json.dumps(
         changed(
             "no matrix",
