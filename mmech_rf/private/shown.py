@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmech import ParameterError
 from mmech.checks import check_bool, check_integer
 from mmech.domain.attribute import Attribute
-from mmech.noise import LAPLACE, random_key
+from mmech.noise import LAPLACE
 from mmech.privacy.neighbours import Relation
 from mmech.terminal import printable
 from mmech_rf.arrays import Floats, Integers
@@ -27,7 +27,6 @@ from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.private.cuts import in_bins
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.page import html_page
 from mmech_rf.show.trees import Node, ShownTree, by_values
@@ -101,7 +100,7 @@ class ShownForest(ForestClassifier):
             super()._measure(records)
             return
         # Persons of this fit: who is held out here may train another model.
-        partition = f"records of fit {random_key(None):x}"
+        partition = f"records of fit {self._tie_key:x}"
         session = self._session
         session.ledger = session.ledger.part(partition, "training")
         training, held_out = records.divided(HELD_OUT, session.noise)
@@ -149,10 +148,9 @@ class ShownForest(ForestClassifier):
     def _stored(cls) -> dict[str, str]:
         return super()._stored() | {"accuracy": "accuracy_"}
 
-    def _settle(self) -> None:
-        super()._settle()
-        known = self.accuracy_ is None or self.accuracy_.entry in self.releases_
-        check_that(known, "accuracies")
+    @property
+    def _evident(self) -> list[str]:
+        return [*super()._evident, "accuracy_"]
 
     # ---- what is shown -----------------------------------------------------
 
