@@ -48,7 +48,14 @@ from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.entry import LedgerEntry, as_json, composed, entry_in_rho, entry_of
 from mmech.storage.codec import storable
-from mmech.verify import examine, parsed
+from mmech.verify import (
+    RefutedError,
+    UncheckedError,
+    check_names,
+    examine,
+    parsed,
+    unique,
+)
 from mmech.writing import replacing
 
 FORMAT, VERSION = "mmech evidence", 1
@@ -88,13 +95,19 @@ class Evidence:
 
     def __post_init__(self) -> None:
         try:
-            found = json.loads(self.text)
-        except (TypeError, ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            found, why = json.loads(self.text, object_pairs_hook=unique), ""
+            if found["format"] != FORMAT:
+                raise ValueError
+            if "cost" in found:
+                check_names(found["cost"], found["insecure"])
+        except (RefutedError, UncheckedError) as error:
+            why = f", because {error}"
+        except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
+            why = " that can be read"
+        if why:
             raise ValueError(
-                "the text is no evidence of a release; pass the content of its file, "
-                "evidence.json"
+                f"the text is no evidence of a release{why}; pass the content of its "
+                "file, evidence.json"
             )
 
     @property

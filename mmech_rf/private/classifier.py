@@ -12,7 +12,6 @@ import inspect
 import math
 import os
 import time
-import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -30,7 +29,6 @@ from mmech import (
     Counts,
     Evidence,
     ParameterError,
-    PrivacyLeakWarning,
     PrivacyLedger,
     record_evidence,
 )
@@ -44,11 +42,12 @@ from mmech.noise import (
     random_argmax,
     random_key,
 )
+from mmech.noise.system import PredictableGenerator
 from mmech.privacy.entry import CURRENCIES, KINDS, LedgerEntry, composed
 from mmech.privacy.ledger import as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
-from mmech.storage.archive import ArchiveError
+from mmech.storage.archive import EvidenceError
 from mmech.storage.codec import write
 from mmech.threads import finishing, one_blas_thread
 from mmech.verify import parsed
@@ -770,7 +769,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         model.__setstate__(state)
         model._settle()
         if not any(map(model._follows_from_evidence, model._ledgers())):
-            raise ArchiveError(
+            raise EvidenceError(
                 f"holds a {cls.__name__} that does not follow from its evidence, or "
                 "costs something else; ask for the original file, or fit it again"
             )
@@ -788,9 +787,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         if len(parts) == 1 and first.part is not None:
             return [own.part(str(first.partition), first.part) for own in ledgers]
         if self._terms.promised is not None:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", PrivacyLeakWarning)
-                ledgers.append(PrivacyLedger(self.epsilon, **relation))
+            ledgers.append(PrivacyLedger(math.inf, **relation))
+            ledgers[-1].total = check_epsilon(self.epsilon)  # without a warning again
         return ledgers
 
     def _follows_from_evidence(self, ledger: PrivacyLedger) -> bool:
@@ -802,7 +800,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         evidence, twin = self.evidence_, copy(self)
         assert evidence is not None
         insecure = evidence.content["insecure"]
-        noise = np.random.default_rng(0) if insecure else None
+        noise = PredictableGenerator(np.random.PCG64(0)) if insecure else None
         twin.__dict__ |= {
             "_again": True,
             "_session": Session(ledger, noise),
