@@ -735,7 +735,8 @@ class Checker:
         """Return what draws cost together (T10, T11, T15)."""
         how, words = node["how"], short(node.get("released", "a draw"))
         _need(how in ("sum", "largest", "bags"), f"{short(how)} is no composition")
-        _hold(node["of"], f"{words} was paid for, and no draw of it is shown")
+        shown = isinstance(node["of"], list) and node["of"]
+        _hold(shown, f"{words} was paid for, and no draw of it is shown")
         own = "epsilon" if how == "bags" else currency
         parts = [self.cost(part, own) for part in node["of"]]
         costs = [part for part in parts if part is not None]
