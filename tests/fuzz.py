@@ -1,8 +1,9 @@
 """Mutated files, read one after the other within limits of time and memory.
 
 ``python tests/fuzz.py FOLDER FIRST NUMBER`` reads NUMBER mutants of each kind of files
-in a folder; a kind is how a name begins. A mutant must be read, or refused in a sentence, within `SECONDS` and `BYTES`.
-The first that is not ends the run with a message.
+in a folder; a kind is how a name begins. A mutant must be read, or refused in a
+sentence, within `SECONDS` and `BYTES`. The first that is not ends the run with a
+message.
 """
 
 import contextlib

@@ -655,9 +655,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Write the released model to one file, to be read by `mmech_rf.load_model`.
 
         The file holds released and public data only: noisy counts or drawn trees, their
-        votes, forests, schema and parameters; the evidence, of which costs are read;
-        the day and version of the first `save`. Timings depend on records and stay out;
-        so do ledgers, sources of randomness, and strategies, which `mmech.save` writes.
+        votes, forests, schema and parameters; the evidence, of which costs are read,
+        and what else is public that the model follows from; the day and version of the
+        first `save`. Timings depend on records and stay out; so do ledgers, sources of
+        randomness, and how strategies were found, which `mmech.save` writes.
         The file is replaced as a whole, so that an interrupted write leaves the old
         one.
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from model_files import rewrite, set_in
 from refusals import refused
+from rf_cases import SCHEMA, records
 
 from mmech.cli import main as run_mmech
 from mmech.verify import examine
@@ -90,8 +91,8 @@ def test_models_hold_evidence_in_their_files(estimator, tmp_path):
 def test_a_model_does_not_pass_with_cheaper_evidence(estimator, tmp_path, capsys):
     """Its hash is made anew, and the evidence alone holds."""
     dear, cheap = (
-        estimator(CAR.schema, epsilon=own, random_state=0, **MODELS[estimator]).fit(
-            RECORDS, LABELS
+        estimator(SCHEMA, epsilon=own, random_state=0, **MODELS[estimator]).fit(
+            *records(60)
         )
         for own in ("15", "1/10")
     )
