@@ -192,7 +192,7 @@ FEW = (
 )
 def test_models_with_the_evidence_of_another_fit_are_refused(name, path):
     """With the numbers of another one, or half of its prices."""
-    model, other = known(name), fitted(name).evidence_
+    model, other = known(name), fitted(name, ledger=None).evidence_
     ours, theirs = ([v.tolist() for v in e.values] for e in (model.evidence_, other))
     half = json.dumps(halved(model.evidence_.content))
     for text in [other.text] * (ours != theirs) + [half]:
