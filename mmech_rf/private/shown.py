@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from mmech import ParameterError
 from mmech.checks import check_bool, check_integer
 from mmech.domain.attribute import Attribute
-from mmech.noise import LAPLACE
+from mmech.noise import LAPLACE, random_key
 from mmech.privacy.neighbours import Relation
 from mmech.terminal import printable
 from mmech_rf.arrays import Floats, Integers
@@ -95,12 +95,14 @@ class ShownForest(ForestClassifier):
 
     def _measure(self, records: EncodedRecords) -> None:
         """Release the forest; where records are held out, from the others alone."""
-        self.accuracy_ = None
+        known, self.accuracy_ = vars(self).get("accuracy_"), None
         if not self.estimate_accuracy:
             super()._measure(records)
             return
         # Persons of this fit: who is held out here may train another model.
-        partition = f"records of fit {self._tie_key:x}"
+        partition = f"records of fit {random_key(None):x}"
+        if self._again:  # a name that the fit made up is public
+            partition = str(known and known.entry.partition)
         session = self._session
         session.ledger = session.ledger.part(partition, "training")
         training, held_out = records.divided(HELD_OUT, session.noise)
