@@ -14,7 +14,7 @@ import math
 import numbers
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
@@ -196,19 +196,20 @@ def check_text(head: bytes, what: str, remedy: str) -> None:
         raise ValueError(f"{what} is {kind}, not text; {remedy}")
 
 
-def parsed_json(text: str | bytes) -> Any:
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a record of JSON whose names differ, or raise `ValueError`."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the name {name!r:.60} occurs twice in an object")
+    return found
+
+
+def parsed_json(text: str | bytes, record: Callable[..., Any] = distinct) -> Any:
     """Return what a JSON text of a file says, or raise `ValueError`.
 
     A name that an object has twice is refused: another reader may take the other one.
     """
-
-    def record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-            raise ValueError(f"the name {name!r:.60} occurs twice in an object")
-        return found
-
     try:
         return json.loads(text, object_pairs_hook=record)
     except RecursionError:

@@ -25,7 +25,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import parsed_json
 from mmech.limits import LIMITS
-from mmech.noise.seam import Drawn, Payment, Recorded, Sampled, recording
+from mmech.noise.seam import (
+    Draw,
+    Drawn,
+    Payment,
+    Recorded,
+    Sampled,
+    recording,
+    repeated,
+)
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones, Prefix, Suffix, Total
 from mmech.operators.circulant import Toeplitz
@@ -41,7 +49,14 @@ from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.entry import LedgerEntry, as_json, composed, entry_in_rho, entry_of
 from mmech.storage.codec import storable
-from mmech.verify import examine, parsed
+from mmech.verify import (
+    RefutedError,
+    UncheckedError,
+    check_names,
+    examine,
+    parsed,
+    unique,
+)
 from mmech.writing import replacing
 
 FORMAT, VERSION = "mmech evidence", 1
@@ -81,13 +96,19 @@ class Evidence:
 
     def __post_init__(self) -> None:
         try:
-            found = parsed_json(self.text)
-        except (TypeError, ValueError):
-            found = None
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            found, why = parsed_json(self.text, unique), ""
+            if found["format"] != FORMAT:
+                raise ValueError
+            if "cost" in found:
+                check_names(found["cost"], found["insecure"])
+        except (RefutedError, UncheckedError) as error:
+            why = f", because {error}"
+        except (TypeError, ValueError, LookupError, AttributeError):
+            why = " that can be read"
+        if why:
             raise ValueError(
-                "the text is no evidence of a release; pass the content of its file, "
-                "evidence.json"
+                f"the text is no evidence of a release{why}; pass the content of its "
+                "file, evidence.json"
             )
 
     @property
@@ -108,9 +129,39 @@ class Evidence:
     @property
     def values(self) -> list[NDArray[np.int64]]:
         """The whole numbers that draws released, in order: noisy ones, and outcomes."""
-        draws = _having("law", parsed(self.text.encode())["cost"])
-        found = [own.get("values", own.get("outcome", ())) for own in draws]
-        return [np.array(numbers, np.int64) for numbers in found]
+        return [numbers for _, numbers in self._outcomes()]
+
+    def _outcomes(self) -> list[tuple[str, NDArray[np.int64]]]:
+        """Return the law of each draw, and what it released, in order."""
+        draws = [*_having("law", parsed(self.text.encode())["cost"])]
+        draws.sort(key=lambda own: own.get("place", 0))
+        numbers = [(own["law"], own.get("values", own.get("outcome"))) for own in draws]
+        return [(law, np.array(o, np.int64)) for law, o in numbers if o is not None]
+
+    @contextmanager
+    def repeated(self) -> Iterator[None]:
+        """Let draws come out as they did, of a release that is made without records.
+
+        Trees come as whole numbers. Raises `ValueError` unless draws are of the same
+        laws, and as many.
+        """
+        outcomes = iter(self._outcomes())
+
+        def again(draw: Draw, sample: Callable[[], Any]) -> Any:
+            if draw.kind in ASSIGNMENTS:
+                return sample()
+            law, numbers = next(outcomes, ("", None))
+            if law != draw.kind or numbers is None:
+                raise ValueError("the evidence has other draws")
+            if "runs" in draw.public:
+                return numbers.reshape(sample().shape)
+            single = draw.kind in ("exponential", "permute_and_flip")
+            return int(numbers[0]) if single else numbers
+
+        with repeated(again):
+            yield
+        if next(outcomes, None) is not None:
+            raise ValueError("the evidence has more draws")
 
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
@@ -234,11 +285,12 @@ def _payments(
     """Return what was paid for, as trees of draws; parts of a partition in one."""
     drawn: list[list[Drawn]] = [[] for _ in entries]
     payment = -1
-    for event in events:
+    for place, event in enumerate(events):
         if isinstance(event, Payment):
             payment += 1
         elif event.kind not in ASSIGNMENTS:
-            drawn[payment].append(event)
+            public = {**event.public, "place": place}
+            drawn[payment].append(event._replace(public=public))
     alone: list[dict[str, Any]] = []
     parts: dict[str, dict[str, list[Any]]] = {}
     for order, (entry, events_of) in enumerate(zip(entries, drawn, strict=True), 1):
@@ -314,6 +366,7 @@ def _noise(event: Drawn) -> dict[str, Any]:
         moved = {"strategy": strategy, "signs": 1 + public["signed"]}
     return {
         "law": event.kind,
+        "place": public["place"],
         "columns": values.shape[1],
         "sampled": [_sample(own) for own in event.sampled],
         "contribution": public.get("contribution", 1),
@@ -333,10 +386,11 @@ def _selection(event: Drawn) -> dict[str, Any]:
     if "rate" not in public:
         return _opaque(public.get("why", f"a draw of the kind {event.kind!r}"))
     window = public.get("window") or public.get("unit")
-    if event.kind == "tree":
+    if event.kind == "tree" and not isinstance(outcome, np.ndarray):
         outcome = outcome.numbers(public["views"])
     return {
         "law": event.kind,
+        "place": public["place"],
         "rate": str(public["rate"]),
         "window": str(window or 1),
         "sums": 0 if event.kind == "permute_and_flip" else public.get("sums", 1),

@@ -584,7 +584,7 @@ def _checked_pair(
         workload = as_query_matrix(workload, "workload")
         strategy = optimize(workload, template=law.template, privacy=law.privacy)
     if noise is None and isinstance(strategy, StrategyResult) and strategy.noise:
-        own = LAWS[strategy.noise]
+        own = LAWS[check_choice(strategy.noise, "noise", tuple(LAWS))]
         law = own if own.norm == law.norm else law
     workload, strategy = as_pair(workload, strategy, law.norm)
     if not pairs.supports(workload, strategy):

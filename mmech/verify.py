@@ -23,6 +23,7 @@ import math
 import re
 import stat
 import sys
+import unicodedata
 import zipfile
 import zlib
 from collections import Counter, defaultdict
@@ -52,6 +53,17 @@ MOST_LISTED, MOST_EFFORT, MOST_NODES, CALL = 10**7, 3 * 10**7, 50_000, 2000
 
 FITS, SMALL, MOST_BITS = 2**62, 2**45, 20_000
 """What 64-bit integers are left, alone and 10^5 added up; bits of a denominator."""
+
+NAMES = {
+    "how": "how of released paid order kind sensitivity insecure epsilon rho shifts "
+    "partition part names bags",
+    "law": "law why place columns sampled contribution sensitivity strategy signs "
+    "values rate window sums rows outcome released paid",
+    "runs": "kind shape rows starts lengths values", "waves": "kind shape f g scales",
+    "marginal": "kind sizes attributes", "kronecker": "kind left right",
+    "stack": "kind blocks", "merged": "kind of", "opaque": "kind shape what",
+}  # fmt: skip
+"""What may be said of payments, of draws, and of matrices by their kind."""
 
 UNITS = 2**200
 """Prices are rounded up to one over this."""
@@ -170,14 +182,41 @@ def _member(path: Path, say: Callable[..., None]) -> bytes:
     return str(own[0]["text"]).encode()
 
 
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a record whose names differ, in every Unicode form."""
+    forms = {_form(name) for name, _ in pairs}
+    _need(len(forms) == len(pairs), "a name occurs twice in a record")
+    return dict(pairs)
+
+
+def _form(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).strip().casefold()
+
+
+def check_names(node: Any, insecure: Any) -> None:
+    """Refuse facts that nobody reads, and predictable noise that the root denies."""
+    kinds = [own for own in ("law", "how") if own in node] or [node["kind"]]
+    known = " ".join(NAMES.get(kind, " ".join(node)) for kind in kinds).split()
+    unknown = short(sorted(node.keys() - known)[:1])
+    _need(unknown == "[]", f"a record has names that are not known: {unknown}")
+    sure = insecure is True or node.get("insecure", False) is False
+    _hold(sure, "the noise of a part was predictable, for tests")
+    inner = [node[own] for own in ("left", "right", "strategy") if node.get(own)]
+    for part in [*inner, *node.get("blocks", ()), *_several(node.get("of", ()))]:
+        check_names(part, insecure)
+
+
+def _several(own: Any) -> Any:
+    return [own] if isinstance(own, dict) else own
+
+
 def parsed(text: bytes) -> Any:
     """Return JSON without repeated names, its packed numbers unpacked and summed up."""
     effort = Effort()
     effort.left = 2 * MOST_LISTED
 
     def record(pairs: list[tuple[str, Any]]) -> Any:
-        found = dict(pairs)
-        _need(len(found) == len(pairs), "a name occurs twice in a record")
+        found = unique(pairs)
         if "packed" not in found:
             return found
         n, unpacker = effort.spend(_whole(found, "n", 0)), zlib.decompressobj()
@@ -413,6 +452,7 @@ def _kronecker(record: Any, effort: Effort) -> Term:
 
 def _stack(record: Any, effort: Effort) -> Term:
     """Return blocks of rows: sums over columns add up."""
+    _hold(record["blocks"], "a strategy without rows measures nothing")
     blocks = [term(own, effort) for own in record["blocks"]]
     widths, spans = {b.n for b in blocks}, [b.span for b in blocks]
     _hold(len(widths - {0}) <= 1, "blocks of a strategy have other columns")
@@ -609,6 +649,7 @@ class Checker:
         units, rates = self.factor * contribution, [1 / run.scale for run in runs]
         if "strategy" in draw:
             matrix = term(draw["strategy"], effort)
+            _hold(any(matrix.span), "a strategy of zeros measures nothing")
             parts = self.multiplied(matrix, draw, runs)
             norm = L2 if law == "gaussian" else L1
             size = effort.total(rates, [_load(*part, norm, effort) for part in parts])
@@ -746,6 +787,7 @@ class Checker:
         _need(form == ("mmech evidence", 1), f"{short(form)} is no known form")
         _hold(document["insecure"] is False, "the noise was predictable, for tests")
         relation, root = document["relation"], document["cost"]
+        check_names(root, False)
         kind, self.records = relation["neighbours"], _whole(relation, "records")
         known = {"add_remove": "added or removed", "replace": "replaced"}
         known |= {"labels": "with other labels"}
@@ -808,7 +850,7 @@ def _number(value: Any) -> str:
 
 def _are_disjoint(names: Any) -> bool:
     """Return whether no name is a union of others, or a share of another number."""
-    known = {name.strip().casefold() for name in names}
+    known = {_form(name) for name in names}
     pieces = [{*re.split(r"[^\w/.-]+|_or_", name)} - {name} for name in known]
     shares = {name.split("/")[-1] for name in known if re.search(r"\d/\d", name)}
     apart = len(known) == len(names) and not any(own & known for own in pieces)

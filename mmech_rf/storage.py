@@ -20,8 +20,10 @@ from mmech_rf.private.classifier import ForestClassifier
 def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
     """Read a model that `save` wrote; it predicts the same labels, bit for bit.
 
-    Runs no code from the file: it may come from anyone. What the model was released
-    at is in its ``privacy_statement_``. Predicting is free; a new `fit` is refused,
+    Runs no code from the file: it may come from anyone. The fit is made again without
+    records, from the noisy numbers in the evidence: a model that does not follow from
+    them, or states another cost, is refused. What the model was released at is in its
+    ``privacy_statement_``. Predicting is free; a new `fit` is refused,
     because the budget of the model is spent: set ``ledger=None`` to spend another.
 
     Parameters
@@ -33,7 +35,7 @@ def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
     -------
     estimator
         Fitted, with a ledger that is spent; of a `PrivateForestClassifier` what it
-        chose. It has everything of the saved model but its strategies.
+        chose. It has everything of the saved model but how strategies were found.
 
     Raises
     ------
@@ -41,7 +43,7 @@ def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
         If the file cannot be opened.
     ValueError
         If the file is damaged, not a model, of another version, or names a class that
-        is not storable.
+        is not storable. Also if the model does not follow from its evidence.
 
     See Also
     --------

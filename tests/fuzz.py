@@ -1,8 +1,9 @@
 """Mutated files, read one after the other within limits of time and memory.
 
-``python tests/fuzz.py FOLDER FIRST NUMBER`` reads NUMBER mutants of the files in a
-folder. A mutant must be read, or refused in a sentence, within `SECONDS` and `BYTES`.
-The first that is not ends the run with a message.
+``python tests/fuzz.py FOLDER FIRST NUMBER`` reads NUMBER mutants of each kind of files
+in a folder; a kind is how a name begins. A mutant must be read, or refused in a
+sentence, within `SECONDS` and `BYTES`. The first that is not ends the run with a
+message.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ SECONDS, BYTES = 2, 2**30
 
 EXTREMES = (
     *("1e99999999", "1/0", "9" * 5000, "1/" + "9" * 4000, "", "x" * 10**6,
-        "\u202e\x1b["),
+        "\u202e\x1b[", "-100", "-1/2", "0"),
     *(0, -1, 1, 2**31, 2**63, -(2**63), 10**300, 0.5, 1e308, -1e-308, float("nan")),
     *(float("inf"), None, True, [], {}, [[]], [1] * 1000, {"a": 1}, {"entry": 0}),
     *({"fraction": "1e99999999"}, {"fraction": "1/0"}, {"float": "nan"}, {"array": 0}),
@@ -59,11 +60,14 @@ def mutated(document, rng):
         home = document
         for step in path:
             home = home[step]
-        kind = rng.randrange(6)
+        kind = rng.randrange(7)
         if kind < 3:
             home[key] = copy.deepcopy(rng.choice(EXTREMES))
         elif kind == 3:
             del home[key]
+        elif kind == 6 and isinstance(home, dict):
+            name = rng.choice([key + " ", key.upper(), rng.choice([*home]), "x"])
+            home[name] = home.pop(key)
         elif kind == 4 and isinstance(home, list):
             home.append(copy.deepcopy(home[key]))
         elif isinstance(home[key], (int, float)) and not isinstance(home[key], bool):
@@ -114,7 +118,10 @@ def mutate_archive(path, rng):
             arrays = {i: mutated_array(array, rng)}
 
     def change(content):
-        if not arrays:
+        inner = [e["arguments"] for e in content["entries"] if e["class"] == "Evidence"]
+        if inner and rng.random() < 0.3:
+            inner[0]["text"] = json.dumps(mutated(json.loads(inner[0]["text"]), rng))
+        elif not arrays:
             found = mutated(content["entries"], rng)
             content["entries"] = found
 
@@ -169,9 +176,13 @@ def main(folder, first, number):
         os._exit(3)
 
     signal.signal(signal.SIGALRM, too_long)
-    refused = 0
-    for seed in range(first, first + number):
-        rng, original = random.Random(seed), files[seed % len(files)]
+    kinds = {}
+    for path in files:
+        kinds.setdefault(re.split(r"\W", path.name)[0], []).append(path)
+    refused, kinds = 0, [*kinds.values()]
+    for seed in range(first * len(kinds), (first + number) * len(kinds)):
+        rng, of = random.Random(seed), kinds[seed % len(kinds)]
+        original = of[seed // len(kinds) % len(of)]
         path = Path(folder).parent / original.name
         path.write_bytes(original.read_bytes())
         if zipfile.is_zipfile(path):
@@ -195,7 +206,7 @@ def main(folder, first, number):
             return 1
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-    print(f"{number} read, {refused} refused")
+    print(f"{number * len(kinds)} read, {refused} refused")
     return 0
 
 

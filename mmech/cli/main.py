@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +130,8 @@ _VERIFY = """\
 Check the evidence of a release: a folder of tables, an evidence.json, or the file of
 a model. What was released from records, and at what cost, is computed anew in whole
 numbers and fractions. The file mmech/verify.py does it alone: a copy of it and NumPy
-are enough. With --recompute the package makes the tables again, too.
+are enough. With --recompute the package makes the tables again, too. It always makes
+models again: they must follow from the noisy numbers of their evidence.
 
 The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
 cannot be checked; the last line says so in one sentence.
@@ -503,10 +506,26 @@ def _show(args: argparse.Namespace) -> None:
         raise SystemExit(code)
 
 
+def _model_checked(path: str) -> tuple[int, str]:
+    """Return exit code and verdict of whether a model follows from its evidence."""
+    from mmech.storage.archive import EvidenceError
+
+    try:
+        import_module("mmech_rf").load_model(path)
+    except EvidenceError as error:
+        return 1, f"refuted: {printable(error)}"
+    except ValueError as error:
+        return 2, f"cannot check: {printable(error)}"
+    return 0, "holds: the model follows from the noisy numbers, and costs what is said"
+
+
 def _verify(args: argparse.Namespace) -> None:
     from mmech.verify import main as verify
 
     code = verify([args.path])
+    if code == 0 and zipfile.is_zipfile(args.path):
+        code, verdict = _model_checked(args.path)
+        print(verdict)
     if args.recompute and code != 2:
         from mmech.tables.recompute import recomputed
 

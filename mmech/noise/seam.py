@@ -17,6 +17,8 @@ from functools import wraps
 from itertools import count
 from typing import Any, NamedTuple, TypeVar, cast
 
+import numpy as np
+
 from mmech.exceptions import PrivacyLeakWarning
 
 
@@ -86,6 +88,7 @@ class Drawn(NamedTuple):
 Recorded = list[Payment | Drawn]
 
 _recorded: ContextVar[Recorded | None] = ContextVar("recorded", default=None)
+_repeated: ContextVar[Watcher | None] = ContextVar("repeated", default=None)
 _sampled: ContextVar[list[Sampled] | None] = ContextVar("sampled", default=None)
 _together: ContextVar[bool] = ContextVar("together", default=False)
 _trees: ContextVar[tuple[int, Any]] = ContextVar("trees", default=(1, None))
@@ -119,6 +122,9 @@ def drawn(kind: str, exact: Any, sample: Sampler, **public: Any) -> Any:
 
 
 def _watched(kind: str, exact: Any, sample: Sampler, public: Mapping[str, Any]) -> Any:
+    again = _repeated.get()
+    if again is not None and exact is not None:
+        return again(Draw(kind, exact, public), sample)
     if _watcher is None:
         return sample()
     return _watcher(Draw(kind, exact, public), sample)
@@ -137,16 +143,29 @@ def sampler(law: str) -> Callable[[Decorated], Decorated]:
             samples = _sampled.get()
             if samples is None:
                 return draw(*given, **options)
-            with _within(_sampled, None):
-                noise = draw(*given, **options)
             parameter, *rest = given
             groups = rest[0] if len(rest) > 1 else None
+            if _repeated.get() is None:
+                with _within(_sampled, None):
+                    noise = draw(*given, **options)
+            else:
+                rows = sum(map(sum, groups or ()))
+                noise = np.zeros((rows, rest[1]) if groups else rest[0], np.int64)
             samples.append(Sampled(law, Fraction(parameter), noise.shape, groups))
             return noise
 
         return cast(Decorated, noting)
 
     return decorate
+
+
+def repeated(outcome: Watcher) -> AbstractContextManager[None]:
+    """Let a function say how draws that depend on records come out.
+
+    It is called with a `Draw` and a function without arguments, for what is sampled
+    beside them. Noise is zero there: samplers note what they would draw with.
+    """
+    return _within(_repeated, outcome)
 
 
 def paid(entry: Any, relation: Any) -> None:

@@ -39,6 +39,10 @@ class ArchiveError(ValueError):
     """A reason to refuse a file that is worth a sentence; the file is its subject."""
 
 
+class EvidenceError(ArchiveError):
+    """A file whose numbers are not those of its evidence."""
+
+
 def write_archive(
     path: str | os.PathLike[str],
     what: str,
@@ -112,7 +116,7 @@ def read_archive(
                 f"archive; save the {what} again, or name the file that it is in"
             ) from None
         except ArchiveError as refusal:
-            raise ValueError(f"{source} {refusal}") from None
+            raise type(refusal)(f"{source} {refusal}") from None
         except Exception as failure:
             raise ValueError(
                 f"{source} is not a {what} file or is damaged; save the {what} again "

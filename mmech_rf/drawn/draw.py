@@ -181,6 +181,25 @@ class SelectedTree:
         found = [places.get(own, len(places)) for own in self.looks]
         return np.concatenate([found, *self.labels])
 
+    @classmethod
+    def of(cls, numbers: Integers, views: Views) -> SelectedTree:
+        """Return the tree that has these `numbers`."""
+        rest, places = iter(numbers.tolist()), dict(enumerate((*views.items, None)))
+
+        def look() -> Any:
+            place = next(rest)
+            if place in places:
+                return places[place]
+            view = look()
+            return Fork(view, tuple(look() for _ in range(view.size)))
+
+        root = look()
+        branches = tuple(look() for _ in range(root.size))
+        ends = np.cumsum([_size(branch) for branch in branches])
+        *labels, rest_of = np.split(np.array([*rest], np.int64), ends)
+        check_that(rest_of.size == 0, "labels")
+        return cls(root, branches, tuple(labels))
+
     def leaves(self, codes: Integers) -> Integers:
         """Return the leaf that every record reaches, numbered through, shape (N,)."""
         return _leaves(self.root, self.branches, codes)
@@ -269,11 +288,12 @@ def select_tree(
         "cells": cells, "class_codes": class_codes, "multiplicities": multiplicities,
         "weights": weights, "predicted": predicted,
     }  # fmt: skip
-    return drawn(
+    found = drawn(
         "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
         rate=Fraction(rate, 2**FRACTION_BITS), unit=unit, relation=relation,
         n_records=n_records, sums=sums,
     )  # fmt: skip
+    return found if isinstance(found, SelectedTree) else SelectedTree.of(found, views)
 
 
 @dataclass(frozen=True, eq=False)

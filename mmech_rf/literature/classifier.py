@@ -95,6 +95,10 @@ class RecipeForestClassifier(AccountedForest):
     private_bins: tuple[str, ...] = field(default=(), init=False)
 
     _experts: RecipeVotes = field(init=False)
+    _seed: tuple[int, ...] = field(init=False)
+    _grown: RecipeVotes | None = field(init=False)  # of public records, before pruning
+    _unlabelled = None
+    _released = (*AccountedForest._released, "_seed", "_grown")
     _keeps_order = False
     _method = "recipe"
 
@@ -342,8 +346,9 @@ class RecipeForestClassifier(AccountedForest):
             # Public, or of no use.
             epsilon = check_epsilon(self.epsilon)
             self._reserve()
+            number = self.choice_.n_records if self._again else records.number
             public = self._terms.neighbours == "labels"
-            n_records = float(max(records.number, 1)) if public else math.nan
+            n_records = float(max(number, 1)) if public else math.nan
             self._release_model(records, epsilon, n_records)
         else:
             super()._fit_counts(records)
@@ -356,14 +361,19 @@ class RecipeForestClassifier(AccountedForest):
         known = 1.0 if math.isnan(n_records) else n_records
         n_levels = self._check_nodes(float(epsilon), known)
         n_trees = recipe.trees(self.schema_, float(epsilon), known)
-        (seed,) = spawn(self.random_state, 1)
+        if not self._again:
+            (seed,) = spawn(self.random_state, 1)
+            self._seed = tuple(seed.generate_state(4).tolist())
         fitting = Fitting(
-            self, codes, class_codes, n_levels, known, self._unlabelled, seed
-        )
+            self, codes, class_codes, n_levels, known,
+            codes if self._again and recipe.unlabelled else self._unlabelled,
+        )  # fmt: skip
         with self._timed("measurement"):
             voting = recipe.pruning == "selective"
             trees = epsilon * (1 - SELECTION_SHARE) if voting else epsilon
             forest, counts = fitting.trees(n_trees, trees)
+            exact = recipe.selection == "exact"
+            self._grown = RecipeVotes(forest, counts, recipe.vote) if exact else None
             if recipe.pruning == "signal-to-noise":
                 own = fitting.budget(n_trees, trees).counts[-1]
                 counts = pruned(forest, counts, float(own))
@@ -376,6 +386,8 @@ class RecipeForestClassifier(AccountedForest):
     def _settle(self) -> None:
         super()._settle()
         check_that(self._experts.forest.n_trees == self.choice_.n_trees, "trees")
+        if self._grown is not None:
+            self._grown.check(self.schema_.domain_shape, self.schema_.n_classes)
 
     @property
     def _public(self) -> str:  # type: ignore[override]

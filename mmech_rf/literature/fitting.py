@@ -38,7 +38,7 @@ class Fitting:
 
     The model knows the ledger, the relation and where noise comes from. Records, (N, d)
     and (N,), are sensitive, as are those without labels, (M, d), where more than labels
-    is protected; the seed is of what is random and public.
+    is protected; its seed is of what is random and public.
     """
 
     def __init__(
@@ -49,13 +49,12 @@ class Fitting:
         n_levels: int,
         n_records: float,
         unlabelled: Integers | None,
-        seed: Any,
     ) -> None:
         self.model, self.recipe, self.schema = model, model.recipe_, model.schema_
         self.codes, self.class_codes = codes, class_codes
         self.n_levels, self.n_records = n_levels, n_records
         self.unlabelled = unlabelled
-        self.rng = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(model._seed)
         self.session = model._session
         self.noise = self.session.noise
         self.outer = model._terms.relation
@@ -110,6 +109,8 @@ class Fitting:
         with in_trees(self.times):
             second = self._structure(all_of_them, budget, 1, second=True)
         more = count_leaves(second, public, labels, counts.shape[1], all_of_them)
+        if self.model._again:
+            more = self.model._grown.counts[len(counts) :]
         return join(forest, second), np.concatenate([counts, more])
 
     def _phase(
@@ -124,6 +125,10 @@ class Fitting:
         self, weights: Integers, budget: Budget, unit: int, second: bool = False
     ) -> Forest:
         recipe, n_trees = self.recipe, weights.shape[1]
+        if recipe.selection == "exact" and self.model._again:  # from public records
+            known = self.model._grown.forest
+            first = known.n_trees - n_trees if second else 0
+            return picked([(known, first + tree) for tree in range(n_trees)])
         if not recipe.draws:
             if recipe.depth == "support":
                 return grow_by_support(

@@ -8,6 +8,7 @@ kept as the values that it allows of each attribute.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -118,7 +119,8 @@ class Grower:
                 else:
                     self.pay(cost, what, "exponential", self.score.size)
             for part in self._parts(tree.size):
-                with disjoint():
+                exact = self.recipe.selection == "exact"  # draws nothing
+                with nullcontext() if exact else disjoint():
                     attribute[part], value[part] = self._draw(
                         part, boxes[part], stopped[part], cost
                     )

@@ -75,19 +75,21 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
 
     strategies_: list[StrategyResult] = field(init=False)
     leaf_smoothing_: list[float] = field(init=False)
+    _strategies: list[QueryMatrix] = field(init=False)
     _votings = ("hard", "weight", "log-odds")
     _distinct = True
-    _released = (*CountedForest._released, "leaf_smoothing_")
+    _released = (*CountedForest._released, "leaf_smoothing_", "_strategies")
 
     def _fit_counts(self, records: EncodedRecords) -> None:
         with self._timed("optimization"):
             workloads: list[QueryMatrix] = [
                 training_workload(e.forest) for e in self.ensembles_
             ]
-            self.strategies_ = self._optimize(workloads)
-            strategies = [result.strategy for result in self.strategies_]
+            if not self._again:
+                self.strategies_ = self._optimize(workloads)
+                self._strategies = [result.strategy for result in self.strategies_]
             ones = [1] * len(workloads)
-            mechanisms = self._mechanisms(workloads, strategies, ones)
+            mechanisms = self._mechanisms(workloads, self._strategies, ones)
             self.expected_error_ = self._expected_error(mechanisms)
         errors = [m.expected_error() / m.workload.shape[0] for m in mechanisms]
         self.leaf_smoothing_ = [max(1.0, math.sqrt(error)) for error in errors]

@@ -41,7 +41,7 @@ from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.private.shown import ShownForest, grown_trees
-from mmech_rf.private.votes import check_labels, check_that
+from mmech_rf.private.votes import alike, check_labels, check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
 
@@ -294,6 +294,13 @@ class CountedForest(ShownForest, GrownForest):
             ensemble.check(self.schema_.domain_shape)
             check_that(counts.shape == (ensemble.forest.n_leaves, k), "counts")
             check_labels(labels, ensemble.forest.n_leaves, k)
+            own = np.take_along_axis(counts, labels[:, None], axis=1)[:, 0]
+            check_that(alike(own + 0.0, counts.max(axis=1) + 0.0), "labels")
+
+    @property
+    def _evident(self) -> list[str]:
+        # Ties of leaves are broken by nothing that stays.
+        return [name for name in super()._evident if name != "leaf_labels_"]
 
 
 @estimator

@@ -87,7 +87,7 @@ class AccountedForest(ShownForest):
     _experts: Experts = field(init=False)
     _method: ClassVar[str]
     _keeps_order = True
-    _released = ("choice_", "_experts")
+    _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts")
     _defaults: ClassVar[CountSettings] = CountSettings()
     """Settings in use where none are given; others are of the same type."""
 

@@ -9,10 +9,12 @@ randomness, no seconds.
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, field
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -23,7 +25,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmech import Counts, Evidence, ParameterError, PrivacyLedger, record_evidence
+from mmech import (
+    Counts,
+    Evidence,
+    ParameterError,
+    PrivacyLedger,
+    record_evidence,
+)
 from mmech.checks import check_choice, check_epsilon
 from mmech.domain.domain import warn_if_read
 from mmech.domain.encoding import CellError, look
@@ -34,12 +42,15 @@ from mmech.noise import (
     random_argmax,
     random_key,
 )
+from mmech.noise.system import PredictableGenerator
 from mmech.privacy.entry import CURRENCIES, KINDS, LedgerEntry, composed
 from mmech.privacy.ledger import as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
+from mmech.storage.archive import EvidenceError
 from mmech.storage.codec import write
 from mmech.threads import finishing, one_blas_thread
+from mmech.verify import parsed
 from mmech_rf.forest.ensembles import Ensemble, check_random_state
 from mmech_rf.private.cautions import Lineage, infer_schema, warn_of_encoders
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
@@ -60,7 +71,7 @@ from mmech_rf.private.terms import (
     spent_ledger,
     statement,
 )
-from mmech_rf.private.votes import check_that
+from mmech_rf.private.votes import alike, check_that
 from mmech_rf.schema import Schema, check_schema
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
@@ -129,6 +140,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     """Whether distinct records are enough: no record is assigned to a tree."""
     _keeps_order = False
     """Whether predictions keep to monotone attributes."""
+    _again = False
+    """Whether a fit is made again from its evidence, and knows what was public."""
     _released: ClassVar[tuple[str, ...]] = ()
     """Attributes of a fit that files hold beside those of all classes: what was
     released, and what follows from it. Empty where there is no model."""
@@ -670,9 +683,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Write the released model to one file, to be read by `mmech_rf.load_model`.
 
         The file holds released and public data only: noisy counts or drawn trees, their
-        votes, forests, schema and parameters; the evidence, of which costs are read;
-        the day and version of the first `save`. Timings depend on records and stay out;
-        so do ledgers, sources of randomness, and strategies, which `mmech.save` writes.
+        votes, forests, schema and parameters; the evidence, of which costs are read,
+        and what else is public that the model follows from; the day and version of the
+        first `save`. Timings depend on records and stay out; so do ledgers, sources of
+        randomness, and how strategies were found, which `mmech.save` writes.
         The file is replaced as a whole, so that an interrupted write leaves the old
         one.
 
@@ -783,10 +797,63 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             state[names[name]] = list(value) if type(value) is tuple else value
         model.__setstate__(state)
         model._settle()
+        if not any(map(model._follows_from_evidence, model._ledgers())):
+            raise EvidenceError(
+                f"holds a {cls.__name__} that does not follow from its evidence, or "
+                "costs something else; ask for the original file, or fit it again"
+            )
         return model
 
     def _settle(self) -> None:
         """Raise unless what a file held fits together, and set what follows from it."""
+
+    def _ledgers(self) -> list[PrivacyLedger]:
+        """Return ledgers that a fit with this evidence may have been paid from."""
+        relation = asdict(self._terms.relation)
+        first = self.releases_[0]
+        ledgers = [PrivacyLedger(math.inf, currency=first.currency, **relation)]
+        parts = {(entry.partition, entry.part) for entry in self.releases_}
+        if len(parts) == 1 and first.part is not None:
+            return [own.part(str(first.partition), first.part) for own in ledgers]
+        if self._terms.promised is not None:
+            ledgers.append(PrivacyLedger(math.inf, **relation))
+            ledgers[-1].total = check_epsilon(self.epsilon)  # without a warning again
+        return ledgers
+
+    def _follows_from_evidence(self, ledger: PrivacyLedger) -> bool:
+        """Return whether a fit without records is the same, for the draws of this one.
+
+        What it releases is a function of draws and of public facts, and so is what it
+        costs.
+        """
+        evidence, twin = self.evidence_, copy(self)
+        assert evidence is not None
+        insecure = evidence.content["insecure"]
+        noise = PredictableGenerator(np.random.PCG64(0)) if insecure else None
+        twin.__dict__ |= {
+            "_again": True,
+            "_session": Session(ledger, noise),
+            "_tie_key": self._tie_key,
+            "schema_": self._reading_schema(self.schema_),
+        }
+        codes = np.zeros((0, self.schema_.n_features), np.int64)
+        records = EncodedRecords.once(codes, codes.sum(axis=1))
+        try:
+            with record_evidence() as record, evidence.repeated():
+                twin._measure(records)
+        except (ValueError, LookupError, StopIteration):
+            return False
+        before, after = (
+            [parsed(own.text.encode())[name] for name in EVIDENT]
+            + [vars(model)[name] for name in model._evident]
+            for model, own in ((self, evidence), (twin, record.evidence()))
+        )
+        return alike(before, after)
+
+    @property
+    def _evident(self) -> list[str]:
+        """Attributes that follow from the evidence."""
+        return ["schema_", *self._released]
 
     # ---- pickles and text ------------------------------------------------
 
@@ -859,6 +926,9 @@ def _public_names(cls: type[ForestClassifier]) -> list[str]:
     return [name for name in names if name not in NOT_IN_FILES]
 
 
+EVIDENT = ("currency", "relation", "insecure", "cost")
+"""Facts of evidence that follow from the draws of a fit and from public facts."""
+
 SPENT = "spent"
 """Stands for the ledger in the state of a fitted model that is copied or pickled."""
 
@@ -867,8 +937,11 @@ _PRIVATE_STATE = (
     "_contribution",
     "_counts",
     "_experts",
+    "_grown",
     "_saved",
+    "_seed",
     "_session",
+    "_strategies",
     "_terms",
     "_tie_key",
 )

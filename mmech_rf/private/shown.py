@@ -27,7 +27,6 @@ from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.private.cuts import in_bins
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.page import html_page
 from mmech_rf.show.trees import Node, ShownTree, by_values
@@ -96,12 +95,14 @@ class ShownForest(ForestClassifier):
 
     def _measure(self, records: EncodedRecords) -> None:
         """Release the forest; where records are held out, from the others alone."""
-        self.accuracy_ = None
+        known, self.accuracy_ = vars(self).get("accuracy_"), None
         if not self.estimate_accuracy:
             super()._measure(records)
             return
         # Persons of this fit: who is held out here may train another model.
         partition = f"records of fit {random_key(None):x}"
+        if self._again:  # a name that the fit made up is public
+            partition = str(known and known.entry.partition)
         session = self._session
         session.ledger = session.ledger.part(partition, "training")
         training, held_out = records.divided(HELD_OUT, session.noise)
@@ -149,10 +150,9 @@ class ShownForest(ForestClassifier):
     def _stored(cls) -> dict[str, str]:
         return super()._stored() | {"accuracy": "accuracy_"}
 
-    def _settle(self) -> None:
-        super()._settle()
-        known = self.accuracy_ is None or self.accuracy_.entry in self.releases_
-        check_that(known, "accuracies")
+    @property
+    def _evident(self) -> list[str]:
+        return [*super()._evident, "accuracy_"]
 
     # ---- what is shown -----------------------------------------------------
 

@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+from model_files import rewrite, set_in
+from refusals import refused
+from rf_cases import SCHEMA, records
 
+from mmech.cli import main as run_mmech
 from mmech.verify import examine
 from mmech_rf import (
     BatchTrainingClassifier,
@@ -11,6 +15,7 @@ from mmech_rf import (
     PrivateForestClassifier,
     RecipeForestClassifier,
     datasets,
+    load_model,
     recipes,
 )
 from mmech_rf.drawn.draw import Fork
@@ -80,3 +85,27 @@ def test_models_hold_evidence_in_their_files(estimator, tmp_path):
     model.save(tmp_path / "model")
     code, report = examine(tmp_path / "model")
     assert (code, report[-1][:20]) == (0, "holds: epsilon = 1 f")
+
+
+@pytest.mark.parametrize("estimator", MODELS, ids=lambda cls: cls.__name__)
+def test_a_model_does_not_pass_with_cheaper_evidence(estimator, tmp_path, capsys):
+    """Its hash is made anew, and the evidence alone holds."""
+    dear, cheap = (
+        estimator(SCHEMA, epsilon=own, random_state=0, **MODELS[estimator]).fit(
+            *records(60)
+        )
+        for own in ("15", "1/10")
+    )
+    path = tmp_path / "model"
+    dear.save(path)
+    assert run_mmech(["verify", str(path)]) == 0
+    for price in ("15", "1/10"):
+        rewrite(path, set_in("Evidence", "text", to=cheap.evidence_.text))
+        rewrite(path, set_in("parameters", "epsilon", to={"fraction": price}))
+        assert examine(path)[0] == 0
+        refused(lambda: load_model(path), "does not follow from its evidence")
+        assert run_mmech(["verify", str(path)]) == 1
+        said = capsys.readouterr().out.splitlines()[-1]
+        assert said.startswith(
+            f"refuted: {path} holds a {estimator.__name__} that does"
+        )

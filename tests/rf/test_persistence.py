@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import zipfile
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.usefixtures("scores_of_few")
 CAR = rf.datasets.load_car()
 RECIPES = rf.recipes()
 DAMAGED = "is not a model file or is damaged"
+OTHER_FIT = "that does not follow from its evidence, or costs something else"
 SMALL = {"epsilon": "1/3", "n_trees": 7, "depth": 2, "random_state": 3}
 TRAINING = SMALL | {"template": "identity"}
 DRAWN = {"schema": SCHEMA, "epsilon": 2}
@@ -182,6 +184,40 @@ def test_copies_are_equal_and_spent(name, path):
         check_equal(twin, model, path)
         assert follows_from(twin, X[::7]) == expected
     fit(loaded.set_params(ledger=None), X, y)  # a budget of its own
+
+
+FEW = (
+    "training", "paid in rho", "laplace 0", "scores", "accuracy", "own settings",
+    "recipe spe", "recipe sspe-1", "recipe pte",
+)  # fmt: skip
+"""Kinds of models whose evidence is looked at every day."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in FEW)) for n in MODELS],
+)
+def test_models_with_the_evidence_of_another_fit_are_refused(name, path):
+    """With the numbers of another one, or half of its prices."""
+    model, other = known(name), fitted(name, ledger=None).evidence_
+    ours, theirs = ([v.tolist() for v in e.values] for e in (model.evidence_, other))
+    half = json.dumps(halved(model.evidence_.content))
+    for text in [other.text] * (ours != theirs) + [half]:
+        model.save(path)
+        rewrite(path, set_in("Evidence", "text", to=text))
+        refused(lambda: rf.load_model(path), OTHER_FIT, ValueError)
+
+
+def halved(node):
+    """Return evidence whose prices are half as large, all of them."""
+    if isinstance(node, list):
+        return [*map(halved, node)]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: str(Fraction(part) / 2) if key == "paid" else halved(part)
+        for key, part in node.items()
+    }
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.5, 1.5], ["no", "yes"]])

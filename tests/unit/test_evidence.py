@@ -186,6 +186,30 @@ def test_other_text_is_no_evidence():
         mm.Evidence("[1]")
 
 
+@pytest.mark.parametrize(
+    ("words", "change"),
+    [
+        ("not known: .'price'", lambda own: own["cost"].update(price=1)),
+        ("not known: .'scale'", lambda own: draw_in(own).update(scale=1)),
+        ("not known: .'x'", lambda own: draw_in(own)["strategy"].update(x=1)),
+        ("predictable", lambda own: own["cost"]["of"][0].update(insecure=True)),
+        ("occurs twice", lambda own: own["cost"].update({"\uff50aid": "9"})),
+    ],
+)
+def test_evidence_has_no_fact_that_nobody_reads(words, change):
+    content = evidence_of(
+        lambda: mm.MatrixMechanism(mm.Identity(2), epsilon=1).answer([3, 4])
+    )
+    mm.Evidence(json.dumps(content))
+    change(content)
+    with pytest.raises(ValueError, match=f"no evidence .*, because .*{words}"):
+        mm.Evidence(json.dumps(content))
+
+
+def draw_in(content):
+    return draws_of(content["cost"])[0]
+
+
 def test_streams_cannot_be_checked():
     with mm.record_evidence() as record:
         mm.Stream(horizon=4, epsilon=1).push(3)

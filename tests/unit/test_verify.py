@@ -253,6 +253,7 @@ def changed(name, **edits):
 TWICE = noise("laplace", 2, identity(4), [3, 1, 0, 2])
 PRICED = "{} costs epsilon = {}, and {} was paid"
 OVERLAP = "parts of 'region' overlap by name"
+UNKNOWN = "names that are not known: ['{}']"
 OF_GROUPS = {DRAW + "sampled.0": ["laplace", "1", [5, 1], [[4, 1]]]}
 IN_A_BLOCK = {DRAW + "sampled": [["laplace", "2", [rows, 1]] for rows in (2, 3)]}
 WRONG = {
@@ -394,6 +395,60 @@ WRONG = {
         {DRAW + "strategy": {"kind": "opaque", "shape": [4, 4], "what": "words"}},
         2,
         "matrices of kind 'opaque' cannot be checked",
+    ),
+    "a strategy of zeros": (
+        "entries",
+        {DRAW + "strategy.values": [0], "cost.paid": "1"},
+        1,
+        "a strategy of zeros",
+    ),
+    "a strategy without rows": (
+        "laplace",
+        {DRAW + "strategy.blocks": []},
+        1,
+        "a strategy without rows",
+    ),
+    "predictable noise of a part": (
+        "laplace",
+        {PAYMENT + "insecure": True},
+        1,
+        "the noise of a part was predictable",
+    ),
+    "a fact of a payment that nobody reads": (
+        "laplace",
+        {PAYMENT + "price": "1"},
+        2,
+        UNKNOWN.format("price"),
+    ),
+    "a fact of a draw that nobody reads": (
+        "laplace",
+        {DRAW + "scale": "9"},
+        2,
+        UNKNOWN.format("scale"),
+    ),
+    "a fact of a matrix that nobody reads": (
+        "laplace",
+        {DRAW + "strategy.blocks.0.weight": 9},
+        2,
+        UNKNOWN.format("weight"),
+    ),
+    "a name in another Unicode form": (
+        "laplace",
+        {PAYMENT + "\uff50aid": "9"},
+        2,
+        "a name occurs twice",
+    ),
+    "parts in two Unicode forms": (
+        "parts",
+        {"cost.of.0.names": ["\u00e9", "e\u0301"]},
+        1,
+        OVERLAP,
+    ),
+    "parts that are compatible": (
+        "parts",
+        {"cost.of.0.names": ["\ufb01", "fi"]},
+        1,
+        OVERLAP,
     ),
     "runs that overlap": (
         "entries",
