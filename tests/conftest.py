@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import tomllib
 import warnings
 import zlib
 from contextlib import ExitStack
@@ -47,19 +48,30 @@ def pytest_addoption(parser):
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Keep the tests of one tenth, which follows from a day."""
+    """Leave cases beyond those of `by_day` to the night; keep one tenth, if asked."""
+    functions = {}
+    for item in items:
+        if item.get_closest_marker("by_day"):
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in functions.values():
+        (number,) = cases[0].get_closest_marker("by_day").args
+        kept = {cases[i] for i in np.linspace(0, len(cases) - 1, number).astype(int)}
+        for item in cases:
+            if item not in kept and item.nodeid not in NAMED_BY_MUTANTS:
+                item.add_marker(pytest.mark.slow)
     day = config.getoption("--tenth")
     if day is None:
         return
     date = datetime.date
     number = (date.today() if day == "today" else date.fromisoformat(day)).toordinal()
-    kept, left = [], []
+    tenths = {0: [], 1: []}
     for item in items:
         own = zlib.crc32(item.nodeid.encode()) % 10 == number % 10
-        (kept if own else left).append(item)
-    items[:] = kept
-    config.hook.pytest_deselected(items=left)
+        tenths[own].append(item)
+    items[:] = tenths[True]
+    config.hook.pytest_deselected(items=tenths[False])
 
 
 def pytest_collection_finish():
@@ -108,6 +120,23 @@ def pytest_collection():
 
 
 SEED = int(os.environ.get("MMECH_TEST_SEED", "0"))
+
+
+def _tests_in(value):
+    """Yield node ids anywhere in a table of mutants."""
+    if isinstance(value, str) and value.startswith("tests/"):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tests_in(part)
+
+
+NAMED_BY_MUTANTS = {
+    name
+    for path in (ROOT / "tests" / "mutants").glob("*.toml")
+    for name in _tests_in(tomllib.loads(path.read_text("utf-8")))
+}
+"""Cases that have to notice a mistake of the table: they run by day."""
 
 NO_DATA = "MMECH_DATA_DIR does not name the folder of data files"
 

@@ -489,9 +489,10 @@ def margin(samples, false_alarm=1e-6):
     """Return how far the mean of independent samples may be from what is expected.
 
     It is farther at this rate by Student's t, which normal means follow and means of
-    many samples nearly do.
+    many samples nearly do: with fewer than 20 it would allow nearly everything.
     """
     n = len(samples)
+    assert n >= 20, f"a margin needs 20 samples, got {n}"
     error = np.std(samples, ddof=1) / math.sqrt(n)
     return stats.t.isf(false_alarm / 2, n - 1) * error
 
