@@ -1,5 +1,6 @@
 """The command that lists unnoticed mistakes, on a package of one line."""
 
+import ast
 import builtins
 import dis
 import inspect
@@ -145,6 +146,13 @@ def looked_up(file):
     return text, global_names(compile(text, file, "exec"))[0]
 
 
+@cache
+def functions(file):
+    """Return the names of the functions of a test file."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {own.name for own in ast.walk(tree) if isinstance(own, ast.FunctionDef)}
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mistake_fits_the_source(mutant):
     text, names = looked_up(mutant.file)
@@ -153,3 +161,7 @@ def test_every_mistake_fits_the_source(mutant):
     mutated = text.replace(mutant.find, mutant.replace)
     used, known = global_names(compile(mutated, mutant.file, "exec"))
     assert used - names <= known | set(dir(builtins))
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        there = functions(file)
+        assert not name or name.partition("[")[0] in there
