@@ -2,15 +2,19 @@
 
 Both are fitted to the same simulated tasks (`benchmarks/simulated.py`), whose class
 probabilities are known, so that no test labels are drawn. Candidates are settings of
-the forest (``--set third_level=0.1``, ``--ranking``). Differences are paired, per task;
-± is one standard error. No real records are read.
+the forest (``--set third_level=0.1``, ``--ranking``), or the forest without one of its
+ideas (``--ablation "no pairs"``; ``python -m benchmarks.accuracy --ablation`` takes
+each away in turn on real records). Differences are paired, per task; ± is one standard
+error. No real records are read.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -21,10 +25,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.accuracy._methods import Method
+from benchmarks.accuracy._table import EPSILONS as BUDGETS
+from benchmarks.accuracy._table import Values
 from benchmarks.accuracy.ranking import calibration_error
 from benchmarks.simulated import KINDS, SCORECARD, SimulatedTask, simulate_task
-from mmech_rf import DrawnSettings, PrivateForestClassifier, limits
-from mmech_rf.drawn import views
+from mmech import Measurement, PrivacyLedger, noisy_release
+from mmech.noise import LAPLACE
+from mmech.noise.norm import Groups, as_blocks
+from mmech.session import Session
+from mmech_rf import DrawnSettings, PrivateForestClassifier, Schema, limits
+from mmech_rf.drawn import draw, plan, views
+from mmech_rf.drawn.draw import select_tree
+from mmech_rf.drawn.views import public_views
 from mmech_rf.evaluation import Results, markdown_table, standard_error
 
 Floats = NDArray[np.float64]
@@ -40,6 +53,152 @@ LESS = {"draw_visits": 10**7, "coarse_visits": 10**8, "third_visits": 10**8}
 """Fewer views and less work than by default: a trial takes tenths of a second."""
 
 MEASURES = ("right", "log loss", "area under ROC", "Brier score", "calibration")
+
+
+# ---- candidates ----------------------------------------------------------------------
+
+ABLATION_SETS = ("car", "balance-scale", "iris", "heart", "mushroom", "claves")
+
+
+class CountedLabels:
+    """The same trees, whose labels come from noisy counts instead of the draw.
+
+    Half of epsilon draws the tree, half counts the classes in its leaves.
+    """
+
+    def __init__(self, schema: Schema, *, epsilon: float, n_records: int) -> None:
+        self.schema = schema
+        self.epsilon = Fraction(str(epsilon))
+        self.n_records = n_records
+
+    def fit(self, X: Any, y: Any) -> CountedLabels:
+        """Draw a tree and count in its leaves."""
+        codes, classes = self.schema.encode(X, y)
+        ledger, half = PrivacyLedger(self.epsilon), self.epsilon / 2
+        items = public_views(self.schema.domain_shape)
+        self._tree = select_tree(
+            items,
+            items.cells(codes),
+            classes,
+            n_classes=self.schema.n_classes,
+            epsilon=half,
+            n_records=self.n_records,
+            relation=ledger.relation,
+            pay=lambda: ledger.spend(half, "a tree", sensitivity=1, kind="exponential"),
+            noise=None,
+        )
+        counts = np.zeros((self._tree.n_leaves, self.schema.n_classes), np.int64)
+        np.add.at(counts, (self._tree.leaves(codes), classes), 1)
+        measured = noisy_release(
+            counts, sensitivity=1, epsilon=half, released="class counts", ledger=ledger
+        )
+        self._labels = measured.values.argmax(axis=1)
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return one for the class of every record."""
+        leaves = self._tree.leaves(self.schema.encode(X))
+        return np.eye(self.schema.n_classes)[self._labels[leaves]]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of every record."""
+        classes = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.schema.decode_target(classes))
+
+
+class LaplaceSession(Session):
+    """A session with Laplace noise on sums, in place of K-norm noise of the same cost.
+
+    A record changes every group of sums by a unit: Laplace noise pays for each.
+    """
+
+    def add_noise_to_groups(
+        self,
+        sums: NDArray[np.int64],
+        groups: Groups,
+        cost: Fraction,
+        what: str,
+        unit: int,
+    ) -> Measurement:
+        """Release sums, of which one record changes every group by at most `unit`."""
+        n_groups = sum(map(len, as_blocks(groups)))
+        return self._measured(sums, Fraction(unit * n_groups), LAPLACE, cost, what)
+
+
+class LaplaceSums(PrivateForestClassifier):
+    """The same forest, with Laplace noise on the sums that give its scores."""
+
+    def _release_model(self, *arguments: Any) -> None:
+        own = self._session
+        self._session = LaplaceSession(own.ledger, own.noise, own.entries)
+        super()._release_model(*arguments)
+
+
+def forest(settings: DrawnSettings | None = None, *, stated: bool = False) -> Method:
+    """Return the private forest with settings, and with a stated number of records."""
+
+    def make(schema: Schema, epsilon: float, n: int) -> Any:
+        return PrivateForestClassifier(
+            schema, epsilon=epsilon, settings=settings, n_records=n if stated else None
+        )
+
+    return Method(make)
+
+
+def _patched(*changes: tuple[Any, str, Any]) -> Method:
+    """Return the forest with other constants of modules: (module, name, value)."""
+
+    class Ablated(PrivateForestClassifier):
+        def _fit(self, X: Any, y: Any) -> None:
+            with ExitStack() as patches:
+                for change in changes:
+                    patches.enter_context(patch.object(*change))
+                super()._fit(X, y)
+
+    return Method(lambda schema, epsilon, n: Ablated(schema, epsilon=epsilon))
+
+
+NEVER = math.inf
+NO_SUMS, NO_PAIRS = (views, "MOST_SUMS", 0), (views, "MOST_PAIRS", 0)
+
+ABLATIONS = {
+    "all ideas": forest(),
+    "N stated": forest(stated=True),
+    "no signed sums": _patched(NO_SUMS),
+    "no pairs": _patched(NO_PAIRS),
+    "single attributes": _patched(NO_SUMS, NO_PAIRS),
+    "one level": _patched((draw, "SPLITTING", 1e-300)),
+    "labels from counts": Method(
+        lambda schema, epsilon, n: CountedLabels(schema, epsilon=epsilon, n_records=n)
+    ),
+    "no scores": forest(DrawnSettings(scores_from=NEVER)),
+    "scores not in views": _patched((plan, "SCORE_VIEWS_FROM", NEVER)),
+    "Laplace noise on sums": Method(
+        lambda schema, epsilon, n: LaplaceSums(schema, epsilon=epsilon)
+    ),
+    "one tree": forest(DrawnSettings(boosting_from=NEVER, most_votes=1)),
+    "always boosting": forest(DrawnSettings(boosting_from=0)),
+}
+"""Columns of the table of ablations."""
+
+
+def ablation_table(values: Values) -> str:
+    """Return the Markdown table: a row for every data set and epsilon."""
+    rows = [
+        [name, f"{epsilon:g}"]
+        + [
+            f"{np.mean(found):.3f}"
+            if (found := values.get((name, label, epsilon), []))
+            else ""
+            for label in ABLATIONS
+        ]
+        for name in dict.fromkeys(key[0] for key in values)
+        for epsilon in BUDGETS
+    ]
+    return markdown_table(["data set", "ε", *ABLATIONS], rows)
+
+
+# ---- simulated tasks -----------------------------------------------------------------
 
 
 class Trial:
@@ -84,14 +243,11 @@ class Trial:
         labels = np.array(self.task.schema.class_labels)
         return model.fit(codes, labels[self.task.labels(codes, rng)])
 
-    def forest(self, settings: DrawnSettings | None = None) -> PrivateForestClassifier:
+    def forest(self, method: Method = ABLATIONS["N stated"]) -> Any:
         """Return a private forest, fitted with fewer views than by default."""
-        forest = PrivateForestClassifier(
-            self.task.schema, epsilon=self.epsilon, n_records=self.n_records,
-            settings=settings,
-        )  # fmt: skip
+        model = method.make(self.task.schema, self.epsilon, self.n_records)
         with limits.changed(**LESS), patch.multiple(views, **FEWER):
-            return self.fit(forest)
+            return self.fit(model)
 
     def quality(self, model: Any) -> Floats:
         """Return the measures of a fitted model, by known probabilities."""
@@ -122,12 +278,10 @@ class Trial:
 
 
 def compare(
-    trial: Trial, place: str, settings: DrawnSettings | None
+    trial: Trial, place: str, methods: tuple[Method, Method]
 ) -> Iterator[tuple[str, Floats]]:
-    """Yield what settings gain, under the names of the rows that it counts in."""
-    before, after = (
-        trial.quality(trial.forest(own)) for own in (DrawnSettings(), settings)
-    )
+    """Yield what the second gains, under the names of the rows that it counts in."""
+    before, after = (trial.quality(trial.forest(method)) for method in methods)
     for row in (place, trial.task.kind):
         yield row, after - before
 
@@ -137,6 +291,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gains")
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
     parser.add_argument("--ranking", action="store_true")
+    parser.add_argument("--ablation", choices=ABLATIONS, help="this, in their place")
     parser.add_argument("--tasks", type=int, default=60, help="of each range")
     parser.add_argument("--start", type=int, default=10_000, help="first seed")
     options = parser.parse_args(arguments)
@@ -145,8 +300,11 @@ def main(arguments: list[str] | None = None) -> None:
         name: type(getattr(DrawnSettings(), name))(v) for name, v in fields.items()
     }
     make = DrawnSettings.for_ranking if options.ranking else DrawnSettings
+    methods = ABLATIONS["N stated"], forest(make(**changes), stated=True)
+    if options.ablation:
+        methods = ABLATIONS["all ideas"], ABLATIONS[options.ablation]
     kinds = (*KINDS, SCORECARD)
-    plan = [
+    steps = [
         (options.start + 1000 * number + i, place)
         for number, place in enumerate(pairwise(PLACES))
         for i in range(options.tasks)
@@ -157,11 +315,11 @@ def main(arguments: list[str] | None = None) -> None:
         warnings.simplefilter("ignore")
         trial = Trial(seed, place, kinds[seed % len(kinds)])
         name = f"{place[0]:g} to {place[1]:g}"
-        found = compare(trial, name, make(**changes))
+        found = compare(trial, name, methods)
         return [((row, seed), gain) for row, gain in found]
 
     gains = Results()
-    gains.run(plan, outcome, desc="tasks", progress=True)
+    gains.run(steps, outcome, desc="tasks", progress=True)
     rows = []
     for name in dict.fromkeys(name for name, _ in gains):
         own = np.array([gain for key, gain in gains.items() if key[0] == name])

@@ -6,6 +6,9 @@ machine matter less, next to those of the clock. Memory is the peak of the proce
 what it held before the job, which includes records in memory; of commands on files it
 is the whole peak. Files are written to a temporary folder and deleted. Adult is read
 from the folder that ``MMECH_DATA_DIR`` names.
+
+``--workers 1 2`` measures in place of the table the processor seconds of each stage at
+growing sizes. Then Dask counts a Parquet folder with one worker, and with two.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import argparse
 import importlib.util
 import math
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +32,6 @@ from numpy.typing import NDArray
 
 import benchmarks.suite  # noqa: F401  limits the threads
 from benchmarks.accuracy._data import load
-from benchmarks.cluster import SCHEMA, SIZES
 from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
@@ -36,6 +39,7 @@ from mmech_rf import (
     Schema,
     datasets,
 )
+from mmech_rf.private.records import counted, encoded_blocks
 
 Job = Callable[[], Any]
 
@@ -43,6 +47,14 @@ BLOCK = 10**6
 """Records that are drawn at a time."""
 
 CSV_BYTES = 2**30
+
+SIZES = (4, 4, 7, 5, 6, 5, 2, 5)
+SCHEMA = Schema(
+    [Attribute.categorical(f"a{i}", list(range(size))) for i, size in enumerate(SIZES)],
+    [0, 1],
+)
+N_DISTINCT = 20_000
+"""Adult has as many attributes of these sizes, and about as many distinct records."""
 
 
 # ---- records -------------------------------------------------------------------------
@@ -56,6 +68,14 @@ def drawn(pool: NDArray[Any], n: int) -> NDArray[Any]:
         part = rows[start : start + BLOCK]
         part[:] = pool[rng.integers(0, len(pool), len(part), np.int32)]
     return rows
+
+
+def records(n: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+    """Return codes (n, 8) and classes (n,)."""
+    rng = np.random.default_rng(0)
+    pool = np.stack([rng.integers(0, s, N_DISTINCT, np.int8) for s in (*SIZES, 2)], 1)
+    rows = drawn(pool, n)
+    return rows[:, :-1], rows[:, -1]
 
 
 def coded(bunch: Any) -> tuple[Schema, NDArray[np.int8]]:
@@ -82,11 +102,7 @@ def default_on(load_it: Callable[[], Any], n: int | None = None) -> Job:
 
 def batch_training(n: int) -> Job:
     """Return a fit of the infinite forest on codes in bytes."""
-    rng = np.random.default_rng(0)
-    pool = np.stack([rng.integers(0, s, 20_000, np.int8) for s in (*SIZES, 2)], 1)
-    rows = drawn(pool, n)
-    X, y = np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, -1])
-    del rows
+    X, y = map(np.ascontiguousarray, records(n))
     made = partial(BatchTrainingClassifier, SCHEMA, epsilon=1, n_trees=math.inf)
     made().fit(X[:1000], y[:1000])
     return lambda: made().fit(X, y)
@@ -147,14 +163,28 @@ def with_csv(size: int) -> None:
             report(f"CSV of {size / 2**30:.1f} GB, {label}", *of_command(arguments))
 
 
+def write_parquet(folder: str, n: int) -> None:
+    """Write records into eight files."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    codes, classes = records(n)
+    columns = {f"a{i}": column for i, column in enumerate(codes.T.copy())}
+    table = pa.table({**columns, "class": classes})
+    for part in range(8):
+        first, stop = (place * n // 8 for place in (part, part + 1))
+        path = f"{folder}/{part}.parquet"
+        parquet.write_table(table.slice(first, stop - first), path)
+
+
 WRITTEN = """
 import sys
-from benchmarks.cluster import write_parquet
+from benchmarks.scale import write_parquet
 write_parquet(sys.argv[1], int(sys.argv[2]))
 """
 IMPORTED = """
 import sys, pyarrow.parquet
-from benchmarks.cluster import SCHEMA
+from benchmarks.scale import SCHEMA
 from mmech_rf import PrivateForestClassifier, read
 """
 COUNTED = f"""{IMPORTED}
@@ -201,6 +231,79 @@ def with_parquet(n: int, rounds: int) -> None:
             report(name, *np.median(taken[label], axis=0))
         else:
             print(f"| {name} | skipped: {library} is not installed |", flush=True)
+
+
+# ---- workers -------------------------------------------------------------------------
+
+
+def seconds(job: Job) -> tuple[float, Any]:
+    """Return processor seconds of a job, and what it returns."""
+    started = time.process_time()
+    found = job()
+    return time.process_time() - started, found
+
+
+def stages(largest: int) -> None:
+    """Print the seconds of all stages at growing sizes, and the bytes of a message."""
+    policies = {"handle_unknown": "clip", "handle_missing": "error"}
+    for n in (10**power for power in range(4, round(math.log10(largest)) + 1)):
+        codes, classes = records(n)
+        encode = partial(encoded_blocks, SCHEMA, codes, classes, policies)
+        encoding, blocks = seconds(lambda: list(encode()))  # noqa: B023
+        counting, counts = seconds(partial(counted, SCHEMA, blocks))
+        model = PrivateForestClassifier(SCHEMA, epsilon=1, n_records=n)
+        model.count(codes[:10], classes[:10])
+        model._parts.add(counts)
+        release, _ = seconds(model.release)
+        print(
+            f"{n:>13,} records: encode {encoding:.3g} s, count {counting:.3g} s, "
+            f"release {release:.3g} s, {len(counts._codes):,} distinct, "
+            f"{len(pickle.dumps(counts)):,} bytes",
+            flush=True,
+        )
+
+
+def with_workers(n: int, rounds: int, numbers: Sequence[int]) -> None:
+    """Print how long so many workers take to count a Parquet folder.
+
+    They take turns, so that what else the machine does falls on all. Processor
+    seconds are those of the worker that has most to do: what it would take on the clock
+    where each has a core of its own.
+    """
+    taken: dict[int, list[tuple[float, float]]] = {number: [] for number in numbers}
+    with tempfile.TemporaryDirectory() as folder:
+        write_parquet(folder, n)
+        for _ in range(rounds):
+            for n_workers, found in taken.items():
+                found.append(_counted_by(n_workers, folder, n))
+    for n_workers, found in taken.items():
+        clock, processor = np.median(found, axis=0)
+        print(
+            f"{n:,} records of Parquet, {n_workers} workers: medians of {rounds} "
+            f"{clock:.3g} s, of a processor {processor:.3g} s; load "
+            f"{os.getloadavg()[1]:.0f} on {os.cpu_count()} cores",
+            flush=True,
+        )
+
+
+def _counted_by(n_workers: int, folder: str, n: int) -> tuple[float, float]:
+    """Return seconds that workers take to count a folder: all, and of a processor."""
+    import dask.dataframe as dd
+    from dask.distributed import Client, LocalCluster
+
+    options = {"n_workers": n_workers, "threads_per_worker": 1}
+    with (
+        LocalCluster(**options, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        lazy = dd.read_parquet(folder)
+        model = PrivateForestClassifier(SCHEMA, epsilon=1, n_records=n)
+        warm = lazy.partitions[:n_workers]
+        model.count(warm, warm["class"])
+        started, before = time.perf_counter(), client.run(time.process_time)
+        model.count(lazy, lazy["class"])
+        taken, after = time.perf_counter() - started, client.run(time.process_time)
+    return taken, max(after[worker] - before[worker] for worker in after)
 
 
 # ---- measuring -----------------------------------------------------------------------
@@ -282,7 +385,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of the Parquet folder")
     row = "only this one, in this process; CSV and Parquet are several"
     parser.add_argument("--row", help=row)
+    parser.add_argument(
+        "--workers", nargs="+", type=int, metavar="N", help="stages, and so many each"
+    )
     args = parser.parse_args(argv)
+    if args.workers:
+        n = int(args.scale * 1e8)
+        stages(n)
+        with_workers(n, args.rounds, args.workers)
+        return
     jobs = rows(args.scale)
     of_files = {
         "CSV": partial(with_csv, int(args.scale * CSV_BYTES)),

@@ -1,5 +1,6 @@
 """The command that lists unnoticed mistakes, on a package of one line."""
 
+import ast
 import builtins
 import dis
 import inspect
@@ -7,14 +8,25 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
-from benchmarks.mutants.__main__ import main, report
-from benchmarks.mutants._catalogue import MUTANTS, TABLE
-from benchmarks.mutants._edits import KINDS, edits
-from benchmarks.mutants._runner import FailingTestsError, Mutant, run
+from mutants.__main__ import main, report
+from mutants._catalogue import MUTANTS, TABLE
+from mutants._edits import KINDS, edits
+from mutants._runner import FailingTestsError, Mutant, run
 
 ROOT = Path(__file__).parents[1]
 SOURCE = "def double(x):\n    return x + x\n"
+CONFTEST = """\
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:] = [path for path in sys.path if Path(path).resolve() != ROOT]
+sys.path.append(str(ROOT))
+import mmech
+
+assert not Path(mmech.__file__).resolve().is_relative_to(ROOT)
+"""
+"""What `conftest.py` does: modules of the clone are not those that are tested."""
 TESTS = """\
 from mmech import double
 
@@ -42,6 +54,7 @@ def root(tmp_path, monkeypatch):
     for name, text in {
         "mmech/__init__.py": SOURCE,
         "tests/test_it.py": TESTS,
+        "tests/conftest.py": CONFTEST,
         "pyproject.toml": "[tool.pytest.ini_options]\n",
     }.items():
         path = tmp_path / name
@@ -50,6 +63,14 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
+def test_a_mistake_in_the_sources_is_seen():
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.name == "biased shuffle")
+    (verdict,) = run([mutant], ROOT)
+    assert verdict.outcome == "killed", verdict.detail
+
+
+@pytest.mark.slow
 def test_survivors_stale_and_untested_mistakes_are_told_apart(root, capsys):
     # One after the other in one copy: a mistake that stayed would make others stale.
     mutants = [KILLED, SURVIVOR, STALE, TWICE, UNTESTED, BROKEN]
@@ -65,12 +86,14 @@ def test_survivors_stale_and_untested_mistakes_are_told_apart(root, capsys):
     assert "1 killed, 1 survived, 2 stale, 2 not tested" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_tests_that_fail_without_a_mistake_judge_nothing(root):
     (root / "mmech/__init__.py").write_text("def double(x):\n    return x\n")
     with pytest.raises(FailingTestsError, match="test_two"):
         list(run([KILLED], root, jobs=2))
 
 
+@pytest.mark.slow
 def test_the_command_lists_and_chooses(capsys):
     assert main(["--list"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(MUTANTS)
@@ -94,6 +117,7 @@ def test_drawn_mistakes_are_edits_of_their_kind(kind):
         assert (kind, find, replace) in set(edits(source))
 
 
+@pytest.mark.slow
 def test_new_mistakes_are_drawn_by_their_seed(capsys):
     assert main(["--draw", "3", "--seed", "1"]) == 0
     first = capsys.readouterr().out
@@ -122,6 +146,13 @@ def looked_up(file):
     return text, global_names(compile(text, file, "exec"))[0]
 
 
+@cache
+def functions(file):
+    """Return the names of the functions of a test file."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {own.name for own in ast.walk(tree) if isinstance(own, ast.FunctionDef)}
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mistake_fits_the_source(mutant):
     text, names = looked_up(mutant.file)
@@ -130,3 +161,7 @@ def test_every_mistake_fits_the_source(mutant):
     mutated = text.replace(mutant.find, mutant.replace)
     used, known = global_names(compile(mutated, mutant.file, "exec"))
     assert used - names <= known | set(dir(builtins))
+    for test in mutant.tests:
+        file, _, name = test.partition("::")
+        there = functions(file)
+        assert not name or name.partition("[")[0] in there

@@ -18,7 +18,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchmarks.accuracy import _trials
-from benchmarks.accuracy._ablation import ABLATION_SETS, ABLATIONS, ablation_table
 from benchmarks.accuracy._data import (
     DATA_SETS,
     PARITIES,
@@ -28,6 +27,7 @@ from benchmarks.accuracy._data import (
 from benchmarks.accuracy._methods import METHODS
 from benchmarks.accuracy._plot import draw
 from benchmarks.accuracy._table import EPSILONS, Values, parity_table, table
+from benchmarks.gains import ABLATION_SETS, ABLATIONS, ablation_table
 from mmech_rf.evaluation import Results
 
 SPLITS, QUICK, ABLATION_SPLITS, PARITY_SPLITS = 20, 3, 10, 5

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.tables import peer
+from benchmarks.releases._tables import peer
 from mmech_rf import Attribute, Schema
 
 DELTA = 1e-5
@@ -94,7 +94,7 @@ class Synthetic:
         Pure budget of the synthetic records, of attributes and class together.
     method : {"MST", "AIM"}
     release : callable
-        Runs the method in an interpreter that has it, as `benchmarks.tables.peer`.
+        Runs the method in an interpreter that has it, as `peer` of the tables.
     """
 
     def __init__(

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.utils import Bunch
 
+from benchmarks import gains
 from benchmarks.accuracy import (
-    _ablation,
     _data,
     _methods,
     _table,
@@ -18,6 +18,8 @@ from benchmarks.accuracy import (
 )
 from benchmarks.accuracy.__main__ import main
 from mmech_rf import Attribute, Schema, datasets
+
+pytestmark = pytest.mark.slow
 
 GROUPS = (
     {"attribute": "colour", "first": 0, "count": 3},
@@ -163,10 +165,10 @@ def test_who_is_absent_is_left_out_in_a_sentence_and_keeps_its_rows(
     assert len(_trials.read(path)) == 2
 
 
-@pytest.mark.parametrize("label", _ablation.ABLATIONS)
+@pytest.mark.parametrize("label", gains.ABLATIONS)
 def test_ablations_run(label):
     bunch = datasets.load_iris()
-    method = _ablation.ABLATIONS[label]
+    method = gains.ABLATIONS[label]
     found = _methods.accuracy(method, bunch, 100.0, _data.split(150, 0))
     assert found is not None
     assert found[0] > 0.5

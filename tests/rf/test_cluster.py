@@ -209,6 +209,7 @@ def test_what_spends_a_budget_does_not_leave_the_process(workers):
     assert ledger.spent == 0
 
 
+@pytest.mark.slow
 def test_fits_of_the_accuracy_benchmark_are_shared_out(workers, tmp_path, monkeypatch):
     monkeypatch.delenv("MMECH_DATA_DIR", raising=False)
     known = _trials.read(tmp_path / "trials.csv")

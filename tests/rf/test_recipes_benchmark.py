@@ -8,6 +8,8 @@ from benchmarks.recipes import __main__ as recipe_benchmark
 from benchmarks.recipes.__main__ import Row, main, published, reached
 from mmech_rf import recipes
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_recipe_has_a_row():
     rows = published()

@@ -26,6 +26,8 @@ from benchmarks.reproduction._settings import (
 from benchmarks.reproduction._trials import Found
 from mmech_rf.evaluation import load_records
 
+pytestmark = pytest.mark.slow
+
 SMALL = Setting("iris", "batch-training", "hard", 1, 2, template="identity")
 
 

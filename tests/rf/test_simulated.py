@@ -8,6 +8,8 @@ import pytest
 from benchmarks import gains
 from benchmarks.simulated import KINDS, SCORECARD, simulate_task
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("kind", [*KINDS, SCORECARD])
 def test_tasks_of_every_kind_can_be_learnt_from_their_attributes(kind):
@@ -72,7 +74,9 @@ def test_attributes_of_a_cluster_depend_on_each_other_on_request():
     assert apart[1] > 0.4
 
 
-@pytest.mark.parametrize("candidate", ["--ranking", "--set=third_level=0.1"])
+@pytest.mark.parametrize(
+    "candidate", ["--ranking", "--set=third_level=0.1", "--ablation=no pairs"]
+)
 def test_gains_are_paired_by_task(candidate, capsys):
     gains.main([candidate, "--tasks", "1"])
     head, _, *rows = capsys.readouterr().out.strip().splitlines()

@@ -8,7 +8,7 @@ that follow one another add up, each given those before.
 
 A correct fit fails a test with probability 1e-6 at most per draw. That a draw which
 costs more would fail it is shown by refuting less than the claim, and by
-``benchmarks.mutants``.
+``tests.mutants``.
 """
 
 from fractions import Fraction

@@ -1,7 +1,7 @@
 """A mechanism passes its audit, and a tenth less noise is caught.
 
 What all strategies cost is checked exactly in `test_replayed_releases`, and mistakes in
-the sources are tried by `benchmarks/mutants`. The audit runs a mechanism on two
+the sources are tried by `tests/mutants`. The audit runs a mechanism on two
 neighbouring tables, 100 000 times each; columns of a table are independent runs. It
 returns a lower bound on epsilon at confidence 1 - 1e-6: a correct mechanism fails a
 test with probability at most 1e-6.

@@ -5,7 +5,7 @@ record, is chosen with chance 0.27 and then 0.5. That shows an epsilon of 0.62. 
 bounds at confidence 0.999 exceed the claim of 1 less than once in 10 ** 9 runs, and
 fall below 0.2 less than once in 10 ** 6. At twice the rate the chances are 0.12 and
 0.5: the bound is about 1.22, four standard errors above the claim
-(``benchmarks.mutants``).
+(``tests.mutants``).
 """
 
 import re

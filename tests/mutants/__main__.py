@@ -1,4 +1,4 @@
-"""``python -m benchmarks.mutants``: list mistakes, and which test notices each."""
+"""``python -m tests.mutants``: list mistakes, and which test notices each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.mutants._catalogue import MUTANTS, UNSEEN, of_costs
-from benchmarks.mutants._edits import draw
-from benchmarks.mutants._runner import FailingTestsError, Verdict, run, verify
+from ._catalogue import MUTANTS, UNSEEN, of_costs
+from ._edits import draw
+from ._runner import FailingTestsError, Verdict, run, verify
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ def report_unseen(verdicts: Iterable[Verdict]) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return its exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.mutants",
+        prog="python -m tests.mutants",
         description="Put mistakes into copies of the sources, one at a time, and run "
         "the tests that should notice. Fails if a mistake goes unnoticed.",
     )

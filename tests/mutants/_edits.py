@@ -1,7 +1,7 @@
 """Kinds of mistakes that fit anywhere: every place of a source where one can be made.
 
 Mistakes that somebody thinks of are those that somebody tests. So the places of the
-catalogue's table are drawn: ``python -m benchmarks.mutants --draw 9 --seed 1``.
+catalogue's table are drawn: ``python -m tests.mutants --draw 9 --seed 1``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.mutants._runner import Mutant
+from ._runner import Mutant
 
 KINDS = {
     "a factor left out": "one side of a product",

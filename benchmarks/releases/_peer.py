@@ -1,6 +1,6 @@
 """Two-way tables and synthetic records by OpenDP's ``dp.mbi``, in its environment.
 
-Called by `benchmarks.tables`: method, "epsilon" or "rho", its amount, a file to read
+Called by `_tables.py`: method, "epsilon" or "rho", its amount, a file to read
 and one to write. Needs only numpy and ``opendp[mbi]``, which brings private-pgm.
 Parameters of a method follow its name, as in "AIM rounds=28 max_size=1". The method
 "private-pgm" is this library as its README shows it: Laplace noise by hand on the

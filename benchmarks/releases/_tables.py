@@ -1,14 +1,14 @@
-"""Errors of all two-way tables, beside peers: ``python -m benchmarks.tables``.
+"""Errors of all two-way tables.
 
 Every method gets the same records and the same pure epsilon for all tables of two
 attributes. The error of a table is Σ |released - exact| / N, averaged over tables, and
-the root of the mean squared error of all cells. Adult is read from the folder in
-``MMECH_DATA_DIR``: its 14 raw attributes, numbers in ten bins of equal width between
-public bounds, without the records that miss a value; car is generated.
+the root of the mean squared error of all cells. Adult has its 14 raw attributes,
+numbers in ten bins of equal width between public bounds, and no record that misses a
+value; car is generated.
 
 Peers are MST and AIM of OpenDP's ``dp.mbi``, and private-pgm beneath them by itself
 (the extra ``peers`` does not hold them; ``pip install "opendp[mbi]"`` into an
-environment of its own, named with ``--peers PYTHON``). "pgm-AIM" is the mechanism in
+environment of its own). "pgm-AIM" is the mechanism in
 private-pgm's repository, whose folder ``mechanisms`` is found by ``PYTHONPATH`` of the
 peer (``--pgm FOLDER``). Seconds are processor time of a release; a peer that takes half
 an hour of it is stopped (``--limit``). Parameters follow the name of a peer, as in
@@ -55,11 +55,11 @@ from mmech_rf.datasets import load_car
 
 Codes = NDArray[np.int64]
 Tables = dict[tuple[int, int], NDArray[np.float64]]
+EPSILONS, RELEASES = ["1"], 1
 LIMIT = 1800
 """Processor seconds that a peer has for one release."""
 Release = Callable[..., tuple[Tables, float, Codes] | str]
-Say = Callable[[str], None]
-PEER = Path(__file__).with_name("_tables_peer.py")
+PEER = Path(__file__).with_name("_peer.py")
 
 
 def load(name: str) -> tuple[Domain, Codes]:
@@ -172,6 +172,10 @@ def label(method: str) -> str:
     return method if "pgm" in method else f"OpenDP {method}"
 
 
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
 # ---- measures ----------------------------------------------------------------
 
 
@@ -198,7 +202,6 @@ def compare(
     price: dict[str, str],
     release: Release,
     methods: Sequence[str],
-    say: Say,
     repeats: int = 1,
 ) -> None:
     """Print a row per method: means over releases, with standard errors."""
@@ -242,7 +245,6 @@ def classify(
     price: dict[str, str],
     release: Release,
     methods: Sequence[str],
-    say: Say,
 ) -> None:
     """Train on synthetic records of four fifths, test on the real other fifth."""
     domain, codes = load(name)
@@ -272,16 +274,13 @@ print(json.dumps(dp.m.make_laplace(*space, scale=scale)(counts)))
 """
 """Laplace noise of OpenDP on all counts, of which a record changes one per table."""
 
-RELEASES = 20
-"""Releases of tables of single attributes."""
-
 
 def single(
+    n_releases: int,
     name: str,
     price: dict[str, str],
     release: Any,
     methods: Sequence[str],
-    say: Say,
 ) -> None:
     """Compare tables of single attributes, as means over several releases."""
     domain, codes = load(name)
@@ -293,7 +292,7 @@ def single(
     epsilon = price["epsilon"]
     weighted = MatrixMechanism(tables, before, epsilon=epsilon)
     found: dict[str, list[Codes]] = defaultdict(list)
-    for _ in range(RELEASES):
+    for _ in range(n_releases):
         released = release_tables(raw, domain, ways=1, epsilon=epsilon)
         own = [released.table(each, frame="dict")["count"] for each in domain.names]
         estimates = [released.estimate.marginal([i]) for i in range(len(shape))]
@@ -317,45 +316,35 @@ def single(
             [np.abs(part).sum() for one in apart for part in np.split(one, stops)]
         )
         error = math.sqrt(np.square(apart).mean())
-        say(f"| {name} | epsilon = {epsilon} | {method} | {RELEASES} | "
+        say(f"| {name} | epsilon = {epsilon} | {method} | {n_releases} | "
             f"{share / len(codes):.5f} | {error:.2f} | |")  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a table in Markdown, row by row."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", default=["car", "adult"])
-    parser.add_argument("--epsilon", nargs="+", default=["1"])
     parser.add_argument("--rho", nargs="+", help="in place of epsilon")
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--peers", metavar="PYTHON", help="interpreter with dp.mbi")
     parser.add_argument("--pgm", default="", help="mechanisms of private-pgm")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of a peer")
     parser.add_argument("--methods", nargs="+", default=["MST", "AIM", "private-pgm"])
     parser.add_argument("--classify", action="store_true")
     parser.add_argument("--single", action="store_true", help="single attributes")
-    args = parser.parse_args(arguments)
 
-    def say(line: str) -> None:
-        print(line, flush=True)
 
-    if args.classify:
+def main(options: argparse.Namespace) -> None:
+    if options.classify:
         say("| records | cost | trained on | accuracy |\n|---|---|---|---|")
     else:
         say("| records | cost | method | releases | Σ abs. error / N | error of a cell "
             "| seconds |\n|---|---|---|---|---|---|---|")  # fmt: skip
-    run: Callable[..., None] = partial(compare, repeats=args.repeats)
-    if args.classify or args.single:
-        run = classify if args.classify else single
+    run: Callable[..., None] = partial(compare, repeats=options.releases)
+    if options.classify or options.single:
+        run = classify if options.classify else partial(single, options.releases)
     release = partial(
-        peer, args.peers, limit=args.limit, pgm=args.pgm, records=args.classify
-    )
-    methods = args.methods if args.peers else ()
-    currency = "rho" if args.rho else "epsilon"
-    for name in args.data:
-        for cost in args.rho or args.epsilon:
-            run(name, {currency: cost}, release, methods, say)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        peer, options.peers, limit=options.limit, pgm=options.pgm,
+        records=options.classify,
+    )  # fmt: skip
+    methods = options.methods if options.peers else ()
+    currency = "rho" if options.rho else "epsilon"
+    for name in options.data:
+        for cost in options.rho or options.epsilon:
+            run(name, {currency: cost}, release, methods)

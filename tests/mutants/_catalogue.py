@@ -1,7 +1,7 @@
 """The mistakes: of ``catalogue.toml`` by what they are about, and of ``drawn.toml``.
 
 The latter were drawn, from all places where an edit of a fixed list of kinds fits
-(`benchmarks.mutants._edits`).
+(`mutants._edits`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutants._runner import Mutant
+from ._runner import Mutant
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Releases with evidence: ``python -m benchmarks.mutants._releases OUT [tables]``.
+"""Releases with evidence: ``python tests/mutants/_releases.py OUT [tables]``.
 
 A mutant of the package runs this; a verifier without the mistake reads what it wrote.
 A release that raises is left out, with its name on standard error.

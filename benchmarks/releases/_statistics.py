@@ -1,7 +1,4 @@
-"""Sums, means, histograms and quantiles beside peers, on Adult.
-
-``python -m benchmarks.group_statistics --peers PYTHON``, with the Python of an
-environment that has diffprivlib and opendp, and Adult in the folder MMECH_DATA_DIR.
+"""Sums, means, histograms and quantiles on Adult, beside diffprivlib and OpenDP.
 
 Everybody gets the same numbers, public bounds and pure epsilon for one statistic: all
 three quartiles together, or all ten bins. The error is the mean absolute one over its
@@ -25,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+EPSILONS, RELEASES = ["0.1", "1"], 50
 COLUMNS = {
     "hours-per-week": (1, 99, 1),
     "age": (17, 90, 1),
@@ -154,41 +152,26 @@ def measured(rival: str, make: str, data: dict, runs: int, epsilons: list) -> di
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", default=sys.executable)
-    parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 1.0])
-    parser.add_argument("--as-peer", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if options.as_peer:
-        data = json.load(sys.stdin)
-        rival, runs = options.as_peer, options.runs
-        print(json.dumps(measured(rival, rival, data, runs, options.epsilon)))
-        return
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add none."""
+
+
+def main(options: argparse.Namespace) -> None:
     import pandas as pd
 
     path = Path(os.environ["MMECH_DATA_DIR"]) / "adult.csv.gz"
     data = {
         name: own.tolist() for name, own in pd.read_csv(path)[list(COLUMNS)].items()
     }
+    text, epsilons = json.dumps(data), [float(own) for own in options.epsilon]
     print("| statistic | column | ε | peer | its error | ours | 2 std. errors |")
     print("|---|---|---:|---|---:|---:|---:|")
     for rival in RIVALS:
-        line = [
-            options.peers,
-            __file__,
-            "--as-peer",
-            rival,
-            "--runs",
-            str(options.runs),
-        ]
-        line += ["--epsilon", *map(str, options.epsilon)]
-        text = json.dumps(data)
+        line = [options.peers or sys.executable, __file__, rival, str(options.releases)]
+        line += map(str, epsilons)
         told = subprocess.run(line, input=text, text=True, check=True, stdout=-1)
         theirs = json.loads(told.stdout)
-        own = measured(rival, "mmech", data, options.runs, options.epsilon)
+        own = measured(rival, "mmech", data, options.releases, epsilons)
         for row, errors in own.items():
             a, b = np.array(theirs[row]), np.array(errors)
             wide = 2 * np.sqrt((a.var(ddof=1) + b.var(ddof=1)) / len(a))
@@ -197,5 +180,12 @@ def main() -> None:
             print(f"| {row} | {rival} | {cells} |", flush=True)
 
 
+def as_peer(rival: str, releases: str, *epsilons: str) -> None:
+    """Print errors of a peer, in its interpreter."""
+    warnings.simplefilter("ignore")
+    data, budgets = json.load(sys.stdin), [float(own) for own in epsilons]
+    print(json.dumps(measured(rival, rival, data, int(releases), budgets)))
+
+
 if __name__ == "__main__":
-    main()
+    as_peer(*sys.argv[1:])

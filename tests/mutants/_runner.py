@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-COPIED = ("mmech", "mmech_rf", "tests", "benchmarks", "pyproject.toml")
-"""What tests need of the repository."""
+PACKAGES = ("mmech", "mmech_rf")
+COPIED = ("tests", "benchmarks", "pyproject.toml")
+"""What tests need of the repository besides."""
+
+CLONE = "clone"
+"""Folder of the latter in a tree. Tests refuse packages that lie beside them."""
 
 MINUTES = 10
 """Longest run of the tests of one mutant."""
@@ -94,7 +98,9 @@ def run(mutants: Sequence[Mutant], root: Path, jobs: int = 1) -> Iterator[Verdic
         trees: SimpleQueue[Path] = SimpleQueue()
         trees.put(first)
         for number in range(1, jobs):
-            trees.put(Path(shutil.copytree(first, Path(folder, str(number)))))
+            trees.put(
+                Path(shutil.copytree(first, Path(folder, str(number)), symlinks=True))
+            )
 
         def judge(mutant: Mutant) -> Verdict:
             tree = trees.get()
@@ -108,18 +114,21 @@ def run(mutants: Sequence[Mutant], root: Path, jobs: int = 1) -> Iterator[Verdic
 
 
 def _copy(root: Path, tree: Path) -> None:
-    tree.mkdir()
-    for name in COPIED:
-        source = root / name
+    clone = tree / CLONE
+    clone.mkdir(parents=True)
+    for name in (*PACKAGES, *COPIED):
+        source, target = root / name, (tree if name in PACKAGES else clone) / name
         if source.is_dir():
-            shutil.copytree(source, tree / name)
+            shutil.copytree(source, target)
         elif source.exists():
-            shutil.copy2(source, tree / name)
+            shutil.copy2(source, target)
+        if target.parent == tree and source.exists():
+            (clone / name).symlink_to(Path("..", name), target_is_directory=True)
 
 
 def _check_without_mistakes(mutants: Sequence[Mutant], tree: Path) -> None:
     tests = dict.fromkeys(
-        test for m in mutants for test in m.tests if (tree / _file_of(test)).exists()
+        test for m in mutants for test in m.tests if _file_of(test, tree).exists()
     )
     if not tests:
         return
@@ -159,9 +168,10 @@ def _applied(mutant: Mutant, tree: Path) -> Iterator[dict[str, str]]:
 def _judge(mutant: Mutant, tree: Path) -> Verdict:
     if (stale := _stale(mutant, tree)) is not None:
         return stale
-    missing = [t for t in mutant.tests if not (tree / _file_of(t)).exists()]
-    if missing:
-        return Verdict(mutant, "not tested", f"there is no {_file_of(missing[0])}")
+    for test in mutant.tests:
+        if not (path := _file_of(test, tree)).exists():
+            name = path.relative_to(tree / CLONE)
+            return Verdict(mutant, "not tested", f"there is no {name}")
     try:
         with _applied(mutant, tree) as extra:
             code, output = _pytest(tree, mutant.tests, **extra)
@@ -241,7 +251,8 @@ def _released(tree: Path, checker: Path, which: str, **extra: str) -> tuple[str,
         )  # fmt: skip
 
     with tempfile.TemporaryDirectory() as out:
-        made = python(str(tree), "-m", "benchmarks.mutants._releases", out, which)
+        releases = str(Path(__file__).with_name("_releases.py"))
+        made = python(str(tree), releases, out, which)
         found = python(packages, "-S", "-c", ALONE, str(checker.parent), out)
     for line in found.stdout.splitlines():
         code, name, verdict = line.split("|", 2)
@@ -251,8 +262,8 @@ def _released(tree: Path, checker: Path, which: str, **extra: str) -> tuple[str,
     return ("raises", said[-1]) if said else ("unseen", "")
 
 
-def _file_of(test: str) -> str:
-    return test.partition("::")[0]
+def _file_of(test: str, tree: Path) -> Path:
+    return tree / CLONE / test.partition("::")[0]
 
 
 def _pytest(
@@ -267,7 +278,7 @@ def _pytest(
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *tests],
-        cwd=tree,
+        cwd=tree / CLONE,
         env=environment,
         capture_output=True,
         text=True,

@@ -1,0 +1,1 @@
+"""Releases of the engine beside peers: ``python -m benchmarks.releases``."""
