@@ -59,6 +59,9 @@ UNITS = 2**200
 TOLERANCE = 0.001
 """What the level of an interval may miss, for the error of an integral."""
 
+FLOOR = 1e-24
+"""Least squares take no variance of noise to be below this."""
+
 PROVED = "Proved by arithmetic, by lines of notebooks/proofs/evidence.md:"
 TRUSTED = "Trusted, because no arithmetic on these numbers can show it:"
 UNSEEN, UNCHECKED, REFUTED = "Not looked at:", "Cannot be checked:", "Refuted:"
@@ -891,7 +894,7 @@ def _estimated(
     """
     axes = [*zip(table.held, table.counts.shape, strict=True)]
     found, precision = (np.zeros(table.counts.shape, kind) for kind in (complex, float))
-    variance = {a.noise: _law(a.noise, np.zeros(0))[0] for a in measured}
+    variance = {a.noise: max(_law(a.noise, np.zeros(0))[0], FLOOR) for a in measured}
     given = []
     for a in measured:
         shape = [n if i in a.held else 1 for i, n in axes]
@@ -940,8 +943,8 @@ def _probability(
     :math:`\phi` is the characteristic function of the error, to which a uniform one of
     the width of its widest gap is added.
     """
-    u = np.linspace(0.0, 60.0, 6001)[1:] / error
     gap = max(weight for weight, _ in terms)
+    u = np.linspace(0.0, 60.0, 6001)[1:] / max(error, gap / 50)
     found, normal = np.sinc(u * gap / (2 * math.pi)), 0.0
     for (weight, run), number in terms.items():
         if run.law == "gaussian" and run.scale >= 1:
