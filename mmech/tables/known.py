@@ -27,7 +27,7 @@ from mmech.tables.noise import (
 from mmech.tables.read_known import impossible_cells, known_table
 from mmech.tables.rounding import WORK, WORK_ONCE_PAID, with_sums
 
-MOST_LINKED, MOST_RECORDS = 2**14, 2**22
+MOST_LINKED, MOST_RECORDS = 2**12, 2**22
 """Most cells that known tables and rules link, and most records that a known total has,
 where tables have three attributes or more: a program has a whole number per cell."""
 
