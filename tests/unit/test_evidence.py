@@ -235,8 +235,8 @@ def test_tables_leave_evidence_of_all_that_was_drawn(tmp_path):
     assert (content["currency"], content["cost"]["paid"]) == ("epsilon", "1")
     payments = content["cost"]["of"]
     assert sum(Fraction(own["paid"]) for own in payments) == 1
-    assert [len(draws_of(own)) for own in payments] == [1, 1, 2]
-    (parts,) = payments[-1]["of"]  # what tables count, and the number that they leave
+    assert [len(draws_of(own)) for own in payments] == [2, 1, 1]
+    (parts,) = payments[0]["of"]  # what tables count, and the number that they leave
     assert parts["how"] == "largest"
     assert "strategy" not in draws_of(parts)[1]
     names = {path.name for path in folder.iterdir()} - {"evidence.json"}
