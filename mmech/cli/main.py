@@ -528,14 +528,14 @@ def _examined(path: str, *, recompute: bool = True) -> tuple[int, list[str]]:
     """Return what the verifier finds, and the package that makes the release again."""
     from mmech.verify import UNSEEN, examine
 
-    unseen = "{} made again from noisy numbers: --no-recompute"
+    unseen = "{} noisy numbers: --no-recompute"
 
     def again(folder: Path, say: Callable[[str, str], None]) -> list[str]:
         if recompute:
             from mmech.tables.recompute import recomputed
 
             return recomputed(folder, say)
-        say(UNSEEN, unseen.format("tables"))
+        say(UNSEEN, unseen.format("tables made again from their"))
         return []
 
     with showing(lambda: "making the release again"):
@@ -545,7 +545,9 @@ def _examined(path: str, *, recompute: bool = True) -> tuple[int, list[str]]:
                 code, verdict = _model_checked(path)
                 report.append(verdict)
             else:
-                report.insert(-1, f"{UNSEEN} {unseen.format('the model')}")
+                report.insert(
+                    -1, f"{UNSEEN} {unseen.format('the model made again from its')}"
+                )
     return code, report
 
 
