@@ -70,6 +70,17 @@ def _thread_pools() -> Any:
     return ThreadpoolController()
 
 
+def blas_libraries() -> list[str]:
+    """Return the BLAS libraries in use, and for which processor they are."""
+    return sorted(
+        " ".join(
+            str(own.get(key)) for key in ("internal_api", "version", "architecture")
+        )
+        for own in _thread_pools().info()
+        if own["user_api"] == "blas"
+    )
+
+
 def _give_up_control() -> None:
     """Let any thread set the number next: the last that ends may not be the first.
 

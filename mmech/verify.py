@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Norm = Callable[[Array], Array]
+Remake = Callable[[Path, Callable[[str, str], None]], Iterable[str]]
 SUM, L1, L2 = POWERS = np.positive, np.abs, np.square
 """What is added up of entries: they, |a| or a², which multiply where entries do."""
 
@@ -70,6 +71,9 @@ UNITS = 2**200
 
 TOLERANCE = 0.001
 """What the level of an interval may miss, for the error of an integral."""
+
+FLOOR = 1e-24
+"""Least squares take no variance of noise to be below this."""
 
 PROVED = "Proved by arithmetic, by lines of notebooks/proofs/evidence.md:"
 TRUSTED = "Trusted, because no arithmetic on these numbers can show it:"
@@ -593,11 +597,16 @@ class Checker:
     ----------
     said : mapping of str to Counter of str
         Sentences by their title, and how often each was said.
+    again : callable
+        As in `examine`.
+    alone : bool
+        Whether a folder was given, which must hold nothing but the release.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, again: Remake, *, alone: bool) -> None:
         self.said: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.effort = Effort()
+        self.again, self.alone = again, alone
         self.records, self.factor = 1, 1
         self.measured: list[list[tuple[Any, Array, Run]]] = []
 
@@ -806,8 +815,27 @@ class Checker:
             self.say(UNSEEN, "published files, which are not beside the evidence")
         elif published:
             self.attempt(self.published, published, folder)
+        elif self.alone and folder:
+            self.attempt(self.listed, {}, folder)
         holds = f"{currency} = {_number(claim)}"
         return f"{holds} for {words}, if what is trusted is so"
+
+    def listed(self, files: Any, folder: Path) -> None:
+        """Refuse a folder with other files than those that the evidence lists."""
+        others = {path.name for path in folder.iterdir()} - {FILE, *files}
+        words = f"{short(min(others, default=''))} is no part of what was published"
+        _hold(not others, words)
+
+    def made_again(self, own: Any, folder: Path) -> None:
+        """Say which files are those that are made of the noisy numbers anew (T13)."""
+        alike = {*self.again(folder, self.say)} & {*own["files"]}
+        others = ", ".join(short(name) for name in own["files"] if name not in alike)
+        words = "published counts, pages and workbooks were made"
+        if alike:
+            self.say("T13", f"files made again of y, and alike: {len(alike)}")
+            words = f"files that were not made again alike ({others}) were made"
+        if others:
+            self.say(TRUSTED, f"{words} of the noisy numbers alone")
 
     def published(self, own: Any, folder: Path) -> None:
         """Check that files are those that were hashed, and their tables (T13, T14)."""
@@ -820,6 +848,10 @@ class Checker:
             same = hashlib.sha256(files[name]).hexdigest() == digest
             _hold(same, f"{short(name)} is not the file that was published")
         self.say("T13", f"files with the stated hashes: {len(files)}")
+        self.attempt(self.listed, files, folder)
+        self.attempt(self.made_again, own, folder)
+        if own.get("conditioned") is True:
+            self.say(TRUSTED, "known totals, rules and hierarchies were public before")
         if not own.get("tables"):
             return
         sizes = _wholes(own, "sizes", 1).tolist()
@@ -840,7 +872,8 @@ class Checker:
         for table in tables:
             self.effort.spend(CALL // 25 * len(measured) + 9 * table.counts.size)
             known.append(_estimated(table, measured, level, self.effort))
-        self.say("T14", f"tables whose estimates follow from y: {sum(known)}")
+        said = "tables with errors of y, whose intervals hold estimates and counts"
+        self.say("T14", f"{said}: {sum(known)}")
         self.say("T16", f"tables with intervals of level {level:g}: {sum(known)}")
 
 
@@ -930,7 +963,7 @@ def _law(run: Run, u: Array) -> tuple[float, Array]:
 def _estimated(
     table: Table, measured: Sequence[Table], level: float, effort: Effort
 ) -> bool:
-    r"""Refuse estimates outside of their intervals, or with other errors (T14, T16).
+    r"""Refuse intervals without estimate and count, and other errors (T14, T16).
 
     The Fourier transform of a marginal a is the transform of all cells, at frequencies
     that are zero for other attributes. Noise on it has the variance
@@ -939,7 +972,7 @@ def _estimated(
     """
     axes = [*zip(table.held, table.counts.shape, strict=True)]
     found, precision = (np.zeros(table.counts.shape, kind) for kind in (complex, float))
-    variance = {a.noise: _law(a.noise, np.zeros(0))[0] for a in measured}
+    variance = {a.noise: max(_law(a.noise, np.zeros(0))[0], FLOOR) for a in measured}
     given = []
     for a in measured:
         shape = [n if i in a.held else 1 for i, n in axes]
@@ -988,8 +1021,8 @@ def _probability(
     :math:`\phi` is the characteristic function of the error, to which a uniform one of
     the width of its widest gap is added.
     """
-    u = np.linspace(0.0, 60.0, 6001)[1:] / error
     gap = max(weight for weight, _ in terms)
+    u = np.linspace(0.0, 60.0, 6001)[1:] / max(error, gap / 50)
     found, normal = np.sinc(u * gap / (2 * math.pi)), 0.0
     for (weight, run), number in terms.items():
         if run.law == "gaussian" and run.scale >= 1:
@@ -1014,10 +1047,14 @@ def _evidence(path: Path, say: Callable[..., None]) -> tuple[bytes, Path | None]
     return _content(path, MOST_BYTES), path.parent
 
 
-def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[str]]:
+def examine(
+    text: bytes | Path, folder: Path | None = None, again: Remake = lambda *_: ()
+) -> tuple[int, list[str]]:
     """Check evidence, as text or at a path; return the exit code and the report.
 
-    The last line of the report is the verdict.
+    The last line of the report is the verdict. What `again` is given, a folder and
+    `Checker.say`, lets the package make files of the noisy numbers anew. It says what
+    differs, and returns the names of files that are alike.
 
     Examples
     --------
@@ -1026,8 +1063,8 @@ def examine(text: bytes | Path, folder: Path | None = None) -> tuple[int, list[s
     >>> print(code, report[-1])
     2 cannot check: it is no evidence; name a folder, its evidence.json or a model
     """
-    checker = Checker()
     given = isinstance(text, bytes)
+    checker = Checker(again, alone=isinstance(text, Path) and text.is_dir())
     found = (text, folder) if given else checker.attempt(_evidence, text, checker.say)
     verdict = f"holds: {found and checker.attempt(checker.check, *found)}"
     code, lines = 0, []

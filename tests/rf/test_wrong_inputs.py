@@ -110,7 +110,7 @@ ENGINE = [
     (lambda: mmech.load(file("x", "s.npz")), "s.npz"),
     (lambda: mmech.load("s.npz"), "there is no file 's.npz'; check the name"),
     (lambda: mmech.load("s\0"), "a path must not hold zero bytes"),
-    (lambda: mmech.Evidence("evidence.json"), "no evidence of a release; pass the"),
+    (lambda: mmech.Evidence("evidence.json"), "no evidence of a release that can be"),
     (lambda: PrivacyLedger.open("."), "'.' is a folder; name the ledger in it"),
     (lambda: mmech.Merged(Prefix(3), RAGGED), "groups must have rows of equal length"),
     (lambda: mmech.Ranges((5,), RAGGED, [[1]]), "lower must have rows of equal len"),

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import reference as ref
+import scipy.optimize
 from replay import People, check_neighbours, facts_of_tables
 
 import mmech as mm
@@ -338,6 +339,27 @@ def test_an_order_of_values_is_kept_in_all_tables():
             own = made.table(pair, frame="dict")["count"].reshape(5, 5)
             assert not np.tril(own, -1).any()
         assert made.table("a", frame="dict")["count"].tolist() == [9, 8, 7, 6, 10]
+
+
+def test_no_search_of_tables_ends_by_the_clock(monkeypatch):
+    """Whatever else the processor does, tables that are made again are the same."""
+    asked, milp = [], scipy.optimize.milp
+
+    def noted(*given, options=None, **more):
+        asked.append(dict(options or {}))
+        return milp(*given, options=options, **more)
+
+    monkeypatch.setattr(scipy.optimize, "milp", noted)
+    codes = people(60)
+    pair = {("sex", "age"): exact(codes, ["sex", "age"])}
+    known = what_is_known(pair, (), DOMAIN, [(0, 1, 2)])
+    assert (known.moved(codes) == codes).all()
+    assert {name for own in asked for name in own} == {"node_limit"}
+    least = min(own["node_limit"] for own in asked if own)
+    assert 0 < least < max(own["node_limit"] for own in asked if own)
+    clocks = r"time_limit|perf_counter|monotonic|import time|budget_seconds"
+    for path in Path(mm.__file__).parent.glob("tables/*.py"):
+        assert not re.search(clocks, path.read_text("utf-8")), path.name
 
 
 def test_what_is_known_may_link_three_pairs_of_three_attributes():

@@ -28,6 +28,7 @@ from catalogue import CATALOGUE
 from mmech import evidence, verify
 from mmech.privacy.cost import laplace_rho
 from mmech.structure.exact import column_sums
+from mmech.tables.noise import VARIANCE_FLOOR
 
 FILE = Path(verify.__file__)
 
@@ -802,7 +803,12 @@ def test_published_tables_are_checked(tmp_path, capsys):
     published(tmp_path)
     code, _, text = run(tmp_path, capsys)
     assert code == 0, text
-    assert "T14 tables whose estimates follow from y: 1" in text
+    assert "whose intervals hold estimates and counts: 1" in text
+    assert "  published counts, pages and workbooks were made of the noisy" in text
+    published(tmp_path, conditioned=True)
+    known = "  known totals, rules and hierarchies were public before\n"
+    assert known in run(tmp_path, capsys)[2]
+    assert known not in text
     assert "T16 tables with intervals of level 0.95: 1" in text
 
 
@@ -859,6 +865,41 @@ def test_levels_of_little_gaussian_noise_are_exact(variance, tmp_path, capsys):
     for level, code in ((near - 0.003, 0), (near + 0.003, 1)):
         published(tmp_path, {"sex.csv": table}, own, level=str(Fraction(min(level, 1))))
         assert run(tmp_path, capsys)[0] == code or level > 1, (level, code)
+
+
+@pytest.mark.parametrize("name", [".hidden", "more.csv", "folder"])
+@pytest.mark.parametrize("lists", [True, False])
+def test_files_that_nobody_lists_are_refuted(name, lists, tmp_path, capsys):
+    """In a folder that is given; evidence alone may lie beside anything."""
+    if lists:
+        published(tmp_path)
+    else:
+        written(VALID["laplace"], tmp_path)
+    assert run(tmp_path, capsys)[0] == 0
+    (tmp_path / name).mkdir()
+    code, verdict, _ = run(tmp_path, capsys)
+    assert (code, verdict) == (1, f"refuted: {name!r} is no part of what was published")
+    assert run(tmp_path / "evidence.json", capsys)[0] == lists
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("scale", ["1/60", "1/9", "1/5"])
+@pytest.mark.parametrize("level", ["1/2", "19/20", "999/1000"])
+def test_intervals_of_next_to_no_noise(law, scale, level, tmp_path, capsys):
+    """Errors are next to none, and no less than least squares take them to be."""
+    assert verify.FLOOR == VARIANCE_FLOOR
+    noisy = noise(law, scale, marginal([2], [0]), [3, 2])
+    run_of = verify.Run(law, Fraction(scale))
+    error = math.sqrt(max(verify._law(run_of, np.zeros(0))[0], VARIANCE_FLOOR))
+    rows = "".join(f"{n},{n},{error:.6g},{n - 1},{n + 1}\n" for n in (3, 2))
+    table = {"sex.csv": "sex,count,standard_error,lower,upper\n" + rows}
+    currency = "epsilon" if law == "laplace" else "rho"
+    own = document(paid("60", noisy), cost="60", currency=currency)
+    published(tmp_path, table, own, level=level)
+    code, _, text = run(tmp_path, capsys)
+    assert code == 0, text
+    published(tmp_path, {"sex.csv": table["sex.csv"].replace("3,3,", "3,5,")}, own)
+    assert run(tmp_path, capsys)[0] == 1
 
 
 def test_margins_that_differ(tmp_path, capsys):
@@ -941,10 +982,11 @@ def test_a_copy_needs_nothing_but_numpy(tmp_path):
             (tmp_path / "only").mkdir(exist_ok=True)
             (tmp_path / "only" / name).symlink_to(home / name)
     shutil.copy(FILE, tmp_path / "check.py")
-    written(VALID["laplace"], tmp_path)
+    (tmp_path / "out").mkdir()
+    written(VALID["laplace"], tmp_path / "out")
     code = """if True:
         import runpy, sys
-        sys.argv = ["check.py", "."]
+        sys.argv = ["check.py", "out"]
         runpy.run_path("check.py", run_name="__main__")
     """
     done = subprocess.run(
