@@ -12,6 +12,7 @@ import tempfile
 import tomllib
 import warnings
 import zlib
+from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import distribution
@@ -48,6 +49,22 @@ def pytest_addoption(parser):
     )
 
 
+def _spread(cases, number):
+    """Return cases that share few values of parameters, chosen one after another."""
+    left = sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    seen, kept = Counter(), set()
+    for _ in range(min(number, len(cases))):
+        item = min(left, key=lambda own: sum(seen[value] for value in _values(own)))
+        seen.update(_values(item))
+        left.remove(item)
+        kept.add(item)
+    return kept
+
+
+def _values(item):
+    return item.callspec.indices.items()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Leave cases beyond those of `by_day` to the night; keep one tenth, if asked."""
@@ -56,8 +73,7 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("by_day"):
             functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in functions.values():
-        (number,) = cases[0].get_closest_marker("by_day").args
-        kept = {cases[i] for i in np.linspace(0, len(cases) - 1, number).astype(int)}
+        kept = _spread(cases, *cases[0].get_closest_marker("by_day").args)
         for item in cases:
             if item not in kept and item.nodeid not in NAMED_BY_MUTANTS:
                 item.add_marker(pytest.mark.slow)
