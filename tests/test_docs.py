@@ -97,6 +97,7 @@ RUN = [
 ]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_a_page_runs(page, tmp_path, monkeypatch):

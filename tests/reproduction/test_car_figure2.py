@@ -43,6 +43,7 @@ def test_batch_training(epsilon, published):
     assert accuracy > published - 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(("epsilon", "published"), [(1, 0.749), slow(2, 0.837)])
 def test_batch_prediction(epsilon, published):
@@ -53,6 +54,7 @@ def test_batch_prediction(epsilon, published):
     assert accuracy > published - 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize("data", ["shared", "disjoint"])
 @pytest.mark.parametrize(("epsilon", "published"), [(1, 0.34), slow(2, 0.44)])
@@ -78,6 +80,7 @@ def test_subsample_and_aggregate():
     assert accuracy == pytest.approx(0.75, abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_subsample_and_aggregate_with_an_optimized_strategy():
     """The same with a strategy for the leaves that are asked for: not worse."""

@@ -278,6 +278,7 @@ def keep_all(rows):
     return np.ones(len(rows))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("level", [0, 1])
 def test_attributes_of_noise_are_shrunk_beside_those_of_signal(level, rng, monkeypatch):
     domain_shape, n, runs = (4,) * 8, 4000, 40
@@ -375,6 +376,7 @@ ODD = {
 }
 
 
+@pytest.mark.by_day(6)
 @ACCOUNTINGS
 @pytest.mark.parametrize("cost", [Fraction(1, 1000), Fraction(1), MUCH])
 @pytest.mark.parametrize("case", ODD)

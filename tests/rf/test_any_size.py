@@ -67,6 +67,7 @@ def follow(name, d, n):
         assert fitted(name, d, n, **{advice[1]: int(advice[2])}) is None
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("size", CHEAP, ids=str)
 def test_private_forests_are_for_any_size(size):
     assert fitted("private", *size) is None
@@ -92,6 +93,7 @@ def test_attributes_of_one_value_are_any_number(name, monotone):
         assert model.predict_proba(X).shape == (4, 2)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("name", "d", "n"),
     [
@@ -113,6 +115,7 @@ def test_the_whole_grid_ends_or_names_what_works(name, size):
     follow(name, *size)
 
 
+@pytest.mark.slow
 def test_auto_lists_no_cells_of_boxes():
     """There are 2^40 cells."""
     forest = rf.grow_random_forest((2,) * 40, n_trees=2, depth=2, seed=0)

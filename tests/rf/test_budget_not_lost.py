@@ -155,6 +155,7 @@ def test_no_extreme_of_a_private_forest_loses_budget(settings, rng):
     assert reason is None or isinstance(reason, ValueError)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("number", range(25))
 def test_no_setting_of_a_private_forest_loses_budget(number):
     rng = np.random.default_rng(1000 + number)
@@ -186,6 +187,7 @@ RECIPES = dict(rf.recipes()) | {
 }
 
 
+@pytest.mark.by_day(11)
 @pytest.mark.parametrize("part", [False, True])
 @pytest.mark.parametrize("estimated", [False, True])
 @pytest.mark.parametrize("name", RECIPES)
@@ -223,6 +225,7 @@ def test_the_number_of_records_leaves_rho_for_the_trees(epsilon):
     assert sum(rest) > 0.9 * ledger.total
 
 
+@pytest.mark.slow
 def test_all_trees_of_many_attributes_are_answered():
     schema = schema_of((2,) * 21)
     ledger = mm.PrivacyLedger(1)
@@ -248,6 +251,7 @@ WORKLOADS = [
 ]
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w._label())
 @pytest.mark.parametrize("strategy", ["optimized", "itself", "cells"])
@@ -277,6 +281,7 @@ def test_no_mechanism_loses_budget(currency, workload, strategy):
     assert len(ledger.entries) == len(measured)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "name", ["drawn", "batch training", "recipe", "subsample", "accuracy"]
 )
@@ -328,6 +333,7 @@ def test_a_search_that_fails_costs_nothing(kind, options, monkeypatch):
     assert ledger.spent == 0
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("pressed", [1, 2])
 @pytest.mark.parametrize("release", [0, 1])
 def test_only_a_second_interruption_loses_what_is_paid_for(
@@ -602,6 +608,7 @@ def attempted(command, line, inject, monkeypatch, capsys):
     return code, spent, re.findall(r"kept in '(.*?)'", words)
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("case", TABLES)
 def test_failures_of_tables_cost_nothing_or_are_finished(
     case, files, monkeypatch, capsys

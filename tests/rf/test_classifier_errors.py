@@ -146,6 +146,7 @@ def test_other_errors_read_aloud():
         Schema(SCHEMA.attributes, [])
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("n_attributes", [14, 60, 1200])
 @pytest.mark.parametrize("cls", [BatchTrainingClassifier, BatchPredictionClassifier])
 def test_too_large_a_domain_names_the_way_out(cls, n_attributes):

@@ -262,6 +262,7 @@ def test_a_closed_model_keeps_its_answers_and_nothing_sensitive(name):
 
 
 # ------------------------------------------------------------- fits one after another
+@pytest.mark.by_day(2)
 @ALL
 def test_cross_validation_warns_once_unless_the_folds_share_a_ledger(name):
     X, y = records(30)

@@ -28,6 +28,7 @@ RAW = CELLS.astype(str)
 
 
 # --------------------------------------------------------------- errors and noise
+@pytest.mark.by_day(2)
 @pytest.mark.statistical
 @ALL
 def test_expected_error_is_the_mean_squared_error(name, monkeypatch):
@@ -200,6 +201,7 @@ def by_hand(X, y, smoothing):
     return np.exp(votes) / np.exp(votes).sum(axis=1, keepdims=True)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("copies", [1, 3])
 def test_log_odds_of_one_way_trees_are_naive_bayes(noiseless, copies):
     """However often the trees test an attribute."""

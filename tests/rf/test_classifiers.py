@@ -62,6 +62,7 @@ def test_fits_the_built_in_data_sets(load, name):
 
 
 # ------------------------------------------------------------------------- labels
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -109,6 +110,7 @@ def test_scores_weigh_records_and_name_labels_that_do_not_fit(noiseless):
         model.score(RAW, [target[0], "SECRET", *target[2:]])
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["batch training", "laplace disjoint"])
 def test_the_order_of_the_classes_does_not_matter(name, monkeypatch):

@@ -147,6 +147,7 @@ def test_the_voting_rule_is_applied_and_shown(run, files):
     assert "(hard)" not in out
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("methods", "budgets", "name", "begins"),
     [
@@ -202,6 +203,7 @@ def test_schemas_made_with_knowledge_of_the_data_are_named(run):
 FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device")
 
 
+@pytest.mark.by_day(2)
 @FULL
 @pytest.mark.parametrize(
     "args", [["--version"], ["--help"], ["demo", "--help"], ["schema"]]

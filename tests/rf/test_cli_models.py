@@ -27,6 +27,7 @@ from mmech_rf.private.classifier import ForestClassifier
 # ---- fit and predict -------------------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("args", "cls"),
     [
@@ -83,6 +84,7 @@ def test_options_reach_the_model(run, files):
     assert str(model.epsilon) == "1/3"
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("options", "found", "words"),
     [

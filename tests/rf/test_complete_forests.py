@@ -106,6 +106,7 @@ def test_complete_forests_too_large_are_refused():
     assert rf.complete_forest(schema, 1).n_leaves == 5
 
 
+@pytest.mark.slow
 def test_marginals_of_a_high_order_are_optimized_at_once():
     for order in (3, 4, 6):
         result = optimize(all_marginals(CAR, order), seed=0)

@@ -74,6 +74,7 @@ PAPER = {
 """Sets of the matrix-random-forest paper: cells, records that remain, and classes."""
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", PAPER)
 def test_sets_of_the_paper_have_its_cells_and_records(name, data_dir):
     n_cells, n_records, n_per_class = PAPER[name]

@@ -353,6 +353,7 @@ WITHOUT_GAPS = ("booleans", "bytes", "integers", "short floats")
 """Kinds that some libraries hold otherwise once a value is missing."""
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(
     ("kind", "gap"), [*((k, True) for k in KINDS), *((k, False) for k in WITHOUT_GAPS)]
 )

@@ -144,6 +144,7 @@ def test_statement_card_and_file_have_it(tmp_path):
 # ---- the interval --------------------------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("accuracy", [0.6, 0.99])
 @pytest.mark.parametrize("n_records", [40, 1000])
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])

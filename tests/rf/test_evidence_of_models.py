@@ -40,6 +40,7 @@ def finding(model):
     return code, report[-1]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", [*recipes()])
 def test_recipes_leave_evidence_that_holds(name):
     neighbours = "labels" if name in LABELS_ONLY else "add_remove"
@@ -56,6 +57,7 @@ def test_recipes_leave_evidence_that_holds(name):
     assert (code, verdict[:17]) == (0, "holds: epsilon = "), verdict
 
 
+@pytest.mark.slow
 def test_drawn_trees_can_be_read_from_their_evidence():
     deep = DrawnSettings(third_level=0.999)
     model = PrivateForestClassifier(CAR.schema, epsilon=9, n_records=102, settings=deep)
@@ -77,6 +79,7 @@ def test_drawn_trees_can_be_read_from_their_evidence():
         assert [*numbers] == np.concatenate(tree.labels).tolist()
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("estimator", MODELS, ids=lambda cls: cls.__name__)
 def test_models_hold_evidence_in_their_files(estimator, tmp_path):
     model = estimator(CAR.schema, epsilon=1, random_state=0, **MODELS[estimator])
@@ -87,6 +90,7 @@ def test_models_hold_evidence_in_their_files(estimator, tmp_path):
     assert (code, report[-1][:20]) == (0, "holds: epsilon = 1 f")
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("estimator", MODELS, ids=lambda cls: cls.__name__)
 def test_a_model_does_not_pass_with_cheaper_evidence(estimator, tmp_path, capsys):
     """Its hash is made anew, and the evidence alone holds."""

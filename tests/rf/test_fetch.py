@@ -46,6 +46,7 @@ def test_fetched_records_read_by_their_schema(name, asked, tmp_path):
     assert set(labels) <= set(bunch.schema.class_labels)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", DOWNLOADED)
 def test_fetched_records_are_those_of_the_repository(name, asked, tmp_path, data_dir):
     """Names and codes are translated: every row is one of the UCI file."""

@@ -80,6 +80,7 @@ def forest_of(votes, errors):
     return SelectedTrees((tree,), (votes,), errors=(errors,))
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.statistical
 @pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("cost", [Fraction(1, 10), Fraction(1, 2), Fraction(2)])
@@ -100,6 +101,7 @@ def test_intervals_hold_for_probabilities_without_noise(
     assert np.mean(held) > 0.9 - ref.margin(held)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize("level", range(4))
 def test_errors_of_scores_are_those_of_their_noise(level, rng, monkeypatch):

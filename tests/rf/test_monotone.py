@@ -157,6 +157,7 @@ def fitted(seed, k=3, schema=DIRECTED, **settings):
     return model.fit(readable(codes), y)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.usefixtures("scores_of_few")
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("k", [2, 3])

@@ -80,6 +80,7 @@ def released_at_once(name):
         return seen(model.fit(rows, labels), queries)
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("name", "cuts"),
     [*((name, [1, 20, 20, 47]) for name in CASES), ("batch training", [])],
@@ -100,6 +101,7 @@ def test_parts_are_released_as_one_table_is(name, cuts):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", ["default", "disjoint", "batch training"])
 def test_nothing_is_spent_before_the_release(name):
     """And nothing by one that the budget is too short for, which leaves the parts."""
@@ -116,6 +118,7 @@ def test_nothing_is_spent_before_the_release(name):
         model.release()
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["default", "disjoint"])
 def test_what_cannot_be_counted_changes_nothing(name):
     model, rows, labels, queries = CASES[name]()
@@ -219,6 +222,7 @@ def test_parts_agree_on_a_schema():
             method()
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", ["default", *PER_BATCH])
 def test_counted_records_stay_where_they_are(name, tmp_path):
     model, rows, labels, _ = CASES[name]()
@@ -250,6 +254,7 @@ def test_another_process_refuses():
         assert "process that made it" in in_a_fork(partial(refusal, *given))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["default", "boosted"])
 def test_trees_are_drawn_from_distinct_records(name):
     """However often each is there."""
@@ -270,6 +275,7 @@ def test_trees_are_drawn_from_distinct_records(name):
     assert set(sizes) == {distinct}
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("table", [np.asarray, pd.DataFrame])
 @pytest.mark.parametrize("name", ["default", "disjoint"])
 def test_long_tables_are_counted_a_block_at_a_time(name, table):

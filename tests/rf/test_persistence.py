@@ -171,6 +171,7 @@ def check_equal(twin, model, path):
     assert ours | same == theirs
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize("name", MODELS)
 def test_copies_are_equal_and_spent(name, path):
     model = known(name)

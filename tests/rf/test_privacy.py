@@ -127,6 +127,7 @@ def test_hard_voting_reaches_its_sensitivity(watched, draws):
     assert flipped == 2 == watched[-1].measurement.sensitivity
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("template", ["pidentity", "workload"])
 @pytest.mark.parametrize(
     "name", ["batch training", "batch prediction", "subsample weight"]
@@ -240,6 +241,7 @@ def test_the_assignment_is_uniform_and_independent():
 
 
 # ------------------------------------------------------------- the noise and its price
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("n_ensembles", [1, 3])
 @ALL
@@ -313,6 +315,7 @@ def audited_epsilon(model, alpha):
     return math.log(at_least / at_most)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["batch training", "laplace disjoint"])
 def test_audit_of_leaf_counts(name, monkeypatch, watch_all):

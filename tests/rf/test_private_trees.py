@@ -66,6 +66,7 @@ def watched(watch_all):
 
 
 # ------------------------------------------------------------ what one record changes
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("size", [0, 12])
 @RELATIONS
 def test_every_addition_of_a_record(size, neighbours, watched):
@@ -150,6 +151,7 @@ def test_price_rate_and_noise(mode, neighbours, watched, watch_all):
     assert sizes == {relation * unit for unit in units}
 
 
+@pytest.mark.by_day(3)
 @RELATIONS
 @pytest.mark.parametrize("mode", [*MODES, "zcdp"])
 def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all):

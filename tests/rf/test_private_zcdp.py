@@ -99,6 +99,7 @@ def renyi(first, second, order):
     return log_sum(first, second) / (order - 1)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("rho", "neighbours"), [("1/100", "replace"), ("1/2", "add_remove")]
 )
@@ -190,6 +191,7 @@ def check_statement(model, accounting):
     model.set_params(**given)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @EVERY
 def test_price(case, neighbours):
@@ -297,6 +299,7 @@ def test_a_ledger_of_epsilon_is_refused_before_anything_is_spent(case):
     model.set_params(ledger=None).fit(*records(20))
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @EVERY
 def test_a_shared_ledger_of_rho_pays_for_every_fit(case, neighbours):

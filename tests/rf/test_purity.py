@@ -90,6 +90,7 @@ def looked_at(model, X, y, cells, **more):
     return seen
 
 
+@pytest.mark.by_day(14)
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_public_depends_on_records(name):
     case = CASES[name]
@@ -117,6 +118,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("schema", [NUMBERED, WORDED], ids=["numbers", "texts"])
 @pytest.mark.parametrize("name", ["batch training", "subsample weight", "private"])
 def test_nothing_public_depends_on_the_type_of_labels(name, schema):
@@ -133,6 +135,7 @@ def test_nothing_public_depends_on_the_type_of_labels(name, schema):
         same(f"integers against {words}: what is seen", seen["integers"], other)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "name", [*(f"{name}, plain" for name in PRIVATE), "pure, a tree"]
 )
@@ -376,6 +379,7 @@ def check_strangers(name, number):
     return tape
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("name", one_of_each())
 def test_strangers_look_the_same(name, seed):
     check_strangers(name, seed)

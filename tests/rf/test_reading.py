@@ -79,6 +79,7 @@ def whole(path, **settings):
     return codes.tolist(), classes.tolist()
 
 
+@pytest.mark.by_day(24)
 @pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("chunk_rows", [1, 2, 100])
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])

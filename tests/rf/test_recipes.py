@@ -148,6 +148,7 @@ def test_what_a_tree_may_cost(name, neighbours, expected):
 
 
 # -------------------------------------------------------------------------- scores
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("unit", [1, 3])
 def test_an_added_record_moves_scores_within_the_window(name, unit, rng):

@@ -48,6 +48,7 @@ def test_sets_of_make_classification_have_public_bounds():
     assert set(SYNTHETIC) <= {row.dataset for row in published()}
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_was_stopped(tmp_path, capsys):
     arguments = ["--recipes", "jpw", "pte", "--datasets", "car", "--output"]
     arguments += [str(tmp_path), "--splits"]

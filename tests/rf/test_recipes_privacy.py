@@ -141,6 +141,7 @@ ENUMERATED = [
 ]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", ENUMERATED)
 def test_all_outputs_for_all_neighbours(name):
     # The second tree of two ensembles costs nothing, and one of two may be removed.
@@ -461,6 +462,7 @@ def loss_of_a_label(recipe, epsilon, others="0122"):
     return max(abs(math.log(first[out] / second[out])) for out in first)
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("structure", ["drawn", "two-phase"])
 @pytest.mark.parametrize("unlabelled", [False, True])
 @pytest.mark.parametrize("records", CHOICES["records"])

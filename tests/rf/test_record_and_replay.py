@@ -113,6 +113,7 @@ def check(case, seed=0, first=0, step=1):
     return costs
 
 
+@pytest.mark.by_day(32)
 @pytest.mark.parametrize("name", CASES)
 def test_a_neighbour_looks_the_same(name, seed, monkeypatch):
     """Every second or third pair; which of them follows from the name of the case."""
@@ -148,6 +149,7 @@ def random_recipe(rng):
             continue
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("number", range(16))
 def test_recipes_of_random_choices(number, seed):
     recipe = random_recipe(np.random.default_rng([number, seed]))

@@ -342,6 +342,7 @@ def recordings():
     return json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("case", CASES)
 def test_a_release_is_what_was_recorded(case):
     found = play(case)

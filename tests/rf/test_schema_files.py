@@ -211,6 +211,7 @@ def test_from_json_errors(source, error, message):
 # ------------------------------------------------------- the published schemas
 
 
+@pytest.mark.by_day(4)
 @needs_data
 @pytest.mark.parametrize("file", SCHEMA_FILES)
 def test_published_schemas_load_and_encode_their_data(file):

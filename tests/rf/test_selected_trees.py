@@ -99,6 +99,7 @@ SHARES = {
 }
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("shares", SHARES)
 def test_every_addition_of_a_record(shares, accounting, rng):
@@ -168,6 +169,7 @@ def test_it_finds_an_interaction(kind):
     assert set(best) <= set(kinds)
 
 
+@pytest.mark.slow
 def test_scores_and_boosting_add_up_what_no_tree_of_two_levels_can_tell():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, (3000, 15))

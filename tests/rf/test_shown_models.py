@@ -103,6 +103,7 @@ def test_values_in_words(attribute, codes, text):
 # ---- rules ---------------------------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("epsilon", [1, 40])
 @pytest.mark.parametrize("splits", ["multiway", "binary"])
 def test_rules_of_random_trees_are_their_leaves(epsilon, splits):

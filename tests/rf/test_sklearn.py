@@ -37,6 +37,7 @@ def expected_failures(estimator):
     return PER_BATCH
 
 
+@pytest.mark.by_day(39)
 @parametrize_with_checks(
     [
         rf.BatchTrainingClassifier(n_trees=4, **MATRIX),

@@ -61,6 +61,7 @@ CASES = {
 }
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("case", CASES)
 def test_every_addition_of_a_record(case):
     """Over all trees, no probability changes by more than e^epsilon; and nearly so.
@@ -79,6 +80,7 @@ def test_every_addition_of_a_record(case):
     assert 0.3 * epsilon < largest <= epsilon + 1e-12
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("predict", [None, PREDICT["either"]])
 def test_a_record_changes_as_little_as_it_weighs(predict):
     """Among weighted ones, of no or of full weight; and predicted right."""
@@ -162,6 +164,7 @@ def every_tree(views, codes, classes, epsilon, predict=None, n_classes=2):
             yield (n_views + root, *keys), weight - math.log(len(third.first))
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("predict", "third_level"), [(None, 0.5), ("either", 0)])
 def test_draws_follow_the_list_of_all_trees(predict, third_level):
     """Against brute force: weights prior times exp(epsilon times right answers)."""
@@ -182,6 +185,7 @@ def test_draws_follow_the_list_of_all_trees(predict, third_level):
     np.testing.assert_allclose(list(found.values()), expected, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_third_level_tells_what_two_do_not(rng):
     """And a tree says of every record what was chosen for its leaf."""
     views = public_views((4,) * 6)
@@ -247,6 +251,7 @@ def test_third_levels_follow_public_numbers_only():
     assert tree_selection._third_level(public_views((3,)), 1000).first.size == 0
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (12, 1, 4)], ids=str)
 @pytest.mark.parametrize("rate", [None, 2**36, 2**60])
 def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
@@ -298,6 +303,7 @@ def drawn_of(records, views, seed, **settings):
     return tree.root, tree.branches, tuple(np.concatenate(tree.labels).tolist())
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("predicts", [False, True])
 @pytest.mark.parametrize("domain_shape", [(2, 2, 2, 2), (3, 2, 9)], ids=str)
 def test_multiplicities_stand_for_repeated_records(domain_shape, predicts, rng):

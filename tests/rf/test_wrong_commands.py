@@ -187,6 +187,7 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_day(11)
 @pytest.mark.parametrize(("line", "reason"), OPTIONS, ids=[row[0] for row in OPTIONS])
 def test_options(refused, line, reason):
     assert reason in refused(line)
@@ -213,6 +214,7 @@ RECORDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("command", [TRAINING, BATCH, OWN])
 @pytest.mark.parametrize(("text", "reasons"), RECORDS)
 def test_records_that_do_not_match_the_schema(refused, text, reasons, command):
@@ -274,6 +276,7 @@ FILES = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize(
     ("name", "text", "line", "reason"), FILES, ids=[case[-1] for case in FILES]
 )
@@ -281,6 +284,7 @@ def test_files_that_cannot_be_used(refused, name, text, line, reason):
     assert reason in refused(line, {name: text})
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("line", "name"),
     [

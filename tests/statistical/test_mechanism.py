@@ -48,6 +48,7 @@ def run(mechanism, counts, runs=RUNS):
     return mechanism.answer(np.tile(np.asarray(counts)[:, None], (1, runs)))
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(
     ("name", "neighbours"),
     [

@@ -80,6 +80,7 @@ def noise_times(factor):
 # ------------------------------------------------------------ the real mechanism
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_mechanism_passes(name, neighbours):

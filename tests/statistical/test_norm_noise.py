@@ -35,6 +35,7 @@ def chisquare(counts, law):
     ).pvalue
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("groups", "scale"),
     [
@@ -68,6 +69,7 @@ def test_radii_of_many_rows(groups, scale):
         assert (chisquare(counts, law) > FALSE_ALARM) == (factor == 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "neighbours"),
     [

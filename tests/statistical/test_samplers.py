@@ -224,6 +224,7 @@ def kolmogorov(counts, law):
     return stats.kstwo.sf(distance, size)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", CASES)
 def test_samplers_follow_their_law_and_no_other(name):
     case = CASES[name]

@@ -47,6 +47,7 @@ SEEDS = [
 ]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_promised_and_observed_error_agree(seed):
     rng = np.random.default_rng(seed)

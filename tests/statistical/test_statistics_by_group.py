@@ -54,6 +54,7 @@ def records():
     return {"copy": copies, "size": sizes, "x": np.tile(x, COPIES)}
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("level", [0.9, 0.99])
 @pytest.mark.parametrize(
     ("cost", "neighbours"),
@@ -87,6 +88,7 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
             assert (held <= most).all(), (size, held)
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_the_number_of_records_is_public(monkeypatch):
     laws, law = {}, MeasuredStatistic.law
 

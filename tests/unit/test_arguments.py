@@ -109,6 +109,7 @@ def test_pairs_of_any_form(function, workload, strategy):
     np.testing.assert_allclose(function(workload, strategy), wanted, rtol=1e-9)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("workload", [pair[0] for pair in FORMS])
 @pytest.mark.parametrize("function", WORKLOADS.values(), ids=WORKLOADS)
 def test_workloads_of_any_form(function, workload):

@@ -85,6 +85,7 @@ def test_products_along_axes(name, dtype, k, rng):
     assert np.array_equal(y, before[1])
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("with_matrix", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("left", [1, 2])

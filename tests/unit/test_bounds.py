@@ -270,6 +270,7 @@ def _random_workload(rng, kind):
     return mm.Dense(rng.normal(size=(m, n)) * scales)
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled"])
 @pytest.mark.parametrize("seed_offset", range(10))
 @pytest.mark.parametrize("entries", [0, 2**20], ids=["norms", "moments"])
@@ -296,6 +297,7 @@ def test_partial_spectra_stay_below_the_truth(seed, kind, seed_offset, entries):
     assert weighted_loss_bound(workload, p) <= exact.sum() ** 2 * (1 + 1e-12)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("kind", ["sparse", "ranges", "low rank", "scaled", "whole"])
 def test_every_bound_is_below_every_loss(seed, kind):
     rng = np.random.default_rng(seed)

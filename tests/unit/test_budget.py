@@ -362,6 +362,7 @@ CONCENTRATED = mm.PrivacyLedger(1, currency="rho")
 PARTLY_SPENT = mm.PrivacyLedger(1)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
 def test_a_fork_has_no_budget_of_its_own(attempt):
     """Both copies would spend the same budget, and neither would know."""
@@ -381,6 +382,7 @@ def test_a_fork_refuses_even_while_the_ledger_is_locked():
     assert kind == "BudgetExceededError"
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("backend", ["loky", "multiprocessing", "threading"])
 def test_workers_of_joblib_share_a_budget_or_have_none(backend):
     ledger = mm.PrivacyLedger(1)

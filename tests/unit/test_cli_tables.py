@@ -485,6 +485,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_input_is_one_sentence_and_leaves_nothing(case, folder, capsys):
     line, words = WRONG[case]

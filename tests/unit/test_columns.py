@@ -47,6 +47,7 @@ def codes_one_by_one(attribute, values):
     return [known[type(value), repr(value)] for value in values]
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_value_means_what_it_means_by_itself(attribute, name):

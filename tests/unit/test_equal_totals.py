@@ -112,6 +112,7 @@ def test_small_epsilon_has_the_errors_of_continuous_noise(name):
 # ---- the choice of a strategy --------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("shape", [(3, 3), (2,) * 4, (4, 3, 4, 3)], ids=str)
 def test_tables_of_single_attributes_are_measured_together(shape):
     workload = mm.all_marginals(shape, 1)
@@ -139,6 +140,7 @@ def test_a_mechanism_draws_the_noise_of_a_result():
         mm.MatrixMechanism(workload, found, rho=1)
 
 
+@pytest.mark.slow
 def test_attributes_of_other_sizes_are_sets_of_their_own():
     """Small tables beside large ones would have most of the noise."""
     shape = (2, 5, 40, 5, 2)
@@ -313,6 +315,7 @@ def noise_of(shape, epsilon, n):
     return measuring, law, law.estimate(columns.values)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("shape", "epsilon"),

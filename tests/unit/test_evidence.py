@@ -243,6 +243,7 @@ def test_tables_leave_evidence_of_all_that_was_drawn(tmp_path):
     assert content["published"]["files"].keys() == names
 
 
+@pytest.mark.slow
 def test_tables_of_many_variances_are_checked(tmp_path):
     """Their errors have hundreds of terms, but one law."""
     sizes = dict(zip("abcdefghijklmn", range(2, 16), strict=True))

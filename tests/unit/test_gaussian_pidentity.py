@@ -38,6 +38,7 @@ def test_norm_is_one_of_two():
         mm.PIdentity([[-1.0]])
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("workload", "options", "most"),
     [

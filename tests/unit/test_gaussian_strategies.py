@@ -189,6 +189,7 @@ def test_all_marginals_of_thirty_attributes():
     assert mm.supports(workload, result.strategy)
 
 
+@pytest.mark.slow
 @of_all(CATALOGUE)
 def test_auto_supports_every_workload_and_tells_its_loss(name):
     workload, dense = CATALOGUE[name]

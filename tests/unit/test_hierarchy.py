@@ -62,6 +62,7 @@ SIZES = [1, 2, 7, 23, 24, 25, 31]
 KINDS = [mm.AllRange, mm.Prefix, mm.Suffix, mm.Identity, mm.Total]
 
 
+@pytest.mark.by_day(41)
 @pytest.mark.parametrize(
     "workload", [*WORKLOADS, *(kind(n) for kind in KINDS for n in SIZES)], ids=str
 )
@@ -145,6 +146,7 @@ def test_weights_are_optimal_for_their_levels():
     assert found == pytest.approx(run.fun, rel=1e-4)
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("n", [1000, 1009, 4096, 12345])
 @pytest.mark.parametrize("kind", [mm.AllRange, mm.Prefix, mm.Suffix])
 def test_no_padded_regular_tree_is_better(kind, n):
@@ -204,6 +206,7 @@ def test_sparse_forms_cost_their_nonzeros():
     assert large[[0, 2**18, -1]].sum(axis=1).tolist() == [2, 64, 3 * 2**18]
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("n", [4097, 8193])
 def test_auto_is_no_worse_than_a_tree_on_either_side_of_a_size(n):
     tree = hierarchy_strategy(mm.Prefix(n)).loss

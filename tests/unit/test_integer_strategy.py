@@ -136,6 +136,7 @@ def check(strategy, norm):
     return released, rows, weights
 
 
+@pytest.mark.by_day(8)
 @norms
 @every_strategy
 def test_brute_force(name, norm):
@@ -189,6 +190,7 @@ every_change = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.by_day(30)
 @every_strategy
 @every_change
 @pytest.mark.parametrize("cost", [{"epsilon": "3/7"}, {"rho": "2/9"}], ids=str)
@@ -233,6 +235,7 @@ def injected(watch_all):
     return draws
 
 
+@pytest.mark.by_day(4)
 @every_strategy
 def test_values_are_the_exact_counts_plus_the_noise(name, injected, rng):
     strategy = strategy_of(name)
@@ -325,6 +328,7 @@ def test_impossible_scales_and_other_relations_cost_nothing(injected):
 # ------------------------------------------------------------- rounding by itself
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_rounding_costs_next_to_nothing(name):
     """At large noise the discrete law is the continuous one: only rounding is left."""

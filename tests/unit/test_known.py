@@ -122,6 +122,7 @@ def equations(fact, measured):
     return np.array(rows, float), np.array(sides, float)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("cost", COSTS, ids=str)
 @pytest.mark.parametrize("ways", [2, 3])
 @pytest.mark.parametrize("name", FACTS)
@@ -179,6 +180,7 @@ def row_variances(mechanism):
         )
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("cost", COSTS, ids=str)
 @pytest.mark.parametrize("ways", [1, 2, (1, 2)], ids=str)
 @pytest.mark.parametrize("name", FACTS)
@@ -202,6 +204,7 @@ def test_what_is_known_never_makes_errors_larger(name, ways, cost):
 # ---- intervals ---------------------------------------------------------------------
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.statistical
 @pytest.mark.parametrize("cost", COSTS, ids=str)
 @pytest.mark.parametrize("ways", [(1, 2), (1, 3)], ids=str)
@@ -259,6 +262,7 @@ def laws_of(plan, subset):
 # ---- counts ------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("epsilon", [0.01, 1])
 @pytest.mark.parametrize("ways", [(1, 2), (1, 2, 3)], ids=str)
 @pytest.mark.parametrize("name", FACTS)
@@ -377,6 +381,7 @@ def test_what_is_known_may_link_three_pairs_of_three_attributes():
 # ---- privacy -----------------------------------------------------------------------
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("cost", COSTS, ids=str)
 @pytest.mark.parametrize("name", ["the total", "a pair", "both"])

@@ -217,6 +217,7 @@ def nodes_of(plan, subset):
     return nodes
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
 @every_plan
 def test_estimates_are_those_of_least_squares(asked, cost):
@@ -305,6 +306,7 @@ def added_up(plan, subset, table, levels, common):
     return out
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("epsilon", [0.1, 1e6])
 @every_plan
 def test_each_level_adds_up_to_the_one_above(asked, epsilon):
@@ -362,6 +364,7 @@ def test_dividing_keeps_sums_of_rows_and_over_children():
         assert (divide(whole.astype(float), chain, 1, sums, rows) == whole).all()
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("asked", "cost"),
@@ -433,6 +436,7 @@ def test_what_was_kept_makes_the_same_tables(tmp_path):
         assert (again.counts.tables[subset] == table).all()
 
 
+@pytest.mark.slow
 def test_factors_of_weights_have_the_least_error_of_average_cells():
     plan = plan_of("two, pairs", epsilon=1)
     weights = plan.strategy.strategy.weights

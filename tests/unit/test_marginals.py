@@ -299,6 +299,7 @@ def designed(sizes, order):
     return marginals_strategy(workload, max_evaluations=20_000, seed=0)
 
 
+@pytest.mark.by_day(2)
 @compiled
 @pytest.mark.parametrize(("sizes", "order", "target"), TARGETS, ids=str)
 def test_known_designs(sizes, order, target):
@@ -344,6 +345,7 @@ def car_forest(seed, depth=2):
     return training_workload(grow_random_forest(schema, 128, depth, seed=seed))
 
 
+@pytest.mark.by_day(1)
 @compiled
 @pytest.mark.parametrize(("sizes", "depth"), [((4, 3, 5), 2), ((3, 4, 2, 3), 3)])
 def test_few_attributes_need_little_work(sizes, depth):

@@ -61,6 +61,7 @@ neighbour_relations = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.by_day(9)
 @every_pair
 @neighbour_relations
 @pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 1)], ids=str)

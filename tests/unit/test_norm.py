@@ -95,6 +95,7 @@ def test_slices_have_as_many_points_as_are_found_one_by_one(m):
         )
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(
     "groups", [*GROUPS, (1,) * 40, (2, 9, 30), ((1, 2, 9), 3, 3, (12, 12))], ids=str
 )
@@ -189,6 +190,7 @@ def every_outcome(draw):
         path[-1][0] += 1
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("radius", [0, 1, 2, 3])
 @pytest.mark.parametrize(
     "groups",
@@ -231,6 +233,7 @@ def shares(weights, scale, digits=1200):
         return [Fraction(total / sums[-1]) for total in sums[:-1]]
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize("bits", [1, 8, 64, 128])
 @pytest.mark.parametrize(
     "scale",
@@ -305,6 +308,7 @@ def test_an_undecided_word_reads_further_ones():
 # ------------------------------------------------------------------------ variances
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(
     "groups", [(1,), (1, 1), (2, 1), (3,), ((1, 2),), ((1, 1), 1)], ids=str
 )
@@ -377,6 +381,7 @@ def largest_log_ratio(groups, scale, first, second):
 SIZES = (2, 3)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("persons", [1, 2])
 @pytest.mark.parametrize("groups", [SIZES, (SIZES,)], ids=["groups", "equal totals"])

@@ -95,6 +95,7 @@ def check_domination(mechanism, moved):
     return worst, most
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 @pytest.mark.parametrize("records", [1, 2])
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
@@ -306,6 +307,7 @@ def test_an_answer_is_never_above_the_one_without_the_extra(currency, monkeypatc
     assert found[1] < 0.97 * plain[1]
 
 
+@pytest.mark.by_day(2)
 @with_the_extra
 @pytest.mark.parametrize("delta", DELTAS)
 def test_what_has_no_known_loss_counts_by_its_rho(delta):

@@ -52,6 +52,7 @@ def test_the_catalogue_covers_every_public_operator():
     assert public - present == {mm.QueryMatrix}
 
 
+@pytest.mark.slow
 @every_operator
 def test_conformance_in_blocks(name):
     # The block-wise fallbacks of a large domain, forced on a small one.
@@ -451,6 +452,7 @@ def sets_of_cells(rng):
     return [(stack, dense), (boxes, np.array(rows)), (stack.gram(), dense.T @ dense)]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("dtype", [np.int64, np.float64, np.float32])
 @pytest.mark.parametrize("largest", [0, 2**24], ids=["labels", "lists"])
 def test_products_stay_when_lists_are_made(dtype, largest, rng):

@@ -198,6 +198,7 @@ def test_a_descent_that_is_far_behind_is_given_up():
 # ------------------------------------------------------------------ what is reached
 
 
+@pytest.mark.slow
 def test_low_minima_of_windows_are_found():
     """Descents that keep to a face of the box from the start end at 20,536."""
     result = mm.optimize(mm.WidthRange(1024, 32), template="pidentity", seed=0)

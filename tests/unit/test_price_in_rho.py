@@ -38,6 +38,7 @@ def test_prices_are_convex_and_fall_with_the_scale(scale):
         assert laplace_rho(m, scale * Fraction(11, 10)) < laplace_rho(m, scale)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("distance", [1, 2, 3, 8, 33])
 def test_the_divergence_per_order_is_largest_at_order_one(distance, scale):

@@ -91,6 +91,7 @@ def small_data(most):
     ]
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 def test_all_small_neighbours(epsilon, neighbours):

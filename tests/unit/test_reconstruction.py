@@ -79,6 +79,7 @@ def test_merged_cells_share_evenly():
     np.testing.assert_allclose(estimate, [0, 2.5, 2.5, 0])
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("workload", [mm.Identity(200), mm.Prefix(200)], ids=str)
 def test_closer_than_least_squares_on_sparse_counts(workload, rng):
     """On average over 200 draws, by more than ten standard errors: 1e-6 and less."""

@@ -274,6 +274,7 @@ def test_wrong_groups(operator, groups, message):
 # ------------------------------------------------------------------ nothing is lost
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "workload",
     [

@@ -79,6 +79,7 @@ def with_one(counts, cell, column, amount=1):
     return changed
 
 
+@pytest.mark.by_day(44)
 @CURRENCIES
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_one_more_or_less_costs_what_is_paid(name, currency):
@@ -93,6 +94,7 @@ def test_one_more_or_less_costs_what_is_paid(name, currency):
     assert max(costs(measuring, counts, others)) == PRICE
 
 
+@pytest.mark.by_day(1)
 @CURRENCIES
 @of_all(STRATEGIES)
 def test_who_moves_costs_no_more(name, currency):
@@ -181,6 +183,7 @@ TOTALS = {
 """Marginals that are measured with equal totals where equal weights follow."""
 
 
+@pytest.mark.by_day(4)
 @RELATIONS
 @pytest.mark.parametrize("persons", [1, 2])
 @pytest.mark.parametrize("name", TOTALS)

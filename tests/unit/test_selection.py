@@ -115,6 +115,7 @@ def steps_of(monotone, neighbours, persons):
     return range(persons * min(steps), persons * max(steps) + 1)
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(
     ("epsilon", "persons"), [("0.1", 1), ("1", 1), ("3", 1), ("1", 2)]
 )
@@ -231,6 +232,7 @@ def flip_probabilities(scores, rate):
     return law
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("persons", [1, 2])
 @pytest.mark.parametrize(
     ("monotone", "neighbours", "rate"),

@@ -78,6 +78,7 @@ def seen_exactly(plan, codes):
     return draw.exact.copy(), draw.public["entry"].sensitivity
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("kind", [Mean, Sum])
 @pytest.mark.parametrize("cost", ["epsilon", "rho"])
 def test_every_small_neighbour_changes_sums_by_their_sensitivity_at_most(kind, cost):
@@ -149,6 +150,7 @@ def test_a_public_total_halves_what_a_replaced_record_changes():
     assert not made(Sum("x"), SMALL).total_is_public
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(("neighbours", "persons"), RELATIONS)
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
 def test_a_neighbour_is_paid_for_and_sees_the_same(neighbours, persons, currency):
@@ -200,6 +202,7 @@ def test_who_has_no_number_is_not_counted_beside_the_measurement():
 # ---- numbers -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_median_that_is_met_exactly_is_not_passed():
     domain = mm.Domain([mm.Attribute.numeric("x", lower=0, upper=90, integer=True)])
     plan = {"statistics": [Quantiles("x", 0.5)], "ways": 1, "epsilon": 10**9}
@@ -345,6 +348,7 @@ def test_what_was_interrupted_keeps_its_statistics(tmp_path):
         assert again.statistic(own).equals(pd.DataFrame(released.statistic(own)))
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("done", range(len(ALL)))
 def test_an_interruption_between_statistics_keeps_what_was_measured(
     done, tmp_path, monkeypatch
@@ -401,6 +405,7 @@ def skewed(kind):
     return np.where(rng.random(40) < 0.6, 0.0, np.rint(rng.lognormal(6, 2, 40))), 0, 9e4
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("epsilon", [10**9, 30])
 @pytest.mark.parametrize("kind", ["lognormal", "Pareto", "whole with zeros"])
 def test_intervals_hold_numbers_that_were_not_rounded(kind, epsilon, monkeypatch):

@@ -124,6 +124,7 @@ def test_auto_is_never_worse_than_identity_or_workload(name, seed):
     assert result.loss == pytest.approx(wanted, rel=1e-5, abs=1e-12)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "workload",
     [
@@ -152,6 +153,7 @@ def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
 
 # HDMM's published optimizer reaches 906.5 and 32066.5 (total squared error / 2); the
 # others are the best known.
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("workload", "published"),
     [
@@ -201,6 +203,7 @@ def test_collapse_to_the_identity_is_reported(seed):
     assert "identity" in result.message
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("p", [None, 2, [2, 1]])
 def test_kronecker_of_a_single_product(p, seed):
     workload = mm.Kronecker([mm.Prefix(16), mm.AllRange(8)])
@@ -421,6 +424,7 @@ def test_auto_survives_rank_deficient_forests(seed):
 # ---- "auto" beside its templates -----------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "workload",
     [

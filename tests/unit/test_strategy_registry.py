@@ -148,6 +148,7 @@ RANGES = mm.VStack(
 )
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("template", "workload", "norm"),
     [
@@ -187,6 +188,7 @@ SEARCHES += [(norm, "auto", None) for norm in NORMS]
 SEARCHES += [(norm, "kronecker", RANGES.blocks[0]) for norm in NORMS]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(("norm", "template", "workload"), SEARCHES, ids=str)
 def test_every_template_keeps_to_its_contract(norm, template, workload, rng, watch_all):
     """Losses are those of strategies; seed, callback and time limit are heeded."""
@@ -320,6 +322,7 @@ def test_cells_warn_where_a_search_was_left_out(workload, privacy, words, loss):
     assert (result.template, result.loss) == ("identity", loss)
 
 
+@pytest.mark.slow
 def test_trees_do_not_warn_and_memory_that_is_not_there_is_an_error_of_ours():
     mm.optimize(mm.Prefix(32_768))  # five times the bound, by a search
     huge = Template("huge", lambda workload: np.empty(2**59), 1)

@@ -166,6 +166,7 @@ def neighbours(counts, relation, records):
                 yield np.subtract(added, np.bincount(others, minlength=n))
 
 
+@pytest.mark.by_day(10)
 @RELATIONS
 @RECORDS
 @parametrized(GAUSSIAN)
@@ -210,6 +211,7 @@ def answers_for(made, counts, noise):
     return answers, scales
 
 
+@pytest.mark.by_day(6)
 @RELATIONS
 @RECORDS
 @parametrized(
@@ -275,6 +277,7 @@ def adversary(world, answers):
     return (1 - world) if now == 1 else world * (now == 2)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("sizes", [(1, 3), (1, 2)])
 def test_no_answers_are_likelier_than_paid_for_under_adaptive_counts(sizes):
     """All answers to a horizon of 3, for all noise of up to one a node, or two.
@@ -306,6 +309,7 @@ def test_no_answers_are_likelier_than_paid_for_under_adaptive_counts(sizes):
     assert len({answers[0] for answers in found[0]}) > 3
 
 
+@pytest.mark.by_day(4)
 @ALL
 def test_answers_without_noise_are_exact(workload, horizon, currency):
     counts = np.random.default_rng(horizon).integers(0, 50, horizon)
@@ -348,6 +352,7 @@ def response(currency, workload, horizon):
     return np.array(columns).T, np.array(variances)
 
 
+@pytest.mark.by_day(4)
 @ALL
 def test_reported_errors_are_those_of_the_noise(workload, horizon, currency):
     made = stream(currency, workload, horizon)
@@ -378,6 +383,7 @@ def test_answers_of_a_tree_are_the_best_of_all_nodes(horizon, width):
 # ---- how good it is ------------------------------------------------------------------
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(
     ("currency", "most"),
     [("rho", 1.0002), ("rho, coarse", 1.001), ("rho, toeplitz", 1.04)],
@@ -391,6 +397,7 @@ def test_errors_are_near_the_optimum(workload, currency, most):
     assert made.expected_error() < most * best
 
 
+@pytest.mark.slow
 def test_growing_weights_leave_all_times_in_reach():
     """Although the dual bound asks nearly all of the first ones."""
     made = Stream(Toeplitz(np.arange(1, 513), np.eye(1, 512)[0]), horizon=512, rho=1)
@@ -707,6 +714,7 @@ def check_damaged(currency, path, lines):
     return False
 
 
+@pytest.mark.by_day(4)
 @ROWS
 @pytest.mark.parametrize("wrong", OFF_GRID, ids=lambda wrong: repr(wrong)[:12])
 def test_numbers_of_a_file_that_leave_their_grids_are_refused(currency, path, wrong):
@@ -804,6 +812,7 @@ def open_stream(path, ledger, currency, known):
     return again(currency, "prefix", known, path=path, ledger=ledger)
 
 
+@pytest.mark.by_day(1)
 @CURRENCIES
 def test_a_killed_stream_is_paid_for_and_draws_nothing_twice(currency, path):
     """Forty processes, each killed at another one of its calls to the system."""

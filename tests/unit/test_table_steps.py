@@ -119,6 +119,7 @@ def test_a_score_is_worked_out_by_hand():
 # ---- privacy -----------------------------------------------------------------------
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(
     ("neighbours", "policy", "cost"),
     [  # all pairs of two of them
@@ -185,6 +186,7 @@ def test_a_budget_that_is_too_small_draws_nothing(epsilon, error, regime):
 # ---- what comes back ---------------------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @COSTS
 def test_tables_that_were_not_measured_have_no_intervals(regime, cost):
     released = release_tables(people(300), DOMAIN, tables="auto", **cost)
@@ -206,6 +208,7 @@ def test_tables_that_were_not_measured_have_no_intervals(regime, cost):
             assert margin.tolist() == own["count"].tolist()
 
 
+@pytest.mark.by_day(2)
 def test_steps_are_named_and_their_costs_add_up(regime, tmp_path):
     released = release_tables(people(300), DOMAIN, ways=2, epsilon="1/3")
     costs = [Fraction(own.split(" = ")[1]) for own in released.facts["steps"]]
@@ -216,6 +219,7 @@ def test_steps_are_named_and_their_costs_add_up(regime, tmp_path):
     assert len(list(made.glob("*.csv"))) == 10
 
 
+@pytest.mark.by_day(2)
 @COSTS
 def test_what_was_measured_is_finished_at_no_cost(regime, cost, tmp_path, monkeypatch):
     """From the file, and from the exception: bit for bit what would have come."""
@@ -230,6 +234,7 @@ def test_what_was_measured_is_finished_at_no_cost(regime, cost, tmp_path, monkey
     assert seen(again) == seen(loaded)
 
 
+@pytest.mark.by_day(2)
 @COSTS
 @pytest.mark.parametrize("policy", ["drop", "error"])
 @pytest.mark.parametrize("done", [1, 2])
@@ -281,6 +286,7 @@ def test_few_tables_and_listed_ones_are_measured_at_once():
         release_tables(None, DOMAIN, tables="all", epsilon=1, dry_run=True)
 
 
+@pytest.mark.slow
 def test_few_records_are_not_drowned_by_the_noise_of_pairs(noise_rng):
     """Mean shares of misplaced records are 2.2 and 0.8 at this epsilon."""
     codes = people(60)
@@ -300,6 +306,7 @@ def test_few_records_are_not_drowned_by_the_noise_of_pairs(noise_rng):
     assert sum(misplaced(ways=2) for _ in range(12)) < at_once
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("rounds", "cost"),

@@ -87,6 +87,7 @@ def released(rounding):
 # ---- what is published -------------------------------------------------------------
 
 
+@pytest.mark.by_day(1)
 def test_counts_are_whole_non_negative_and_agree_in_all_margins(released):
     for one, other in itertools.product(released.tables, repeat=2):
         shared = [name for name in one if name in other]
@@ -113,6 +114,7 @@ def test_the_result_and_its_statement_say_how_counts_were_made_whole(
     assert released.facts["rounding"] == rounding
 
 
+@pytest.mark.by_day(1)
 def test_much_budget_gives_the_exact_tables(rounding):
     codes = people(500)
     released = mm.release_tables(
@@ -174,6 +176,7 @@ def test_a_total_of_nothing_is_published_as_nothing(rounding, noise_rng):
         assert len(released.sample(10, frame="dict")["sex"]) == 10
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("epsilon", [1e-4, 1e-8, 1e-12])
 def test_a_total_that_is_all_noise_is_published_too(rounding, epsilon, noise_rng):
     """Its tables are consistent, though so many records are not made one by one."""
@@ -321,6 +324,7 @@ def test_a_dry_run_reads_nothing_and_spends_nothing():
 # ---- privacy -----------------------------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": Fraction(1, 2)}], ids=str)
 def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
@@ -349,6 +353,7 @@ def test_neighbours_are_seen_alike_and_pay_what_they_differ_by(
     assert len(tape.entries) == 1
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 @pytest.mark.parametrize(
     ("persons", "cost"), [(2, {"epsilon": 1}), (1, {"rho": Fraction(1, 2)})], ids=str
@@ -502,6 +507,7 @@ def clustered(n, apart, seed=0):
     return (logs[hidden] + rng.gumbel(size=(n, 8, 4))).argmax(axis=2)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("apart", "most"), [(2.0, 0.9), (0.0, 1.05)])
 def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng):
     """Fewer records are misplaced; and hardly more where tables tell nothing.
@@ -769,6 +775,7 @@ def test_wrong_input_is_one_sentence_and_costs_nothing(case):
     assert ledger.spent == 0
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -804,6 +811,7 @@ def test_more_records_than_memory_holds_are_drawn_in_parts():
 # ---- many attributes ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_domains_of_many_attributes_need_no_list_of_cells():
     domain = mm.Domain([mm.Attribute.categorical(f"x{i}", [0, 1]) for i in range(40)])
     records = np.random.default_rng(0).integers(0, 2, (500, 40))
@@ -853,6 +861,7 @@ def test_all_pairs_of_adult_are_consistent_and_held_by_their_intervals(data_dir)
 # ---- what was interrupted ----------------------------------------------------------
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("policy", ["drop", "error"])
 @pytest.mark.parametrize("cost", [{"epsilon": "1/2"}, {"rho": "1/8"}], ids=str)
 def test_what_was_measured_is_finished_at_no_cost(

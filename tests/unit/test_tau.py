@@ -80,6 +80,7 @@ def test_convolutions_equal_those_of_python_integers(data, bits):
         assert found.tolist() == wrapped
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("bits", [10, 13, 16])
 @pytest.mark.parametrize(("tall", "wide"), [(2**20, 2**26), (2**40, 1), (1, 2**45)])
 def test_long_convolutions_of_extreme_values_are_exact(bits, tall, wide, rng):
@@ -181,6 +182,7 @@ def test_rank_is_told_by_eigenvalues_and_scales():
 # ---- errors ----------------------------------------------------------------------
 
 
+@pytest.mark.by_day(4)
 @ends
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33, 70])
 def test_errors_equal_dense_algebra(end, n, rng):
@@ -220,6 +222,7 @@ def test_errors_under_columns_of_a_circle_equal_dense_algebra(n, left_out, rng):
 # ---- bounds ----------------------------------------------------------------------
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("n", [40, 300])
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.6, 0.9])
 @pytest.mark.parametrize("widest", [0, 4096])
@@ -253,6 +256,7 @@ NEAR += [(union, 1.08) for union in UNIONS]
 NEAR += [(listed_ranges(m, n), 1.4) for m, n in ((5, 7), (60, 40), (60, 5000))]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize(("workload", "most"), NEAR, ids=str)
 def test_spectral_strategies_are_near_the_optimum(workload, most):
     result = optimize(workload, template="spectral", privacy="zcdp")
@@ -262,6 +266,7 @@ def test_spectral_strategies_are_near_the_optimum(workload, most):
     assert least * (1 - 1e-4) <= result.loss <= most * least
 
 
+@pytest.mark.by_day(3)
 @pytest.mark.parametrize(
     ("workload", "ratio"),
     [
@@ -355,6 +360,7 @@ def test_unions_of_products_take_waves_along_long_attributes():
     assert mechanism.expected_error() == pytest.approx(result.loss, rel=0.02)
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     "workload",
     [

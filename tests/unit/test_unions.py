@@ -156,6 +156,7 @@ def test_a_product_of_zeros_changes_nothing_in_a_stack():
     assert mm.loss(queries, stacked) == pytest.approx(mm.loss(queries, queries))
 
 
+@pytest.mark.slow
 def test_three_groups_on_three_attributes():
     """Ranges along each attribute share what no single product can."""
     workload = along(4, 3, mm.AllRange, mm.Total)
@@ -172,6 +173,7 @@ def test_three_groups_on_three_attributes():
     assert result.loss >= mm.dual_bound(workload, epsilon=1).bound / 2
 
 
+@pytest.mark.slow
 def test_attributes_on_their_own_are_measured_nearly_on_their_own():
     """As well as by the best strategy of each beside exact totals, and no worse."""
     n = 24
@@ -200,6 +202,7 @@ def test_weights_stay_in_their_box_where_a_descent_ends_by_rounding_outside(
     assert run.thetas[-1][-1].flat[-1] == 0
 
 
+@pytest.mark.slow
 def test_many_groups_are_merged():
     workload = mm.VStack(
         [
@@ -212,11 +215,13 @@ def test_many_groups_are_merged():
     assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
 
 
+@pytest.mark.slow
 def test_auto_reaches_the_known_loss_of_a_union():
     """HDMM's best is 2.66e5 (Identity)."""
     assert mm.optimize(union_of_prefixes(64), seed=0, n_starts=2).loss <= 2.2e5
 
 
+@pytest.mark.by_day(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_leaves_of_a_forest_are_a_union_of_products(seed):
     forest = grow_random_forest((4, 3, 2), 6, 2, seed=seed)

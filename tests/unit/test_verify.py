@@ -628,6 +628,7 @@ def other_values(value):
     return NAMES if isinstance(value, str) else [None, [], 1]
 
 
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", VALID)
 def test_every_edit_is_refused_or_harmless(name):
     """What passes is private by the oracle: other words, more noise, a larger claim.
@@ -681,6 +682,7 @@ def listed(record):
     return [sorted(entries[(columns == j) & (entries != 0)]) for j in range(made.n)]
 
 
+@pytest.mark.by_day(18)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_matrices_are_those_of_the_package(name):
     operator, dense = INTEGERS[name]
@@ -1164,6 +1166,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory cannot be limited")
 def test_hostile_files_end_in_a_sentence(tmp_path):
     paths = {}
