@@ -374,7 +374,6 @@ def test_sums_that_need_64_bits_have_them():
         )
         totals = known[-2]
         assert int(totals.max()) >= often
-        assert totals.dtype == (np.int64 if often == 2**31 else np.int32)
 
 
 @pytest.mark.parametrize("data", DATA, ids=["empty", "one", "three"])
