@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
+from mmech.checks import parsed_json
 from mmech.evidence import Evidence
 from mmech.tables.measured import MeasuredTables
 from mmech.tables.published import versions
@@ -122,7 +122,7 @@ def _difference(published: Path, path: Path) -> tuple[str, bool]:
 
 def _facts(path: Path) -> Any:
     """Return what evidence says about tables, but for hashes and versions."""
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = parsed_json(path.read_text(encoding="utf-8"))
     own = {**content["published"], "files": None, "versions": None}
     return content["about"], own
 
