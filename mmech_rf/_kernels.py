@@ -6,9 +6,9 @@ Every array is C-contiguous. Kernels trust their arguments; `forest.py` and
 (n_nodes,) int32 is -1 at a leaf; `child` (n_nodes,) int32 is the first child, or the
 leaf id at a leaf.
 
-What routes records is `tests` (n_nodes, 4) int32: feature, child, the lowest code that
-passes and the number of codes above it that pass, -1 where there is a child for every
-value.
+Forests with two-way tests come with `tests` (n_nodes, 4) int32: feature, child, the
+lowest code that passes and the number of codes above it that pass, -1 where there is
+a child for every value. It is empty for multiway forests, of one type with the others.
 """
 
 import numba
@@ -148,11 +148,9 @@ def grow_trees(
 
 
 @kernel
-def _route(tests, root, codes, leaves):
-    # leaf id of records in one tree: tests (n_nodes, 4) int32, codes (N, d) uint8 or
-    # int32, leaves (N,) int32
-    # Unsigned indices: signed ones may be negative, and the test for that costs half
-    # the time.
+def _route_tests(tests, root, codes, leaves):
+    # leaf id of records in one tree of two-way tests: tests (n_nodes, 4) int32, codes
+    # (N, d) uint8 or int32, leaves (N,) int32
     root = np.uint32(root)
     for i in range(codes.shape[0]):
         record = np.uint32(i)
@@ -173,26 +171,51 @@ def _route(tests, root, codes, leaves):
 
 
 @kernel
-def apply_trees(tests, node_offsets, codes, leaves):
-    # leaf ids of records: tests (n_nodes, 4) int32, node_offsets (n_trees + 1,) int64,
-    # codes (N, d) uint8 or int32, leaves (N, n_trees) int32
+def _route(feature, child, tests, root, codes, leaves):
+    # leaf id of records in one tree: feature, child (n_nodes,) int32, tests
+    # (n_nodes, 4) int32 or empty, codes (N, d) uint8 or int32, leaves (N,) int32
+    if tests.shape[0]:
+        _route_tests(tests, root, codes, leaves)
+        return
+    # Unsigned indices: signed ones may be negative, and the test for that costs half
+    # the time.
+    root = np.uint32(root)
+    for i in range(codes.shape[0]):
+        record = np.uint32(i)
+        node = root
+        attribute = feature[node]
+        while attribute >= 0:
+            branch = np.uint32(codes[record, np.uint32(attribute)])
+            node = np.uint32(np.uint32(child[node]) + branch)
+            attribute = feature[node]
+        leaves[record] = child[node]
+
+
+@kernel
+def apply_trees(feature, child, tests, node_offsets, codes, leaves):
+    # leaf ids of records: feature, child (n_nodes,) int32, tests (n_nodes, 4) int32 or
+    # None, node_offsets (n_trees + 1,) int64, codes (N, d) uint8 or int32, leaves
+    # (N, n_trees) int32
     for start in range(0, codes.shape[0], BLOCK):
         block = codes[start : start + BLOCK]
         rows = leaves[start : start + BLOCK]
         for tree in range(node_offsets.shape[0] - 1):
-            _route(tests, node_offsets[tree], block, rows[:, tree])
+            root = node_offsets[tree]
+            _route(feature, child, tests, root, block, rows[:, tree])
 
 
 @kernel
-def count_leaves(tests, node_offsets, leaf_offsets, codes, classes, counts):
-    # add records to their leaf in every tree: tests (n_nodes, 4) int32, offsets
-    # (n_trees + 1,) int64, codes (N, d) uint8 or int32, classes (N,) int64, counts
-    # (n_leaves, k) int64
+def count_leaves(
+    feature, child, tests, node_offsets, leaf_offsets, codes, classes, counts
+):
+    # add records to their leaf in every tree: feature, child (n_nodes,) int32, tests
+    # (n_nodes, 4) int32 or empty, offsets (n_trees + 1,) int64, codes (N, d) uint8 or
+    # int32, classes (N,) int64, counts (n_leaves, k) int64
     routed = np.empty(BLOCK, np.int32)
     for start in range(0, codes.shape[0], BLOCK):
         block = codes[start : start + BLOCK]
         for tree in range(node_offsets.shape[0] - 1):
-            _route(tests, node_offsets[tree], block, routed)
+            _route(feature, child, tests, node_offsets[tree], block, routed)
             tree_counts = counts[leaf_offsets[tree] : leaf_offsets[tree + 1]]
             for i in range(block.shape[0]):
                 leaf = np.uint32(routed[i])
@@ -201,23 +224,24 @@ def count_leaves(tests, node_offsets, leaf_offsets, codes, classes, counts):
 
 @kernel
 def count_assigned_leaves(
-    tests, node_offsets, leaf_offsets, codes, classes, trees, counts
+    feature, child, tests, node_offsets, leaf_offsets, codes, classes, trees, counts
 ):
-    # add record i to its leaf in tree trees[i] only: tests (n_nodes, 4) int32; offsets
-    # (n_trees + 1,) int64; codes (N, d) uint8 or int32; classes, trees (N,) int64;
-    # counts (n_leaves, k) int64
+    # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32,
+    # tests (n_nodes, 4) int32 or empty, offsets (n_trees + 1,) int64, codes (N, d)
+    # uint8 or int32, classes, trees (N,) int64, counts (n_leaves, k) int64
     leaf = np.empty(1, np.int32)
     for i in range(codes.shape[0]):
         tree = trees[i]
-        _route(tests, node_offsets[tree], codes[i : i + 1], leaf)
+        _route(feature, child, tests, node_offsets[tree], codes[i : i + 1], leaf)
         counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
 
 
 @kernel
-def leaf_masks(sizes, depth, tests, node_offsets, leaf_offsets, masks):
-    # which values a leaf's path allows: sizes (d,) int64, depth of the forest, tests
-    # (n_nodes, 4) int32, offsets (n_trees + 1,) int64; masks (n_leaves * sum(sizes),)
-    # bool: one (n_leaves, n_i) block per attribute, on entry all true
+def leaf_masks(sizes, depth, feature, child, tests, node_offsets, leaf_offsets, masks):
+    # which values a leaf's path allows: sizes (d,) int64, depth of the forest, feature,
+    # child (n_nodes,) int32, tests (n_nodes, 4) int32 or empty, offsets (n_trees + 1,)
+    # int64; masks (n_leaves * sum(sizes),) bool: one (n_leaves, n_i) block per
+    # attribute, on entry all true
     n_attributes = sizes.shape[0]
     n_leaves = leaf_offsets[-1]
     block = np.zeros(n_attributes, np.int64)
@@ -231,22 +255,22 @@ def leaf_masks(sizes, depth, tests, node_offsets, leaf_offsets, masks):
         last[0] = node[0]
         while level >= 0:
             current = node[level]
-            if tests[current, 0] >= 0:
-                n_children = sizes[tests[current, 0]]
-                if tests[current, 3] >= 0:
+            if feature[current] >= 0:
+                n_children = sizes[feature[current]]
+                if tests.shape[0] and tests[current, 3] >= 0:
                     n_children = 2
                 level += 1
-                node[level] = tests[current, 1]
+                node[level] = child[current]
                 last[level] = node[level] + n_children - 1
                 continue
-            row = leaf_offsets[tree] + tests[current, 1]
+            row = leaf_offsets[tree] + child[current]
             for above in range(level):
                 tested = node[above]
-                attribute = tests[tested, 0]
+                attribute = feature[tested]
                 size = sizes[attribute]
-                taken = node[above + 1] - tests[tested, 1]
+                taken = node[above + 1] - child[tested]
                 start = block[attribute] + row * size
-                if tests[tested, 3] >= 0:
+                if tests.shape[0] and tests[tested, 3] >= 0:
                     low = tests[tested, 2]
                     stop = low + tests[tested, 3] + 1
                     if taken == 1:

@@ -187,20 +187,21 @@ class Forest:
 
     @cached_property
     def _tests(self) -> NDArray[np.int32]:
-        """Tests of all nodes as the kernels read them, (n_nodes, 4)."""
-        tests = np.full((self.n_nodes, 4), -1, np.int32)
+        """Two-way tests as the kernels read them, (n_nodes, 4); (0, 4) without any."""
+        if self.value is None:
+            return np.empty((0, 4), np.int32)
+        ordered = np.array(self.ordered, np.bool_)[self.feature]
+        tests = np.empty((self.n_nodes, 4), np.int32)
         tests[:, 0] = self.feature
         tests[:, 1] = self.child
-        if self.value is not None:
-            ordered = np.array(self.ordered, np.bool_)[self.feature]
-            tests[:, 2] = np.where(ordered, 0, self.value)
-            tests[:, 3] = np.where(ordered | (self.value < 0), self.value, 0)
+        tests[:, 2] = np.where(ordered, 0, self.value)
+        tests[:, 3] = np.where(ordered | (self.value < 0), self.value, 0)
         return tests
 
     @property
     def _nodes(self) -> tuple[Any, ...]:
         """What kernels know of the nodes of all trees."""
-        return self._tests, self.node_offsets
+        return self.feature, self.child, self._tests, self.node_offsets
 
     def apply(self, codes: ArrayLike) -> NDArray[np.int32]:
         """Find the leaf of every record in every tree.
