@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mmech.arrays import Floats
-from mmech.error.report import confidence_interval
 from mmech.mechanism import MatrixMechanism
 from mmech.tables.noise import error_law
 
@@ -54,8 +51,6 @@ class CumulativeErrors:
         self._factors = factors
         sizes = [stop - start for start, stop, _ in mechanism._runs()]
         self._parameters = np.repeat([float(t) for t in mechanism._parameters()], sizes)
-        paid: dict[str, Any] = {mechanism.law.currency: mechanism.cost}
-        self._bound = float(confidence_interval(0.0, 1.0, level, **paid)[1])
         self._halves: dict[tuple[float, int], float] = {}
         self._bounds: dict[float, Floats] = {}
 
@@ -82,9 +77,11 @@ class CumulativeErrors:
         """
         if p not in self._bounds:
             white = self._white - p * self._white[:, -1:]
-            bound = self._bound * np.sqrt(np.square(white).sum(axis=0))
+            variances = np.square(white).sum(axis=0)
             gaps = np.abs(white * self._factors[:, None]).max(axis=0)
-            self._bounds[p] = bound + gaps
+            # Chebyshev's, of the error and a uniform one: `half` is at most this.
+            bound = np.sqrt((variances + gaps**2 / 12) / (1 - self._level))
+            self._bounds[p] = bound + gaps / 2
         bound = self._bounds[p]
         last = len(apart) - 1
         firsts = np.flatnonzero(apart >= -bound).tolist()
