@@ -396,8 +396,8 @@ def quantile_of_whole_noise(level: float, norm: str, unit: float) -> float:
     """Return half the width of an interval in standard errors, for whole noise.
 
     `unit` is the least standard deviation of the noise of a row. Gauss' inequality
-    takes half a step more, and so do sums of Gaussian noise, which are normal but for
-    their steps at a deviation of 1 or more. With that deviation and steps of one, a
+    takes half a step more. Sums of Gaussian noise do so too: at a deviation of 1 or
+    more they are normal but for their steps. With that deviation and steps of one, a
     Laplace variable bounds the moment generating function of all sums: any s > 0 gives
     a Chernoff bound.
     """
