@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import MALFORMED, check_integer, parsed_json
-from mmech.error.report import confidence_interval
+from mmech.error.report import quantile_of_whole_noise
 from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
 from mmech.noise.seam import unseen
 from mmech.operators.basic import Prefix
@@ -434,8 +434,8 @@ class Stream(Settled):
         time : int
             A time that was answered.
         level : float, default=0.95
-            Probability for this one answer, not for all together. Under `epsilon` it
-            is a lower bound; under `rho` sums of noise are taken as normal.
+            Probability for this one answer, not for all together. It is a lower bound,
+            for the noise of whole numbers that is drawn.
 
         Returns
         -------
@@ -447,9 +447,9 @@ class Stream(Settled):
                 f"time must be below {self._time}, the next one, got {time}; "
                 "standard_error tells the errors of answers to come"
             )
-        method = "normal" if self.law.norm == "L2" else "bound"
-        ends = confidence_interval(self._answers[time], error, level, method=method)
-        return float(ends[0]), float(ends[1])
+        unit = math.sqrt(self._variance(self._rows.least))
+        half = quantile_of_whole_noise(level, self.law.norm, unit) * error
+        return float(self._answers[time] - half), float(self._answers[time] + half)
 
 
 class _StreamFile:

@@ -160,7 +160,8 @@ class TriangularRows(ABC):
         self._scaled = np.zeros(weights.size, np.int64)
         self._solved, self._counts = np.zeros((2, weights.size))
         self.largest_count = MOST_SUMS // self._prepare(*settings)
-        self.largest = Fraction(self.sensitivity, int(self.heights.min()))
+        ends = self.heights.max(), self.heights.min()
+        self.least, self.largest = (Fraction(self.sensitivity, int(k)) for k in ends)
 
     @staticmethod
     def known(weights: Floats, variance: Variance, *settings: Any) -> TriangularRows:
@@ -517,7 +518,8 @@ class TreeRows:
             raise ValueError("sizes from 1 up that divide each other are needed")
         self.weights, self.settings = weights, [self.sizes, own]
         self._own = [Fraction(sum(own), part) for part in own]
-        self.sensitivity, self.largest = min(self._own), max(self._own)
+        self.sensitivity = self.least = min(self._own)
+        self.largest = max(self._own)
         self.largest_count = MOST_SUMS
         self._noises = [variance(own) for own in self._own]
         self._weights_back = weights[::-1].copy()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mmech.arrays import Floats
-from mmech.error.report import confidence_interval
+from mmech.error.report import quantile_of_whole_noise
 from mmech.mechanism import MatrixMechanism
 from mmech.tables.noise import error_law
 
@@ -54,8 +52,8 @@ class CumulativeErrors:
         self._factors = factors
         sizes = [stop - start for start, stop, _ in mechanism._runs()]
         self._parameters = np.repeat([float(t) for t in mechanism._parameters()], sizes)
-        paid: dict[str, Any] = {mechanism.law.currency: mechanism.cost}
-        self._bound = float(confidence_interval(0.0, 1.0, level, **paid)[1])
+        unit = 1 / float(factors.max())
+        self._quantile = quantile_of_whole_noise(level, mechanism.law.norm, unit)
         self._halves: dict[tuple[float, int], float] = {}
         self._bounds: dict[float, Floats] = {}
 
@@ -63,16 +61,18 @@ class CumulativeErrors:
         """Return what the error at a place stays below in magnitude."""
         if (p, place) not in self._halves:
             weights = (self._white[:, place] - p * self._white[:, -1]) * self._factors
-            own = np.abs(weights) > 1e-12 * np.abs(weights).max()
+            step = float(np.abs(weights).max())  # that a uniform error fills
+            own = np.abs(weights) > 1e-12 * step
             law = error_law(
                 self._law,
-                np.round(weights[own], 12),
+                step * np.round(weights[own] / step, 12),
                 np.ones(own.sum()),
                 1 / np.square(self._factors[own]),
                 self._parameters[own],
             )
-            step = float(np.abs(weights).max())  # that a uniform error fills
-            self._halves[p, place] = law.half_width(self._level) + step / 2
+            most = self._quantile * law.standard_error + step
+            half = min(law.half_width(self._level) + step / 2, most)
+            self._halves[p, place] = half
         return self._halves[p, place]
 
     def ends(self, p: float, apart: Floats) -> tuple[int, int]:
@@ -82,9 +82,12 @@ class CumulativeErrors:
         """
         if p not in self._bounds:
             white = self._white - p * self._white[:, -1:]
-            bound = self._bound * np.sqrt(np.square(white).sum(axis=0))
+            variances = np.square(white).sum(axis=0)
             gaps = np.abs(white * self._factors[:, None]).max(axis=0)
-            self._bounds[p] = bound + gaps
+            # `half` is at most this, and Chebyshev's with the uniform error.
+            bound = self._quantile * np.sqrt(variances) + gaps
+            widest = np.sqrt((variances + gaps**2 / 12) / (1 - self._level)) + gaps / 2
+            self._bounds[p] = np.minimum(bound, widest)
         bound = self._bounds[p]
         last = len(apart) - 1
         firsts = np.flatnonzero(apart >= -bound).tolist()

@@ -316,6 +316,12 @@ def noise_scale(measured: Measurement, unit: int) -> float:
     return float(scale / unit)
 
 
+def noise_error(measured: Measurement, unit: int) -> float:
+    """Return the standard error of a count, and of one that fills its whole steps."""
+    scale = noise_scale(measured, unit)
+    return math.sqrt(2 * scale**2 + 1 / (12 * unit**2))
+
+
 def leaf_votes(
     measured: Measurement, unit: int, *, even: bool = False
 ) -> tuple[Floats, Floats]:
@@ -330,7 +336,7 @@ def leaf_votes(
     totals = np.maximum(counts.sum(axis=0), 1.0)
     shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
     smooth = np.maximum(counts, 0.0) + added * shares
-    return _logarithms(smooth), math.sqrt(2) * scale / smooth
+    return _logarithms(smooth), noise_error(measured, unit) / smooth
 
 
 def labelled_votes(
@@ -363,7 +369,7 @@ def labelled_votes(
     smooth = np.maximum(counts, 0.0) + added * common[labels]
     votes = _logarithms(smooth)
     votes[np.arange(g), labels] += 1e-9  # the label wins among equal shares
-    errors = np.hypot(math.sqrt(2) * scale, added * error[labels]) / smooth
+    errors = np.hypot(noise_error(measured, 1), added * error[labels]) / smooth
     return votes, errors
 
 

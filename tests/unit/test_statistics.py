@@ -544,6 +544,24 @@ def test_intervals_of_quantiles_hold_on_coarse_grids(currency, cost, noise_rng):
             assert beyond <= risk + 5 * math.sqrt(risk / 20_000), (level, p, place)
 
 
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize(
+    ("currency", "cost"),
+    [("epsilon", c) for c in (0.1, 1, 5, 12, 100)]
+    + [("rho", c) for c in (0.1, 4, 10, 100)],
+)
+def test_places_are_left_out_where_their_noise_rules_them_out(currency, cost, level):
+    """A bound on all of them may leave out no more than the law of each."""
+    own = SMALL.select(["x"]), currency, Fraction(cost), Relation(), True
+    plan = StatisticPlan(Quantiles("x", step=1.5), *own).mechanism
+    errors, n = CumulativeErrors(plan, level), plan.workload.shape[1]
+    for p, place in itertools.product((0.1, 0.5), range(n - 1)):
+        apart = np.full(n, 1e9)
+        apart[place] = (1 - 1e-9) * errors.half(p, place)
+        assert errors.ends(p, -apart)[0] == place
+        assert errors.ends(p, apart)[1] == place + 1
+
+
 # ---- wrong input ---------------------------------------------------------------------
 
 WRONG = {

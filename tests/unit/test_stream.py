@@ -22,6 +22,7 @@ from processes import in_a_fork, largest_file
 from reference import pinv
 from replay import check_neighbours, entropy, watched, with_noise
 from scipy.linalg import toeplitz
+from scipy.stats import binom
 
 from mmech import (
     BudgetExceededError,
@@ -378,6 +379,57 @@ def test_answers_of_a_tree_are_the_best_of_all_nodes(horizon, width):
     found = [made.standard_error(time) ** 2 for time in range(horizon)]
     np.testing.assert_allclose(found, errors, rtol=1e-9, atol=1e-9)
     assert made.expected_error() == pytest.approx(errors.sum())
+
+
+@pytest.mark.parametrize(
+    ("currency", "scale"),
+    [("epsilon", 1 / e) for e in (0.1, 1, 2, 3, 4, 5.5, 8, 30)]
+    + [("rho", t) for t in (0.01, 0.05, 0.3, 1, 2, 9)],
+)
+def test_intervals_hold_a_single_count_at_any_cost(currency, scale):
+    """Exactly, by the law of the noise of whole numbers on its row."""
+    rows = Stream(horizon=1, **{currency: 1})._rows
+    size = rows.runs(0)[0][2] if currency == "epsilon" else rows.runs(0)[0][2] / 2
+    made = Stream(horizon=1, **{currency: size / Fraction(scale)})
+    with watched(without_noise):
+        made.push(7)
+    step = 1.0 if currency == "epsilon" else 1 / (rows._row(0)[0] * rows.scales[0])
+    k = np.arange(500)
+    mass = np.exp((-k if currency == "epsilon" else -k * k / 2) / scale)
+    mass[1:] *= 2
+    for level in (0.5, 0.8, 0.95, 0.99, 0.999):
+        lower, upper = made.confidence_interval(0, level)
+        held = step * k <= min(7 - lower, upper - 7)
+        assert mass[held].sum() >= level * mass.sum(), level
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4, 12, 20])
+def test_intervals_hold_sums_over_a_tree(epsilon, noise_rng):
+    """More misses than by chance at a time and level: a risk of 1e-9 each."""
+    weights, sizes, parts, trials = np.ones(6), [1, 2, 4], [3, 1, 2], 20_000
+    with mock.patch.object(TreeRows, "best", lambda w, v: TreeRows(w, v, sizes, parts)):
+        made = Stream(horizon=6, epsilon=epsilon)
+    rows = made._rows
+    number = len(nodes(rows, 6))
+    gains = []
+    for drawn in np.eye(number, dtype=np.int64):
+        own = TreeRows(weights, made._variance, sizes, parts)
+        gains.append([])
+        for time in range(6):
+            now = len(own.sums(time, 0))
+            own.take(time, 0, drawn[:now])
+            gains[-1].append(own.answer(time))
+            drawn = drawn[now:]
+    scales = per_node(rows, 6, [made._parameter(own) for own in rows._own])
+    noise = [made.law.draw(t, (trials,), insecure_rng=noise_rng) for t in scales]
+    errors = np.abs(np.transpose(gains) @ noise)
+    with watched(without_noise):
+        answers = [made.push(0) for _ in range(6)]
+    for level in (0.5, 0.8, 0.95, 0.99):
+        for time, error in enumerate(errors):
+            upper = made.confidence_interval(time, level)[1]
+            missed = (error > upper - answers[time] + 1e-9).sum()
+            assert missed <= binom.isf(1e-9, trials, 1 - level), (time, level)
 
 
 # ---- how good it is ------------------------------------------------------------------

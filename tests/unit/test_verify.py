@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 import zlib
 from fractions import Fraction
@@ -485,6 +486,21 @@ def test_a_replaced_record_moves_rows_of_both_signs_twice_as_far(entry, cost, ex
     assert verify.examine(json.dumps(found).encode())[0] == expected
 
 
+@pytest.mark.parametrize(("cost", "expected"), [("1/20", 1), ("7/100", 0)])
+def test_a_change_of_a_part_of_a_step_is_priced_as_a_whole_one(cost, expected):
+    """A number that moves by 3/2 costs kappa(1, 8/3) = .069; kappa(1, 4) is .03."""
+    found = document(paid(cost, stated(4, "3/2", [3])), cost=cost, currency="rho")
+    assert verify.examine(json.dumps(found).encode())[0] == expected
+
+
+@pytest.mark.parametrize(("cost", "expected"), [("5/2", 1), ("13/5", 0)])
+def test_a_replaced_record_is_in_bags_twice(cost, expected):
+    """Two bags cost 4 (exp(1/2) - 1) = 2.595: each record by half of epsilon = 1."""
+    draws = [chosen("exponential", str(Fraction(HALF) / 2))] * 2
+    found = document(paid(cost, bags(2, *draws)), cost=cost, neighbours="replace")
+    assert verify.examine(json.dumps(found).encode())[0] == expected
+
+
 def test_sums_and_prices_are_rounded_up_and_do_not_wrap():
     effort = verify.Effort()
     assert effort.price(1, Fraction(10**41)) >= verify.kappa(1, Fraction(10**41)) > 0
@@ -814,6 +830,17 @@ def test_published_tables_are_checked(tmp_path, capsys):
     assert "T16 tables with intervals of level 0.95: 1" in text
 
 
+def test_counts_that_are_all_but_exact_hold(tmp_path, capsys):
+    """An interval may be one whole number."""
+    error = math.sqrt(2 * math.exp(-10)) / (1 - math.exp(-10))
+    table = "sex,count,standard_error,lower,upper\n" + "".join(
+        f"{name},{n},{error:.9g},{n},{n}\n" for name, n in (("f", 3), ("m", 2))
+    )
+    draw = noise("laplace", "1/10", marginal([2], [0]), [3, 2])
+    published(tmp_path, {"sex.csv": table}, document(paid("10", draw), cost="10"))
+    assert run(tmp_path, capsys)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -1009,6 +1036,15 @@ def test_a_copy_needs_nothing_but_numpy(tmp_path):
 def packed(n, data=None):
     raw = zlib.compress(bytes(8 * n) if data is None else data, 9)
     return {"packed": base64.b64encode(raw).decode(), "n": n}
+
+
+def test_no_more_numbers_are_unpacked_than_there_are():
+    text = json.dumps(packed(0, bytes(10**7))).encode()
+    tracemalloc.start()
+    with pytest.raises(verify.UncheckedError, match="packed numbers must be 0"):
+        verify.parsed(text)
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
 
 
 def of_values(values):
