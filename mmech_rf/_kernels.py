@@ -194,7 +194,7 @@ def _route(feature, child, tests, root, codes, leaves):
 @kernel
 def apply_trees(feature, child, tests, node_offsets, codes, leaves):
     # leaf ids of records: feature, child (n_nodes,) int32, tests (n_nodes, 4) int32 or
-    # None, node_offsets (n_trees + 1,) int64, codes (N, d) uint8 or int32, leaves
+    # empty, node_offsets (n_trees + 1,) int64, codes (N, d) uint8 or int32, leaves
     # (N, n_trees) int32
     for start in range(0, codes.shape[0], BLOCK):
         block = codes[start : start + BLOCK]
@@ -226,9 +226,9 @@ def count_leaves(
 def count_assigned_leaves(
     feature, child, tests, node_offsets, leaf_offsets, codes, classes, trees, counts
 ):
-    # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32,
-    # tests (n_nodes, 4) int32 or empty, offsets (n_trees + 1,) int64, codes (N, d)
-    # uint8 or int32, classes, trees (N,) int64, counts (n_leaves, k) int64
+    # add record i to its leaf in tree trees[i] only: feature, child (n_nodes,) int32;
+    # tests (n_nodes, 4) int32 or empty; offsets (n_trees + 1,) int64; codes (N, d)
+    # uint8 or int32; classes, trees (N,) int64; counts (n_leaves, k) int64
     leaf = np.empty(1, np.int32)
     for i in range(codes.shape[0]):
         tree = trees[i]
