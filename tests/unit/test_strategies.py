@@ -451,5 +451,7 @@ def test_auto_is_not_behind_any_template(workload):
 
 
 @pytest.mark.slow
-def test_auto_is_not_behind_any_template_on_random_workloads():
-    assert max(behind(random_workload(seed, 2000))[0] for seed in range(300)) <= 1.01
+@pytest.mark.parametrize("first", range(0, 300, 5))
+def test_auto_is_not_behind_any_template_on_random_workloads(first):
+    for seed in range(first, first + 5):
+        assert behind(random_workload(seed, 2000))[0] <= 1.01, seed
