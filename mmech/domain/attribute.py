@@ -60,6 +60,10 @@ def check_names(values: Any, name: str) -> tuple[str, ...]:
     return names
 
 
+LONGEST_NAME = 1000
+"""Characters of a name, which sentences and pages repeat."""
+
+
 def check_name(value: Any, name: str) -> str:
     """Return a name, or raise."""
     if not isinstance(value, str):
@@ -68,6 +72,11 @@ def check_name(value: Any, name: str) -> str:
         )
     if not value:
         raise ValueError(f"{name} must not be empty; give it a name")
+    if len(value) > LONGEST_NAME:
+        raise ValueError(
+            f"{name} must have at most {LONGEST_NAME:,} characters, got "
+            f"{len(value):,}; shorten it"
+        )
     check_encodable(value, name)
     return value
 

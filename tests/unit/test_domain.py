@@ -57,6 +57,12 @@ def test_domains_are_values():
         ([AGE, SIZE, AGE], {}, ValueError, "'age' occurs twice among attributes; ren"),
         ([AGE], {"name": 3}, TypeError, "name must be a string, got int; convert it"),
         ([AGE], {"name": ""}, ValueError, "name must not be empty"),
+        (
+            [AGE],
+            {"name": "x" * 1001},
+            ValueError,
+            "at most 1,000 characters, got 1,001",
+        ),
     ],
 )
 def test_what_is_no_domain(attributes, options, error, message):
