@@ -191,10 +191,10 @@ class SelectedTree:
             if place in places:
                 return places[place]
             view = look()
-            return Fork(view, tuple(look() for _ in range(view.size)))
+            return Fork(view, tuple([look() for _ in range(view.size)]))
 
         root = look()
-        branches = tuple(look() for _ in range(root.size))
+        branches = tuple([look() for _ in range(root.size)])
         ends = np.cumsum([_size(branch) for branch in branches])
         *labels, rest_of = np.split(np.array([*rest], np.int64), ends)
         check_that(rest_of.size == 0, "labels")

@@ -34,7 +34,7 @@ from mmech import (
     PrivacyLedger,
     record_evidence,
 )
-from mmech.checks import check_choice, check_epsilon
+from mmech.checks import MALFORMED, check_choice, check_epsilon
 from mmech.domain.domain import warn_if_read
 from mmech.domain.encoding import CellError, look
 from mmech.noise import (
@@ -844,7 +844,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         try:
             with record_evidence() as record, evidence.repeated():
                 twin._measure(records)
-        except (ValueError, LookupError, StopIteration):
+        except (*MALFORMED, StopIteration):
             return False
         before, after = (
             [parsed(own.text.encode())[name] for name in EVIDENT]
