@@ -33,17 +33,10 @@ RAW = CELLS.astype(str)
 
 
 # ----------------------------------------------------------------- real data sets
-@pytest.mark.parametrize(
-    "load",
-    [
-        rf.datasets.load_car,
-        rf.datasets.load_iris,
-    ],
-    ids=["car", "iris"],
-)
+@pytest.mark.parametrize("data", ["car", "iris"])
 @ALL
-def test_fits_the_built_in_data_sets(load, name):
-    bunch = load()
+def test_fits_the_built_in_data_sets(data, name):
+    bunch = rf.datasets.fetch(data)
     cls, settings = PRIVATE[name]
     model = cls(
         bunch.schema, epsilon=1000, n_trees=16, depth=3, random_state=0, **settings

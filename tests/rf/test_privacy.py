@@ -340,22 +340,22 @@ def of_columns(*names, categories=("0", "1")):
     return Schema([Attribute.categorical(name, categories) for name in names], [0, 1])
 
 
+SCALED = Attribute.numeric("minmaxscaler__age", lower=0, upper=1)
+
+
 @pytest.mark.parametrize(
-    ("schema", "warned"),
+    ("warned", "schema"),
     [
-        (of_columns("size", *COLOURS), True),
-        (of_columns(*COLOURS, categories=(0.0, 1.0)), True),
-        (of_columns(*COLOURS, categories=(False, True)), True),
-        (of_columns("onehotencoder__size_small"), True),
-        (
-            Schema([Attribute.numeric("minmaxscaler__age", lower=0, upper=1)], [0, 1]),
-            True,
-        ),
-        (of_columns("size", *COLOURS[:2]), False),
-        (of_columns(*COLOURS, categories=("no", "yes")), False),
-        (of_columns("a", "b", "c", "d"), False),
-        (of_columns("_a", "_b", "_c"), False),
-        (of_columns("my__age"), False),
+        (True, of_columns("size", *COLOURS)),
+        (True, of_columns(*COLOURS, categories=(0.0, 1.0))),
+        (True, of_columns(*COLOURS, categories=(False, True))),
+        (True, of_columns("onehotencoder__size_small")),
+        (True, Schema([SCALED], [0, 1])),
+        (False, of_columns("size", *COLOURS[:2])),
+        (False, of_columns(*COLOURS, categories=("no", "yes"))),
+        (False, of_columns("a", "b", "c", "d")),
+        (False, of_columns("_a", "_b", "_c")),
+        (False, of_columns("my__age")),
     ],
 )
 def test_columns_of_an_encoder_are_warned_of(schema, warned):
@@ -364,6 +364,5 @@ def test_columns_of_an_encoder_are_warned_of(schema, warned):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         model.fit(np.empty((0, schema.n_features)), [])
-    assert ["an encoder or a scaler had made" in str(w.message) for w in said] == (
-        [True] * warned
-    )
+    words = "an encoder or a scaler had made"
+    assert [words in str(w.message) for w in said] == [True] * warned
