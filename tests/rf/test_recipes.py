@@ -90,22 +90,6 @@ def test_levels_follow_from_public_numbers(name, kinds, n_records, levels):
     assert rf.recipes()[name].n_levels(schema, 1.0, n_records) == levels
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("spe", "The attribute of a node is public and random; its cut is drawn by"),
-        ("guan", "Attribute and cut are drawn together"),
-        ("patil-singh",
-         "all attributes; splits: threshold. Tests are compared by the Gini"),
-        ("dprf-thesis", "how many there are at 10 cut points each"),
-        ("pte", "label the leaves of a second ensemble, for free"),
-        ("fi-2015", "every path as deep as its leaf has signal"),
-    ],
-)  # fmt: skip
-def test_descriptions_tell_candidates_splits_and_stops(name, words):
-    assert words in rf.recipes()[name].describe()
-
-
 def test_preset_numbers_are_those_of_their_sources():
     found = rf.recipes()
     assert (found["liu"].depth + 1, found["liu"].n_trees) == (5, 90)
