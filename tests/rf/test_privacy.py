@@ -285,17 +285,6 @@ def test_later_parameters_cannot_thin_the_noise(name, watch_all):
     assert tampered.ledger_.remaining == 0
 
 
-@ALL
-def test_noise_is_drawn_from_the_system_unless_a_test_asks(name, drawn):
-    X, y = rf_cases.records(20)
-    for random_state in (0, np.random.RandomState(0), np.random.default_rng(0)):
-        rf_cases.release(rf_cases.classifier(name, random_state=random_state), X, y)
-    with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
-        rf_cases.release(rf_cases.classifier(name, insecure_rng=0), X, y)
-    noise = [draw.public["entry"].insecure for draw in drawn if draw.kind == "laplace"]
-    assert noise == [False] * 3 + [True]
-
-
 # ------------------------------------------------------------------------ the audit
 def audited_epsilon(model, alpha):
     """A lower confidence bound on epsilon from noisy counts of two neighbours.
