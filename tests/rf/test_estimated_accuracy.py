@@ -153,16 +153,9 @@ def test_the_interval_holds_the_accuracy(accuracy, n_records, currency, rng):
     entry = LedgerEntry(Fraction(1, 2), "labels", kind, currency=currency)
     right = rng.binomial(n_records, accuracy, 2000)
     truth = np.stack([right, n_records - right])
-    noise = (
-        rng.laplace(scale=2, size=truth.shape)
-        if kind == "laplace"
-        else (rng.normal(size=truth.shape))
-    )
-    found = [
-        Accuracy(int(one), int(other), entry).interval
-        for one, other in (truth + noise).round().T
-    ]
-    lower, upper = np.array(found).T
+    law, scale = {"epsilon": (rng.laplace, 2), "rho": (rng.normal, 1)}[currency]
+    noisy = (truth + law(scale=scale, size=truth.shape)).round().astype(int)
+    lower, upper = np.array([Accuracy(*own, entry).interval for own in noisy.T]).T
     assert (lower <= upper).all()
     assert ((lower <= accuracy) & (accuracy <= upper)).mean() >= 0.95
 
