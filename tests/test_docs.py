@@ -194,16 +194,12 @@ def assert_documented(kind):
             )
 
 
-@public_names
-def test_public_methods_are_documented(package, name):
-    thing = getattr(package, name)
-    if not isinstance(thing, type):
-        pytest.skip("not a class")
-    assert_documented(thing)
-
-
-def test_methods_of_operators_are_documented():
-    """Those of no public class, too, which no linter asks for."""
+def test_methods_are_documented():
+    """Those of operators of no public class, too, which no linter asks for."""
+    kinds = [getattr(package, name) for package in PACKAGES for name in package.__all__]
+    for kind in kinds:
+        if isinstance(kind, type):
+            assert_documented(kind)
     kinds = [mmech.QueryMatrix]
     for kind in kinds:
         kinds += kind.__subclasses__()  # and so on, down to the last one
