@@ -46,55 +46,48 @@ RANKING = rf.DrawnSettings.for_ranking()
 
 def all_models():
     """Return classes and settings by name, of every kind of model that is released."""
+    in_rho = {"ledger": mm.PrivacyLedger("1/18", currency="rho")}
+    few = {"settings": rf.DrawnSettings(count_share="1/7", resolutions=(3, 9))}
+    deep = {"settings": rf.DrawnSettings(third_level=0.999)}
+    training = {
+        "training": {}, "by weight": {"voting": "weight", "splits": "binary"},
+        "all trees": {"n_trees": math.inf, "depth": 3},
+        "ensembles": {"n_ensembles": 3, "max_features": 4, "splits": "threshold"},
+        "parts": {"n_ensembles": 3, "max_features": "partition"},
+        "replaced": {"neighbours": "replace", "epsilon": 0.1},
+        "shared ledger": {"ledger": mm.PrivacyLedger("1/3")}, "paid in rho": in_rho,
+    }  # fmt: skip
+    laplace = {
+        "laplace 0": {}, "laplace 1": {"data": "disjoint", "n_ensembles": 2},
+        "laplace 2": {"n_trees": math.inf, "n_ensembles": 2}, "laplace 3": in_rho,
+    }  # fmt: skip
+    drawn = {
+        "one tree": {"epsilon": "1/3", "n_records": 1},
+        "scores": {"epsilon": "1/3", "n_records": 3000},
+        "noisy number": {"neighbours": "replace"}, "the least": {"epsilon": "1e-5"},
+        "several trees": {"n_records": 16_000},
+        "third levels": deep | {"n_records": 16_000}, "own settings": few,
+        "sums and pairs": {"schema": CAR.schema, "n_records": 1728},
+        "pairs of records": {"records_per_person": 2},
+        "zcdp": ZCDP | {"n_records": 100_000}, "zcdp, pure": ZCDP | {"n_records": 100},
+        "zcdp, noisy number": ZCDP | {"epsilon": 3},
+        "ranking": {"n_records": 200, "settings": RANKING},
+        "boosting for ranking": {"n_records": 10**5, "settings": RANKING},
+        "accuracy": {"estimate_accuracy": True},
+        "monotone": {"schema": MONOTONE, "n_records": 3000},
+        "private bins": {"schema": NUMBERS, "private_bins": "all"},
+        "a ledger of its own": {"ledger": mm.PrivacyLedger(2)},
+        "labels of numbers": {"schema": of_numbers([0.5, 1.5])},
+        "labels of truth": {"schema": of_numbers([False, True])},
+    }  # fmt: skip
     found = {
-        name: (rf.BatchTrainingClassifier, TRAINING | settings)
-        for name, settings in {
-            "training": {},
-            "by weight": {"voting": "weight", "splits": "binary"},
-            "all trees": {"n_trees": math.inf, "depth": 3},
-            "ensembles": {"n_ensembles": 3, "max_features": 4, "splits": "threshold"},
-            "parts": {"n_ensembles": 3, "max_features": "partition"},
-            "replaced": {"neighbours": "replace", "epsilon": 0.1},
-            "shared ledger": {"ledger": mm.PrivacyLedger("1/3")},
-            "paid in rho": {"ledger": mm.PrivacyLedger("1/18", currency="rho")},
-        }.items()
-    } | {
-        f"laplace {number}": (rf.LaplaceForestClassifier, SMALL | settings)
-        for number, settings in enumerate(
-            [
-                {},
-                {"data": "disjoint", "n_ensembles": 2},
-                {"n_trees": math.inf, "n_ensembles": 2},
-                {"ledger": mm.PrivacyLedger("1/18", currency="rho")},
-            ]
+        name: (cls, common | own)
+        for cls, common, named in (
+            (rf.BatchTrainingClassifier, TRAINING, training),
+            (rf.LaplaceForestClassifier, SMALL, laplace),
+            (rf.PrivateForestClassifier, DRAWN, drawn),
         )
-    }
-    few = rf.DrawnSettings(count_share="1/7", resolutions=(3, 9))
-    deep = rf.DrawnSettings(third_level=0.999)
-    found |= {
-        name: (rf.PrivateForestClassifier, DRAWN | settings)
-        for name, settings in {
-            "one tree": {"epsilon": "1/3", "n_records": 1},
-            "scores": {"epsilon": "1/3", "n_records": 3000},
-            "noisy number": {"neighbours": "replace"},
-            "several trees": {"n_records": 16_000},
-            "third levels": {"n_records": 16_000, "settings": deep},
-            "sums and pairs": {"schema": CAR.schema, "n_records": 1728},
-            "pairs of records": {"records_per_person": 2},
-            "the least": {"epsilon": "1e-5"},
-            "zcdp": ZCDP | {"n_records": 100_000},
-            "zcdp, noisy number": ZCDP | {"epsilon": 3},
-            "zcdp, pure": ZCDP | {"n_records": 100},
-            "own settings": {"settings": few},
-            "ranking": {"n_records": 200, "settings": RANKING},
-            "boosting for ranking": {"n_records": 10**5, "settings": RANKING},
-            "accuracy": {"estimate_accuracy": True},
-            "monotone": {"schema": MONOTONE, "n_records": 3000},
-            "private bins": {"schema": NUMBERS, "private_bins": "all"},
-            "a ledger of its own": {"ledger": mm.PrivacyLedger(2)},
-            "labels of numbers": {"schema": of_numbers([0.5, 1.5])},
-            "labels of truth": {"schema": of_numbers([False, True])},
-        }.items()
+        for name, own in named.items()
     }
     own = rf.Recipe(n_trees=2, depth=1, grid=3)
     changed = RECIPES["jpw"].replace(n_trees=2)
