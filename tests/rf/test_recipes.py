@@ -16,12 +16,7 @@ from mmech.selection import fixed_point_rate
 from mmech_rf._kernels import node_histograms
 from mmech_rf.forest.sizes import TableTooLargeError
 from mmech_rf.literature.budgets import tree_epsilon
-from mmech_rf.literature.leaves import (
-    ancestors,
-    leaf_votes,
-    pruned,
-    release_levels,
-)
+from mmech_rf.literature.leaves import ancestors, leaf_votes, pruned, release_levels
 from mmech_rf.literature.presets import find_recipe, refused
 from mmech_rf.literature.scores import MOST, SCORES, score_for
 
