@@ -1,7 +1,6 @@
 """The benchmark that measures the paper again: bookkeeping, statistics, baselines."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from benchmarks.reproduction._settings import (
     Task,
     gate_setting,
 )
-from benchmarks.reproduction._trials import Found
 from mmech_rf.evaluation import load_records
 
 pytestmark = pytest.mark.slow
@@ -62,20 +60,6 @@ def test_spread_is_split_into_forests_and_noise():
     assert accuracy.squared_error == pytest.approx(between / 4)
 
 
-def twice(accuracy, noise):
-    return [accuracy - noise, accuracy + noise]
-
-
-def results_of(setting, accuracies, epsilon=1.0, tied=math.nan):
-    return {
-        Task(setting, forest, (epsilon,), len(own)).key: [
-            Found(epsilon, draw, accuracy, "identity", tied)
-            for draw, accuracy in enumerate(own)
-        ]
-        for forest, own in accuracies.items()
-    }
-
-
 def test_a_verdict_that_other_forests_might_change_is_open():
     """Target one standard error of our mean from where the verdict turns."""
     rng = np.random.default_rng(0)
@@ -88,19 +72,6 @@ def test_a_verdict_that_other_forests_might_change_is_open():
     assert _report.verdict(accuracy, turns + own, 0.0) == "open"
     assert _report.verdict(accuracy, turns - 9 * own, 0.0) == "reached"
     assert _report.verdict(accuracy, turns + 9 * own, 0.0) == "**below**"
-
-
-def test_both_rules_for_ties_are_shown_and_the_published_one_counts():
-    adult = gate_setting(("adult", "batch-training", "hard", 0.1, 0.768))
-    drawn = dict.fromkeys(range(20), twice(0.76, 0.001))
-    first = dict.fromkeys(range(20), twice(0.769, 0.001))
-    results = results_of(adult, drawn, 0.1, 0.04)
-    results |= results_of(replace(adult, ties="first"), first, 0.1, 0.04)
-    text = "\n".join(_report.gate(_report.Table(results)))
-    assert "**1 of 1** published" in text
-    before = "ε = 0.1: 4.0% of the hard votes tie. Ties drawn: 0.7600 ± 0.0000, below"
-    assert before in text
-    assert "first class: 0.7690 ± 0.0000, reached; published 0.768." in text
 
 
 def test_queries_that_are_training_records():

@@ -31,17 +31,6 @@ def test_tasks_of_every_kind_can_be_learnt_from_their_attributes(kind):
     assert np.mean(gains) > 0.1
 
 
-def test_labels_are_as_frequent_as_their_probabilities_say():
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        task = simulate_task(rng)
-        codes = task.records(4000, rng)
-        found = np.eye(task.schema.n_classes)[task.labels(codes, rng)]
-        # Five standard deviations of a mean of at most a quarter of variance.
-        apart = np.abs((found - task.probabilities(codes)).mean(axis=0))
-        assert apart.max() < 5 * 0.5 / np.sqrt(4000)
-
-
 def test_a_task_follows_from_its_generator_alone():
     first, second = (simulate_task(np.random.default_rng(3)) for _ in range(2))
     codes = first.records(50, np.random.default_rng(4))
