@@ -26,6 +26,13 @@ def fruit(files, *args):
     return (*needed, *(() if "majority" in args else FORESTS), *args)
 
 
+@pytest.mark.parametrize("args", [[], ["schema"], ["fit", "-h"]], ids=str)
+def test_who_names_no_command_is_shown_them(run, args):
+    code, out, err = run(*args)
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: mmech-rf")
+
+
 def explained(parser):
     """Yield what a command and all below it say of their options and arguments."""
     for action in parser._actions:
