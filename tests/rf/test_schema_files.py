@@ -126,17 +126,7 @@ FEATURES = {
         {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "integer": True}],
     "target": {"name": "label", "categories": ["0", "1"]},
 }  # fmt: skip
-MRF = {
-    "attributes": [
-        {"name": "n", "type": "numeric", "cutoffs": [1], "categories": ["lo", "hi"]},
-        {"name": "late", "type": "categorical", "categories": ["x"]},
-        {"name": "unused", "type": "categorical", "categories": ["x"]},
-        {"name": "class", "type": "categorical", "categories": ["0", "1"]},
-    ],
-    "target": "class",
-    "dropped_after": ["late"],
-    "not_used": ["unused", "never"],
-}
+OTHERS = {"attributes": FEATURES["features"][:1], "target": "income"}
 
 
 def test_files_with_features():
@@ -197,7 +187,7 @@ def test_labels_that_are_not_of_their_type(labels, kind, message):
         (FEATURES | {"target": "class"}, ValueError, "malformed"),
         (FEATURES | {"target": {"name": "c", "categories": []}}, ValueError,
          "class_labels"),
-        (MRF | {"target": "income"}, ValueError, "target 'income' but has no attribu"),
+        (OTHERS, ValueError, "target 'income' but has no attribu"),
     ],
 )  # fmt: skip
 def test_from_json_errors(source, error, message):
