@@ -215,17 +215,6 @@ def test_the_assignment_comes_from_the_system_and_one_draw_per_record(name, watc
         assert asked == [(n_records, 3, n_records), (n_records, 2, n_records)]
 
 
-@pytest.mark.parametrize("name", rf_cases.ASSIGNING)
-def test_random_state_does_not_assign(name, watched):
-    """Equal assignments of 300 records to 6 trees: probability 6 ** -300."""
-    X, y = rf_cases.records(300)
-    model = rf_cases.classifier(name, n_trees=6, random_state=3)
-    rf_cases.release(model, X, y)
-    rf_cases.release(model, X, y)
-    assert (watched[0].counts != watched[1].counts).any()
-    assert watched[0].counts.shape == watched[1].counts.shape
-
-
 @pytest.mark.statistical
 def test_the_assignment_is_uniform_and_independent():
     """Counts of trees and of pairs of neighbours, 7 standard errors: < 1e-10."""
