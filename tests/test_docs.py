@@ -90,7 +90,7 @@ def run_python(*arguments, folder=ROOT):
 
 RUN = [
     # Workers of a cluster take seconds to start, and an audit of every release runs.
-    pytest.param(page, marks=pytest.mark.slow)
+    pytest.param(page, marks=pytest.mark.slow(always=page.stem == "scale"))
     if page.stem in ("audit", "scale")
     else page
     for page in PAGES

@@ -108,7 +108,7 @@ def test_begins_with_a_question_and_ends_with_asserted_claims(path):
         assert len(body.rstrip().splitlines()) <= LONGEST_FUNCTION, body
 
 
-@pytest.mark.slow  # and a step of .ci/run
+@pytest.mark.slow(always=True)
 # Jupyter's own sockets and event loops may be collected after the kernel has stopped.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
