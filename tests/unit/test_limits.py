@@ -40,11 +40,16 @@ def test_every_limit_is_documented_and_its_own_within_a_block(table):
 def test_limits_are_restored_after_an_error_and_hold_in_threads(table):
     name = fields(table.LIMITS)[0].name
     seen, before = [], getattr(table.LIMITS, name)
-    thread = Thread(target=lambda: seen.append(getattr(table.LIMITS, name)))
-    with pytest.raises(RuntimeError), table.changed(**{name: 7}):
-        thread.start()
-        thread.join()
-        raise RuntimeError
+
+    def fail_within():
+        with table.changed(**{name: 7}):
+            thread = Thread(target=lambda: seen.append(getattr(table.LIMITS, name)))
+            thread.start()
+            thread.join()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_within()
     assert seen == [7]
     for wrong in ({"no_limit": 1}, {"changed": 1}, {name: 2.5}, {name: -1}):
         with pytest.raises((TypeError, ValueError)), table.changed(**{name: 3} | wrong):
