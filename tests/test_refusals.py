@@ -140,7 +140,8 @@ def test_commands(
     assert not any(mark in err for mark in (". ", "Traceback", "SECRET", " 0x"))
     assert re.search(as_words(words), err), err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert {draw.kind for draw in drawn} <= {"key"}
+    # a model that is loaded draws among equal votes, which were released
+    assert {draw.kind for draw in drawn} <= {"key", "ties"}
 
 
 def test_classes_of_errors():
