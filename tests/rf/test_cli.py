@@ -198,3 +198,22 @@ def test_an_interrupt_ends_with_one_line(run, watch_all):
     args = ("evaluate", "--data", "monks-1", "--methods", "laplace", "--quiet")
     said = "mmech-rf: interrupted; what it paid for is spent\n"
     assert run(*args) == (130, "", said)
+
+
+@pytest.mark.by_day(2)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "fit fruit.csv --schema none --epsilon 1 --out m.npz",
+        "fit none --schema fruit.json --epsilon 1 --out m.npz",
+        "predict none fruit.csv",
+        "schema check none fruit.json",
+    ],
+)
+def test_files_are_looked_for_before_libraries_are_imported(files, line):
+    code = "import sys; from mmech_rf.cli import main; main(sys.argv[1:])"
+    code += "; sys.exit('numpy' in sys.modules)"
+    command = [sys.executable, "-c", code, *line.split()]
+    done = subprocess.run(command, capture_output=True, cwd=files)
+    assert done.returncode == 0
+    assert b"there is no file 'none'" in done.stderr

@@ -8,7 +8,7 @@ import tempfile
 
 import numpy as np
 import pytest
-from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit
+from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_wide
 from processes import largest_file
 
 import mmech_rf as rf
@@ -369,3 +369,53 @@ def test_recipes_are_listed(run):
     for name, recipe in rf.recipes().items():
         assert name in printed
         assert " ".join(recipe.paper.split()) in printed.replace(" - ", " ")
+
+
+@pytest.mark.parametrize("method", ["training", "laplace", "private"])
+def test_a_table_without_records_is_fitted_like_any_other(run, files, method):
+    """It is a neighbour of every table of one record."""
+    (files / "fruit.csv").write_text("size,colour,weight,sold\n")
+    code, _, err = run(*fit(files, "--method", method, epsilon=1))
+    assert (code, err) == (0, "")
+    assert run("predict", files / "fruit.npz", files / "new.csv")[0] == 0
+
+
+def test_hints_name_options_and_not_parameters_of_python(run, files):
+    outcome = run(*fit(files, "--method", "private", epsilon="1e-7"))
+    assert_refused(outcome, "--epsilon must be at least 1e-05 to draw trees, got 1e-07")
+    for word in ("design", "Classifier", "="):
+        assert word not in outcome[2]
+    colour = rf.Attribute.categorical("colour", ["red", "green", "blue"])
+    rf.Schema([colour], ["no", "yes"], target="sold").to_json(files / "fruit.json")
+    outcome = run(*fit(files, "--handle-missing", "category"))
+    assert_refused(outcome, "--handle-missing category needs a designated category")
+    assert outcome[2].endswith("""add a category '?' to the attributes that need it, \
+or set "other" there\n""")
+
+
+def test_training_records_as_queries_are_warned_about(run, files):
+    warning = "queries are public and not protected, but these are the training records"
+    records = files / "fruit.csv"
+    (files / "copy.csv").write_bytes(records.read_bytes())
+    (files / "link.csv").symlink_to(records)
+    options = ("--schema", files / "fruit.json", "--epsilon", 1, "--depth", 2)
+    for name, is_warned in (("link", True), ("copy", True), ("new", False)):
+        queries = files / f"{name}.csv"
+        code, _, err = run("predict-batch", records, queries, *options)
+        assert code == 0
+        assert (warning in err) == is_warned
+
+
+def test_domains_that_are_too_large_name_size_and_alternative(run, files):
+    write_wide(files, "fruit.csv", "new.csv")
+    for args in (fit(files), batch(files)):
+        outcome = run(*args)
+        assert_refused(
+            outcome, "the domain of the schema has about 10^16 cells", "--max-features"
+        )
+        assert "`fit --method private`, which is for any number" in outcome[2]
+    assert run(*batch(files, "--method", "subsample", "--depth", 2))[0] == 0
+    assert run(*fit(files, "--method", "laplace", "--trees", 2, "--depth", 2))[0] == 0
+    assert run(*fit(files, "--method", "private", "--force"))[0] == 0
+    deep = ("--method", "laplace", "--trees", "inf", "--depth", 9, "--force")
+    assert_refused(run(*fit(files, *deep)), "all trees of depth 9")
