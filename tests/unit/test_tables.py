@@ -406,24 +406,14 @@ def test_tables_of_nobody_say_how_many_were_left_out():
     assert "left out" not in kept.statement.lower()
 
 
-def test_one_table_of_one_attribute_is_named_in_the_singular():
-    ledger = mm.PrivacyLedger(1)
-    records = frame_of(people(20))
-    made = mm.release_tables(records, DOMAIN, tables=["sex"], epsilon=1, ledger=ledger)
-    assert ledger.entries[0].released == "1 table of counts over 1 attribute"
-    assert made.statement.startswith("1 table of counts over sex.\n")
-
-
 def test_pure_epsilon_from_a_ledger_of_rho_is_stated_without_delta():
     ledger = mm.PrivacyLedger(1, currency="rho")
     records, asked = frame_of(people(20)), {"ways": 1, "ledger": ledger}
     pure = mm.release_tables(records, DOMAIN, epsilon="1/2", **asked).statement
     assert "Privacy: epsilon = 1/2 (pure differential privacy)" in pure
     assert " at delta = " not in pure
-    assert (
-        " at delta = "
-        in mm.release_tables(records, DOMAIN, rho="1/9", **asked).statement
-    )
+    other = mm.release_tables(records, DOMAIN, rho="1/9", **asked).statement
+    assert " at delta = " in other
 
 
 def test_predictable_noise_is_said_in_the_statement():
@@ -599,26 +589,16 @@ def test_frames_come_back_as_they_went_in():
         assert type(table) is getattr(module, kind)
 
 
-def test_rows_arrays_and_csv_files_are_read(tmp_path):
-    codes = people(60)
-    frame = frame_of(codes)
-    file = tmp_path / "people.csv.gz"
-    frame.to_csv(file, index=False)
-    rows = frame[list(DOMAIN.names)].to_numpy(object)
-    for data in (file, str(file), rows, rows.tolist(), frame.to_dict("records")):
-        released = mm.release_tables(data, DOMAIN, ways=2, epsilon=10_000)
-        found = count(released, ("sex", "town")).tolist()
-        assert found == exact(codes, ["sex", "town"]).tolist()
-
-
 def test_arrays_hold_all_attributes_whichever_tables_are_asked_for(tmp_path):
     codes = people(60)
     frame = frame_of(codes)[list(DOMAIN.names)]
     rows = frame.to_numpy(object)
     frame.to_csv(tmp_path / "people.csv", index=False)
+    frame.to_csv(file := tmp_path / "people.csv.gz", index=False)
     parts = mm.read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
     options = {"tables": [("town", "sex"), "sex"], "epsilon": 10_000}
-    for data in (rows, rows.tolist(), parts):
+    whole = file, str(file), rows, rows.tolist(), frame.to_dict("records")
+    for data in (*whole, parts):
         released = mm.release_tables(data, DOMAIN, **options)
         found = count(released, ("sex", "town")).tolist()
         assert found == exact(codes, ["sex", "town"]).tolist()
@@ -718,7 +698,7 @@ def test_long_names_of_files_are_cut_and_numbered():
 
 MANY = mm.Domain([mm.Attribute.categorical(name, range(400)) for name in "ab"])
 TAKEN = mm.Domain([mm.Attribute.categorical("count", [0, 1])])
-
+USUAL = {"ways": 1, "epsilon": 1}
 WRONG = {
     "neither ways nor tables": ({"epsilon": 1}, TypeError, "ways= or tables="),
     "both": ({"epsilon": 1, "ways": 1, "tables": ["sex"]}, TypeError, "ways= or"),
@@ -737,15 +717,9 @@ WRONG = {
     "twice": ({"tables": [("sex", "sex")], "epsilon": 1}, ValueError, "each once"),
     "empty": ({"tables": [()], "epsilon": 1}, ValueError, "one attribute or more"),
     "position": ({"tables": [(0, 1)], "epsilon": 1}, ValueError, "attribute of a"),
-    "neighbours": (
-        {"ways": 1, "epsilon": 1, "neighbours": "swap"}, ValueError, "neighbours",
-    ),
-    "persons": (
-        {"ways": 1, "epsilon": 1, "records_per_person": 0}, ValueError, "records_per",
-    ),
-    "policy": (
-        {"ways": 1, "epsilon": 1, "handle_missing": "fill"}, ValueError, "handle_m",
-    ),
+    "neighbours": (USUAL | {"neighbours": "swap"}, ValueError, "neighbours"),
+    "persons": (USUAL | {"records_per_person": 0}, ValueError, "records_per"),
+    "policy": (USUAL | {"handle_missing": "fill"}, ValueError, "handle_m"),
     "callback": ({"ways": 1, "epsilon": 1, "callback": 3}, TypeError, "callback"),
     "dry run": ({"ways": 1, "epsilon": 1, "dry_run": "no"}, TypeError, "dry_run must"),
     "ledger": ({"ways": 1, "epsilon": 1, "ledger": 3}, TypeError, "ledger must be"),
@@ -754,11 +728,7 @@ WRONG = {
     "no domain": ({"domain": 7, "ways": 1, "epsilon": 1}, TypeError, "domain must be"),
     "no data": ({"data": None, "ways": 1, "epsilon": 1}, ValueError, "dry_run=True"),
     "data": ({"data": 7, "ways": 1, "epsilon": 1}, ValueError, "two-dim"),
-    "values": (
-        {"data": [["f", "xl", 30, "north"]], "ways": 1, "epsilon": 1},
-        ValueError,
-        "row 0, column 'size'",
-    ),
+    "values": (USUAL | {"data": [["f", "xl", 30, "north"]]}, ValueError, "row 0, col"),
     "columns": ({"data": [["f", "s"]], "ways": 1, "epsilon": 1}, ValueError, "columns"),
     "file": ({"data": "nowhere.csv", "ways": 1, "epsilon": 1}, OSError, "nowhere"),
 }  # fmt: skip
