@@ -186,7 +186,9 @@ def check(case, seed=0, first=0, step=1, others=strangers):
             raise AssertionError(f"{name}: {found}") from found
     tape = taped(people)
     unlike = list(others(case, rng).items())
-    for name, other in unlike[first % max(len(unlike), 1) :: 4 if step > 1 else 1]:
+    if step > 1:  # real strangers, and one other
+        unlike = unlike[:1] + unlike[1:][first : first + 1]
+    for name, other in unlike:
         own = run
         if forest and case.relation != "labels":
             own = with_warnings(runner(case, own=True), forest=True)
