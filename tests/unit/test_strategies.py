@@ -47,8 +47,6 @@ def signs(norm, columns):
     return columns * (1 if norm == "L1" else (-1) ** np.indices(columns.shape).sum(0))
 
 
-each_norm = pytest.mark.parametrize("norm", PRIVACY)
-
 GRAMS = [
     mm.Prefix(6),
     mm.AllRange(6),
@@ -62,10 +60,7 @@ GRAMS = [
 # ------------------------------------------------------------------ objective
 
 
-@pytest.mark.parametrize("workload", GRAMS, ids=str)
-@pytest.mark.parametrize("p", [1, 2, 6, 9])
-@pytest.mark.parametrize("weight", [0.0, 1.0, 30.0])
-@each_norm
+@of_all(workload=GRAMS, p=[1, 2, 6, 9], weight=[0.0, 1.0, 30.0], norm=PRIVACY)
 def test_objective_equals_the_dense_formula(workload, p, weight, norm, rng):
     dense = workload.to_dense()
     columns = weight * signs(norm, rng.random((6, p)))
@@ -78,9 +73,7 @@ def test_objective_equals_the_dense_formula(workload, p, weight, norm, rng):
     assert gradient.shape == (6, p)
 
 
-@pytest.mark.parametrize("workload", GRAMS, ids=str)
-@pytest.mark.parametrize("p", [1, 3, 7])
-@each_norm
+@of_all(workload=GRAMS, p=[1, 3, 7], norm=PRIVACY)
 def test_gradient_equals_finite_differences(workload, p, norm, rng):
     objective = objective_of(workload, norm)
     columns = signs(norm, 0.5 + rng.random((6, p)))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import reference as ref
-from replay import People, check_neighbours, play, watched
+from replay import People, check_neighbours, no_clock, play, same, watched
 from replay import facts_of_tables as seen
 from scipy import stats
 
@@ -247,6 +247,21 @@ def test_standard_errors_are_those_of_the_mechanism(relation, persons, ways, cos
     np.testing.assert_allclose(rows, expected, rtol=1e-9)
     assert mechanism.workload.domain_shape == sizes
     assert tuple(mechanism.workload.weights) == subsets
+
+
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+def test_a_search_that_is_made_again_finds_the_same_plan(
+    currency, known_plans, monkeypatch
+):
+    """As all other tests take for granted, which search once for equal tables."""
+    monkeypatch.setattr("time.perf_counter", no_clock)
+    seen = []
+    for _ in range(2):
+        told = []
+        found = known_plans((3, 2, 4), [(0, 1), (1, 2)], currency, told.append, None)
+        seen.append((found, told))
+    assert seen[0][0] is not seen[1][0]
+    same("the plan", *seen)
 
 
 @pytest.mark.statistical
