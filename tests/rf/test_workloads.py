@@ -7,7 +7,7 @@ import rf_reference
 from hypothesis import given, settings
 
 import mmech_rf as rf
-from mmech import Conjunctions, PartitionStack
+from mmech import Conjunctions, PartitionStack, optimize
 from mmech.testing import assert_query_matrix
 from mmech_rf.limits import LIMITS
 
@@ -130,3 +130,14 @@ def test_queries_outside_the_domain_are_an_error(build, queries, error, message)
 def test_what_is_no_forest_is_refused_in_words(build):
     with pytest.raises(TypeError, match="forest must be a Forest, got list; grow one"):
         build([1, 2])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_shallow_forests_are_searched_in_a_hurry(depth):
+    """A fit waits for few evaluations of marginals, and for no rank of its leaves."""
+    forest = rf.grow_random_forest(rf.datasets.load_car().schema, 128, depth, seed=0)
+    found = optimize(rf.training_workload(forest))
+    assert found.template == "marginals"
+    assert found.n_iter < 25_000
+    notes = {candidate.template: candidate.note for candidate in found.candidates}
+    assert notes["workload"].startswith("pruned") == (depth == 2)
