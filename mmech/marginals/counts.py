@@ -239,7 +239,7 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
             "leave y out"
         )
     if getattr(own, "read_from_records", False):
-        warn_if_read(own, "schema")
+        warn_if_read(own, "schema", stacklevel=2)
     if y is None:
         return Counts(own.encode(records, narrow=True), own.shape)
     columns = own.encode(records, y, narrow=True)

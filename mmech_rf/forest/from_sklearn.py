@@ -166,8 +166,8 @@ def _places(
     if bad.any():
         raise ValueError(
             f"fitted_on='values' needs a cut point of attribute {attribute.name!r} at "
-            f"{nodes.cut[own[bad]][0]!r}, where scikit-learn's numbers of 32 bits pass "
-            f"the threshold {nodes.threshold[own[bad]][0]:.6g}; use "
+            f"{float(nodes.cut[own[bad]][0])}, where scikit-learn's numbers of 32 bits "
+            f"pass the threshold {nodes.threshold[own[bad]][0]:.6g}; use "
             "schema.with_cut_points(model)"
         )
     return np.searchsorted(attribute.cut_points, nodes.cut[own])

@@ -144,7 +144,7 @@ def test_a_tree_without_a_test():
 def test_the_lines_of_the_book(rng):
     """Forest, T, counts, private leaves, QTᵀ and votes; exact without noise."""
     X, y, schema = numbers(rng)
-    model = ensemble.RandomForestClassifier(4, max_depth=3, random_state=0).fit(X, y)
+    model = ensemble.RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, y)
     schema = schema.with_cut_points(model)
     X_new = X[:5]
     forest = compile_forest(model, schema, fitted_on="values", public=True)
@@ -157,11 +157,13 @@ def test_the_lines_of_the_book(rng):
     assert leaves.shape == (forest.n_leaves, 3)
     assert votes.shape == (5, 3)
     exact = forest.count_leaves(*schema.encode(X, y), 3)
-    leaves = MatrixMechanism(T, optimize(T), epsilon=10**6).answer(D)
-    np.testing.assert_allclose(leaves, exact, atol=0.01)
-    QTtT = prediction_workload(forest, codes)
-    votes = MatrixMechanism(QTtT, epsilon=10**6).answer(D)
-    np.testing.assert_allclose(votes, QTt @ exact, atol=0.01)
+    cells = mmech.Identity(T.shape[1])
+    for workload, wanted in (
+        (T, exact),
+        (prediction_workload(forest, codes), QTt @ exact),
+    ):
+        answers = MatrixMechanism(workload, cells, epsilon=10**6).answer(D)
+        np.testing.assert_allclose(answers, wanted, atol=0.01)
 
 
 # ---- the statement, and words ------------------------------------------------
@@ -195,9 +197,7 @@ def test_paths_name_sets_and_the_thresholds_of_the_model():
     codes = tree.DecisionTreeClassifier().fit([[0], [1], [2]], [0, 0, 1])
     forest = compile_forest(codes, shape, fitted_on="codes", public=True)
     assert forest.paths(shape) == ["shape in {round, oval}", "shape in {flat}"]
-    refused(
-        lambda: forest.paths(ages), r"domain \(3,\) of the forest, got \(4,\)|\(3,\)"
-    )
+    refused(lambda: forest.paths(schema_of("c2")), r"domain \(3,\) of .*, got \(2,\)")
 
 
 # ---- refusals ----------------------------------------------------------------
@@ -293,9 +293,7 @@ def test_thresholds_must_be_cut_points_of_numbers():
     def compiled(*attributes):
         return compile_forest(model, Schema(attributes, [0, 1]), **both)
 
-    words = (
-        r"at 30.500\d+, where .* threshold 30.5; use schema.with_cut_points\(model\)"
-    )
+    words = r"at 30.500\d+, where .* threshold 30.5; use schema.with_cut_points\(mod"
     for cut in (30.0, 30.5):
         age = Attribute.numeric("age", cut_points=[cut])
         refused(lambda: compiled(age), words)  # noqa: B023
@@ -320,9 +318,7 @@ def test_trees_that_send_missing_values_are_refused(X):
     y = [0, 0, 1] if len(X) == 3 else [0, 0, 0, 1, 1, 1]
     model = tree.DecisionTreeClassifier().fit(X, y)
     schema = Schema.from_bounds([0], [10], [0, 1])
-    refused(
-        lambda: schema.with_cut_points(model), "must not send missing .* fill them in"
-    )
+    refused(lambda: schema.with_cut_points(model), "not send missing .* fill them in")
 
 
 def test_attributes_that_are_not_tested_stay_as_they_are():
