@@ -1,7 +1,7 @@
 """Fitted trees of scikit-learn: which are read, and where they cut numbers.
 
-scikit-learn rounds a value to 32 bits, to the nearest number and in a tie to the even
-one, and then compares it with a threshold of 64 bits.
+scikit-learn rounds a value to 32 bits, ties to even, before it compares the value with
+a threshold of 64 bits.
 """
 
 from __future__ import annotations

@@ -127,10 +127,7 @@ def set_in_words(attribute: Attribute, codes: Sequence[int]) -> str:
 
 
 def _cut_text(cut: float) -> str:
-    """Write a cut; of the last number that rounds to one of 32 bits, write that one.
-
-    Such are the cuts of trees of scikit-learn.
-    """
+    """Write a cut; one that ends a number of 32 bits, as in `last_below`, as that."""
     with np.errstate(over="ignore"):
         narrow, above = np.float32(cut), np.float32(np.nextafter(cut, np.inf))
     return number_text(float(str(narrow)) if above > narrow else cut)
