@@ -55,8 +55,9 @@ def compile_forest(
 
     Parameters
     ----------
-    model : DecisionTree*, ExtraTree*, RandomForest*, ExtraTrees* or GradientBoosting*
-        Classifier or regressor of scikit-learn, fitted to the columns of the schema.
+    model : estimator of scikit-learn
+        A decision tree, random forest, extra trees or gradient boosting, classifier or
+        regressor, fitted to the columns of the schema.
     schema : Schema
         Public.
     fitted_on : {"codes", "values"}
