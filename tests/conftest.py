@@ -67,7 +67,10 @@ def _values(item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Leave cases beyond those of `by_day` to the night; keep one tenth, if asked."""
+    """Leave cases beyond those of `by_day` to the night; keep one tenth, if asked.
+
+    A test marked `slow(always=True)` belongs to every tenth.
+    """
     functions = {}
     for item in items:
         if item.get_closest_marker("by_day"):
@@ -84,8 +87,9 @@ def pytest_collection_modifyitems(config, items):
     number = (date.today() if day == "today" else date.fromisoformat(day)).toordinal()
     tenths = {0: [], 1: []}
     for item in items:
+        mark = item.get_closest_marker("slow")
         own = zlib.crc32(item.nodeid.encode()) % 10 == number % 10
-        tenths[own].append(item)
+        tenths[own or bool(mark and mark.kwargs.get("always"))].append(item)
     items[:] = tenths[True]
     config.hook.pytest_deselected(items=tenths[False])
 

@@ -1,4 +1,4 @@
-"""Naive twins: explicit matrices by loops, kernels in plain Python, dense formulas.
+"""Naive twins: explicit matrices, kernels in plain Python, dense formulas.
 
 Nothing here imports the package, so that an error cannot hide on both sides.
 """
@@ -6,6 +6,7 @@ Nothing here imports the package, so that an error cannot hide on both sides.
 import itertools
 import math
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 from scipy import stats
@@ -15,66 +16,53 @@ from scipy.special import logsumexp
 
 
 def identity(n):
-    return np.array([[int(i == j) for j in range(n)] for i in range(n)])
+    return np.eye(n, dtype=int)
 
 
 def ones(m, n):
-    return np.array([[1] * n for _ in range(m)])
+    return np.ones((m, n), int)
 
 
 def prefix(n):
-    return np.array([[int(j <= i) for j in range(n)] for i in range(n)])
+    return np.tri(n, dtype=int)
 
 
 def all_range(n):
-    return np.array(
-        [
-            [int(lo <= j <= hi) for j in range(n)]
-            for lo in range(n)
-            for hi in range(lo, n)
-        ]
-    )
+    pairs = [(lo, hi) for lo in range(n) for hi in range(lo, n)]
+    return np.array([[int(lo <= j <= hi) for j in range(n)] for lo, hi in pairs])
 
 
 def suffix(n):
-    return np.array([[int(j >= i) for j in range(n)] for i in range(n)])
+    return prefix(n).T
 
 
 def toeplitz(column, row):
-    return np.array(
-        [
-            [column[i - j] if i >= j else row[j - i] for j in range(len(row))]
-            for i in range(len(column))
-        ]
-    )
+    m, n = range(len(column)), range(len(row))
+    return np.array([[column[i - j] if i >= j else row[j - i] for j in n] for i in m])
 
 
 def width_range(n, width):
-    return np.array(
-        [[int(lo <= j < lo + width) for j in range(n)] for lo in range(n - width + 1)]
-    )
+    starts = range(n - width + 1)
+    return np.array([[int(lo <= j < lo + width) for j in range(n)] for lo in starts])
+
+
+def cells_of(sizes):
+    return np.array([*itertools.product(*map(range, sizes))])
 
 
 def ranges(domain_shape, lower, upper):
-    cells = list(itertools.product(*(range(size) for size in domain_shape)))
-    return np.array(
-        [
-            [
-                int(all(a <= v <= b for a, v, b in zip(first, cell, last, strict=True)))
-                for cell in cells
-            ]
-            for first, last in zip(lower, upper, strict=True)
-        ]
-    )
+    cells = cells_of(domain_shape)
+    boxes = zip(lower, upper, strict=True)
+    inside = [((a <= cells) & (cells <= b)).all(axis=1) for a, b in boxes]
+    return np.array(inside).astype(int)
 
 
 def permuted(matrix, permutation):
-    return np.array([[row[j] for j in permutation] for row in np.asarray(matrix)])
+    return np.asarray(matrix)[:, permutation]
 
 
 def diagonal(values):
-    n = len(values)
-    return np.array([[values[i] if i == j else 0 for j in range(n)] for i in range(n)])
+    return np.diag(values)
 
 
 def partition(labels, n_groups):
@@ -86,28 +74,14 @@ def partition_stack(labels, n_groups):
 
 
 def conjunctions(masks):
-    sizes = [len(mask[0]) for mask in masks]
-    cells = list(itertools.product(*(range(size) for size in sizes)))
-    return np.array(
-        [
-            [
-                int(all(mask[row][v] for mask, v in zip(masks, cell, strict=True)))
-                for cell in cells
-            ]
-            for row in range(len(masks[0]))
-        ]
-    )
+    cells = cells_of([len(mask[0]) for mask in masks])
+    parts = [np.asarray(m)[:, c] for m, c in zip(masks, cells.T, strict=True)]
+    return np.logical_and.reduce(parts).astype(int)
 
 
 def pidentity(theta, norm="L1"):
-    p, n = len(theta), len(theta[0])
-    rows = [[float(i == j) for j in range(n)] for i in range(n)]
-    rows += [[float(theta[a][j]) for j in range(n)] for a in range(p)]
-    power = int(norm[1])
-    scales = [
-        sum(abs(row[j]) ** power for row in rows) ** (1 / power) for j in range(n)
-    ]
-    return np.array([[row[j] / scales[j] for j in range(n)] for row in rows])
+    rows = np.vstack([np.eye(len(theta[0])), theta])
+    return rows / np.linalg.norm(rows, int(norm[1]), axis=0)
 
 
 def subsets(d):
@@ -116,11 +90,9 @@ def subsets(d):
 
 
 def marginal(domain_shape, attributes):
-    cells = list(itertools.product(*(range(size) for size in domain_shape)))
-    rows = list(itertools.product(*(range(domain_shape[i]) for i in attributes)))
-    return np.array(
-        [[int(tuple(c[i] for i in attributes) == row) for c in cells] for row in rows]
-    )
+    cells = cells_of(domain_shape)[:, list(attributes)]
+    rows = cells_of([domain_shape[i] for i in attributes])
+    return np.array([(cells == row).all(axis=1) for row in rows]).astype(int)
 
 
 def residuals(domain_shape, weights):
@@ -151,36 +123,15 @@ def anova(domain_shape, eigenvalues):
 
 
 def stack(*matrices):
-    return np.array([list(row) for matrix in matrices for row in matrix])
+    return np.concatenate(matrices)
 
 
 def kronecker(*matrices):
-    out = np.array([[1]])
-    for matrix in matrices:
-        out = np.array(
-            [
-                [a * b for a in left for b in row]
-                for left in out
-                for row in np.asarray(matrix)
-            ]
-        )
-    return out
+    return reduce(np.kron, matrices, np.ones((1, 1), int))
 
 
 def product(*matrices):
-    out = np.asarray(matrices[0])
-    for matrix in matrices[1:]:
-        right = np.asarray(matrix)
-        out = np.array(
-            [
-                [
-                    sum(row[i] * right[i, j] for i in range(len(row)))
-                    for j in range(right.shape[1])
-                ]
-                for row in out
-            ]
-        )
-    return out
+    return reduce(np.matmul, matrices)
 
 
 def pinv(matrix, **options):
@@ -192,17 +143,9 @@ def pinv(matrix, **options):
 
 
 def pool_descend(
-    theta,
-    cells,
-    starts,
-    stops,
-    members,
-    energies,
-    max_iter,
-    tolerance,
-    precisions,
+    theta, cells, starts, stops, members, energies, max_iter, tolerance, precisions,
     pulls,
-):
+):  # fmt: skip
     inside = np.zeros((theta.size, energies.size))
     for a in range(theta.size):
         inside[a, members[starts[a] : stops[a]]] = 1
@@ -332,13 +275,9 @@ def sensitivity(matrix):
 
 def integer_rows(released):
     """Rows A' and whole row weights k of an integer strategy, as Python integers."""
-    rows = np.vstack([block.matrix.to_dense() for block in released.blocks])
-    weights = np.concatenate(
-        [
-            np.broadcast_to(block.weight, block.matrix.shape[0])
-            for block in released.blocks
-        ]
-    )
+    blocks = [(b.matrix.to_dense(), b.weight) for b in released.blocks]
+    rows = np.vstack([matrix for matrix, _ in blocks])
+    weights = np.concatenate([np.broadcast_to(w, len(m)) for m, w in blocks])
     return rows.astype(object), weights.astype(object)
 
 
@@ -508,9 +447,5 @@ def circular_convolution(a, b):
 
 def tau(f, n, scales):
     """Return the matrix of f(i - j) - f(i + j) for i, j from 1, columns scaled."""
-    return np.array(
-        [
-            [(f(i - j) - f(i + j)) * scales[j - 1] for j in range(1, n + 1)]
-            for i in range(1, n + 1)
-        ]
-    )
+    at = range(1, n + 1)
+    return np.array([[(f(i - j) - f(i + j)) * scales[j - 1] for j in at] for i in at])

@@ -12,7 +12,7 @@ ERRORS = (ValueError, TypeError, RuntimeError, OSError)
 
 
 def refused(call, words, kind=ERRORS):
-    """Assert that a call is refused in one sentence with these words."""
+    """Return the error of a call: one sentence of ours with these words."""
     with pytest.raises(kind) as caught:
         call()
     message = str(caught.value)
@@ -22,3 +22,4 @@ def refused(call, words, kind=ERRORS):
     assert not any(mark in message for mark in ("\n", ". ", "SECRET", " object at 0x"))
     assert 10 < len(message) < 400
     assert re.search(words, message), message
+    return caught.value

@@ -44,8 +44,7 @@ def run():
     """Return loads and compilations by kernel of one new process."""
     done = subprocess.run(
         [sys.executable, "-c", TYPICAL],
-        env=os.environ
-        | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
         timeout=300,

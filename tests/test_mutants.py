@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from mutants.__main__ import main, report
+from mutants.__main__ import report
 from mutants._catalogue import MUTANTS, TABLE
 from mutants._edits import KINDS, edits
 from mutants._runner import FailingTestsError, Mutant, run
@@ -93,18 +93,6 @@ def test_tests_that_fail_without_a_mistake_judge_nothing(root):
         list(run([KILLED], root, jobs=2))
 
 
-@pytest.mark.slow
-def test_the_command_lists_and_chooses(capsys):
-    assert main(["--list"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(MUTANTS)
-    assert main(["--list", "--only", "biased shuffle"]) == 0
-    (line,) = capsys.readouterr().out.splitlines()
-    assert line.endswith("mmech/noise/choice.py")
-    for wrong in (["--only", "no such mistake"], ["-j", "0"]):
-        with pytest.raises(SystemExit):
-            main(wrong)
-
-
 def test_names_tell_mistakes_apart():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
@@ -115,15 +103,6 @@ def test_drawn_mistakes_are_edits_of_their_kind(kind):
     for file, find, replace, _ in TABLE[kind]:
         source = (ROOT / file).read_text(encoding="utf-8")
         assert (kind, find, replace) in set(edits(source))
-
-
-@pytest.mark.slow
-def test_new_mistakes_are_drawn_by_their_seed(capsys):
-    assert main(["--draw", "3", "--seed", "1"]) == 0
-    first = capsys.readouterr().out
-    assert main(["--draw", "3", "--seed", "1"]) == 0
-    assert capsys.readouterr().out == first
-    assert first.count("  becomes\n") == 3
 
 
 def global_names(code):

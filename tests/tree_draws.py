@@ -21,36 +21,17 @@ ONE = 2.0**FRACTION_BITS
 SMALL = public_views((2, 2))
 
 
-def draw(
-    views,
-    codes,
-    classes,
-    *,
-    n_classes=2,
-    epsilon="1",
-    predict=None,
-    neighbours="add_remove",
-    ledger=None,
-    noise=None,
-    **settings,
-):
+def draw(views, codes, classes, *, epsilon="1", predict=None, ledger=None, **settings):
     """Draw a tree; `predict` has a class for every cell of the domain."""
     price = Fraction(epsilon)
     codes = np.asarray(codes, np.int64).reshape(len(classes), 2)
     if predict is not None:
         settings["predicted"] = np.asarray(predict, np.int64)[*codes.T]
-    return select_tree(
-        views,
-        views.cells(codes),
-        np.asarray(classes, np.int64),
-        n_classes=n_classes,
-        epsilon=price,
-        n_records=settings.pop("n_records", 100),
-        relation=Relation(neighbours),
-        pay=lambda: ledger and ledger.spend(price, "a tree", sensitivity=1),
-        noise=noise,
-        **settings,
-    )
+    settings = {"n_classes": 2, "n_records": 100, "noise": None} | settings
+    settings["relation"] = Relation(settings.pop("neighbours", "add_remove"))
+    settings["pay"] = lambda: ledger and ledger.spend(price, "a tree", sensitivity=1)
+    classes = np.asarray(classes, np.int64)
+    return select_tree(views, views.cells(codes), classes, epsilon=price, **settings)
 
 
 class Script:

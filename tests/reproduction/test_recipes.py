@@ -29,14 +29,22 @@ def most_accuracy(name, recipe, epsilon, n_splits=8, choices=""):
 
 
 @pytest.mark.parametrize(
-    ("name", "least"),
+    ("recipe", "epsilon", "name", "least"),
     [
-        ("banknote", 90), ("wall-robot", 82), ("mushroom", 92), ("magic", 75),
-        ("car", 68), ("iris", 78), ("claves", 61),
+        ("spe", 2, "banknote", 90), ("spe", 2, "wall-robot", 82),
+        ("spe", 2, "mushroom", 92), ("spe", 2, "magic", 75), ("spe", 2, "car", 68),
+        ("spe", 2, "iris", 78), ("spe", 2, "claves", 61),
+        ("fi-2021", 1, "wall-robot", 60), ("fi-2021", 1, "magic", 65),
+        ("fi-2021", 1, "nursery", 75), ("fi-2021", 1, "claves", 43),
+        # as published
+        ("friedman-schuster", 1, "nursery", 40), ("friedman-schuster", 1, "claves", 32),
+        ("friedman-schuster", 1, "mushroom", 83),
+        # 93 % at .1: in all, and for each of 20 trees, which is 2 in all
+        ("patil-singh", 0.1, "mushroom", 86), ("patil-singh", 2, "mushroom", 86),
     ],
 )  # fmt: skip
-def test_spe(name, least):
-    assert most_accuracy(name, "spe", 2) > least
+def test_accuracies_of_recipes(recipe, epsilon, name, least):
+    assert most_accuracy(name, recipe, epsilon) > least
 
 
 @pytest.mark.parametrize("name", ["banknote", "wall-robot"])
@@ -81,21 +89,6 @@ def test_records_without_labels(name, least):
 
 
 @pytest.mark.parametrize(
-    ("name", "least"),
-    [("wall-robot", 60), ("magic", 65), ("nursery", 75), ("claves", 43)],
-)
-def test_fletcher_islam(name, least):
-    assert most_accuracy(name, "fi-2021", 1) > least
-
-
-@pytest.mark.parametrize(
-    ("name", "published"), [("nursery", 40), ("mushroom", 83), ("claves", 32)]
-)
-def test_friedman_schuster_is_at_or_above_what_was_published(name, published):
-    assert most_accuracy(name, "friedman-schuster", 1) > published
-
-
-@pytest.mark.parametrize(
     ("name", "epsilon", "depth", "n_trees", "published"),
     [
         ("banknote", 0.01, 4, 9, 55), ("banknote", 1, 4, 9, 88),
@@ -108,9 +101,3 @@ def test_medians_of_the_thesis(name, epsilon, depth, n_trees, published):
     choices = f"depth={depth} n_trees={n_trees}"
     found = most_accuracy(name, "dprf-thesis", epsilon, choices=choices)
     assert found > published - 7
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 2])
-def test_patil_and_singh_in_both_readings(epsilon):
-    """93 % on mushroom at .1: in all, and for each of 20 trees, which is 2 in all."""
-    assert most_accuracy("mushroom", "patil-singh", epsilon) > 86

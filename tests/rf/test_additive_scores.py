@@ -208,17 +208,6 @@ def test_what_noise_is_expected(accounting):
 
 
 # --------------------------------------------------------------------- what is learned
-@pytest.mark.parametrize("n", [2, 3, 5, 16, MOST_CELLS])
-def test_tilted_distributions_have_their_means(n):
-    t = positions(n) / GRID
-    limit = additive.LARGEST_MEAN
-    means = np.array([0, 0.3, -0.7, 0.9, limit, -limit, 0.999, -3])
-    thetas, logs = additive._tilted(means, t)
-    for goal, theta, log in zip(means, thetas, logs, strict=True):
-        weights = np.exp(theta * t)
-        goal = np.clip(goal, -limit, limit)
-        assert weights @ t / weights.sum() == pytest.approx(goal, abs=1e-6)
-        assert log == pytest.approx(np.log(weights.mean()), abs=1e-12)
 
 
 def most_even(t, mean):

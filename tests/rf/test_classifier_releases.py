@@ -174,17 +174,6 @@ def test_records_of_one_person_make_the_noise_larger(name, neighbours, watch_all
     assert "one person with up to 2 records." in statements[1]
 
 
-@pytest.mark.parametrize(
-    "terms", [{"neighbours": "replace"}, {"records_per_person": 2}], ids=str
-)
-@ALL
-def test_the_ledger_must_be_for_the_same_neighbours(name, terms):
-    ledger = PrivacyLedger(1, **terms)
-    with pytest.raises(ValueError, match="same neighbours= and records_per_person="):
-        classifier(name, ledger=ledger).fit(*records(30))
-    assert ledger.spent == 0
-
-
 # ---------------------------------------------------------------- fits that fail
 @ALL
 def test_a_failed_fit_leaves_the_estimator_as_it_was(name):

@@ -43,15 +43,9 @@ def test_expected_error_is_the_mean_squared_error(name, monkeypatch):
     for _ in range(40):
         seen.clear()
         fitted = release(model, X, y)
-        errors.append(
-            sum(
-                np.square(
-                    s.mechanism.workload @ s.mechanism.reconstruct(s.measurement)
-                    - s.mechanism.workload @ s.counts
-                ).sum()
-                for s in seen
-            )
-        )
+        made = [s.mechanism.reconstruct(s.measurement) - s.counts for s in seen]
+        off = [s.mechanism.workload @ own for s, own in zip(seen, made, strict=True)]
+        errors.append(sum(np.square(own).sum() for own in off))
     apart = abs(np.mean(errors) - fitted.expected_error_)
     assert apart < ref.margin(errors, 1e-9)
 

@@ -1,6 +1,7 @@
 """The private classifiers: real data, labels, inputs, forests."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,6 +11,8 @@ import rf_cases
 from rf_cases import (
     ASSIGNING,
     CELLS,
+    CLASSES,
+    PER_BATCH,
     PRIVATE,
     RELEASED,
     SCHEMA,
@@ -19,13 +22,14 @@ from rf_cases import (
     rule,
 )
 from sklearn.base import clone
+from sklearn.ensemble import VotingClassifier
 from sklearn.utils.estimator_checks import (
     check_methods_sample_order_invariance,
     check_methods_subset_invariance,
 )
 
 import mmech_rf as rf
-from mmech import PrivacyLeakWarning, PrivacyLedger
+from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 MODELS = pytest.mark.parametrize("name", RELEASED)
@@ -33,17 +37,10 @@ RAW = CELLS.astype(str)
 
 
 # ----------------------------------------------------------------- real data sets
-@pytest.mark.parametrize(
-    "load",
-    [
-        rf.datasets.load_car,
-        rf.datasets.load_iris,
-    ],
-    ids=["car", "iris"],
-)
+@pytest.mark.parametrize("data", ["car", "iris"])
 @ALL
-def test_fits_the_built_in_data_sets(load, name):
-    bunch = load()
+def test_fits_the_built_in_data_sets(data, name):
+    bunch = rf.datasets.fetch(data)
     cls, settings = PRIVATE[name]
     model = cls(
         bunch.schema, epsilon=1000, n_trees=16, depth=3, random_state=0, **settings
@@ -229,3 +226,50 @@ def test_the_reference_without_noise_is_reproducible_and_exact():
     forest = first.ensembles_[0].forest
     exact = forest.count_leaves(SCHEMA.encode(X), SCHEMA.encode_target(y), 3)
     np.testing.assert_array_equal(first.leaf_counts_[0], exact)
+
+
+# ----------------------------------------------------------- ensembles, grids, batches
+@pytest.mark.parametrize("labels", [CLASSES, (-1, 1, 2)])
+def test_labels_that_scikit_learn_encoded_read_aloud(labels):
+    """Their numbers are those of the classes; what the sentence says then helps."""
+    schema = replace(SCHEMA, class_labels=labels)
+    X, y = records(60)
+    y = np.array(labels)[SCHEMA.encode_target(y)]
+    model = rf.PrivateForestClassifier(schema, epsilon=1)
+    voting = VotingClassifier([("one", model)], voting="soft")
+    message = (
+        r"not one of the classes, got 0 to 2, as ensembles and cross_val_.*; "
+        r".* Schema the class_labels 0 to 2, and fit to what Schema\.encode_target "
+    )
+    with pytest.raises(ValueError, match=message):
+        voting.fit(X, y)
+    voting.set_params(one__schema=replace(schema, class_labels=range(3)))
+    y = schema.encode_target(y)
+    assert set(voting.fit(X, y).predict(X)) <= {0, 1, 2}
+
+
+@ALL
+def test_an_empty_batch_is_free(name):
+    model = classifier(name)
+    with pytest.raises(AttributeError, match="not fitted yet"):
+        _ = model.privacy_statement_
+    model.fit(*records(30))
+    assert model.predict(np.empty((0, 3), dtype=str)).shape == (0,)
+    assert model.ledger_.spent == (0 if name in PER_BATCH else 1)
+
+
+@pytest.mark.parametrize("name", sorted(PER_BATCH))
+def test_shares_of_the_votes_are_released_with_the_labels(name):
+    raw = CELLS.astype(str)
+    X, y = records(40)
+    model = classifier(name).fit(X, y)
+    shares = model.predict_proba(raw)
+    assert model.ledger_.remaining == 0
+    assert shares.shape == (len(raw), len(model.classes_))
+    assert shares.min() >= 0
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    labels = model.predict(raw)  # of the same batch, free
+    chosen = shares[np.arange(len(raw)), model.schema_.encode_target(labels)]
+    np.testing.assert_allclose(chosen, shares.max(axis=1))
+    with pytest.raises(BudgetExceededError):
+        model.predict_proba(raw[:1])

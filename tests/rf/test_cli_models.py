@@ -2,16 +2,13 @@
 
 import csv
 import gzip
-import io
 import json
 import os
 import tempfile
-import threading
-from contextlib import redirect_stderr, suppress
 
 import numpy as np
 import pytest
-from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit
+from cli_cases import TRAINING, TRUTH, assert_refused, batch, fit, write_wide
 from processes import largest_file
 
 import mmech_rf as rf
@@ -55,32 +52,21 @@ def test_a_fitted_model_predicts(run, files, args, cls):
 
 
 def test_options_reach_the_model(run, files):
-    options = ["--trees", 6, "--depth", 1, "--splits", "threshold", "--n-ensembles", 2]
-    options += ["--max-features", 2, "--voting", "weight", "--seed", 9]
-    options += ["--handle-unknown", "clip", "--handle-missing", "drop"]
-    options += ["--neighbours", "replace", "--template", "identity"]
-    options += ["--estimate-accuracy"]
+    given = {
+        "n_trees": 6, "depth": 1, "splits": "threshold", "n_ensembles": 2,
+        "max_features": 2, "voting": "weight", "random_state": 9,
+        "handle_unknown": "clip", "handle_missing": "drop", "neighbours": "replace",
+        "template": "identity",
+    }  # fmt: skip
+    names = {"n_trees": "trees", "random_state": "seed"}
+    options = ["--estimate-accuracy"]
+    for name, value in given.items():
+        options += [f"--{names.get(name, name).replace('_', '-')}", value]
     code, out, _ = run(*fit(files, *options, epsilon="1/3"))
     assert code == 0
     assert "Accuracy on new records: 0." in " ".join(out.split())
     model = rf.load_model(files / "fruit.npz")
-    assert (
-        model.get_params().items()
-        >= {
-            "n_trees": 6,
-            "depth": 1,
-            "splits": "threshold",
-            "n_ensembles": 2,
-            "max_features": 2,
-            "voting": "weight",
-            "template": "identity",
-            "neighbours": "replace",
-            "handle_unknown": "clip",
-            "handle_missing": "drop",
-            "random_state": 9,
-            "estimate_accuracy": True,
-        }.items()
-    )
+    assert model.get_params().items() >= (given | {"estimate_accuracy": True}).items()
     assert str(model.epsilon) == "1/3"
 
 
@@ -277,33 +263,24 @@ def test_a_batch_is_answered_and_its_cost_is_said(run, files, args, trees):
 # ---- schemas -----------------------------------------------------------------------
 
 
-def test_a_template_reads_the_header_only(run, files):
+@pytest.mark.parametrize(
+    ("given", "target", "names"),
+    [
+        ([], "sold", ["size", "colour", "weight"]),
+        (["--target", "size"], "size", ["colour", "weight", "sold"]),
+    ],
+)
+def test_a_template_reads_the_header_only(run, files, given, target, names):
     with open(files / "fruit.csv", "ab") as stream:
         stream.write(b"\xff\xfe no text, no table\n")
-    code, out, err = run("schema", "suggest", files / "fruit.csv")
-    assert (code, err) == (0, "")
-    template = json.loads(out)
-    names = [entry["name"] for entry in template["features"]]
-    assert names == ["size", "colour", "weight"]
-    assert template["target"]["name"] == "sold"
-    types = [entry["type"] for entry in template["features"]]
-    assert types == ["categorical", "categorical", "numeric"]
-    with pytest.raises(ValueError, match="must list at least"):
-        rf.Schema.from_json(template)
-    template["features"][0]["categories"] = ["small", "large"]
-    template["features"][1]["categories"] = ["red", "green", "blue"]
-    template["features"][2] = {"name": "weight", "type": "numeric"}
-    template["features"][2] |= {"lower": 0, "upper": 8, "n_bins": 4, "other": "?"}
-    template["target"]["categories"] = ["no", "yes"]
-    assert rf.Schema.from_json(template).domain_shape == (2, 3, 5)
-
-
-def test_a_template_for_another_class_and_to_a_file(run, files):
-    args = ("schema", "suggest", files / "fruit.csv", "--target", "size")
+    args = ["schema", "suggest", files / "fruit.csv", *given]
     assert run(*args, "--out", files / "s.json") == (0, "", "")
     template = json.loads((files / "s.json").read_text())
-    assert template["target"]["name"] == "size"
-    assert len(template["features"]) == 3
+    assert json.loads(run(*args)[1]) == template
+    assert [entry["name"] for entry in template["features"]] == names
+    assert template["target"]["name"] == target
+    with pytest.raises(ValueError, match="must list at least"):
+        rf.Schema.from_json(template)
 
 
 def test_a_header_that_would_swallow_records(run, files):
@@ -315,43 +292,7 @@ def test_a_header_that_would_swallow_records(run, files):
     assert json.loads(out)["features"][0]["name"] == "two\nlines"
 
 
-# ---- real files --------------------------------------------------------------------
-
 # ---- progress ------------------------------------------------------------------------
-
-
-class Screen(io.StringIO):
-    """What a person looks on."""
-
-    def isatty(self):
-        return True
-
-
-def shown_on_a_screen(error=None):
-    """Return what is shown of steps, of which the second is waited for."""
-    steps, two = [], threading.Event()
-
-    def doing():
-        steps.append(len(steps))
-        if len(steps) == 2:
-            two.set()
-        return f"step {len(steps)}"
-
-    screen = Screen()
-    showing = threads.showing(doing, delay=0, pause=0)
-    with redirect_stderr(screen), suppress(ValueError), showing:
-        assert two.wait(60)
-        if error:
-            raise error
-    return screen.getvalue().split("\r")
-
-
-@pytest.mark.parametrize("error", [None, ValueError("wrong")])
-def test_a_line_says_what_is_done_and_goes_away(error):
-    shown = shown_on_a_screen(error)
-    assert shown[1].startswith("step 1, 0 s")
-    assert shown[-1] == ""
-    assert shown[-2].isspace()
 
 
 def test_a_pipe_has_no_line(capsys):
@@ -428,3 +369,53 @@ def test_recipes_are_listed(run):
     for name, recipe in rf.recipes().items():
         assert name in printed
         assert " ".join(recipe.paper.split()) in printed.replace(" - ", " ")
+
+
+@pytest.mark.parametrize("method", ["training", "laplace", "private"])
+def test_a_table_without_records_is_fitted_like_any_other(run, files, method):
+    """It is a neighbour of every table of one record."""
+    (files / "fruit.csv").write_text("size,colour,weight,sold\n")
+    code, _, err = run(*fit(files, "--method", method, epsilon=1))
+    assert (code, err) == (0, "")
+    assert run("predict", files / "fruit.npz", files / "new.csv")[0] == 0
+
+
+def test_hints_name_options_and_not_parameters_of_python(run, files):
+    outcome = run(*fit(files, "--method", "private", epsilon="1e-7"))
+    assert_refused(outcome, "--epsilon must be at least 1e-05 to draw trees, got 1e-07")
+    for word in ("design", "Classifier", "="):
+        assert word not in outcome[2]
+    colour = rf.Attribute.categorical("colour", ["red", "green", "blue"])
+    rf.Schema([colour], ["no", "yes"], target="sold").to_json(files / "fruit.json")
+    outcome = run(*fit(files, "--handle-missing", "category"))
+    assert_refused(outcome, "--handle-missing category needs a designated category")
+    assert outcome[2].endswith("""add a category '?' to the attributes that need it, \
+or set "other" there\n""")
+
+
+def test_training_records_as_queries_are_warned_about(run, files):
+    warning = "queries are public and not protected, but these are the training records"
+    records = files / "fruit.csv"
+    (files / "copy.csv").write_bytes(records.read_bytes())
+    (files / "link.csv").symlink_to(records)
+    options = ("--schema", files / "fruit.json", "--epsilon", 1, "--depth", 2)
+    for name, is_warned in (("link", True), ("copy", True), ("new", False)):
+        queries = files / f"{name}.csv"
+        code, _, err = run("predict-batch", records, queries, *options)
+        assert code == 0
+        assert (warning in err) == is_warned
+
+
+def test_domains_that_are_too_large_name_size_and_alternative(run, files):
+    write_wide(files, "fruit.csv", "new.csv")
+    for args in (fit(files), batch(files)):
+        outcome = run(*args)
+        assert_refused(
+            outcome, "the domain of the schema has about 10^16 cells", "--max-features"
+        )
+        assert "`fit --method private`, which is for any number" in outcome[2]
+    assert run(*batch(files, "--method", "subsample", "--depth", 2))[0] == 0
+    assert run(*fit(files, "--method", "laplace", "--trees", 2, "--depth", 2))[0] == 0
+    assert run(*fit(files, "--method", "private", "--force"))[0] == 0
+    deep = ("--method", "laplace", "--trees", "inf", "--depth", 9, "--force")
+    assert_refused(run(*fit(files, *deep)), "all trees of depth 9")

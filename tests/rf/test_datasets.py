@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import re
 from collections import Counter
 
 import numpy as np
@@ -87,31 +86,20 @@ def test_sets_of_the_paper_have_its_cells_and_records(name, data_dir):
     assert Counter(schema.decode_target(classes).tolist()) == n_per_class
 
 
-@pytest.mark.parametrize(
-    ("problem", "error", "message"),
-    [
-        (0, ValueError, "problem must be an integer >= 1, got 0"),
-        (4, ValueError, "problem must be 1, 2 or 3, got 4"),
-        (True, TypeError, "problem must be an integer >= 1, got True"),
-        (1.0, TypeError, "problem must be an integer >= 1, got 1.0"),
-    ],
-)
-def test_monks_problem_must_exist(problem, error, message):
-    with pytest.raises(error, match=message):
-        load_monks(problem)
+def test_monks_problem_must_exist():
+    for problem, error in ((0, ValueError), (4, ValueError), (True, TypeError)):
+        with pytest.raises(error, match=f"problem must be .*, got {problem}"):
+            load_monks(problem)
 
 
 def test_iris_differs_from_the_file_as_documented_and_codes_do_not(data_dir):
     rows = read_rows(data_dir / "iris.csv.gz")[1:]
     filed = np.array([row[:-1] for row in rows], dtype=float)
     iris = load_iris()
-    assert [tuple(map(int, cell)) for cell in np.argwhere(iris.data != filed)] == [
-        (34, 3),
-        (37, 1),
-        (37, 2),
-    ]
-    assert (iris.data[34, 3], iris.data[37, 1], iris.data[37, 2]) == (0.2, 3.6, 1.4)
-    assert (filed[34, 3], filed[37, 1], filed[37, 2]) == (0.1, 3.1, 1.5)
+    other = np.nonzero(iris.data != filed)
+    assert np.transpose(other).tolist() == [[34, 3], [37, 1], [37, 2]]
+    assert iris.data[other].tolist() == [0.2, 3.6, 1.4]
+    assert filed[other].tolist() == [0.1, 3.1, 1.5]
     assert iris.target.tolist() == [row[-1] for row in rows]
     paper = Schema.from_json(data_dir / "iris.mrf_schema.json")
     assert iris.schema.domain_shape == paper.domain_shape == (4, 3, 6, 5)
@@ -142,21 +130,13 @@ def test_bins_are_for_sets_with_numbers():
             fetch(name, n_bins=5)
 
 
-def test_the_docstring_lists_every_set():
-    listed = fetch.__doc__.split("Parameters")[1].split("n_bins")[0]
-    assert set(re.findall(r"[a-z]+(?:-[a-z0-9]+)*", listed)) >= set(CATALOGUE)
-
-
 def test_a_set_that_is_added_is_known_everywhere(monkeypatch):
     """As the page for maintainers says: a function, and an entry of the table."""
 
     def load_dice():
         sides = [str(side) for side in range(1, 7)]
-        schema = Schema(
-            [Attribute.ordinal("first", sides), Attribute.ordinal("second", sides)],
-            ["low", "high"],
-            name="dice",
-        )
+        dice = [Attribute.ordinal(name, sides) for name in ("first", "second")]
+        schema = Schema(dice, ["low", "high"], name="dice")
         rows = [[a, b] for a in sides for b in sides]
         target = ["high" if int(a) + int(b) > 7 else "low" for a, b in rows]
         return generated._bunch(rows, target, schema)
@@ -225,10 +205,7 @@ def test_load_csv_appends_required_columns(tmp_path):
         (b'a,n,label,note\nx,1,1,"SECRET" more\n', "has text after a closing quote"),
         (b"a,n,label\nx,1,1,SECRET\n", "line 2 of the file has 4 fields .* header has"),
         (b"a,n,label\nx,1,1\n\xe9 SECRET,1,1\n", "line 3 .* is not encoded in UTF-8"),
-        (
-            gzip.compress(b"a,n,label\n" * 999, mtime=0)[:-9],
-            "not a gzip file, or is damaged or",
-        ),
+        (gzip.compress(b"a,n,label\n" * 999)[:-9], "not a gzip file, or is damaged or"),
     ],
 )
 def test_what_does_not_parse(tmp_path, text, message):

@@ -57,16 +57,10 @@ def test_classes_of_any_type():
     assert schema.encode_target([]).tolist() == []
     booleans = Schema([SIZE], [False, True])
     assert booleans.encode_target(["true", False, np.True_, 0]).tolist() == [1, 0, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("labels", "kind"),
-    [(["a", "b"], "U"), ([-1, 1], "i"), ([0.5, 1.5], "f"), ([False, True], "b")],
-)
-def test_decode_target_keeps_the_type_of_labels(labels, kind):
-    decoded = Schema([SIZE], labels).decode_target([1, 0])
-    assert decoded.dtype.kind == kind
-    assert decoded.tolist() == labels[::-1]
+    for labels in (["a", "b"], [-1, 1], [0.5, 1.5], [False, True]):
+        decoded = Schema([SIZE], labels).decode_target([1, 0])
+        assert decoded.dtype == np.array(labels).dtype
+        assert decoded.tolist() == labels[::-1]
 
 
 class Sparse:
@@ -88,6 +82,7 @@ class Sparse:
         (np.zeros((1, 3), complex), {}, ValueError, "Complex data not supported"),
         ([["red", "big", 1], ["red"]], {}, ValueError, "row 1 of X has 1 values but"),
         (frame().drop(columns="age"), {}, ValueError, "X has no column named 'age'"),
+        (pd.DataFrame(index=[0, 1]), {}, ValueError, "no column named 'colour'"),
         ([{"colour": "red"}], {}, ValueError, "X has no column named 'size'"),
         ([{"age": 1}, ["red"]], {}, TypeError, "must be a dict when one is, got list"),
         ({"age": [1]}, {}, ValueError, "X has no column named 'colour'"),
@@ -112,18 +107,10 @@ def test_encode_errors(X, options, error, message):
         (lambda: TOY.decode([[0, 2, 0]]), ValueError, "codes of attribute 'size' must"),
         (lambda: TOY.decode([[0, -1, 0]]), ValueError, "attribute 'size' .* below 2"),
         (lambda: TOY.decode([[0, 1]]), ValueError, r"shape \(N, 3\), .* got 2 columns"),
-        (
-            lambda: TOY.decode([[0.0, 1, 1]]),
-            TypeError,
-            "must be integers, got dtype",
-        ),
+        (lambda: TOY.decode([[0.0, 1, 1]]), TypeError, "must be integers, got dtype"),
         (lambda: TOY.decode_target([2]), ValueError, "class codes must be at least 0"),
         (lambda: TOY.encode(ROWS, [[0]] * 3), ValueError, "row 0 of y holds a label"),
-        (
-            lambda: TOY.encode(ROWS, np.zeros((3, 1))),
-            ValueError,
-            "one-dimensional",
-        ),
+        (lambda: TOY.encode(ROWS, np.zeros((3, 1))), ValueError, "one-dimensional"),
     ],
 )
 def test_codes_and_labels_that_do_not_fit(call, error, message):
@@ -235,20 +222,13 @@ def test_required_columns_do_not_matter_where_missing_is_a_category():
 @given(st.data())
 def test_removing_a_record_leaves_the_codes_of_the_others(data):
     cell = st.sampled_from(["red", "blue", "", None, 1, 50, 1e9, "big", "small", "?"])
-    rows = data.draw(st.lists(st.tuples(cell, cell, cell), min_size=1, max_size=6))
-    labels = data.draw(
-        st.lists(
-            st.sampled_from(["no", "yes", "maybe", None]),
-            min_size=len(rows),
-            max_size=len(rows),
-        )
+    label = st.sampled_from(["no", "yes", "maybe", None])
+    drawn = data.draw(
+        st.lists(st.tuples(cell, cell, cell, label), min_size=1, max_size=6)
     )
+    rows, labels = [own[:3] for own in drawn], [own[3] for own in drawn]
     gone = data.draw(st.integers(0, len(rows) - 1))
-    options = {
-        "handle_unknown": "drop",
-        "handle_missing": "drop",
-        "return_index": True,
-    }
+    options = {"handle_unknown": "drop", "handle_missing": "drop", "return_index": True}
     codes, classes, index = TOY.encode(rows, labels, **options)
     fewer = TOY.encode(
         rows[:gone] + rows[gone + 1 :], labels[:gone] + labels[gone + 1 :], **options
@@ -424,16 +404,13 @@ def test_gaps_of_dictionaries_without_negative_indices():
     assert domain.encode(arrow.table({"a": column})).ravel().tolist() == [1, 2, 0]
 
 
-@pytest.mark.parametrize(
-    "huge",
-    [10**400, Fraction(10**400), Decimal("1e400"), "1e400"],
-    ids=["int", "Fraction", "Decimal", "str"],
-)
-def test_numbers_beyond_all_doubles_are_clipped(huge):
+def test_numbers_beyond_all_doubles_are_clipped():
     domain = Domain([Attribute.numeric("a", lower=0, upper=10, n_bins=5)])
-    assert domain.encode([[huge], [3]], handle_unknown="clip").tolist() == [[4], [1]]
-    with pytest.raises(ParameterError, match="a number outside the bounds"):
-        domain.encode([[huge]], handle_unknown="error")
+    rows = [[10**400], [Fraction(10**400)], [Decimal("1e400")], ["1e400"], [3]]
+    codes = domain.encode(rows, handle_unknown="clip").ravel()
+    assert codes.tolist() == [4, 4, 4, 4, 1]
+    misfits = domain.check(rows, handle_unknown="error")
+    assert [misfit.row for misfit in misfits] == [0, 1, 2, 3]
 
 
 def test_a_signalling_nan_is_missing():
@@ -454,11 +431,6 @@ def test_dates_are_not_numbers(unit):
         domain.encode(dates, handle_unknown="clip")
 
 
-@pytest.mark.parametrize("X", [pd.DataFrame(), pd.DataFrame(index=[0, 1])])
-def test_a_frame_without_columns(X):
-    refused(lambda: TOY.encode(X), "X has no column named 'colour'", ValueError)
-
-
 @pytest.mark.parametrize("categories", [["4", "5"], [4, 5], [4.0, 5.0], ["4.0", "5.0"]])
 @pytest.mark.parametrize("value", ["5", "5.0", 5, 5.0, np.float32(5)])
 def test_whole_numbers_may_be_written_as_floats(categories, value):
@@ -468,20 +440,6 @@ def test_whole_numbers_may_be_written_as_floats(categories, value):
     assert schema.encode_target([value]).tolist() == [1]
     grouped = Attribute.categorical("a", ["few", "many"], groups={"many": categories})
     assert one(grouped, value) == 1
-
-
-@pytest.mark.parametrize("dtype", ["object", "string[python]", "string[pyarrow]"])
-def test_text_of_pandas_reads_the_same_however_it_is_held(dtype):
-    if "pyarrow" in dtype:
-        pytest.importorskip("pyarrow")
-    schema = Schema([Attribute.categorical("a", ["x", "blå", "?"])], ["no", "yes"])
-    cells, labels = ["blå", "x", None, "blå"], ["yes", "no", "yes", "no"]
-    frame = pd.DataFrame({"a": cells, "class": labels}).astype(dtype)
-    codes, classes = schema.encode(frame[1:], frame["class"][1:])
-    assert codes.tolist() == [[0], [2], [1]]
-    assert classes.tolist() == [0, 1, 0]
-    wrong = pd.DataFrame({"a": [*cells, "secret"]}).astype(dtype)
-    refused(lambda: schema.encode(wrong), "row 4, column 'a'", ValueError)
 
 
 def test_texts_that_look_alike_stay_apart():
@@ -506,9 +464,8 @@ def test_check_lists_every_cell_that_does_not_fit():
         (2, "age", 1000),
         (2, "class", None),
     ]
-    assert TOY.check(X, handle_unknown="drop") == [
-        m for m in found if m.column != "class"
-    ]
+    without = [m for m in found if m.column != "class"]
+    assert TOY.check(X, handle_unknown="drop") == without
     assert TOY.check(frame(), ["no"] * 3) == []
     assert TOY.check([], []) == []
     kept = TOY.encode(

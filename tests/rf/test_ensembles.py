@@ -9,44 +9,32 @@ from rf_cases import CELLS, SCHEMA, classifier, records
 from mmech_rf.forest.ensembles import trees_of
 
 
-@pytest.mark.parametrize(
-    ("n_trees", "q", "expected"),
-    [
-        (7, 3, [3, 2, 2]),
-        (math.inf, 2, [math.inf, math.inf]),
-    ],
-)
-def test_trees_of_every_ensemble(n_trees, q, expected):
-    assert trees_of(n_trees, q) == expected
+def test_trees_of_every_ensemble():
+    assert trees_of(7, 3) == [3, 2, 2]
+    assert trees_of(math.inf, 2) == [math.inf, math.inf]
 
 
 def test_a_partition_gives_every_attribute_to_one_ensemble():
     options = {"n_ensembles": 2, "max_features": "partition", "n_trees": 4, "depth": 1}
+
+    def dealt(seed):
+        model = classifier("batch training", random_state=seed, **options)
+        return [e.features.tolist() for e in model.fit(*records(40)).ensembles_]
+
     seen = set()
     for seed in range(8):
-        model = classifier("batch training", random_state=seed, **options)
-        parts = [e.features.tolist() for e in model.fit(*records(40)).ensembles_]
-        assert [len(part) for part in parts] == [2, 1]
-        assert sorted(parts[0] + parts[1]) == [0, 1, 2]
-        again = classifier("batch training", random_state=seed, **options)
-        assert [e.features.tolist() for e in again.fit(*records(40)).ensembles_] == (
-            parts
-        )
-        seen.add(parts[1][0])
+        first, second = parts = dealt(seed)
+        assert (len(first), sorted(first + second)) == (2, [0, 1, 2])
+        assert dealt(seed) == parts
+        seen |= {*second}
     assert seen == {0, 1, 2}  # dealt out at random, by the public seed
 
 
 @pytest.mark.parametrize("voting", ["hard", "weight"])
 def test_votes_are_added_up_over_the_ensembles(voting):
     """By hand from the released leaf counts, tree by tree."""
-    model = classifier(
-        "batch training",
-        n_trees=7,
-        depth=2,
-        n_ensembles=2,
-        max_features=2,
-        voting=voting,
-    ).fit(*records(200))
+    options = {"n_trees": 7, "n_ensembles": 2, "max_features": 2, "voting": voting}
+    model = classifier("batch training", **options).fit(*records(200))
     votes = np.zeros((len(CELLS), 3))
     for i, (ensemble, counts) in enumerate(
         zip(model.ensembles_, model.leaf_counts_, strict=True)

@@ -2,11 +2,13 @@
 
 import math
 import pickle
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import rf_reference
+from refusals import refused
 
 from mmech.exceptions import DomainTooLargeError
 from mmech_rf import _kernels, limits
@@ -92,24 +94,16 @@ def same(a, b):
     return np.array_equal(a.feature, b.feature) and np.array_equal(a.child, b.child)
 
 
-def test_the_sequence_of_a_seed_is_left_as_it_is():
-    sequence = np.random.SeedSequence(5)
-    forest = grow_random_forest(CAR, 10, 3, seed=5)
-    for _ in range(2):
-        assert same(forest, grow_random_forest(CAR, 10, 3, seed=sequence))
-
-
 @pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
-def test_generators_are_advanced(make):
-    source = make(3)
-    first = grow_random_forest(CAR, n_trees=10, depth=3, seed=source)
-    second = grow_random_forest(CAR, n_trees=10, depth=3, seed=source)
+def test_generators_are_advanced_and_sequences_are_left_as_they_are(make):
+    grow = partial(grow_random_forest, CAR, n_trees=10, depth=3)
+    source, sequence = make(3), np.random.SeedSequence(5)
+    first, second = grow(seed=source), grow(seed=source)
     assert not same(first, second)
-    assert same(first, grow_random_forest(CAR, n_trees=10, depth=3, seed=make(3)))
-
-
-def test_no_seed_draws_a_new_forest():
-    assert not same(grow_random_forest(CAR, 50, 3), grow_random_forest(CAR, 50, 3))
+    assert same(first, grow(seed=make(3)))
+    for _ in range(2):
+        assert same(grow(seed=5), grow(seed=sequence))
+    assert not same(grow(n_trees=50), grow(n_trees=50))
 
 
 def test_draws_reject_the_words_that_would_bias():
@@ -119,26 +113,6 @@ def test_draws_reject_the_words_that_would_bias():
     with np.errstate(over="ignore"):
         drawn = [_kernels._draw_below(bound, state) for state in states]
     assert drawn == [rf_reference.draw_below(bound, int(state)) for state in states]
-
-
-# Quantiles of the chi-square law at 1 - 1e-6: the false-alarm rate of each test
-# below over all seeds (the seed is fixed, so a pass stays a pass).
-CHI2_QUANTILE = {41: 99.17}
-
-
-def chi_square(observed):
-    expected = observed.sum() / observed.size
-    return ((observed - expected) ** 2 / expected).sum()
-
-
-def test_attribute_pairs_on_a_path_are_uniform():
-    # root and last child of the root: 7 * 6 ordered pairs
-    forest = grow_random_forest((3,) * 7, n_trees=8400, depth=2, seed=12)
-    roots = forest.feature[forest.node_offsets[:-1]].astype(int)
-    last = forest.feature[forest.child[forest.node_offsets[:-1]] + 2]
-    pairs = np.bincount(roots * 7 + last, minlength=49).reshape(7, 7)
-    assert not pairs.diagonal().any()
-    assert chi_square(pairs[~np.eye(7, dtype=bool)]) < CHI2_QUANTILE[41]
 
 
 # -------------------------------------------------------------- the object
@@ -192,16 +166,27 @@ def test_a_schema_is_anything_with_a_domain_shape():
         ({"leaf_offsets": [0, 5]}, "more or fewer leaves"),
         ({"child": [[1, 0, 4, 3, 1, 2]]}, "child must have one dimension"),
         ({"child": [1, 0, 4, 3, 1, 2**40]}, "child must fit int32"),
+        ({"feature": [0.0, -1, 1, -1, -1, -1]}, "must hold integers, got dtype float"),
     ],
 )  # fmt: skip
 def test_unsound_arrays_are_refused(changed, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         Forest(**{**HAND, **changed})
 
 
-def test_arrays_of_floats_are_refused():
-    with pytest.raises(TypeError, match="feature must hold integers, got dtype float"):
-        Forest(**{**HAND, "feature": [0.0, -1, 1, -1, -1, -1]})
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"feature": [0.0, -1, 1, -1, -1, -1]}, TypeError),
+        ({"value": [0.5, -2, -2], "ordered": [True, True]}, TypeError),
+        ({"feature": [0, -2, -2], "child": [1, -1, -1]}, ValueError),
+        ({"node_offsets": [0]}, ValueError),
+        ({"value": [0] * 6}, ValueError),
+    ],
+)
+def test_arrays_of_other_trees_are_told_what_a_forest_is(changed, kind):
+    words = r"; a Forest is trees depth first .* grow_random_forest.* compile_forest"
+    refused(lambda: Forest(**{**HAND, **changed}), words, kind)
 
 
 @pytest.mark.parametrize(

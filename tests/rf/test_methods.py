@@ -3,16 +3,13 @@
 import inspect
 import re
 from functools import cache
-from itertools import combinations
 
-import numpy as np
 import pytest
 from rf_cases import SCHEMA, records
 
 import mmech_rf
 from mmech_rf import evaluation
 from mmech_rf.evaluation import METHODS, Records, evaluate, make_methods
-from mmech_rf.evaluation.plot import accuracy_figure
 from mmech_rf.methods import ESTIMATORS
 
 SMALL = {"n_trees": 2, "depth": 1}
@@ -84,19 +81,3 @@ def test_a_method_that_has_no_use_for_a_budget_is_left_out_there_alone():
     ]
     *_, private, _ = evaluation.accuracy_table(found.trials).splitlines()
     assert private.split()[4] == "-"
-
-
-def test_lines_of_a_picture_are_told_apart():
-    """By colour and by marker; black and white prints keep the second."""
-    to_rgb = pytest.importorskip("matplotlib.colors").to_rgb
-    figure = accuracy_figure(all_compared().trials)
-
-    bars = ("_", "|", "None")  # ends of error bars, and no marker
-    lines = [one for one in figure.axes[0].lines if one.get_marker() not in bars]
-    assert len(lines) == len(METHODS)
-    for one, other in combinations(lines, 2):
-        assert one.get_marker() != other.get_marker()
-        colours = np.array([to_rgb(one.get_color()), to_rgb(other.get_color())])
-        assert np.abs(colours[0] - colours[1]).max() > 0.1
-    kinds = {line.get_marker(): line.get_linestyle() for line in lines}
-    assert kinds[METHODS["private"].style[1]] != kinds[METHODS["non-private"].style[1]]

@@ -10,12 +10,7 @@ from scipy.special import softmax
 from sklearn.isotonic import isotonic_regression
 
 from mmech import Attribute, PrivacyLedger
-from mmech_rf import (
-    PrivateForestClassifier,
-    RecipeForestClassifier,
-    Schema,
-    limits,
-)
+from mmech_rf import PrivateForestClassifier, RecipeForestClassifier, Schema, limits
 from mmech_rf.private.monotone import MonotoneGrid, isotonic
 from mmech_rf.private.shown import importances
 

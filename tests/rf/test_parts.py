@@ -299,19 +299,7 @@ def test_long_tables_are_counted_a_block_at_a_time(name, table):
     assert max(sizes[: -(-len(rows) // 16)]) == 16
     np.testing.assert_array_equal(found[0], expected[0])
     wrong = rows.copy()
-    if table is pd.DataFrame:
-        wrong.iloc[40, 3] = "no such value"
-    else:
-        wrong[40, 3] = "no such value"
+    (wrong.iloc if table is pd.DataFrame else wrong)[40, 3] = "no such value"
     with pytest.raises(ValueError, match="row 140, column 'persons'"):
         model.count(wrong, labels, chunk_id=("a.csv", 100, 100 + len(rows)))
     assert not model._holds_parts()
-
-
-@pytest.mark.parametrize("name", ["default", "batch training"])
-def test_equal_records_take_no_more_memory(name):
-    model, rows, labels, _ = CASES[name]()
-    model.count(rows, labels)
-    needed = model._parts.nbytes
-    assert model.count(rows, labels)._parts.nbytes == needed
-    assert model._parts.number == 2 * len(labels)

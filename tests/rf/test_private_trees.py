@@ -48,11 +48,10 @@ def make(mode, **parameters):
 @pytest.fixture
 def watched(watch_all):
     """What is public of every tree, and the log weights of all choices in it."""
-    seen = SimpleNamespace(draws=[], sources=[], trees=[])
+    seen = SimpleNamespace(draws=[], trees=[])
 
     def choose(log_weights, *, insecure_rng=None):
         seen.draws.append(np.array(log_weights))
-        seen.sources.append(insecure_rng)
         return weighted_choice(log_weights, insecure_rng=insecure_rng)
 
     def note(draw, sample):
@@ -186,13 +185,6 @@ def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all
         assert float(two) == pytest.approx(float(one) / 2, rel=1e-4)
     assert "one record." in statements[0]
     assert "one person with up to 2 records." in statements[1]
-
-
-@ALL
-def test_trees_are_drawn_from_the_system_unless_a_test_asks(mode, watched):
-    make(mode, random_state=0).fit(*records(20))
-    assert watched.sources
-    assert set(watched.sources) == {None}
 
 
 @ALL

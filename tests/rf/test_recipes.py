@@ -16,12 +16,7 @@ from mmech.selection import fixed_point_rate
 from mmech_rf._kernels import node_histograms
 from mmech_rf.forest.sizes import TableTooLargeError
 from mmech_rf.literature.budgets import tree_epsilon
-from mmech_rf.literature.leaves import (
-    ancestors,
-    leaf_votes,
-    pruned,
-    release_levels,
-)
+from mmech_rf.literature.leaves import ancestors, leaf_votes, pruned, release_levels
 from mmech_rf.literature.presets import find_recipe, refused
 from mmech_rf.literature.scores import MOST, SCORES, score_for
 
@@ -88,22 +83,6 @@ def test_levels_follow_from_public_numbers(name, kinds, n_records, levels):
     sizes = {"n": "n9", "c": "c2"}
     schema = schema_of(*(sizes[kind] for kind in kinds))
     assert rf.recipes()[name].n_levels(schema, 1.0, n_records) == levels
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("spe", "The attribute of a node is public and random; its cut is drawn by"),
-        ("guan", "Attribute and cut are drawn together"),
-        ("patil-singh",
-         "all attributes; splits: threshold. Tests are compared by the Gini"),
-        ("dprf-thesis", "how many there are at 10 cut points each"),
-        ("pte", "label the leaves of a second ensemble, for free"),
-        ("fi-2015", "every path as deep as its leaf has signal"),
-    ],
-)  # fmt: skip
-def test_descriptions_tell_candidates_splits_and_stops(name, words):
-    assert words in rf.recipes()[name].describe()
 
 
 def test_preset_numbers_are_those_of_their_sources():

@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.accuracy._data import SYNTHETIC, load
-from benchmarks.recipes import __main__ as recipe_benchmark
 from benchmarks.recipes.__main__ import Row, main, published, reached
 from mmech_rf import recipes
 
@@ -40,14 +38,6 @@ def test_figures_are_reached_within_two_standard_errors(
     assert reached(row, known) is verdict
 
 
-def test_sets_of_make_classification_have_public_bounds():
-    bunch = load("synth-f")
-    assert bunch.data.shape == (30_000, 10)
-    assert {(a.lower, a.upper) for a in bunch.schema.attributes} == {(-8, 8)}
-    assert (abs(bunch.data) < 8).mean() > 0.99
-    assert set(SYNTHETIC) <= {row.dataset for row in published()}
-
-
 @pytest.mark.slow
 def test_a_run_goes_on_where_it_was_stopped(tmp_path, capsys):
     arguments = ["--recipes", "jpw", "pte", "--datasets", "car", "--output"]
@@ -60,9 +50,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path, capsys):
     capsys.readouterr()
     main([*arguments, "2"])
     rows = (tmp_path / "trials.csv").read_text().splitlines()
-    assert rows[:4] == first
-    assert len(rows) == 7
+    assert (rows[:4], len(rows)) == (first, 7)
     table = capsys.readouterr().out
-    assert "| jpw | car | 2 | accuracy | 69.38 | 3.5, binomial |" in table
+    assert "| jpw | car | 2 | accuracy |" in table
     assert (tmp_path / "RESULTS.md").read_text() in table
-    assert len(recipe_benchmark.read(tmp_path / "trials.csv")) == 6

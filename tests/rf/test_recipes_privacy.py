@@ -488,65 +488,6 @@ def test_exact_tests_show_who_is_in_a_bag(epsilon):
 
 
 # ----------------------------------------------------- what was published is found out
-def test_medians_that_are_paid_for_once_in_all_outputs():
-    """What the thesis accounts as 2, with K attributes and 200 records.
-
-    The chosen attribute is released with its cut; other medians stay hidden.
-    """
-    assert loss_of_medians(3, 1) > 2.9
-    assert loss_of_medians(4, 1) > 3.7
-    for k in (3, 4):
-        assert loss_of_medians(k, 2 / (k + 1)) <= 2
-
-
-def loss_of_medians(k, epsilon):
-    """Return the loss of one level with epsilon for every median and for the choice."""
-    first = np.array([[76, 0], [22, 58], [22, 22]], float)
-    other = np.array([[76, 0], [0, 80], [14, 0], [14, 0], [16, 0]], float)
-
-    def outputs(tables):
-        cuts, scores = [], []
-        for own in tables:  # one value against the rest
-            rest = own.sum(axis=0) - own
-            medians = -abs(own.sum(axis=1) - rest.sum(axis=1)) * epsilon / 2
-            weights = np.exp(medians - medians.max())
-            cuts.append(weights / weights.sum())
-            # N MSE of classes -1 and 1 is twice the impurity, and moves by 4.
-            errors = sum(2 * impurity(side) for side in (own, rest))
-            scores.append(-errors * epsilon / 8)
-        found = {}
-        for places in itertools.product(*(range(len(c)) for c in cuts)):
-            chance = math.prod(c[i] for c, i in zip(cuts, places, strict=True))
-            logs = np.array([s[i] for s, i in zip(scores, places, strict=True)])
-            picks = np.exp(logs - logs.max())
-            for a, pick in enumerate(chance * picks / picks.sum()):
-                found[a, places[a]] = found.get((a, places[a]), 0) + pick
-        return found
-
-    before, worst = outputs([first, *[other] * (k - 1)]), 0.0
-    for row, place, c in itertools.product(range(3), range(5), range(2)):
-        more, others = first.copy(), other.copy()
-        more[row, c] += 1
-        others[place, c] += 1
-        after = outputs([more, *[others] * (k - 1)])
-        worst = max(worst, *(abs(math.log(after[o] / before[o])) for o in before))
-    return worst
-
-
-def impurity(side):
-    total = side.sum(axis=1)
-    return total - (side**2).sum(axis=1) / np.maximum(total, 1)
-
-
-@pytest.mark.parametrize(("j", "loss"), [(2, 2.13), (3, 6.3), (4, 17.3)])
-def test_smooth_sensitivity_is_not_private(j, loss):
-    """Fletcher and Islam 2017: counts (j, 0) against (j - 1, 0) at epsilon 1."""
-
-    def wrong(gap):
-        """Probability of the other label, by a score of smooth sensitivity e^-gap."""
-        return 1 / (1 + math.exp(math.exp(gap) / 2))
-
-    assert abs(math.log(wrong(j - 1) / wrong(j)) - loss) < 0.06
 
 
 def test_shares_of_levels_that_are_not_normalised():

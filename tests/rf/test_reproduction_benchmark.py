@@ -1,29 +1,23 @@
 """The benchmark that measures the paper again: bookkeeping, statistics, baselines."""
 
-import csv
 import math
-import re
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.reproduction import _published as _rows
-from benchmarks.reproduction import _report, _seconds, _settings, _trials
+from benchmarks.reproduction import _report, _trials
 from benchmarks.reproduction._published import best_of_grid, published
 from benchmarks.reproduction._settings import (
     FULL,
     GATE,
     PANELS,
     POINTS,
-    PROBLEMS,
     QUICK,
     Setting,
     Task,
     gate_setting,
 )
-from benchmarks.reproduction._trials import Found
 from mmech_rf.evaluation import load_records
 
 pytestmark = pytest.mark.slow
@@ -41,49 +35,19 @@ def test_gate_settings_are_run_often_enough_and_published(gate):
     assert row.mean == pytest.approx(target, abs=0.012)
 
 
-def test_without_the_folder_of_the_data_sets_are_skipped(monkeypatch):
-    monkeypatch.delenv(_settings.DATA_DIR, raising=False)
-    _settings.records_of.cache_clear()
-    assert "MMECH_DATA_DIR is not set" in _settings.records_of("heart")
-    found = {task.setting.dataset for task in _settings.all_tasks(["2"], QUICK)}
-    _settings.records_of.cache_clear()
-    assert found == {"car", "iris", "balance-scale"}
-
-
-def test_a_run_is_resumed_and_half_written_tasks_are_run_again(tmp_path):
+def test_a_run_is_resumed(tmp_path):
     tasks = [Task(SMALL, forest, (0.5, 2.0), 2) for forest in range(3)]
     path = tmp_path / "trials.csv"
     first = _trials.run_all(tasks[:2], path, jobs=1)
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join([*lines[:-1], lines[-1][:-20]]), encoding="utf-8")
+    cut = path.read_text(encoding="utf-8")[:-20]  # within the last task
+    path.write_text(cut, encoding="utf-8")
     second = _trials.run_all(tasks, path, jobs=1)
-    kept = path.read_text(encoding="utf-8").splitlines()
-    assert kept[: len(lines) - 1] == lines[:-1]  # what was there is not run again
+    kept = cut[: cut.rindex("\n")]
+    assert path.read_text(encoding="utf-8").startswith(kept)
     before, after = ([f.accuracy for f in r[tasks[0].key]] for r in (first, second))
     assert after == pytest.approx(before, abs=1e-6)
     again = _trials.run_all([], path)
-    sizes = {key: len(rows) for key, rows in again.items()}
-    assert sizes == {task.key: 4 for task in tasks}
-    with path.open(encoding="utf-8", newline="") as stream:
-        assert len(list(csv.DictReader(stream))) == 4 + 3 + 4 + 4
-
-
-def test_the_readme_repeats_what_the_report_found():
-    root = Path(__file__).parents[2]
-    report = (root / "benchmarks/reproduction/REPORT.md").read_text(encoding="utf-8")
-    said = r"^\*\*\d+ of \d+\*\* published .*? reached: \d+\."
-    (line,) = re.findall(said, report, re.M)
-    readme = " ".join((root / "README.md").read_text(encoding="utf-8").split())
-    assert line.replace("*", "").removesuffix(".") in readme
-
-
-def test_seconds_are_measured_once(tmp_path):
-    path = tmp_path / "seconds.csv"
-    assert _seconds.measure(path, [SMALL], repeats=0) == []
-    (first,) = _seconds.measure(path, [SMALL], repeats=1)
-    assert {*_seconds.STAGES, "cpu"} <= {*first.seconds}
-    (second,) = _seconds.measure(path, [SMALL], repeats=0)
-    assert second == first
+    assert {k: len(rows) for k, rows in again.items()} == {t.key: 4 for t in tasks}
 
 
 def test_spread_is_split_into_forests_and_noise():
@@ -94,33 +58,6 @@ def test_spread_is_split_into_forests_and_noise():
     between = np.var([0.2, 0.6, 0.3, 0.7], ddof=1)
     assert accuracy.forest_variance == pytest.approx(between - 0.01)
     assert accuracy.squared_error == pytest.approx(between / 4)
-
-
-@pytest.mark.parametrize(
-    ("accuracy", "verdict"), [(0.76, "reached"), (0.74, "reached"), (0.5, "**below**")]
-)
-def test_verdict_of_the_gate(accuracy, verdict):
-    setting = gate_setting(GATE[1])
-    results = results_of(setting, dict.fromkeys(range(20), twice(accuracy, 0.02)))
-    text = "\n".join(_report.gate(_report.Table(results)))
-    (line,) = [line for line in text.splitlines() if line.startswith("| car")]
-    assert f"| {verdict} |" in line
-    reached = int(verdict == "reached")
-    assert text.startswith(f"**{reached} of 1** published accuracies are reached; ")
-
-
-def twice(accuracy, noise):
-    return [accuracy - noise, accuracy + noise]
-
-
-def results_of(setting, accuracies, epsilon=1.0, tied=math.nan):
-    return {
-        Task(setting, forest, (epsilon,), len(own)).key: [
-            Found(epsilon, draw, accuracy, "identity", tied)
-            for draw, accuracy in enumerate(own)
-        ]
-        for forest, own in accuracies.items()
-    }
 
 
 def test_a_verdict_that_other_forests_might_change_is_open():
@@ -137,47 +74,6 @@ def test_a_verdict_that_other_forests_might_change_is_open():
     assert _report.verdict(accuracy, turns + 9 * own, 0.0) == "**below**"
 
 
-def test_both_rules_for_ties_are_shown_and_the_published_one_counts():
-    adult = gate_setting(("adult", "batch-training", "hard", 0.1, 0.768))
-    drawn = dict.fromkeys(range(20), twice(0.76, 0.001))
-    first = dict.fromkeys(range(20), twice(0.769, 0.001))
-    results = results_of(adult, drawn, 0.1, 0.04)
-    results |= results_of(replace(adult, ties="first"), first, 0.1, 0.04)
-    text = "\n".join(_report.gate(_report.Table(results)))
-    assert "**1 of 1** published" in text
-    before = "ε = 0.1: 4.0% of the hard votes tie. Ties drawn: 0.7600 ± 0.0000, below"
-    assert before in text
-    assert "first class: 0.7690 ± 0.0000, reached; published 0.768." in text
-
-
-def test_published_rows_of_the_appendix():
-    """Figures by number: a few points each, as printed."""
-    known = {
-        name: [
-            [published(setting, epsilon) for _, setting, epsilon in line]
-            for panel in PANELS[name]
-            for line in panel.lines.values()
-        ]
-        for name in ("A1", "A3", "A4")
-    }
-    means = {
-        name: [[one and round(one.mean, 3) for one in line] for line in lines]
-        for name, lines in known.items()
-    }
-    first, second = [0.717, 0.759, 0.831, 0.702], [0.717, 0.766, 0.837, 0.733]
-    assert means["A1"][:2] == [first, second]
-    assert means["A1"][2] == pytest.approx([0.72, 0.719, 0.462, 0.311], abs=6e-4)
-    iris, balance = means["A3"][4], means["A3"][8]
-    assert [iris[i] for i in (0, 3, 4)] == [0.63, 0.81, 0.923]
-    assert [balance[i] for i in (0, 3, 4)] == pytest.approx([0.478, 0.685, 0.736])
-    assert means["A4"][0][2:] == [0.64, 0.69, 0.703, 0.678]
-
-
-def test_figure_2_has_all_budgets_of_all_sets():
-    wanted = {(s.dataset, e) for s, e in POINTS["2"] if e}
-    assert wanted == {(name, e) for name, p in PROBLEMS.items() for e in p.budgets}
-
-
 def test_queries_that_are_training_records():
     setting = Setting("car", "subsample", "weight", 4, 16, queries=50, split="trained")
     X, queries, y, truth = _trials.split_of(setting, 0)
@@ -186,38 +82,19 @@ def test_queries_that_are_training_records():
     assert {(*row, k) for row, k in zip(queries.tolist(), truth, strict=True)} <= seen
 
 
-def test_published_rows():
-    car = Setting("car", "batch-training", "hard", 4, 128)
-    row = published(car, 1.0)
-    assert (row.mean, row.runs) == (0.7549, 5)
-    assert published(Setting("car", "batch-training", "hard", 4, math.inf), 1.0) is None
-    whole = Setting("car", "batch-prediction", "weight", 4, 16)
-    batch = replace(whole, queries=50, split="trained")
-    assert published(batch, 2.0).mean != published(whole, 2.0).mean
-    assert best_of_grid("balance-scale", "laplace-shared", 1.0) is None
+def test_published_figures_have_their_rows():
+    """If two files have the same setting, the one with enough noise is compared."""
+    for name in ("A1", "A3", "A4"):
+        lines = [line for panel in PANELS[name] for line in panel.lines.values()]
+        points = [(s, epsilon) for line in lines for _, s, epsilon in line]
+        rows = [row for point in points if (row := published(*point))]
+        assert len(rows) > 10
+        assert all(row.reason is None and 0 < row.mean < 1 for row in rows)
+    reasons = {_rows.unexplained(row) for row in _rows.rows()}
+    lacking = {f"noise lacks a factor {factor}" for factor in "τ2"}
+    assert reasons == {None} | lacking
     mean, _ = best_of_grid("car", "laplace-shared", 1.0)
     assert mean > published(Setting("car", "laplace-shared", "hard", 4, 128), 1.0).mean
-
-
-def test_rows_that_the_algorithm_does_not_explain():
-    """If two files have the same setting, the one with enough noise is compared."""
-    hard = Setting("car", "subsample", "hard", 3, 16)
-    assert published(hard, 1.0).mean == 0.4757  # car_id2, not .6607 of car_id1
-    assert published(hard, 1.0).reason is None
-    reasons = [_rows.unexplained(row) for row in _rows.rows()]
-    counts = {reason: reasons.count(reason) for reason in set(reasons)}
-    lacking = {"noise lacks a factor τ": 151, "noise lacks a factor 2": 140}
-    assert counts == {None: 2908} | lacking
-
-
-def test_adult_is_in_the_order_of_the_authors_file(data_dir, monkeypatch):
-    monkeypatch.setenv(_settings.DATA_DIR, str(data_dir))
-    _settings.records_of.cache_clear()
-    records = _settings.records_of("adult")
-    _settings.records_of.cache_clear()
-    assert records.X.shape == (45222, 8)
-    assert records.X[0, 0] == "25"  # adult.test
-    assert records.X[_settings.TEST_RECORDS_OF_ADULT, 0] == "39"  # adult.data
 
 
 PER_QUERY = [("per-query", "weight", 16)]

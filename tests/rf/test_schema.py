@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
-from schema_cases import AGE, SIZE, TOY, one
+from schema_cases import AGE, TOY, one
 
 from mmech_rf.schema import Attribute, Schema
 
@@ -20,6 +20,22 @@ def test_numpy_scalars_become_python_scalars():
     schema = Schema([attribute], np.array([-1.0, 1.0]))
     assert [type(c) for c in attribute.categories] == [int, int]
     assert [type(c) for c in schema.class_labels] == [float, float]
+
+
+def test_columns_of_an_array_by_their_bounds():
+    lower, upper = np.array([0, -1.0]), np.array([4, 1.0])
+    schema = Schema.from_bounds(lower, upper, ["no", "yes"], n_bins=2)
+    assert schema.names == ("x0", "x1")
+    assert schema.attributes[1].labels == ("[-1, 0]", "(0, 1]")
+    assert Schema.from_bounds([0], [4], [0, 1], names=["age"]).names == ("age",)
+    assert Schema.from_bounds([0], [4], [0, 1]).domain_shape == (10,)
+    for call, words in (
+        (lambda: Schema.from_bounds(lower, [1], [0, 1]), "got 2, 1 and 2; name every"),
+        (lambda: Schema.from_bounds([0], [1], [0, 1], names="x y"), "must be a sequen"),
+        (lambda: Schema.from_bounds(0, 1, [0, 1]), "lower must be a sequence, got int"),
+        (lambda: Schema.from_bounds([1], [0], [0, 1]), "'x0'"),
+    ):
+        refused(call, words)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +108,11 @@ def test_attribute_errors(kind, options, error, message):
 
 
 def test_attribute_name_errors():
-    words = "name of an attribute must "
-    refused(
-        lambda: Attribute.categorical("", ["x"]), f"{words}not be empty", ValueError
-    )
-    refused(lambda: Attribute.categorical(3, ["x"]), f"{words}be a string", TypeError)
+    for name, error, words in (
+        ("", ValueError, "not be empty"),
+        (3, TypeError, "a str"),
+    ):
+        refused(lambda name=name: Attribute.categorical(name, ["x"]), words, error)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +154,6 @@ def test_display():
     assert repr(TOY) == (
         "Schema('toy', domain_shape=(3, 2, 4), n_cells=24, class_labels=('no', 'yes'))"
     )
-    lines = str(TOY).splitlines()
-    assert lines[1].split() == ["colour", "categorical", "3", "red,", "green,", "?"]
-    assert lines[-1].split() == ["class", "classes", "2", "no,", "yes"]
-    assert repr(Schema([SIZE], [0, 1])).startswith("Schema(domain_shape=(2,), ")
     assert eval(repr(AGE)) == AGE
     assert "..." in str(Schema([Attribute.categorical("a", range(99))], [0, 1]))
 
@@ -152,40 +164,20 @@ def test_display():
 @pytest.mark.parametrize(
     ("categories", "value", "code"),
     [
-        (["low", "med"], "med", 1),
-        (["low", "med"], np.str_("med"), 1),
-        (["false", "true"], True, 1),
-        (["False", "True"], np.False_, 0),
-        ([False, True], "true", 1),
-        ([False, True], "False", 0),
-        ([False, True], 1, 1),
-        (["0", "1"], True, 1),
-        (["0", "1"], "True", 1),
-        ([0, 1], "False", 0),
-        (["0", "1"], 1, 1),
-        (["0", "1"], 1.0, 1),
-        (["0", "1"], -0.0, 0),
-        (["0", "1"], np.int8(1), 1),
-        (["0", "1"], np.float32(1), 1),
-        ([0, 1], "1", 1),
-        ([0.0, 1.0], "1", 1),
-        ([0.0, 1.0], "1.0", 1),
-        ([0.1, 0.2], np.float32(0.2), 1),
-        (["0.1", "0.2"], 0.2, 1),
-        (["0.1", "0.2"], Decimal("0.2"), 1),
-        (["-1", "1"], -1, 0),
-        ([10**30, 1], str(10**30), 0),
-        (["None", "x"], "None", 0),
-        (["x", "?"], "", 1),
-        (["x", "?"], None, 1),
-        (["x", "?"], np.nan, 1),
-        (["x", "?"], "?", 1),
-        (["x", "?"], pd.NA, 1),
-        (["x", "?"], pd.NaT, 1),
-        (["x", "?"], Decimal("nan"), 1),
-        (["x", "?"], np.datetime64("nat"), 1),
+        (["low", "med"], "med", 1), (["low", "med"], np.str_("med"), 1),
+        (["false", "true"], True, 1), (["False", "True"], np.False_, 0),
+        ([False, True], "true", 1), ([False, True], "False", 0), ([False, True], 1, 1),
+        (["0", "1"], True, 1), (["0", "1"], "True", 1), ([0, 1], "False", 0),
+        (["0", "1"], 1, 1), (["0", "1"], 1.0, 1), (["0", "1"], -0.0, 0),
+        (["0", "1"], np.int8(1), 1), (["0", "1"], np.float32(1), 1), ([0, 1], "1", 1),
+        ([0.0, 1.0], "1", 1), ([0.0, 1.0], "1.0", 1), ([0.1, 0.2], np.float32(0.2), 1),
+        (["0.1", "0.2"], 0.2, 1), (["0.1", "0.2"], Decimal("0.2"), 1),
+        (["-1", "1"], -1, 0), ([10**30, 1], str(10**30), 0), (["None", "x"], "None", 0),
+        (["x", "?"], "", 1), (["x", "?"], None, 1), (["x", "?"], np.nan, 1),
+        (["x", "?"], "?", 1), (["x", "?"], pd.NA, 1), (["x", "?"], pd.NaT, 1),
+        (["x", "?"], Decimal("nan"), 1), (["x", "?"], np.datetime64("nat"), 1),
     ],
-)
+)  # fmt: skip
 def test_values_match_by_equality_then_as_text(categories, value, code):
     assert one(Attribute.categorical("a", categories), value) == code
 

@@ -10,7 +10,7 @@ from rf_cases import CELLS, SCHEMA, SHAPE, records, silence
 
 from mmech import PrivacyLedger
 from mmech.session import Session
-from mmech_rf import Attribute, PrivateForestClassifier, Schema
+from mmech_rf import PrivateForestClassifier, Schema
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import (
     EPSILON_PER_VOTE,
@@ -76,14 +76,10 @@ def test_plans(epsilon):
                 assert plan.votes == 1 or plan.scores == plan.rounds == 0
                 with_scores.add((product, n_classes, n_features, plan.scores > 0))
     # More records never lose scores, more classes or attributes never win them.
-    has = {key[:3]: key[3] for key in with_scores}
-    for (product, n_classes, n_features), found in has.items():
-        above = [
-            has[p, k, d]
-            for p, k, d in has
-            if p >= product and k <= n_classes and d <= n_features
-        ]
-        assert all(above) or not found
+    for (p, k, d, found), (more, fewer, less, above) in itertools.product(
+        with_scores, repeat=2
+    ):
+        assert above or not (found and more >= p and fewer <= k and less <= d)
     assert Plan.of(10**9, Fraction(1), 5, 2).rounds == SETTINGS.most_rounds
 
 
@@ -167,38 +163,6 @@ def test_it_finds_an_interaction(kind):
     best = model.classes_[proba.argmax(axis=1)]
     np.testing.assert_array_equal(best, model.predict(RAW))
     assert set(best) <= set(kinds)
-
-
-@pytest.mark.slow
-def test_scores_and_boosting_add_up_what_no_tree_of_two_levels_can_tell():
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, (3000, 15))
-    # More attributes than a sum of few of them shows.
-    y = ((2 * X - 1) @ np.tile([5, -4, 3], 5) > 0).astype(int)
-    schema = Schema(
-        tuple(Attribute.categorical(f"x{i}", range(2)) for i in range(15)), (0, 1)
-    )
-    found = {}
-    # A few records stated by mistake are answered with one tree.
-    kinds = {"tree": (1, 0.9), "scores": (3000, 0.9), "boosted": (3000, 4)}
-    for kind, (n_records, epsilon) in kinds.items():
-        settings = {"n_records": n_records, "epsilon": epsilon}
-        model = PrivateForestClassifier(schema, **settings).fit(X, y)
-        assert (model.choice_.rounds > 0) == (kind == "boosted")
-        assert (model.choice_.n_scores > 0) == (kind != "tree")
-        found[kind] = (model.predict(X) == y).mean()
-    assert min(found["scores"], found["boosted"]) > found["tree"] + 0.02
-
-
-def test_pure_noise_is_answered_with_the_majority():
-    rng = np.random.default_rng(1)
-    X = rng.integers(0, 4, (500, 4))
-    y = (rng.random(500) < 0.1).astype(int)
-    schema = Schema(
-        tuple(Attribute.categorical(f"x{i}", range(4)) for i in range(4)), (0, 1)
-    )
-    model = PrivateForestClassifier(schema, epsilon="0.2", n_records=500)
-    assert np.mean([model.fit(X, y).predict(X).mean() for _ in range(8)]) < 0.1
 
 
 @pytest.mark.parametrize("n_records", [1, 2000])

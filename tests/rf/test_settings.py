@@ -10,10 +10,8 @@ from sklearn.base import clone
 
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings, PrivateForestClassifier
-from mmech_rf.drawn.draw import Fork, _roots, _third_level
+from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.plan import Plan, concentrated_plan, number_of_votes
-from mmech_rf.drawn.scores import sums_from_coarse_to_fine
-from mmech_rf.drawn.views import public_views
 from mmech_rf.private.settings import CountSettings
 
 
@@ -124,17 +122,3 @@ def test_learning_rate_zero_leaves_the_first_tree():
     assert len(further) == model.choice_.rounds > 0
     assert first.any()
     assert not any(scores.any() for scores in further)
-
-
-def test_views_of_each_part_of_a_tree_are_of_bounded_size():
-    views = public_views((8, 8, 2, 2))
-    pairs = [view.size for view in views.items if view.family == "pair"]
-    third = _third_level(views, 100)
-    last = views.sizes[third.views]
-    roots = views.sizes[_roots(views, 10**12, 10**4)]
-    assert [max(x) for x in (pairs, last[third.first], last, roots)] == [64, 8, 16, 8]
-
-
-def test_numbers_are_on_a_root_scale_from_a_size_on():
-    means = sums_from_coarse_to_fine((9, 15, 16, 40))[0]
-    assert [term.by_root for term in means.terms] == [False, False, True, True]

@@ -36,7 +36,7 @@ from mmech_rf._kernels import (
     view_tables,
 )
 from mmech_rf.drawn.bits import counted
-from mmech_rf.drawn.draw import Fork, select_tree
+from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 
 TWO_LEVELS = {"third_level": 0.0}
@@ -185,45 +185,6 @@ def test_draws_follow_the_list_of_all_trees(predict, third_level):
     np.testing.assert_allclose(list(found.values()), expected, rtol=0, atol=1e-8)
 
 
-@pytest.mark.slow
-def test_a_third_level_tells_what_two_do_not(rng):
-    """And a tree says of every record what was chosen for its leaf."""
-    views = public_views((4,) * 6)
-    codes = rng.integers(0, 4, (2000, 6))
-    # What comes second, and third, differs from cell to cell.
-    second = codes[np.arange(2000), 1 + codes[:, 0]]
-    third = codes[np.arange(2000), 1 + (codes[:, 0] + second) % 5]
-    classes = (codes[:, 0] + second + third) % 4
-    cells = views.cells(codes)
-    right = {}
-    for third_level in (0, 0.5):
-        tree = select_tree(
-            views, cells, classes, n_classes=4, epsilon=Fraction(10), n_records=1000,
-            third_level=third_level, relation=Relation(),
-            pay=lambda: None, noise=None,
-        )  # fmt: skip
-        assert any(isinstance(b, Fork) for b in tree.branches) == (third_level > 0)
-        leaves = tree.leaves(codes)
-        assert leaves.max() < tree.n_leaves
-        found = np.concatenate(tree.labels)[leaves]
-        right[third_level] = (found == classes).mean()
-    assert right[0] < 0.95
-    assert right[0.5] == 1
-
-
-def test_leaves_stand_for_a_prediction_where_it_is_right(rng):
-    """What no tree of two levels can tell, in one half of the domain only."""
-    views = public_views((40, 40))
-    codes = rng.integers(0, 40, (3000, 2))
-    scattered = rng.integers(0, 3, (40, 40))
-    classes = np.where(codes[:, 0] < 20, scattered[*codes.T], 1)
-    predict = np.where(np.arange(40)[:, None] < 20, scattered, 0)
-    tree = draw(views, codes, classes, n_classes=3, predict=predict, epsilon="2")
-    labels = np.concatenate(tree.labels)[tree.leaves(codes)]
-    np.testing.assert_array_equal(labels[codes[:, 0] < 20], 3)
-    np.testing.assert_array_equal(labels[codes[:, 0] >= 20], 1)
-
-
 def test_roots_follow_public_numbers_only():
     views = public_views((4, 4, 4, 3, 3, 3))
     some = tree_selection._roots(views, 10**6)
@@ -292,14 +253,19 @@ def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
         np.testing.assert_array_equal(bench.in_units(found, scale), expected)
 
 
+def select(views, cells, classes, **settings):
+    """Draw a tree that nobody pays for."""
+    given = {"n_classes": 2, "epsilon": Fraction(1), "n_records": 100, "noise": None}
+    terms = {"relation": Relation(), "pay": lambda: None}
+    return select_tree(views, cells, classes, **(given | terms | settings))
+
+
 def drawn_of(records, views, seed, **settings):
     """Return a tree drawn under a seed, in a form that compares."""
     cells, classes, weights, k = records
-    tree = select_tree(
-        views, cells, classes, n_classes=k, weights=weights, unit=16,
-        epsilon=Fraction(1, 8), n_records=100, relation=Relation(), pay=lambda: None,
-        noise=np.random.default_rng(seed), **settings,
-    )  # fmt: skip
+    own = {"epsilon": Fraction(1, 8), "noise": np.random.default_rng(seed)}
+    own |= {"n_classes": k, "weights": weights, "unit": 16}
+    tree = select(views, cells, classes, **own, **settings)
     return tree.root, tree.branches, tuple(np.concatenate(tree.labels).tolist())
 
 
@@ -332,10 +298,7 @@ def test_no_layout_of_records_is_compiled_anew():
     known = [kernel.signatures.copy() for kernel in kernels]
     codes = np.zeros((3, 2), np.int64)
     cells = np.asfortranarray(SMALL.cells(codes))
-    select_tree(
-        SMALL, cells, codes[:, 0], n_classes=2, epsilon=Fraction(1), n_records=100,
-        relation=Relation(), pay=lambda: None, noise=None,
-    )  # fmt: skip
+    select(SMALL, cells, codes[:, 0])
     assert [kernel.signatures for kernel in kernels] == known
 
 
@@ -393,11 +356,7 @@ def test_roots_that_are_drawn_follow_the_stated_number(n_records):
         device = Script()
         codes = np.zeros((size, 4), np.int64)
         with choosing(device):
-            select_tree(
-                views, views.cells(codes), codes[:, 0], n_classes=2,
-                epsilon=Fraction(1), n_records=n_records, relation=Relation(),
-                pay=lambda: None, noise=None,
-            )  # fmt: skip
+            select(views, views.cells(codes), codes[:, 0], n_records=n_records)
         offered.append(device.seen[0].size)
     expected = tree_selection._roots(views, n_records).size
     expected += tree_selection._third_level(views, n_records).first.size

@@ -1,18 +1,14 @@
 """Public views: partitions of the domain that follow from sizes alone."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
-from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import (
     GRID,
     MOST_CELLS,
     MOST_SUMS,
     WHOLE_PRIOR,
-    most_terms,
     positions,
     public_views,
     single_view,
@@ -66,18 +62,6 @@ def test_sums_follow_positions():
     assert parts.max() < 0.35
 
 
-def test_resolutions_of_an_attribute_with_many_cells():
-    sizes = [v.size for v in public_views((64,)).items]
-    assert sizes == [1, 2, 4, 8, 16, 32, 64]
-    sizes = [v.size for v in public_views((100,)).items]
-    assert sizes == [1, 2, 4, 8, 16, 32, 64]
-    assert [v.size for v in public_views((8,)).items] == [1, 8]
-    halves = public_views((64,)).items[1]
-    np.testing.assert_array_equal(
-        halves.cells(np.array([[0], [31], [32], [63]])), [0, 0, 1, 1]
-    )
-
-
 @pytest.mark.parametrize(("size", "groups"), [(1, 4), (5, 8), (5, 5), (7, 3), (300, 8)])
 def test_single_views_are_runs_of_neighbouring_cells(size, groups):
     view = single_view(2, size, groups)
@@ -108,16 +92,3 @@ def test_wide_domains_have_no_more_sums_than_is_affordable():
         families = [view.family for view in public_views(shape).items]
         assert families.count("sum") <= MOST_SUMS
         assert families.count("single") >= len(shape)
-
-
-def test_few_attributes_need_no_scores_for_few_records():
-    """Public sums reach all of up to six attributes; scores rank records beside."""
-    for n_features in range(1, 10):
-        assert (most_terms(n_features) == n_features) == (n_features <= 6)
-        enough = SETTINGS.few_scores_from * 2 * np.sqrt(n_features + 1)
-        few = Plan.of(enough - 1, Fraction(1), n_features, 2)
-        assert (few.scores > 0) == (n_features > 6)
-        for n_records in (enough + 1, SETTINGS.boosting_from):
-            assert Plan.of(n_records, Fraction(1), n_features, 2).scores > 0
-        three = Plan.of(SETTINGS.boosting_from - 1, Fraction(1), n_features, 3)
-        assert (three.scores > 0) == (n_features > 6)

@@ -72,25 +72,6 @@ def test_prediction_workload_counts_shared_leaves(form, limit, case):
     np.testing.assert_array_equal(workload.to_dense(), product.to_dense())
 
 
-@FORMS
-@given(case=forests_with_queries(), seed=st.integers(0, 999))
-def test_counts_of_cells_agree_with_counts_of_leaves(form, limit, case, seed):
-    forest, queries = case
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(0, forest.domain_shape, (30, forest.n_features))
-    classes = rng.integers(0, 3, 30)
-    table = np.zeros((forest.n_cells, 3), np.int64)
-    for record, label in zip(codes, classes, strict=True):
-        table[np.ravel_multi_index(record, forest.domain_shape), label] += 1
-    leaf_counts = forest.count_leaves(codes, classes, 3)
-    T = compiled(form, limit, rf.training_workload, forest)
-    np.testing.assert_array_equal(T @ table, leaf_counts)
-    votes = rf.aggregation_workload(forest, queries) @ leaf_counts
-    workload = compiled(form, limit, rf.prediction_workload, forest, queries)
-    np.testing.assert_array_equal(workload @ table, votes)
-    assert votes.dtype == (workload @ table).dtype == np.int64
-
-
 def test_repeated_queries_stay_apart():
     forest = rf.grow_random_forest((3, 2), n_trees=2, depth=1, seed=0)
     once = rf.aggregation_workload(forest, [[0, 1]]).to_dense()

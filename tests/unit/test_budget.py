@@ -20,6 +20,7 @@ from processes import in_a_fork
 from sklearn.base import clone
 
 import mmech as mm
+from mmech.checks import check_epsilon
 
 
 def spend(ledger, epsilon):
@@ -468,3 +469,24 @@ def test_the_warning_says_what_a_budget_means():
         mm.PrivacyLeakWarning, match=r"about epsilon = 96 at delta = 1e-05"
     ):
         mm.PrivacyLedger(50, currency="rho")
+
+
+@pytest.mark.parametrize(
+    ("value", "exact"),
+    [
+        (0.1, Fraction(1, 10)),
+        ("0.1", Fraction(1, 10)),
+        (" 1/3 ", Fraction(1, 3)),
+        (2, Fraction(2)),
+        (np.int64(2), Fraction(2)),
+        (np.float64(0.25), Fraction(1, 4)),
+        (Fraction(1, 7), Fraction(1, 7)),
+        ("1e-3", Fraction(1, 1000)),
+        (5e-324, Fraction(5, 10**324)),
+        (Decimal("0.1"), Fraction(1, 10)),
+        (np.float32(0.1), Fraction(1, 10)),
+    ],
+    ids=repr,
+)
+def test_epsilon_is_the_decimal_number_it_prints_as(value, exact):
+    assert check_epsilon(value) == exact
