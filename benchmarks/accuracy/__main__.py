@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.draw is not None:
         text = options.draw.read_text(encoding="utf-8")
-        draw(text, options.draw.with_name("accuracy.png"))
+        draw(text, options.draw.parent)
         return
     options.output.mkdir(parents=True, exist_ok=True)
     n_splits = options.splits or (QUICK if options.quick else SPLITS)
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = "\n".join(parts)
     (options.output / "accuracy.md").write_text(text, encoding="utf-8")
     print(text)
-    draw(text, options.output / "accuracy.png")
+    draw(text, options.output)
 
 
 def _introduction() -> str:
