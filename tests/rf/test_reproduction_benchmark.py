@@ -38,7 +38,8 @@ def test_gate_settings_are_run_often_enough_and_published(gate):
     assert FULL.forests_of(setting) >= QUICK.forests_of(setting) >= 20
     row = published(setting, epsilon)
     # The subsample row is from the appendix' table, not from the result files.
-    assert row.mean == pytest.approx(target, abs=0.012)
+    subsample = setting.method == "subsample"
+    assert row.mean == pytest.approx(target, abs=0.022 if subsample else 0.012)
 
 
 def test_without_the_folder_of_the_data_sets_are_skipped(monkeypatch):
@@ -88,12 +89,16 @@ def test_seconds_are_measured_once(tmp_path):
 
 def test_spread_is_split_into_forests_and_noise():
     """Four forests, two draws each, with variances worked out by hand."""
-    accuracy = _report.Accuracy(((0.1, 0.3), (0.5, 0.7), (0.2, 0.4), (0.6, 0.8)))
+    by_forest = [(0.1, 0.3), (0.5, 0.7), (0.2, 0.4), (0.6, 0.8)]
+    accuracy = _report.Accuracy.of(by_forest)
     assert accuracy.mean == pytest.approx(0.45)
-    assert accuracy.noise_variance == pytest.approx(0.02)
+    assert (accuracy.worst, accuracy.best) == pytest.approx((0.2, 0.7))
+    assert accuracy.noise_std**2 == pytest.approx(0.02)
     between = np.var([0.2, 0.6, 0.3, 0.7], ddof=1)
-    assert accuracy.forest_variance == pytest.approx(between - 0.01)
-    assert accuracy.squared_error == pytest.approx(between / 4)
+    assert accuracy.forest_std**2 == pytest.approx(between - 0.01)
+    assert accuracy.std_error**2 == pytest.approx(between / 4)
+    assert (accuracy.forests, accuracy.draws) == (4, 2)
+    assert _report.Accuracy.of([(0.5,)]).std_error == 0
 
 
 @pytest.mark.parametrize(
@@ -101,8 +106,8 @@ def test_spread_is_split_into_forests_and_noise():
 )
 def test_verdict_of_the_gate(accuracy, verdict):
     setting = gate_setting(GATE[1])
-    results = results_of(setting, dict.fromkeys(range(20), twice(accuracy, 0.02)))
-    text = "\n".join(_report.gate(_report.Table(results)))
+    table = table_of(setting, dict.fromkeys(range(20), twice(accuracy, 0.02)))
+    text = "\n".join(_report.gate(table))
     (line,) = [line for line in text.splitlines() if line.startswith("| car")]
     assert f"| {verdict} |" in line
     reached = int(verdict == "reached")
@@ -113,24 +118,50 @@ def twice(accuracy, noise):
     return [accuracy - noise, accuracy + noise]
 
 
-def results_of(setting, accuracies, epsilon=1.0, tied=math.nan):
-    return {
-        Task(setting, forest, (epsilon,), len(own)).key: [
+def table_of(setting, accuracies, epsilon=1.0, tied=math.nan):
+    tasks = [Task(setting, i, (epsilon,), len(own)) for i, own in accuracies.items()]
+    results = {
+        task.key: [
             Found(epsilon, draw, accuracy, "identity", tied)
-            for draw, accuracy in enumerate(own)
+            for draw, accuracy in enumerate(accuracies[task.forest])
         ]
-        for forest, own in accuracies.items()
+        for task in tasks
     }
+    table = _report.Table({})
+    table.add(tasks, results)
+    return table
+
+
+def test_results_that_a_file_has_are_read_back_and_not_run_again(tmp_path):
+    """Features that are dealt out, drawn, or all of them are told apart."""
+    places = [place for place in POINTS["mushroom"] if place[1] in (0.0, 0.05)]
+    assert {setting.features for setting, _ in places} == {None, "partition", 4}
+    table = _report.Table({})
+    for setting, epsilon in places:
+        runs = {forest: [0.5, 0.75] for forest in range(10)}
+        table.found |= table_of(setting, runs, epsilon).found
+    path = tmp_path / "results.csv"
+    _report.write_csv(path, table)
+    again = _report.read_csv(path)
+    assert again.keys() == table.found.keys()
+    for place, own in again.items():
+        assert own.mean == table.found[place].mean == 0.625
+        assert own.std == pytest.approx(table.found[place].std, abs=1e-5)
+    left = _settings.all_tasks(["mushroom"], FULL, _report.Table(again).forests)
+    budgets = {task.setting.features: task.budgets for task in left}
+    # 80 forests are wanted where attributes are dealt out, 10 where they are drawn.
+    every = PROBLEMS["mushroom"].budgets
+    assert budgets == {"partition": every, 4: (0.01, 0.03, 0.1, 0.2)}
+    assert _report.read_csv(tmp_path / "none.csv") == {}
 
 
 def test_a_verdict_that_other_forests_might_change_is_open():
     """Target one standard error of our mean from where the verdict turns."""
     rng = np.random.default_rng(0)
     means = 0.7 + 0.02 * rng.standard_normal(20)
-    accuracy = _report.Accuracy(tuple((m - 0.01, m + 0.01) for m in means))
-    error = math.sqrt(accuracy.squared_error + accuracy.forest_variance)
-    turns = accuracy.mean + 2 * error
-    own = math.sqrt(accuracy.squared_error)
+    accuracy = _report.Accuracy.of([(m - 0.01, m + 0.01) for m in means])
+    turns = accuracy.mean + 2 * math.hypot(accuracy.std_error, accuracy.forest_std)
+    own = accuracy.std_error
     assert _report.verdict(accuracy, turns - own, 0.0) == "open"
     assert _report.verdict(accuracy, turns + own, 0.0) == "open"
     assert _report.verdict(accuracy, turns - 9 * own, 0.0) == "reached"
@@ -141,16 +172,16 @@ def test_both_rules_for_ties_are_shown_and_the_published_one_counts():
     adult = gate_setting(("adult", "batch-training", "hard", 0.1, 0.768))
     drawn = dict.fromkeys(range(20), twice(0.76, 0.001))
     first = dict.fromkeys(range(20), twice(0.769, 0.001))
-    results = results_of(adult, drawn, 0.1, 0.04)
-    results |= results_of(replace(adult, ties="first"), first, 0.1, 0.04)
-    text = "\n".join(_report.gate(_report.Table(results)))
+    table = table_of(adult, drawn, 0.1, 0.04)
+    table.found |= table_of(replace(adult, ties="first"), first, 0.1, 0.04).found
+    text = "\n".join(_report.gate(table))
     assert "**1 of 1** published" in text
     before = "ε = 0.1: 4.0% of the hard votes tie. Ties drawn: 0.7600 ± 0.0000, below"
     assert before in text
     assert "first class: 0.7690 ± 0.0000, reached; published 0.768." in text
 
 
-def test_published_rows_of_the_appendix():
+def test_published_rows_of_the_figures():
     """Figures by number: a few points each, as printed."""
     known = {
         name: [
@@ -158,7 +189,7 @@ def test_published_rows_of_the_appendix():
             for panel in PANELS[name]
             for line in panel.lines.values()
         ]
-        for name in ("A1", "A3", "A4")
+        for name in ("2", "3a", "3b", "4", "A1", "A3", "A4", "A5")
     }
     means = {
         name: [[one and round(one.mean, 3) for one in line] for line in lines]
@@ -168,9 +199,23 @@ def test_published_rows_of_the_appendix():
     assert means["A1"][:2] == [first, second]
     assert means["A1"][2] == pytest.approx([0.72, 0.719, 0.462, 0.311], abs=6e-4)
     iris, balance = means["A3"][4], means["A3"][8]
-    assert [iris[i] for i in (0, 3, 4)] == [0.63, 0.81, 0.923]
+    assert [iris[i] for i in (0, 3, 4)] == [0.633, 0.813, 0.927]
     assert [balance[i] for i in (0, 3, 4)] == pytest.approx([0.478, 0.685, 0.736])
     assert means["A4"][0][2:] == [0.64, 0.69, 0.703, 0.678]
+    adult = means["A3"][12]
+    assert adult == pytest.approx([0.571, 0.705, 0.747, 0.804, 0.812], abs=6e-4)
+    # As the pictures of the paper and its notebook, where files differ.
+    car = [0.627, 0.697, 0.733, 0.771, 0.764]
+    assert means["4"][0] == means["A3"][0] == pytest.approx(car, abs=6e-4)
+    deep, many = means["A5"][0], means["A5"][2]
+    assert deep == pytest.approx([0.718, 0.764, 0.686, 0.421], abs=6e-4)
+    assert many[4:] == pytest.approx([0.801, 0.788, 0.723], abs=6e-4)
+    trees = [0.652, 0.787, 0.825, 0.831, 0.813, 0.812, 0.831]
+    assert means["3a"][0] == pytest.approx(trees, abs=6e-4)  # at epsilon = 2
+    assert means["3a"][-1] == [0.884, 0.948, 0.971, 0.971, 0.965, 0.974, 0.974]
+    assert means["3b"][0][2:] == [0.884, 0.926, 0.918, 0.879]
+    levels = [line[0] for line in means["2"][5::6]]
+    assert levels == [0.974, 0.967, 0.84, 0.833, 1.0, 0.818]
 
 
 def test_figure_2_has_all_budgets_of_all_sets():
@@ -179,10 +224,10 @@ def test_figure_2_has_all_budgets_of_all_sets():
 
 
 def test_queries_that_are_training_records():
-    setting = Setting("car", "subsample", "weight", 4, 16, queries=50, split="trained")
+    setting = Setting("car", "subsample", "weight", 4, 16, queries=50, split="whole")
     X, queries, y, truth = _trials.split_of(setting, 0)
     seen = {(*row, label) for row, label in zip(X.tolist(), y, strict=True)}
-    assert len(queries) == 50
+    assert (len(X), len(queries)) == (1728, 50)
     assert {(*row, k) for row, k in zip(queries.tolist(), truth, strict=True)} <= seen
 
 
@@ -192,15 +237,59 @@ def test_published_rows():
     assert (row.mean, row.runs) == (0.7549, 5)
     assert published(Setting("car", "batch-training", "hard", 4, math.inf), 1.0) is None
     whole = Setting("car", "batch-prediction", "weight", 4, 16)
-    batch = replace(whole, queries=50, split="trained")
+    batch = replace(whole, queries=50, split="whole")
     assert published(batch, 2.0).mean != published(whole, 2.0).mean
     assert best_of_grid("balance-scale", "laplace-shared", 1.0) is None
     mean, _ = best_of_grid("car", "laplace-shared", 1.0)
     assert mean > published(Setting("car", "laplace-shared", "hard", 4, 128), 1.0).mean
 
 
+def test_without_privacy_trees_have_no_depth():
+    """Extra-Trees of any depth know Car, and more than the shallow forest."""
+    deep = _trials.run(Task(Setting("car", "extra-trees", "hard", 0, 16), 0, (0.0,), 1))
+    shallow = _settings.figure_setting("car", "non-private")
+    flat = _trials.run(Task(replace(shallow, trees=16), 0, (0.0,), 1))
+    assert deep[0][1][0] > 0.93 > 0.88 > flat[0][1][0]
+
+
+def test_claims_name_the_widest_gap_and_the_baselines_ahead():
+    """Two budgets of Car, by hand: .5 above the baseline, which tuned is .1 ahead."""
+    table = _report.Table({})
+    car = {m: _settings.figure_setting("car", m) for m in _settings.TRAINING}
+    for method, mean in zip(car, (0.7, 0.8, 0.3, 0.2), strict=True):
+        table.found |= table_of(car[method], {0: twice(mean, 0.1)}, 0.4).found
+    for method in _settings.BASELINES:
+        tuned = Setting("car", method, "hard", 2, 16)
+        table.found |= table_of(tuned, {0: twice(0.8, 0.1)}, 0.4).found
+    for method, mean in (("subsample", 0.75), ("per-query-subsample", 0.25)):
+        own = Setting("car", method, "weight", 3, 16)
+        table.found |= table_of(own, {0: twice(mean, 0.1)}, 1.0).found
+    forty, fifty, tuned, _ = _report.claims(table)
+    assert '"Up to 40 %"' in forty
+    assert "at most +0.500 (batch prediction, optimized, on car, ε = 0.4) here" in forty
+    theirs = "+0.403 (batch training, optimized, on car, ε = 1) in the published files"
+    assert theirs in forty
+    assert "at most +0.500 (subsample and aggregate" in fifty
+    assert "ahead of batch training in 1 of 1 settings, by +0.100" in tuned
+    assert "(car, ε = 0.4)" in tuned
+
+
+def test_seconds_of_table_1():
+    """Five stages become four, and published seconds stand beside ours."""
+    car, heart = (
+        _seconds.timed_setting(name, "batch-training") for name in ("car", "heart")
+    )
+    stages = {"trees": 1.0, "optimization": 2.0, "measurement": 3.0, "prediction": 4.0}
+    own = stages | {"total": 15.0, "cpu": 15.0}
+    text = "\n".join(_report.table_1([_seconds.Timed(s, own) for s in (car, heart)]))
+    assert "| 322.20 | 2.000 | 15.12 | 8.000 | 2.40 | 4.000 |" in text
+    assert "heart, τ = 102, h = 2, q = 3" in text
+    assert "| 0.60 | 2.000 | 1.05 | 8.000 | 0.52 | 4.000 |" in text
+    assert _report.table_1([]) == ["Not measured in this run.", ""]
+
+
 def test_rows_that_the_algorithm_does_not_explain():
-    """If two files have the same setting, the one with enough noise is compared."""
+    """If two files have the same setting, the one that the paper draws is compared."""
     hard = Setting("car", "subsample", "hard", 3, 16)
     assert published(hard, 1.0).mean == 0.4757  # car_id2, not .6607 of car_id1
     assert published(hard, 1.0).reason is None
