@@ -49,8 +49,9 @@ in a sentence about results is computed from `results.csv`.
   **Random splits**: a new split with every forest.
 * Published means are of one forest with five to ten draws of the noise. Here every
   forest has {draws} draws; tables say how many forests there are.
-* Published numbers come from the result files of the paper (`published.csv`). Pictures
-  whose original was not at hand are rebuilt from them.
+* Published numbers come from the result files of the paper (`published.csv`). Where two
+  files have a setting, the one that the authors' notebook draws counts.
+* Seconds here are processor time of one core; those of the paper are of the clock.
 {files}
 {heart}
 * Adult: the data set of the table and of Figure 2 has 45,222 records and 8 attributes;

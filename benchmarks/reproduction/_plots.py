@@ -99,7 +99,7 @@ def draw_stages(
         axes.set_title(title, loc="left", fontsize=10)
         axes.tick_params("x", labelrotation=35)
         axes.spines[["top", "right"]].set_visible(False)
-    grid[0].set_ylabel("seconds")
+    grid[0].set_ylabel("seconds of processor time")
     place = "outside lower center"
     figure.legend(handles.values(), handles, loc=place, ncols=len(handles), fontsize=9)
     figure.savefig(path, dpi=90)

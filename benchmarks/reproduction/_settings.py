@@ -432,7 +432,7 @@ def _points_of_panels(name: str) -> list[tuple[Setting, float]]:
 POINTS: dict[str, list[tuple[Setting, float]]] = {
     "gate": _points_of_gate(),
     **{name: _points_of_panels(name) for name in PANELS},
-    "claims": [p for name in ("2", "4") for p in _points_of_panels(name)],
+    "claims": _points_of_panels("2") + _points_of_panels("4") + _points_of_grid(),
     "mushroom": _points_of_mushroom(),
     "baselines": _points_of_grid(),
     "T2": _points_of_table_2(),
