@@ -6,8 +6,10 @@ its edge cases are here; a new operator is tested by adding a line.
 
 import inspect
 from functools import wraps
+from itertools import product
 
 import numpy as np
+import pytest
 import reference as ref
 import scipy.sparse as sp
 from scipy.linalg import circulant
@@ -422,25 +424,30 @@ CATALOGUE = {
 }
 
 
-def of_all(names):
-    """Return a decorator: one test of all names, whose failure tells of which.
+def of_all(names=None, /, **grid):
+    """Return a decorator: one test of all names, or cells of a grid; all must pass.
 
     Thousands of parametrized tests of a millisecond each would take longer to be
-    collected and reported than to run.
+    collected and reported than to run. Every failure tells of which cell it is.
     """
+    grid = grid if names is None else {"name": names}
 
     def decorate(test):
         @wraps(test)
         def run(**fixtures):
-            for name in names:
+            failures = []
+            for values in product(*grid.values()):
+                cell = dict(zip(grid, values, strict=True))
                 try:
-                    test(name=name, **fixtures)
-                except BaseException as failure:
-                    failure.add_note(f"of {name!r}")
-                    raise
+                    test(**cell, **fixtures)
+                except (Exception, pytest.fail.Exception) as failure:
+                    failure.add_note(f"of {cell}")
+                    failures.append(failure)
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} cells", failures)
 
         signature = inspect.signature(test)
-        others = [p for p in signature.parameters.values() if p.name != "name"]
+        others = [p for p in signature.parameters.values() if p.name not in grid]
         run.__signature__ = signature.replace(parameters=others)
         return run
 

@@ -234,7 +234,7 @@ def known_plans():
     """Search once for what tables of the same attributes measure.
 
     The search has a seed, and sees only its arguments and the limits. What it tells a
-    callback is told again.
+    callback is told again. The value is the search itself.
     """
     from mmech.tables import plan
 
@@ -253,7 +253,7 @@ def known_plans():
         return result
 
     with mock.patch.object(plan, "_strategy", found):
-        yield
+        yield search
 
 
 @pytest.fixture(scope="session")

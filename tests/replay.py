@@ -27,11 +27,16 @@ import reference as ref
 from entropy import system_entropy
 
 from mmech import PrivacyLeakWarning, PrivacyLedger
+from mmech.noise.seam import _sampled
 from mmech.testing import watch_draws
 from mmech_rf.private.accuracy import HELD_OUT
 
 FREE = ("ties", "key", "assignment", "samples")
 """Draws that cost nothing: their outcomes say nothing of records by themselves."""
+
+
+TAKEN = [0]
+"""How many bytes of entropy were taken so far."""
 
 
 def no_clock():
@@ -54,7 +59,13 @@ def watched(watcher):
 @contextmanager
 def entropy(seed):
     """Entropy of the system that is the same in every run, for tests alone."""
-    with system_entropy(np.random.default_rng(seed).bytes):
+    rng = np.random.default_rng(seed)
+
+    def urandom(size):
+        TAKEN[0] += size
+        return rng.bytes(size)
+
+    with system_entropy(urandom):
         yield
 
 
@@ -150,11 +161,15 @@ class People:
 # ------------------------------------------------------------------ record and replay
 @dataclasses.dataclass(frozen=True)
 class Played:
-    """A draw, what came out, and how many releases had been paid for by then."""
+    """A draw, what came out, and how many releases had been paid for by then.
+
+    It is dry where chance had a say, but took no entropy of the system.
+    """
 
     draw: object
     outcome: object
     paid: int
+    dry: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,17 +192,19 @@ def play(run, people, ledger=None, tape=None, *, strangers=False):
     played = []
 
     def watcher(draw, sample):
+        before = TAKEN[0]
         if tape is None:
             outcome = sample()
         else:
-            if "runs" in draw.public:  # samplers are seen at work, for the evidence
+            if _sampled.get() is not None:  # evidence notes what samplers are asked
                 sample()
             outcome = _repeated(draw, sample, played, tape, people, strangers)
         exact = _copy(draw.exact)
         paid = 0 if ledger is None else len(ledger.entries)
-        played.append(
-            Played(dataclasses.replace(draw, exact=exact), _copy(outcome), paid)
-        )
+        chance = draw.public.get("n_parts", 2) > 1 and np.size(outcome)
+        dry = chance and draw.kind not in ("ties", "key") and TAKEN[0] == before
+        draw = dataclasses.replace(draw, exact=exact)
+        played.append(Played(draw, _copy(outcome), paid, bool(dry)))
         return outcome
 
     with watched(watcher), mock.patch.object(time, "perf_counter", no_clock):
@@ -533,8 +550,8 @@ def same(words, before, after):
     assert not found, f"{words} differs: " + "; ".join(found[:5])
 
 
-def differences(a, b, path="", known=None):
-    """Yield in words where two things differ."""
+def differences(a, b, path="", known=None, rtol=0.0):
+    """Yield in words where two things differ, floats by more than a tolerance."""
     # Keeps what was compared: a number that stands for an object is not given again.
     known = {} if known is None else known
     if a is b or (type(a) is type(b) and type(a) in (int, str, bytes) and a == b):
@@ -548,30 +565,31 @@ def differences(a, b, path="", known=None):
         if a.dtype != b.dtype or a.shape != b.shape:
             yield f"{path} is {a.dtype} {a.shape}, and {b.dtype} {b.shape}"
         elif a.dtype == object:
-            yield from differences(a.tolist(), b.tolist(), path, known)
+            yield from differences(a.tolist(), b.tolist(), path, known, rtol)
         elif a.tobytes() != b.tobytes():
             yield f"{path} is {_short(a.tolist())}, and {_short(b.tolist())}"
     elif isinstance(a, Mapping):
-        yield from differences(list(a), list(b), f"{path} keys", known)
+        yield from differences(list(a), list(b), f"{path} keys", known, rtol)
         for key in [key for key in a if key in b]:
-            yield from differences(a[key], b[key], f"{path}.{key}", known)
+            yield from differences(a[key], b[key], f"{path}.{key}", known, rtol)
     elif isinstance(a, (tuple, list)):
         if len(a) != len(b):
             yield f"{path} has length {len(a)}, and {len(b)}"
         for i, (one, other) in enumerate(zip(a, b, strict=False)):
-            yield from differences(one, other, f"{path}[{i}]", known)
+            yield from differences(one, other, f"{path}[{i}]", known, rtol)
     elif isinstance(a, float):
-        if struct.pack("d", a) != struct.pack("d", b):
+        near = rtol and math.isclose(a, b, rel_tol=rtol, abs_tol=rtol)
+        if not near and struct.pack("d", a) != struct.pack("d", b):
             yield f"{path} is {a!r}, and {b!r}"
     elif isinstance(a, PrivacyLedger):
-        yield from differences(a.to_json(), b.to_json(), path, known)
+        yield from differences(a.to_json(), b.to_json(), path, known, rtol)
     elif dataclasses.is_dataclass(a) and not isinstance(a, type):
         # Without what is remembered of them, which follows from the fields.
         for field in dataclasses.fields(a):
             one, other = getattr(a, field.name), getattr(b, field.name)
-            yield from differences(one, other, f"{path}.{field.name}", known)
+            yield from differences(one, other, f"{path}.{field.name}", known, rtol)
     elif hasattr(a, "__dict__") and not isinstance(a, (type, np.dtype)):
-        yield from differences(vars(a), vars(b), path, known)
+        yield from differences(vars(a), vars(b), path, known, rtol)
     elif a != b:
         # Long texts are shown from where they differ.
         start = 0
@@ -586,62 +604,3 @@ def differences(a, b, path="", known=None):
 def _short(value):
     text = repr(value)
     return text if len(text) < 120 else f"{text[:120]}..."
-
-
-# ------------------------------------------------------------- draws without any record
-def without_records(first=0):
-    """Return a watcher that draws by public settings and shapes alone."""
-    number = first
-
-    def watcher(draw, sample):
-        nonlocal number
-        number += 1
-        public, shape = draw.public, np.shape(draw.exact)
-        rng = np.random.default_rng([number, *shape] if draw.kind != "tree" else number)
-        if draw.kind in ("laplace", "gaussian", "k_norm"):
-            return rng.integers(-20, 60, shape)
-        if draw.kind in ("exponential", "permute_and_flip"):
-            return int(rng.integers(shape[0]))
-        if draw.kind == "quantiles":
-            edges = rng.choice(shape[0] - 1, public["n_bins"] - 1, replace=False)
-            return np.sort(edges) + 1
-        if draw.kind == "exponential_rows":
-            possible = public["possible"]
-            ranks = rng.random(shape)
-            return (ranks if possible is None else ranks * possible).argmax(axis=1)
-        if draw.kind == "samples":
-            return np.ones((draw.exact, public["n_samples"]), np.int64)
-        if draw.kind == "tree":
-            n_labels = public["n_classes"] + (draw.exact["predicted"] is not None)
-            return any_tree(rng, public["views"], n_labels)
-        if draw.kind == "assignment":
-            return np.arange(draw.exact) % public["n_parts"]
-        if draw.kind == "ties":
-            return np.zeros(len(public["bounds"]), np.int64)
-        assert draw.kind == "key", draw.kind
-        return 12345
-
-    return watcher
-
-
-def any_tree(rng, views, n_labels):
-    """Return a tree of these views that nobody was asked for."""
-    from mmech_rf.drawn.draw import Fork, SelectedTree
-
-    def view():
-        return views.items[rng.integers(len(views.items))]
-
-    def branch(levels):
-        kind = rng.integers(1 + levels)
-        if kind < 2:
-            return view() if kind else None
-        inner = view()
-        return Fork(inner, tuple(branch(1) for _ in range(inner.size)))
-
-    root = view()
-    branches = [branch(2) for _ in range(root.size)]
-    labels = [
-        rng.integers(n_labels, size=1 if branch is None else branch.size)
-        for branch in branches
-    ]
-    return SelectedTree(root, tuple(branches), tuple(labels))

@@ -1,20 +1,25 @@
-"""Forests in all their settings, small, for tests that go through every one."""
+"""All that looks at records in all its settings, for tests that go through them."""
 
+import json
+import tempfile
+import zipfile
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from replay import People, facts
 from rf_cases import CELLS, CLASSES, PRIVATE, SCHEMA, SHAPE, classifier
 from sklearn.base import clone
 
+import mmech as mm
 import mmech_rf as rf
 from mmech import PrivacyLedger, rho_from_epsilon_delta
+from mmech.tables import Histogram, Mean, Quantiles, Sum
 
 RELATIONS = ("add_remove", "replace")
-
-"""Two classes, and enough attributes for blocks to choose from."""
 
 OTHERS = rf.Schema(
     tuple(
@@ -95,6 +100,10 @@ class Case:
     @property
     def relation(self):
         return self.model.neighbours
+
+    @property
+    def schema(self):
+        return self.model.schema
 
     @property
     def zcdp(self):
@@ -213,10 +222,10 @@ def _case(make, settings, relation):
     if policy == "category":
         cells = CELLS.astype(str)
     row = ("1", "1", "0") * (schema.n_features // 3)
-    return Case(
-        model, people(schema, odd=odd, dropped=policy == "drop"), cells, epsilon,
-        odd, row, shared,
-    )  # fmt: skip
+    # Few and many, on both sides of what stops growth.
+    n_records = 150 if relation == "replace" else 24
+    records = people(schema, odd, policy == "drop", n_records)
+    return Case(model, records, cells, epsilon, odd, row, shared)
 
 
 def cases(relations=RELATIONS):
@@ -238,17 +247,19 @@ def cases(relations=RELATIONS):
     return found
 
 
-def runner(case, others=None):
+def runner(case, *, own=False):
     """Return what fits a case to a data set and looks at all of it.
 
-    Records without labels are those of `others`, or else of the data set itself.
+    Records without labels are its own, or those of everybody.
     """
 
     def run(people, ledger):
         model = clone(case.model).set_params(ledger=ledger)
-        X = np.array(people.X, object).reshape(-1, len(case.row))
-        unlabelled = X[::-1] if others is None else others
-        more = {"X_unlabelled": unlabelled} if case.unlabelled else {}
+        X = people.X
+        if not hasattr(X, "columns"):
+            X = np.array(X, object).reshape(-1, len(case.row))
+        others = X[::-1] if own else case.cells[::3]
+        more = {"X_unlabelled": others} if case.unlabelled else {}
         model.fit(X, people.y, **more)
         seen = [facts(model, case.cells)]
         if model._holds_counts():
@@ -289,8 +300,159 @@ def recipe_case(recipe, relation, **settings):
 
 def recipe_cases():
     """Return all recipes by name, under every relation that they go with."""
-    return {
-        f"recipe {name}, {relation}": recipe_case(recipe, relation)
-        for name, recipe in RECIPES.items()
-        for relation in relations_of(recipe)
+    found = {}
+    for name, recipe in RECIPES.items():
+        for relation in relations_of(recipe):
+            found[f"recipe {name}, {relation}"] = recipe_case(recipe, relation)
+        if not recipe.draws_from_others:
+            relation = "labels" if recipe.guarantee == "labels" else "add_remove"
+            found[f"recipe {name}, accuracy, {relation}"] = recipe_case(
+                recipe, relation, estimate_accuracy=True
+            )
+    return found
+
+
+# ---- tables and streams --------------------------------------------------------------
+def content(path):
+    """Return what a file holds; a workbook but for the time that it was written at."""
+    if path.name == "evidence.json":
+        evidence = json.loads(path.read_bytes())
+        evidence["published"]["files"].pop("tables.xlsx", None)
+        return evidence
+    if path.suffix != ".xlsx":
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as book:
+        members = set(book.namelist()) - {"docProps/core.xml"}
+        return {name: book.read(name) for name in members}
+
+
+DOMAIN = mm.Domain(
+    [
+        mm.Attribute.categorical("sex", ["f", "m"]),
+        mm.Attribute.ordinal("size", ["s", "m", "l"]),
+        mm.Attribute.numeric("age", lower=0, upper=3, n_bins=4),
+        mm.Attribute.categorical("town", ["north", "south", "?"]),
+    ]
+)
+VALUES = [["f", "m"], ["s", "m", "l"], [0.5, 1.0, 2.0, 7.0], ["north", "south", ""]]
+"""Of every attribute, with a number out of bounds and a missing value."""
+
+DROP = {"handle_missing": "drop", "handle_unknown": "drop"}
+CATEGORY = {"handle_missing": "category", "handle_unknown": "clip"}
+STATISTICS = [
+    Mean("age", by="sex"),
+    Sum("age"),
+    Histogram("age", step=1, by="size"),
+    Quantiles("age", [0.25, 0.5], step=1),
+]
+TABLES = {
+    "margins": {"ways": (1, 2)} | CATEGORY,
+    "records": {"ways": (2, 3)} | CATEGORY,
+    "sets of equal totals": {"ways": 1} | CATEGORY,
+    "some": {"tables": [("sex", "age"), ("size", "town")]} | DROP,
+    "of rho": {"ways": (1, 2), "currency": "rho"} | CATEGORY,
+    "two records each": {"ways": 2, "records_per_person": 2} | DROP,
+    "a tiny epsilon": {"ways": 2, "cost": "1/1000"} | CATEGORY,
+    "a huge epsilon": {"ways": (1, 3), "cost": 1000} | CATEGORY,
+    "statistics": {"ways": 1, "statistics": STATISTICS} | DROP,
+    "statistics of rho": {"ways": 1, "statistics": STATISTICS, "currency": "rho"}
+    | DROP,
+    "known totals": {"ways": (1, 2), "known": {("sex",): [90, 110]}} | DROP,
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What else is released: ``run(people, ledger)`` returns all that is seen."""
+
+    run: Any
+    ledger: Any
+    relation: str
+    schema: Any = DOMAIN
+    odd: tuple[str, ...] = ()
+
+
+def tables_of(options, relation):
+    """Return the setting of a release of tables."""
+    options = dict(options)
+    cost = Fraction(options.pop("cost", 1))
+    currency = options.pop("currency", "epsilon")
+
+    def run(people, ledger):
+        cells = np.array(people.X, int).reshape(-1, 4).T
+        columns = zip(DOMAIN.names, VALUES, cells, strict=True)
+        data = {name: np.array(values, object)[own] for name, values, own in columns}
+        released = mm.release_tables(
+            pd.DataFrame(data), DOMAIN, neighbours=relation, ledger=ledger,
+            **{currency: cost}, **options,
+        )  # fmt: skip
+        orders = {"size": {"ranges": "size"}, "age": {"cumulative": "age"}}
+        shown = [
+            released.table(names, frame="dict", **orders.get(names[0], {}))
+            for names in released.tables
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            released.write(Path(folder, "tables"))
+            files = sorted(Path(folder, "tables").iterdir())
+            written = {f.name: content(f) for f in files}
+        sample = released.sample(20, seed=0, frame="dict")
+        facts = released.measurement, released.facts, released.statement
+        return facts, repr(released), shown, written, sample
+
+    settings = {
+        "currency": currency,
+        "neighbours": relation,
+        "records_per_person": options.get("records_per_person", 1),
     }
+    return Setting(run, lambda: mm.PrivacyLedger(cost, **settings), relation)
+
+
+def stream_of(relation):
+    """Return the setting of a stream of how many people have each age."""
+
+    def run(people, ledger):
+        made = mm.Stream(horizon=5, rho="1/8", neighbours=relation, ledger=ledger)
+        cells = np.array(people.X, int).reshape(-1, 4)
+        counts = np.bincount(cells[:, 2], minlength=4).tolist()
+        pushed = [(made.push(count), repr(made)) for count in counts]
+        return pushed, made.answers, made.confidence_interval(3), made.expected_error()
+
+    terms = {"currency": "rho", "neighbours": relation}
+    return Setting(run, lambda: mm.PrivacyLedger("1/8", **terms), relation)
+
+
+def stranger(setting, rng, size, like=None):
+    """Draw people: skewed or uniform cells, any classes; only labels, if like others.
+
+    So many records, of which some have values that the policies of a fit take.
+    """
+    schema = setting.schema
+
+    def codes(k, n):
+        skewed = rng.random() < 0.5
+        return rng.choice(k, n, p=rng.dirichlet(np.full(k, 0.2 if skewed else 1e9)))
+
+    if like is not None:
+        rows, size = like.rows, len(like.rows)
+    else:
+        shape = [
+            a.size - (schema is not DOMAIN and "?" in a.categories)
+            for a in schema.attributes
+        ]
+        table = np.column_stack([codes(k, size) for k in shape]).astype(object)
+        table = table.astype(str) if setting.odd else table
+        for place, value in enumerate(setting.odd):
+            table[rng.random(size) < 0.1, place] = value
+        rows = table if schema is DOMAIN else table.astype(str)
+    names = (0,) if schema is DOMAIN else schema.class_labels
+    return People.of(rows, np.array(names)[codes(len(names), size)])
+
+
+def everything():
+    """Return all that looks at records, by name."""
+    found = cases() | recipe_cases()
+    for relation in RELATIONS:
+        for name, options in TABLES.items():
+            found[f"tables, {name}, {relation}"] = tables_of(options, relation)
+        found[f"streams, of rho, {relation}"] = stream_of(relation)
+    return found

@@ -252,17 +252,9 @@ def bound(operator):
         (mm.Dense([[2**32], [2**32]]), 2**65),
         (mm.Diagonal([2**40, 1]), 2**80),
         (mm.Product(mm.Dense([[2**31]] * 4 + [[0]]), mm.Dense([[-1]])), 2**64),
-        (
-            mm.Sum(
-                [mm.Scaled(2**31, mm.Identity(2)), mm.Scaled(-(2**33), mm.Identity(2))]
-            ),
-            9 * 2**62,
-        ),
+        (mm.Sum([mm.Scaled(k, mm.Identity(2)) for k in (2**31, -(2**33))]), 9 * 2**62),
         (mm.Kronecker([mm.Dense([[2**20, 1]]), mm.Dense([[2**20, 3]])]), 2**80),
-        (
-            mm.Product(mm.Diagonal([1, 2]), mm.Dense([[10**10], [-(10**10)]])),
-            5 * 10**20,
-        ),
+        (mm.Product(mm.Diagonal([1, 2]), mm.Dense([[-(10**10)]] * 2)), 5 * 10**20),
     ],
     ids=str,
 )

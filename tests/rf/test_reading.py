@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from catalogue import of_all
 from refusals import refused
 
 import mmech.domain.parts as reading
@@ -79,15 +80,12 @@ def whole(path, **settings):
     return codes.tolist(), classes.tolist()
 
 
-@pytest.mark.by_day(24)
 @pytest.mark.usefixtures("reader")
-@pytest.mark.parametrize("chunk_rows", [1, 2, 100])
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize(
-    "change",
-    ["none", "quotes", "empty lines", "mark", "spaces", "no end", "twice", "long"],
-)
+@of_all(
+    change=["none", "quotes", "empty lines", "mark", "spaces", "no end", "twice",
+        "long"],
+    chunk_rows=[1, 2, 100], name=["a.csv", "a.csv.gz"], end=["\n", "\r\n"],
+)  # fmt: skip
 def test_parts_are_the_file(name, end, chunk_rows, change, tmp_path):
     lines = list(LINES)
     if change == "quotes":
@@ -124,10 +122,9 @@ def test_a_blank_line_of_one_column_is_a_missing_value(end, tmp_path):
     refused(lambda: domain.encode(read_cells(path, ["a"])), "row 1.*missing value")
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 20])
-@pytest.mark.parametrize(
-    "text",
-    [
+@of_all(
+    size=[1, 2, 3, 7, 20],
+    text=[
         b"a,b\n1,2\n",
         b"a,b\r\n1,2\r\n",
         b"a,b\n1,2",
@@ -174,9 +171,8 @@ def test_a_folder_is_all_its_files(tmp_path):
 
 
 @pytest.mark.usefixtures("reader")
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
+@of_all(
+    case=[
         ("3,secret,yes", "line 4 of the file has 3 fields"),
         ("3,secret,yes,red,5", "line 4 of the file has 5 fields"),
         ('3,"secret,yes,red', "line 4 of the file opens a quote"),
@@ -186,7 +182,8 @@ def test_a_folder_is_all_its_files(tmp_path):
         (f"3,{'secret' * 30_000},yes,red", "line 4 of the file"),
     ],
 )
-def test_lines_that_do_not_parse_are_named_and_not_shown(line, message, tmp_path):
+def test_lines_that_do_not_parse_are_named_and_not_shown(case, tmp_path):
+    line, message = case
     path = written(tmp_path / "a.csv", [*LINES[:3], line, *LINES[3:]])
     with pytest.raises(ValueError, match=message) as caught:
         list(read(path, SCHEMA))
@@ -500,9 +497,8 @@ def test_other_sources_are_refused(tmp_path):
 GERMAN = {"sep": ";", "decimal": ",", "thousands": "."}
 
 
-@pytest.mark.parametrize(
-    ("form", "cell", "meant"),
-    [
+@of_all(
+    case=[
         ({}, "1.5", 1.5),
         ({}, "1,5", None),
         ({"decimal": ","}, "1,5", 1.5),
@@ -531,8 +527,9 @@ GERMAN = {"sep": ";", "decimal": ",", "thousands": "."}
         ({}, "12 %", None),
     ],
 )
-def test_numbers_are_read_as_the_file_writes_them(form, cell, meant, tmp_path):
+def test_numbers_are_read_as_the_file_writes_them(case, tmp_path):
     """And what is not written so is no number, rather than another one."""
+    form, cell, meant = case
     path = tmp_path / "a.csv"
     path.write_text(f'colour;size\nred;"{cell}"\n'.replace(";", form.get("sep", ",")))
     domain = Domain(

@@ -1,46 +1,23 @@
-"""Releases and fits under predictable entropy stay what they were, bit for bit.
+"""Releases of the engine stay what they were, bit for bit; see `recordings`.
 
-A change that only moves code keeps every number in ``tests/fixtures/releases.json``.
-One that is meant to change a release records it anew, and its commit says which
-numbers changed and why:
-
-    MMECH_RECORD=1 python -m pytest tests/rf/test_recorded_releases.py
-
-Of every case all random outcomes are kept, by kind of draw, and what was made of them.
-Whole numbers are compared exactly; floating-point ones to 1e-9, relative, and losses of
-strategies that were found by descent to 1e-6.
+Forests are recorded where they are played to others, in `test_record_and_replay`.
 """
 
-import json
-import os
-import re
 import warnings
-from collections import defaultdict
 from hashlib import blake2b
 from itertools import product
-from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from catalogue import CATALOGUE
 from entropy import system_entropy
-from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
+from recordings import check_recorded, recordings, summary_of
+from rf_cases import CELLS, CLASSES, SCHEMA, classifier, records
 
 import mmech as mm
 from mmech.testing import watch_draws
-from mmech_rf import (
-    PrivateForestClassifier,
-    datasets,
-)
-from mmech_rf.drawn.draw import SelectedTree
+from mmech_rf import PrivateForestClassifier
 
-pytestmark = pytest.mark.skipif(
-    bool(numba.config.DISABLE_JIT), reason="so many fits need compiled kernels"
-)
-
-FILE = Path(__file__).parents[1] / "fixtures" / "releases.json"
-RECORDING = os.environ.get("MMECH_RECORD") == "1"
 RELATIONS = ("add_remove", "replace")
 COUNTS = np.arange(24) ** 2 % 29
 
@@ -143,76 +120,12 @@ def insecure_noise():
     mechanism = mm.MatrixMechanism(
         mm.Prefix(24), mm.Identity(24), epsilon=1, insecure_rng=3
     )
-    X, y = records(60)
-    return {
-        "mechanism": mechanism.measure(COUNTS).values,
-        "training": fitted(classifier("batch training", insecure_rng=3), X, y),
-        "trees": fitted(private_forest("monks", epsilon=1, insecure_rng=3)),
-    }
-
-
-# ---- classifiers ---------------------------------------------------------------
-
-
-def fitted(model, X=None, y=None, queries=CELLS):
-    """Fit on records, or those of the model, and return predictions as codes."""
-    if X is None:
-        model, X, y, queries = model
-    model.fit(X, y)
-    predicted = model.predict(np.asarray(queries).astype(str))
-    return np.searchsorted(np.sort(model.classes_), predicted)
-
-
-def forests(name):
-    """One of the classifiers on random forests."""
-    X, y = records(60)
-    found = {}
-    ensembles = {"n_trees": 4, "n_ensembles": 2, "max_features": 2}
-    for relation, settings in product(RELATIONS, ({}, ensembles)):
-        for voting in ("hard", "weight") if name == "batch training" else (None,):
-            chosen = settings | ({} if voting is None else {"voting": voting})
-            model = classifier(name, neighbours=relation, epsilon="3/2", **chosen)
-            key = f"{relation} {len(settings)} {voting}"
-            found[f"{key} classes"] = fitted(model, X, y)
-            if name in PER_BATCH:
-                found[f"{key} error"] = model.expected_error_
-            found[f"{key} spent"] = str(model.ledger_.spent)
-    return found
-
-
-SETS = {"car": datasets.load_car, "monks": datasets.load_monks}
-
-
-def private_forest(name, **settings):
-    """A classifier and every seventh record of a set, so that fits are quick."""
-    bunch = SETS[name]()
-    X = np.asarray(bunch.data)[::7].astype(str)
-    y = np.asarray(bunch.target)[::7]
-    return PrivateForestClassifier(bunch.schema, **settings), X, y, X
-
-
-def private_forests(relation):
-    """Two and four classes."""
-    found = {}
-    for name in SETS:
-        model, *seen = private_forest(name, epsilon=2, neighbours=relation)
-        key = f"{name} trees"
-        found[f"{key} classes"] = fitted((model, *seen))
-        found[f"{key} probabilities"] = model.predict_proba(seen[0][:5])
-    return found
-
-
-def many_records():
-    """What a large public number of records calls for: boosting, and zCDP."""
-    found = {}
-    for name, relation, privacy in product(SETS, RELATIONS, ("pure", "zcdp")):
-        settings = {"neighbours": relation, "epsilon": 2, "n_records": 40_000}
-        if privacy == "zcdp":
-            settings |= {"privacy": "zcdp", "delta": 1e-5}
-        model, *seen = private_forest(name, **settings)
-        key = f"{name} {relation} trees {privacy}"
-        found[key] = fitted((model, *seen))
-        found[f"{key} probabilities"] = model.predict_proba(seen[0][:5])
+    found = {"mechanism": mechanism.measure(COUNTS).values}
+    trees = PrivateForestClassifier(SCHEMA, epsilon=1, insecure_rng=3)
+    training = classifier("batch training", insecure_rng=3)
+    for name, model in {"training": training, "trees": trees}.items():
+        labels = model.fit(*records(60)).predict(CELLS.astype(str))
+        found[name] = np.searchsorted(sorted(CLASSES), labels)
     return found
 
 
@@ -245,23 +158,15 @@ def losses():
     return found
 
 
-CASES = (
-    {
-        "noise on values": noise_on_values,
-        "selections": selections,
-        "strategies, laplace": lambda: strategies("epsilon"),
-        "strategies, gaussian": lambda: strategies("rho"),
-        "marginals of records": marginals_of_records,
-        "insecure noise": insecure_noise,
-        "private forest, many records": many_records,
-        "losses": losses,
-    }
-    | {name: lambda name=name: forests(name) for name in PRIVATE}
-    | {f"private forest, {r}": lambda r=r: private_forests(r) for r in RELATIONS}
-)
-
-
-# ---- recording and comparing -----------------------------------------------------
+CASES = {
+    "noise on values": noise_on_values,
+    "selections": selections,
+    "strategies, laplace": lambda: strategies("epsilon"),
+    "strategies, gaussian": lambda: strategies("rho"),
+    "marginals of records": marginals_of_records,
+    "insecure noise": insecure_noise,
+    "losses": losses,
+}
 
 
 class Stream:
@@ -279,95 +184,36 @@ class Stream:
         return taken
 
 
-def whole(outcome):
-    """Return the whole numbers of an outcome as one row."""
-    if isinstance(outcome, SelectedTree):
-        return np.concatenate([labels.ravel() for labels in outcome.labels])
-    return np.asarray(outcome).ravel()
-
-
-def summary(value):
-    """Return something short that changes with every number, for a JSON file."""
-    if isinstance(value, (str, int, float)):
-        return value
-    array = np.asarray(value)
-    first = array.ravel()[:5].tolist()
-    short = {"shape": list(array.shape), "first": first}
-    if array.dtype.kind == "f":
-        mixed = np.cos(np.arange(1, array.size + 1))
-        return short | {"sum": array.sum(), "mixed": array.ravel() @ mixed}
-    digest = blake2b(array.astype("<i8").tobytes(), digest_size=16).hexdigest()
-    return short | {"digest": digest}
-
-
-def play(case):
-    """Run a case under predictable entropy; return its summary."""
-    draws = defaultdict(list)
+@pytest.mark.by_day(4)
+@pytest.mark.parametrize("case", CASES)
+def test_a_release_is_what_was_recorded(case):
+    draws = []
 
     def note(draw, sample):
-        outcome = sample()
-        draws[draw.kind].append(whole(outcome))
-        return outcome
+        draws.append((draw.kind, sample()))
+        return draws[-1][1]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mm.PrivacyLeakWarning)
         with system_entropy(Stream()), watch_draws(note):
             results = CASES[case]()
-    outcomes = {kind: np.concatenate(parts) for kind, parts in sorted(draws.items())}
-    return {
-        "draws": {kind: summary(row) for kind, row in outcomes.items()},
-        "results": {key: summary(value) for key, value in results.items()},
-    }
-
-
-def differences(found, recorded, rtol=1e-9, where=""):
-    """Yield where two summaries differ, with both values."""
-    if isinstance(found, dict) and isinstance(recorded, dict):
-        for key in sorted({*found, *recorded}):
-            inner = found.get(key), recorded.get(key)
-            yield from differences(*inner, rtol, f"{where}/{key}")
-    elif isinstance(found, list) and isinstance(recorded, list):
-        if len(found) != len(recorded):
-            yield where, found, recorded
-        for i, pair in enumerate(zip(found, recorded, strict=False)):
-            yield from differences(*pair, rtol, f"{where}/{i}")
-    elif isinstance(found, float) and isinstance(recorded, float):
-        if found != pytest.approx(recorded, rel=rtol, abs=rtol):
-            yield where, found, recorded
-    elif found != recorded:
-        yield where, found, recorded
-
-
-def recordings():
-    return json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-
-
-@pytest.mark.by_day(4)
-@pytest.mark.parametrize("case", CASES)
-def test_a_release_is_what_was_recorded(case):
-    found = play(case)
-    if RECORDING:
-        kept = {name: old for name, old in recordings().items() if name in CASES}
-        text = json.dumps(kept | {case: found}, indent=1, sort_keys=True)
-        text = re.sub(r"\n(?: {4,}|   (?=[\]}]))", "", text)  # a line per result
-        FILE.write_text(text + "\n", encoding="utf-8")
-        pytest.skip(f"recorded {case}")
     # Descents stop where a sum of doubles says so, which depends on the BLAS library.
-    rtol = 1e-6 if case == "losses" else 1e-9
-    assert not list(differences(found, recordings()[case], rtol))
+    check_recorded("releases", case, draws, results, 1e-6 if case == "losses" else 1e-9)
 
 
 def test_every_recording_has_its_case():
-    assert set(recordings()) == set(CASES)
+    assert set(recordings("releases")) == set(CASES)
 
 
 def test_a_changed_number_is_noticed(monkeypatch):
-    monkeypatch.setitem(CASES, "one", lambda: {"of": np.arange(9)})
-    before = play("one")
-    after = json.loads(json.dumps(before))
-    assert not list(differences(before, after))
+    draws, results = [("laplace", np.arange(9))], {"one": np.arange(9.0)}
+    monkeypatch.setenv("MMECH_RECORD", "0")
+    recorded = {"it": summary_of(draws, results)}
+    monkeypatch.setattr("recordings.recordings", lambda name: recorded)
+    check_recorded("", "it", draws, results)
     changed = np.arange(9)
     changed[7] += 1
-    after["results"]["of"] = summary(changed)
-    ((where, *_),) = differences(before, after)
-    assert where == "/results/of/digest"
+    with pytest.raises(AssertionError, match=r"draws\.laplace\.digest"):
+        check_recorded("", "it", [("laplace", changed)], results)
+    with pytest.raises(AssertionError, match=r"results\.one\.sum"):
+        check_recorded("", "it", draws, {"one": changed * 1.0})

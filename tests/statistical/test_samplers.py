@@ -237,34 +237,29 @@ def test_samplers_follow_their_law_and_no_other(name):
         assert pvalue(counts, case.wrong) < FALSE_ALARM
 
 
+def measured(**cost):
+    mechanism = MatrixMechanism(Identity(100), **cost)
+    return mechanism.measure(np.zeros((100, 100), int))
+
+
+def summed(**cost):
+    options = {"sensitivity": 1, "groups": [1, 1], "released": "sums"}
+    return noisy_release(np.zeros((2, 5000), int), **options, **cost)
+
+
 @pytest.mark.parametrize(
-    "values",
+    ("release", "cost"),
     [
-        lambda: (
-            MatrixMechanism(Identity(100), epsilon=Fraction(1, 2**47))
-            .measure(np.zeros((100, 100), int))
-            .values
-        ),
-        lambda: (
-            MatrixMechanism(Identity(100), rho=Fraction(1, 2**93))
-            .measure(np.zeros((100, 100), int))
-            .values
-        ),
-        lambda: (
-            noisy_release(
-                np.zeros((2, 5000), int),
-                sensitivity=1,
-                groups=[1, 1],
-                epsilon=Fraction(1, 2**46),
-                released="sums",
-            ).values
-        ),
+        (measured, {"epsilon": Fraction(1, 2**47)}),
+        (measured, {"rho": Fraction(1, 2**93)}),
+        (summed, {"epsilon": Fraction(1, 2**46)}),
     ],
     ids=["Laplace", "Gaussian", "norm"],
 )
-def test_no_two_draws_share_entropy(values):
+def test_no_two_draws_share_entropy(release, cost):
     """Of 10^4 numbers so wide two are equal with a probability below 1e-6."""
-    found = np.concatenate([values().ravel(), values().ravel()[:100]])
+    first, second = (release(**cost).values.ravel() for _ in range(2))
+    found = np.concatenate([first, second[:100]])
     assert np.unique(found).size == found.size
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from catalogue import of_all
 
 import mmech as mm
 from mmech.operators.axes import apply_along
@@ -56,9 +57,7 @@ def values(rng, shape, dtype):
     return rng.standard_normal(shape).astype(dtype)
 
 
-@pytest.mark.parametrize("name", list(PRODUCTS))
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-@pytest.mark.parametrize("k", [1, 9])
+@of_all(name=PRODUCTS, dtype=[np.float64, np.float32, np.int64], k=[1, 9])
 def test_products_along_axes(name, dtype, k, rng):
     operator, explicit = mm.Kronecker(PRODUCTS[name]), dense(PRODUCTS[name])
     if dtype is np.int64 and operator.dtype != np.int64:
@@ -85,12 +84,9 @@ def test_products_along_axes(name, dtype, k, rng):
     assert np.array_equal(y, before[1])
 
 
-@pytest.mark.by_day(12)
-@pytest.mark.parametrize("with_matrix", [False, True])
-@pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("left", [1, 2])
-@pytest.mark.parametrize("right", [1, 3, 8, 2**14])
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("name", ["mixed", "others", "shrink first"])
+@of_all(left=[1, 2], right=[1, 3, 8, 2**14], transpose=[0, 1], with_matrix=[0, 1])
 def test_every_way_along_an_axis_agrees(name, left, right, transpose, with_matrix, rng):
     """Rows at a time or all at once, by the matrix or by the operator."""
     for factor in PRODUCTS[name]:

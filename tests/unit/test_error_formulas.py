@@ -110,11 +110,9 @@ def test_svd_bound(name):
     workload, dense = CATALOGUE[name]
     wanted = ref.svd_bound(dense, 0.5)
     assert svd_bound(workload, epsilon=0.5) == pytest.approx(wanted, rel=1e-6, abs=1e-9)
-    largest = float(np.linalg.svd(dense.astype(float), compute_uv=False)[0])
     rank = np.linalg.matrix_rank(dense, 1e-8)
     measured = ref.sensitivity(dense) ** 2 * rank
     assert measured_loss_bound(workload) <= measured * (1 + 1e-12)
-    assert largest >= 0
 
 
 def test_frobenius():

@@ -188,28 +188,15 @@ def test_other_text_is_no_evidence():
         mm.Evidence("[1]")
 
 
-@pytest.mark.parametrize(
-    ("words", "change"),
-    [
-        ("not known: .'price'", lambda own: own["cost"].update(price=1)),
-        ("not known: .'scale'", lambda own: draw_in(own).update(scale=1)),
-        ("not known: .'x'", lambda own: draw_in(own)["strategy"].update(x=1)),
-        ("predictable", lambda own: own["cost"]["of"][0].update(insecure=True)),
-        ("occurs twice", lambda own: own["cost"].update({"\uff50aid": "9"})),
-    ],
-)
-def test_evidence_has_no_fact_that_nobody_reads(words, change):
+def test_evidence_is_what_the_verifier_can_read():
+    """Which facts nobody reads, `test_verify` lists."""
     content = evidence_of(
         lambda: mm.MatrixMechanism(mm.Identity(2), epsilon=1).answer([3, 4])
     )
     mm.Evidence(json.dumps(content))
-    change(content)
-    with pytest.raises(ValueError, match=f"no evidence .*, because .*{words}"):
+    content["cost"]["price"] = 1
+    with pytest.raises(ValueError, match=r"no evidence .*, because .*known: .'price'"):
         mm.Evidence(json.dumps(content))
-
-
-def draw_in(content):
-    return draws_of(content["cost"])[0]
 
 
 def test_streams_cannot_be_checked():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference as ref
 import scipy.optimize
+from catalogue import of_all
 
 import mmech as mm
 from mmech.integer_strategy import integer_strategy
@@ -47,8 +48,7 @@ CUT = [
 ]
 
 
-@pytest.mark.parametrize("n", [1, 2, 11, 12, 13])
-@pytest.mark.parametrize("weights", [*DIVIDING, *CUT], ids=str)
+@of_all(n=[1, 2, 11, 12, 13], weights=[*DIVIDING, *CUT])
 def test_rows_are_sums_over_blocks(n, weights):
     assert_query_matrix(mm.Hierarchy(n, weights), tree(n, weights))
 
@@ -62,20 +62,15 @@ SIZES = [1, 2, 7, 23, 24, 25, 31]
 KINDS = [mm.AllRange, mm.Prefix, mm.Suffix, mm.Identity, mm.Total]
 
 
-@pytest.mark.by_day(41)
-@pytest.mark.parametrize(
-    "workload", [*WORKLOADS, *(kind(n) for kind in KINDS for n in SIZES)], ids=str
-)
-@pytest.mark.parametrize(
-    "weights",
-    [
+@of_all(
+    workload=[*WORKLOADS, *(kind(n) for kind in KINDS for n in SIZES)],
+    weights=[
         {1: 0.5, 3: 0.2, 6: 0.3},
         {1: 1, 2: -2, 12: 1},
         {1: 1e-3, 5: 1, 10: 1, 20: 1},
         {1: 1, 2: 1, 4: 2, 8: 1, 16: 3},
         *CUT,
     ],
-    ids=str,
 )
 def test_loss_is_the_dense_one(workload, weights):
     n = workload.shape[1]

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import reference as ref
 import scipy.optimize
+from catalogue import of_all
 from replay import People, check_neighbours, facts_of_tables
 
 import mmech as mm
@@ -298,8 +299,7 @@ def test_counts_keep_to_what_is_known_whatever_the_records(name, ways, epsilon):
                 assert sums.tolist() == count(made, [other]).tolist()
 
 
-@pytest.mark.parametrize("share", [0, 0.6])
-@pytest.mark.parametrize("seed", range(12))
+@of_all(share=[0, 0.6], seed=range(12))
 def test_whole_counts_keep_margins_and_closed_cells(seed, share):
     """For margins of a random table of which no or many cells are closed."""
     rng = np.random.default_rng(seed)
@@ -459,16 +459,15 @@ def test_tables_are_read_from_arrays_and_frames_in_any_order():
         assert found.tolist() == table.T.tolist()
 
 
-@pytest.mark.parametrize(
-    ("values", "cells"),
-    [
+@of_all(
+    case=[
         ("<=15", [0]), ("<16", [0]), ("<31", [0, 1]), (">15", [1, 2, 3]),
         (">=16", [1, 2, 3]), (">= 46", [3]), (["<=15", ">45"], [0, 3]),
         ("[0, 15]", [0]), (["[0, 15]", "(30, 45]"], [0, 2]),
     ],
-    ids=str,
 )  # fmt: skip
-def test_rules_name_cells_all_of_whose_values_pass(values, cells):
+def test_rules_name_cells_all_of_whose_values_pass(case):
+    values, cells = case
     found = what_is_known({}, [{"age": values, "sex": "f"}], DOMAIN, [(0, 1)])
     ((subset, mask),) = found.rules
     assert subset == (0, 1)
@@ -533,7 +532,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", WRONG)
+@of_all(case=WRONG)
 def test_wrong_knowledge_is_one_sentence_and_costs_nothing(case):
     fact, words = WRONG[case]
     ledger = mm.PrivacyLedger(1)
@@ -546,15 +545,13 @@ def test_wrong_knowledge_is_one_sentence_and_costs_nothing(case):
     assert ledger.spent == 0
 
 
-@pytest.mark.parametrize(
-    "fact",
-    [
+@of_all(
+    fact=[
         {"known": [1]},
         {"impossible": CHILDREN},
         {"impossible": 3},
         {"impossible": ["x"]},
-    ],
-    ids=str,
+    ]
 )
 def test_knowledge_of_another_kind_is_named(fact):
     with pytest.raises(TypeError, match="such as"):

@@ -468,3 +468,16 @@ def test_products_stay_when_lists_are_made(dtype, largest, rng):
         made = {"_row_lists", "_column_lists"} <= vars(operator).keys()
         made |= vars(operator).get("_explicit") is not None
         assert made == (largest > 0)
+
+
+def test_every_failure_of_a_grid_is_told():
+    @of_all(a=[0, 1, 2], b=[0, 5])
+    def test(a, b):
+        assert a < 2
+        if b:
+            pytest.fail("b")
+
+    with pytest.raises(BaseExceptionGroup, match="4 cells") as found:
+        test()
+    notes = [failure.__notes__[-1] for failure in found.value.exceptions]
+    assert notes[-1] == "of {'a': 2, 'b': 5}"

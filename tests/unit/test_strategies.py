@@ -29,12 +29,9 @@ UNION = mm.VStack(
     ]
 )
 
-SMALL_UNION = mm.VStack(
-    [
-        mm.Kronecker([mm.Prefix(8), mm.Total(3)]),
-        mm.Kronecker([mm.Identity(8), mm.AllRange(3)]),
-    ]
-)
+PRODUCT = mm.Kronecker([mm.Prefix(16), mm.AllRange(8)])
+ASKED = [mm.Prefix(8), mm.Total(3)], [mm.Identity(8), mm.AllRange(3)]
+SMALL_UNION = mm.VStack([*map(mm.Kronecker, ASKED)])
 
 QUICK = {"n_starts": 1, "max_iter": 60, "max_evaluations": 500}
 """Options of several templates, for runs where the optimum does not matter."""
@@ -50,8 +47,6 @@ def signs(norm, columns):
     return columns * (1 if norm == "L1" else (-1) ** np.indices(columns.shape).sum(0))
 
 
-each_norm = pytest.mark.parametrize("norm", PRIVACY)
-
 GRAMS = [
     mm.Prefix(6),
     mm.AllRange(6),
@@ -65,10 +60,7 @@ GRAMS = [
 # ------------------------------------------------------------------ objective
 
 
-@pytest.mark.parametrize("workload", GRAMS, ids=str)
-@pytest.mark.parametrize("p", [1, 2, 6, 9])
-@pytest.mark.parametrize("weight", [0.0, 1.0, 30.0])
-@each_norm
+@of_all(workload=GRAMS, p=[1, 2, 6, 9], weight=[0.0, 1.0, 30.0], norm=PRIVACY)
 def test_objective_equals_the_dense_formula(workload, p, weight, norm, rng):
     dense = workload.to_dense()
     columns = weight * signs(norm, rng.random((6, p)))
@@ -81,9 +73,7 @@ def test_objective_equals_the_dense_formula(workload, p, weight, norm, rng):
     assert gradient.shape == (6, p)
 
 
-@pytest.mark.parametrize("workload", GRAMS, ids=str)
-@pytest.mark.parametrize("p", [1, 3, 7])
-@each_norm
+@of_all(workload=GRAMS, p=[1, 3, 7], norm=PRIVACY)
 def test_gradient_equals_finite_differences(workload, p, norm, rng):
     objective = objective_of(workload, norm)
     columns = signs(norm, 0.5 + rng.random((6, p)))
@@ -203,43 +193,24 @@ def test_collapse_to_the_identity_is_reported(seed):
     assert "identity" in result.message
 
 
-@pytest.mark.by_day(2)
-@pytest.mark.parametrize("p", [None, 2, [2, 1]])
-def test_kronecker_of_a_single_product(p, seed):
-    workload = mm.Kronecker([mm.Prefix(16), mm.AllRange(8)])
+@pytest.mark.by_day(4)
+@pytest.mark.parametrize("p", [None, 2, [3, 2]])
+@pytest.mark.parametrize("workload", [PRODUCT, UNION], ids=["product", "union"])
+def test_kroneckers_of_so_many_queries_beat_the_cells(workload, p, seed):
     result = mm.optimize(workload, template="kronecker", p=p, seed=seed)
     assert isinstance(result.strategy, mm.Kronecker)
-    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
-    separate = [
-        mm.optimize(factor, template="identity").loss for factor in workload.factors
-    ]
-    assert result.loss < np.prod(separate)
+    assert result.loss < mm.optimize(workload, template="identity").loss
     wanted = ref.loss(workload.to_dense(), result.strategy.to_dense())
     assert result.loss == pytest.approx(wanted)
-
-
-@pytest.mark.parametrize("p", [None, 1, [3, 2]])
-def test_kronecker_on_a_union(p, seed):
-    result = mm.optimize(UNION, template="kronecker", p=p, seed=seed)
-    identity = mm.optimize(UNION, template="identity").loss
-    assert isinstance(result.strategy, mm.Kronecker)
-    assert result.loss < identity
-    wanted = ref.loss(UNION.to_dense(), result.strategy.to_dense())
-    assert result.loss == pytest.approx(wanted)
-    history = np.array(result.history)
-    assert history.size > 1
-    assert (np.diff(history) <= 1e-9 * history[0]).all()
-    assert result.n_iter == len(history)
-    assert history[-1] == pytest.approx(result.loss)
+    if workload is UNION:
+        assert len(result.history) == result.n_iter > 1
+        assert result.history[-1] == pytest.approx(result.loss)
 
 
 @pytest.mark.parametrize("n", [20, 600])
 def test_sums_of_grams_are_explicit_for_small_factors(n):
-    factors, weights = (
-        [mm.Prefix(n), mm.Total(n), mm.Prefix(n)],
-        np.array([0.5, 2.0, 3.0]),
-    )
-    total = SurrogateGrams(factors).weighted(weights)
+    grams = SurrogateGrams([mm.Prefix(n), mm.Total(n), mm.Prefix(n)])
+    total = grams.weighted(np.array([0.5, 2.0, 3.0]))
     assert isinstance(total, mm.Dense) == (n == 20)
     wanted = 3.5 * mm.Prefix(n).gram().to_dense() + 2 * np.ones((n, n))
     np.testing.assert_allclose(total.to_dense(), wanted)

@@ -221,21 +221,6 @@ def test_steps_are_named_and_their_costs_add_up(regime, tmp_path):
 
 @pytest.mark.by_day(2)
 @COSTS
-def test_what_was_measured_is_finished_at_no_cost(regime, cost, tmp_path, monkeypatch):
-    """From the file, and from the exception: bit for bit what would have come."""
-    path = tmp_path / "tables.measured"
-    with monkeypatch.context() as patch:
-        patch.setattr(measured_module, "settle", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt) as stop:
-            release_tables(people(200), DOMAIN, ways=2, keep=path, **cost)
-    with watched(lambda draw, sample: pytest.fail("drawn again")):
-        again = stop.value.measured.finish()
-        loaded = MeasuredTables.load(path).finish()
-    assert seen(again) == seen(loaded)
-
-
-@pytest.mark.by_day(2)
-@COSTS
 @pytest.mark.parametrize("policy", ["drop", "error"])
 @pytest.mark.parametrize("done", [1, 2])
 def test_an_interruption_between_rounds_keeps_what_was_measured(

@@ -189,15 +189,17 @@ def test_errors_equal_dense_algebra(end, n, rng):
     A = Tau.of_eigenvalues(rng.uniform(0.5, 2, n), end, rng.uniform(0.5, 2, n))
     inverse = np.linalg.inv(A.to_dense())
     ranges = [WidthRange(n, 1 + n // 2), AllRange(n), 3 * Prefix(n), Suffix(n)]
-    for workload in [*ranges, Identity(n), Total(n), VStack(ranges[1:])]:
-        squares = np.square(workload.to_dense() @ inverse).sum(axis=1)
-        size = A.l2_sensitivity() ** 2
-        np.testing.assert_allclose(
-            per_query_error(workload, A, rho=0.5), size * squares, rtol=1e-8
-        )
-        assert expected_error(workload, A, rho=0.5) == pytest.approx(
-            size * squares.sum()
-        )
+    asked = [*ranges, Identity(n), Total(n), VStack(ranges[1:])]
+    check_errors(asked, A, inverse, A.l2_sensitivity() ** 2)
+
+
+def check_errors(asked, strategy, inverse, size):
+    for workload in asked:
+        errors = size * np.square(workload.to_dense() @ inverse).sum(axis=1)
+        found = per_query_error(workload, strategy, rho=0.5)
+        np.testing.assert_allclose(found, errors, rtol=1e-8)
+        total = expected_error(workload, strategy, rho=0.5)
+        assert total == pytest.approx(errors.sum())
 
 
 @pytest.mark.parametrize(("n", "left_out"), [(1, 0), (2, 3), (20, 0), (33, 7)])
@@ -208,15 +210,7 @@ def test_errors_under_columns_of_a_circle_equal_dense_algebra(n, left_out, rng):
     inverse = ref.pinv(A.to_dense())
     assert has_full_column_rank(A)
     parts = [WidthRange(n, 1 + n // 2), 3 * Prefix(n), Suffix(n), Identity(n)]
-    for workload in [*parts, VStack(parts), AllRange(n)]:
-        squares = np.square(workload.to_dense() @ inverse).sum(axis=1)
-        size = np.square(column).sum()
-        np.testing.assert_allclose(
-            per_query_error(workload, A, rho=0.5), size * squares, rtol=1e-8
-        )
-        assert expected_error(workload, A, rho=0.5) == pytest.approx(
-            size * squares.sum()
-        )
+    check_errors([*parts, VStack(parts), AllRange(n)], A, inverse, column @ column)
 
 
 # ---- bounds ----------------------------------------------------------------------
@@ -292,13 +286,6 @@ def test_what_is_measured_is_near_the_bound_at_any_size(workload, ratio):
     assert bound <= mechanism.expected_error() <= ratio * bound
 
 
-@ends
-@pytest.mark.parametrize("n", [1, 3, 40])
-def test_rounded_strategies_measure_exact_integers(end, n, rng):
-    workload = WORKLOADS[end](n)
-    check_exact_integers(workload, rng)
-
-
 @pytest.mark.parametrize("workload", [Prefix(140), AllRange(140), WidthRange(140, 9)])
 def test_more_cells_than_are_summed_exactly_are_refused(workload, monkeypatch):
     result = optimize(workload, template="spectral", privacy="zcdp")
@@ -313,12 +300,12 @@ def test_more_cells_than_are_summed_exactly_are_refused(workload, monkeypatch):
     assert ledger.spent == 0.5
 
 
-@pytest.mark.parametrize(("n", "width"), [(1, 1), (5, 5), (200, 7), (300, 120)])
-def test_windows_are_measured_by_exact_integers(n, width, rng):
-    check_exact_integers(WidthRange(n, width), rng)
+ROUNDED = [kind(n) for kind in WORKLOADS.values() for n in (1, 3, 40)]
+ROUNDED += [WidthRange(*own) for own in ((1, 1), (5, 5), (200, 7), (300, 120))]
 
 
-def check_exact_integers(workload, rng):
+@pytest.mark.parametrize("workload", ROUNDED, ids=str)
+def test_rounded_strategies_measure_exact_integers(workload, rng):
     n = workload.shape[1]
     result = optimize(workload, template="spectral", privacy="zcdp")
     assert result.loss == pytest.approx(
