@@ -2,9 +2,7 @@
 
 import csv
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
