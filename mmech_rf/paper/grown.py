@@ -22,7 +22,9 @@ from mmech import (
     optimize,
 )
 from mmech.checks import check_choice, check_integer
+from mmech.limits import LIMITS as ENGINE_LIMITS
 from mmech.noise import assign_records
+from mmech.storage.codec import fingerprint
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.ensembles import (
@@ -317,4 +319,19 @@ class OptimizedForest(GrownForest):
 
     def _optimize(self, workloads: list[QueryMatrix]) -> list[StrategyResult]:
         """Return a strategy for the workload of every ensemble. Public."""
-        return [optimize(w, template=self.template, seed=0) for w in workloads]
+        return [_optimized(workload, self.template) for workload in workloads]
+
+
+MOST_KNOWN = 32
+_known: dict[tuple[str, ...], StrategyResult] = {}
+
+
+def _optimized(workload: QueryMatrix, template: str) -> StrategyResult:
+    """Return a strategy, which is searched once for equal workloads. Public."""
+    key = fingerprint(workload), template, repr(ENGINE_LIMITS)
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.pop(next(iter(_known)), None)
+        found = _known[key] = optimize(workload, template=template, seed=0)
+    return found

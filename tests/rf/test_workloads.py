@@ -122,3 +122,23 @@ def test_shallow_forests_are_searched_in_a_hurry(depth):
     assert found.n_iter < 25_000
     notes = {candidate.template: candidate.note for candidate in found.candidates}
     assert notes["workload"].startswith("pruned") == (depth == 2)
+
+
+def test_equal_forests_are_searched_once(monkeypatch):
+    """By classifiers of equal workloads; another template, or limit, searches again."""
+    searched = []
+    module = "mmech_rf.paper.grown"
+    monkeypatch.setattr(f"{module}._known", {})
+
+    def search(workload, **options):
+        searched.append(options["template"])
+        return optimize(workload, **options)
+
+    monkeypatch.setattr(f"{module}.optimize", search)
+    car = rf.datasets.load_car()
+    for template, seed in (("auto", 0), ("auto", 0), ("auto", 1), ("identity", 1)):
+        model = rf.BatchTrainingClassifier(
+            car.schema, epsilon=1, n_trees=2, template=template, random_state=seed
+        )
+        model.fit(car.data[:20], car.target[:20])
+    assert searched == ["auto", "auto", "identity"]
