@@ -34,7 +34,7 @@ from mmech_rf.forest.ensembles import (
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
 from mmech_rf.forest.sizes import check_cells, check_leaves
-from mmech_rf.forest.voting import weight_votes
+from mmech_rf.forest.voting import vote_shares, weight_votes
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
 from mmech_rf.private.classifier import ForestClassifier
@@ -273,8 +273,7 @@ class CountedForest(ShownForest, GrownForest):
         return np.asarray(sum(votes))
 
     def _probabilities(self, codes: Integers) -> Floats:
-        votes = np.maximum(self._votes(codes), 0.0) + 1e-9
-        return np.asarray(votes / votes.sum(axis=1, keepdims=True))
+        return vote_shares(self._votes(codes))
 
     def _shown_trees(self) -> Iterator[ShownTree]:
         classes = self.schema_.class_labels

@@ -160,10 +160,6 @@ class ShownForest(ForestClassifier):
     def _shown_trees(self) -> Iterator[ShownTree]:
         """Yield the trees in words."""
 
-    @abstractmethod
-    def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return class probabilities, or shares of votes, shape (b, k)."""
-
     def _notes(self) -> list[str]:
         """Return sentences that explain the words of trees."""
         numeric = any(a.kind == "numeric" for a in self.schema_.attributes)

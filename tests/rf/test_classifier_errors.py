@@ -19,6 +19,7 @@ from mmech_rf import (
     Schema,
     SubsampleAggregateClassifier,
 )
+from mmech_rf.forest.voting import vote_shares
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 RAW = CELLS.astype(str)
@@ -170,11 +171,43 @@ def test_too_large_a_domain_names_the_way_out(cls, n_attributes):
         assert private.fit(X, y).predict(X).shape == (1,)
 
 
-@pytest.mark.parametrize("name", sorted(PER_BATCH))
+def test_votes_that_are_all_negative_say_what_is_predicted():
+    votes = np.array([[-3.0, -1, -2], [-1, -2, -1], [0, 0, 0], [3, -1, 1]])
+    expected = [[0, 1, 0], [0.5, 0, 0.5], [1 / 3] * 3, [0.75, 0, 0.25]]
+    np.testing.assert_allclose(vote_shares(votes), expected)
+    model = classifier("laplace shared", voting="weight").fit(*records(40))
+    model.leaf_counts_ = [counts - 1e6 for counts in model.leaf_counts_]
+    shares = model.predict_proba(RAW)
+    chosen = model.schema_.encode_target(model.predict(RAW))
+    assert (shares[np.arange(len(RAW)), chosen] > 0).all()
+    assert (shares.max(axis=1) > 0.49).all()  # no equal shares of all three
+
+
+@pytest.mark.parametrize(
+    ("cls", "ours"),
+    [
+        (BatchTrainingClassifier, "pass {}="),
+        (PrivateForestClassifier, "leave it out"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("theirs", "name"), [("n_estimators", "n_trees"), ("max_depth", "depth")]
+)
+def test_names_of_scikit_learn_are_answered_with_ours(cls, ours, theirs, name):
+    words = f"{theirs} is .* call {name} .*; {ours.format(name)}"
+    with pytest.raises(TypeError, match=words):
+        cls(SCHEMA, epsilon=1, **{theirs: 3})
+    with pytest.raises(ValueError, match=words):
+        cls(SCHEMA, epsilon=1).set_params(**{theirs: 3})
+
+
+@ALL
 def test_shares_of_the_votes_are_released_with_the_labels(name):
     X, y = records(40)
     model = classifier(name).fit(X, y)
+    logs = model.predict_log_proba(RAW)
     shares = model.predict_proba(RAW)
+    np.testing.assert_allclose(np.exp(logs), shares)
     assert model.ledger_.remaining == 0
     assert shares.shape == (len(RAW), len(model.classes_))
     assert shares.min() >= 0
@@ -182,5 +215,7 @@ def test_shares_of_the_votes_are_released_with_the_labels(name):
     labels = model.predict(RAW)  # of the same batch, free
     chosen = shares[np.arange(len(RAW)), model.schema_.encode_target(labels)]
     np.testing.assert_allclose(chosen, shares.max(axis=1))
+    if name not in PER_BATCH:
+        return
     with pytest.raises(BudgetExceededError):
         model.predict_proba(RAW[:1])
