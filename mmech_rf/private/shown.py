@@ -125,8 +125,9 @@ class ShownForest(ForestClassifier):
 
     def _remarks(self) -> list[str]:
         if self.accuracy_ is None:
-            return []
+            return super()._remarks()
         return [
+            *super()._remarks(),
             "Every record is in one of the two parts, drawn for it by itself, so that "
             "together they cost as much as one.",
             f"Accuracy on new records: {self.accuracy_}, for records that are drawn "
