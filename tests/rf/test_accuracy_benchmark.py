@@ -209,3 +209,12 @@ def test_peers_that_were_measured_elsewhere_have_their_row():
     assert ranking.table(known).splitlines()[2:] == [
         "| heart | DP-EBM (ε, δ) |  | 0.850 / 0.200 / 0.100 |  |"
     ]
+
+
+def test_leaves_of_given_trees_have_a_table(tmp_path, capsys):
+    main(["--given", "--datasets", "iris", "--splits", "1", "--epsilon", "1",
+          "--output", str(tmp_path)])  # fmt: skip
+    head, _, *rows = capsys.readouterr().out.splitlines()
+    assert [cell.strip() for cell in head.split("|")[3:-1]] == list(_methods.GIVEN)
+    (row,) = (row for row in rows if "| 1 " in row)
+    assert all(0 <= float(cell) <= 1 for cell in row.split("|")[3:-1])
