@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction
 from functools import cached_property
@@ -182,7 +182,7 @@ ABLATIONS = {
 """Columns of the table of ablations."""
 
 
-def ablation_table(values: Values) -> str:
+def ablation_table(values: Values, labels: Iterable[str] = ABLATIONS) -> str:
     """Return the Markdown table: a row for every data set and epsilon."""
     rows = [
         [name, f"{epsilon:g}"]
@@ -190,12 +190,13 @@ def ablation_table(values: Values) -> str:
             f"{np.mean(found):.3f}"
             if (found := values.get((name, label, epsilon), []))
             else ""
-            for label in ABLATIONS
+            for label in labels
         ]
         for name in dict.fromkeys(key[0] for key in values)
         for epsilon in BUDGETS
+        if any((name, label, epsilon) in values for label in labels)
     ]
-    return markdown_table(["data set", "ε", *ABLATIONS], rows)
+    return markdown_table(["data set", "ε", *labels], rows)
 
 
 # ---- simulated tasks -----------------------------------------------------------------

@@ -59,6 +59,7 @@ from mmech.strategies.result import save as save
 
 # mechanism and budget
 from mmech.marginals.counts import Counts as Counts
+from mmech.marginals.counts import count as count
 from mmech.mechanism import MatrixMechanism as MatrixMechanism
 from mmech.privacy.ledger import LedgerEntry as LedgerEntry
 from mmech.privacy.ledger import PrivacyLedger as PrivacyLedger

@@ -62,7 +62,8 @@ def load_model(path: str | os.PathLike[str]) -> ForestClassifier:
     >>> bool((copy.predict(car.data) == model.predict(car.data)).all())
     True
     """
-    for home in set(ESTIMATORS.values()):  # files may name what was imported
+    # Files may name what was imported.
+    for home in {*ESTIMATORS.values(), "forest.from_sklearn"}:
         import_module(f"mmech_rf.{home}")
     model: ForestClassifier = read(path, "model", ForestClassifier)
     return model

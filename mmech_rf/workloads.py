@@ -58,7 +58,8 @@ def _check_forest(forest: Any) -> None:
     if not isinstance(forest, Forest):
         raise TypeError(
             f"forest must be a Forest, got {type(forest).__name__}; grow one with "
-            "grow_random_forest or complete_forest"
+            "grow_random_forest or complete_forest, or make one of a fitted model with "
+            "compile_forest"
         )
 
 
@@ -72,6 +73,9 @@ def _leaves(forest: Forest) -> PartitionStack | Conjunctions:
 
 def aggregation_workload(forest: Forest, queries: ArrayLike) -> Sparse:
     """Return QTᵀ: which leaf every query visits in every tree.
+
+    Q, one row per query with a 1 in its cell, is never made: each query goes down the
+    trees. So domains may be of any size.
 
     Parameters
     ----------

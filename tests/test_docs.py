@@ -143,9 +143,15 @@ def test_the_page_of_papers_names_what_is_there():
         assert f"\ndef {test}(" in (ROOT / path).read_text(encoding="utf-8"), test
     for package, name in re.findall(r"`(mmech(?:_rf)?)\.(\w+)`", page):
         assert name in {*import_module(package).__all__, "datasets"}, name
-    for names in re.findall(r"recipes? ((?:`[\w-]+`,? ?)+)", page):
-        for name in re.findall("`([\\w-]+)`", names):
-            assert name in {*recipes(), *refused()}, name
+    lists = re.findall(r"recipes? ((?:`[\w-]+`,? ?)+)", page)
+    systems = {name for names in lists for name in re.findall("`([\\w-]+)`", names)}
+    assert {*recipes()} <= systems <= {*recipes(), *refused()}
+    sources = re.split("^## ", page, flags=re.MULTILINE)[1:]
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8").split("- type: ")[1:]
+    assert len(sources) == len(cited) == 5
+    for source, reference in zip(sources, cited, strict=True):
+        for author in re.findall(r"family-names: (\w+)", reference):
+            assert author in source, author
     for path in re.findall(r"`(benchmarks/[^`]+)`|\]\(([^)]+)\)", page):
         assert any(
             (folder / "".join(path)).exists() for folder in (ROOT, ROOT / "notebooks")

@@ -5,6 +5,7 @@ Every fit is written to ``trials.csv`` at once, and a later run goes on from the
 ``accuracy.png`` the pictures, where matplotlib is installed. Splits are the same for
 all methods; noise has no seed. ``--ablation`` also takes away each idea of the
 classifier in turn. ``--parity`` adds labels that are the parity of 1 to 7 attributes.
+``--given`` fits the leaves of trees that are given, and prints a table of its own.
 Fits are shared out as joblib is configured: `main` within
 ``joblib.parallel_config(backend="dask")`` runs them on the workers of a cluster.
 """
@@ -24,7 +25,7 @@ from benchmarks.accuracy._data import (
     PARITY_ATTRIBUTES,
     PARITY_FLIPPED,
 )
-from benchmarks.accuracy._methods import METHODS
+from benchmarks.accuracy._methods import GIVEN, METHODS
 from benchmarks.accuracy._plot import draw
 from benchmarks.accuracy._table import EPSILONS, Values, parity_table, table
 from benchmarks.gains import ABLATION_SETS, ABLATIONS, ablation_table
@@ -82,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--ablation", action="store_true", help="also take away each idea in turn"
     )
     parser.add_argument(
+        "--given", action="store_true", help="only forests that are given"
+    )
+    parser.add_argument(
         "--parity", action="store_true", help="also labels that are parities"
     )
     parser.add_argument(
@@ -90,10 +94,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.draw is not None:
         text = options.draw.read_text(encoding="utf-8")
-        draw(text, options.draw.with_name("accuracy.png"))
+        draw(text, options.draw.parent)
         return
     options.output.mkdir(parents=True, exist_ok=True)
     n_splits = options.splits or (QUICK if options.quick else SPLITS)
+    if options.given:
+        known = _trials.read(options.output / "given.csv")
+        _trials.run(known, options.datasets, GIVEN, n_splits, options.epsilon)
+        print(ablation_table(_trials.grouped(known, DATA_SETS), GIVEN))
+        return
     known = _trials.read(options.output / "trials.csv")
     known.keep(lambda key: key[1] not in options.rerun)
     methods = {name: METHODS[name] for name in options.methods}
@@ -116,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = "\n".join(parts)
     (options.output / "accuracy.md").write_text(text, encoding="utf-8")
     print(text)
-    draw(text, options.output / "accuracy.png")
+    draw(text, options.output)
 
 
 def _introduction() -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
 
 from benchmarks.accuracy import _others
 from mmech import Identity, MatrixMechanism, PrivacyLedger
@@ -20,6 +21,7 @@ from mmech_rf import (
     DrawnSettings,
     PrivateForestClassifier,
     Schema,
+    compile_forest,
 )
 
 Make = Callable[[Schema, float, int], Any]
@@ -204,6 +206,55 @@ def _methods() -> dict[str, Method]:
 
 METHODS = _methods()
 """Rows of the table, in their order; some peers may be absent."""
+
+
+class TenthPublic:
+    """Trees of a public tenth of all records, an eighth of those for training.
+
+    Parameters
+    ----------
+    schema : Schema
+    epsilon : float, optional
+        Budget of the leaves, counted in the other records; without, the trees predict
+        as they are.
+    """
+
+    def __init__(self, schema: Schema, epsilon: float | None = None) -> None:
+        self.schema, self.epsilon = schema, epsilon
+
+    def fit(self, X: Any, y: Any) -> TenthPublic:
+        """Fit the trees to the first eighth, and their leaves to the others."""
+        n = len(X) // 8
+        codes, classes = self.schema.encode(X[:n], y[:n])
+        self.trees = RandomForestClassifier(16, random_state=0).fit(codes, classes)
+        if self.epsilon is not None:
+            forest = compile_forest(
+                self.trees, self.schema, fitted_on="codes", public=True
+            )
+            self.leaves = BatchTrainingClassifier(
+                self.schema, epsilon=self.epsilon, forest=forest
+            ).fit(X[n:], y[n:])
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return labels."""
+        if self.epsilon is not None:
+            return self.leaves.predict(X)
+        classes = self.trees.predict(self.schema.encode(X))
+        return self.schema.decode_target(classes)
+
+
+GIVEN = {
+    "public tenth alone": Method(lambda schema, epsilon, n: TenthPublic(schema)),
+    "leaves of random trees": Method(
+        lambda schema, epsilon, n: BatchTrainingClassifier(schema, epsilon=epsilon)
+    ),
+    "leaves of trees of the public tenth": Method(
+        lambda schema, epsilon, n: TenthPublic(schema, epsilon)
+    ),
+    "private forest": METHODS["private forest"],
+}
+"""Forests that are given, beside what needs no public record."""
 
 OURS = ("private forest", "private forest, N stated", "private forest (ε, δ)")
 CEILINGS = tuple(f"{name}, not private" for name in _others.NOT_PRIVATE)

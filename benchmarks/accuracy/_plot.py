@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,29 @@ STYLES: dict[str, dict[str, Any]] = {
 """Lines of the pictures, in the order of the legend."""
 
 
-def draw(text: str, path: Path) -> None:
-    """Draw a picture of each data set of a table; nothing without matplotlib."""
+FRONT = ("car", "heart", "mushroom", "adult-binary")
+"""Data sets of the picture that the first pages show."""
+
+
+def draw(text: str, folder: Path) -> None:
+    """Draw `accuracy.png`, all data sets of a table, and `front.png`, four of them.
+
+    Nothing is drawn without matplotlib.
+    """
+    means = read_table(text)
+    names = list(dict.fromkeys(name for name, _ in means))
+    _draw(means, names, 4, folder / "accuracy.png")
+    _draw(means, [name for name in FRONT if name in names], 2, folder / "front.png")
+
+
+def _draw(means: Means, names: Sequence[str], most: int, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
         return
-    means = read_table(text)
-    names = list(dict.fromkeys(name for name, _ in means))
     if not names:
         return
-    columns = min(4, len(names))
+    columns = min(most, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(3.1 * columns, 2.5 * rows + 0.6), layout="constrained")
     axes: Any = figure.subplots(rows, columns, squeeze=False)
@@ -49,7 +62,7 @@ def draw(text: str, path: Path) -> None:
         [handles[label] for label in order],
         order,
         loc="outside lower center",
-        ncols=min(5, len(order)),
+        ncols=columns + 1,
         frameon=False,
         fontsize=9,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ STYLES = {
     "per-query": ("#555555", "x"),
     "per-query-subsample": ("#56B4E9", "+"),
     "non-private": ("#222222", ""),
+    "extra-trees": ("#777777", "."),
     "exact": ("#222222", "*"),
 }
 """Colour and mark of every method."""
@@ -43,11 +44,11 @@ def draw(
     known_label: str = "published (same colours)",
     log_y: bool = False,
 ) -> None:
-    """Draw panels (title, x label, lines), three in a row, with one legend below."""
+    """Draw panels (title, x label, lines) in rows, with one legend below."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    columns = min(3, len(panels))
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
     alone = len(panels) == 1
     size = (9.2, 3.8) if alone else (4.3 * columns, 3.3 * rows + 0.9)
@@ -76,10 +77,44 @@ def draw(
     figure.savefig(path, dpi=90)
 
 
+def draw_stages(
+    path: Path, panels: Sequence[tuple[str, Mapping[str, Mapping[str, float]]]]
+) -> None:
+    """Draw panels (title, seconds of stages by method) as bars of stacked stages."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.9, 3.3), layout="constrained")
+    grid = figure.subplots(1, len(panels))
+    handles: dict[str, Any] = {}
+    for axes, (title, methods) in zip(grid, panels, strict=True):
+        bottoms = dict.fromkeys(methods, 0.0)
+        stages = next(iter(methods.values()))
+        for stage, colour in zip(stages, STAGE_COLOURS, strict=True):
+            heights = [methods[method][stage] for method in methods]
+            below = list(bottoms.values())
+            drawn = axes.bar([*methods], heights, bottom=below, color=colour)
+            handles.setdefault(stage, drawn)
+            for method in methods:
+                bottoms[method] += methods[method][stage]
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.tick_params("x", labelrotation=35)
+        axes.spines[["top", "right"]].set_visible(False)
+    grid[0].set_ylabel("seconds of processor time")
+    place = "outside lower center"
+    figure.legend(handles.values(), handles, loc=place, ncols=len(handles), fontsize=9)
+    figure.savefig(path, dpi=90)
+
+
+STAGE_COLOURS = ("#444444", "#D55E00", "#0072B2", "#009E73")
+
+
 def _draw_line(axes: Any, line: Line, handles: dict[str, Any]) -> None:
     colour, mark = STYLES[line.method]
-    if line.method == "non-private":
-        drawn = axes.axhline(line.mean[0], color=colour, linestyle=":", linewidth=1.2)
+    if list(line.x) == [0]:  # one level for the whole axis
+        dashes = ":" if line.method == "non-private" else "-"
+        drawn = axes.axhline(
+            line.mean[0], color=colour, linestyle=dashes, linewidth=1.2
+        )
         handles.setdefault(line.label, drawn)
         return
     alpha, dashes = (0.5, "-.") if line.faint else (1.0, "-")

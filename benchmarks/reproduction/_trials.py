@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from benchmarks.reproduction._settings import Setting, Task, records_of
 from mmech_rf import (
@@ -55,7 +58,13 @@ def build(setting: Setting, schema: Any, epsilon: float, forest: int) -> Any:
         "voting": setting.voting,
         "ties": setting.ties,
     }
-    shared = {"n_ensembles": setting.q, "max_features": setting.features}
+    shared: dict[str, Any] = {
+        "n_ensembles": setting.q,
+        "max_features": setting.features,
+    }
+    if setting.method == "extra-trees":
+        trees = ExtraTreesClassifier(int(setting.trees), random_state=forest)
+        return make_pipeline(FunctionTransformer(schema.encode), trees)
     if setting.method == "non-private":
         if setting.q == 1:
             return NonPrivateForestClassifier(schema, **grown)
@@ -82,8 +91,8 @@ def split_of(setting: Setting, forest: int) -> tuple[Any, Any, Any, Any]:
     X, queries, y, truth = train_test_split(
         records.X, records.y, test_size=0.2, random_state=seed
     )
-    if setting.split == "trained":
-        queries, truth = X, y
+    if setting.split == "whole":
+        X, y = queries, truth = records.X, records.y
     if setting.queries:
         chosen = np.random.default_rng(forest).integers(0, len(truth), setting.queries)
         queries, truth = queries[chosen], truth[chosen]
@@ -115,7 +124,7 @@ def run(task: Task) -> list[tuple[Any, Any]]:
 
 def _tied(model: Any, queries: Any) -> float:
     """Return the share of queries with several most voted classes."""
-    if model.voting != "hard" or not hasattr(model, "leaf_labels_"):
+    if getattr(model, "voting", "") != "hard" or not hasattr(model, "leaf_labels_"):
         return math.nan
     votes = model._votes(model._encode_queries(queries))
     most = votes == votes.max(axis=1, keepdims=True)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_codes
+from mmech.domain.domain import warn_if_read
 from mmech.exceptions import ParameterError
 from mmech.operators.marginals import check_domain_shape
 
@@ -55,6 +56,7 @@ class Counts:
 
     See Also
     --------
+    count : makes them of raw records.
     MatrixMechanism.measure : takes them in place of a table of all cells.
 
     Notes
@@ -181,6 +183,67 @@ class Counts:
     def _total(self) -> int:
         """Return the number of records. Sensitive."""
         return int(self._multiplicities.sum())
+
+
+def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
+    """Count raw records by the cell that each is in, and by their class if given.
+
+    Time and memory are linear in the records, for domains of any size.
+
+    Parameters
+    ----------
+    records : frame, array, dictionary of columns or list of rows, shape (N, d)
+        Raw values, as `Domain.encode` reads them.
+    schema_or_domain : Domain or mmech_rf.Schema
+        Public; what encodes the records.
+    y : sequence of class labels, shape (N,), default=None
+        Where it is given, the class is one more attribute, the last one. Needs a schema
+        with class labels.
+
+    Returns
+    -------
+    Counts
+        Exact and sensitive: `MatrixMechanism.answer` measures them.
+
+    Raises
+    ------
+    TypeError
+        If nothing encodes the records, or there are labels but no classes.
+    ValueError
+        What `Domain.encode` raises.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If the schema says that its values were read from the records.
+
+    Examples
+    --------
+    >>> from mmech import Attribute, Domain, MatrixMechanism, Prefix, count
+    >>> age = Attribute.numeric("age", lower=0, upper=100, n_bins=4)
+    >>> D = count([[20], [31], [67]], Domain([age]))
+    >>> D
+    Counts(1 attributes) [exact and sensitive: do not publish]
+    >>> MatrixMechanism(Prefix(4), epsilon=1).answer(D).shape
+    (4,)
+    """
+    own, kind = schema_or_domain, type(schema_or_domain).__name__
+    if not callable(getattr(own, "encode", None)):
+        raise TypeError(
+            "schema_or_domain must be a Schema or a Domain, which encodes records, "
+            f"got {kind}; build one from public facts"
+        )
+    if y is not None and not hasattr(own, "n_classes"):
+        raise TypeError(
+            f"y needs the class labels of a Schema, got a {kind}; pass a Schema, or "
+            "leave y out"
+        )
+    if getattr(own, "read_from_records", False):
+        warn_if_read(own, "schema", stacklevel=2)
+    if y is None:
+        return Counts(own.encode(records, narrow=True), own.shape)
+    columns = own.encode(records, y, narrow=True)
+    return Counts(np.column_stack(columns), (*own.shape, own.n_classes))
 
 
 def chunk_names(chunk_id: Hashable | None) -> frozenset[Hashable]:

@@ -49,11 +49,13 @@ GLANCE = 10_000
 GLANCE_WORK = 10**8
 """The same in pairs visited."""
 
-FOREST_EVALUATIONS = 100_000
+FOREST_GLANCE = 1_500
+FOREST_EVALUATIONS = 20_000
 FOREST_PAIR_EVALUATIONS = 32
-"""Work that "auto" spends on marginals for a forest, which is fitted in a hurry: at
-most, and per pair of subsets of the attributes. More has found nothing better on
-lattices of up to five attributes."""
+"""Work that "auto" spends on marginals for a forest, which is fitted in a hurry: before
+it decides, at most, and per pair of subsets of the attributes. Five times the most
+lowers the squared error by 1 % in the median, and by 14 % at most, on Car, nursery and
+tic-tac-toe at depths 1 to 3."""
 
 
 def marginals_strategy(
@@ -154,6 +156,8 @@ def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip | None:
     if not is_union_of_boxes(workload):
         return Skip("no projection on the marginal algebra")
     work = max(1, min(GLANCE, forest_work(workload) // 2))
+    if comes_from_partitions(workload):
+        work = min(FOREST_GLANCE, work)
     glance = marginals_strategy(
         workload, max_evaluations=work, max_work=GLANCE_WORK, seed=0
     )

@@ -23,6 +23,7 @@ from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
+from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
@@ -209,7 +210,8 @@ def measured_loss_bound(workload: QueryMatrix) -> float:
               \|W\|_1 \frac{\|W\|_F^2}{\|W\|_\infty}
 
     Boxes have closed forms for their rows only: their mean column sum, which for the
-    leaves of a forest is the largest, stands for :math:`\|W\|_1`.
+    leaves of a forest is the largest, stands for :math:`\|W\|_1`. The groups of one
+    partition are independent, and so are at most as many as the rank.
     """
     rows = workload.row_abs_sums()
     longest = float(rows.max(initial=0))
@@ -219,4 +221,8 @@ def measured_loss_bound(workload: QueryMatrix) -> float:
     if workload.has_row_forms:
         return float(rows.sum(dtype=np.float64)) / workload.shape[1] * ratio
     largest = workload.sensitivity()
-    return largest**2 * math.ceil(ratio / largest)
+    least = math.ceil(ratio / largest)
+    if isinstance(workload, PartitionStack):
+        filled = np.add.reduceat(rows > 0, workload.offsets[:-1], dtype=np.int64)
+        least = max(least, int(filled.max()))
+    return largest**2 * least

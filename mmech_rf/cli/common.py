@@ -176,8 +176,7 @@ HELP = {
     # what is shown and written
     "fit --out": "file to save the model in, such as m.npz",
     "--out": "csv file for what is predicted (default: print it)",
-    "--proba": "probabilities of all classes in place of labels; models of the "
-    "methods training, laplace and laplace-disjoint have none",
+    "--proba": "probabilities of all classes in place of labels",
     "--plot": "draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
     "matplotlib",
     "--csv": "write every single trial as a row",

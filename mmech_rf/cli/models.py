@@ -338,12 +338,6 @@ def _predict(args: argparse.Namespace) -> None:
         labels = answers_to_queries(args, args.data, model).tolist()
         write_table(args.out, [model.schema_.target], ([label] for label in labels))
         return
-    if not hasattr(model, "predict_proba"):
-        raise InputError(
-            f"the model {args.model!r} is a {type(model).__name__}, which predicts "
-            "labels and has no probabilities; leave --proba out, or fit another model "
-            "with --method private"
-        )
     found = answers_to_queries(args, args.data, model, proba=True)
     write_table(args.out, model.schema_.class_labels, found.tolist())
 

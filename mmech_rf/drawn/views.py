@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations, product
 from typing import Any
 
@@ -288,7 +288,11 @@ def public_views(domain_shape: Sequence[int]) -> Views:
     >>> [(view.family, view.size) for view in views.items]
     [('whole', 1), ('single', 2), ('single', 3), ('pair', 6), ('sum', 5), ('sum', 5)]
     """
-    sizes = tuple(domain_shape)
+    return _public_views(tuple(domain_shape))
+
+
+@lru_cache(maxsize=16)
+def _public_views(sizes: tuple[int, ...]) -> Views:
     coarse = [_resolutions(n) for n in sizes]
     singles = [
         View((i,), (table,), (), max(table) + 1, "single")

@@ -167,10 +167,7 @@ def check_layout(forest: Forest) -> int:
         value, forest.node_offsets, forest.leaf_offsets, longest, report,
     )  # fmt: skip
     if report[0]:
-        raise ValueError(
-            f"node {report[1]} of the forest {_UNSOUND[int(report[0])]}; build "
-            "forests with grow_random_forest"
-        )
+        raise ValueError(f"node {report[1]} of the forest {_UNSOUND[int(report[0])]}")
     return int(report[2])
 
 

@@ -34,11 +34,14 @@ class Ensemble:
         Trees over those attributes.
     epsilon : Fraction
         Its share of the privacy budget.
+    given : bool
+        Whether the forest was passed to the fit, not grown by it.
     """
 
     features: Integers
     forest: Forest
     epsilon: Fraction
+    given: bool = False
 
     def check(self, domain_shape: tuple[int, ...]) -> None:
         """Raise unless it is of some attributes of a domain: a file may hold any."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,16 @@ from mmech_rf.forest.checks import (
     read_only_vector,
 )
 from mmech_rf.limits import LIMITS
+
+if TYPE_CHECKING:
+    from mmech_rf.schema import Schema
+
+
+WHAT = (
+    "a Forest is trees depth first in flat arrays, as its docstring says: grow one "
+    "with grow_random_forest, or make one of a fitted model with compile_forest"
+)
+"""What to do where arrays of other trees come."""
 
 
 @storable("Forest")
@@ -78,6 +88,7 @@ class Forest:
     See Also
     --------
     grow_random_forest : Draw a forest from a domain.
+    compile_forest : Make one of a fitted model.
 
     Notes
     -----
@@ -130,6 +141,13 @@ class Forest:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "domain_shape", check_shape(self.domain_shape))
+        try:
+            self._check()
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error}; {WHAT}") from None
+
+    def _check(self) -> None:
+        """Raise unless the arrays are sound, and keep what they say."""
         for name, dtype in (
             ("feature", np.int32),
             ("child", np.int32),
@@ -143,18 +161,23 @@ class Forest:
             ordered = check_flags(self.ordered, "ordered", self.n_features)
             object.__setattr__(self, "ordered", ordered)
         elif self.ordered is not None:
-            raise ValueError("ordered goes with value, got ordered alone; leave it out")
+            raise ValueError("ordered goes with value, got ordered alone")
         object.__setattr__(self, "depth", check_layout(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: plain unpickling would hand out writeable arrays.
-        return Forest, tuple(getattr(self, f.name) for f in fields(self) if f.init)
+        return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)
 
     def __repr__(self) -> str:
         return (
             f"Forest(n_trees={self.n_trees}, depth={self.depth}, "
             f"n_leaves={self.n_leaves}, n_cells={self.n_cells})"
         )
+
+    @property
+    def origin(self) -> str:
+        """What a user stated about the trees; empty if the domain alone made them."""
+        return ""
 
     @property
     def n_trees(self) -> int:
@@ -352,8 +375,8 @@ class Forest:
         codes, class_codes, n_classes
             As in `count_leaves`.
         tree_index : array-like of int, shape (N,)
-            Tree of each record. For subsample-and-aggregate the caller draws it
-            independently for every record.
+            Tree of each record. For subsample-and-aggregate the caller draws it with
+            `mmech.noise.assign_records`, independently for every record.
 
         Returns
         -------
@@ -448,6 +471,60 @@ class Forest:
         )
         ends = np.cumsum(self.n_leaves * self._sizes)
         return [own.reshape(self.n_leaves, -1) for own in np.split(flat, ends[:-1])]
+
+    def paths(self, schema: Schema) -> list[str]:
+        r"""Say in words which records are in every leaf.
+
+        Parameters
+        ----------
+        schema : Schema
+            The attributes of this domain.
+
+        Returns
+        -------
+        list of str, length n_leaves
+            What the tests on a path have in common, attribute by attribute; rows as in
+            `leaf_offsets`. Upper ends belong to ranges of numbers.
+
+        Raises
+        ------
+        ValueError
+            If the schema is of another domain.
+        DomainTooLargeError
+            As in `leaf_masks`.
+
+        Examples
+        --------
+        >>> from mmech_rf import Attribute, Schema, grow_random_forest
+        >>> shape = Attribute.categorical("shape", ["round", "oval", "flat"])
+        >>> size = Attribute.numeric("size", lower=0, upper=9, n_bins=3, unit="cm")
+        >>> schema = Schema([shape, size], ["no", "yes"])
+        >>> forest = grow_random_forest(schema, 1, 2, splits="binary", seed=0)
+        >>> print(*forest.paths(schema), sep="\n")
+        shape in {flat} and size up to 3 cm
+        shape in {round, oval} and size up to 3 cm
+        shape in {oval} and size above 3 cm
+        shape in {round, flat} and size above 3 cm
+        """
+        from mmech_rf.schema import check_schema
+        from mmech_rf.show.trees import EVERYONE, set_in_words
+
+        check_schema(schema)
+        if schema.domain_shape != self.domain_shape:
+            raise ValueError(
+                f"schema must be of the domain {self.domain_shape} of the forest, got "
+                f"{schema.domain_shape}; pass the one it was made with"
+            )
+        masks = [*zip(schema.attributes, self.leaf_masks(), strict=True)]
+        leaves = (
+            [
+                set_in_words(attribute, np.flatnonzero(mask[leaf]).tolist())
+                for attribute, mask in masks
+                if not mask[leaf].all()
+            ]
+            for leaf in range(self.n_leaves)
+        )
+        return [" and ".join(tests) or EVERYONE for tests in leaves]
 
     def _check_codes(self, codes: ArrayLike) -> NDArray[Any]:
         """Return codes as an integer array (N, d); ranges are checked by chunk."""

@@ -48,11 +48,12 @@ def check_leaves(schema: Schema, n_trees: float, depth: int, splits: str) -> Non
     )
 
 
-def check_cells(schema: Schema, n_trees: float, *, most: int) -> None:
+def check_cells(schema: Schema, n_trees: float, *, most: int, remedy: str = "") -> None:
     """Raise unless the table of all cells fits in memory and is quickly optimized for.
 
     `n_trees` counts trees that partition the cells, and at most `most` cells times
-    trees fit. The error names a number of attributes, or of trees, that does.
+    trees fit. The error names a number of attributes, or of trees, that does, unless
+    it is given a remedy.
     """
     k = schema.n_classes
     cells = math.prod(schema.domain_shape)
@@ -64,7 +65,9 @@ def check_cells(schema: Schema, n_trees: float, *, most: int) -> None:
         size = math.prod(largest[:features])
         return size * k <= LIMITS.count_entries and size * n_trees <= most
 
-    if cells * k <= LIMITS.count_entries:
+    if remedy:
+        pass
+    elif cells * k <= LIMITS.count_entries:
         remedy = f"use {{n_trees={most // cells}}}"
     elif fits(1):
         remedy = f"use {{max_features={_largest(fits, len(largest)) - 1}}}"

@@ -36,6 +36,16 @@ def weight_votes(forest: Forest, leaf_counts: NDArray[Any], codes: Integers) -> 
     return votes
 
 
+def vote_shares(votes: Floats) -> Floats:
+    """Return the shares of the classes in votes, (b, k); negative votes are none.
+
+    Where no vote is positive, the largest ones have all, as in `predict`.
+    """
+    most = votes.max(axis=1, keepdims=True)
+    kept = np.where(most > 0, np.maximum(votes, 0.0), votes == most)
+    return np.asarray(kept / kept.sum(axis=1, keepdims=True))
+
+
 def class_shares(leaf_counts: Sequence[NDArray[Any]], n_trees: Sequence[int]) -> Floats:
     """Return the shares of the classes by the counts of all ensembles, shape (k,)."""
     trees = zip(leaf_counts, n_trees, strict=True)

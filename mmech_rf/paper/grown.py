@@ -22,7 +22,9 @@ from mmech import (
     optimize,
 )
 from mmech.checks import check_choice, check_integer
+from mmech.limits import LIMITS as ENGINE_LIMITS
 from mmech.noise import assign_records
+from mmech.storage.codec import fingerprint
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.ensembles import (
@@ -34,7 +36,7 @@ from mmech_rf.forest.ensembles import (
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
 from mmech_rf.forest.sizes import check_cells, check_leaves
-from mmech_rf.forest.voting import weight_votes
+from mmech_rf.forest.voting import vote_shares, weight_votes
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
 from mmech_rf.private.classifier import ForestClassifier
@@ -44,6 +46,15 @@ from mmech_rf.private.shown import ShownForest, grown_trees
 from mmech_rf.private.votes import alike, check_labels, check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
+
+GROWTH = ("n_trees", "depth", "splits", "n_ensembles", "max_features")
+"""Parameters that say how trees grow."""
+
+GIVEN = (
+    "The trees were given, without a statement of where they come from: as "
+    "grow_random_forest draws them, they depend on no record, and the guarantee rests "
+    "on that."
+)
 
 
 @estimator
@@ -69,6 +80,9 @@ class GrownForest(ForestClassifier):
         attributes, each to one ensemble; ``None`` for all.
     voting : {"hard", "weight"}, default="hard"
         Whether a tree votes for its leaf's label or with its leaf's counts.
+    forest : Forest, default=None
+        Public trees over the schema whose leaves are measured, such as those of
+        `compile_forest`; ``None`` grows random ones as the parameters above say.
     ties : {"random", "first"}, default="random"
         Which of several best classes wins. "first", the one that the schema lists
         first, is the rule of published code, to reproduce its figures: accuracy then
@@ -86,6 +100,7 @@ class GrownForest(ForestClassifier):
     n_ensembles: int = 1
     max_features: int | str | None = None
     voting: str = "hard"
+    forest: Forest | None = None
     ties: str = "random"
 
     _votings: ClassVar[tuple[str, ...]] = ("hard", "weight")
@@ -111,18 +126,52 @@ class GrownForest(ForestClassifier):
             )
         check_choice(self.voting, "voting", self._votings)
         check_choice(self.ties, "ties", ("random", "first"))
+        if not isinstance(self.forest, Forest | None):
+            raise TypeError(
+                f"forest must be a Forest or None, got {type(self.forest).__name__}; "
+                "grow one with grow_random_forest, or make one of a fitted model with "
+                "compile_forest"
+            )
+        for name in GROWTH if self.forest is not None else ():
+            if getattr(self, name) != getattr(type(self), name):
+                raise ParameterError(
+                    name,
+                    "says how trees grow, which the {forest} has already",
+                    getattr(self, name),
+                    ("leave it out", "leave {forest} out"),
+                )
         epsilon = super()._check_parameters()
         if self.schema is not None:
-            self._check_depth(self.schema)
+            self._check_trees(self.schema)
         return epsilon
 
-    def _check_depth(self, schema: Schema) -> None:
-        if self.depth != "auto":
-            check_depth(schema, int(self.depth), self.splits)
+    def _check_trees(self, schema: Schema) -> None:
+        """Raise unless trees of this depth, or those that are given, fit a schema."""
+        forest = self.forest
+        if forest is None:
+            if self.depth != "auto":
+                check_depth(schema, int(self.depth), self.splits)
+            return
+        if forest.domain_shape != schema.domain_shape:
+            raise ParameterError(
+                "forest",
+                f"must be of the domain {schema.domain_shape} of the {{schema}}",
+                forest.domain_shape,
+                "make it with this schema",
+            )
+        if self._needs_cells:
+            check_cells(
+                schema,
+                forest.n_trees,
+                most=getattr(LIMITS, self._tree_cells),
+                remedy="pass a {forest} of fewer trees, over coarser attributes",
+            )
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         d, q = schema.n_features, self.n_ensembles
-        self._check_depth(schema)
+        self._check_trees(schema)
+        if self.forest is not None:
+            return [Ensemble(np.arange(d), self.forest, epsilon, given=True)]
         *seeds, deal = spawn(self.random_state, q + 1)
         rngs = [np.random.default_rng(seed) for seed in seeds]
         ensembles = []
@@ -159,6 +208,22 @@ class GrownForest(ForestClassifier):
                 trees = max(listed, 1)
             check_cells(visible, trees, most=getattr(LIMITS, cls._tree_cells))
         check_leaves(visible, n_trees, depth, splits)
+
+    @property
+    def _public(self) -> str:  # type: ignore[override]
+        if self._origins:
+            return (
+                "The schema, the strategy and the parameters do not depend on records."
+            )
+        return super()._public
+
+    @property
+    def _origins(self) -> list[str]:
+        """What is known of trees that were given."""
+        return [e.forest.origin or GIVEN for e in self.ensembles_ if e.given]
+
+    def _remarks(self) -> list[str]:
+        return [*super()._remarks(), *self._origins]
 
     def _count_table(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
         """Return the exact table D, cells by classes. Sensitive."""
@@ -273,8 +338,7 @@ class CountedForest(ShownForest, GrownForest):
         return np.asarray(sum(votes))
 
     def _probabilities(self, codes: Integers) -> Floats:
-        votes = np.maximum(self._votes(codes), 0.0) + 1e-9
-        return np.asarray(votes / votes.sum(axis=1, keepdims=True))
+        return vote_shares(self._votes(codes))
 
     def _shown_trees(self) -> Iterator[ShownTree]:
         classes = self.schema_.class_labels
@@ -317,4 +381,19 @@ class OptimizedForest(GrownForest):
 
     def _optimize(self, workloads: list[QueryMatrix]) -> list[StrategyResult]:
         """Return a strategy for the workload of every ensemble. Public."""
-        return [optimize(w, template=self.template, seed=0) for w in workloads]
+        return [_optimized(workload, self.template) for workload in workloads]
+
+
+MOST_KNOWN = 32
+_known: dict[tuple[str, ...], StrategyResult] = {}
+
+
+def _optimized(workload: QueryMatrix, template: str) -> StrategyResult:
+    """Return a strategy, which is searched once for equal workloads. Public."""
+    key = fingerprint(workload), template, repr(ENGINE_LIMITS)
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.pop(next(iter(_known)), None)
+        found = _known[key] = optimize(workload, template=template, seed=0)
+    return found

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mmech import (
     BudgetExceededError,
@@ -22,7 +21,7 @@ from mmech.checks import check_choice
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
-from mmech_rf.forest.voting import leaf_label_by_rule
+from mmech_rf.forest.voting import leaf_label_by_rule, vote_shares
 from mmech_rf.limits import LIMITS
 from mmech_rf.paper.grown import OptimizedForest
 from mmech_rf.private.estimator import estimator
@@ -106,20 +105,18 @@ class PerBatchClassifier(OptimizedForest):
         Returns
         -------
         ndarray of float64, shape (b, k)
-            Columns in the order of `classes_`; equal shares where no vote is positive.
+            Columns in the order of `classes_`; where no vote is positive, the class of
+            the largest has all.
 
         Raises
         ------
         BudgetExceededError
             As in `predict`.
         """
-        check_is_fitted(self)
-        codes = self._encode_queries(X)
-        with self._timed("prediction"):
-            votes = np.maximum(self._answer_to(codes)[1], 0)
-        total = votes.sum(axis=1, keepdims=True)
-        equal = np.full_like(votes, 1 / votes.shape[1])
-        return np.divide(votes, total, out=equal, where=total > 0)
+        return super().predict_proba(X)
+
+    def _probabilities(self, codes: Integers) -> Floats:
+        return vote_shares(self._answer_to(codes)[1])
 
     def close(self) -> None:
         """Forget the exact counts; answers that were released stay.

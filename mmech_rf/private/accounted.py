@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mmech import (
     BudgetExceededError,
@@ -308,30 +307,6 @@ class AccountedForest(ShownForest):
         """
         grid = MonotoneGrid(self.schema_.attributes)
         return grid.later(codes, self._experts.probabilities)
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the estimated probability of every class.
-
-        Parameters
-        ----------
-        X : frame, list of rows or array, shape (b, d)
-            Inference queries in the schema's raw values; public.
-
-        Returns
-        -------
-        ndarray of float64, shape (b, k)
-            Columns in the order of `classes_`.
-
-        Notes
-        -----
-        Defaults are for the most right classes. Who ranks records by probability, to
-        see the likeliest first, takes ``settings=DrawnSettings.for_ranking()`` in
-        `PrivateForestClassifier`.
-        """
-        check_is_fitted(self)
-        codes = self._encode_queries(X)
-        with self._timed("prediction"):
-            return self._probabilities_in_order(codes)
 
     def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
         return self._experts.probabilities(codes)

@@ -56,7 +56,7 @@ from mmech.verify import parsed
 from mmech_rf.forest.ensembles import Ensemble, check_random_state
 from mmech_rf.private.cautions import Lineage, infer_schema, warn_of_encoders
 from mmech_rf.private.cluster import count_partitions, is_on_cluster
-from mmech_rf.private.estimator import estimator, refuse_weights
+from mmech_rf.private.estimator import estimator, refuse_foreign
 from mmech_rf.private.records import (
     EncodedRecords,
     RecordParts,
@@ -304,7 +304,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             each fit then spends a budget of its own.
         """
         if weights:
-            refuse_weights(weights)
+            refuse_foreign(weights)
             raise TypeError(
                 f"fit takes X and y, got {', '.join(weights)}; leave it out"
             )
@@ -475,6 +475,54 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         with self._timed("prediction"):
             classes = self._predict_classes(codes)
         return np.asarray(self.classes_)[classes]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the estimated probability of every class.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            Inference queries in the schema's raw values; public.
+
+        Returns
+        -------
+        ndarray of float64, shape (b, k)
+            Columns in the order of `classes_`.
+
+        Notes
+        -----
+        `predict` draws among classes of equal probability, once for every record.
+        Defaults are for the most right classes. Who ranks records by probability, to
+        see the likeliest first, takes ``settings=DrawnSettings.for_ranking()`` in
+        `PrivateForestClassifier`.
+        """
+        check_is_fitted(self)
+        codes = self._encode_queries(X)
+        with self._timed("prediction"):
+            return self._probabilities_in_order(codes)
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of `predict_proba`, minus infinity for none.
+
+        Parameters
+        ----------
+        X : frame, list of rows or array, shape (b, d)
+            As in `predict_proba`.
+
+        Returns
+        -------
+        ndarray of float64, shape (b, k)
+        """
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return class probabilities, or shares of votes, shape (b, k)."""
+        raise NotImplementedError(f"{type(self).__name__} must define _probabilities")
+
+    def _probabilities_in_order(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return probabilities that keep to monotone attributes, shape (b, k)."""
+        return self._probabilities(codes)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of records whose class is predicted. Not private.
@@ -654,6 +702,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         >>> PrivateForestClassifier(epsilon=1).set_params(epsilon=2).epsilon
         2
         """
+        refuse_foreign(params, self._get_param_names(), ValueError)
         for name in params:
             own, parts, _ = name.partition("__")
             if parts and own in self._get_param_names():

@@ -51,7 +51,7 @@ def estimator(cls: type[_Class]) -> type[_Class]:
 
     @wraps(assign)
     def init(self: object, *args: object, **parameters: object) -> None:
-        refuse_weights(parameters)
+        refuse_foreign(parameters, signature(assign).parameters)
         assign(self, *args, **parameters)
 
     made.__init__ = init  # type: ignore[method-assign]
@@ -97,8 +97,22 @@ def _with_default(text: str, parameter: Parameter) -> str:
     return re.sub("(?<=default=).*", lambda _: shown, text, count=1)
 
 
-def refuse_weights(given: Collection[str]) -> None:
-    """Raise for weights, which scikit-learn's classifiers take and these cannot."""
+OURS = {"n_estimators": "n_trees", "max_depth": "depth"}
+"""Our names of parameters, by those of scikit-learn's forests."""
+
+
+def refuse_foreign(
+    given: Collection[str],
+    own: Collection[str] = (),
+    error: type[Exception] = TypeError,
+) -> None:
+    """Raise for parameters of scikit-learn's classifiers that are none of these."""
+    for name in OURS.keys() & given:
+        remedy = f"pass {OURS[name]}=" if OURS[name] in own else "leave it out"
+        raise error(
+            f"{name} is a parameter of scikit-learn's forests, which these forests "
+            f"call {OURS[name]} where they have it; {remedy}"
+        )
     for name in ("sample_weight", "class_weight"):
         if name in given:
             raise TypeError(

@@ -125,8 +125,9 @@ class ShownForest(ForestClassifier):
 
     def _remarks(self) -> list[str]:
         if self.accuracy_ is None:
-            return []
+            return super()._remarks()
         return [
+            *super()._remarks(),
             "Every record is in one of the two parts, drawn for it by itself, so that "
             "together they cost as much as one.",
             f"Accuracy on new records: {self.accuracy_}, for records that are drawn "
@@ -159,10 +160,6 @@ class ShownForest(ForestClassifier):
     @abstractmethod
     def _shown_trees(self) -> Iterator[ShownTree]:
         """Yield the trees in words."""
-
-    @abstractmethod
-    def _probabilities(self, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return class probabilities, or shares of votes, shape (b, k)."""
 
     def _notes(self) -> list[str]:
         """Return sentences that explain the words of trees."""

@@ -4,11 +4,12 @@ A schema is public: it comes from documentation or agreement, not from the recor
 Everything downstream (domain, forest, strategy) is built from it, so nothing there
 depends on sensitive data.
 
-======  =======================================================
-schema  `Schema`: how raw records and their labels become codes
-labels  class labels: types, codes, and what is wrong with them
-files   schemas as files
-======  =======================================================
+==========  =======================================================
+schema      `Schema`: how raw records and their labels become codes
+labels      class labels: types, codes, and what is wrong with them
+files       schemas as files
+thresholds  tests of scikit-learn's trees, as cut points of numbers
+==========  =======================================================
 """
 
 from mmech.domain.attribute import Attribute as Attribute

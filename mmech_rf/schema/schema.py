@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.domain.attribute import (
+    Attribute,
     as_tuple,
     check_cells,
     check_name,
@@ -34,6 +35,7 @@ from mmech.exceptions import ParameterError, PrivacyLeakWarning
 from mmech.storage.codec import storable
 from mmech_rf.schema.files import parsed
 from mmech_rf.schema.labels import LABEL_PROBLEMS, label_error, label_of_type
+from mmech_rf.schema.thresholds import fitted_nodes
 
 
 @storable("Schema")
@@ -438,6 +440,105 @@ class Schema(Domain):
         target = {"name": self.target, "categories": self.class_labels}
         required = {"required": self.required} if self.required else {}
         return super()._entries() | {"target": target} | required
+
+    @classmethod
+    def from_bounds(
+        cls,
+        lower: Any,
+        upper: Any,
+        class_labels: Any,
+        *,
+        names: Iterable[str] | None = None,
+        n_bins: int = 10,
+    ) -> Self:
+        """Describe the columns of an array of numbers by their public bounds.
+
+        Parameters
+        ----------
+        lower, upper : sequence of float, length d
+            Least and largest value that a column may have. They come from
+            documentation: ``X.min(axis=0)`` tells about single records.
+        class_labels : sequence of str, bool, int or float
+            As in `Schema`.
+        names : sequence of str, optional
+            Names of the columns, ``x0``, ``x1``, ... by default.
+        n_bins : int, default=10
+            Number of bins of equal width of every column.
+
+        Returns
+        -------
+        Schema
+
+        Raises
+        ------
+        TypeError
+            If bounds are not sequences of numbers.
+        ValueError
+            If there are not as many lower bounds as upper ones and names, or a lower
+            bound is not below the upper one.
+
+        Examples
+        --------
+        >>> Schema.from_bounds([0, 18], [1, 90], [False, True], n_bins=4)
+        Schema(domain_shape=(4, 4), n_cells=16, class_labels=(False, True))
+        """
+        least, most = as_tuple(lower, "lower"), as_tuple(upper, "upper")
+        given = [f"x{j}" for j in range(len(least))] if names is None else names
+        columns = as_tuple(given, "names")
+        if not len(least) == len(most) == len(columns):
+            raise ValueError(
+                "lower, upper and names must have one entry for each column, got "
+                f"{len(least)}, {len(most)} and {len(columns)}; name every column once"
+            )
+        attributes = [
+            Attribute.numeric(name, lower=a, upper=b, n_bins=n_bins)
+            for name, a, b in zip(columns, least, most, strict=True)
+        ]
+        return cls(tuple(attributes), class_labels)
+
+    def with_cut_points(self, model: Any) -> Self:
+        """Return the schema whose numbers are cut where a public model tests them.
+
+        In its cells, records reach the leaves that ``model.apply`` finds for them.
+        scikit-learn rounds numbers to 32 bits before it compares them. Hence a cut
+        point is the largest number that it finds to be at most a threshold. Attributes
+        that the model does not test stay as they are.
+
+        Parameters
+        ----------
+        model : estimator of scikit-learn
+            Fitted to raw values of these columns, as for `compile_forest`. Its
+            thresholds tell about the records that it was fitted to: it has to be
+            public.
+
+        Returns
+        -------
+        Schema
+
+        Raises
+        ------
+        TypeError
+            If the model is not of a kind that `compile_forest` takes.
+        ValueError
+            If it has other columns, or tests an attribute that is not a number between
+            these bounds.
+
+        Examples
+        --------
+        >>> from sklearn.tree import DecisionTreeClassifier
+        >>> from mmech_rf import Schema
+        >>> schema = Schema.from_bounds([0], [100], ["no", "yes"])
+        >>> tree = DecisionTreeClassifier().fit([[20], [41], [60]], ["no", "yes", "no"])
+        >>> schema.with_cut_points(tree).encode([[30.5], [30.6], [51]]).ravel()
+        array([0, 1, 2])
+        """
+        nodes = fitted_nodes(model, self.names)
+        attributes = []
+        for j, own in enumerate(self.attributes):
+            if cuts := nodes.cuts_of(j, own):
+                own = replace(own, cut_points=cuts, n_bins=None, categories=())
+            attributes.append(own)
+        return replace(self, attributes=tuple(attributes))
 
     @classmethod
     def infer(

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
+import numpy as np
+
 from mmech.domain.attribute import Attribute
 from mmech.domain.discretise import number_text
 from mmech.terminal import printable
@@ -116,11 +118,26 @@ def values_in_words(attribute: Attribute, codes: Collection[int]) -> str:
     return f"{name} {any_of([labels[code] for code in codes])}"
 
 
+def set_in_words(attribute: Attribute, codes: Sequence[int]) -> str:
+    """Return the same, with values that have no order as ``margin in {sharp}``."""
+    if attribute.kind != "categorical":
+        return values_in_words(attribute, codes)
+    labels = ", ".join(printable(attribute.labels[code]) for code in codes)
+    return f"{printable(attribute.name)} in {{{labels}}}"
+
+
+def _cut_text(cut: float) -> str:
+    """Write a cut; one that ends a number of 32 bits, as in `last_below`, as that."""
+    with np.errstate(over="ignore"):
+        narrow, above = np.float32(cut), np.float32(np.nextafter(cut, np.inf))
+    return number_text(float(str(narrow)) if above > narrow else cut)
+
+
 def _ranges(
     attribute: Attribute, codes: Sequence[int], labels: Sequence[str]
 ) -> Iterator[str]:
     """Yield runs of neighbouring cells; the cell of unknown numbers is none of them."""
-    cuts = [number_text(cut) for cut in attribute.cut_points]
+    cuts = [_cut_text(cut) for cut in attribute.cut_points]
     other = attribute.other_code if attribute.kind in ("numeric", "date") else None
     unit = f" {printable(attribute.unit)}" if attribute.unit and cuts else ""
     runs = groupby(enumerate(codes), lambda pair: (pair[1] == other, pair[1] - pair[0]))

@@ -92,3 +92,12 @@ def test_ranking_makes_its_table(tmp_path, monkeypatch):
     made = (tmp_path / "ranking.md").read_text(encoding="utf-8")
     assert "| tic-tac-toe | private forest |" in made
     assert "| tic-tac-toe | logistic regression, not private |" in made
+
+
+def test_leaves_of_given_trees_have_a_table(tmp_path, capsys):
+    main(["--given", "--datasets", "iris", "--splits", "1", "--epsilon", "1",
+          "--output", str(tmp_path)])  # fmt: skip
+    head, _, *rows = capsys.readouterr().out.splitlines()
+    assert [cell.strip() for cell in head.split("|")[3:-1]] == list(_methods.GIVEN)
+    (row,) = (row for row in rows if "| 1 " in row)
+    assert all(0 <= float(cell) <= 1 for cell in row.split("|")[3:-1])

@@ -30,6 +30,7 @@ from sklearn.utils.estimator_checks import (
 
 import mmech_rf as rf
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
+from mmech_rf.forest.voting import vote_shares
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 MODELS = pytest.mark.parametrize("name", RELEASED)
@@ -258,18 +259,51 @@ def test_an_empty_batch_is_free(name):
     assert model.ledger_.spent == (0 if name in PER_BATCH else 1)
 
 
-@pytest.mark.parametrize("name", sorted(PER_BATCH))
+def test_votes_that_are_all_negative_say_what_is_predicted():
+    votes = np.array([[-3.0, -1, -2], [-1, -2, -1], [0, 0, 0], [3, -1, 1]])
+    expected = [[0, 1, 0], [0.5, 0, 0.5], [1 / 3] * 3, [0.75, 0, 0.25]]
+    np.testing.assert_allclose(vote_shares(votes), expected)
+    model = classifier("laplace shared", voting="weight").fit(*records(40))
+    model.leaf_counts_ = [counts - 1e6 for counts in model.leaf_counts_]
+    shares = model.predict_proba(RAW)
+    chosen = model.schema_.encode_target(model.predict(RAW))
+    assert (shares[np.arange(len(RAW)), chosen] > 0).all()
+    assert (shares.max(axis=1) > 0.49).all()  # no equal shares of all three
+
+
+@pytest.mark.parametrize(
+    ("cls", "ours"),
+    [
+        (rf.BatchTrainingClassifier, "pass {}="),
+        (rf.PrivateForestClassifier, "leave it out"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("theirs", "name"), [("n_estimators", "n_trees"), ("max_depth", "depth")]
+)
+def test_names_of_scikit_learn_are_answered_with_ours(cls, ours, theirs, name):
+    words = f"{theirs} is .* call {name} .*; {ours.format(name)}"
+    with pytest.raises(TypeError, match=words):
+        cls(SCHEMA, epsilon=1, **{theirs: 3})
+    with pytest.raises(ValueError, match=words):
+        cls(SCHEMA, epsilon=1).set_params(**{theirs: 3})
+
+
+@ALL
 def test_shares_of_the_votes_are_released_with_the_labels(name):
-    raw = CELLS.astype(str)
     X, y = records(40)
     model = classifier(name).fit(X, y)
-    shares = model.predict_proba(raw)
+    logs = model.predict_log_proba(RAW)
+    shares = model.predict_proba(RAW)
+    np.testing.assert_allclose(np.exp(logs), shares)
     assert model.ledger_.remaining == 0
-    assert shares.shape == (len(raw), len(model.classes_))
+    assert shares.shape == (len(RAW), len(model.classes_))
     assert shares.min() >= 0
     np.testing.assert_allclose(shares.sum(axis=1), 1)
-    labels = model.predict(raw)  # of the same batch, free
-    chosen = shares[np.arange(len(raw)), model.schema_.encode_target(labels)]
+    labels = model.predict(RAW)  # of the same batch, free
+    chosen = shares[np.arange(len(RAW)), model.schema_.encode_target(labels)]
     np.testing.assert_allclose(chosen, shares.max(axis=1))
+    if name not in PER_BATCH:
+        return
     with pytest.raises(BudgetExceededError):
-        model.predict_proba(raw[:1])
+        model.predict_proba(RAW[:1])

@@ -204,7 +204,7 @@ def test_labels_go_to_a_file_plain_or_compressed(run, files):
             assert stream.read().split() == ["sold", *TRUTH]
 
 
-@pytest.mark.parametrize("method", ["private", "recipe"])
+@pytest.mark.parametrize("method", ["private", "recipe", "training", "laplace"])
 def test_probabilities_have_a_column_for_every_class(run, files, method):
     run(*fit(files, "--method", method))
     model = rf.load_model(files / "fruit.npz")
@@ -218,15 +218,6 @@ def test_probabilities_have_a_column_for_every_class(run, files, method):
     np.testing.assert_array_equal(found, model.predict_proba(queries))
     assert run(*query, "--out", files / "out.csv")[:2] == (0, "")
     assert (files / "out.csv").read_text() == out
-
-
-@pytest.mark.parametrize("method", ["training", "laplace", "laplace-disjoint"])
-def test_models_without_probabilities_say_so(run, files, method):
-    run(*fit(files, "--method", method))
-    query = ("predict", files / "fruit.npz", files / "new.csv", "--proba")
-    assert_refused(run(*query), "has no probabilities; leave --proba out, or fit")
-    assert_refused(run(*query, "--out", files / "o.csv"), "has no probabilities")
-    assert not (files / "o.csv").exists()
 
 
 def test_nothing_half_written_stays(run, files):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import rf_reference
+from refusals import refused
 
 from mmech.exceptions import DomainTooLargeError
 from mmech_rf import _kernels, limits
@@ -171,6 +172,21 @@ def test_a_schema_is_anything_with_a_domain_shape():
 def test_unsound_arrays_are_refused(changed, message):
     with pytest.raises((ValueError, TypeError), match=message):
         Forest(**{**HAND, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"feature": [0.0, -1, 1, -1, -1, -1]}, TypeError),
+        ({"value": [0.5, -2, -2], "ordered": [True, True]}, TypeError),
+        ({"feature": [0, -2, -2], "child": [1, -1, -1]}, ValueError),
+        ({"node_offsets": [0]}, ValueError),
+        ({"value": [0] * 6}, ValueError),
+    ],
+)
+def test_arrays_of_other_trees_are_told_what_a_forest_is(changed, kind):
+    words = r"; a Forest is trees depth first .* grow_random_forest.* compile_forest"
+    refused(lambda: Forest(**{**HAND, **changed}), words, kind)
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,27 @@
 """The benchmark that measures the paper again: bookkeeping, statistics, baselines."""
 
+import csv
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from benchmarks.reproduction import _published as _rows
-from benchmarks.reproduction import _report, _trials
+from benchmarks.reproduction import _report, _seconds, _settings, _trials
 from benchmarks.reproduction._published import best_of_grid, published
 from benchmarks.reproduction._settings import (
     FULL,
     GATE,
     PANELS,
     POINTS,
+    PROBLEMS,
     QUICK,
     Setting,
     Task,
     gate_setting,
 )
+from benchmarks.reproduction._trials import Found
 from mmech_rf.evaluation import load_records
 
 pytestmark = pytest.mark.slow
@@ -32,69 +36,268 @@ def test_gate_settings_are_run_often_enough_and_published(gate):
     assert FULL.forests_of(setting) >= QUICK.forests_of(setting) >= 20
     row = published(setting, epsilon)
     # The subsample row is from the appendix' table, not from the result files.
-    assert row.mean == pytest.approx(target, abs=0.012)
+    subsample = setting.method == "subsample"
+    assert row.mean == pytest.approx(target, abs=0.022 if subsample else 0.012)
 
 
-def test_a_run_is_resumed(tmp_path):
+def test_without_the_folder_of_the_data_sets_are_skipped(monkeypatch):
+    monkeypatch.delenv(_settings.DATA_DIR, raising=False)
+    _settings.records_of.cache_clear()
+    assert "MMECH_DATA_DIR is not set" in _settings.records_of("heart")
+    found = {task.setting.dataset for task in _settings.all_tasks(["2"], QUICK)}
+    _settings.records_of.cache_clear()
+    assert found == {"car", "iris", "balance-scale"}
+
+
+def test_a_run_is_resumed_and_half_written_tasks_are_run_again(tmp_path):
     tasks = [Task(SMALL, forest, (0.5, 2.0), 2) for forest in range(3)]
     path = tmp_path / "trials.csv"
     first = _trials.run_all(tasks[:2], path, jobs=1)
-    cut = path.read_text(encoding="utf-8")[:-20]  # within the last task
-    path.write_text(cut, encoding="utf-8")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:-1], lines[-1][:-20]]), encoding="utf-8")
     second = _trials.run_all(tasks, path, jobs=1)
-    kept = cut[: cut.rindex("\n")]
-    assert path.read_text(encoding="utf-8").startswith(kept)
+    kept = path.read_text(encoding="utf-8").splitlines()
+    assert kept[: len(lines) - 1] == lines[:-1]  # what was there is not run again
     before, after = ([f.accuracy for f in r[tasks[0].key]] for r in (first, second))
     assert after == pytest.approx(before, abs=1e-6)
     again = _trials.run_all([], path)
-    assert {k: len(rows) for k, rows in again.items()} == {t.key: 4 for t in tasks}
+    sizes = {key: len(rows) for key, rows in again.items()}
+    assert sizes == {task.key: 4 for task in tasks}
+    with path.open(encoding="utf-8", newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == 4 + 3 + 4 + 4
+
+
+def test_seconds_are_measured_once(tmp_path):
+    path = tmp_path / "seconds.csv"
+    assert _seconds.measure(path, [SMALL], repeats=0) == []
+    (first,) = _seconds.measure(path, [SMALL], repeats=1)
+    assert {*_seconds.STAGES} <= {*first.seconds}
+    parts = (first.seconds[stage] for stage in _seconds.STAGES[:-1])
+    assert 0 < sum(parts) <= first.seconds["total"] * (1 + 1e-9)
+    (second,) = _seconds.measure(path, [SMALL], repeats=0)
+    assert second == first
 
 
 def test_spread_is_split_into_forests_and_noise():
     """Four forests, two draws each, with variances worked out by hand."""
-    accuracy = _report.Accuracy(((0.1, 0.3), (0.5, 0.7), (0.2, 0.4), (0.6, 0.8)))
+    by_forest = [(0.1, 0.3), (0.5, 0.7), (0.2, 0.4), (0.6, 0.8)]
+    accuracy = _report.Accuracy.of(by_forest)
     assert accuracy.mean == pytest.approx(0.45)
-    assert accuracy.noise_variance == pytest.approx(0.02)
+    assert (accuracy.worst, accuracy.best) == pytest.approx((0.2, 0.7))
+    assert accuracy.noise_std**2 == pytest.approx(0.02)
     between = np.var([0.2, 0.6, 0.3, 0.7], ddof=1)
-    assert accuracy.forest_variance == pytest.approx(between - 0.01)
-    assert accuracy.squared_error == pytest.approx(between / 4)
+    assert accuracy.forest_std**2 == pytest.approx(between - 0.01)
+    assert accuracy.std_error**2 == pytest.approx(between / 4)
+    assert (accuracy.forests, accuracy.draws) == (4, 2)
+    assert _report.Accuracy.of([(0.5,)]).std_error == 0
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict"), [(0.76, "reached"), (0.74, "reached"), (0.5, "**below**")]
+)
+def test_verdict_of_the_gate(accuracy, verdict):
+    setting = gate_setting(GATE[1])
+    table = table_of(setting, dict.fromkeys(range(20), twice(accuracy, 0.02)))
+    text = "\n".join(_report.gate(table))
+    (line,) = [line for line in text.splitlines() if line.startswith("| car")]
+    assert f"| {verdict} |" in line
+    reached = int(verdict == "reached")
+    assert text.startswith(f"**{reached} of 1** published accuracies are reached; ")
+
+
+def twice(accuracy, noise):
+    return [accuracy - noise, accuracy + noise]
+
+
+def table_of(setting, accuracies, epsilon=1.0, tied=math.nan):
+    tasks = [Task(setting, i, (epsilon,), len(own)) for i, own in accuracies.items()]
+    results = {
+        task.key: [
+            Found(epsilon, draw, accuracy, "identity", tied)
+            for draw, accuracy in enumerate(accuracies[task.forest])
+        ]
+        for task in tasks
+    }
+    table = _report.Table({})
+    table.add(tasks, results)
+    return table
+
+
+def test_results_that_a_file_has_are_read_back_and_not_run_again(tmp_path):
+    """Features that are dealt out, drawn, or all of them are told apart."""
+    places = [place for place in POINTS["mushroom"] if place[1] in (0.0, 0.05)]
+    assert {setting.features for setting, _ in places} == {None, "partition", 4}
+    table = _report.Table({})
+    for setting, epsilon in places:
+        runs = {forest: [0.5, 0.75] for forest in range(10)}
+        table.found |= table_of(setting, runs, epsilon).found
+    path = tmp_path / "results.csv"
+    _report.write_csv(path, table)
+    again = _report.read_csv(path)
+    assert again.keys() == table.found.keys()
+    for place, own in again.items():
+        assert own.mean == table.found[place].mean == 0.625
+        assert own.std == pytest.approx(table.found[place].std, abs=1e-5)
+    left = _settings.all_tasks(["mushroom"], FULL, _report.Table(again).forests)
+    budgets = {task.setting.features: task.budgets for task in left}
+    # 80 forests are wanted where attributes are dealt out, 10 where they are drawn.
+    every = PROBLEMS["mushroom"].budgets
+    assert budgets == {"partition": every, 4: (0.01, 0.03, 0.1, 0.2)}
+    assert _report.read_csv(tmp_path / "none.csv") == {}
 
 
 def test_a_verdict_that_other_forests_might_change_is_open():
     """Target one standard error of our mean from where the verdict turns."""
     rng = np.random.default_rng(0)
     means = 0.7 + 0.02 * rng.standard_normal(20)
-    accuracy = _report.Accuracy(tuple((m - 0.01, m + 0.01) for m in means))
-    error = math.sqrt(accuracy.squared_error + accuracy.forest_variance)
-    turns = accuracy.mean + 2 * error
-    own = math.sqrt(accuracy.squared_error)
+    accuracy = _report.Accuracy.of([(m - 0.01, m + 0.01) for m in means])
+    turns = accuracy.mean + 2 * math.hypot(accuracy.std_error, accuracy.forest_std)
+    own = accuracy.std_error
     assert _report.verdict(accuracy, turns - own, 0.0) == "open"
     assert _report.verdict(accuracy, turns + own, 0.0) == "open"
     assert _report.verdict(accuracy, turns - 9 * own, 0.0) == "reached"
     assert _report.verdict(accuracy, turns + 9 * own, 0.0) == "**below**"
 
 
+def test_both_rules_for_ties_are_shown_and_the_published_one_counts():
+    adult = gate_setting(("adult", "batch-training", "hard", 0.1, 0.768))
+    drawn = dict.fromkeys(range(20), twice(0.76, 0.001))
+    first = dict.fromkeys(range(20), twice(0.769, 0.001))
+    table = table_of(adult, drawn, 0.1, 0.04)
+    table.found |= table_of(replace(adult, ties="first"), first, 0.1, 0.04).found
+    text = "\n".join(_report.gate(table))
+    assert "**1 of 1** published" in text
+    before = "ε = 0.1: 4.0% of the hard votes tie. Ties drawn: 0.7600 ± 0.0000, below"
+    assert before in text
+    assert "first class: 0.7690 ± 0.0000, reached; published 0.768." in text
+
+
+def test_published_rows_of_the_figures():
+    """Figures by number: a few points each, as printed."""
+    known = {
+        name: [
+            [published(setting, epsilon) for _, setting, epsilon in line]
+            for panel in PANELS[name]
+            for line in panel.lines.values()
+        ]
+        for name in ("2", "3a", "3b", "4", "A1", "A3", "A4", "A5")
+    }
+    means = {
+        name: [[one and round(one.mean, 3) for one in line] for line in lines]
+        for name, lines in known.items()
+    }
+    first, second = [0.717, 0.759, 0.831, 0.702], [0.717, 0.766, 0.837, 0.733]
+    assert means["A1"][:2] == [first, second]
+    assert means["A1"][2] == pytest.approx([0.72, 0.719, 0.462, 0.311], abs=6e-4)
+    iris, balance = means["A3"][4], means["A3"][8]
+    assert [iris[i] for i in (0, 3, 4)] == [0.633, 0.813, 0.927]
+    assert [balance[i] for i in (0, 3, 4)] == pytest.approx([0.478, 0.685, 0.736])
+    assert means["A4"][0][2:] == [0.64, 0.69, 0.703, 0.678]
+    adult = means["A3"][12]
+    assert adult == pytest.approx([0.571, 0.705, 0.747, 0.804, 0.812], abs=6e-4)
+    # As the pictures of the paper and its notebook, where files differ.
+    car = [0.627, 0.697, 0.733, 0.771, 0.764]
+    assert means["4"][0] == means["A3"][0] == pytest.approx(car, abs=6e-4)
+    deep, many = means["A5"][0], means["A5"][2]
+    assert deep == pytest.approx([0.718, 0.764, 0.686, 0.421], abs=6e-4)
+    assert many[4:] == pytest.approx([0.801, 0.788, 0.723], abs=6e-4)
+    trees = [0.652, 0.787, 0.825, 0.831, 0.813, 0.812, 0.831]
+    assert means["3a"][0] == pytest.approx(trees, abs=6e-4)  # at epsilon = 2
+    assert means["3a"][-1] == [0.884, 0.948, 0.971, 0.971, 0.965, 0.974, 0.974]
+    assert means["3b"][0][2:] == [0.884, 0.926, 0.918, 0.879]
+    levels = [line[0] for line in means["2"][5::6]]
+    assert levels == [0.974, 0.967, 0.84, 0.833, 1.0, 0.818]
+
+
+def test_figure_2_has_all_budgets_of_all_sets():
+    wanted = {(s.dataset, e) for s, e in POINTS["2"] if e}
+    assert wanted == {(name, e) for name, p in PROBLEMS.items() for e in p.budgets}
+
+
 def test_queries_that_are_training_records():
-    setting = Setting("car", "subsample", "weight", 4, 16, queries=50, split="trained")
+    setting = Setting("car", "subsample", "weight", 4, 16, queries=50, split="whole")
     X, queries, y, truth = _trials.split_of(setting, 0)
     seen = {(*row, label) for row, label in zip(X.tolist(), y, strict=True)}
-    assert len(queries) == 50
+    assert (len(X), len(queries)) == (1728, 50)
     assert {(*row, k) for row, k in zip(queries.tolist(), truth, strict=True)} <= seen
 
 
-def test_published_figures_have_their_rows():
-    """If two files have the same setting, the one with enough noise is compared."""
-    for name in ("A1", "A3", "A4"):
-        lines = [line for panel in PANELS[name] for line in panel.lines.values()]
-        points = [(s, epsilon) for line in lines for _, s, epsilon in line]
-        rows = [row for point in points if (row := published(*point))]
-        assert len(rows) > 10
-        assert all(row.reason is None and 0 < row.mean < 1 for row in rows)
-    reasons = {_rows.unexplained(row) for row in _rows.rows()}
-    lacking = {f"noise lacks a factor {factor}" for factor in "τ2"}
-    assert reasons == {None} | lacking
+def test_published_rows():
+    car = Setting("car", "batch-training", "hard", 4, 128)
+    row = published(car, 1.0)
+    assert (row.mean, row.runs) == (0.7549, 5)
+    assert published(Setting("car", "batch-training", "hard", 4, math.inf), 1.0) is None
+    whole = Setting("car", "batch-prediction", "weight", 4, 16)
+    batch = replace(whole, queries=50, split="whole")
+    assert published(batch, 2.0).mean != published(whole, 2.0).mean
+    assert best_of_grid("balance-scale", "laplace-shared", 1.0) is None
     mean, _ = best_of_grid("car", "laplace-shared", 1.0)
     assert mean > published(Setting("car", "laplace-shared", "hard", 4, 128), 1.0).mean
+
+
+def test_without_privacy_trees_have_no_depth():
+    """Extra-Trees of any depth know Car, and more than the shallow forest."""
+    deep = _trials.run(Task(Setting("car", "extra-trees", "hard", 0, 16), 0, (0.0,), 1))
+    shallow = _settings.figure_setting("car", "non-private")
+    flat = _trials.run(Task(replace(shallow, trees=16), 0, (0.0,), 1))
+    assert deep[0][1][0] > 0.93 > 0.88 > flat[0][1][0]
+
+
+def test_claims_name_the_widest_gap_and_the_baselines_ahead():
+    """Two budgets of Car, by hand: .5 above the baseline, which tuned is .1 ahead."""
+    table = _report.Table({})
+    car = {m: _settings.figure_setting("car", m) for m in _settings.TRAINING}
+    for method, mean in zip(car, (0.7, 0.8, 0.3, 0.2), strict=True):
+        table.found |= table_of(car[method], {0: twice(mean, 0.1)}, 0.4).found
+    for method in _settings.BASELINES:
+        tuned = Setting("car", method, "hard", 2, 16)
+        table.found |= table_of(tuned, {0: twice(0.8, 0.1)}, 0.4).found
+    for method, mean in (("subsample", 0.75), ("per-query-subsample", 0.25)):
+        own = Setting("car", method, "weight", 3, 16)
+        table.found |= table_of(own, {0: twice(mean, 0.1)}, 1.0).found
+    forty, fifty, tuned, _ = _report.claims(table)
+    assert '"Up to 40 %"' in forty
+    assert "at most +0.500 (batch prediction, optimized, on car, ε = 0.4) here" in forty
+    theirs = "+0.403 (batch training, optimized, on car, ε = 1) in the published files"
+    assert theirs in forty
+    assert "at most +0.500 (subsample and aggregate" in fifty
+    assert "ahead of batch training in 1 of 1 settings, by +0.100" in tuned
+    assert "(car, ε = 0.4)" in tuned
+
+
+def test_seconds_of_table_1():
+    """Five stages become four, and published seconds stand beside ours."""
+    car, heart = (
+        _seconds.timed_setting(name, "batch-training") for name in ("car", "heart")
+    )
+    stages = {"trees": 1.0, "optimization": 2.0, "measurement": 3.0, "prediction": 4.0}
+    own = stages | {"total": 15.0}
+    text = "\n".join(_report.table_1([_seconds.Timed(s, own) for s in (car, heart)]))
+    assert "| 322.20 | 2.000 | 15.12 | 8.000 | 2.40 | 4.000 |" in text
+    assert "heart, τ = 102, h = 2, q = 3" in text
+    assert "| 0.60 | 2.000 | 1.05 | 8.000 | 0.52 | 4.000 |" in text
+    assert _report.table_1([]) == ["Not measured in this run.", ""]
+
+
+def test_rows_that_the_algorithm_does_not_explain():
+    """If two files have the same setting, the one that the paper draws is compared."""
+    hard = Setting("car", "subsample", "hard", 3, 16)
+    assert published(hard, 1.0).mean == 0.4757  # car_id2, not .6607 of car_id1
+    assert published(hard, 1.0).reason is None
+    reasons = [_rows.unexplained(row) for row in _rows.rows()]
+    counts = {reason: reasons.count(reason) for reason in set(reasons)}
+    lacking = {"noise lacks a factor τ": 151, "noise lacks a factor 2": 140}
+    assert counts == {None: 2908} | lacking
+
+
+def test_adult_is_in_the_order_of_the_authors_file(data_dir, monkeypatch):
+    monkeypatch.setenv(_settings.DATA_DIR, str(data_dir))
+    _settings.records_of.cache_clear()
+    records = _settings.records_of("adult")
+    _settings.records_of.cache_clear()
+    assert records.X.shape == (45222, 8)
+    assert records.X[0, 0] == "25"  # adult.test
+    assert records.X[_settings.TEST_RECORDS_OF_ADULT, 0] == "39"  # adult.data
 
 
 PER_QUERY = [("per-query", "weight", 16)]

@@ -22,6 +22,22 @@ def test_numpy_scalars_become_python_scalars():
     assert [type(c) for c in schema.class_labels] == [float, float]
 
 
+def test_columns_of_an_array_by_their_bounds():
+    lower, upper = np.array([0, -1.0]), np.array([4, 1.0])
+    schema = Schema.from_bounds(lower, upper, ["no", "yes"], n_bins=2)
+    assert schema.names == ("x0", "x1")
+    assert schema.attributes[1].labels == ("[-1, 0]", "(0, 1]")
+    assert Schema.from_bounds([0], [4], [0, 1], names=["age"]).names == ("age",)
+    assert Schema.from_bounds([0], [4], [0, 1]).domain_shape == (10,)
+    for call, words in (
+        (lambda: Schema.from_bounds(lower, [1], [0, 1]), "got 2, 1 and 2; name every"),
+        (lambda: Schema.from_bounds([0], [1], [0, 1], names="x y"), "must be a sequen"),
+        (lambda: Schema.from_bounds(0, 1, [0, 1]), "lower must be a sequence, got int"),
+        (lambda: Schema.from_bounds([1], [0], [0, 1]), "'x0'"),
+    ):
+        refused(call, words)
+
+
 @pytest.mark.parametrize(
     ("options", "labels"),
     [

@@ -7,7 +7,7 @@ import rf_reference
 from hypothesis import given, settings
 
 import mmech_rf as rf
-from mmech import Conjunctions, PartitionStack
+from mmech import Conjunctions, PartitionStack, optimize
 from mmech.testing import assert_query_matrix
 from mmech_rf.limits import LIMITS
 
@@ -111,3 +111,34 @@ def test_queries_outside_the_domain_are_an_error(build, queries, error, message)
 def test_what_is_no_forest_is_refused_in_words(build):
     with pytest.raises(TypeError, match="forest must be a Forest, got list; grow one"):
         build([1, 2])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_shallow_forests_are_searched_in_a_hurry(depth):
+    """A fit waits for few evaluations of marginals, and for no rank of its leaves."""
+    forest = rf.grow_random_forest(rf.datasets.load_car().schema, 128, depth, seed=0)
+    found = optimize(rf.training_workload(forest))
+    assert found.template == "marginals"
+    assert found.n_iter < 25_000
+    notes = {candidate.template: candidate.note for candidate in found.candidates}
+    assert notes["workload"].startswith("pruned") == (depth == 2)
+
+
+def test_equal_forests_are_searched_once(monkeypatch):
+    """By classifiers of equal workloads; another template, or limit, searches again."""
+    searched = []
+    module = "mmech_rf.paper.grown"
+    monkeypatch.setattr(f"{module}._known", {})
+
+    def search(workload, **options):
+        searched.append(options["template"])
+        return optimize(workload, **options)
+
+    monkeypatch.setattr(f"{module}.optimize", search)
+    car = rf.datasets.load_car()
+    for template, seed in (("auto", 0), ("auto", 0), ("auto", 1), ("identity", 1)):
+        model = rf.BatchTrainingClassifier(
+            car.schema, epsilon=1, n_trees=2, template=template, random_state=seed
+        )
+        model.fit(car.data[:20], car.target[:20])
+    assert searched == ["auto", "auto", "identity"]
