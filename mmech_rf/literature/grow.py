@@ -55,7 +55,7 @@ class Grower:
     pay: Pay  # called before the nodes of a level are drawn or measured
     release: Release  # adds noise to counts that were paid for
     rng: np.random.Generator  # public: which attributes are candidates where
-    # Weights by which exact tests stop, where those that they follow from are others.
+    # Weights by which exact tests stop, where not all records count.
     sized: Integers | None = None
     _sizes: Integers = field(init=False)
     _starts: Integers = field(init=False)
@@ -107,7 +107,7 @@ class Grower:
             if stops and stops[number]:
                 stopped = self._stopped(tree.size, stops[number])
             if self.recipe.selection == "exact":
-                if self.recipe.stopping == "size":
+                if self.recipe.stopping in ("size", "labelled"):
                     stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
             else:
                 what = f"splits of level {number + 1}, by {SCORES[self.recipe.score]}"
