@@ -3,23 +3,23 @@
 Each row of ``published.csv`` is fitted on random splits, of which it says the share
 that is held out, and `PrivateForestClassifier` at the same epsilon on the same splits.
 Synthetic sets are drawn anew for every split. Recipes without a figure at hand have
-rows without one. Every fit is written to ``trials.csv`` at once,
-and a later run goes on from there. ``RESULTS.md`` holds the table, ``recipes.png`` the
-picture, where matplotlib is installed.
+rows without one. Every fit is written to ``trials.csv`` at once, and a later run goes
+on from there. ``results.csv`` holds the figures; where a run has no fits, they are
+those of the file beside this module, with their date. ``RESULTS.md`` holds the table,
+``recipes.png`` the picture, where matplotlib is installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import f1_score, roc_auc_score
@@ -31,7 +31,7 @@ from mmech_rf import (
     RecipeForestClassifier,
     recipes,
 )
-from mmech_rf.evaluation import Results, markdown_table, standard_error
+from mmech_rf.evaluation import Results, markdown_table
 from mmech_rf.forest.sizes import TableTooLargeError
 
 SPLITS, QUICK = 10, 2
@@ -43,6 +43,8 @@ LABELLED = 0.2
 """Share of the records that have labels, for semi-supervised recipes."""
 
 OURS = "private forest"
+KEPT = Path(__file__).with_name("results.csv")
+"""Figures of earlier runs."""
 
 INTRODUCTION = """\
 # Recipes beside what was published of them
@@ -100,7 +102,8 @@ class Row:
         if not self.published or not self.tested or self.measure == "empty leaves":
             return None
         if self.dataset in SYNTHETIC:
-            return spread(known, self.key, self.measure)
+            own = figure(known, self.key, self.measure)
+            return own and own.deviation
         p = float(self.published) / 100
         return float(100 * np.sqrt(p * (1 - p) / int(self.tested)))
 
@@ -205,35 +208,52 @@ def run(rows: Sequence[Row], known: Results, n_splits: int) -> None:
     known.run(plan, outcome, desc="fits", progress=True)
 
 
-def _trials(known: Results, key: str, measure: str) -> list[float]:
-    place = MEASURES.index(measure)
-    found = [value[place] for (own, _), value in known.items() if own == key]
-    return [value for value in found if not np.isnan(value)]
+class Figure(NamedTuple):
+    """What the trials of a key come to by one of the measures."""
+
+    mean: float
+    two_errors: float
+    deviation: float
+    splits: int
+    date: str
 
 
-def summary(
-    known: Results, key: str, measure: str = "accuracy"
-) -> tuple[float, float] | None:
-    """Return mean and two standard errors of the trials of a key."""
-    found = _trials(known, key, measure)
-    return (float(np.mean(found)), 2 * standard_error(found)) if found else None
+def figures(known: Results, path: Path | None = None) -> Results:
+    """Return a `Figure` per key and measure; of `KEPT` where there are no trials."""
+    kinds = {"mean": float, "two errors": float, "deviation": float, "splits": int}
+    found = Results(KEPT, {"key": str, "measure": str}, kinds | {"date": str})
+    trials: dict[str, list[Any]] = {}
+    for (key, _), values in known.items():
+        trials.setdefault(key, []).append(values)
+    for key, rows in trials.items():
+        for measure, values in zip(MEASURES, np.transpose(rows), strict=False):
+            values = values[~np.isnan(values)]
+            spread = float(np.std(values, ddof=1)) if values.size > 1 else np.nan
+            if values.size:
+                error, today = 2 * spread / values.size**0.5, str(date.today())
+                own = float(values.mean()), error, spread, values.size, today
+                found[key, measure] = Figure(*own)
+    if path is not None:
+        found.path, rows = path, published()
+        keys = {key for row in rows for key in (row.key, row.beside)}
+        found.keep(lambda key: key[0] in keys)
+    return found
 
 
-def spread(known: Results, key: str, measure: str) -> float | None:
-    """Return the standard deviation of the trials of a key."""
-    found = _trials(known, key, measure)
-    return float(np.std(found, ddof=1)) if len(found) > 1 else None
+def figure(known: Results, key: str, measure: str = "accuracy") -> Figure | None:
+    """Return the figure of a key, if there is one."""
+    return Figure(*known[key, measure]) if (key, measure) in known else None
 
 
 def reached(row: Row, known: Results) -> bool | None:
     """Return whether a published figure is reached; None where it is not counted."""
-    own, error = summary(known, row.key, row.measure), row.error(known)
+    own, error = figure(known, row.key, row.measure), row.error(known)
     if own is None or error is None or row.differs.startswith(OTHER_TASK):
         return None
-    mean, two_errors = own
-    if np.isnan(two_errors):
+    if np.isnan(own.two_errors):
         return None
-    return mean >= float(row.published) - 2 * float(np.hypot(two_errors / 2, error))
+    errors = float(np.hypot(own.two_errors / 2, error))
+    return own.mean >= float(row.published) - 2 * errors
 
 
 def provenance() -> str:
@@ -248,10 +268,7 @@ def count(rows: Sequence[Row], known: Results) -> str:
     counted = [row for row in rows if reached(row, known) is not None]
     yes = [row for row in counted if reached(row, known)]
     below = [
-        row
-        for row in yes
-        if summary(known, row.key, row.measure)[0]  # type: ignore[index]
-        < float(row.published)
+        row for row in yes if known[row.key, row.measure][0] < float(row.published)
     ]
     less = ("not private", "weaker")
     weaker = [row for row in counted if row.differs.startswith(less)]
@@ -266,49 +283,54 @@ def count(rows: Sequence[Row], known: Results) -> str:
 
 def findings(rows: Sequence[Row], known: Results) -> str:
     """Return what the rows come to, in words."""
+    ran = {row.key: own for row in rows if (own := figure(known, row.key))}
     pairs = {
-        row.key: (own[0], beside[0])
+        row.key: ran[row.key].mean < beside.mean
         for row in rows
-        if (own := summary(known, row.key)) and (beside := summary(known, row.beside))
+        if row.key in ran and (beside := figure(known, row.beside))
     }
-    better = sum(beside > own for own, beside in pairs.values())
-    keys = {row.key for row in rows}
-    counts = Counter(key for key, _ in known if key in keys).values() or [0]
-    splits = " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
+    splits = " to ".join(map(str, sorted(_ends(own.splits for own in ran.values()))))
+    dates = " to ".join(sorted(_ends(own.date for own in ran.values())))
     drawn = [row for row in rows if row.dataset in SYNTHETIC]
     absent = sorted({row.dataset for row in rows if row.dataset not in SOURCES})
     none = f" Without a file: {', '.join(absent)}." if absent else ""
-    idle = len(keys) - len({key for key, _ in known} & keys)
+    idle = len({row.key for row in rows} - set(ran))
     return (
-        f"Means of {splits} splits.\n\n"
+        f"Means of {splits} splits, run on {dates}.\n\n"
         f"* Real sets: {count([r for r in rows if r not in drawn], known)}{none}\n"
         f"* Synthetic sets: {count(drawn, known)}\n"
-        f"* The private forest is more accurate than the recipe in {better} of "
-        f"{len(pairs)} fits that both ran; {idle} of {len(keys)} did not run.\n\n"
+        f"* The private forest is more accurate than the recipe in "
+        f"{sum(pairs.values())} of {len(pairs)} fits that both ran. {idle} others did "
+        f"not run, or their forests are too large for memory.\n\n"
     )
+
+
+def _ends(values: Iterable[Any]) -> set[Any]:
+    found = set(values)
+    return {min(found), max(found)} if found else set()
 
 
 def table(rows: Sequence[Row], known: Results) -> str:
     """Return the table as text."""
-    counts = Counter(key for key, _ in known)
     head = "recipe, data set, ε, measure, published, their error, measured, reached"
     shape = "depth, trees, empty leaves"
-    columns = [*head.split(", "), OURS, shape, "splits", "held out", "differs"]
-    columns += ["source"]
+    columns = [*head.split(", "), OURS, shape, "splits", "date", "held out"]
+    columns += ["differs", "source"]
     cells = []
     for row in rows:
-        means = [summary(known, key, row.measure) for key in (row.key, row.beside)]
-        own, beside = ("-" if mean is None else _spread(*mean) for mean in means)
-        sizes = [summary(known, row.key, name) for name in MEASURES[3:]]
+        pair = [figure(known, key, row.measure) for key in (row.key, row.beside)]
+        own, beside = ("-" if one is None else _spread(*one[:2]) for one in pair)
+        sizes = [figure(known, row.key, name) for name in MEASURES[3:]]
         verdict = {None: "-", True: "yes", False: "no"}[reached(row, known)]
         said = [f"{row.recipe} {row.choices}".strip(), row.dataset, row.epsilon]
         error = row.error(known)
         kind = "between sets" if row.dataset in SYNTHETIC else "binomial"
         said += [row.measure, row.published or "-"]
         said += ["-" if error is None else f"{error:.1f}, {kind}", own, verdict, beside]
-        said += [", ".join(f"{one[0]:.4g}" for one in sizes if one) or "-"]
-        splits = f"{counts[row.key]} and {counts[row.beside]}"
-        cells.append([*said, splits, row.held_out, row.differs or "-", row.source])
+        said += [", ".join(f"{one.mean:.4g}" for one in sizes if one) or "-"]
+        said += [" and ".join(str(one.splits if one else 0) for one in pair)]
+        said += [pair[0].date if pair[0] else "-", row.held_out]
+        cells.append([*said, row.differs or "-", row.source])
     return markdown_table(columns, cells)
 
 
@@ -319,19 +341,19 @@ def _spread(mean: float, error: float) -> str:
 def draw(rows: Sequence[Row], known: Results, path: Path) -> None:
     """Draw measured against published, and both against the private forest."""
     try:
-        from matplotlib.figure import Figure
+        from matplotlib.figure import Figure as Sheet
     except ImportError:
         return
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    picture = Sheet(figsize=(11, 5), layout="constrained")
+    left, right = picture.subplots(1, 2)
     for i, name in enumerate(dict.fromkeys(row.recipe for row in rows)):
         mark = "os^"[i // 10]  # there are ten colours
         own = [row for row in rows if (row.recipe, row.measure) == (name, "accuracy")]
-        own = [row for row in own if summary(known, row.key)]
-        measured = [summary(known, row.key)[0] for row in own]  # type: ignore[index]
-        beside = [(summary(known, row.beside) or (np.nan,))[0] for row in own]
-        figures = [float(row.published or "nan") for row in own]
-        left.plot(figures, measured, mark, label=name)
+        own = [row for row in own if figure(known, row.key)]
+        measured = [known[row.key, "accuracy"][0] for row in own]
+        beside = [known.get((row.beside, "accuracy"), (np.nan,))[0] for row in own]
+        printed = [float(row.published or "nan") for row in own]
+        left.plot(printed, measured, mark, label=name)
         right.plot(beside, measured, mark)
     for ax, label in ((left, "published"), (right, OURS)):
         ax.plot([0, 100], [0, 100], color="0.7", lw=1)
@@ -339,8 +361,8 @@ def draw(rows: Sequence[Row], known: Results, path: Path) -> None:
         ax.set_ylabel("recipe, measured")
         ax.set_xlim(0, 100)
         ax.set_ylim(0, 100)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside right center")
-    figure.savefig(path, dpi=130)
+    picture.legend(*left.get_legend_handles_labels(), loc="outside right center")
+    picture.savefig(path, dpi=130)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -365,12 +387,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.splits is not None:
         n_splits = options.splits
     run(rows, known, n_splits)
-    text = INTRODUCTION + provenance() + findings(rows, known) + table(rows, known)
+    found = figures(known, options.output / "results.csv")
+    text = INTRODUCTION + provenance() + findings(rows, found) + table(rows, found)
     alt = "Measured beside published, and beside the private forest"
     text += f"\n![{alt}](recipes.png)\n"
     (options.output / "RESULTS.md").write_text(text, encoding="utf-8")
     print(text)
-    draw(rows, known, options.output / "recipes.png")
+    draw(rows, found, options.output / "recipes.png")
 
 
 if __name__ == "__main__":

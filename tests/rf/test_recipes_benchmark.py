@@ -5,7 +5,17 @@ import pytest
 
 from benchmarks.accuracy._data import SYNTHETIC, load
 from benchmarks.recipes import __main__ as recipe_benchmark
-from benchmarks.recipes.__main__ import Row, main, published, reached
+from benchmarks.recipes.__main__ import (
+    KEPT,
+    Figure,
+    Row,
+    count,
+    figures,
+    main,
+    measures,
+    published,
+    reached,
+)
 from mmech_rf import recipes
 
 pytestmark = pytest.mark.slow
@@ -36,14 +46,78 @@ def test_figures_are_reached_within_two_standard_errors(
     row = Row("car", "spe", "2", published=published, tested="100", differs=differs)
     middle = np.mean(found)
     values = [middle + (one - middle) * 3**0.5 for one in found]  # an error of one
-    known = {(row.key, i): (one,) for i, one in enumerate(values)}
+    known = figures({(row.key, i): (one,) for i, one in enumerate(values)})
     assert reached(row, known) is verdict
+
+
+def test_figures_of_synthetic_sets_err_as_sets_do():
+    """By 4 points between sets, and 2 in the mean of four: 9 below is near enough."""
+    row = Row("synth-a", "spe", "1", published="80", tested="30000")
+    for middle, verdict in ((71.1, True), (71.0, False)):
+        values = middle + 12**0.5 * np.array([-1, -1, 1, 1])
+        known = figures({(row.key, i): (one,) for i, one in enumerate(values)})
+        assert row.error(known) == pytest.approx(4)
+        assert reached(row, known) is verdict
+
+
+def test_figures_that_are_reached_below_the_mean_are_told():
+    rows = [Row("car", name, "2", published="80", tested="100") for name in "abc"]
+    known = {(row.key, i): (m + i,) for row, m in zip(rows, (90, 79, 9), strict=True)
+             for i in (-1, 1)}  # fmt: skip
+    said = count(rows, figures(known))
+    assert "of 3 published figures, 3 are counted and 2 of these are reached" in said
+    assert "1 of them with a mean below the published one" in said
+
+
+def test_rows_are_those_of_their_sources():
+    rows = published()
+    own = [row for row in rows if row.recipe == "dprf-thesis"]
+    found = {(r.dataset, r.epsilon): (r.published, r.tested, r.held_out) for r in own}
+    assert found[("mushroom-complete", "0.1")] == ("94", "1411", "25")  # of 5,644
+    assert found[("banknote", "0.01")] == ("56", "343", "25")
+    assert found[("adult-14", "0.1")][0] == "74"
+    assert found[("adult-14", "1")][0] == "81"
+    assert "adult" not in {row.dataset for row in rows}
+    assert sum(row.dataset == "adult-14" for row in rows) == 37
+    tested = {row.tested for row in rows
+              if row.source.startswith("Huang") and row.dataset == "iris"}  # fmt: skip
+    assert tested == {str(50 * 15)}
+    assert {r.choices for r in rows if r.recipe == "fi-2015"} == {"n_bins=5"}
+
+
+def test_what_did_not_run_keeps_its_figure_and_date(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe_benchmark, "KEPT", tmp_path / KEPT.name)
+    spe, jpw = (Row("car", name, "2") for name in ("spe", "jpw"))
+    gone = Row("car", "spe", "3")
+    trials = {(row.key, i): (80 + i,) for row in (spe, jpw, gone) for i in (0, 2)}
+    old = figures(trials, tmp_path / KEPT.name)
+    text = (tmp_path / KEPT.name).read_text().replace(old[spe.key, "accuracy"][4], "x")
+    (tmp_path / KEPT.name).write_text(text)
+    new = figures({(jpw.key, i): (60,) for i in range(3)}, tmp_path / "new.csv")
+    assert new[spe.key, "accuracy"] == (81, 2, pytest.approx(2**0.5, abs=1e-6), 2, "x")
+    assert Figure(*new[jpw.key, "accuracy"])[:4] == (60, 0, 0, 3)
+    assert (gone.key, "accuracy") not in new
+
+
+def test_five_bins_are_those_of_the_recipe(monkeypatch):
+    seen = []
+
+    class Watched(recipe_benchmark.RecipeForestClassifier):
+        def fit(self, X, y, **extra):
+            seen.append(self.schema.domain_shape)
+            return super().fit(X, y, **extra)
+
+    monkeypatch.setattr(recipe_benchmark, "RecipeForestClassifier", Watched)
+    row, bunch = Row("syn5d", "fi-2015", "1", "n_bins=5"), load("syn5d")
+    measures(row, bunch, np.arange(3000), False)
+    assert seen == [(5,) * 5]
 
 
 def test_sets_of_make_classification_have_public_bounds():
     bunch = load("synth-f")
     assert bunch.data.shape == (30_000, 10)
     assert {(a.lower, a.upper) for a in bunch.schema.attributes} == {(-8, 8)}
+    assert (load("synth-f", 1).data != bunch.data).any()
     assert (abs(bunch.data) < 8).mean() > 0.99
     assert set(SYNTHETIC) <= {row.dataset for row in published()}
 
@@ -63,6 +137,6 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path, capsys):
     assert rows[:4] == first
     assert len(rows) == 7
     table = capsys.readouterr().out
-    assert "| jpw | car | 2 | accuracy | 69.38 | 3.5, binomial |" in table
+    assert "| jpw | car | 2 | accuracy | 69.38 | 0.5, binomial |" in table
     assert (tmp_path / "RESULTS.md").read_text() in table
     assert len(recipe_benchmark.read(tmp_path / "trials.csv")) == 6
