@@ -1,7 +1,7 @@
 """Recipes beside what was published of them: ``python -m benchmarks.recipes``.
 
-Each row of ``published.csv`` is fitted on random splits, of which it says the share
-that is held out, and `PrivateForestClassifier` at the same epsilon on the same splits.
+Each row of ``published.csv`` is fitted on random splits, and says what share of the
+records is held out. `PrivateForestClassifier` has the same splits and epsilon.
 Synthetic sets are drawn anew for every split. Recipes without a figure at hand have
 rows without one. Every fit is written to ``trials.csv`` at once, and a later run goes
 on from there. ``results.csv`` holds the figures; where a run has no fits, they are
@@ -54,15 +54,15 @@ two standard errors, with the number of records stated. Recipes are the correcte
 the published figures are of systems that in part promise less than they say. A figure
 is reached where the mean is at least the published one less 2 √(ours² + theirs²) of the
 standard errors. No source prints an error. On real sets theirs is the binomial error
-√(p (1 - p) / n) of the n records of their test, in the table, also for AUC and F1; the
-n of Huang et al. are those of 50 repetitions. Synthetic sets are drawn again, one for
-every split: theirs is the standard deviation between these sets, because they had one.
-Such rows say less, and are counted apart. Where the error of ours is not known, from a
-single split, the row is not counted, and neither is another task. Empty leaves are
-shown, not counted. Semi-supervised recipes have labels for 20 % of the records;
-"private forest" is `PrivateForestClassifier` at the same ε, with all labels. Numbers
-lie on 64 public cells of equal width between public bounds, those of iris on the cells
-of the paper, those of `fi-2015` on its five. Rows of earlier runs keep their date.
+√(p (1 - p) / n) of the n records of their test, also for AUC and F1. Huang et al.
+repeated their test 50 times. Synthetic sets are drawn again, one for every split.
+Theirs is then the standard deviation between these sets, because they had one. These
+rows say less, and are counted apart. A row with a single split has no error and is not
+counted, and neither is another task. Empty leaves are shown, not counted.
+Semi-supervised recipes have labels for 20 % of the records; "private forest" is
+`PrivateForestClassifier` at the same ε, with all labels. Numbers lie on 64 public cells
+of equal width between public bounds. The cells of iris are those of the paper, and
+`fi-2015` has its five. Rows of earlier runs keep their date.
 
 """
 
