@@ -322,9 +322,9 @@ class Grower:
         sums. In rho that is at most a²/4 for each of k attributes, and a²/8 for the
         choice: less than the ((k + 1) a)²/8 that is charged for all of them.
         """
-        own = self._values_of(attribute)
-        numbers = (counts * own[..., None]).sum(axis=1)
-        sums = (counts * (own * self._position)[..., None]).sum(axis=1)
+        own = self._values_of(attribute).astype(np.int64)
+        numbers = np.einsum("nvk,nv->nk", counts, own)
+        sums = np.einsum("nvk,nv->nk", counts, own * self._position)
         largest = Fraction(self.unit * (int(self._sizes.max()) - 1))
         n = self.release(numbers, Fraction(self.unit), cost / 2, "class counts of cuts")
         s = self.release(sums, largest, cost / 2, "class sums of cuts")
