@@ -359,8 +359,8 @@ def draw(rows: Sequence[Row], known: Results, path: Path) -> None:
         ax.plot([0, 100], [0, 100], color="0.7", lw=1)
         ax.set_xlabel(f"{label}, accuracy in %")
         ax.set_ylabel("recipe, measured")
-        ax.set_xlim(0, 100)
-        ax.set_ylim(0, 100)
+        ax.set_xlim(20, 100)
+        ax.set_ylim(20, 100)
     picture.legend(*left.get_legend_handles_labels(), loc="outside right center")
     picture.savefig(path, dpi=130)
 
