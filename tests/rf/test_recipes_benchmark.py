@@ -128,15 +128,15 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path, capsys):
     arguments += [str(tmp_path), "--splits"]
     main([*arguments, "1"])
     first = (tmp_path / "trials.csv").read_text().splitlines()
-    assert len(first) == 4  # names, two recipes, and the private forest once for both
+    assert len(first) == 5  # names, three recipes, and the private forest once for all
     with open(tmp_path / "trials.csv", "a") as stream:
         stream.write("car|jpw|2|,1")  # cut off
     capsys.readouterr()
     main([*arguments, "2"])
     rows = (tmp_path / "trials.csv").read_text().splitlines()
-    assert rows[:4] == first
-    assert len(rows) == 7
+    assert rows[:5] == first
+    assert len(rows) == 9
     table = capsys.readouterr().out
     assert "| jpw | car | 2 | accuracy | 69.38 | 0.5, binomial |" in table
     assert (tmp_path / "RESULTS.md").read_text() in table
-    assert len(recipe_benchmark.read(tmp_path / "trials.csv")) == 6
+    assert len(recipe_benchmark.read(tmp_path / "trials.csv")) == 8
