@@ -281,6 +281,7 @@ RECIPES = dict(rf.recipes()) | {
         n_trees=1, depth=2),
     "shared medians": rf.Recipe(score="median", records="all", n_trees=2),
     "grid": rf.Recipe(grid=1, n_trees=2, splits="threshold"),
+    "labelled": rf.recipes()["pte"].replace(stopping="labelled"),
     "last tree": rf.recipes()["liu"].replace(n_trees=3, first_phase=Fraction(2, 3)),
 }  # fmt: skip
 

@@ -56,12 +56,15 @@ class Source:
         Attributes that are kept; all by default.
     built_in : callable, optional
         What loads the set where there is no file: rules, and scikit-learn's own.
+    complete : bool
+        Whether records with a missing value are left out.
     """
 
     file: str
     paper: bool = False
     features: tuple[str, ...] | None = None
     built_in: Callable[[], Any] | None = None
+    complete: bool = False
 
 
 SOURCES = {
@@ -124,15 +127,15 @@ def parity(order: int, n_records: int) -> Any:
     )
 
 
-def synthetic(informative: int, noise: int, n_records: int) -> Any:
+def synthetic(informative: int, noise: int, n_records: int, seed: int = 0) -> Any:
     """Return records of ``sklearn.datasets.make_classification``, two even classes.
 
     Fletcher and Islam 2017 say which features are informative and which are noise, all
-    else by default; the seed is ours. Bounds are public, -8 and 8: others are clipped.
+    else by default; seeds are ours. Bounds are public, -8 and 8: others are clipped.
     """
     data, target = make_classification(
         n_records, informative + noise, n_informative=informative, n_redundant=0,
-        random_state=0,
+        random_state=seed,
     )  # fmt: skip
     names = [f"x{i}" for i in range(informative + noise)]
     schema = Schema(
@@ -156,10 +159,8 @@ SYNTHETIC = {
 """Sets of Fletcher and Islam 2017, and of Huang et al. 2022, whose sources leave open
 what is informative: informative features, noise, records."""
 
-SOURCES |= {
-    name: Source(name, built_in=partial(synthetic, *sizes))
-    for name, sizes in SYNTHETIC.items()
-}
+SOURCES["mushroom-complete"] = Source("mushroom", paper=True, complete=True)
+SOURCES |= {name: Source(name) for name in SYNTHETIC}
 
 PARITIES = {
     f"parity of {order}, {n} records": (order, n)
@@ -174,12 +175,15 @@ SOURCES |= {
 }
 
 
-def load(name: str) -> Any | None:
+def load(name: str, seed: int = 0) -> Any | None:
     """Return data, target and schema of a data set; ``None`` where it has no file.
 
-    Rows with a missing value that the schema does not know are left out.
+    Rows with a missing value that the schema does not know are left out. Seeds are of
+    synthetic sets.
     """
     source = SOURCES[name]
+    if name in SYNTHETIC:
+        return synthetic(*SYNTHETIC[name], seed)
     folder = os.environ.get("MMECH_DATA_DIR", "")
     table = Path(folder, f"{source.file}.csv.gz")
     if not folder or not table.exists():
@@ -192,7 +196,10 @@ def load(name: str) -> Any | None:
         bunch = merged(bunch, groups)
     try:
         bunch.schema.encode(bunch.data, bunch.target)
+        readable = True
     except ValueError:
+        readable = False
+    if source.complete or not readable:
         whole = (bunch.data != "").all(axis=1)
         bunch.data, bunch.target = bunch.data[whole], bunch.target[whole]
     if source.features is not None:

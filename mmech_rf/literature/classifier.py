@@ -303,7 +303,7 @@ class RecipeForestClassifier(AccountedForest):
         fitting = n_levels
         while fitting and not self._fits(n_trees, fitting):
             fitting -= 1
-        if fitting == n_levels or recipe.stopping == "size":
+        if fitting == n_levels or recipe.stopping in ("size", "labelled"):
             return fitting
         raise TableTooLargeError(
             "schema",

@@ -147,7 +147,8 @@ class Fitting:
         if self.unlabelled is not None:
             codes = self.unlabelled
             if recipe.selection == "exact":  # from all public attributes
-                sized = self._labelled(weights, second)
+                if recipe.stopping == "labelled":
+                    sized = self._labelled(weights, second)
                 codes = np.concatenate([codes, self.codes])
             else:
                 # Persons of this fit: a label in another fit may be missing here.
@@ -219,10 +220,11 @@ class Fitting:
     def selected(
         self, forest: Forest, counts: Floats, epsilon: Fraction
     ) -> tuple[Forest, Floats]:
-        """Remove trees one by one, where the others are drawn to do better without.
+        """Remove trees one by one, then draw how many of the removals stand.
 
-        A tree is kept or removed by the exponential mechanism, for the records that
-        the remaining trees get right; the last one is kept.
+        Each draw is by the exponential mechanism, for the records that the remaining
+        trees get right: which of all trees goes next, until one is left, and which
+        prefix of the removals is best.
         """
         if forest.n_trees == 1:
             return forest, counts
@@ -232,20 +234,26 @@ class Fitting:
         rows = forest.apply(self.codes) + forest.leaf_offsets[:-1]
         saying = leaf_votes(forest, counts, self.recipe.vote)
         votes = sum(saying[rows[:, tree]] for tree in range(forest.n_trees))
-        kept = list(range(forest.n_trees))
-        for tree in range(forest.n_trees):
-            without = votes - saying[rows[:, tree]]
-            right = [
-                (one.argmax(axis=1) == self.class_codes).sum()
-                for one in (votes, without)
-            ]
-            removed = choose_rows(
-                np.array([right]), epsilon / forest.n_trees, window=1,
-                relation=self.outer, noise=self.noise,
-            )[0]  # fmt: skip
-            if removed and len(kept) > 1:
-                kept.remove(tree)
-                votes = without
+
+        def right(votes: Floats) -> int:
+            return int((votes.argmax(axis=1) == self.class_codes).sum())
+
+        def drawn(scores: list[int]) -> int:
+            return int(
+                choose_rows(
+                    np.array([scores]), epsilon / forest.n_trees, window=1,
+                    relation=self.outer, noise=self.noise,
+                )[0]
+            )  # fmt: skip
+
+        left, removed, scores = list(range(forest.n_trees)), [], [right(votes)]
+        while len(left) > 1:
+            without = [right(votes - saying[rows[:, tree]]) for tree in left]
+            place = drawn(without)
+            scores.append(without[place])
+            removed.append(left.pop(place))
+            votes = votes - saying[rows[:, removed[-1]]]
+        kept = sorted(left + removed[drawn(scores) :])
         leaves = [np.arange(*forest.leaf_offsets[tree : tree + 2]) for tree in kept]
         return picked([(forest, t) for t in kept]), counts[np.concatenate(leaves)]
 

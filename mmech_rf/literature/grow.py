@@ -55,7 +55,7 @@ class Grower:
     pay: Pay  # called before the nodes of a level are drawn or measured
     release: Release  # adds noise to counts that were paid for
     rng: np.random.Generator  # public: which attributes are candidates where
-    # Weights by which exact tests stop, where those that they follow from are others.
+    # Weights by which exact tests stop, where not all records count.
     sized: Integers | None = None
     _sizes: Integers = field(init=False)
     _starts: Integers = field(init=False)
@@ -107,7 +107,7 @@ class Grower:
             if stops and stops[number]:
                 stopped = self._stopped(tree.size, stops[number])
             if self.recipe.selection == "exact":
-                if self.recipe.stopping == "size":
+                if self.recipe.stopping in ("size", "labelled"):
                     stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
             else:
                 what = f"splits of level {number + 1}, by {SCORES[self.recipe.score]}"
@@ -322,9 +322,9 @@ class Grower:
         sums. In rho that is at most a²/4 for each of k attributes, and a²/8 for the
         choice: less than the ((k + 1) a)²/8 that is charged for all of them.
         """
-        own = self._values_of(attribute)
-        numbers = (counts * own[..., None]).sum(axis=1)
-        sums = (counts * (own * self._position)[..., None]).sum(axis=1)
+        own = self._values_of(attribute).astype(np.int64)
+        numbers = np.einsum("nvk,nv->nk", counts, own)
+        sums = np.einsum("nvk,nv->nk", counts, own * self._position)
         largest = Fraction(self.unit * (int(self._sizes.max()) - 1))
         n = self.release(numbers, Fraction(self.unit), cost / 2, "class counts of cuts")
         s = self.release(sums, largest, cost / 2, "class sums of cuts")

@@ -31,7 +31,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "score": tuple(SCORES),
     "levels": tuple(RULES),
     "cuts": ("exponential", "class-means"),
-    "stopping": ("depth", "size", "noisy-counts"),
+    "stopping": ("depth", "size", "labelled", "noisy-counts"),
     "records": RECORDS,
     "leaves": ("laplace", "exponential", "permute-and-flip", "levels"),
     "vote": VOTES,
@@ -39,7 +39,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "guarantee": tuple(GUARANTEES),
 }
 
-DEPTHS = ("attributes", "half", "half-or-log", "fletcher-islam", "support")
+DEPTHS = ("attributes", "half", "half-or-log", "fletcher-islam", "support", "records")
 N_TREES = ("log-records", "support")
 
 LEAF_RECORDS = 10
@@ -75,11 +75,12 @@ WORDS = {
     "Laplace noise and made consistent by least squares.",
     ("stopping", "size"): "Nodes stop at about 10 records: by the public number of "
     "records, or exactly where attributes are public.",
+    ("stopping", "labelled"): "Nodes stop at 10 records with labels of their tree.",
     ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
     ("pruning", "signal-to-noise"): "Leaves whose counts are below their noise vote "
     "with those of a node above.",
-    ("pruning", "selective"): "Trees are removed one by one: whether the others do "
-    "better without it is drawn for each tree, and paid for.",
+    ("pruning", "selective"): "Trees are removed one by one: which of them goes next, "
+    "and how many removals stand, is drawn and paid for.",
 }
 """What a choice says in `Recipe.describe`."""
 
@@ -101,6 +102,7 @@ NUMBERS = {
     "number of records less one",
     "fletcher-islam": "so deep that half of the attributes are tested",
     "support": "every path as deep as its leaf has signal",
+    "records": "as deep as leaves of 10 records are, by the public number of records",
 }
 """What a rule for a number says in `Recipe.describe`."""
 
@@ -122,10 +124,12 @@ class Recipe:
     depth : int or str
         Levels of tests: a number, the number of "attributes", "half" of it,
         "half-or-log" of the records, or "fletcher-islam". "support": as long as the
-        expected number of records on a path is more than noise.
-    stopping : {"depth", "size", "noisy-counts"}
+        expected number of records on a path is more than noise. "records": until about
+        10 records are in a leaf, by their public number.
+    stopping : {"depth", "size", "labelled", "noisy-counts"}
         What limits the depth further: about 10 records in a leaf, by their public
-        number, or exactly for exact tests; or noisy numbers of records.
+        number, or exactly for exact tests; 10 records with labels, for exact tests; or
+        noisy numbers of records.
     splits : {"multiway", "threshold", "binary"}
         "binary": two outcomes for all tests. "threshold": a child per value for
         attributes without order. "multiway": a child per value for all, random tests
@@ -257,6 +261,12 @@ class Recipe:
                 "use {records='poisson'}",
             ),
             (
+                "stopping",
+                self.stopping == "labelled" and not exact,
+                "counting records with labels needs exact tests",
+                "use {stopping='size'}",
+            ),
+            (
                 "splits",
                 self.score == "median" and self.draws and self.splits != "binary",
                 "medians need two outcomes",
@@ -336,7 +346,7 @@ class Recipe:
         """Whether something follows from the number of records."""
         return (
             self.stopping == "size"
-            or self.depth in ("half-or-log", "support")
+            or self.depth in ("half-or-log", "support", "records")
             or isinstance(self.n_trees, str)
             or (self.draws and self.score in ("entropy", "gain-and-ratio"))
         )
@@ -396,7 +406,9 @@ class Recipe:
         d = schema.n_features
         n_trees = self.trees(schema, epsilon, n_records)
         branching = self.branching(schema)
-        if self.depth == "attributes":
+        if self.depth == "records":
+            levels = self._levels_by_size(schema, n_trees, n_records)
+        elif self.depth == "attributes":
             levels = d
         elif self.depth == "half":
             levels = max(1, d // 2)
@@ -413,10 +425,13 @@ class Recipe:
         else:
             levels = int(self.depth)
         if self.stopping == "size" and self.selection != "exact":
-            parts = n_trees if self.records == "disjoint" else 1
-            leaves = max(n_records / (LEAF_RECORDS * parts), 1)
-            levels = min(levels, max(1, math.ceil(math.log(leaves, branching))))
+            levels = min(levels, self._levels_by_size(schema, n_trees, n_records))
         return levels
+
+    def _levels_by_size(self, schema: Schema, n_trees: int, n_records: float) -> int:
+        parts = n_trees if self.records == "disjoint" else 1
+        leaves = max(n_records / (LEAF_RECORDS * parts), 1)
+        return max(1, math.ceil(math.log(leaves, self.branching(schema))))
 
     def budget(self, epsilon: Any, n_levels: int) -> Budget:
         """Return what the releases of one tree cost, exactly.

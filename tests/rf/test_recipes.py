@@ -16,7 +16,13 @@ from mmech.selection import fixed_point_rate
 from mmech_rf._kernels import node_histograms
 from mmech_rf.forest.sizes import TableTooLargeError
 from mmech_rf.literature.budgets import tree_epsilon
-from mmech_rf.literature.leaves import ancestors, leaf_votes, pruned, release_levels
+from mmech_rf.literature.leaves import (
+    RecipeVotes,
+    ancestors,
+    leaf_votes,
+    pruned,
+    release_levels,
+)
 from mmech_rf.literature.presets import find_recipe, refused
 from mmech_rf.literature.scores import MOST, SCORES, score_for
 
@@ -77,6 +83,7 @@ def test_shares_of_cuts_are_as_published():
         ("sspe-2", "n" * 9, 80, 9),  # until exact sizes stop it
         ("fi-2021", "n" * 6 + "c" * 8, 1000, 9),
         ("rana", "n" * 16, 300, 5),  # log2 of 30: trees share the records
+        ("rana", "n" * 4, 1235, 7),  # whatever the number of attributes
     ],
 )
 def test_levels_follow_from_public_numbers(name, kinds, n_records, levels):
@@ -90,6 +97,16 @@ def test_preset_numbers_are_those_of_their_sources():
     assert (found["liu"].depth + 1, found["liu"].n_trees) == (5, 90)
     assert found["dprf-thesis"].grid == 10
     assert (found["rana"].score, found["rana"].n_trees) == ("entropy", 10)
+
+
+def test_what_sources_leave_open_or_do_otherwise_is_said():
+    """One-sided scores are drawn at twice the rate of eps / (2 w)."""
+    for name, one in rf.recipes().items():
+        drawn = one.draws and one.selection in ("joint", "cut-then-attribute")
+        said = "twice the eps / (2 w) of the source" in one.corrected
+        assert said == (drawn and one.score in ("max", "gini", "entropy")), name
+    for name in ("max-tree", "zhang"):
+        assert "depth 5 is ours" in rf.recipes()[name].corrected
 
 
 def test_the_number_of_trees_follows_from_public_support():
@@ -221,6 +238,18 @@ def test_what_a_leaf_says():
     assert leaf_votes(forest, counts, "mean")[0].tolist() == [0.75, 0, 0.25, 0]
     for vote in ("hard", "most-confident"):
         assert leaf_votes(forest, counts, vote)[0].tolist() == [1, 0, 0, 0]
+
+
+def test_a_mean_share_of_more_than_half_decides_between_two_classes(rng):
+    """The threshold vote of Bojarski et al. is the mean vote of two classes."""
+    schema = schema_of("c2", "c2")
+    forest = rf.grow_random_forest(schema, 5, 2, splits="threshold", seed=0)
+    counts = rng.integers(0, 9, (forest.n_leaves, 2)) + 0.5
+    codes = np.array(list(itertools.product(range(2), repeat=2)))
+    leaves = counts[forest.apply(codes) + forest.leaf_offsets[:-1]]
+    means = (leaves[..., 1] / leaves.sum(axis=2)).mean(axis=1)
+    votes = RecipeVotes(forest, counts, "mean").log_odds(codes)
+    assert votes.argmax(axis=1).tolist() == (means > 0.5).tolist()
 
 
 # ------------------------------------------------------------------------ the model
@@ -363,6 +392,7 @@ EXACT = {"selection": "exact", "guarantee": "labels", "score": "median"}
         ({"first_phase": 2}, r"must be a share in \(0, 1\]"),
         ({"levels": "steep"}, "levels must be one of"),
         ({"vote": "loud"}, "vote must be one of"),
+        ({"stopping": "labelled"}, "records with labels needs exact tests"),
         ({"depth": "deep"}, "depth must be one of"),
     ],
 )

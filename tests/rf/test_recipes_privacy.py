@@ -268,13 +268,16 @@ SIZES = {
 # Others have sizes 0 (6), 1 (2), 2 and 3: they alone part into 6 and 4, then 2 and 2.
 OTHER_SIZES = ["0"] * 6 + ["1", "1", "2", "3"]
 OF_OTHERS = {"size<=0": (3, 0), "size>0 & size<=1": (2, 1), "size>0 & size>1": (0, 4)}
-# Exact medians of all, twice as many others and those above: sizes 0 (15), 1 (7), 2 (3)
-# and 3 (5) part into 15 and 15. Ten of the first tree have labels, which stop at once
-# unless 11 do: an eleventh, b of size 2. Then none of the parts has more than 10.
-OF_ALL = {"size<=0": (3, 0), "size>0": (2, 6)}
-# The 12 others of size 0 are labelled no, the 8 larger ones yes; of the 20 in the
-# second tree the 12 could part, but have one size.
-LABELLED = {"size<=0": (12, 0), "size>0": (0, 8)}
+# Exact medians of all, twice as many others, those above and an eleventh, b of size 2:
+# sizes 0 (15), 1 (7), 2 (4) and 3 (5) part into 15 and 16. The 15 have one size; the 16
+# part into 7 and 9, where nodes stop.
+OF_ALL = {"size<=0": (3, 0), "size>0 & size<=1": (2, 1), "size>0 & size>1": (0, 5)}
+# The 16 others of sizes 0 and 1 are labelled no, the 4 larger ones yes.
+LABELLED = {"size<=0": (12, 0), "size>0 & size<=1": (4, 0), "size>0 & size>1": (0, 4)}
+# Where records with labels count, the 11 of the first tree part, and then none has 11;
+# the 8 others above size 0 are labelled yes, and too few to part in the second.
+OF_LABELLED = {"size<=0": (3, 0), "size>0": (2, 6)}
+LABELLED_TWICE = {"size<=0": (12, 0), "size>0": (0, 8)}
 
 BOTH, SIZE_ALONE, TWO = (COLOR, SIZE), (SIZE,), (IS_B, IS_SMALL)
 TRACES = {
@@ -287,6 +290,8 @@ TRACES = {
     "sspe-1": (SIZE_ALONE, [OF_OTHERS]),
     "sspe-2": (SIZE_ALONE, [OF_ALL]),
     "pte": (SIZE_ALONE, [OF_ALL, LABELLED]),
+    "sspe-2 with stopping=labelled": (SIZE_ALONE, [OF_LABELLED]),
+    "pte with stopping=labelled": (SIZE_ALONE, [OF_LABELLED, LABELLED_TWICE]),
 }
 
 
@@ -312,10 +317,12 @@ def columns(attributes, rows):
     return np.array([made[attribute.name] for attribute in attributes], object).T
 
 
-@pytest.mark.parametrize("name", list(recipes()))
+@pytest.mark.parametrize("name", [*recipes(), *(n for n in TRACES if " " in n)])
 def test_one_tree_is_that_of_the_source(name):
     attributes, trees = TRACES[name]
-    schema, recipe = Schema(attributes, ("no", "yes")), recipes()[name]
+    preset, _, stopping = name.partition(" with stopping=")
+    schema, recipe = Schema(attributes, ("no", "yes")), recipes()[preset]
+    recipe = recipe.replace(stopping=stopping or recipe.stopping)
     depth = 3 if recipe.selection == "exact" else 2
     if recipe.depth != "support":
         recipe = recipe.replace(depth=depth)
@@ -404,6 +411,33 @@ def test_trees_are_removed_where_others_do_better():
     with watched(watcher):
         model.fit(np.array([["t"]] * 4, object), ["no", "yes", "yes", "yes"])
     assert model.forest_.n_trees == 1
+    assert model.leaf_counts_.sum(axis=0).tolist() == [0, 3]
+
+
+def test_all_trees_are_tried_in_every_round():
+    """Two removals, among three trees and then two, and a draw of how many stand.
+
+    Trees say no, no and yes of five records, of which three are yes. Without the first
+    the others are tied, and no comes first; without the second too, three are right. A
+    single pass would remove none.
+    """
+    recipe = recipes()["guan"].replace(n_trees=3, depth=1, vote="hard")
+    model = RecipeForestClassifier(
+        Schema((IS_B,), ("no", "yes")), epsilon=60, recipe=recipe, n_records=5
+    )
+    drawn = []
+
+    def watcher(draw, sample):
+        if draw.kind == "exponential_rows" and draw.exact.shape[0] == 1:
+            drawn.append((draw.exact[0].tolist(), Fraction(draw.public["rate"])))
+        places = np.array([0, 1, 2, 2, 2])
+        return places if draw.kind == "assignment" else without_noise(draw, sample)
+
+    with watched(watcher):
+        model.fit(np.array([["t"]] * 5, object), ["no", "no", "yes", "yes", "yes"])
+    removals = [scores for scores, _ in drawn][-3:]
+    assert removals == [[2, 2, 2], [3, 2], [2, 2, 3]]
+    assert 5.99 < sum(rate for _, rate in drawn[-3:]) <= 6
     assert model.leaf_counts_.sum(axis=0).tolist() == [0, 3]
 
 
