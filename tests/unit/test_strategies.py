@@ -269,7 +269,7 @@ DOORS = (
 """Public functions and methods that multiply matrices beyond a product or two."""
 
 NO_MATRICES = {
-    "all_marginals", "delta_from_rho", "epsilon_from_rho", "exponential_mechanism",
+    "count", "all_marginals", "delta_from_rho", "epsilon_from_rho", "exponential_mechanism",
     "joint_quantiles", "load", "noisy_release", "permute_and_flip", "read",
     "record_evidence", "reduce_domain",
     "rho_from_epsilon_delta", "save",
