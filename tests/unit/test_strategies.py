@@ -269,9 +269,9 @@ DOORS = (
 """Public functions and methods that multiply matrices beyond a product or two."""
 
 NO_MATRICES = {
-    "count", "all_marginals", "delta_from_rho", "epsilon_from_rho", "exponential_mechanism",
-    "joint_quantiles", "load", "noisy_release", "permute_and_flip", "read",
-    "record_evidence", "reduce_domain",
+    "all_marginals", "count", "delta_from_rho", "epsilon_from_rho",
+    "exponential_mechanism", "joint_quantiles", "load", "noisy_release",
+    "permute_and_flip", "read", "record_evidence", "reduce_domain",
     "rho_from_epsilon_delta", "save",
 }  # fmt: skip
 
