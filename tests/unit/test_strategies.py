@@ -422,7 +422,6 @@ def test_auto_is_not_behind_any_template(workload):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 300, 5))
-def test_auto_is_not_behind_any_template_on_random_workloads(first):
-    for seed in range(first, first + 5):
-        assert behind(random_workload(seed, 2000))[0] <= 1.01, seed
+@pytest.mark.parametrize("seed", range(100))
+def test_auto_is_not_behind_any_template_on_random_workloads(seed):
+    assert behind(random_workload(seed, 2000))[0] <= 1.01
