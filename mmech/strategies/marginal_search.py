@@ -468,12 +468,10 @@ class Search:
     ) -> tuple[list[Subset], Floats]:
         """Return blocks changed at random that still contain what is needed."""
         weights = dict(zip(blocks, theta.tolist(), strict=True))
-        mean, is_whole = sum(weights.values()) / len(weights), True
         for _ in range(int(self.rng.integers(1, 3))):
             listed = list(weights)
             block = listed[int(self.rng.integers(len(listed)))]
             kind = int(self.rng.integers(5))
-            is_whole = is_whole and kind in (1, 2)
             if kind == 0 and len(weights) > 1:  # drop
                 del weights[block]
             elif kind == 1:  # grow by an attribute
@@ -493,8 +491,7 @@ class Search:
             elif block:  # shrink
                 out = block[int(self.rng.integers(len(block)))]
                 self._replace(weights, block, tuple(i for i in block if i != out))
-        if not is_whole:
-            self._repair(weights, mean)
+        self._repair(weights, float(np.mean(theta)))
         listed = sorted(weights)
         return listed, np.array([weights[block] for block in listed])
 
