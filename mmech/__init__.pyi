@@ -9,7 +9,6 @@ from mmech.domain.parts import read as read
 # operators
 from mmech.operators.basic import AllRange as AllRange
 from mmech.operators.marginals import Anova as Anova
-from mmech.operators.circulant import Circulant as Circulant
 from mmech.operators.partition import Conjunctions as Conjunctions
 from mmech.operators.explicit import Dense as Dense
 from mmech.operators.basic import Diagonal as Diagonal
@@ -32,11 +31,14 @@ from mmech.operators.compose import Scaled as Scaled
 from mmech.operators.explicit import Sparse as Sparse
 from mmech.operators.basic import Suffix as Suffix
 from mmech.operators.compose import Sum as Sum
-from mmech.operators.circulant import Toeplitz as Toeplitz
 from mmech.operators.basic import Total as Total
 from mmech.operators.stack import VStack as VStack
 from mmech.operators.ranges import WidthRange as WidthRange
 from mmech.operators.marginals import all_marginals as all_marginals
+
+# families: query matrices that bring strategies of their own
+from mmech.families.circulant import Circulant as Circulant
+from mmech.families.toeplitz import Toeplitz as Toeplitz
 
 # strategies and errors
 from mmech.error.dual_iteration import BoundResult as BoundResult

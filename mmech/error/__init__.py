@@ -2,7 +2,8 @@
 
 ===============  ====================================================
 expected         expected errors, in closed form
-pairs            what a strategy knows of a workload: a rule per type
+pairs            what is asked of a workload and a strategy, without a rule
+rules            the tables of rules for pairs
 shared_totals    marginals whose K-norm noise has equal totals
 bounds           what no strategy can beat
 singular_bounds  bounds from singular values
@@ -12,3 +13,5 @@ section_gains    errors of windows under columns of a circulant matrix
 report           tables of errors, and confidence intervals
 ===============  ====================================================
 """
+
+from mmech.error import section_gains, tau_gains  # noqa: F401  register their rules

@@ -278,7 +278,7 @@ def _extremes(
     if workload.shape[0] > LIMITS.reported_queries:
         return None
     try:
-        gains = pairs.row_gains(workload, strategy, LIMITS.reported_entries)
+        gains = pairs.row_gains(workload, strategy)
     except DomainTooLargeError:
         return None
     low, middle, high = np.quantile(np.sqrt(gains), [0, 0.5, 1]).tolist()

@@ -180,6 +180,7 @@ ASKED = {
     "equal_totals": mm.all_marginals((3, 3), 1),
     "kronecker": UNION,
     "union": UNION,
+    "circulant": mm.Circulant([2, 1, 0, 0, 1]),
 }
 """Workloads of the templates that are not for prefix sums."""
 
