@@ -53,11 +53,11 @@ from mmech.error.report import Report as Report
 from mmech.error.report import confidence_interval as confidence_interval
 from mmech.error.report import report as report
 from mmech.reduction.cells import reduce_domain as reduce_domain
-from mmech.strategies import Candidate as Candidate
-from mmech.strategies import StrategyResult as StrategyResult
+from mmech.error.result import Candidate as Candidate
+from mmech.error.result import StrategyResult as StrategyResult
 from mmech.strategies import optimize as optimize
-from mmech.strategies.result import load as load
-from mmech.strategies.result import save as save
+from mmech.error.result import load as load
+from mmech.error.result import save as save
 
 # mechanism and budget
 from mmech.marginals.counts import Counts as Counts

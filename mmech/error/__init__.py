@@ -10,6 +10,7 @@ singular_bounds  bounds from singular values
 dual_iteration   bounds from the best probabilities of the cells
 tau_gains        errors of ranges under strategies of sine waves
 section_gains    errors of windows under columns of a circulant matrix
+result           what an optimization returns, and strategies as files
 report           tables of errors, and confidence intervals
 ===============  ====================================================
 """

@@ -337,7 +337,7 @@ def _(workload: QueryMatrix, strategy: Tables) -> bool | None:
 @known_rows.rule(Tables)
 def _(workload: QueryMatrix, strategy: Tables) -> Floats | None:
     if is_uniform(workload):
-        value = known_gain(workload, strategy)
+        value = gain_by_subsets(workload, strategy)
         if value is not None:
             return np.full(workload.shape[0], value / workload.shape[0])
     spectra = query_spectra(workload, strategy.domain_shape)
@@ -366,10 +366,10 @@ def gain_by_subsets(workload: QueryMatrix, strategy: Tables) -> float | None:
         return None
     precisions = _precisions(strategy, asked)
     energies = ranks_of(asked, strategy.domain_shape) * list(asked.values())
-    used = energies > SUPPORT_TOLERANCE**2 * energies.sum()
-    if (precisions[used] <= 0).any():
+    seen = precisions > 0
+    if energies[~seen].max(initial=0.0) > SUPPORT_TOLERANCE**2 * energies.sum():
         raise unsupported(workload, strategy)
-    return float((energies[used] / precisions[used]).sum())
+    return float((energies[seen] / precisions[seen]).sum())
 
 
 # ---- without a rule --------------------------------------------------------------

@@ -14,6 +14,7 @@ from scipy.fft import fft, irfft
 
 from mmech.arrays import Floats
 from mmech.error.pairs import SUPPORT_TOLERANCE, unsupported
+from mmech.error.result import StrategyResult
 from mmech.error.rules import known_gain, known_rows
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import (
@@ -29,7 +30,6 @@ from mmech.operators.circulant import Circulant as Circulant
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.known import normal_form
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.strategies.result import StrategyResult
 from mmech.structure.shape import unscaled
 
 FLOOR = 2.0**-12
@@ -61,7 +61,7 @@ def _energies(workload: QueryMatrix) -> Floats | None:
 
 
 @known_gain.rule(Circulant)
-def _(workload: QueryMatrix, strategy: Circulant) -> float | None:
+def _gain(workload: QueryMatrix, strategy: Circulant) -> float | None:
     asked, measured = _energies(workload), circle_energies(strategy)
     if asked is None or measured is None:
         return None
@@ -73,7 +73,7 @@ def _(workload: QueryMatrix, strategy: Circulant) -> float | None:
 
 @known_rows.rule(Circulant, Circulant | Identity)
 def _(workload: Circulant | Identity, strategy: Circulant) -> Floats | None:
-    gain = known_gain(workload, strategy)
+    gain = _gain(workload, strategy)
     return None if gain is None else np.full(workload.n, gain / workload.n)
 
 

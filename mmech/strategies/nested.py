@@ -18,6 +18,7 @@ import numpy as np
 
 from mmech.arrays import Floats
 from mmech.error import expected as error
+from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -38,7 +39,6 @@ from mmech.operators.stack import VStack
 from mmech.strategies.ordered import BlockLevel
 from mmech.strategies.pidentity import Descent, PIdentityObjective, descend
 from mmech.strategies.registry import Request, Skip, Template, time_is_up
-from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts
 from mmech.structure.blocks import (
     Separable,

@@ -12,6 +12,7 @@ import numpy as np
 
 from mmech.checks import check_choice, check_seed
 from mmech.error.expected import NORMS
+from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import PerformanceWarning
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
@@ -32,7 +33,6 @@ from mmech.strategies.registry import (
     time_limit,
     try_all,
 )
-from mmech.strategies.result import Callback, Candidate, StrategyResult
 from mmech.structure.shape import unscaled
 from mmech.threads import one_blas_thread
 

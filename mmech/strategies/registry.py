@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import nearest
+from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.lazy import load_families
 from mmech.operators.base import QueryMatrix
 from mmech.operators.known import normal_form
-from mmech.strategies.result import Callback, Candidate, StrategyResult
 from mmech.threads import showing
 
 PRIVACY = {"L1": "pure", "L2": "zcdp"}

@@ -22,6 +22,7 @@ from scipy.fft import irfft, rfft
 
 from mmech.arrays import Floats
 from mmech.error import pairs
+from mmech.error.result import StrategyResult
 from mmech.error.rules import known_gain
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
@@ -34,7 +35,6 @@ from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.strategies.result import StrategyResult
 from mmech.structure.shape import unscaled
 
 FLOOR = 1 / 256

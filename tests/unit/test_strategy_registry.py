@@ -18,7 +18,8 @@ import reference as ref
 from maintainer_pages import code_of
 
 import mmech as mm
-from mmech.strategies import StrategyResult, registry
+from mmech.error.result import StrategyResult
+from mmech.strategies import registry
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 from mmech_rf import grow_random_forest, training_workload
 
