@@ -30,6 +30,7 @@ from mmech.operators.circulant import Circulant as Circulant
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.known import normal_form
 from mmech.strategies.registry import Request, Skip, Template
+from mmech.structure.blocks import Moved, moved
 from mmech.structure.shape import unscaled
 
 FLOOR = 2.0**-12
@@ -55,6 +56,26 @@ def _(block: Circulant) -> Floats:
 def _energies(workload: QueryMatrix) -> Floats | None:
     energies: Floats | None = normal_form(workload).total(circle_energies)
     return energies
+
+
+@moved.register(Circulant)
+def _(block: Circulant) -> Moved | None:
+    """Look for the arc of the taps: what the longest run of zeros leaves."""
+    taps = np.flatnonzero(block._column)
+    if taps.size == 0:
+        return None
+    gaps = np.diff(taps, append=taps[0] + block.n)
+    longest = int(gaps.argmax())
+    start = int(taps[(longest + 1) % taps.size])
+    reach = block.n - int(gaps[longest]) + 1
+    arc = np.roll(block._column, -start)[:reach]
+
+    def over(n: int) -> Circulant:
+        column = np.zeros(n, block.dtype)
+        column[: arc.size] = arc
+        return Circulant(np.roll(column, start))
+
+    return Moved(reach, over)
 
 
 # ---- pairs, and what is measured --------------------------------------------------

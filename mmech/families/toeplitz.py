@@ -25,6 +25,7 @@ from mmech.strategies.spectral import (
     strategies_of,
     waves_of,
 )
+from mmech.structure.blocks import Moved, moved
 
 
 def _filter(workload: Toeplitz) -> Floats | None:
@@ -44,6 +45,20 @@ def _(workload: Toeplitz, strategy: Toeplitz) -> Floats | None:
     both = (fftconvolve(taps, column)[: taps.size] for column in (first, second))
     gains = np.cumsum(np.subtract(*map(np.square, both))) / x0
     return gains if workload._column[1:].any() else gains[::-1].copy()
+
+
+@moved.register(Toeplitz)
+def _(workload: Toeplitz) -> Moved | None:
+    """Count taps that a sum in doubles can see."""
+    taps = _filter(workload)
+    if taps is None:
+        return None
+    seen = np.flatnonzero(abs(taps) > np.finfo(float).eps * abs(taps).max())
+
+    def over(n: int) -> Toeplitz:
+        return Toeplitz(workload._column[:n], workload._row[:n])
+
+    return Moved(int(seen.max(initial=0)) + 1, over, bool(workload._row[1:].any()))
 
 
 @waves_of.register(Toeplitz)
