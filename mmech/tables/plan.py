@@ -216,6 +216,12 @@ class TablePlan:
         shared = mechanism.equal_totals is not None
         return SharedNoise(mechanism, exact) if shared else Noise(mechanism, exact)
 
+    @property
+    def squared_error(self) -> float:
+        """Expected squared errors of an average cell, of all tables together."""
+        laws = map(self.noise.law, self.subsets)
+        return sum(law.standard_error**2 for law in laws)
+
     @one_blas_thread()
     def errors(self, *, frame: str | None = None) -> Any:
         """Return the errors to expect, one row per table.

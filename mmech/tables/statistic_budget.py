@@ -23,7 +23,13 @@ from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
 from mmech.tables.statistics import Statistic
 
 SHARES = 1000
-"""What the least part of a budget is a part of, about."""
+"""What the least part of a budget is a part of."""
+
+NODES = np.geomspace(1 / SHARES, 1, 13)
+"""Parts of a budget at which errors are computed, and interpolated between."""
+
+TINY, HUGE = 1e-300, 1e30
+"""Squared errors in place of zero, and of noise that is too large for whole numbers."""
 
 
 OWN = {"mean", "sum", "count", "probability", "quantile", "standard_error", "lower"}
@@ -105,8 +111,7 @@ def plan_statistics(
     """Check statistics, and split the budget between them and count tables.
 
     Shares make the sum of expected squared errors least: over all tables, of an average
-    cell, and all statistics, of an average number in records. Under pure epsilon they
-    are as cube roots of squared errors, and under rho as square roots.
+    cell, and all statistics, of an average number in records.
 
     Parameters
     ----------
@@ -123,7 +128,7 @@ def plan_statistics(
         What is left for the tables.
     """
     currency, cost, relation = tables.currency, tables.cost, tables.relation
-    own, errors = tables.domain, tables.errors(frame="dict")["standard_error"]
+    own = tables.domain
     plans = []
     for statistic in statistics:
         names = (statistic.name, *statistic.by)
@@ -144,12 +149,8 @@ def plan_statistics(
         )
     if len({str(statistic) for statistic in statistics}) < len(statistics):
         raise ParameterError("statistics", "must name each statistic once")
-    squared = [plan.statistic.variance(plan) for plan in plans]
-    squared.append(float(np.square(errors).sum()))
-    shares = np.power(squared, 1 / 3 if currency == "epsilon" else 1 / 2)
-    weights = [max(1, round(SHARES * own)) for own in shares[:-1] / shares.sum()]
-    weights.append(max(1, SHARES - sum(weights)))
-    costs = [cost * Fraction(weight, sum(weights)) for weight in weights]
+    weights = _weights([*plans, tables])
+    costs = [cost * Fraction(weight, SHARES) for weight in weights]
     plans = [replace(plan, cost=c) for plan, c in zip(plans, costs, strict=False)]
     for plan in plans:
         plan.check_noise()
@@ -163,3 +164,32 @@ def plan_statistics(
         plans=tuple(plans),
     )
     return reading, costs[-1]
+
+
+def _weights(plans: Sequence[Any]) -> list[int]:
+    """Return parts of the budget in `SHARES`, each at least one.
+
+    Errors fall with the budget, the less the more of it there is: so each part goes to
+    the plan that gains most by it. Noise is whole, and its variance is no power of the
+    budget: the law of each share says what is gained.
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    gains: list[Any] = []
+    for plan in plans:
+        errors = np.log([_squared(plan, share) for share in NODES])
+        curve = PchipInterpolator(np.log(NODES), errors)
+        squared = np.exp(curve(np.log(np.arange(1, SHARES + 1) / SHARES)))
+        gains.append(np.minimum.accumulate(-np.diff(squared)))
+    best = np.argsort(-np.concatenate(gains), kind="stable")[: SHARES - len(plans)]
+    parts = np.bincount(best // (SHARES - 1), minlength=len(plans)) + 1
+    return [int(part) for part in parts]
+
+
+def _squared(plan: Any, share: float) -> float:
+    """Return the squared error of a plan with a share of its cost, or a huge one."""
+    try:
+        at = replace(plan, cost=plan.cost * Fraction(share))
+        return max(at.squared_error, TINY)
+    except ValueError:  # the noise does not fit
+        return HUGE / share**2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
-from mmech.operators.base import product_of
+from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Prefix
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement
@@ -196,11 +196,16 @@ class StatisticPlan:
         return same and self.all_count and not self.statistic.by
 
     @property
+    def squared_error(self) -> float:
+        """Expected squared error of an average number, in records or ranges."""
+        return self.statistic.variance(self)
+
+    @property
     def expected(self) -> str:
         """The error to expect, in words."""
         own = self.statistic
         size = self.upper - self.lower if isinstance(own, Ratio) else 1.0
-        error = math.sqrt(own.variance(self)) * size
+        error = math.sqrt(self.squared_error) * size
         return (
             f"{own}: {self.currency} = {self.cost}, a standard error of {error:.3g}"
             f"{own.of}"
@@ -213,9 +218,8 @@ class StatisticPlan:
 
     def _mechanism(self, session: Session | None = None) -> MatrixMechanism:
         """Return what measures cumulative counts, paid for by a session if given."""
-        workload, privacy = Prefix(self.n_steps + 1), self.law.privacy
-        template = {"pure": "hierarchy", "zcdp": "spectral"}[privacy]
-        strategy = optimize(workload, template=template, privacy=privacy).strategy
+        workload = Prefix(self.n_steps + 1)
+        strategy = _cumulative(self.n_steps + 1, self.law.privacy)
         options: dict[str, Any] = {self.currency: self.cost, **asdict(self.relation)}
         if session is None:
             return MatrixMechanism(workload, strategy, **options)
@@ -278,6 +282,13 @@ class StatisticPlan:
             "upper": high,
             "note": np.select([empty, some], [words, "; ".join(both)], note),
         }
+
+
+@lru_cache(maxsize=16)
+def _cumulative(n: int, privacy: str) -> QueryMatrix:
+    """Return what measures n cumulative counts, at any cost."""
+    template = {"pure": "hierarchy", "zcdp": "spectral"}[privacy]
+    return optimize(Prefix(n), template=template, privacy=privacy).strategy
 
 
 @storable("MeasuredStatistic")

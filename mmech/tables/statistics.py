@@ -140,7 +140,7 @@ class Statistic(ABC):
 
     def variance(self, plan: StatisticPlan) -> float:
         """Return the expected squared error of one number, in records or ranges."""
-        return plan.relation.factor**2 * plan.law.continuous(plan.cost)
+        return float(plan.law.variance(plan.parameter)) / plan.unit**2
 
 
 @dataclass(frozen=True)

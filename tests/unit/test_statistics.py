@@ -130,7 +130,7 @@ def test_errors_are_those_of_the_noise_that_is_drawn(neighbours, persons, curren
 def test_shares_weigh_sums_by_the_squares_of_their_bounds():
     own = planned(Sum("x"))
     expected = own.law.continuous(own.cost) * 26 / 36  # from -1 to 5
-    assert own.statistic.variance(own) == pytest.approx(expected)
+    assert own.squared_error == pytest.approx(expected)
 
 
 def test_a_public_total_halves_what_a_replaced_record_changes():
@@ -290,6 +290,7 @@ def test_groups_without_records_have_a_sentence():
         assert (empty["lower"] == 0).all()
         assert (empty["upper"] == 90).all()
         assert empty["note"].str.contains("too few records").all()
+        table = released.statistic(statistic)
         full = table[table["sex"] == "f"]
         assert (full["note"] == "").all()
         assert full[value].tolist() == pytest.approx([50] * len(full), abs=2)
@@ -320,6 +321,72 @@ def test_the_budget_is_split_by_expected_errors_and_adds_up():
     assert sum(costs, plan.cost) == Fraction(7, 3)
     assert costs[0] == costs[1] < costs[4]  # of quantiles, whose errors are larger
     assert "over the number of records" in plan.statistics[0].expected
+
+
+def split(asked, currency, budget):
+    """Return the plans of a table of two cells and of statistics, the table's first."""
+    given = {"tables": ["sex"], "statistics": asked, currency: Fraction(budget)}
+    plan = mm.release_tables(None, DOMAIN, dry_run=True, **given)
+    return [replace(plan, statistics=()), *plan.statistics]
+
+
+def at_share(plan, share, cost):
+    return replace(plan, cost=share * Fraction(cost)).squared_error
+
+
+@pytest.mark.parametrize(
+    ("currency", "budgets"), [("epsilon", (1, 10, 30, 100)), ("rho", (0.01, 10, 100))]
+)
+def test_a_sum_beside_a_table_has_its_best_share_at_any_budget(currency, budgets):
+    """Noise is whole: no share follows from continuous noise of the whole budget."""
+    errors, shares = [], [Fraction(k, 40) for k in range(1, 40)]
+    for budget in budgets:
+        parts = split([Sum("age", by="sex")], currency, budget)
+        errors.append([part.squared_error for part in parts])
+        table, total = parts
+        best = min(
+            at_share(table, s, budget) + at_share(total, 1 - s, budget) for s in shares
+        )
+        assert sum(errors[-1]) <= 1.02 * best
+    assert (np.diff(errors, axis=0) <= 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("currency", ["epsilon", "rho"])
+@pytest.mark.parametrize("n", [1, 2])
+def test_shares_are_the_best_of_a_grid(currency, n):
+    asked = [Histogram("age", step=30), Quantiles("age", step=30)][:n]
+    grid, least = 80, {"epsilon": 0.1, "rho": 0.001}[currency]
+    for budget in map(Fraction, np.geomspace(least, 100, 13).tolist()):
+        parts = split(asked, currency, budget)
+        errors = [
+            np.array([at_share(own, Fraction(k, grid), budget) for k in range(1, grid)])
+            for own in parts
+        ]
+        best = min(
+            sum(own[k - 1] for own, k in zip(errors, (*some, left), strict=True))
+            for some in itertools.product(range(1, grid), repeat=n)
+            if (left := grid - sum(some)) > 0
+        )
+        found = sum(part.squared_error for part in parts)
+        assert found <= 1.02 * best + 1e-12, budget  # no count is wrong below that
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("currency", "budgets"),
+    [
+        ("epsilon", np.geomspace(0.1, 100, 61)),
+        ("rho", np.geomspace(0.001, 100, 101)),
+    ],
+)
+def test_no_error_rises_with_the_budget(currency, budgets):
+    asked = [ALL[0], *ALL[2:5], Quantiles("age", step=30)]
+    errors = [
+        [part.squared_error for part in split(asked, currency, budget)]
+        for budget in budgets.tolist()
+    ]
+    assert (np.diff(errors, axis=0) <= 0).all()
 
 
 def test_tables_without_statistics_say_how_to_ask_for_them():
