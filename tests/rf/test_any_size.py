@@ -32,6 +32,10 @@ never would, on a busy machine too."""
 
 @contextmanager
 def not_for_ever():
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
     def give_up(*_):
         raise TimeoutError(f"still running after {HANGS} s")
 
