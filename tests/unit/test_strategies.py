@@ -424,4 +424,6 @@ def test_auto_is_not_behind_any_template(workload):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(300))
 def test_auto_is_not_behind_any_template_on_random_workloads(seed):
-    assert behind(random_workload(seed, 2000))[0] <= 1.01
+    """The time of a search grows with the cube of cells: few have more than 400."""
+    most = 2000 if seed % 15 == 0 else 400
+    assert behind(random_workload(seed, most))[0] <= 1.01

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import json
-import multiprocessing
 import os
 import pickle
 import random
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 from entropy import system_entropy
 from fuzz import mutated
-from processes import in_a_fork, largest_file
+from processes import forking, in_a_fork, largest_file
 from reference import pinv
 from replay import check_neighbours, entropy, watched, with_noise
 from scipy.linalg import toeplitz
@@ -40,7 +39,6 @@ from mmech.privacy.cost import in_rho
 from mmech.strategies import streams
 from mmech.strategies.streams import ToeplitzRows, TreeRows
 
-FORK = multiprocessing.get_context("fork")
 CURRENCIES = pytest.mark.parametrize("currency", ["epsilon", "rho"])
 PRICE = Fraction(3, 7)
 
@@ -845,7 +843,7 @@ def test_a_killed_stream_is_paid_for_and_draws_nothing_twice(currency, path):
             returned = {}
         read, write = os.pipe()
         arguments = (path, ledger, currency, known, moment, write)
-        process = FORK.Process(target=push_until_killed, args=arguments)
+        process = forking().Process(target=push_until_killed, args=arguments)
         process.start()
         process.join()
         killed += process.exitcode == -signal.SIGKILL
