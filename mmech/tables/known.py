@@ -21,9 +21,7 @@ from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
-from mmech.tables.noise import (
-    subsets_of,
-)
+from mmech.tables.levels import subsets_of
 from mmech.tables.read_known import impossible_cells, known_table
 from mmech.tables.rounding import WORK, WORK_ONCE_PAID, with_sums
 

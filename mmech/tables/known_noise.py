@@ -24,18 +24,12 @@ from mmech.arrays import Floats, Integers, Mask, Subset
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
+from mmech.noise.tails import NO_ERROR, ErrorLaw, error_law, step_of
 from mmech.operators.base import product_of
 from mmech.reconstruction import MarginalEstimate
 from mmech.tables.known import Known
-from mmech.tables.noise import (
-    NO_ERROR,
-    VARIANCE_FLOOR,
-    ErrorLaw,
-    Noise,
-    error_law,
-    step_of,
-    subsets_of,
-)
+from mmech.tables.levels import subsets_of
+from mmech.tables.noise import VARIANCE_FLOOR, Noise
 
 MOST_IMPOSSIBLE = 4096
 """Most impossible cells of all tables: a dense matrix of so many rows is inverted."""

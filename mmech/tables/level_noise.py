@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 
 from mmech.arrays import Floats, Integers, Subset
 from mmech.mechanism import MatrixMechanism
+from mmech.noise.tails import error_law, step_of
 from mmech.operators.base import product_of
-from mmech.tables.levels import Chain, Tree
-from mmech.tables.noise import Noise, error_law, step_of, subsets_of
+from mmech.tables.levels import Chain, Tree, subsets_of
+from mmech.tables.noise import Noise
 
 Nodes = dict[Subset, Floats]
 

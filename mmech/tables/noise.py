@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
-from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -28,88 +27,14 @@ from numpy.typing import ArrayLike
 
 from mmech.arrays import Floats, Subset
 from mmech.mechanism import MatrixMechanism
-from mmech.noise import Law
+from mmech.noise.tails import ErrorLaw, error_law, step_of
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
 from mmech.reconstruction import MarginalEstimate
+from mmech.tables.levels import subsets_of
 
 VARIANCE_FLOOR = 1e-24
 """Smallest variance of noise that least squares weights by."""
-
-SLACK = 1e-6
-"""Rounding errors of estimates, in counts: whole numbers must not be missed by them."""
-
-SMALL_SHARE = 0.01
-"""Terms with less than this share of the standard error are one Gaussian together."""
-
-FREQUENCIES = np.linspace(0.0, 9.0, 1801)[1:]
-"""Where the characteristic function of a standardised error is looked at. The error of
-a single measured count reaches furthest: it is below 0.025 beyond, and alternates."""
-
-
-@dataclass(frozen=True, eq=False)
-class ErrorLaw:
-    """The law of an error, symmetric about zero.
-
-    Attributes
-    ----------
-    standard_error : float
-        In counts.
-    scale : float
-        Standard error with a small uniform part added, which fills the gaps between
-        the values of an error that is whole.
-    characteristic : ndarray
-        Characteristic function of this sum at `FREQUENCIES` over `scale`.
-    apart : float, default=None
-        How far an error is from whole numbers at most, where it is near them; ``None``
-        where it is not.
-    step : float, default=0.0
-        Distance of the values that an error takes, where it is known.
-    """
-
-    standard_error: float
-    scale: float
-    characteristic: Floats
-    apart: float | None = None
-    step: float = 0.0
-    _widths: dict[float, float] = field(default_factory=dict, repr=False)
-
-    def probability(self, half: float) -> float:
-        r"""Return P(\|error\| <= half)."""
-        reach = half / self.scale
-        kernel = np.sin(FREQUENCIES * reach) / FREQUENCIES
-        step = FREQUENCIES[1] - FREQUENCIES[0]
-        # The trapezoidal rule, with the limit `reach` of the kernel at zero.
-        mass = float((kernel * self.characteristic).sum()) + reach / 2
-        return 2 / math.pi * float(step) * mass
-
-    def at(self, level: float, nodes: Any) -> tuple[float, float]:
-        """Return the standard error and half the width, which all nodes share."""
-        return self.standard_error, self.half_width(level)
-
-    def half_width(self, level: float) -> float:
-        """Return what the magnitude of the error stays below with a probability."""
-        if not self.scale:  # a variance may be too small for a float
-            return 0.0
-        if level in self._widths:
-            return self._widths[level]
-        from scipy.optimize import brentq
-
-        def beyond(half: float) -> float:
-            return self.probability(half) - level
-
-        half = self.scale / math.sqrt(1.0 - level)  # Chebyshev
-        if beyond(half) > 0:
-            half = float(brentq(beyond, 0.0, half))
-        half += self.step / 2
-        if self.apart is not None:  # probabilities do not change between whole numbers
-            half = math.ceil(half - 0.5) + self.apart
-        self._widths[level] = half
-        return half
-
-
-NO_ERROR = ErrorLaw(0.0, 0.0, np.ones(FREQUENCIES.size))
-"""The law of the error of a count that is known."""
 
 
 class Noise:
@@ -256,75 +181,3 @@ class Noise:
                 coefficient = coefficient + share
             if number and np.any(coefficient):
                 yield coefficient, number
-
-
-def step_of(coefficients: Floats, spreads: Floats) -> float:
-    """Return the distance of the values that a weighted sum of whole noise takes.
-
-    It is a common divisor of the coefficients, but for a little noise: Euclid's
-    algorithm finds it. A probability jumps by as much as a value has, which smoothing
-    shares out.
-
-    Parameters
-    ----------
-    coefficients : ndarray
-        Weights of noise.
-    spreads : ndarray
-        Standard deviation of all noise of each weight together.
-    """
-    sizes = np.abs(coefficients)
-    step = float(sizes.max(initial=0.0))
-    for size, spread in zip(sizes.tolist(), spreads.tolist(), strict=True):
-        value = size
-        while (left := abs(value - step * round(value / step))) * spread > step / 4:
-            step, value = left, step
-    return step
-
-
-def error_law(
-    law: Law,
-    coefficients: Floats,
-    numbers: Floats,
-    variances: Floats,
-    parameters: Floats,
-    apart: float | None = None,
-) -> ErrorLaw:
-    """Return the law of a weighted sum of independent noise.
-
-    Parameters
-    ----------
-    law : Law
-        Of the noise of one row.
-    coefficients, numbers, variances, parameters : ndarray
-        Weights, how many rows have each, and the variances and parameters of their
-        noise.
-    apart : float, optional
-        As in `ErrorLaw`.
-    """
-    if not coefficients.size:
-        return NO_ERROR
-    parts = np.square(coefficients) * variances
-    variance = float((numbers * parts).sum())
-    uniform = float(np.abs(coefficients).max())  # the width of the widest gap
-    scale = math.sqrt(variance + uniform**2 / 12)
-    frequencies = FREQUENCIES / scale
-    large = parts > (SMALL_SHARE * scale) ** 2
-    gaussian = float((numbers * parts)[~large].sum())
-    found = np.exp(-0.5 * gaussian * np.square(frequencies))
-    equal, groups = np.unique(
-        np.column_stack([coefficients[large], parameters[large]]),
-        axis=0,
-        return_inverse=True,
-    )
-    together = np.bincount(groups.ravel(), weights=numbers[large])
-    for (coefficient, parameter), number in zip(equal, together, strict=True):
-        own = law.characteristic(parameter, frequencies * coefficient)
-        found *= own**number
-    smooth = np.sinc(frequencies * uniform / (2 * math.pi))
-    return ErrorLaw(math.sqrt(variance), scale, found * smooth, apart)
-
-
-def subsets_of(places: Sequence[int]) -> Iterator[Subset]:
-    """Yield all subsets, smallest first."""
-    sizes = range(len(places) + 1)
-    return chain.from_iterable(combinations(places, size) for size in sizes)

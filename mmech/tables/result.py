@@ -18,11 +18,11 @@ from mmech.domain.frames import as_column, as_frame
 from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
+from mmech.noise.tails import SLACK
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import check_excel
 from mmech.tables.known_noise import KnownNoise
-from mmech.tables.noise import SLACK
 from mmech.tables.plan import TablePlan
 from mmech.tables.published import write_folder
 from mmech.tables.statement import facts_of, statement_of

@@ -28,8 +28,8 @@ from mmech.error.shared_totals import WIDE, EqualTotals, cells_of
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import LAPLACE
 from mmech.noise.norm import norm_noise_components
+from mmech.noise.tails import FREQUENCIES, NO_ERROR, ErrorLaw
 from mmech.reconstruction import MarginalEstimate
-from mmech.tables.noise import FREQUENCIES, NO_ERROR, ErrorLaw
 
 SHARES = 24
 """Points at which the total of a set is looked at, as a share of the radius."""

@@ -21,6 +21,7 @@ from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
+from mmech.noise.tails import ErrorLaw, error_law
 from mmech.operators.base import product_of
 from mmech.operators.basic import Prefix
 from mmech.privacy.neighbours import Relation
@@ -28,7 +29,6 @@ from mmech.release import Measurement
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
-from mmech.tables.noise import ErrorLaw, error_law
 from mmech.tables.statistics import Histogram, Quantiles, Ratio, Statistic
 
 

@@ -32,6 +32,7 @@ from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
+from mmech.noise.tails import ErrorLaw
 from mmech.operators.marginals import Marginals
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.reconstruction import MarginalEstimate
@@ -39,7 +40,7 @@ from mmech.release import Measurement, charge
 from mmech.selection import epsilon_of_draw, fixed_point_rate, select
 from mmech.session import Session
 from mmech.storage.codec import storable
-from mmech.tables.noise import ErrorLaw, Noise
+from mmech.tables.noise import Noise
 from mmech.tables.shared_noise import SharedNoise
 
 if TYPE_CHECKING:
