@@ -242,19 +242,18 @@ class Tails:
         most = int((own * spreads).argmax())
         variance, total = self.row_variances[most], self.variances[cell]
         rest = max(total - float(np.square(own * spreads).sum()), 0.0)
-        terms = [own, numbers, self.row_variances, self.parameters]
+        terms: Any = own, numbers, self.row_variances, self.parameters
         if rest < WHOLE * total:  # all noise is told apart
             whole = np.abs(own - np.rint(own)).max() < WHOLE
-            laws = [error_law(self.law, *terms, 0.0 if whole else None)]
+            laws = [error_law(self.law, *(*terms, 0.0 if whole else None))]
         else:
             whole, parameter = False, self.parameters[most]
-            laws = [
-                error_law(self.law, *map(np.append, terms, more))
-                for number in ((MANY, 1) if rest > total / MANY else (1,))
-                for more in [
-                    (np.sqrt(rest / (number * variance)), number, variance, parameter)
-                ]
-            ]
+            laws = []
+            for number in (MANY, 1) if rest > total / MANY else (1,):
+                size = math.sqrt(rest / (number * variance))
+                more: Any = zip(terms, (size, number, variance, parameter), strict=True)
+                every: Any = [np.append(*pair) for pair in more]
+                laws.append(error_law(self.law, *every))
         half = max(law.half_width(level) for law in laws)
         return half + (0.0 if whole or not own[most] else step_of(own, spreads) / 2)
 
@@ -309,12 +308,12 @@ def _law_of_row(
     _, first, numbers = np.unique(
         sizes + 2 * kind[kept], return_index=True, return_counts=True
     )
-    terms = [largest * sizes[first], numbers.astype(np.float64)]
-    terms += [own[kept][first] for own in (variances, parameters)]
+    terms: Any = largest * sizes[first], numbers.astype(np.float64)
+    terms = (*terms, variances[kept][first], parameters[kept][first])
     key = np.round(terms, 6).tobytes()
     if key not in found:
         whole = np.abs(terms[0] - np.rint(terms[0])).max() < WHOLE
-        own = error_law(law, *terms, 0.0 if whole else None)
+        own = error_law(law, *(*terms, 0.0 if whole else None))
         spreads = np.sqrt(terms[1] * terms[2])
         step = 0.0 if whole else step_of(terms[0], spreads)
         found[key] = replace(own, standard_error=math.sqrt(variance), step=step)
