@@ -31,14 +31,12 @@ from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
 from mmech.structure.spectrum import mean_spectrum
+from mmech.tables.field import FLAT
+from mmech.tables.intervals import Intervals
 from mmech.tables.known import Known, what_is_known
-from mmech.tables.known_noise import KnownNoise
 from mmech.tables.level_counts import divided_tables
-from mmech.tables.level_noise import LevelNoise
 from mmech.tables.level_weights import level_strategy
 from mmech.tables.levels import Chain, chain_of
-from mmech.tables.noise import Noise
-from mmech.tables.shared_noise import SharedNoise
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.steps import COUNTED
 from mmech.threads import one_blas_thread
@@ -205,16 +203,14 @@ class TablePlan:
         )
 
     @cached_property
-    def noise(self) -> Noise | SharedNoise:
+    def noise(self) -> Intervals:
         """The law of the errors of the tables; in steps, if all are measured."""
-        mechanism = self.mechanism()
-        if self.chain is not None:
-            return LevelNoise(mechanism, self.chain)
-        if self.known is not None and self.known.rules:
-            return KnownNoise(mechanism, self.known, self.subsets)
-        exact = {} if self.known is None else self.known.exact
-        shared = mechanism.equal_totals is not None
-        return SharedNoise(mechanism, exact) if shared else Noise(mechanism, exact)
+        mechanism, known, closed = self.mechanism(), {}, {}
+        if self.known is not None:
+            known = dict(self.known.tables)
+            form: Any = mechanism.released.form
+            closed = self.known.zeros_of(self.subsets, form.weights)
+        return Intervals([mechanism], known, closed, self.chain or FLAT)
 
     @property
     def squared_error(self) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 from mmech.arrays import Floats
 from mmech.error.report import quantile_of_whole_noise
 from mmech.mechanism import MatrixMechanism
-from mmech.tables.noise import error_law
+from mmech.noise.tails import error_law
 
 
 def first_ratio(above: Floats, total: Floats, widths: Floats) -> Floats:

@@ -51,8 +51,8 @@ from mmech.domain.attribute import check_names
 from mmech.domain.discretise import check_number
 from mmech.domain.frames import as_column
 from mmech.exceptions import ParameterError
+from mmech.noise.tails import SLACK
 from mmech.storage.codec import storable
-from mmech.tables.noise import SLACK
 from mmech.tables.statistic_intervals import CumulativeErrors, first_ratio
 
 if TYPE_CHECKING:
