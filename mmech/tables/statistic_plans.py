@@ -21,12 +21,8 @@ from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
-<<<<<<< HEAD
-from mmech.operators.base import QueryMatrix, product_of
-=======
 from mmech.noise.tails import ErrorLaw, error_law
-from mmech.operators.base import product_of
->>>>>>> tb1
+from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Prefix
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement
