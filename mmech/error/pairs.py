@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpocon, dpotrf, dpotri
+from scipy.linalg.lapack import dpotri
 
 from mmech.arrays import Floats, Subset
 from mmech.checks import magnitude
@@ -51,7 +51,7 @@ from mmech.structure.blocks import (
     moved,
     tree_components,
 )
-from mmech.structure.shape import frobenius_squared, rank
+from mmech.structure.shape import frobenius_squared, rank, regular_factor
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
 Tables = Marginals | Marginal | Residuals
@@ -61,9 +61,6 @@ CANCELLATION = 1e-7
 
 RANGE_CANCELLATION = 1e-4
 """The same for the variance of a range as a difference of two prefix sums."""
-
-REGULAR = 1e-8
-"""Ratio of a gram's least norm to the largest above which it is inverted as it is."""
 
 SUPPORT_TOLERANCE = 1e-6
 """Relative part of a query outside the row space that counts as rounding."""
@@ -403,8 +400,8 @@ def gain_by_subsets(workload: QueryMatrix, strategy: Tables) -> float | None:
 
 def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     gram = strategy.gram()._dense().astype(np.float64)
-    factor, failed = dpotrf(gram, lower=1)
-    if not failed and dpocon(factor, abs(gram).sum(axis=0).max(), "L")[0] > REGULAR:
+    factor = regular_factor(gram)
+    if factor is not None:
         inverse, _ = dpotri(factor, lower=1)  # the lower half of it, else zeros
         asked = workload.gram()._dense().astype(np.float64)
         twice = 2.0 * np.vdot(inverse, asked)

@@ -15,7 +15,9 @@ from scipy.fft import irfft, next_fast_len, rfft
 from mmech.arrays import Floats
 from mmech.error.rules import known_gain, known_rows
 from mmech.limits import LIMITS
+from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
+from mmech.operators.compose import Product
 from mmech.operators.ranges import Ranges
 from mmech.operators.tau import Tau
 from mmech.structure.blocks import separable_terms
@@ -24,8 +26,8 @@ SMALL_BLOCK = 16
 """Sums within blocks of so many cells are taken pair by pair."""
 
 
-@known_gain.rule(Tau, AllRange | Prefix | Suffix | Ones)
-def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float | None:
+@known_gain.rule(Tau, AllRange | Prefix | Suffix | Ones | Product)
+def _(workload: QueryMatrix, strategy: Tau) -> float | None:
     terms = separable_terms(workload)
     if terms is None or not strategy.is_regular:
         return None

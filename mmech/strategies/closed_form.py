@@ -120,10 +120,14 @@ def workload_strategy(workload: QueryMatrix, *, norm: str = "L1") -> StrategyRes
 
 
 def look_at_workload(workload: QueryMatrix, found: Request) -> Seen:
-    """Under L2 stop at one marginal; under L1 leave out ranks that are hard to find."""
+    """Under L2 stop at one marginal; leave out ranks that are hard to find."""
     if found.norm == "L2":
         if not is_uniform(unscaled(workload)):
-            return Skip("optimal for one marginal only")
+            few = workload.shape[0] <= LIMITS.dense_cells
+            most = workload.l2_sensitivity() ** 2 * workload.shape[0] if few else np.inf
+            if most < found.best_loss:
+                return None
+            return Skip("for one marginal, or few queries")
         reason = "one marginal, measured as it is, is optimal"
         return replace(workload_strategy(workload, norm="L2"), message=reason)
     m, n = workload.shape

@@ -23,13 +23,10 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import (
-    AllRange,
     Diagonal,
     Identity,
     Ones,
-    Prefix,
     SeparableGram,
-    Suffix,
 )
 from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
@@ -245,8 +242,10 @@ def look_at_nested(workload: QueryMatrix, found: Request) -> Skip | None:
         return Skip("p-Identity suits ordered domains of this size")
     if not _block_size(n):
         return Skip("the size of the domain has no divisor near its root")
-    kinds = {type(block) for _, block in normal_form(workload).blocks}
-    if separable_terms(workload) is None or not kinds & {AllRange, Prefix, Suffix}:
+    plain = (Identity, Ones)
+    blocks = normal_form(workload).blocks
+    ranges = any(not isinstance(block, plain) for _, block in blocks)
+    if separable_terms(workload) is None or not ranges:
         return Skip("not ranges or prefix sums of one ordered attribute")
     return None
 

@@ -28,6 +28,7 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.circulant import Toeplitz
+from mmech.operators.compose import Product
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
@@ -35,6 +36,7 @@ from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
+from mmech.structure.blocks import separable_terms
 from mmech.structure.shape import unscaled
 
 FLOOR = 1 / 256
@@ -60,6 +62,13 @@ waves_of.register(Prefix, lambda workload: "first")
 waves_of.register(Suffix, lambda workload: "last")
 waves_of.register(WidthRange, lambda workload: "circle")
 waves_of.register(Identity | Ones, lambda workload: "any")
+
+
+@waves_of.register(Product)
+def _(workload: Product) -> str | None:
+    """Take those of ranges whose columns are scaled, as if they were not."""
+    scaled = workload._scaled_columns
+    return scaled and separable_terms(workload) and waves_of(scaled[0])
 
 
 def suits_waves(workload: QueryMatrix) -> bool:
@@ -99,6 +108,13 @@ def _(workload: WidthRange, angles: Floats) -> Floats:
     return np.asarray(np.square(np.sin(workload.width * halves) / np.sin(halves)))
 
 
+@energies.register(Product)
+def _(workload: Product, angles: Floats) -> Floats:
+    assert workload._scaled_columns is not None
+    rest, scales = workload._scaled_columns
+    return np.square(scales).mean() * energies(rest, angles)
+
+
 @energies.register(Ones)
 def _(workload: Ones, angles: Floats) -> Floats:
     return np.where(angles == angles.min(), float(workload.m) * workload.n, 0.0)
@@ -112,7 +128,8 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     cells it is 2 % above, of n/6 cells 9 %, and up to 37 % for wider ones whose width
     does not divide n; above 10,000 cells the bound itself is weaker. For a union of
     these the grams add up as if they had the same waves: the best of all waves is
-    within 3 % of the optimum. Listed ranges count as all ranges of the cells that they
+    within 3 % of the optimum. Ranges whose columns are scaled have the waves of those that
+    are not. Listed ranges count as all ranges of the cells that they
     tell apart, within 30 %.
 
     Parameters
@@ -190,6 +207,17 @@ def _added(
 ) -> Floats:
     terms = [weight**2 * energies(block, angles) for weight, block in parts]
     return np.asarray(np.sum(terms, axis=0), np.float64)
+
+
+@strategies_of.register(Product)
+def _(workload: Product) -> Iterator[QueryMatrix]:
+    """Yield waves for the ranges, with columns of length one or scaled alike."""
+    yield from strategies_of.dispatch(QueryMatrix)(workload)
+    assert workload._scaled_columns is not None
+    rest, scales = workload._scaled_columns
+    for waves in strategies_of(rest) if scales.all() else ():
+        if isinstance(waves, Tau):
+            yield waves.with_scales(waves._scales * (scales / np.abs(scales).max()))
 
 
 @strategies_of.register(WidthRange)

@@ -15,6 +15,7 @@ from mmech.arrays import Floats
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
+from mmech.operators.compose import Product
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
@@ -229,6 +230,7 @@ def separable_terms(workload: QueryMatrix) -> list[Separable] | None:
     return [(float(c) ** 2 * a, b, c**2 * own) for c, (a, b, own) in terms]
 
 
+@singledispatch
 def _separable(workload: QueryMatrix) -> Separable | None:
     if not isinstance(workload, RANGES):
         return None
@@ -243,6 +245,14 @@ def _separable(workload: QueryMatrix) -> Separable | None:
     }
     a, b = factors.get(type(workload), (m * one, one))
     return a, b, one if isinstance(workload, Identity) else a * b
+
+
+@_separable.register(Product)
+def _(workload: Product) -> Separable | None:
+    """Scale the vectors with the columns."""
+    rest, scales = workload._scaled_columns or (workload, None)
+    known = None if scales is None else _separable(rest)
+    return known and (known[0] * scales, known[1] * scales, known[2] * scales**2)
 
 
 def in_blocks(terms: Sequence[Separable], size: int) -> list[Separable]:
@@ -316,3 +326,8 @@ moved.register(
     WidthRange,
     lambda workload: Moved(workload.width, lambda n: WidthRange(n, workload.width)),
 )
+
+
+def repeats(workload: QueryMatrix) -> bool:
+    """Whether a workload is a union of queries that are moved from cell to cell."""
+    return normal_form(workload).ask(moved) is not None

@@ -13,7 +13,9 @@ from functools import singledispatch
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpocon, dpotrf
 
+from mmech.arrays import Floats
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
@@ -75,6 +77,10 @@ frobenius_squared.register(Ones, lambda w: float(w.m * w.n))
 @frobenius_squared.register(Marginals)
 def _(operator: Marginals) -> float:  # a one per marginal and cell
     return operator.shape[1] * sum(w**2 for w in operator.weights.values())
+
+
+REGULAR = 1e-8
+"""Ratio of a gram's least norm to the largest above which it is inverted as it is."""
 
 
 # ---- rank ------------------------------------------------------------------------
@@ -166,9 +172,23 @@ def rank(workload: QueryMatrix) -> int:
     if terms is not None and shape is not None:
         asked = downward_closure((key for key, square in terms if square > 0), shape)
         return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)
+    m, n = workload.shape
+    if min(m, n) <= LIMITS.dense_cells:
+        smaller = workload if n <= m else workload.T
+        gram = smaller.gram()._dense().astype(np.float64)
+        if regular_factor(gram) is not None:
+            return min(m, n)
     values = squared_singular_values(workload)
     floor = max(workload.shape) * np.finfo(float).eps * values.max(initial=0.0)
     return int((values > floor).sum())
+
+
+def regular_factor(gram: Floats) -> Floats | None:
+    """Return the lower Cholesky factor of a gram, ``None`` if it is nearly singular."""
+    factor, failed = dpotrf(gram, lower=1)
+    size = abs(gram).sum(axis=0).max(initial=0.0)
+    regular = not failed and dpocon(factor, size, "L")[0] > REGULAR
+    return np.asarray(factor) if regular else None
 
 
 @singledispatch
