@@ -80,11 +80,14 @@ RESOLUTION = 2**80
 PRICE_DIGITS = 10
 """Digits of a price in rho, which is rounded up."""
 
+ROUNDED_UP = 1 + Fraction(1, 10 ** (PRICE_DIGITS - 1))
+"""More than what the roundings of prices add to a sum of them."""
+
 
 def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
     r"""Return the rho that a release of pure epsilon costs at most.
 
-    :math:`\epsilon \tanh(\epsilon / 2)`, rounded up; exactly :math:`\epsilon^2 / 8` for
+    :math:`\epsilon \tanh(\epsilon / 2)`, rounded up; at most :math:`\epsilon^2 / 8` for
     a draw of the exponential mechanism, which has a bounded range.
 
     Examples
@@ -94,9 +97,8 @@ def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
     >>> float(in_rho(Fraction(1))), in_rho(Fraction(1), bounded_range=True)
     (0.4621171573, Fraction(1, 8))
     """
-    if bounded_range:
-        return epsilon**2 / 8
-    return laplace_rho(1, 1 / epsilon)
+    price = laplace_rho(1, 1 / epsilon)
+    return min(price, epsilon**2 / 8) if bounded_range else price
 
 
 @lru_cache(maxsize=4096)
