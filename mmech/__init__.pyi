@@ -12,7 +12,6 @@ from mmech.operators.marginals import Anova as Anova
 from mmech.operators.partition import Conjunctions as Conjunctions
 from mmech.operators.explicit import Dense as Dense
 from mmech.operators.basic import Diagonal as Diagonal
-from mmech.operators.hierarchy import Hierarchy as Hierarchy
 from mmech.operators.basic import Identity as Identity
 from mmech.operators.kronecker import Kronecker as Kronecker
 from mmech.operators.marginals import Marginal as Marginal
@@ -38,6 +37,7 @@ from mmech.operators.marginals import all_marginals as all_marginals
 
 # families: query matrices that bring strategies of their own
 from mmech.families.circulant import Circulant as Circulant
+from mmech.families.hierarchy import Hierarchy as Hierarchy
 from mmech.families.toeplitz import Toeplitz as Toeplitz
 
 # strategies and errors

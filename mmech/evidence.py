@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import parsed_json
+from mmech.families.hierarchy import Hierarchy
 from mmech.limits import LIMITS
 from mmech.noise.seam import (
     Draw,
@@ -39,7 +40,6 @@ from mmech.operators.basic import Diagonal, Identity, Ones, Prefix, Suffix, Tota
 from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged

@@ -30,7 +30,6 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity
 from mmech.operators.compose import Scaled
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
@@ -45,7 +44,7 @@ from mmech.operators.subsets import marginal_precisions, ranks_of
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import first_members, restrict_columns
 from mmech.structure.attributes import is_uniform
-from mmech.structure.blocks import block_energies, block_gain, tree_components
+from mmech.structure.blocks import block_gain
 from mmech.structure.shape import frobenius_squared, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
@@ -223,18 +222,6 @@ def _(workload: QueryMatrix, strategy: PIdentity) -> float:
     if value < CANCELLATION * total:  # most digits are lost: take squares instead
         return float(row_gains(workload, strategy).sum())
     return value
-
-
-@known_gain.rule(Hierarchy)
-def _(workload: QueryMatrix, strategy: Hierarchy) -> float | None:
-    blocks = block_energies(workload)
-    if blocks is None:
-        return None
-    energies, variances = tree_components(blocks, strategy)
-    measured = np.isfinite(variances)
-    if energies[~measured].max(initial=0) > SUPPORT_TOLERANCE**2 * energies.sum():
-        raise unsupported(workload, strategy)
-    return float(energies[measured] @ variances[measured])
 
 
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:

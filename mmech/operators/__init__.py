@@ -7,7 +7,6 @@ circulant    one query moved along a domain
 tau          sine waves: functions of the grams of ranges and prefix sums
 convolution  exact convolutions of integers
 ranges       ranges of an ordered domain
-hierarchy    trees of sums over nested blocks of neighbours
 explicit     dense and sparse matrices
 partition    partitions of a domain, and boxes of cells: what forests ask
 compose      transposes, grams, multiples, products and sums

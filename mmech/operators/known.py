@@ -28,7 +28,6 @@ from mmech.operators.basic import (
 )
 from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged, MergedGram
@@ -187,9 +186,6 @@ def _(strategy: Scaled) -> bool:
 has_full_column_rank.register(
     Diagonal, lambda strategy: bool((strategy.diag() != 0).all())
 )
-has_full_column_rank.register(
-    Hierarchy, lambda strategy: strategy.weights.get(1, 0) != 0
-)
 
 
 @has_full_column_rank.register(Kronecker)
@@ -256,12 +252,6 @@ def _separable(operator: SeparableGram) -> Bounds:
     return (operator.shape[0] * a * b + own,) * 2
 
 
-def _levels(operator: Hierarchy) -> Bounds:
-    weights = {m: abs(int(weight)) for m, weight in operator.weights.items()}
-    longest = max(min(m, operator.n) * weight for m, weight in weights.items())
-    return longest, sum(weights.values())
-
-
 def _gram_bounds(operator: Gram, rows: Parts, columns: Parts) -> Bounds:
     return rows[0] * columns[0], rows[0] * columns[0]
 
@@ -285,7 +275,6 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
     PartitionStack: lambda a: (a.shape[1], a.n_partitions),
     PartitionGram: lambda a: (a.shape[0] * a.partitions.n_partitions,) * 2,
     Marginal: lambda a: (a.shape[1], 1),
-    Hierarchy: _levels,
     Diagonal: _diagonal,
     Dense: lambda a: _explicit(a._array),
     Sparse: lambda a: _explicit(a.matrix),

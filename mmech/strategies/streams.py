@@ -25,15 +25,14 @@ from scipy.special import logit, logsumexp
 from mmech.arrays import Floats, Integers
 from mmech.error.bounds import dual_loss_bound
 from mmech.exceptions import UnsupportedWorkloadError
+from mmech.families.hierarchy import Hierarchy, best_tree
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Prefix
 from mmech.operators.circulant import Toeplitz
 from mmech.operators.convolution import IntegerFilter
 from mmech.operators.explicit import Dense
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.ranges import WidthRange
 from mmech.strategies.dual import first_update, strategy_of
-from mmech.strategies.hierarchy import best_tree
 from mmech.structure.blocks import block_energies
 
 Variance = Callable[[Fraction], float]

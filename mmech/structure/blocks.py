@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +12,6 @@ from mmech.arrays import Floats
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
 
@@ -136,81 +133,6 @@ def _overlaps(workload: QueryMatrix) -> Overlaps | None:
         return count * inside + ends * (before_sum + after_sum) + whole * products
 
     return energy
-
-
-def tree_components(
-    energies: BlockEnergies, strategy: Hierarchy
-) -> tuple[Floats, Floats]:
-    """Return energies e and variances v with tr(WᵀW (AᵀA)⁺) = Σ e v for a tree A.
-
-    The inverse of the gram of a tree is a sum over independent contrasts: between the
-    parts of a block, and the averages of the largest blocks. Those between whole parts
-    of one size have one variance; a block that is cut off adds one contrast, its whole
-    parts against its last, cut one. Contrasts have length one; their variances are
-    infinite where nothing is measured.
-    """
-    sizes = sorted({1, *strategy.weights})
-    contrasts = [
-        *_contrasts_of_whole_parts(energies, strategy, sizes),
-        *_contrasts_of_cut_parts(energies, strategy, sizes),
-    ]
-    values, variances = np.array(contrasts).T
-    return values, variances
-
-
-def _contrasts_of_whole_parts(
-    energies: BlockEnergies, strategy: Hierarchy, sizes: list[int]
-) -> Iterator[tuple[float, float]]:
-    n = strategy.n
-
-    def between(first: int, size: int, times: int, count: int) -> float:
-        """Return the energy between the `times` parts of every one of some blocks."""
-        parts = times * energies.of_blocks(first, size, times * count)
-        blocks = energies.of_blocks(first, times * size, count)
-        return max(0.0, (parts - blocks) / (times * size)) if times * count else 0.0
-
-    for small, large in pairwise([*sizes, 0]):
-        variance = strategy.variance(small, strategy.inside[small][0]) / small
-        if not large:
-            yield energies.of_blocks(0, small, n // small) / small, variance
-            return
-        start, stop = n // large * large, n // small * small
-        own = between(0, small, large // small, n // large)
-        own += between(start, small, (stop - start) // small, 1)
-        yield own, variance
-
-
-def _contrasts_of_cut_parts(
-    energies: BlockEnergies, strategy: Hierarchy, sizes: list[int]
-) -> Iterator[tuple[float, float]]:
-    n, top = strategy.n, sizes[-1]
-    if n % top == 0:
-        return
-    # Contrasts are constant on segments, between the ends of whole blocks of a level.
-    edges = sorted({n // m * m for m in sizes})
-    left, lengths, gram = edges[:-1], np.diff(edges), energies.of_segments(edges)
-
-    def scaled(contrast: Floats, variance: float) -> tuple[float, float]:
-        square = float(lengths @ np.square(contrast))
-        return max(0.0, float(contrast @ gram @ contrast) / square), variance * square
-
-    cut = np.zeros(len(left))  # 1_b for the cut block b, weighted to an average
-    for small, large in pairwise(sizes):
-        start, stop = n // large * large, n // small * small
-        if start == stop:  # the block has one part, the cut one
-            continue
-        whole, last = (strategy.variance(small, v) for v in strategy.inside[small])
-        average = np.array([start <= cell < stop for cell in left]) / (stop - start)
-        if stop < n:
-            # Estimates of both sums are independent: the block's sum weighs them by
-            # their variances.
-            parts = (stop - start) // small * whole
-            measured = not math.isinf(last)
-            share = last / (parts + last) if measured else (n - stop) / (n - start)
-            yield scaled(average - cut, parts * share if measured else math.inf)
-            average += share * (cut - average)
-        cut = average
-    yield scaled(cut, strategy.variance(top, strategy.inside[top][1]))
 
 
 # ---- grams of ranges --------------------------------------------------------------

@@ -41,7 +41,6 @@ from mmech.operators.basic import (
 )
 from mmech.operators.compose import Product, Scaled, Transpose
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.known import BOUNDS, PARTS, is_known
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
@@ -364,9 +363,6 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
     **dict.fromkeys((Identity, Marginal, Partition), lambda a, power: 1),
     **dict.fromkeys((Ones, Total), lambda a, power: int(a.m)),
     PartitionStack: lambda a, power: a.n_partitions,
-    Hierarchy: lambda a, power: sum(
-        abs(int(weight)) ** power for weight in a.weights.values()
-    ),
     Diagonal: _diagonal_sums,
     Dense: lambda a, power: _reduced(a._array, power),
     Sparse: _sparse_sums,
