@@ -34,7 +34,6 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Ones
-from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.explicit import Dense, Sparse
@@ -479,18 +478,6 @@ def check_filter(strategy: QueryMatrix, length: int, most: int) -> None:
             f"{strategy!r} needs exact sums over {strategy.shape[1]} cells, above what "
             f"64-bit integers are convolved for; use at most {most} cells"
         )
-
-
-@by_structure.register(Toeplitz)
-def _section(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
-    """Round the column of a circulant matrix, all of whose columns then stay alike."""
-    column, n = strategy._column, strategy.shape[1]
-    if strategy.whole is None or strategy.dtype == np.int64:
-        return None
-    check_filter(strategy, sum(strategy.shape), MOST_CELLS // 2 - MOST_CELLS // 16)
-    whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
-    matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
-    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
 @by_structure.register(Kronecker)

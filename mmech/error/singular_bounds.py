@@ -8,20 +8,17 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.fft import irfft, rfft
 
 from mmech.arrays import Floats
 from mmech.exceptions import DomainTooLargeError
+from mmech.lazy import load_families
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones
-from mmech.operators.circulant import Circulant, without_others
 from mmech.operators.compose import Product
 from mmech.operators.explicit import Sparse
 from mmech.operators.known import normal_form
 from mmech.operators.marginals import Anova
-from mmech.operators.ranges import WidthRange
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import known_singular_values, squared_singular_values
@@ -29,18 +26,6 @@ from mmech.structure.spectrum import mean_spectrum
 
 COMMUTING = 1e-13
 """Part of a gram, per cell, outside the common basis that counts as rounding."""
-
-WIDEST = 4096
-"""Widest windows whose singular values are bounded by traces of inverses."""
-
-WINDOWS = 2**18
-"""Most of these windows that are bounded at a time, which takes a second or two."""
-
-RESOLUTION = 1000.0
-"""Mean singular value of windows over the least shift there."""
-
-SMALLEST_SHIFT = 1e-5
-"""Least shift relative to the largest singular value: its inverse keeps its digits."""
 
 
 def _symmetric_shape(workload: QueryMatrix) -> tuple[int, ...] | None:
@@ -114,77 +99,20 @@ def commuting_loss_bound(workload: QueryMatrix) -> float | None:
     return sum_of_roots(total, rounding) ** 2 / workload.shape[1]
 
 
-@singledispatch
 def known_loss_bound(workload: QueryMatrix) -> float | None:
     """Return (Σ σ_i)² / n, or less, where the singular values have a closed form."""
+    load_families()  # one may know of another
+    return loss_bound_of(workload)
+
+
+@singledispatch
+def loss_bound_of(workload: QueryMatrix) -> float | None:
+    """Return it by the rule of a class."""
     values = known_singular_values(workload)
     if values is None:
         return None
     rounding = 1.0 - 64.0 * np.finfo(float).eps
     return float(values.sum()) ** 2 / workload.shape[1] * rounding
-
-
-@known_loss_bound.register(WidthRange)
-def _(workload: WidthRange) -> float | None:
-    r"""Bound Σ σ_i of windows from below, within .1 %, or by one of their contractions.
-
-    The gram of the rows is K, rows and columns of a circulant matrix with eigenvalues
-    λ = σ². For every s > 0 the sum of s λ / (λ + s²) is s (m - s² tr(K + s²)⁻¹). The
-    inverse of the Toeplitz matrix K + s² follows from its first column [1]_. With s =
-    e^j for all integers j these sum to √λ (π / 2) (1 + r), where r is at most
-    2 / cosh(π²) by Poisson summation; terms may be left out. For windows of many cells
-    the polar factor of the circulant matrix gives m mean |ŵ| <= Σ σ_i.
-
-    Where all windows share cells, K_ij = w - |i - j|. Odd vectors and those of sum zero
-    then have eigenvalues 1 / (2 sin²(t / 2)), at t = π/m, 3π/m, ... and t = 2π/m, 4π/m,
-    ... All but the largest of the even ones are at least the next of the latter.
-
-    References
-    ----------
-    .. [1] Gohberg, Semencul, "On the inversion of finite Toeplitz matrices and their
-       continuous analogs", Mat. Issled. 2, 1972.
-    """
-    m, n = workload.shape
-    width = workload.width
-    if m <= LIMITS.quick_dual_cells:
-        return None
-    # A stack costs at least the sum of its parts: rows that all share cells, or many.
-    # Cells that all rows of a part share count once.
-    rows = width if width > WIDEST else WINDOWS
-    parts = 0.0
-    if rows < m:
-        for part, times in ((rows, m // rows), (m % rows, 1)):
-            own = min(part, width)
-            if own:
-                windows = WidthRange(part + own - 1, own)
-                parts += times * (known_loss_bound(windows) or 0.0)
-    if n > LIMITS.spectrum_cells or (width <= WIDEST and parts):
-        return parts or None
-    squares = np.square(np.abs(rfft(np.arange(n) < width)))
-    mean = float(irfft(np.sqrt(squares), n)[0])
-    total = m * mean
-    if width >= m:
-        angles = np.delete(np.arange(1, m), slice(1, 2)) * (math.pi / (2 * m))
-        top = math.sqrt(m * width - (m**2 - 1) / 3)
-        total = max(total, top + float((math.sqrt(0.5) / np.sin(angles)).sum()))
-    elif width <= WIDEST:
-        least = max(mean / RESOLUTION, width * SMALLEST_SHIFT)
-        shifts = np.exp(np.arange(math.ceil(math.log(least)), 60))
-        near = shifts < 8 * width
-        terms = [_shifted_trace(squares, m, n, float(s)) for s in shifts[near]]
-        # Further ones at least as for the largest eigenvalue, at most width².
-        far = shifts[~near] * (m * width / (width**2 + np.square(shifts[~near])))
-        traces = float(np.sum(terms) + far.sum()) * 2 / math.pi
-        total = max(total, traces / (1 + 2.1 / math.cosh(math.pi**2)) * (1 - 1e-6))
-    return max(total**2 / n * (1.0 - 64.0 * n * np.finfo(float).eps), parts)
-
-
-def _shifted_trace(squares: NDArray[np.float64], m: int, n: int, s: float) -> float:
-    """Return tr s K (K + s²)⁻¹ of the m x m corner K with eigenvalues on a circle."""
-    inverse = Circulant(irfft(1.0 / (squares + s**2), n))
-    x = without_others(inverse, inverse._column[:, None], m)[:, 0]
-    trace = float((m - 2.0 * np.arange(m)) @ np.square(x)) / float(x[0])
-    return s * min(max(m - s**2 * trace, 0.0), m)
 
 
 # ---- all singular values, or some and moments ------------------------------------

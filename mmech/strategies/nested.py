@@ -20,16 +20,10 @@ from mmech.arrays import Floats
 from mmech.error import expected as error
 from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
+from mmech.families.separable import AllRange, Prefix, SeparableGram, Suffix
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import (
-    AllRange,
-    Diagonal,
-    Ones,
-    Prefix,
-    SeparableGram,
-    Suffix,
-)
+from mmech.operators.basic import Diagonal, Ones
 from mmech.operators.compose import Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form

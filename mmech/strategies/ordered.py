@@ -14,21 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats
+from mmech.families.separable import SeparableGram
 from mmech.operators.base import Array, QueryMatrix
-from mmech.operators.basic import (
-    Diagonal,
-    Identity,
-    Ones,
-    Prefix,
-    SeparableGram,
-    Suffix,
-)
+from mmech.operators.basic import Diagonal, Identity, Ones
 from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.merged import MergedGram
 from mmech.operators.partition import PartitionStack
-from mmech.operators.ranges import Ranges, WidthRange
-from mmech.structure.blocks import separable_terms
+from mmech.structure.blocks import asks_ranges, separable_terms
 
 SERIATION_CELLS = 2048
 """Up to this size the order of an explicit gram is looked for."""
@@ -160,16 +153,7 @@ def _(gram: Sum) -> bool:
 
 @asks_in_order.register(Gram)
 def _(gram: Gram) -> bool:
-    return _asks_ranges(gram.operator)
-
-
-@singledispatch
-def _asks_ranges(workload: QueryMatrix) -> bool:
-    return False
-
-
-_asks_ranges.register(Prefix | Suffix | WidthRange, lambda workload: True)
-_asks_ranges.register(Ranges, lambda workload: len(workload.domain_shape) == 1)
+    return asks_ranges(gram.operator)
 
 
 def _neighbours_are_alike(entries: Floats) -> bool:

@@ -25,13 +25,13 @@ from scipy.special import logit, logsumexp
 from mmech.arrays import Floats, Integers
 from mmech.error.bounds import dual_loss_bound
 from mmech.exceptions import UnsupportedWorkloadError
+from mmech.families.circulant import Toeplitz
 from mmech.families.hierarchy import Hierarchy, best_tree
+from mmech.families.ranges import WidthRange
+from mmech.families.separable import Prefix
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import Prefix
-from mmech.operators.circulant import Toeplitz
 from mmech.operators.convolution import IntegerFilter
 from mmech.operators.explicit import Dense
-from mmech.operators.ranges import WidthRange
 from mmech.strategies.dual import first_update, strategy_of
 from mmech.structure.blocks import block_energies
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from mmech.arrays import Floats
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
+from mmech.operators.basic import Identity, Ones
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
 
@@ -20,8 +21,6 @@ Separable = tuple[Floats, Floats, Floats]
 
 Overlaps = Callable[[int, int, int], int]
 """(first cell, size, count) -> Σ ‖W 1_b‖² over blocks b, in exact integers."""
-
-RANGES = AllRange | Identity | Ones | Prefix | Suffix
 
 ALIKE = 12
 """Digits to which ratios of precisions are equal, but for rounding."""
@@ -93,7 +92,7 @@ def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
     Within reach are ranges, prefixes and suffixes of any size, their unions, and
     other workloads of up to 4096 cells.
     """
-    terms = normal_form(workload).ask(_overlaps)
+    terms = normal_form(workload).ask(overlaps)
     if terms is not None:
         return _RangeEnergies([(weight**2, energy) for weight, energy in terms])
     if workload.shape[1] > LIMITS.dense_cells:
@@ -102,37 +101,20 @@ def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
     return _GramEnergies(np.pad(np.cumsum(gram, axis=1), ((0, 0), (1, 0))))
 
 
-def _overlaps(workload: QueryMatrix) -> Overlaps | None:
-    """Return the sum of squared overlaps of ranges and blocks, ``None`` for others.
+@singledispatch
+def overlaps(workload: QueryMatrix) -> Overlaps | None:
+    """Return the sum of squared overlaps of queries and blocks, ``None`` for others."""
+    return None
 
-    A block of m cells with s cells before and t after it is covered whole by ranges
-    that start before and end after it. For every cell outside where one end of a range
-    may be, the other end is in the block once for each overlap 1, ..., m.
-    """
-    if not isinstance(workload, RANGES):
-        return None
-    m, n = workload.shape
 
-    def energy(first: int, size: int, count: int) -> int:
-        if isinstance(workload, Identity):
-            return size * count
-        if isinstance(workload, Ones):
-            return m * size**2 * count
-        whole, ends = size**2, size * (size + 1) * (2 * size + 1) // 6
-        # Sums over the blocks of s = first + i size, t = after - i size, and s t.
-        after = n - first - size
-        steps = size * (count * (count - 1) // 2)
-        squares = size**2 * ((count - 1) * count * (2 * count - 1) // 6)
-        before_sum, after_sum = count * first + steps, count * after - steps
-        if isinstance(workload, Prefix):
-            return count * ends + whole * after_sum
-        if isinstance(workload, Suffix):
-            return count * ends + whole * before_sum
-        inside = size * (size + 1) ** 2 * (size + 2) // 12
-        products = count * first * after + (after - first) * steps - squares
-        return count * inside + ends * (before_sum + after_sum) + whole * products
+@overlaps.register(Identity)
+def _(workload: Identity) -> Overlaps:
+    return lambda first, size, count: size * count
 
-    return energy
+
+@overlaps.register(Ones)
+def _(workload: Ones) -> Overlaps:
+    return lambda first, size, count: workload.m * size**2 * count
 
 
 # ---- grams of ranges --------------------------------------------------------------
@@ -143,26 +125,34 @@ def separable_terms(workload: QueryMatrix) -> list[Separable] | None:
 
     ``None`` where no rule knows these.
     """
-    terms = normal_form(workload).ask(_separable)
+    terms = normal_form(workload).ask(separable)
     if terms is None:
         return None
     return [(float(c) ** 2 * a, b, c**2 * own) for c, (a, b, own) in terms]
 
 
-def _separable(workload: QueryMatrix) -> Separable | None:
-    if not isinstance(workload, RANGES):
-        return None
-    m, n = workload.shape
-    up, one = np.arange(1.0, n + 1), np.ones(n)
-    down = up[::-1].copy()
-    factors: dict[type, tuple[Floats, Floats]] = {
-        AllRange: (up, down),
-        Identity: (0.0 * one, one),
-        Prefix: (one, down),
-        Suffix: (up, one),
-    }
-    a, b = factors.get(type(workload), (m * one, one))
-    return a, b, one if isinstance(workload, Identity) else a * b
+@singledispatch
+def separable(workload: QueryMatrix) -> Separable | None:
+    """Return the vectors of the gram of one block, ``None`` for others."""
+    return None
+
+
+@separable.register(Identity)
+def _(workload: Identity) -> Separable:
+    one = np.ones(workload.n)
+    return 0.0 * one, one, one
+
+
+@separable.register(Ones)
+def _(workload: Ones) -> Separable:
+    every = np.full(workload.n, float(workload.m))
+    return every, np.ones(workload.n), every
+
+
+@singledispatch
+def asks_ranges(workload: QueryMatrix) -> bool:
+    """Whether queries are ranges of the cells in their order."""
+    return False
 
 
 def in_blocks(terms: Sequence[Separable], size: int) -> list[Separable]:

@@ -226,7 +226,7 @@ def test_bounds_of_windows_are_below_their_singular_values(
     workload = WidthRange(n, max(round(share * n), 1))
     least = dual_bound(workload, rho=0.5).bound
     singular = np.linalg.svd(workload.to_dense(), compute_uv=False)
-    monkeypatch.setattr("mmech.error.singular_bounds.WIDEST", widest)
+    monkeypatch.setattr("mmech.families.circulant.WIDEST", widest)
     with limits.changed(quick_dual_cells=0):
         bound = known_loss_bound(workload)
     assert 0.6 * singular.sum() ** 2 / n <= bound <= least * (1 + 1e-4)
@@ -290,7 +290,8 @@ def test_what_is_measured_is_near_the_bound_at_any_size(workload, ratio):
 def test_more_cells_than_are_summed_exactly_are_refused(workload, monkeypatch):
     result = optimize(workload, template="spectral", privacy="zcdp")
     ledger = PrivacyLedger(1.0, currency="rho")
-    monkeypatch.setattr("mmech.integer_strategy.MOST_CELLS", 256)
+    for home in ("integer_strategy", "families.circulant"):
+        monkeypatch.setattr(f"mmech.{home}.MOST_CELLS", 256)
     with pytest.raises(DomainTooLargeError, match=r"use at most (128|112) cells"):
         MatrixMechanism(workload, result, rho=0.5, ledger=ledger)
     assert ledger.spent == 0
