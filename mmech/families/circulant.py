@@ -32,7 +32,6 @@ from mmech.checks import check_finite_array
 from mmech.error.pairs import SUPPORT_TOLERANCE, unsupported
 from mmech.error.result import StrategyResult
 from mmech.error.rules import known_gain, known_rows
-from mmech.error.singular_bounds import known_loss_bound, loss_bound_of
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.families.ranges import WidthRange
 from mmech.families.separable import AllRange, Prefix, Suffix
@@ -42,7 +41,6 @@ from mmech.integer_strategy import (
     by_structure,
     check_filter,
 )
-from mmech.limits import LIMITS
 from mmech.operators.base import (
     Array,
     QueryMatrix,
@@ -74,18 +72,6 @@ is inverted where some of its columns are left out."""
 
 SHIFTS = 64
 """Up to so many entries of a column integers are multiplied shift by shift."""
-
-WIDEST = 4096
-"""Widest windows whose singular values are bounded by traces of inverses."""
-
-WINDOWS = 2**18
-"""Most of these windows that are bounded at a time, which takes a second or two."""
-
-RESOLUTION = 1000.0
-"""Mean singular value of windows over the least shift there."""
-
-SMALLEST_SHIFT = 1e-5
-"""Least shift relative to the largest singular value: its inverse keeps its digits."""
 
 DOUBLED = 4096
 """Entries of the inverse of a power series that are found one by one."""
@@ -664,69 +650,6 @@ def _(workload: Toeplitz, strategy: Toeplitz) -> Floats | None:
     both = (fftconvolve(taps, column)[: taps.size] for column in (first, second))
     gains = np.cumsum(np.subtract(*map(np.square, both))) / x0
     return gains if workload._column[1:].any() else gains[::-1].copy()
-
-
-@loss_bound_of.register(WidthRange)
-def _(workload: WidthRange) -> float | None:
-    r"""Bound Σ σ_i of windows from below, within .1 %, or by one of their contractions.
-
-    The gram of the rows is K, rows and columns of a circulant matrix with eigenvalues
-    λ = σ². For every s > 0 the sum of s λ / (λ + s²) is s (m - s² tr(K + s²)⁻¹). The
-    inverse of the Toeplitz matrix K + s² follows from its first column [1]_. With s =
-    e^j for all integers j these sum to √λ (π / 2) (1 + r), where r is at most
-    2 / cosh(π²) by Poisson summation; terms may be left out. For windows of many cells
-    the polar factor of the circulant matrix gives m mean |ŵ| <= Σ σ_i.
-
-    Where all windows share cells, K_ij = w - |i - j|. Odd vectors and those of sum zero
-    then have eigenvalues 1 / (2 sin²(t / 2)), at t = π/m, 3π/m, ... and t = 2π/m, 4π/m,
-    ... All but the largest of the even ones are at least the next of the latter.
-
-    References
-    ----------
-    .. [1] Gohberg, Semencul, "On the inversion of finite Toeplitz matrices and their
-       continuous analogs", Mat. Issled. 2, 1972.
-    """
-    m, n = workload.shape
-    width = workload.width
-    if m <= LIMITS.quick_dual_cells:
-        return None
-    # A stack costs at least the sum of its parts: rows that all share cells, or many.
-    # Cells that all rows of a part share count once.
-    rows = width if width > WIDEST else WINDOWS
-    parts = 0.0
-    if rows < m:
-        for part, times in ((rows, m // rows), (m % rows, 1)):
-            own = min(part, width)
-            if own:
-                windows = WidthRange(part + own - 1, own)
-                parts += times * (known_loss_bound(windows) or 0.0)
-    if n > LIMITS.spectrum_cells or (width <= WIDEST and parts):
-        return parts or None
-    squares = np.square(np.abs(rfft(np.arange(n) < width)))
-    mean = float(irfft(np.sqrt(squares), n)[0])
-    total = m * mean
-    if width >= m:
-        angles = np.delete(np.arange(1, m), slice(1, 2)) * (math.pi / (2 * m))
-        top = math.sqrt(m * width - (m**2 - 1) / 3)
-        total = max(total, top + float((math.sqrt(0.5) / np.sin(angles)).sum()))
-    elif width <= WIDEST:
-        least = max(mean / RESOLUTION, width * SMALLEST_SHIFT)
-        shifts = np.exp(np.arange(math.ceil(math.log(least)), 60))
-        near = shifts < 8 * width
-        terms = [_shifted_trace(squares, m, n, float(s)) for s in shifts[near]]
-        # Further ones at least as for the largest eigenvalue, at most width².
-        far = shifts[~near] * (m * width / (width**2 + np.square(shifts[~near])))
-        traces = float(np.sum(terms) + far.sum()) * 2 / math.pi
-        total = max(total, traces / (1 + 2.1 / math.cosh(math.pi**2)) * (1 - 1e-6))
-    return max(total**2 / n * (1.0 - 64.0 * n * np.finfo(float).eps), parts)
-
-
-def _shifted_trace(squares: NDArray[np.float64], m: int, n: int, s: float) -> float:
-    """Return tr s K (K + s²)⁻¹ of the m x m corner K with eigenvalues on a circle."""
-    inverse = Circulant(irfft(1.0 / (squares + s**2), n))
-    x = without_others(inverse, inverse._column[:, None], m)[:, 0]
-    trace = float((m - 2.0 * np.arange(m)) @ np.square(x)) / float(x[0])
-    return s * min(max(m - s**2 * trace, 0.0), m)
 
 
 # ---- strategies of waves ------------------------------------------------------------
