@@ -43,7 +43,7 @@ from mmech.operators.subsets import marginal_precisions, ranks_of
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import first_members, restrict_columns
 from mmech.structure.attributes import is_uniform
-from mmech.structure.blocks import block_gain
+from mmech.structure.blocks import block_gain, moved
 from mmech.structure.shape import frobenius_squared, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
@@ -272,13 +272,34 @@ def _(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
     weight, factors = factored(workload)
     sizes = [factor.shape[1] for factor in strategy.factors]
     if [factor.shape[1] for factor in factors] != sizes:
-        return None
+        return _repeated_rows(workload, strategy)
     if _is_zero_product(weight, factors):
         return np.zeros(workload.shape[0])
     gains = np.array([weight**2], np.float64)
     for query, part in zip(factors, strategy.factors, strict=True):
         gains = np.outer(gains, row_gains(query, part)).ravel()
     return gains
+
+
+def _repeated_rows(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
+    """Return the norms for one query that is moved along blocks with one strategy.
+
+    They repeat from block to block, but near the cells where the query is cut off.
+    """
+    query = moved(workload)
+    if query is None or len(strategy.factors) != 2:
+        return None
+    first, part = strategy.factors
+    size = part.shape[1]
+    few = 1 + query.around(size)
+    if not isinstance(first, Identity) or few >= first.n:
+        return None
+    gains = row_gains(query.over(few * size), Kronecker([Identity(few), part]))
+    gains = gains[::-1] if query.cut_last else gains
+    rows = np.arange(workload.shape[0])
+    behind = gains.size - size + (rows - gains.size) % size
+    gains = gains[np.where(rows < gains.size, rows, behind)]
+    return gains[::-1].copy() if query.cut_last else gains
 
 
 def _is_zero_product(weight: float, factors: tuple[QueryMatrix, ...]) -> bool:

@@ -55,6 +55,7 @@ from mmech.operators.basic import Identity, Ones
 from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
 from mmech.operators.known import BOUNDS, has_full_column_rank, normal_form, power_sum
 from mmech.strategies.registry import Request, Skip, Template
+from mmech.structure.blocks import Moved, moved
 from mmech.structure.exact import SUMS, Sums
 from mmech.structure.shape import closed_singular_values, known_rank, unscaled
 from mmech.structure.waves import energies, strategies_of, waves_of
@@ -536,6 +537,40 @@ def _(block: Circulant) -> Floats:
 def _energies(workload: QueryMatrix) -> Floats | None:
     energies: Floats | None = normal_form(workload).total(circle_energies)
     return energies
+
+
+@moved.register(Circulant)
+def _(block: Circulant) -> Moved | None:
+    """Look for the arc of the taps: what the longest run of zeros leaves."""
+    taps = np.flatnonzero(block._column)
+    if taps.size == 0:
+        return None
+    gaps = np.diff(taps, append=taps[0] + block.n)
+    longest = int(gaps.argmax())
+    start = int(taps[(longest + 1) % taps.size])
+    reach = block.n - int(gaps[longest]) + 1
+    arc = np.roll(block._column, -start)[:reach]
+
+    def over(n: int) -> Circulant:
+        column = np.zeros(n, block.dtype)
+        column[: arc.size] = arc
+        return Circulant(np.roll(column, start))
+
+    return Moved(reach, over)
+
+
+@moved.register(Toeplitz)
+def _(workload: Toeplitz) -> Moved | None:
+    """Count taps that a sum in doubles can see."""
+    taps = _filter(workload)
+    if taps is None:
+        return None
+    seen = np.flatnonzero(abs(taps) > np.finfo(float).eps * abs(taps).max())
+
+    def over(n: int) -> Toeplitz:
+        return Toeplitz(workload._column[:n], workload._row[:n])
+
+    return Moved(int(seen.max(initial=0)) + 1, over, bool(workload._row[1:].any()))
 
 
 @known_gain.rule(Circulant)

@@ -195,7 +195,13 @@ class Hierarchy(QueryMatrix):
 
     def _power_sums(self, power: int, axis: int) -> Array:
         if axis == 1:
-            return super()._power_sums(power, axis)
+            levels = zip(self.weights.items(), self.counts, strict=True)
+            lengths = [
+                abs(weight) ** power
+                * np.diff(np.minimum(min(m, self.n) * np.arange(count + 1.0), self.n))
+                for (m, weight), count in levels
+            ]
+            return exact_sums(np.concatenate(lengths), self.dtype)
         total = sum(abs(weight) ** power for weight in self.weights.values())
         return exact_sums(np.full(self.n, total, np.float64), self.dtype)
 

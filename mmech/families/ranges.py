@@ -37,7 +37,7 @@ from mmech.reduction.columns import (
     restrict_columns,
 )
 from mmech.structure.attributes import asks_boxes
-from mmech.structure.blocks import asks_ranges
+from mmech.structure.blocks import Moved, asks_ranges, moved
 from mmech.structure.exact import zeros_and_ones
 from mmech.structure.shape import frobenius_squared, known_rank
 from mmech.structure.spectrum import (
@@ -269,6 +269,10 @@ BOUNDS[Ranges] = lambda a: (a.shape[1], a.shape[0])
 frobenius_squared.register(WidthRange, lambda w: float(w.shape[0] * w.width))
 asks_boxes.register(Ranges, lambda block: True)
 asks_ranges.register(WidthRange, lambda workload: True)
+moved.register(
+    WidthRange,
+    lambda workload: Moved(workload.width, lambda n: WidthRange(n, workload.width)),
+)
 asks_ranges.register(Ranges, lambda workload: len(workload.domain_shape) == 1)
 
 

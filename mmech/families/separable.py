@@ -10,28 +10,24 @@ are halved again and again, with a convolution for each half.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
 from mmech.arrays import Floats
-from mmech.checks import check_finite_array
 from mmech.error.rules import known_gain, known_rows
 from mmech.operators.axes import apply_along, axis_kind
 from mmech.operators.base import (
     Array,
     QueryMatrix,
-    Symmetric,
     ZeroOne,
-    held,
-    int64_or_float64,
     query_matrix,
-    read_only,
 )
-from mmech.operators.basic import Identity, Ones, Sized, scan
+from mmech.operators.basic import Identity, Ones, SeparableGram, Sized, scan
+from mmech.operators.compose import Product
 from mmech.operators.explicit import Sparse
 from mmech.operators.known import BOUNDS, has_full_column_rank
 from mmech.operators.tau import Tau
@@ -199,60 +195,6 @@ class AllRange(Sized, ZeroOne):
         return np.asarray(hi - lo + 1, np.int64)
 
 
-@query_matrix("SeparableGram")
-class SeparableGram(Symmetric):
-    """V_ij = a_min(i,j) b_max(i,j) off its diagonal: a gram of ranges, or of blocks.
-
-    Products cost O(n) per vector.
-
-    Parameters
-    ----------
-    rising, falling : array_like, shape (n,)
-        The vectors a and b.
-    diagonal : array_like, shape (n,)
-        The main diagonal.
-    """
-
-    rising: ArrayLike
-    falling: ArrayLike
-    diagonal: ArrayLike
-
-    def __post_init__(self) -> None:
-        for name in ("rising", "falling", "diagonal"):
-            vector = check_finite_array(getattr(self, name), name, ndim=1)
-            self._set(**{name: read_only(int64_or_float64(vector))})
-
-    _rising = held("rising", Array)
-    _falling = held("falling", Array)
-    _diagonal = held("diagonal", Array)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self._diagonal.size, self._diagonal.size)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return np.result_type(self._rising, self._falling, self._diagonal)
-
-    def _arguments(self) -> str:
-        return f"n={self._diagonal.size}"
-
-    def _matmat(self, x: Array, /) -> Array:
-        from mmech import _kernels
-
-        out = np.empty_like(x)
-        vectors = (self._rising, self._falling, self._diagonal)
-        _kernels.separable_gram_matmat(*[v.astype(x.dtype) for v in vectors], x, out)
-        return out
-
-    def diag(self) -> Array:
-        return self._diagonal.copy()
-
-    def _explicit_entries(self) -> Array:
-        above = np.triu(np.outer(self._rising, self._falling), 1)
-        return above + above.T + np.diag(self._diagonal)
-
-
 # ---- rules -------------------------------------------------------------------------
 
 DESCRIBED.update(map(zeros_and_ones, (AllRange, Prefix, Suffix)))
@@ -266,15 +208,8 @@ apply_along.register(
 asks_ranges.register(Prefix | Suffix, lambda workload: True)
 
 
-def _separable(operator: SeparableGram) -> tuple[int, int]:
-    vectors = operator._rising, operator._falling, operator._diagonal
-    a, b, own = (int(np.abs(v).max(initial=0)) for v in vectors)
-    return (operator.shape[0] * a * b + own,) * 2
-
-
 BOUNDS[Prefix] = BOUNDS[Suffix] = lambda a: (a.n, a.n)
 BOUNDS[AllRange] = lambda a: (a.n, (a.n + 1) ** 2)
-BOUNDS[SeparableGram] = _separable
 
 frobenius_squared.register(AllRange, lambda w: w.n * (w.n + 1) * (w.n + 2) / 6)
 frobenius_squared.register(Prefix | Suffix, lambda w: w.n * (w.n + 1) / 2)
@@ -352,8 +287,8 @@ def _(workload: AllRange, angles: Floats) -> Floats:
     return (workload.n + 1) * energies_of_sums(angles)
 
 
-@known_gain.rule(Tau, AllRange | Prefix | Suffix | Ones)
-def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float | None:
+@known_gain.rule(Tau, AllRange | Prefix | Suffix | Ones | Product)
+def _(workload: QueryMatrix, strategy: Tau) -> float | None:
     terms = separable_terms(workload)
     if terms is None or not strategy.is_regular:
         return None

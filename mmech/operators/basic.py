@@ -1,8 +1,9 @@
-"""Leaf operators: identity, ones, total and diagonals."""
+"""Leaf operators: identity, ones, total, separable grams and diagonals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -162,6 +163,60 @@ class Total(Ones):
 
     def __init__(self, n: int) -> None:
         super().__init__(1, n)
+
+
+@query_matrix("SeparableGram")
+class SeparableGram(Symmetric):
+    """V_ij = a_min(i,j) b_max(i,j) off its diagonal: a gram of ranges, or of blocks.
+
+    Products cost O(n) per vector.
+
+    Parameters
+    ----------
+    rising, falling : array_like, shape (n,)
+        The vectors a and b.
+    diagonal : array_like, shape (n,)
+        The main diagonal.
+    """
+
+    rising: ArrayLike
+    falling: ArrayLike
+    diagonal: ArrayLike
+
+    def __post_init__(self) -> None:
+        for name in ("rising", "falling", "diagonal"):
+            vector = check_finite_array(getattr(self, name), name, ndim=1)
+            self._set(**{name: read_only(int64_or_float64(vector))})
+
+    _rising = held("rising", Array)
+    _falling = held("falling", Array)
+    _diagonal = held("diagonal", Array)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self._diagonal.size, self._diagonal.size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(self._rising, self._falling, self._diagonal)
+
+    def _arguments(self) -> str:
+        return f"n={self._diagonal.size}"
+
+    def _matmat(self, x: Array, /) -> Array:
+        from mmech import _kernels
+
+        out = np.empty_like(x)
+        vectors = (self._rising, self._falling, self._diagonal)
+        _kernels.separable_gram_matmat(*[v.astype(x.dtype) for v in vectors], x, out)
+        return out
+
+    def diag(self) -> Array:
+        return self._diagonal.copy()
+
+    def _explicit_entries(self) -> Array:
+        above = np.triu(np.outer(self._rising, self._falling), 1)
+        return above + above.T + np.diag(self._diagonal)
 
 
 @query_matrix("Diagonal")

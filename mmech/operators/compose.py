@@ -21,6 +21,7 @@ from mmech.operators.base import (
     power_sums,
     query_matrix,
 )
+from mmech.operators.basic import Diagonal, SeparableGram
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.partition import PartitionStack
 
@@ -306,6 +307,35 @@ class Product(Composite):
         for factor in self.factors:
             y = factor._rmatmat(y)
         return y
+
+    @cached_property
+    def _scaled_columns(self) -> tuple[QueryMatrix, Array] | None:
+        """All factors but a diagonal last one, and its entries (n,) as floats."""
+        *others, last = self.factors
+        if type(last) is not Diagonal or not others:
+            return None
+        rest = Product(*others) if len(others) > 1 else others[0]
+        return rest, last.diag().astype(np.float64)
+
+    def gram(self) -> QueryMatrix:
+        """Return AᵀA, which stays the gram of ranges where their columns are scaled."""
+        inner = self._scaled_columns and self._scaled_columns[0].gram()
+        if self._scaled_columns is None or type(inner) is not SeparableGram:
+            return super().gram()
+        scales = self._scaled_columns[1]
+        squares, dtype = np.square(scales), np.result_type(self.dtype, inner.dtype)
+        return SeparableGram(
+            exact_sums(inner._rising * scales, dtype),
+            exact_sums(inner._falling * scales, dtype),
+            exact_sums(inner._diagonal * squares, dtype),
+        )
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1 or self._scaled_columns is None:
+            return super()._power_sums(power, axis)
+        rest, scales = self._scaled_columns
+        sums = power_sums(rest, power, 0).astype(np.float64)
+        return exact_sums(sums * np.abs(scales) ** power, self.dtype)
 
     def row_square_sums(self) -> Array:
         """Return ‖w_i‖² of every row, from its nonzeros where they are few.

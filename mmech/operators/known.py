@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mmech.operators.base import QueryMatrix, once
-from mmech.operators.basic import Diagonal, Identity, Ones, Total
+from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram, Total
 from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
@@ -247,6 +247,12 @@ def _tau_bounds(operator: Tau) -> Bounds:
     return (power_sum(operator.period, 1) * int(np.abs(operator._scales).max()),) * 2
 
 
+def _separable(operator: SeparableGram) -> Bounds:
+    vectors = operator._rising, operator._falling, operator._diagonal
+    a, b, own = (int(np.abs(v).max(initial=0)) for v in vectors)
+    return (operator.shape[0] * a * b + own,) * 2
+
+
 def _gram_bounds(operator: Gram, rows: Parts, columns: Parts) -> Bounds:
     return rows[0] * columns[0], rows[0] * columns[0]
 
@@ -264,6 +270,7 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
     PartitionStack: lambda a: (a.shape[1], a.n_partitions),
     PartitionGram: lambda a: (a.shape[0] * a.partitions.n_partitions,) * 2,
     Marginal: lambda a: (a.shape[1], 1),
+    SeparableGram: _separable,
     Diagonal: _diagonal,
     Tau: _tau_bounds,
     Dense: lambda a: _explicit(a._array),

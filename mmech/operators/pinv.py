@@ -18,8 +18,11 @@ from mmech.operators.lsmr import preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
 
-SOLVED = 512
-"""Products that LSMR takes for a column, about."""
+SOLVED = 1200
+"""Products that LSMR takes for a column without a preconditioner, about."""
+
+PRECONDITIONED = 64
+"""The same with one."""
 
 FACTORISED = 512
 """Steps of a factorisation in the time of one entry that is visited."""
@@ -117,6 +120,7 @@ METHODS = ("closed form", "common basis", "eigenvectors", "LSMR")
 """Ways to a pseudoinverse, the quickest first."""
 
 
+@singledispatch
 def pinv_method(operator: QueryMatrix) -> str:
     """Return how A⁺ multiplies: what it is made of that takes longest.
 
@@ -134,8 +138,10 @@ def pinv_method(operator: QueryMatrix) -> str:
     >>> pinv_method(Kronecker([Prefix(8), AllRange(2100)]))
     'LSMR'
     """
-    explicit = isinstance(operator, Dense)  # whose pseudoinverse is found when asked
-    return METHODS[2 if explicit else _method(operator.pinv())]
+    return METHODS[_method(operator.pinv())]
+
+
+pinv_method.register(Dense, lambda operator: METHODS[2])  # found when it is asked for
 
 
 @singledispatch
@@ -149,15 +155,21 @@ _method.register(Wrapper | Scaled, lambda pinv: _method(pinv.operator))
 _method.register(Composite, lambda pinv: max(map(_method, pinv.parts)))
 
 
+@singledispatch
 def pinv_entries(strategy: QueryMatrix, columns: int) -> int:
     """Return what A⁺ visits for some columns, in entries: known before any is visited.
 
     A solved column costs many products; an explicit pseudoinverse is found first.
     """
-    solved = SOLVED if pinv_method(strategy) == "LSMR" else 1
+    solved = PRECONDITIONED if has_full_column_rank(strategy) else SOLVED
+    solved = solved if pinv_method(strategy) == "LSMR" else 1
+    return columns * max(strategy.shape) * solved
+
+
+@pinv_entries.register
+def _(strategy: Dense, columns: int) -> int:
     m, n = strategy.shape
-    found = m * n * min(m, n) // FACTORISED if isinstance(strategy, Dense) else 0
-    return columns * max(m, n) * solved + found
+    return columns * max(m, n) + m * n * min(m, n) // FACTORISED
 
 
 @singledispatch

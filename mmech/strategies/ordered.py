@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats
-from mmech.families.separable import SeparableGram
 from mmech.operators.base import Array, QueryMatrix
-from mmech.operators.basic import Diagonal, Identity, Ones
+from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram
 from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.merged import MergedGram

@@ -37,6 +37,7 @@ from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refi
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.attributes import comes_from_partitions
+from mmech.structure.blocks import repeats
 from mmech.structure.shape import frobenius_squared
 
 MAX_WEIGHT = 1e3
@@ -486,7 +487,7 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out large domains, products, and what a short descent does not improve."""
     n = workload.shape[1]
     most = LARGE_DOMAIN
-    if n > most and found.has("nested"):
+    if found.has("nested") and n > (PRODUCT_DOMAIN if repeats(workload) else most):
         return Skip("'nested' is better on ordered domains of this size")
     if n > most and find_order(workload.gram()) is not None:
         most = LARGE_ORDERED_DOMAIN

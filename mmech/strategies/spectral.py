@@ -28,14 +28,24 @@ from mmech.families.circulant import MOST_LEFT_OUT, on_a_circle
 from mmech.families.ranges import Ranges, WidthRange
 from mmech.families.separable import AllRange
 from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Product
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
+from mmech.structure.blocks import separable_terms
 from mmech.structure.shape import unscaled
 from mmech.structure.waves import energies, strategies_of, waves_of
+
+
+@waves_of.register(Product)
+def _(workload: Product) -> str | None:
+    """Take those of ranges whose columns are scaled, as if they were not."""
+    scaled = workload._scaled_columns
+    known = scaled and separable_terms(workload)
+    return waves_of(scaled[0]) if scaled and known else None
 
 
 def suits_waves(workload: QueryMatrix) -> bool:
@@ -48,6 +58,13 @@ def suits_waves(workload: QueryMatrix) -> bool:
     return None not in kinds and bool(kinds - {"any"}) and asked
 
 
+@energies.register(Product)
+def _(workload: Product, angles: Floats) -> Floats:
+    assert workload._scaled_columns is not None
+    rest, scales = workload._scaled_columns
+    return np.square(scales).mean() * energies(rest, angles)
+
+
 def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     """Scale the columns of the fourth root of the gram to length one.
 
@@ -56,8 +73,8 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     cells it is 2 % above, of n/6 cells 9 %, and up to 37 % for wider ones whose width
     does not divide n; above 10,000 cells the bound itself is weaker. For a union of
     these the grams add up as if they had the same waves: the best of all waves is
-    within 3 % of the optimum. Listed ranges count as all ranges of the cells that they
-    tell apart, within 30 %.
+    within 3 % of the optimum. Ranges whose columns are scaled have the waves of others.
+    Listed ranges count as all ranges of the cells that they tell apart, within 30 %.
 
     Parameters
     ----------
@@ -133,6 +150,17 @@ def _added(
 ) -> Floats:
     terms = [weight**2 * energies(block, angles) for weight, block in parts]
     return np.asarray(np.sum(terms, axis=0), np.float64)
+
+
+@strategies_of.register(Product)
+def _(workload: Product) -> Iterator[QueryMatrix]:
+    """Yield waves for the ranges, with columns of length one or scaled alike."""
+    yield from _by_energies(workload)
+    assert workload._scaled_columns is not None
+    rest, scales = workload._scaled_columns
+    for waves in (strategies_of(rest) or _by_energies(rest)) if scales.all() else ():
+        if isinstance(waves, Tau):
+            yield waves.with_scales(waves._scales * (scales / np.abs(scales).max()))
 
 
 @strategies_of.register(WidthRange)

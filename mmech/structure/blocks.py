@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from mmech.arrays import Floats
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
+from mmech.operators.compose import Product
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
 
@@ -149,6 +150,16 @@ def _(workload: Ones) -> Separable:
     return every, np.ones(workload.n), every
 
 
+@separable.register(Product)
+def _(workload: Product) -> Separable | None:
+    """Scale the vectors with the columns."""
+    if workload._scaled_columns is None:
+        return None
+    rest, scales = workload._scaled_columns
+    known = separable(rest)
+    return known and (known[0] * scales, known[1] * scales, known[2] * scales**2)
+
+
 @singledispatch
 def asks_ranges(workload: QueryMatrix) -> bool:
     """Whether queries are ranges of the cells in their order."""
@@ -194,3 +205,36 @@ def block_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
         own = energies_within(blocks, waves @ waves.T)
         total += float(2.0 * (between * pairs).sum() + between.diagonal() @ own)
     return total
+
+
+# ---- one query, moved from cell to cell ---------------------------------------------
+
+
+class Moved(NamedTuple):
+    """What is known of one query that is moved along all cells.
+
+    Over how many neighbours it reaches, the same queries over another number of cells,
+    and whether it is cut off at the last cells instead of the first.
+    """
+
+    reach: int
+    over: Callable[[int], QueryMatrix]
+    cut_last: bool = False
+
+    def around(self, size: int) -> int:
+        """Return how many blocks of a size a query may touch beside its first."""
+        return -(-self.reach // size)
+
+
+@singledispatch
+def moved(workload: QueryMatrix) -> Moved | None:
+    """Return the query that is moved from cell to cell, ``None`` for other queries."""
+    return None
+
+
+moved.register(Identity, lambda workload: Moved(1, Identity))
+
+
+def repeats(workload: QueryMatrix) -> bool:
+    """Whether a workload is a union of queries that are moved from cell to cell."""
+    return normal_form(workload).ask(moved) is not None

@@ -13,7 +13,7 @@ from catalogue import CATALOGUE, SIGNED, THETA, of_all
 
 import mmech
 import mmech as mm
-from mmech.families.separable import SeparableGram
+from mmech.operators.basic import SeparableGram
 from mmech.operators.compose import Gram, Transpose
 from mmech.operators.pinv import Pinv
 from mmech.testing import assert_query_matrix
