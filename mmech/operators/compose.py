@@ -312,7 +312,7 @@ class Product(Composite):
     def _scaled_columns(self) -> tuple[QueryMatrix, Array] | None:
         """All factors but a diagonal last one, and its entries (n,) as floats."""
         *others, last = self.factors
-        if not isinstance(last, Diagonal) or not others:
+        if type(last) is not Diagonal or not others:
             return None
         rest = Product(*others) if len(others) > 1 else others[0]
         return rest, last.diag().astype(np.float64)
@@ -320,7 +320,7 @@ class Product(Composite):
     def gram(self) -> QueryMatrix:
         """Return AᵀA, which stays the gram of ranges where their columns are scaled."""
         inner = self._scaled_columns and self._scaled_columns[0].gram()
-        if self._scaled_columns is None or not isinstance(inner, SeparableGram):
+        if self._scaled_columns is None or type(inner) is not SeparableGram:
             return super().gram()
         scales = self._scaled_columns[1]
         squares, dtype = np.square(scales), np.result_type(self.dtype, inner.dtype)

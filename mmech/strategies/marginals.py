@@ -5,12 +5,8 @@ k_s = Σ_{a⊇s} θ_a² n_s / n_a the loss of {θ_a M_a} is (Σθ)² Σ_s m_s τ
 marginal with weight zero cannot be re-activated by a gradient, since its derivative is
 positive. So good strategies are few blocks that cover what the workload needs. A search
 starts from what is asked itself, and from blocks grown and merged from it. Covering
-designs under several caps, lexicographic and inflated designs, and random starts
-follow. Local moves end it. A monotone descent on the weights follows each of them.
-
-What was tried: a search over all 2^d subsets and one over listed subsets, with starts
-of their own, were two templates. Listed subsets with the starts of both reach the
-better of the two on the known cases; greedy growth finds the best on 14 attributes.
+designs under several caps, inflated designs and random blocks follow. Local moves end
+it. A monotone descent on the weights follows each of them.
 """
 
 from __future__ import annotations

@@ -22,12 +22,7 @@ from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import (
-    Diagonal,
-    Identity,
-    Ones,
-    SeparableGram,
-)
+from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram
 from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
@@ -71,8 +66,8 @@ STEP = 1e-3
 """Relative change of the variance of totals for the slope of the loss."""
 
 LEAST_REACHES, WIDEST, LARGEST_BLOCK = 8, 8, 1024
-"""Windows and filters reach over at most this part of the cells, and blocks have at
-most so many times the cells of their reach, and so many cells."""
+"""Windows and filters reach over at most this part of the cells. Blocks have at most so
+many times the cells of their reach, and so many cells."""
 
 TOTAL = 11.0
 """Weight of the total of a block beside the mean energy of its cells, at first."""

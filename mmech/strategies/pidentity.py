@@ -408,7 +408,7 @@ def better_than_cells(
         strategy, loss = Identity(workload.shape[1]), identity
         ended += "; no better than the identity"
     bound, name = bounds.cheap_loss_bound(workload)
-    if bound > 0 and name != "largest column":  # which is no estimate of the optimum
+    if bound > 0 and name not in bounds.WEAK:
         ended += f"; at most {loss / bound:.4g} times the least loss ({name} bound)"
     return StrategyResult(strategy, template, loss, message=ended, **details)
 

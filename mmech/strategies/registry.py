@@ -186,7 +186,6 @@ MODULES = (
     "closed_form",
     "marginals",
     "equal_totals",
-    "hierarchy",
     "nested",
     "pidentity",
     "kronecker",

@@ -18,12 +18,12 @@ from mmech.domain.discretise import fine_grid, number_text
 from mmech.domain.domain import Domain
 from mmech.domain.frames import as_column
 from mmech.exceptions import ParameterError
+from mmech.families.separable import Prefix
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
 from mmech.noise.tails import ErrorLaw, error_law
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.basic import Prefix
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement
 from mmech.session import Session

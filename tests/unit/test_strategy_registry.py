@@ -324,6 +324,23 @@ def test_cells_warn_where_a_search_was_left_out(workload, privacy, words, loss):
     assert (result.template, result.loss) == ("identity", loss)
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        mm.WidthRange(1500, 9),
+        mm.Kronecker([mm.WidthRange(1500, 9), mm.Identity(2)]),
+        mm.VStack([mm.WidthRange(1500, 9), mm.Identity(1500)]),
+    ],
+    ids=str,
+)
+def test_no_known_bound_is_no_warning(workload):
+    """Nor is the largest column, which says little."""
+    with mm.limits.changed(dual_cells=8, quick_spectrum_cells=0):
+        result = mm.optimize(workload, privacy="zcdp")  # a warning would be an error
+    assert result.template != "identity"
+    assert result.bound_ratio > 2
+
+
 @pytest.mark.slow
 def test_trees_do_not_warn_and_memory_that_is_not_there_is_an_error_of_ours():
     mm.optimize(mm.Prefix(32_768))  # five times the bound, by a search
