@@ -52,10 +52,13 @@ class Skip:
         What the candidate's note says.
     bound : float
         What is known of the loss of the template; infinity for nothing.
+    is_last : bool
+        Whether no later template does better than what is known, which is the answer.
     """
 
     reason: str
     bound: float = math.inf
+    is_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -343,6 +346,8 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
                 seen = template.glance(workload, found)
                 if isinstance(seen, Skip):
                     note, bound = seen.reason, seen.bound
+                    if seen.is_last:
+                        settled = replace(best_of(found.runs, ()), message=note)
                 elif seen is None:
                     run = template.search_in_auto(workload, found)
                 else:
