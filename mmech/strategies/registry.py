@@ -132,6 +132,8 @@ class Template:
         None to run the search.
     adapt : callable
         ``adapt(workload, options)`` returns the options with which "auto" runs it.
+    by_name : bool
+        Whether "auto" leaves it to those who name it.
     """
 
     name: str
@@ -140,6 +142,7 @@ class Template:
     norms: tuple[str, ...] = ("L1",)
     look: Look = _always
     adapt: Callable[[QueryMatrix, dict[str, Any]], dict[str, Any]] = _as_given
+    by_name: bool = False
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -335,6 +338,8 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
     failures: list[Exception] = []
     settled: StrategyResult | None = None
     for template in templates(found.norm):
+        if template.by_name:
+            continue
         start_template(template.name)
         started = time.perf_counter()
         note, bound = "", math.inf
