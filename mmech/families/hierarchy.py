@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -379,6 +379,29 @@ def _contrasts_of_whole_parts(
         yield own, variance
 
 
+class _Part(NamedTuple):
+    """The average of a part of a block, on segments, its cells, the sum's variance."""
+
+    average: Floats
+    cells: int
+    variance: float
+
+
+def _combine(whole: _Part, cut: _Part) -> tuple[Floats, float, Floats]:
+    """Return the contrast of two parts of a block, its variance, and their average.
+
+    For independent sums of variances v and c it weighs the cut part by s = c / (v + c),
+    and the contrast has variance v s. A cut part that is not measured weighs its cells.
+    """
+    contrast = whole.average - cut.average
+    if math.isinf(cut.variance):
+        share, variance = cut.cells / (whole.cells + cut.cells), math.inf
+    else:
+        share = cut.variance / (whole.variance + cut.variance)
+        variance = whole.variance * share
+    return contrast, variance, whole.average - share * contrast
+
+
 def _contrasts_of_cut_parts(
     energies: BlockEnergies, strategy: Hierarchy, sizes: list[int]
 ) -> Iterator[tuple[float, float]]:
@@ -398,17 +421,14 @@ def _contrasts_of_cut_parts(
         start, stop = n // large * large, n // small * small
         if start == stop:  # the block has one part, the cut one
             continue
-        whole, last = (strategy.variance(small, v) for v in strategy.inside[small])
-        average = np.array([start <= cell < stop for cell in left]) / (stop - start)
+        of_part, of_cut = (strategy.variance(small, v) for v in strategy.inside[small])
+        cells, average = stop - start, np.array([start <= cell < stop for cell in left])
+        whole = _Part(average / cells, cells, cells // small * of_part)
         if stop < n:
-            # Estimates of both sums are independent: the block's sum weighs them by
-            # their variances.
-            parts = (stop - start) // small * whole
-            measured = not math.isinf(last)
-            share = last / (parts + last) if measured else (n - stop) / (n - start)
-            yield scaled(average - cut, parts * share if measured else math.inf)
-            average += share * (cut - average)
-        cut = average
+            contrast, variance, cut = _combine(whole, _Part(cut, n - stop, of_cut))
+            yield scaled(contrast, variance)
+        else:
+            cut = whole.average
     yield scaled(cut, strategy.variance(top, strategy.inside[top][1]))
 
 

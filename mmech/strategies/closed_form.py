@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,17 +13,11 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.known import normal_form
-from mmech.operators.marginals import marginals_of
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
-from mmech.strategies.marginals import (
-    GLANCE_WORK,
-    is_beyond_lattices,
-    marginals_strategy,
-)
+from mmech.strategies.marginals import is_beyond_lattices
 from mmech.strategies.registry import (
     PRIVACY,
-    TIE,
     TOO_LARGE,
     Request,
     Seen,
@@ -35,11 +28,6 @@ from mmech.strategies.registry import (
 from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
-
-HALF_GLANCE = 3000
-TWO_THIRDS_GLANCE = 300
-"""Evaluations of marginals beside the cells, for all marginals over at least that share
-of the attributes: the cells themselves answer these best unless some are large."""
 
 DENSE_ENTRIES = 2**28
 """Above this number of entries "auto" does not compute the rank of a workload of few
@@ -64,8 +52,8 @@ def _measure(
     return StrategyResult(strategy, template, loss)
 
 
-def look_at_identity(workload: QueryMatrix, found: Request) -> Seen:
-    """Leave out more cells than fit; stop at them where nothing else will do better."""
+def look_at_identity(workload: QueryMatrix, found: Request) -> Skip | None:
+    """Leave out more cells than fit in memory."""
     large = workload.shape[1] > LIMITS.enumerated_cells
     if found.norm == "L2":
         sizes = normal_form(workload).domain_shape or ()
@@ -74,37 +62,7 @@ def look_at_identity(workload: QueryMatrix, found: Request) -> Seen:
         return None
     if large and is_beyond_lattices(workload):
         return Skip(f"{TOO_LARGE}more cells than fit in memory")
-    work = _glance_beside_cells(workload)
-    if work:
-        cells = identity_strategy(workload)
-        glance = marginals_strategy(
-            workload, max_evaluations=work, max_work=GLANCE_WORK, seed=0
-        )
-        if glance.loss >= cells.loss * (1 - TIE):
-            reason = "a short search of marginals did not improve on the cells"
-            return replace(cells, message=reason)
     return None
-
-
-def _glance_beside_cells(workload: QueryMatrix) -> int:
-    """Return after how many evaluations of marginals the cells suffice, 0 for never.
-
-    They may for all marginals of one order over at least half of the attributes (those
-    of one value do not count).
-    """
-    asked = marginals_of(workload)
-    if asked is None or len(set(asked.weights.values())) > 1:
-        return 0
-    open_attributes = sum(size > 1 for size in asked.domain_shape)
-    orders = {sum(asked.domain_shape[i] > 1 for i in key) for key in asked.weights}
-    if len(orders) > 1 or open_attributes > LIMITS.lattice_attributes:
-        return 0
-    (order,) = orders
-    every = math.comb(open_attributes, order)
-    if 2 * order < open_attributes or len(asked.weights) < every:
-        return 0
-    half = 3 * order < 2 * open_attributes
-    return HALF_GLANCE if half else TWO_THIRDS_GLANCE
 
 
 # ---- the queries ---------------------------------------------------------------
@@ -158,22 +116,6 @@ def optimum_under_l2(workload: QueryMatrix, found: Request) -> str:
     return "'dense' is optimal up to its tolerance" if found.has("dense") else ""
 
 
-def spectrum_of(
-    workload: QueryMatrix, template: str
-) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
-    """Return the attribute sizes and what the workload asks of every subset."""
-    sizes = attribute_sizes(workload, template)
-    spectrum = mean_spectrum(workload, sizes)
-    if spectrum is None:
-        raise UnsupportedWorkloadError(
-            f"template {template!r} has no projection of {workload!r} on the marginal "
-            "algebra; use template='dense' or 'identity'"
-        )
-    if not spectrum:  # nothing is asked: measure the total, for form's sake
-        spectrum = {(): 0.0}
-    return sizes, spectrum
-
-
 def residuals_strategy(workload: QueryMatrix) -> StrategyResult:
     """Weight residuals in closed form, the optimum under L2 for unions of marginals.
 
@@ -182,7 +124,14 @@ def residuals_strategy(workload: QueryMatrix) -> StrategyResult:
     (Σ m_s √(e_s / n_s))². In the eigenvalues κ_s = x_s n / n_s of the gram this
     is κ_s ∝ √(v_s / m_s).
     """
-    sizes, spectrum = spectrum_of(workload, "residuals")
+    sizes = attribute_sizes(workload, "residuals")
+    spectrum = mean_spectrum(workload, sizes)
+    if spectrum is None:
+        raise UnsupportedWorkloadError(
+            f"template 'residuals' has no projection of {workload!r} on the marginal "
+            "algebra; use template='dense' or 'identity'"
+        )
+    spectrum = spectrum or {(): 0.0}  # the total, for form's sake
     ranks, cells = ranks_of(spectrum, sizes), sizes_of(spectrum, sizes)
     asked = np.array(list(spectrum.values()))
     root = float(np.sum(ranks * np.sqrt(asked / cells)))

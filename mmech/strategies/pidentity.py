@@ -264,8 +264,8 @@ def pidentity_strategy(
 
     runs: list[Descent] = []
     first = levels[0]
-    descents = _schedule(levels, max_iter, tolerance)
-    limit, stop = _race(max_iter, descents[-1].stop)
+    descents = _schedule(levels, n_starts, max_iter, tolerance)
+    limit, stop = _race(max_iter, descents[-1].tolerance)
     short = limit < RACE_ITERATIONS  # no time for low minima
     n_kept = 1 + n_starts // 3
     starts = make_starts(first.counts.size, p, rng, n_starts)
@@ -283,8 +283,8 @@ def pidentity_strategy(
         if time_is_up():
             break
     level = first
-    for finer, kept, limit, stop in descents:
-        runs = sorted(runs, key=lambda run: run.loss)[: kept or n_kept]
+    for finer, keep, limit, stop in descents:
+        runs = sorted(runs, key=lambda run: run.loss)[:keep]
         if time_is_up():
             break
         runs = [
@@ -300,13 +300,13 @@ def pidentity_strategy(
     return best
 
 
-class _Step(NamedTuple):
-    """One round of descents: of the best runs, or of a third of them."""
+class Round(NamedTuple):
+    """Descents of the best runs on one level."""
 
     level: BlockLevel
-    kept: int
-    limit: int
-    stop: float
+    keep: int
+    max_iter: int
+    tolerance: float
 
 
 def _race(max_iter: int, tolerance: float) -> tuple[int, float]:
@@ -315,9 +315,23 @@ def _race(max_iter: int, tolerance: float) -> tuple[int, float]:
 
 
 def _schedule(
-    levels: list[BlockLevel], max_iter: int, tolerance: float | None
-) -> list[_Step]:
-    """Return the rounds of descents that follow the race on the coarsest level."""
+    levels: list[BlockLevel], n_starts: int, max_iter: int, tolerance: float | None
+) -> list[Round]:
+    """Return the rounds of descents that follow the race on the coarsest level.
+
+    Exact levels have at most `EXACT_BLOCKS`; few cells are as many.
+
+    =================  ===========  =================  ==================
+    levels             keep         max_iter           tolerance
+    =================  ===========  =================  ==================
+    few cells: coarse  a third      `RACE_ITERATIONS`  `RACE_TOLERANCE`
+    few cells: cells   a third      all                `TOLERANCE`
+    many: the exact    `FINALISTS`  `RACE_ITERATIONS`  `RACE_TOLERANCE`
+    many: last exact   1            all                `BLOCKS_TOLERANCE`
+    many: finer        1            `RACE_ITERATIONS`  `RACE_TOLERANCE`
+    many: cells        1            all                `CELLS_TOLERANCE`
+    =================  ===========  =================  ==================
+    """
     middle = [level for level in levels[:-1] if level.counts.size <= EXACT_BLOCKS]
     by_blocks = bool(middle) and levels[-1].counts.size > EXACT_BLOCKS
     default = CELLS_TOLERANCE if by_blocks else TOLERANCE
@@ -326,12 +340,13 @@ def _schedule(
     race = _race(max_iter, stop)
     finest = levels[-1]
     if not by_blocks:
-        steps = [_Step(level, 0, *race) for level in levels[1:-1]]
-        return [*steps, _Step(finest, 0, max_iter, stop)]
-    steps = [_Step(level, FINALISTS, *race) for level in middle[1:-1] or middle[1:]]
-    steps.append(_Step(middle[-1], 1, max_iter, on_blocks))
-    steps += [_Step(level, 1, *race) for level in levels[len(middle) : -1]]
-    return [*steps, _Step(finest, 1, max_iter, stop)]
+        third = 1 + n_starts // 3
+        rounds = [Round(level, third, *race) for level in levels[1:-1]]
+        return [*rounds, Round(finest, third, max_iter, stop)]
+    rounds = [Round(level, FINALISTS, *race) for level in middle[1:-1] or middle[1:]]
+    rounds.append(Round(middle[-1], 1, max_iter, on_blocks))
+    rounds += [Round(level, 1, *race) for level in levels[len(middle) : -1]]
+    return [*rounds, Round(finest, 1, max_iter, stop)]
 
 
 def default_p_l2(n_cells: int) -> int:
