@@ -18,6 +18,7 @@ from mmech.domain.frames import as_column, as_frame
 from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
+from mmech.operators.base import product_of
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.files import check_excel
@@ -26,7 +27,8 @@ from mmech.tables.noise import SLACK
 from mmech.tables.plan import TablePlan
 from mmech.tables.published import write_folder
 from mmech.tables.statement import facts_of, statement_of
-from mmech.tables.statistic_plans import MeasuredStatistic
+from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
+from mmech.tables.statistics import Statistic, TableCounts
 from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps
 from mmech.tables.synthetic import raw_values
 from mmech.threads import one_blas_thread
@@ -204,9 +206,10 @@ class Tables:
         frame
             A column per attribute of the groups, then ``mean``, ``sum``, ``count`` or
             ``quantile`` with the ends of an interval, ``lower`` and ``upper``. Sums and
-            counts have a ``standard_error``. Where a group is too small to tell, its
-            mean or quantile is NaN, the interval is the whole range, and ``note`` says
-            so.
+            counts have a ``standard_error``. Means, and sums beside them, have the
+            number of records with a value in ``count``: the sum is this times the mean.
+            Where a group is too small to tell, its mean or quantile is NaN, the
+            interval is the whole range, and ``note`` says so.
 
         Raises
         ------
@@ -220,14 +223,70 @@ class Tables:
         rounding to the grid changes.
         """
         check_level(level)
-        made = {str(own.plan.statistic): own for own in self.statistics}
+        made = {str(own): own for _, own in self.plan.asked}
         if not made:
             raise ValueError(
                 "no statistics were released with these tables; pass statistics= to "
                 "release_tables"
             )
         check_choice(str(name), "name of a statistic", tuple(made))
-        return as_frame(made[str(name)].columns(level), frame or self.plan.frame)
+        columns = self._of_statistic(made[str(name)], level)
+        return as_frame(columns, frame or self.plan.frame)
+
+    def _of_statistic(self, asked: Statistic, level: float) -> dict[str, NDArray[Any]]:
+        (made,) = (own for own in self.statistics if asked in own.plan.statistics)
+        return made.columns(level, self._counts_of(made.plan), asked)
+
+    @property
+    def cautions(self) -> list[str]:
+        """What is said of sums with errors beyond a tenth of them, by noisy numbers."""
+        found = []
+        for _, own in self.plan.asked:
+            if own.value == "sum":
+                made = self._of_statistic(own, 0.95)
+                few = int((10 * made["standard_error"] > np.abs(made["sum"])).sum())
+                if few:
+                    found.append(
+                        f"{own}: the standard error is more than a tenth of the sum in "
+                        f"{few} of {len(made['sum'])} groups; read these with their "
+                        "intervals, or take fewer groups or narrower bounds"
+                    )
+        return found
+
+    def _counts_of(self, plan: StatisticPlan) -> TableCounts:
+        """Return what tables tell of the groups of a statistic."""
+        most = min(
+            (
+                product_of(self.plan.axes.shape[i] for i in subset)
+                * self.noise.law(subset).standard_error,
+                float(self._estimated(subset).sum()),
+            )
+            for subset in self.plan.subsets
+            if self.noise.measures(subset)
+        )
+        bound = TableCounts(most[1] + 40 * (1 + most[0]))  # tails are exponential
+        by = plan.statistic.by
+        if plan.domain.attributes[0].other_code is not None:
+            return bound
+        if not by:
+            return bound._replace(published=np.array([self.total]))
+        order = [self.plan.names.index(name) for name in by if name in self.plan.names]
+        subset = tuple(sorted(order))
+        if len(order) < len(by) or subset not in self.plan.subsets:
+            return bound
+        axes, found = [subset.index(i) for i in order], self.counts.tables[subset]
+        counts = bound._replace(published=found.transpose(axes).ravel())
+        if not self.noise.measures(subset):
+            return counts
+        own = self._estimated(subset).reshape(found.shape).transpose(axes).ravel()
+        error = self.noise.law(subset).standard_error
+        return counts._replace(estimate=own, variance=error**2)
+
+    def _estimated(self, subset: Subset) -> Any:
+        """Return the unbiased estimate of a table that was measured."""
+        own = self.estimate
+        found = own.own if isinstance(own, StagedEstimate) else own.marginal
+        return found(subset)
 
     def _columns(
         self,
@@ -263,11 +322,7 @@ class Tables:
             unknown = np.full(count.size, np.nan)
             none = dict.fromkeys(("standard_error", "lower", "upper"), unknown)
             return values | {"count": count} | none
-        estimate = self.estimate
-        own = (
-            estimate.own if isinstance(estimate, StagedEstimate) else estimate.marginal
-        )
-        centre = summed(own(subset))
+        centre = summed(self._estimated(subset))
         # How many values of every attribute a row counts together.
         together = np.array(
             [

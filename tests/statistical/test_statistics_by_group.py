@@ -12,8 +12,8 @@ from scipy.stats import binom
 from mmech import Attribute, Domain, PrivacyLedger, release_tables
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, Sum
-from mmech.tables.statistic_budget import plan_statistics
-from mmech.tables.statistic_plans import MeasuredStatistic
+from mmech.tables.statistic_plans import StatisticPlan, plan_statistics
+from mmech.tables.statistics import TableCounts
 
 pytestmark = pytest.mark.statistical
 
@@ -76,7 +76,7 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
     own = reading.plans[0].measure(
         Session(ledger), codes[:, [*map(reading.names.index, statistic.by), -1]]
     )
-    columns = own.columns(level)
+    columns = own.columns(level, TableCounts(len(codes)))
     for size in SIZES:
         exact = np.asarray(truth(statistic, size))
         at = columns["size"] == size
@@ -90,15 +90,15 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
 
 @pytest.mark.slow
 def test_intervals_hold_where_the_number_of_records_is_public(monkeypatch):
-    laws, law = {}, MeasuredStatistic.law
+    laws, law = {}, StatisticPlan.error_law
 
-    def same(made, *weights):  # public, and so the same for all copies
-        key = (made.plan, *weights)
+    def same(plan, *weights):  # public, and so the same for all copies
+        key = (plan, *weights)
         if key not in laws:
-            laws[key] = law(made, *weights)
+            laws[key] = law(plan, *weights)
         return laws[key]
 
-    monkeypatch.setattr(MeasuredStatistic, "law", same)
+    monkeypatch.setattr(StatisticPlan, "error_law", same)
     domain = DOMAIN.select(["x"])
     asked = [Mean("x"), Sum("x")]
     plan = release_tables(
@@ -112,8 +112,9 @@ def test_intervals_hold_where_the_number_of_records_is_public(monkeypatch):
     held = np.zeros(2)
     for _ in range(COPIES):
         ledger = PrivacyLedger(9, neighbours="replace")
-        for j, own in enumerate(reading.measure(codes, plan, ledger, None)):
-            columns = own.columns(0.9)
+        (own,) = reading.measure(codes, plan, ledger, None)
+        for j, statistic in enumerate(asked):
+            columns = own.columns(0.9, statistic=statistic)
             exact = truth(asked[j], "some")[0]
             held[j] += columns["lower"][0] <= exact <= columns["upper"][0]
     assert (held >= binom.ppf(RISK, COPIES, 0.9)).all(), held
