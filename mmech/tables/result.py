@@ -272,9 +272,10 @@ class Tables:
             return bound._replace(published=np.array([self.total]))
         order = [self.plan.names.index(name) for name in by if name in self.plan.names]
         subset = tuple(sorted(order))
-        if len(order) < len(by) or subset not in self.plan.subsets:
+        held = any({*subset} <= {*table} for table in self.plan.subsets)
+        if len(order) < len(by) or not held:
             return bound
-        axes, found = [subset.index(i) for i in order], self.counts.tables[subset]
+        axes, found = [subset.index(i) for i in order], self._count(subset)
         counts = bound._replace(published=found.transpose(axes).ravel())
         if not self.noise.measures(subset):
             return counts

@@ -285,7 +285,7 @@ class StatisticPlan:
         paid, lines = f"{self.currency} = {self.cost}", []
         for own in self.statistics:
             error = math.sqrt(own.squared_error(self))
-            words = f"{own}: {paid}, a standard error of {error:.3g} {own.unit}"
+            words = f"{own}: {paid}, a standard error of {error:.3g} ({own.unit})"
             if own.value == "sum":
                 least = math.ceil(10 * error / own.size(self))
                 words += (

@@ -356,6 +356,9 @@ def test_sums_means_and_counts_of_one_number_agree(cost):
         counts = released.table("sex", frame="dict")["count"]
         agreeing(released, "sex", counts)
         assert "sum of age by sex and the mean of age by sex" in released.statement
+    margins = {"tables": [("sex", "age")], "statistics": asked}
+    released = mm.release_tables(people(300), DOMAIN, **margins, **cost)
+    agreeing(released, "sex", released.table("sex", frame="dict")["count"])
     rows = [[s, None if a > 60 else a] for s, a, _ in people(300)]
     number = mm.Attribute.numeric("age", lower=0, upper=90, n_bins=3, other="unknown")
     domain = mm.Domain([DOMAIN.attributes[0], number])
