@@ -17,9 +17,10 @@ The sum of the numbers is a weighted sum of both, and the mean is
 the number of records is public: then A - B alone is measured.
 
 They agree. A released table of the groups has their numbers n of records, where every
-record has a number. Otherwise n is :math:`(A + B) / g`. The mean is :math:`(l + u) / 2 + (u - l) (A - B) / (2 g N)`, for the estimate N of n by
-both. The sum is n times the mean. A sum without a mean is measured by itself: a record
-changes it by :math:`\max(|l|, |u|)` at most, where A and B would give it an error
+record has a number. Otherwise n is :math:`(A + B) / g`. The mean is
+:math:`(l + u) / 2 + (u - l) (A - B) / (2 g N)`, for the estimate N of n by both. The
+sum is n times the mean. A sum without a mean is measured by itself: a record changes it
+by :math:`\max(|l|, |u|)` at most, where A and B would give it an error
 :math:`\sqrt{l^2 + u^2} / \max(|l|, |u|)` times as large.
 
 **Intervals of means** are Fieller's [1]_: they hold every f that
