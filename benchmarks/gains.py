@@ -29,6 +29,7 @@ from benchmarks.accuracy._methods import Method
 from benchmarks.accuracy._table import EPSILONS as BUDGETS
 from benchmarks.accuracy._table import Values
 from benchmarks.accuracy.ranking import calibration_error
+from benchmarks.results import Results, markdown_table, standard_error
 from benchmarks.simulated import KINDS, SCORECARD, SimulatedTask, simulate_task
 from mmech import Measurement, PrivacyLedger, noisy_release
 from mmech.noise import LAPLACE
@@ -38,7 +39,6 @@ from mmech_rf import DrawnSettings, PrivateForestClassifier, Schema, limits
 from mmech_rf.drawn import draw, plan, views
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import public_views
-from mmech_rf.evaluation import Results, markdown_table, standard_error
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,6 @@ from mmech.domain.parts import read as read
 # operators
 from mmech.operators.basic import AllRange as AllRange
 from mmech.operators.marginals import Anova as Anova
-from mmech.operators.circulant import Circulant as Circulant
 from mmech.operators.partition import Conjunctions as Conjunctions
 from mmech.operators.explicit import Dense as Dense
 from mmech.operators.basic import Diagonal as Diagonal
@@ -32,11 +31,14 @@ from mmech.operators.compose import Scaled as Scaled
 from mmech.operators.explicit import Sparse as Sparse
 from mmech.operators.basic import Suffix as Suffix
 from mmech.operators.compose import Sum as Sum
-from mmech.operators.circulant import Toeplitz as Toeplitz
 from mmech.operators.basic import Total as Total
 from mmech.operators.stack import VStack as VStack
 from mmech.operators.ranges import WidthRange as WidthRange
 from mmech.operators.marginals import all_marginals as all_marginals
+
+# families: query matrices that bring strategies of their own
+from mmech.families.circulant import Circulant as Circulant
+from mmech.families.toeplitz import Toeplitz as Toeplitz
 
 # strategies and errors
 from mmech.error.dual_iteration import BoundResult as BoundResult
@@ -51,11 +53,11 @@ from mmech.error.report import Report as Report
 from mmech.error.report import confidence_interval as confidence_interval
 from mmech.error.report import report as report
 from mmech.reduction.cells import reduce_domain as reduce_domain
-from mmech.strategies import Candidate as Candidate
-from mmech.strategies import StrategyResult as StrategyResult
+from mmech.error.result import Candidate as Candidate
+from mmech.error.result import StrategyResult as StrategyResult
 from mmech.strategies import optimize as optimize
-from mmech.strategies.result import load as load
-from mmech.strategies.result import save as save
+from mmech.error.result import load as load
+from mmech.error.result import save as save
 
 # mechanism and budget
 from mmech.marginals.counts import Counts as Counts

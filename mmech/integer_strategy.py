@@ -370,7 +370,7 @@ def _chord(largest: int, scale: Fraction, moves: int) -> float:
 
 
 def _convert(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
-    converted = _by_structure(strategy, norm, bits)
+    converted = by_structure(strategy, norm, bits)
     if converted is not None:
         return converted
     if strategy.dtype == np.int64:
@@ -380,14 +380,12 @@ def _convert(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy:
 
 
 @singledispatch
-def _by_structure(
-    strategy: QueryMatrix, norm: str, bits: int
-) -> IntegerStrategy | None:
+def by_structure(strategy: QueryMatrix, norm: str, bits: int) -> IntegerStrategy | None:
     """Return the integer rows that the structure gives, ``None`` without a rule."""
     return None
 
 
-@_by_structure.register(Scaled)
+@by_structure.register(Scaled)
 def _scaled(strategy: Scaled, norm: str, bits: int) -> IntegerStrategy:
     """Leave a common factor out: noise is calibrated to what is left."""
     if strategy.weight == 0:
@@ -395,7 +393,7 @@ def _scaled(strategy: Scaled, norm: str, bits: int) -> IntegerStrategy:
     return _convert(strategy.operator, norm, bits)
 
 
-@_by_structure.register(Marginals)
+@by_structure.register(Marginals)
 def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
     sizes = strategy.domain_shape
     used = {key: abs(w) for key, w in strategy.weights.items() if w != 0}
@@ -404,7 +402,7 @@ def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy(blocks, form, norm, form)
 
 
-@_by_structure.register(Hierarchy)
+@by_structure.register(Hierarchy)
 def _hierarchy(strategy: Hierarchy, norm: str, bits: int) -> IntegerStrategy:
     used = {m: abs(weight) for m, weight in strategy.weights.items() if weight != 0}
     levels = [Hierarchy(strategy.n, {m: 1}) for m in used]
@@ -413,7 +411,7 @@ def _hierarchy(strategy: Hierarchy, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy(blocks, form, norm)
 
 
-@_by_structure.register(VStack)
+@by_structure.register(VStack)
 def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     blocks = [b for b in strategy.blocks if _size(b, norm) > 0]
     if not blocks:
@@ -436,7 +434,7 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy(whole, VStack([part.form for part in parts]), norm)
 
 
-@_by_structure.register(PIdentity)
+@by_structure.register(PIdentity)
 def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     """Round, then let each column's identity entry make up for it.
 
@@ -464,14 +462,14 @@ def _pidentity(strategy: PIdentity, norm: str, bits: int) -> IntegerStrategy:
     return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
-@_by_structure.register(Tau)
+@by_structure.register(Tau)
 def _tau(strategy: Tau, norm: str, bits: int) -> IntegerStrategy | None:
     """Round the symbol, which keeps the matrix in its algebra, then the scales."""
     symbol, scales = strategy._symbol, strategy._scales
     largest = np.abs(symbol).max(), np.abs(scales).max()
     if norm == "L1" or strategy.dtype == np.int64 or min(largest) == 0:
         return None
-    _check_filter(strategy, 2 * strategy.n, MOST_CELLS // 2)
+    check_filter(strategy, 2 * strategy.n, MOST_CELLS // 2)
     fine = max(bits - COARSER_SCALES, FEWEST_BITS)
     matrix = Tau(
         np.rint(symbol * (2**bits / largest[0])).astype(np.int64),
@@ -481,7 +479,7 @@ def _tau(strategy: Tau, norm: str, bits: int) -> IntegerStrategy | None:
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
-def _check_filter(strategy: QueryMatrix, length: int, most: int) -> None:
+def check_filter(strategy: QueryMatrix, length: int, most: int) -> None:
     """Refuse more cells than integers are convolved exactly, before anything is spent.
 
     `most` cells always fit.
@@ -493,19 +491,19 @@ def _check_filter(strategy: QueryMatrix, length: int, most: int) -> None:
         )
 
 
-@_by_structure.register(Toeplitz)
+@by_structure.register(Toeplitz)
 def _section(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
     """Round the column of a circulant matrix, all of whose columns then stay alike."""
     column, n = strategy._column, strategy.shape[1]
     if strategy.whole is None or strategy.dtype == np.int64:
         return None
-    _check_filter(strategy, sum(strategy.shape), MOST_CELLS // 2 - MOST_CELLS // 16)
+    check_filter(strategy, sum(strategy.shape), MOST_CELLS // 2 - MOST_CELLS // 16)
     whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
     matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
-@_by_structure.register(Kronecker)
+@by_structure.register(Kronecker)
 def _kronecker(strategy: Kronecker, norm: str, bits: int) -> IntegerStrategy | None:
     if strategy.dtype == np.int64 and is_known(strategy):
         return None
@@ -542,7 +540,7 @@ def _single(part: IntegerStrategy, norm: str) -> IntegerStrategy:
     return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
-@_by_structure.register(Merged)
+@by_structure.register(Merged)
 def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
     groups = np.asarray(strategy.groups)
     inner = _convert(strategy.operator, norm, bits)
@@ -550,7 +548,7 @@ def _merged(strategy: Merged, norm: str, bits: int) -> IntegerStrategy | None:
     return IntegerStrategy(tuple(blocks), Merged(inner.form, groups), norm)
 
 
-@_by_structure.register(Product)
+@by_structure.register(Product)
 def _product(strategy: Product, norm: str, bits: int) -> IntegerStrategy | None:
     """S W with whole W: round S, measure S'W."""
     left, *others = strategy.factors
@@ -581,7 +579,7 @@ _coefficients.register(Dense, lambda left: left.to_dense())
 _coefficients.register(Diagonal, lambda left: left.diag())
 
 
-@_by_structure.register(Residuals)
+@by_structure.register(Residuals)
 def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
     """Multiply the rows of every residual by n_s: products of n_i I - J and ones."""
     sizes = strategy.domain_shape

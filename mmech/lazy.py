@@ -5,9 +5,23 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module, resources
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
+
+
+@cache
+def _homes(package: str) -> dict[str, str]:
+    """Return the public names of a package with their modules."""
+    stub = resources.files(package).joinpath("__init__.pyi").read_bytes()
+    return {
+        alias.name: line.module or ""
+        for line in ast.parse(stub).body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
 
 
 def lazy_names(
@@ -20,13 +34,7 @@ def lazy_names(
     version in the metadata of the installation.
     """
     own = sys.modules[package]
-    stub = resources.files(package).joinpath("__init__.pyi").read_bytes()
-    homes = {
-        alias.name: line.module or ""
-        for line in ast.parse(stub).body
-        if isinstance(line, ast.ImportFrom)
-        for alias in line.names
-    }
+    homes = _homes(package)
 
     def find(name: str) -> Any:
         if name == "__version__":
@@ -44,6 +52,16 @@ def lazy_names(
         return sorted({*vars(own), *homes})
 
     return list(homes), find, listed
+
+
+@cache
+def load_families() -> tuple[ModuleType, ...]:
+    """Import the modules of `mmech.families` that ``mmech/__init__.pyi`` lists.
+
+    Tables of rules and of templates ask for them when they are first read.
+    """
+    homes = dict.fromkeys(_homes("mmech").values())
+    return tuple(import_module(h) for h in homes if h.startswith("mmech.families."))
 
 
 def _installed_version() -> str:

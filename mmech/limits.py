@@ -209,7 +209,7 @@ class Limits(ChangeableLimits):
     quick_singular_values: int = limit(64, least=1)
     summed_entries: int = 2**28
     reported_queries: int = 2**22
-    reported_entries: int = 2**27
+    reported_entries: int = 2**26
     published_cells: int = 2**17
     level_cells: int = 2**22
     model_cells: int = 2**16

@@ -15,6 +15,7 @@ from mmech.arrays import Subset
 from mmech.checks import check_bool, check_choice, check_counts, check_integer
 from mmech.error import pairs
 from mmech.error.report import quantile_of_whole_noise
+from mmech.error.result import StrategyResult
 from mmech.error.shared_totals import (
     VARIANCE_FLOOR,
     EqualTotals,
@@ -45,7 +46,7 @@ from mmech.release import (
     planned,
     whole_numbers,
 )
-from mmech.strategies import StrategyResult, optimize
+from mmech.strategies import optimize
 from mmech.threads import one_blas_thread
 
 MOST_SUMS = 2**62

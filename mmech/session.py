@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from mmech.arrays import Integers
+from mmech.error.result import StrategyResult
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import GAUSSIAN, OF_CURRENCY, Law, k_norm
 from mmech.noise.norm import Groups, as_blocks, dimension
@@ -24,7 +25,6 @@ from mmech.privacy.neighbours import Relation
 from mmech.quantiles import select_quantiles
 from mmech.release import Measurement, charge, measure
 from mmech.selection import epsilon_of_draw
-from mmech.strategies import StrategyResult
 
 
 class Session:

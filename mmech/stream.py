@@ -26,8 +26,8 @@ from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, ledger_or_own, measure
 from mmech.strategies.streams import (
+    ToeplitzRows,
     TreeRows,
-    TriangularRows,
     weights_of,
     whole_numbers,
 )
@@ -55,12 +55,10 @@ class Stream(Settled):
     `epsilon`, however late counts depend on early answers. It is charged once, at the
     first push.
 
-    Under `rho` a row of a lower triangular matrix of integers is measured at every
-    time, with Gaussian noise. Up to 4,096 times it is the factor of the best strategy
-    of all, found in 3 s for 1,024 times and 40 s for 4,096. Longer horizons have a
-    Toeplitz matrix. Under `epsilon` it is the nodes of a tree, with Laplace noise that
-    is drawn ahead, at the first time of the largest node. Memory is O(T), beside the
-    factor; a push takes O(T) operations.
+    Under `rho` a row of a lower triangular Toeplitz matrix of integers is measured at
+    every time, with Gaussian noise. Under `epsilon` it is the nodes of a tree, with
+    Laplace noise that is drawn ahead, at the first time of the largest node. Memory is
+    O(T), and a push takes O(T) operations.
 
     Parameters
     ----------
@@ -188,12 +186,12 @@ class Stream(Settled):
         self._answers = np.zeros(self.horizon)
         self._file = None if path is None else _StreamFile(path, promised)
         gaussian = self.law.norm == "L2"
-        known: Any = TriangularRows.known if gaussian else TreeRows
+        known: Any = ToeplitzRows if gaussian else TreeRows
         self._rows_of = partial(known, weights, self._variance)
         self._rows: Any = None
         with self._settling():
             if self._rows is None:
-                kind: Any = TriangularRows if gaussian else TreeRows
+                kind: Any = ToeplitzRows if gaussian else TreeRows
                 self._rows = kind.best(weights, self._variance)
         self._parameter(self._rows.largest)  # raises where the noise does not fit
         LAPLACE.draw(Fraction(1), (0,))  # loads the sampler, of Gaussian noise too

@@ -1,4 +1,4 @@
-"""All methods, one row each: for comparisons, pictures, the command line, `mmech_rf`.
+"""All methods, one row each: for comparisons, the command line, `mmech_rf`.
 
 Nothing is imported before a method is built, so that ``--help`` is quick.
 """
@@ -31,9 +31,6 @@ class Method:
         What is released: labelled trees, counts, votes; or "not private".
     summary : str
         What it does, for ``--help``.
-    style : tuple of str
-        Colour, marker and dashes of its line in pictures; colour and marker are its
-        own, dashes tell kinds of methods apart.
     command : {"fit", "predict-batch"}, optional
         Command that releases it, if any.
     options : tuple of str
@@ -48,7 +45,6 @@ class Method:
     label: str
     released: str
     summary: str
-    style: tuple[str, str, str]
     command: str | None = None
     options: tuple[str, ...] = ()
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +79,6 @@ _ROWS = (
         "labelled trees",
         "small trees, drawn with their labels for what they get right; any number of "
         "attributes, the one to start with",
-        ("#000000", "P", "-"),
         "fit",
         _DRAWN,
     ),
@@ -94,7 +89,6 @@ _ROWS = (
         "batch training",
         "leaf counts",
         "leaf counts through the matrix mechanism",
-        ("#0072B2", "o", "--"),
         "fit",
         _OPTIMIZED,
         {"voting": "hard"},
@@ -106,7 +100,6 @@ _ROWS = (
         "batch prediction",
         "votes",
         "weighted votes of a batch of queries through the matrix mechanism",
-        ("#D55E00", "s", "--"),
         "predict-batch",
         tuple(option for option in _OPTIMIZED if option != "voting"),
         {"voting": "weight"},
@@ -119,7 +112,6 @@ _ROWS = (
         "votes",
         "votes of a batch of queries; every record trains one tree only, of 16 by "
         "default; any number of attributes",
-        ("#009E73", "^", "--"),
         "predict-batch",
         _OPTIMIZED,
         {"voting": "weight"},
@@ -131,7 +123,6 @@ _ROWS = (
         "Laplace, shared data",
         "leaf counts",
         "baseline: noise on every leaf, all records in every tree",
-        ("#B4578F", "v", "-."),
         "fit",
         _COUNTED,
         {"data": "shared", "voting": "hard"},
@@ -143,7 +134,6 @@ _ROWS = (
         "Laplace, disjoint data",
         "leaf counts",
         "baseline: noise on every leaf, every record in one tree",
-        ("#A67800", "D", "-."),
         "fit",
         _COUNTED,
         {"data": "disjoint", "voting": "hard"},
@@ -155,7 +145,6 @@ _ROWS = (
         "forest of the literature",
         "labels or counts of leaves",
         "a forest of the literature by the name of its recipe, see `mmech-rf recipes`",
-        ("#1B7837", "d", "--"),
         "fit",
         ("n_records", "recipe", "random_state"),
     ),
@@ -166,7 +155,6 @@ _ROWS = (
         "non-private forest",
         "not private",
         "the forest of training with exact counts",
-        ("#B2182B", "*", ":"),
         None,
         (*_FOREST, "voting"),
         {"voting": "hard"},
@@ -174,11 +162,10 @@ _ROWS = (
     Method(
         "majority",
         "majority_class",
-        "evaluation.trials",
+        "evaluation",
         "majority class",
         "not private",
         "the most frequent class of the training split, exact",
-        ("#777777", "x", ":"),
     ),
 )
 
@@ -186,6 +173,6 @@ METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in _ROWS
 """Methods by name, in the order of tables."""
 
 ESTIMATORS: Mapping[str, str] = MappingProxyType(
-    {row.estimator: row.home for row in _ROWS if row.home != "evaluation.trials"}
+    {row.estimator: row.home for row in _ROWS if row.home != "evaluation"}
 )
 """Modules by the name of a public classifier."""

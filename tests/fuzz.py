@@ -13,7 +13,6 @@ import json
 import os
 import random
 import re
-import resource
 import signal
 import sys
 import warnings
@@ -163,6 +162,8 @@ def read_and_show(path):
 
 def main(folder, first, number):
     """Read mutants of all files in turn."""
+    import resource  # of Linux, where this runs
+
     files = sorted(Path(folder).iterdir())
     for path in files:
         read_and_show(path)  # kernels are compiled

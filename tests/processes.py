@@ -21,9 +21,16 @@ def largest_file(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def forking():
+    """Return what makes forks; who asks is skipped on a system without them."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("there are no forks")
+    return multiprocessing.get_context("fork")
+
+
 def in_a_fork(task):
     """Return what a function without arguments returns in a forked process."""
-    context = multiprocessing.get_context("fork")
+    context = forking()
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=lambda: send.send(task()))
     process.start()

@@ -396,6 +396,12 @@ def svd_bound(workload, epsilon):
     return 2 / epsilon**2 * values.sum() ** 2 / workload.shape[1]
 
 
+def above_bound(loss, bound, tolerance=1e-6):
+    """Return a loss over its bound, which no loss is below."""
+    assert loss >= bound * (1 - tolerance), f"a loss {loss} below its bound {bound}"
+    return loss / bound if bound else 1.0 if loss == 0 else np.inf
+
+
 def pidentity_loss(gram, theta, norm="L1"):
     """tr(V (AᵀA)⁻¹), the p-Identity objective, by explicit inversion."""
     strategy = pidentity(theta, norm)

@@ -400,6 +400,9 @@ def test_the_docstring_of_every_folder_lists_its_files(package):
     for path in sorted((ROOT / package).glob("*/__init__.py")):
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
         listed = re.findall(r"^(\w+)  +\S", text, re.MULTILINE)
+        if path.parent.name == "families":  # the public names are their table
+            names = (ROOT / package / "__init__.pyi").read_text(encoding="utf-8")
+            listed = set(re.findall(r"mmech\.families\.(\w+)", names))
         files = {file.stem for file in path.parent.glob("[!_]*.py")}
         assert sorted(listed) == sorted(files), path.parent.name
 

@@ -12,7 +12,7 @@ import mmech as mm
 from mmech.audit import epsilon_lower_bound
 from mmech.integer_strategy import integer_strategy
 from mmech.noise import LAWS
-from mmech.tables.noise import Noise
+from mmech.tables.intervals import Intervals
 from mmech.testing import assert_query_matrix
 from mmech_rf import load_model, methods
 from mmech_rf.datasets import load_car
@@ -108,7 +108,7 @@ def test_tables_under_a_law_that_nobody_wrote_have_right_intervals(
         workload, workload, epsilon=epsilon, noise=two_servers.name
     )
     assert mechanism.law is made
-    known = Noise(mechanism)
+    known = Intervals([mechanism])
     estimate = known.estimate(mechanism.measure(np.zeros((12, runs), int)).values)
     for subset in [(0,), (1,), (0, 1)]:
         errors = np.asarray(estimate.marginal(subset))[0]

@@ -23,7 +23,7 @@ from refusals import refused
 
 import mmech
 import mmech_rf
-from mmech.strategies import StrategyResult
+from mmech.error.result import StrategyResult
 from mmech_rf.cli import main
 
 TABLE = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text("utf-8"))

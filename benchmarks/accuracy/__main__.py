@@ -29,7 +29,7 @@ from benchmarks.accuracy._methods import GIVEN, METHODS
 from benchmarks.accuracy._plot import draw
 from benchmarks.accuracy._table import EPSILONS, Values, parity_table, table
 from benchmarks.gains import ABLATION_SETS, ABLATIONS, ablation_table
-from mmech_rf.evaluation import Results
+from benchmarks.results import Results
 
 SPLITS, QUICK, ABLATION_SPLITS, PARITY_SPLITS = 20, 3, 10, 5
 PARITY_EPSILON = 1.0

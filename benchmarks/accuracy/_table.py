@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.accuracy._data import PARITIES
 from benchmarks.accuracy._methods import CEILINGS, METHODS, OURS
-from mmech_rf.evaluation import markdown_table, standard_error
+from benchmarks.results import markdown_table, standard_error
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0)
 NO_NOISE = math.inf

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from benchmarks.accuracy._data import load, split
 from benchmarks.accuracy._methods import Method, accuracy
 from benchmarks.accuracy._table import EPSILONS, NO_NOISE
-from mmech_rf.evaluation import Results
+from benchmarks.results import Results
 
 KEYS = {"dataset": str, "method": str, "epsilon": float, "repetition": int}
 ACCURACY = ("accuracy", "seconds")

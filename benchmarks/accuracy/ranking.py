@@ -20,7 +20,7 @@ from sklearn.metrics import brier_score_loss, roc_auc_score
 from benchmarks.accuracy import _trials
 from benchmarks.accuracy._methods import METHODS, RANKED, Method
 from benchmarks.accuracy._table import NO_NOISE
-from mmech_rf.evaluation import Results, markdown_table
+from benchmarks.results import Results, markdown_table
 
 SETS = (
     "heart", "mushroom", "adult", "adult-binary", "tic-tac-toe", "banknote",

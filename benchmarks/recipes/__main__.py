@@ -25,6 +25,7 @@ import numpy as np
 from sklearn.metrics import f1_score, roc_auc_score
 
 from benchmarks.accuracy._data import SOURCES, SYNTHETIC, load
+from benchmarks.results import Results, markdown_table
 from mmech import DomainTooLargeError
 from mmech_rf import (
     Attribute,
@@ -32,7 +33,6 @@ from mmech_rf import (
     RecipeForestClassifier,
     recipes,
 )
-from mmech_rf.evaluation import Results, markdown_table
 from mmech_rf.forest.sizes import TableTooLargeError
 
 SPLITS, QUICK = 10, 2

@@ -49,7 +49,7 @@ from mmech import (
     release_tables,
 )
 from mmech.domain.csv_files import read_cells
-from mmech.tables.noise import Noise
+from mmech.tables.intervals import Intervals
 from mmech_rf import Schema
 from mmech_rf.datasets import load_car
 
@@ -299,7 +299,7 @@ def single(
         found["mmech release_tables"].append(np.concatenate(own))
         found["the same, unbiased"].append(np.concatenate(estimates))
         noisy = weighted.measure(Counts(codes, shape))
-        law = Noise(weighted).estimate(noisy.values)
+        law = Intervals([weighted]).estimate(noisy.values)
         estimates = [law.marginal([i]) for i in range(len(shape))]
         found["before: weighted marginals, unbiased"].append(np.concatenate(estimates))
         if methods:

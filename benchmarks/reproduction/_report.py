@@ -54,7 +54,7 @@ from benchmarks.reproduction._settings import (
     table_2_settings,
 )
 from benchmarks.reproduction._trials import Found, split_of
-from mmech_rf.evaluation import markdown_table
+from benchmarks.results import markdown_table
 
 Results = dict[str, list[Found]]
 

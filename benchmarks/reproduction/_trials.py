@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from benchmarks.reproduction._settings import Setting, Task, records_of
+from benchmarks.results import Results
 from mmech_rf import (
     BatchPredictionClassifier,
     BatchTrainingClassifier,
@@ -24,7 +25,6 @@ from mmech_rf import (
     NonPrivateForestClassifier,
     SubsampleAggregateClassifier,
 )
-from mmech_rf.evaluation import Results
 
 PAPER_SPLIT = 100
 """``random_state`` of the paper's one split, 80 to 20."""

@@ -1,14 +1,15 @@
-"""What a strategy knows of its pairs with workloads: one rule per type of strategy.
+"""What is asked of a workload W and a strategy A, and how it is found without a rule.
 
-A rule answers three questions about a workload W and a strategy A: whether A supports
-every query, the gain ‖W A⁺‖_F², and the squared row norms of W A⁺. What a rule does not
-know is computed from the pseudoinverse, and on small domains from a dense gram.
+Three questions: whether A supports every query, the gain ‖W A⁺‖_F², and the squared row
+norms of W A⁺. What no rule of `mmech.error.rules` knows is computed from a dense gram
+on small domains, and else query by query from the pseudoinverse. The entries that this
+visits are known before, and more than `Limits.reported_entries` are refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
 
@@ -18,13 +19,16 @@ from scipy.linalg.lapack import dpocon, dpotrf, dpotri
 
 from mmech.arrays import Floats, Subset
 from mmech.checks import magnitude
-from mmech.error.section_gains import section_gain, section_gains
-from mmech.error.tau_gains import range_gain, running_gains
+from mmech.error.rules import (
+    known_gain,
+    known_rows,
+    known_support,
+    missing_attributes,
+)
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Diagonal, Identity
-from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Scaled
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
@@ -33,15 +37,20 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.pidentity import PIdentity
+from mmech.operators.pinv import pinv_entries
 from mmech.operators.ranges import WidthRange
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import marginal_precisions, ranks_of
-from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import first_members, restrict_columns
 from mmech.structure.attributes import is_uniform
-from mmech.structure.blocks import block_energies, block_gain, tree_components
+from mmech.structure.blocks import (
+    block_energies,
+    block_gain,
+    moved,
+    tree_components,
+)
 from mmech.structure.shape import frobenius_squared, rank
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
@@ -60,52 +69,6 @@ SUPPORT_TOLERANCE = 1e-6
 """Relative part of a query outside the row space that counts as rounding."""
 
 
-class PairRule:
-    """What one type of strategy knows of its pairs with workloads: by itself, nothing.
-
-    Every method may return ``None`` for 'not known': then the answer is computed from
-    the pseudoinverse.
-    """
-
-    def supports(self, workload: QueryMatrix, strategy: Any) -> bool | None:
-        """Return whether every query lies in the row space of the strategy."""
-        return None
-
-    def gain(self, workload: QueryMatrix, strategy: Any) -> float | None:
-        """Return ‖W A⁺‖_F²; a pair that is not supported is refused."""
-        return None
-
-    def rows(self, workload: QueryMatrix, strategy: Any) -> Floats | None:
-        """Return the squared row norms of W A⁺, shape (m,); refuses like `gain`."""
-        return None
-
-    def missing(self, workload: QueryMatrix, strategy: Any) -> Subset | None:
-        """Return attributes that queries need together and the strategy separates."""
-        return None
-
-
-RULES: dict[type, PairRule] = {}
-"""Type of strategy to its rule, which holds for derived types too."""
-
-
-def register(*kinds: type) -> Callable[[type[PairRule]], type[PairRule]]:
-    """Return a decorator that registers a rule for types of strategies."""
-
-    def registered(rule: type[PairRule]) -> type[PairRule]:
-        RULES.update(dict.fromkeys(kinds, rule()))
-        return rule
-
-    return registered
-
-
-def pair_rule(strategy: QueryMatrix) -> PairRule:
-    """Return the rule of the strategy's type, or of its nearest base."""
-    return next(RULES[kind] for kind in type(strategy).__mro__ if kind in RULES)
-
-
-register(QueryMatrix)(PairRule)
-
-
 # ---- the three questions ---------------------------------------------------------
 
 
@@ -119,14 +82,14 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
         return False
     if inner is not strategy:
         return supports(queries, inner)
-    known = pair_rule(strategy).supports(workload, strategy)
+    known = known_support(workload, strategy)
     if known is not None:
         return known
     weights = np.random.default_rng(0).standard_normal((workload.shape[0], 4))
     norms = np.sqrt(workload.row_square_sums())[:, None]
     weights = np.divide(weights, norms, out=np.zeros_like(weights), where=norms > 0)
     combined = workload.rmatmat(weights)
-    return _rows_supported(combined, strategy, strategy.pinv().rmatmat(combined))
+    return rows_supported(combined, strategy, strategy.pinv().rmatmat(combined))
 
 
 def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
@@ -136,54 +99,47 @@ def gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     square, queries, inner = unwrapped(strategy, workload)
     if inner is not strategy:
         return gain(queries, inner) / square
-    known = pair_rule(strategy).gain(workload, strategy)
+    known = known_gain(workload, strategy)
     if known is not None:
-        return known
+        return float(known)
     if strategy.shape[1] <= LIMITS.dense_cells:
         return _dense_gain(workload, strategy)
-    return _sum_of_rows(workload, strategy)
+    return float(row_gains(workload, strategy).sum())
 
 
-def _sum_of_rows(workload: QueryMatrix, strategy: QueryMatrix) -> float:
-    """Return the sum of all squared row norms, where they are not too many."""
-    most: float = LIMITS.reported_entries
-    if isinstance(workload, AllRange | WidthRange):  # differences of prefix sums
-        sums = (workload.shape[1] + 1) * max(strategy.shape)
-        most = math.inf if sums <= most else most
-    return float(row_gains(workload, strategy, most).sum())
-
-
-def row_gains(
-    workload: QueryMatrix, strategy: QueryMatrix, most: float = math.inf
-) -> Floats:
+def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
     """Return the squared row norms of W A⁺, shape (m,).
 
-    Raises `DomainTooLargeError` where more than `most` entries were to be visited.
+    Raises `DomainTooLargeError` where more than `Limits.reported_entries` entries were
+    to be visited, before any is visited.
     """
     square, queries, inner = unwrapped(strategy, workload)
     if inner is not strategy:
-        return row_gains(queries, inner, most) / square
-    known = pair_rule(strategy).rows(workload, strategy)
+        return row_gains(queries, inner) / square
+    known: Floats | None = known_rows(workload, strategy)
     if known is not None:
         return known
     blocks = normal_form(workload).blocks
     if blocks[0][1] is not workload:
         gains = [
-            c**2 * row_gains(block, strategy, most) if c else np.zeros(block.shape[0])
+            c**2 * row_gains(block, strategy) if c else np.zeros(block.shape[0])
             for c, block in blocks
         ]
         return np.concatenate(gains)
-    entries = workload.shape[0] * max(workload.shape[1], strategy.shape[0])
-    if entries > most:
+    return computed_rows(workload, strategy)
+
+
+def check_work(workload: QueryMatrix, strategy: QueryMatrix, columns: int) -> None:
+    """Refuse to visit too many entries of some columns of A⁺, before any is visited."""
+    entries = max(workload.shape[0], pinv_entries(strategy, columns))
+    if entries > LIMITS.reported_entries:
         raise DomainTooLargeError(
             f"errors of {workload!r} under {strategy!r} have no closed form and visit "
-            f"{magnitude(entries)} entries, query by query (limit {most:g}); take a "
-            f"strategy that optimize() returns, at most {LIMITS.dense_cells} cells, or "
-            "another limit by mmech.limits.changed(reported_entries=...)"
+            f"{magnitude(entries)} entries, query by query (limit "
+            f"{LIMITS.reported_entries}); take a strategy that optimize() returns, at "
+            f"most {LIMITS.dense_cells} cells, or another limit by "
+            "mmech.limits.changed(reported_entries=...)"
         )
-    if isinstance(workload, AllRange | WidthRange):
-        known = _range_gains(workload, strategy)
-    return _row_gains_by_blocks(workload, strategy) if known is None else known
 
 
 @singledispatch
@@ -214,7 +170,7 @@ def unsupported(
     workload: QueryMatrix, strategy: QueryMatrix
 ) -> UnsupportedWorkloadError:
     """Return the error for a pair that `supports` refuses, as specific as can be."""
-    missing = pair_rule(strategy).missing(workload, strategy)
+    missing = missing_attributes(workload, strategy)
     if missing is None:
         reason = (
             "some query is not a combination of strategy queries; add rows such as "
@@ -230,7 +186,7 @@ def unsupported(
     )
 
 
-def _rows_supported(
+def rows_supported(
     rows: NDArray[Any], strategy: QueryMatrix, coefficients: NDArray[Any]
 ) -> bool:
     """Whether queries (as columns of `rows`) equal Aᵀ times their coefficients."""
@@ -238,54 +194,52 @@ def _rows_supported(
     return bool((residual <= SUPPORT_TOLERANCE * np.linalg.norm(rows, axis=0)).all())
 
 
-# ---- one rule per type of strategy -------------------------------------------------
+# ---- rules of strategies that know every workload, or see it as a whole -------------
 
 
-@register(Identity)
-class _IdentityRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: Identity) -> float:
-        return frobenius_squared(workload)
-
-    def rows(self, workload: QueryMatrix, strategy: Identity) -> Floats:
-        return workload.row_square_sums().astype(np.float64)
+@known_gain.rule(Identity)
+def _(workload: QueryMatrix, strategy: Identity) -> float:
+    return frobenius_squared(workload)
 
 
-@register(Diagonal)
-class _DiagonalRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: Diagonal) -> float:
-        squares = np.square(strategy.diag().astype(np.float64))
-        columns = workload.column_square_sums()
-        if (columns[squares == 0] != 0).any():
-            raise unsupported(workload, strategy)
-        return float((columns[squares > 0] / squares[squares > 0]).sum())
+@known_rows.rule(Identity)
+def _(workload: QueryMatrix, strategy: Identity) -> Floats:
+    return workload.row_square_sums().astype(np.float64)
 
 
-@register(PIdentity)
-class _PIdentityRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: PIdentity) -> float:
-        gram = workload.gram()
-        scales = strategy.column_scales
-        total = float(np.square(scales) @ gram.diag())
-        if strategy.p == 0:
-            return total
-        directions = strategy.orthonormal_factors[0] * scales[:, None]
-        value = total - float(np.vdot(directions, gram.matmat(directions)))
-        if value < CANCELLATION * total:  # most digits are lost: take squares instead
-            return _sum_of_rows(workload, strategy)
-        return value
+@known_gain.rule(Diagonal)
+def _(workload: QueryMatrix, strategy: Diagonal) -> float:
+    squares = np.square(strategy.diag().astype(np.float64))
+    columns = workload.column_square_sums()
+    if (columns[squares == 0] != 0).any():
+        raise unsupported(workload, strategy)
+    return float((columns[squares > 0] / squares[squares > 0]).sum())
 
 
-@register(Hierarchy)
-class _HierarchyRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: Hierarchy) -> float | None:
-        blocks = block_energies(workload)
-        if blocks is None:
-            return None
-        energies, variances = tree_components(blocks, strategy)
-        measured = np.isfinite(variances)
-        if energies[~measured].max(initial=0) > SUPPORT_TOLERANCE**2 * energies.sum():
-            raise unsupported(workload, strategy)
-        return float(energies[measured] @ variances[measured])
+@known_gain.rule(PIdentity)
+def _(workload: QueryMatrix, strategy: PIdentity) -> float:
+    gram = workload.gram()
+    scales = strategy.column_scales
+    total = float(np.square(scales) @ gram.diag())
+    if strategy.p == 0:
+        return total
+    directions = strategy.orthonormal_factors[0] * scales[:, None]
+    value = total - float(np.vdot(directions, gram.matmat(directions)))
+    if value < CANCELLATION * total:  # most digits are lost: take squares instead
+        return float(row_gains(workload, strategy).sum())
+    return value
+
+
+@known_gain.rule(Hierarchy)
+def _(workload: QueryMatrix, strategy: Hierarchy) -> float | None:
+    blocks = block_energies(workload)
+    if blocks is None:
+        return None
+    energies, variances = tree_components(blocks, strategy)
+    measured = np.isfinite(variances)
+    if energies[~measured].max(initial=0) > SUPPORT_TOLERANCE**2 * energies.sum():
+        raise unsupported(workload, strategy)
+    return float(energies[measured] @ variances[measured])
 
 
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
@@ -303,48 +257,65 @@ def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     return reduced
 
 
-@register(Kronecker)
-class _KroneckerRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: Kronecker) -> float | None:
-        terms = normal_form(workload).products
-        sizes = [factor.shape[1] for factor in strategy.factors]
-        if terms is None or any(
-            [factor.shape[1] for factor in factors] != sizes for _, factors in terms
-        ):
-            return None
-        terms = [term for term in terms if not _is_zero_product(*term)]
-        return sum(
-            weight**2
-            * math.prod(
-                gain(query, measured)
-                for query, measured in zip(factors, strategy.factors, strict=True)
-            )
-            for weight, factors in terms
+@known_gain.rule(Kronecker)
+def _(workload: QueryMatrix, strategy: Kronecker) -> float | None:
+    terms = normal_form(workload).products
+    sizes = [factor.shape[1] for factor in strategy.factors]
+    if terms is None or any(
+        [factor.shape[1] for factor in factors] != sizes for _, factors in terms
+    ):
+        return None
+    terms = [term for term in terms if not _is_zero_product(*term)]
+    return sum(
+        weight**2
+        * math.prod(
+            gain(query, measured)
+            for query, measured in zip(factors, strategy.factors, strict=True)
         )
+        for weight, factors in terms
+    )
 
-    def rows(self, workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
-        weight, factors = factored(workload)
-        sizes = [factor.shape[1] for factor in strategy.factors]
-        if [factor.shape[1] for factor in factors] != sizes:
-            return None
-        if _is_zero_product(weight, factors):
-            return np.zeros(workload.shape[0])
-        gains = np.array([weight**2], np.float64)
-        for query, part in zip(factors, strategy.factors, strict=True):
-            gains = np.outer(gains, row_gains(query, part)).ravel()
-        return gains
+
+@known_rows.rule(Kronecker)
+def _(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
+    weight, factors = factored(workload)
+    sizes = [factor.shape[1] for factor in strategy.factors]
+    if [factor.shape[1] for factor in factors] != sizes:
+        return _repeated_rows(workload, strategy)
+    if _is_zero_product(weight, factors):
+        return np.zeros(workload.shape[0])
+    gains = np.array([weight**2], np.float64)
+    for query, part in zip(factors, strategy.factors, strict=True):
+        gains = np.outer(gains, row_gains(query, part)).ravel()
+    return gains
+
+
+def _repeated_rows(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
+    """Return the norms for one query that is moved along blocks with one strategy.
+
+    They repeat from block to block, but near the cells where the query is cut off.
+    """
+    query = moved(workload)
+    if query is None or len(strategy.factors) != 2:
+        return None
+    first, part = strategy.factors
+    size = part.shape[1]
+    few = 1 + query.around(size)
+    if not isinstance(first, Identity) or few >= first.n:
+        return None
+    gains = row_gains(query.over(few * size), Kronecker([Identity(few), part]))
+    gains = gains[::-1] if query.cut_last else gains
+    rows = np.arange(workload.shape[0])
+    behind = gains.size - size + (rows - gains.size) % size
+    gains = gains[np.where(rows < gains.size, rows, behind)]
+    return gains[::-1].copy() if query.cut_last else gains
 
 
 def _is_zero_product(weight: float, factors: tuple[QueryMatrix, ...]) -> bool:
     return weight == 0 or any(frobenius_squared(factor) == 0 for factor in factors)
 
 
-@register(VStack)
-class _StackRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: VStack) -> float | None:
-        return _joint_gain(workload, strategy)
-
-
+@known_gain.rule(VStack)
 def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
     """Stacked Kroneckers: exact by a generalized eigenproblem per attribute."""
     terms = normal_form(workload).products
@@ -369,41 +340,39 @@ def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
     return total
 
 
-class _SubsetsRule(PairRule):
-    """Strategies that see a workload by its energies on subsets of attributes."""
-
-    def missing(self, workload: QueryMatrix, strategy: Tables) -> Subset | None:
-        asked = mean_spectrum(workload, strategy.domain_shape)
-        if asked is None:
-            return None
-        precisions = _precisions(strategy, asked)
-        missing = (s for s, k in zip(asked, precisions, strict=True) if k <= 0)
-        return next(missing, None)
-
-    def supports(self, workload: QueryMatrix, strategy: Tables) -> bool | None:
-        if mean_spectrum(workload, strategy.domain_shape) is None:
-            return None
-        return self.missing(workload, strategy) is None
-
-    def rows(self, workload: QueryMatrix, strategy: Tables) -> Floats | None:
-        if is_uniform(workload):
-            value = self.gain(workload, strategy)
-            if value is not None:
-                return np.full(workload.shape[0], value / workload.shape[0])
-        spectra = query_spectra(workload, strategy.domain_shape)
-        if spectra is None:
-            return None
-        precisions = _precisions(strategy, spectra.subsets)
-        if (precisions <= 0).any():
-            raise unsupported(workload, strategy)
-        return spectra.weighted(1.0 / precisions)
+# Strategies that see a workload by its energies on subsets of attributes.
 
 
-@register(Marginals, Marginal)
-class _MarginalsRule(_SubsetsRule):
-    def gain(self, workload: QueryMatrix, strategy: Any) -> float | None:
+@missing_attributes.rule(Tables)
+def _missing(workload: QueryMatrix, strategy: Tables) -> Subset | None:
+    asked = mean_spectrum(workload, strategy.domain_shape)
+    if asked is None:
+        return None
+    precisions = _precisions(strategy, asked)
+    missing = (s for s, k in zip(asked, precisions, strict=True) if k <= 0)
+    return next(missing, None)
+
+
+@known_support.rule(Tables)
+def _(workload: QueryMatrix, strategy: Tables) -> bool | None:
+    if mean_spectrum(workload, strategy.domain_shape) is None:
+        return None
+    return _missing(workload, strategy) is None
+
+
+@known_rows.rule(Tables)
+def _(workload: QueryMatrix, strategy: Tables) -> Floats | None:
+    if is_uniform(workload):
         value = gain_by_subsets(workload, strategy)
-        return _joint_gain(workload, strategy) if value is None else value
+        if value is not None:
+            return np.full(workload.shape[0], value / workload.shape[0])
+    spectra = query_spectra(workload, strategy.domain_shape)
+    if spectra is None:
+        return None
+    precisions = _precisions(strategy, spectra.subsets)
+    if (precisions <= 0).any():
+        raise unsupported(workload, strategy)
+    return spectra.weighted(1.0 / precisions)
 
 
 def _precisions(strategy: Tables, subsets: Iterable[tuple[int, ...]]) -> Floats:
@@ -415,6 +384,7 @@ def _precisions(strategy: Tables, subsets: Iterable[tuple[int, ...]]) -> Floats:
     return marginal_precisions(terms, tuple(subsets), strategy.domain_shape)
 
 
+@known_gain.rule(Tables)
 def gain_by_subsets(workload: QueryMatrix, strategy: Tables) -> float | None:
     """Return Σ_s m_s τ_s / k_s over the subsets asked for."""
     asked = mean_spectrum(workload, strategy.domain_shape)
@@ -422,38 +392,10 @@ def gain_by_subsets(workload: QueryMatrix, strategy: Tables) -> float | None:
         return None
     precisions = _precisions(strategy, asked)
     energies = ranks_of(asked, strategy.domain_shape) * list(asked.values())
-    used = energies > SUPPORT_TOLERANCE**2 * energies.sum()
-    if (precisions[used] <= 0).any():
+    seen = precisions > 0
+    if energies[~seen].max(initial=0.0) > SUPPORT_TOLERANCE**2 * energies.sum():
         raise unsupported(workload, strategy)
-    return float((energies[used] / precisions[used]).sum())
-
-
-@register(Residuals)
-class _ResidualsRule(_SubsetsRule):
-    def gain(self, workload: QueryMatrix, strategy: Residuals) -> float | None:
-        return gain_by_subsets(workload, strategy)
-
-
-@register(Tau)
-class _TauRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: Tau) -> float | None:
-        return range_gain(workload, strategy) if strategy.is_regular else None
-
-    def rows(self, workload: QueryMatrix, strategy: Tau) -> Floats | None:
-        return running_gains(workload, strategy) if strategy.is_regular else None
-
-
-@register(Toeplitz)
-class _SectionRule(PairRule):
-    def gain(self, workload: QueryMatrix, strategy: Toeplitz) -> float | None:
-        if strategy.whole is None:
-            return None
-        return section_gain(workload, strategy)
-
-    def rows(self, workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
-        if strategy.whole is None:
-            return None
-        return section_gains(workload, strategy)
+    return float((energies[seen] / precisions[seen]).sum())
 
 
 # ---- without a rule --------------------------------------------------------------
@@ -476,27 +418,44 @@ def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     return float((energies[keep] / values[keep]).sum())
 
 
-def _range_gains(
-    workload: AllRange | WidthRange, strategy: QueryMatrix
-) -> Floats | None:
-    """Row norms for ranges: distances between the coefficients of prefix sums.
+@singledispatch
+def computed_rows(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
+    """Return the squared row norms of W A⁺ from A⁺, query by query."""
+    check_work(workload, strategy, workload.shape[0])
+    pinv = strategy.pinv()
+    gains = np.empty(workload.shape[0])
+    height = max(1, LIMITS.block_entries // max(*workload.shape, strategy.shape[0]))
+    for start in range(0, workload.shape[0], height):
+        stop = min(start + height, workload.shape[0])
+        rows = np.ascontiguousarray(workload._rows(start, stop).T, np.float64)
+        coefficients = pinv.rmatmat(rows)
+        if not rows_supported(rows, strategy, coefficients):
+            raise unsupported(workload, strategy)
+        gains[start:stop] = np.einsum("ij,ij->j", coefficients, coefficients)
+    return gains
+
+
+@computed_rows.register(AllRange | WidthRange)
+def _(workload: AllRange | WidthRange, strategy: QueryMatrix) -> Floats:
+    """Take distances between the coefficients of prefix sums.
 
     S holds the sums over the first 0..n cells, and C is S A⁺. Range (lo, hi) has the
     coefficients C[hi + 1] - C[lo]: all norms follow from C Cᵀ. Differences that lose
     most digits are taken before they are squared.
     """
-    n = workload.shape[1]
+    m, n = workload.shape
+    check_work(workload, strategy, min(m, n + 1))
     if isinstance(workload, AllRange):
         lower, upper = np.triu_indices(n)
     else:
-        lower = np.arange(workload.shape[0])
+        lower = np.arange(m)
         upper = lower + workload.width - 1
     sums = np.tri(n + 1, n, -1)
     coefficients = np.ascontiguousarray(strategy.pinv().rmatmat(sums.T).T)
-    if not _rows_supported(
+    if not rows_supported(
         np.ascontiguousarray(sums[1:].T), strategy, coefficients[1:].T
-    ):
-        return None  # though differences of prefix sums may be supported
+    ):  # though differences of prefix sums may be supported
+        return computed_rows.dispatch(QueryMatrix)(workload, strategy)
     products = coefficients @ coefficients.T
     squares = np.diagonal(products)
     scale = squares[upper + 1] + squares[lower]
@@ -508,17 +467,3 @@ def _range_gains(
         steps = coefficients[upper[rows] + 1] - coefficients[lower[rows]]
         gains[rows] = np.einsum("ij,ij->i", steps, steps)
     return np.asarray(gains)
-
-
-def _row_gains_by_blocks(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
-    pinv = strategy.pinv()
-    gains = np.empty(workload.shape[0])
-    height = max(1, LIMITS.block_entries // max(*workload.shape, strategy.shape[0]))
-    for start in range(0, workload.shape[0], height):
-        stop = min(start + height, workload.shape[0])
-        rows = np.ascontiguousarray(workload._rows(start, stop).T, np.float64)
-        coefficients = pinv.rmatmat(rows)
-        if not _rows_supported(rows, strategy, coefficients):
-            raise unsupported(workload, strategy)
-        gains[start:stop] = np.einsum("ij,ij->j", coefficients, coefficients)
-    return gains

@@ -15,12 +15,12 @@ from mmech.checks import check_choice
 from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
+from mmech.error.result import Candidate, StrategyResult, over_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair
-from mmech.strategies.result import Candidate, StrategyResult
 from mmech.threads import one_blas_thread
 
 
@@ -202,7 +202,7 @@ def report(
     loss_bound, bound_name = cheap_loss_bound(workload)
     k_norm = result is not None and bool(result.noise)
     loss_bound = loss_bound / 2 if k_norm else loss_bound
-    bound, ratio = variance * loss_bound, _ratio(loss, loss_bound)
+    bound, ratio = variance * loss_bound, over_bound(loss, loss_bound)
     extremes = _extremes(workload, measured)
     rows = [
         ("workload", f"{workload._label()}, {m} queries on {n} cells"),
@@ -262,12 +262,6 @@ def _delta_of_gaussian(epsilon: float, rho: float) -> float:
     return float(ndtr(size / 2 - epsilon / size)) - above
 
 
-def _ratio(loss: float, bound: float) -> float:
-    if bound == 0:
-        return 1.0 if loss == 0 else math.inf
-    return loss / bound
-
-
 # ---- errors of single queries ------------------------------------------------
 
 
@@ -278,7 +272,7 @@ def _extremes(
     if workload.shape[0] > LIMITS.reported_queries:
         return None
     try:
-        gains = pairs.row_gains(workload, strategy, LIMITS.reported_entries)
+        gains = pairs.row_gains(workload, strategy)
     except DomainTooLargeError:
         return None
     low, middle, high = np.quantile(np.sqrt(gains), [0, 0.5, 1]).tolist()

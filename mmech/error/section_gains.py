@@ -14,46 +14,32 @@ References
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 import numpy as np
 
 from mmech.arrays import Floats
-from mmech.operators.base import QueryMatrix
+from mmech.error.rules import known_gain, known_rows
 from mmech.operators.basic import AllRange, Identity, Prefix, Suffix
 from mmech.operators.circulant import SectionPinv, Toeplitz
-from mmech.operators.known import normal_form
 from mmech.operators.ranges import WidthRange
 
 
-def section_gains(workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
-    """Return the squared row norms of W A⁺, ``None`` where no rule knows W."""
-    gains: Floats | None = normal_form(workload).stacked(_gains, strategy)
-    return gains
-
-
-def section_gain(workload: QueryMatrix, strategy: Toeplitz) -> float | None:
-    """Return ‖W A⁺‖_F², the sum of the squared row norms."""
-    gain: float | None = normal_form(workload).total(_gain, strategy)
-    return gain
-
-
-@singledispatch
-def _gains(workload: QueryMatrix, strategy: Toeplitz) -> Floats | None:
-    """Return the squared row norms for one block."""
-    return None
+def inverse_columns(strategy: Toeplitz) -> tuple[Floats, Floats, float]:
+    """Return x and y, shape (n,), and x_0."""
+    x = SectionPinv(strategy).first_column()
+    return x, np.concatenate([[0.0], x[:0:-1]]), float(x[0])
 
 
 def _sums(strategy: Toeplitz) -> tuple[Floats, Floats, float]:
     """Return sums of the first 0..n entries of x and of y, and x_0."""
-    x = SectionPinv(strategy).first_column()
-    y = np.concatenate([[0.0], x[:0:-1]])
-    first, second = (np.concatenate([[0.0], np.cumsum(v)]) for v in (x, y))
-    return first, second, float(x[0])
+    *both, x0 = inverse_columns(strategy)
+    first, second = (np.concatenate([[0.0], np.cumsum(v)]) for v in both)
+    return first, second, x0
 
 
-@_gains.register(WidthRange | Identity)
-def _(workload: WidthRange | Identity, strategy: Toeplitz) -> Floats:
+@known_rows.rule(Toeplitz, WidthRange | Identity)
+def _(workload: WidthRange | Identity, strategy: Toeplitz) -> Floats | None:
+    if strategy.whole is None:
+        return None
     m, n = workload.shape
     width = n - m + 1
     *both, x0 = _sums(strategy)
@@ -66,23 +52,20 @@ def _(workload: WidthRange | Identity, strategy: Toeplitz) -> Floats:
     return (running[n:] - running[:m]) / x0
 
 
-@_gains.register(Prefix | Suffix)
-def _(workload: Prefix | Suffix, strategy: Toeplitz) -> Floats:
+@known_rows.rule(Toeplitz, Prefix | Suffix)
+def _(workload: Prefix | Suffix, strategy: Toeplitz) -> Floats | None:
+    if strategy.whole is None:
+        return None
     first, second, x0 = _sums(strategy)
     gains = np.cumsum(np.square(first[1:]) - np.square(second[1:])) / x0
     return gains[::-1].copy() if workload.backward else gains
 
 
-@singledispatch
-def _gain(workload: QueryMatrix, strategy: Toeplitz) -> float | None:
-    """Return their sum for one block."""
-    gains = _gains(workload, strategy)
-    return None if gains is None else float(gains.sum())
-
-
-@_gain.register(AllRange)
-def _(workload: AllRange, strategy: Toeplitz) -> float:
+@known_gain.rule(Toeplitz, AllRange)
+def _(workload: AllRange, strategy: Toeplitz) -> float | None:
     """Sum (X_u - X_r)² over all r < u, for every column of sums X_0..X_n."""
+    if strategy.whole is None:
+        return None
     *both, x0 = _sums(strategy)
     n = workload.n
     first, second = (

@@ -9,16 +9,13 @@ are halved again and again, with a convolution for each half.
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
 from mmech.arrays import Floats
+from mmech.error.rules import known_gain, known_rows
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
-from mmech.operators.known import normal_form
 from mmech.operators.ranges import Ranges
 from mmech.operators.tau import Tau
 from mmech.structure.blocks import separable_terms
@@ -27,22 +24,11 @@ SMALL_BLOCK = 16
 """Sums within blocks of so many cells are taken pair by pair."""
 
 
-def range_gain(workload: QueryMatrix, strategy: Tau) -> float | None:
-    """Return ‖W A⁻¹‖_F², ``None`` where no rule knows the gram of W."""
-    gain: float | None = normal_form(workload).total(_gain, strategy)
-    return gain
-
-
-@singledispatch
-def _gain(workload: QueryMatrix, strategy: Tau) -> float | None:
-    """Return ‖W A⁻¹‖_F² for one block."""
-    return None
-
-
-@_gain.register(AllRange | Prefix | Suffix | Ones)
-def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float:
+@known_gain.rule(Tau, AllRange | Prefix | Suffix | Ones)
+def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float | None:
     terms = separable_terms(workload)
-    assert terms is not None
+    if terms is None or not strategy.is_regular:
+        return None
     a, b = (factor / strategy._scales for factor in terms[0][:2])
     if strategy.free_end == "first":
         a, b = b[::-1].copy(), a[::-1].copy()
@@ -51,18 +37,20 @@ def _(workload: AllRange | Prefix | Suffix | Ones, strategy: Tau) -> float:
     return float((a * b) @ inverse.diag() + 2.0 * pairs)
 
 
-@_gain.register(Identity)
-def _(workload: Identity, strategy: Tau) -> float:
+@known_gain.rule(Tau, Identity)
+def _(workload: Identity, strategy: Tau) -> float | None:
+    if not strategy.is_regular:
+        return None
     variances = strategy.diagonal_of(strategy.eigenvalues**-2.0)
     return float((variances / np.square(strategy._scales.astype(np.float64))).sum())
 
 
-@_gain.register(Ranges)
+@known_gain.rule(Tau, Ranges)
 def _(workload: Ranges, strategy: Tau) -> float | None:
     """Add up quadratic forms of ranges, by one transform each."""
     m, n = workload.shape
     few = m * n <= LIMITS.summed_entries and len(workload.domain_shape) == 1
-    if not few or strategy.free_end == "first":
+    if not few or strategy.free_end == "first" or not strategy.is_regular:
         return None
     inverse, length = _forward(strategy), next_fast_len(2 * n + 1, real=True)
     entries = inverse.between(0, 2 * n + 1)
@@ -88,14 +76,10 @@ def _(workload: Ranges, strategy: Tau) -> float | None:
     return total
 
 
-@singledispatch
-def running_gains(workload: QueryMatrix, strategy: Tau) -> Floats | None:
-    """Return the squared row norms of W A⁻¹ for running sums, else ``None``."""
-    return None
-
-
-@running_gains.register(Prefix | Suffix)
-def _(workload: Prefix | Suffix, strategy: Tau) -> Floats:
+@known_rows.rule(Tau, Prefix | Suffix)
+def _(workload: Prefix | Suffix, strategy: Tau) -> Floats | None:
+    if not strategy.is_regular:
+        return None
     own = 1.0 / strategy._scales.astype(np.float64)
     inverse = _forward(strategy)
     turned = strategy.free_end == "first"

@@ -10,7 +10,8 @@ by several workers.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_codes
 from mmech.domain.domain import warn_if_read
-from mmech.exceptions import ParameterError
+from mmech.exceptions import ParameterError, located
 from mmech.operators.marginals import check_domain_shape
 
 Columns: TypeAlias = Sequence[NDArray[Any]] | NDArray[Any]
@@ -32,6 +33,9 @@ _BLOCK = 2**16
 
 _TABLE = 2**22
 """Memory: cells of a table that is faster to fill than a few rows are to sort."""
+
+_FAN_IN = 8
+"""Memory: partial counts that one task adds up."""
 
 
 class Counts:
@@ -193,7 +197,8 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
     Parameters
     ----------
     records : frame, array, dictionary of columns or list of rows, shape (N, d)
-        Raw values, as `Domain.encode` reads them.
+        Raw values, as `Domain.encode` reads them; or a Dask frame, a Dask array or a
+        list of delayed parts, whose partitions are counted where they are.
     schema_or_domain : Domain or mmech_rf.Schema
         Public; what encodes the records.
     y : sequence of class labels, shape (N,), default=None
@@ -240,10 +245,113 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
         )
     if getattr(own, "read_from_records", False):
         warn_if_read(own, "schema", stacklevel=2)
-    if y is None:
-        return Counts(own.encode(records, narrow=True), own.shape)
-    columns = own.encode(records, y, narrow=True)
-    return Counts(np.column_stack(columns), (*own.shape, own.n_classes))
+    both = (records,) if y is None else (records, y)
+    if any(map(is_lazy, both)):
+        return count_partitions(partial(_counted, own), *both)
+    return _counted(own, *both)
+
+
+def _counted(schema: Any, *both: Any) -> Counts:
+    """Return the counts of records, or of records and their classes, in memory."""
+    codes = schema.encode(*both, narrow=True)
+    if both[1:]:
+        return Counts(np.column_stack(codes), (*schema.shape, schema.n_classes))
+    return Counts(codes, schema.shape)
+
+
+# ---- records that Dask holds -----------------------------------------------------
+
+
+def is_lazy(records: Any) -> bool:
+    """Whether records are a Dask frame, a Dask array, or a list of delayed parts."""
+    parts = records if isinstance(records, (list, tuple)) else [records]
+    return len(parts) > 0 and all(hasattr(part, "__dask_graph__") for part in parts)
+
+
+def count_partitions(
+    counted: Callable[..., Counts], *both: Any, columns: Sequence[str] = ()
+) -> Counts:
+    """Return the counts of lazy records, or of records and their classes: sensitive.
+
+    One task counts each partition, in whatever process, and only counts move. No task
+    draws anything at random, so that a partition that is lost with its worker is
+    counted again, to the same counts. It has a number, so that no sum holds it twice.
+    Errors name the partition, and the row in it; the records are neither in the message
+    nor in the logs of workers. A frame is read in its `columns` only.
+    """
+    from dask import delayed
+
+    task = partial(_counts_or_error, counted)
+    if all(hasattr(type(table), "map_partitions") for table in both) and hasattr(
+        type(both[0]), "columns"
+    ):
+        X, *labels = both
+        _check_as_many([table.npartitions for table in both])
+        if columns and all(list(X.columns).count(name) == 1 for name in columns):
+            X = X[list(columns)]
+        # One expression, so that both are read at once, and nothing else is.
+        own = {"meta": (None, object), "enforce_metadata": False}
+        found = X.map_partitions(task, *labels, align_dataframes=False, **own)
+        parts = found.to_delayed()
+    else:
+        if all(hasattr(type(table), "rechunk") for table in both):
+            rows = both[0].chunks[0]
+            if all(len(table) == len(both[0]) for table in both):
+                both = tuple(t.rechunk((rows, *t.shape[1:])) for t in both)
+        tables = [_delayed_parts(t, name) for t, name in zip(both, "Xy", strict=False)]
+        _check_as_many(list(map(len, tables)))
+        parts = [delayed(task)(*part) for part in zip(*tables, strict=True)]
+    sums = [delayed(_numbered_part)(part, i) for i, part in enumerate(parts)]
+    while sums[1:]:
+        firsts = range(0, len(sums), _FAN_IN)
+        sums = [delayed(sum)(sums[first : first + _FAN_IN]) for first in firsts]
+    total: Counts = sums[0].compute()
+    return total._named(None)
+
+
+def _delayed_parts(table: Any, name: str) -> list[Any]:
+    """Return the partitions of a Dask array, or of a list of delayed parts."""
+    if not is_lazy(table):
+        raise TypeError(
+            f"{name} must be lazy where the other of X and y is, got "
+            f"{type(table).__name__}; give both to Dask, or compute() both"
+        )
+    if isinstance(table, (list, tuple)):
+        if len({part.key for part in table}) < len(table):
+            raise ValueError(
+                f"{name} has a delayed part twice; every record counts once"
+            )
+        return list(table)
+    if not hasattr(type(table), "to_delayed"):
+        raise TypeError(
+            f"{name} must be a Dask frame, a Dask array or a list of delayed parts, "
+            f"got {type(table).__name__}; put it into a list"
+        )
+    return list(np.ravel(table.to_delayed()))
+
+
+def _check_as_many(partitions: list[int]) -> None:
+    if len(set(partitions)) > 1:
+        raise ValueError(
+            f"X has {partitions[0]} partitions but y has {partitions[1]}; take both "
+            "from one frame, or rechunk them alike"
+        )
+
+
+def _counts_or_error(counted: Callable[..., Counts], *both: Any) -> Counts | Exception:
+    """Return an error, because workers log the arguments of tasks that raise."""
+    try:
+        return counted(*both)
+    except (TypeError, ValueError) as error:
+        return error.with_traceback(None)
+
+
+def _numbered_part(found: Counts | Exception, number: int) -> Counts:
+    """Return the counts of a partition under its number, or raise what it has found."""
+    with located(f"partition {number}"):
+        if isinstance(found, Exception):
+            raise found
+    return found._named(number)
 
 
 def chunk_names(chunk_id: Hashable | None) -> frozenset[Hashable]:

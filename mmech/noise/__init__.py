@@ -20,6 +20,7 @@ laws        Laplace, Gaussian, K-norm: norm, cost, variance and sampler
 laplace     discrete Laplace noise
 gaussian    discrete Gaussian noise
 norm        noise whose density falls with a norm
+tails       the exact law of a sum of noise, and half the width of its intervals
 choice      samples and orders of records, and arg max with random ties
 ==========  =============================================================
 """

@@ -251,7 +251,7 @@ r"""Discrete Gaussian noise of σ² = Δ₂² / (2 ρ): zCDP."""
 def _rows_depend(*_: Any) -> Any:
     raise TypeError(
         "rows of K-norm noise depend on each other: no law of one row gives intervals; "
-        "use mmech.tables.shared_noise"
+        "use mmech.tables.norm_tails"
     )
 
 

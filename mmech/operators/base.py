@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, wraps
+from inspect import signature
 from operator import attrgetter
 from typing import Any, NoReturn, Self, TypeVar, dataclass_transform
 
@@ -241,8 +242,17 @@ class QueryMatrix:
             object.__setattr__(self, name, value)
 
     def _arguments(self) -> str:
-        """Return the constructor arguments as `repr` shows them."""
-        return ", ".join(str(size) for size in self.shape)
+        """Return the constructor arguments as `repr` shows them: numbers, operators.
+
+        The shape stands for arguments of other kinds.
+        """
+        values = [
+            getattr(self, name, None) for name in signature(type(self)).parameters
+        ]
+        if not values or not all(isinstance(v, int | QueryMatrix) for v in values):
+            values = [*self.shape]
+        shown = [v._label() if isinstance(v, QueryMatrix) else str(v) for v in values]
+        return ", ".join(shown)
 
     def _label(self) -> str:
         return f"{type(self).__name__}({self._arguments()})"

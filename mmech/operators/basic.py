@@ -56,9 +56,6 @@ class _Sized(QueryMatrix):
     def shape(self) -> tuple[int, int]:
         return (self.n, self.n)
 
-    def _arguments(self) -> str:
-        return str(self.n)
-
 
 @query_matrix("Identity")
 class Identity(Symmetric, _Sized, ZeroOne):
@@ -167,9 +164,6 @@ class Total(Ones):
 
     def __init__(self, n: int) -> None:
         super().__init__(1, n)
-
-    def _arguments(self) -> str:
-        return str(self.n)
 
 
 class _Cumulative(_Sized, ZeroOne):

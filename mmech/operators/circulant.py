@@ -372,9 +372,6 @@ class SectionPinv(QueryMatrix):
         m, n = self.operator.shape
         return (n, m)
 
-    def _arguments(self) -> str:
-        return self.operator._label()
-
     @cached_property
     def _inverse(self) -> Circulant:
         assert self.operator.whole is not None

@@ -69,9 +69,6 @@ class Wrapper(QueryMatrix):
 
     operator: QueryMatrix
 
-    def _arguments(self) -> str:
-        return self.operator._label()
-
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.operator.dtype

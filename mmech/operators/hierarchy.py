@@ -204,9 +204,6 @@ class HierarchyInverseGram(Symmetric):
     def shape(self) -> tuple[int, int]:
         return (self.strategy.n, self.strategy.n)
 
-    def _arguments(self) -> str:
-        return self.strategy._label()
-
     def _matmat(self, x: Array, /) -> Array:
         weights, counts = self.strategy.weights, self.strategy.counts
         cells = x.astype(np.float64, copy=False)

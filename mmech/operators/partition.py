@@ -269,9 +269,6 @@ class PartitionGram(Symmetric):
         n = self.partitions.shape[1]
         return (n, n)
 
-    def _arguments(self) -> str:
-        return self.partitions._label()
-
     def _matmat(self, x: Array, /) -> Array:
         self._columns_multiplied[0] += x.shape[1]
         if self._columns_multiplied[0] > RENTED_GRAM and self._explicit is not None:

@@ -230,9 +230,6 @@ class InverseGram(Symmetric):
         n = self.strategy.shape[1]
         return (n, n)
 
-    def _arguments(self) -> str:
-        return self.strategy._label()
-
     def _matmat(self, x: Array, /) -> Array:
         q1, _ = self.strategy.orthonormal_factors
         scales = self.strategy.column_scales[:, None]
@@ -259,9 +256,6 @@ class PIdentityPinv(QueryMatrix):
         """Number of domain cells n and of measurements n + p."""
         rows, columns = self.strategy.shape
         return (columns, rows)
-
-    def _arguments(self) -> str:
-        return self.strategy._label()
 
     def _matmat(self, x: Array, /) -> Array:
         n = self.shape[0]

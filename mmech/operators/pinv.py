@@ -10,13 +10,19 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, query_matrix
 from mmech.operators.basic import Diagonal
-from mmech.operators.compose import Product
-from mmech.operators.explicit import Sparse
+from mmech.operators.compose import Composite, Product, Scaled, Wrapper
+from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import has_full_column_rank
 from mmech.operators.lsmr import preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
+
+SOLVED = 256
+"""Products that LSMR takes for a column, about."""
+
+FACTORISED = 512
+"""Steps of a factorisation in the time of one entry that is visited."""
 
 RANK_TOLERANCE = 1e-10
 """Relative size below which a singular value counts as zero."""
@@ -50,14 +56,17 @@ class Pinv(QueryMatrix):
         m, n = self.operator.shape
         return (n, m)
 
-    def _arguments(self) -> str:
-        return self.operator._label()
+    @property
+    def is_factorised(self) -> bool:
+        """Whether the smaller gram is factorised once, and columns are not solved."""
+        m, n = self.operator.shape
+        return min(m, n) <= LIMITS.direct_size and m * n <= LIMITS.direct_entries
 
     @cached_property
     def _inverse_gram(self) -> NDArray[np.float64] | None:
         """(AᵀA)⁺ or (AAᵀ)⁺, whichever is smaller; None when too large."""
         m, n = self.operator.shape
-        if min(m, n) > LIMITS.direct_size or m * n > LIMITS.direct_entries:
+        if not self.is_factorised:
             return None
         smaller = self.operator if n <= m else self.operator.T
         gram = smaller.gram()._dense().astype(np.float64)
@@ -103,6 +112,32 @@ def symmetric_pinv(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     keep = values > floor
     scaled = vectors[:, keep] / np.sqrt(values[keep])
     return scaled @ scaled.T
+
+
+@singledispatch
+def _columns_cost(pinv: QueryMatrix) -> int:
+    """Return how many products with an operator a column of its pseudoinverse costs."""
+    return 1
+
+
+_columns_cost.register(Pinv, lambda pinv: 1 if pinv.is_factorised else SOLVED)
+_columns_cost.register(Wrapper | Scaled, lambda pinv: _columns_cost(pinv.operator))
+_columns_cost.register(Composite, lambda pinv: max(map(_columns_cost, pinv.parts)))
+
+
+@singledispatch
+def pinv_entries(strategy: QueryMatrix, columns: int) -> int:
+    """Return what A⁺ visits for some columns, in entries: known before any is visited.
+
+    A solved column costs many products; an explicit pseudoinverse is found first.
+    """
+    return columns * max(strategy.shape) * _columns_cost(strategy.pinv())
+
+
+@pinv_entries.register
+def _(strategy: Dense, columns: int) -> int:
+    m, n = strategy.shape
+    return columns * max(m, n) + m * n * min(m, n) // FACTORISED
 
 
 @singledispatch

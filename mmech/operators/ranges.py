@@ -68,9 +68,6 @@ class WidthRange(ZeroOne):
         """Number of ranges, n - width + 1, and number of cells."""
         return (self.n - self.width + 1, self.n)
 
-    def _arguments(self) -> str:
-        return f"{self.n}, {self.width}"
-
     def _matmat(self, x: Array, /) -> Array:
         sums = np.zeros((self.n + 1, x.shape[1]), x.dtype)
         np.cumsum(x, axis=0, out=sums[1:])

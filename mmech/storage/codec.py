@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from mmech.lazy import load_families
 from mmech.storage.archive import DTYPES, ArchiveError, read_archive, write_archive
 
 Stored = TypeVar("Stored", bound=type)
@@ -338,6 +339,8 @@ class _Reader:
 
     def build(self, entry: dict[str, Any]) -> None:
         tag, version, stored = (entry[k] for k in ("class", "version", "arguments"))
+        if tag not in _KINDS:
+            load_families()
         kind = _KINDS.get(tag)
         if kind is None:
             raise ArchiveError(

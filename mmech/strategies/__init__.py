@@ -3,7 +3,6 @@
 ================  =======================================================
 optimize          chooses a template, runs it, compares with the rest
 registry          the list of templates, what each may look at, and a time limit
-result            what an optimization returns, and strategies as files
 closed_form       strategies that need no search
 pidentity         identity and a few optimized queries
 kronecker         products of such strategies, one per attribute
@@ -26,10 +25,5 @@ descent           projected L-BFGS in a box
 """
 
 from mmech.strategies.optimize import optimize
-from mmech.strategies.result import Candidate, StrategyResult
 
-__all__ = [
-    "Candidate",
-    "StrategyResult",
-    "optimize",
-]
+__all__ = ["optimize"]

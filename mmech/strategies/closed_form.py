@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mmech.error import expected as error
+from mmech.error.result import StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -31,7 +32,6 @@ from mmech.strategies.registry import (
     Template,
     attribute_sizes,
 )
-from mmech.strategies.result import StrategyResult
 from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum

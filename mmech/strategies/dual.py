@@ -21,6 +21,7 @@ from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
+from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -31,7 +32,6 @@ from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
-from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy
 
 REPAIRS = 2

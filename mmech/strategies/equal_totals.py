@@ -17,6 +17,7 @@ import numpy as np
 
 from mmech.arrays import Subset
 from mmech.error.pairs import gain
+from mmech.error.result import StrategyResult
 from mmech.error.shared_totals import WIDE, EqualTotals, of_residuals
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
@@ -24,7 +25,6 @@ from mmech.noise import K_NORM
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
 from mmech.strategies.registry import Request, Skip, Template, attribute_sizes
-from mmech.strategies.result import StrategyResult
 from mmech.structure.spectrum import mean_spectrum
 
 NAME = "equal_totals"

@@ -10,12 +10,12 @@ from itertools import pairwise
 import numpy as np
 
 from mmech.arrays import Floats
+from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.hierarchy import Hierarchy
 from mmech.strategies.pidentity import LARGE_DOMAIN
 from mmech.strategies.registry import Request, Skip, Template, time_is_up
-from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.blocks import BlockEnergies, block_energies, tree_components
 
 Sizes = tuple[int, ...]

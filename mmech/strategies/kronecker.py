@@ -19,6 +19,7 @@ from mmech.checks import check_integer
 from mmech.error import expected as error
 from mmech.error.bounds import cheap_loss_bound
 from mmech.error.pairs import gain
+from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
@@ -47,7 +48,6 @@ from mmech.strategies.registry import (
     time_is_up,
     try_all,
 )
-from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.spectral import spectral_strategy, suits_waves
 from mmech.strategies.starts import random_starts
 from mmech.structure.attributes import box_terms, is_uniform

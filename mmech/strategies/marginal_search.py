@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Subset
+from mmech.error.result import StrategyResult
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
@@ -21,7 +22,6 @@ from mmech.operators.subsets import ranks_of, sizes_of, subsets_inside
 from mmech.operators.table_tree import attributes_of
 from mmech.strategies.marginal_designs import Designs, cover_greedily
 from mmech.strategies.registry import time_is_up
-from mmech.strategies.result import StrategyResult
 
 NAME = "marginals"
 

@@ -10,12 +10,12 @@ import scipy.sparse as sp
 
 from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
+from mmech.error.result import StrategyResult
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
 from mmech.strategies.closed_form import spectrum_of
 from mmech.strategies.registry import Request, Skip, Template, time_is_up
-from mmech.strategies.result import StrategyResult
 
 NEGLIGIBLE = 1e-12
 """Share of the squared sensitivity below which a marginal is not measured."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import check_integer
+from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -33,7 +34,6 @@ from mmech.strategies.marginal_search import (
     Search,
 )
 from mmech.strategies.registry import TIE, Request, Skip, Template, attribute_sizes
-from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import (
     comes_from_partitions,
     is_union_of_boxes,

@@ -18,32 +18,40 @@ import numpy as np
 
 from mmech.arrays import Floats
 from mmech.error import expected as error
+from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import (
     AllRange,
     Diagonal,
+    Identity,
     Ones,
     Prefix,
     SeparableGram,
     Suffix,
 )
-from mmech.operators.compose import Sum
+from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
+from mmech.reduction.columns import restrict_columns
 from mmech.strategies.ordered import BlockLevel
-from mmech.strategies.pidentity import Descent, PIdentityObjective, descend
+from mmech.strategies.pidentity import (
+    Descent,
+    PIdentityObjective,
+    descend,
+    pidentity_strategy,
+)
 from mmech.strategies.registry import Request, Skip, Template, time_is_up
-from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts
 from mmech.structure.blocks import (
     Separable,
     energies_within,
     in_blocks,
+    moved,
     separable_terms,
 )
 
@@ -64,6 +72,10 @@ QUICK_BLOCKS = 1024
 
 STEP = 1e-3
 """Relative change of the variance of totals for the slope of the loss."""
+
+LEAST_REACHES, WIDEST, LARGEST_BLOCK = 8, 8, 1024
+"""Windows and filters reach over at most this part of the cells, and blocks have at
+most so many times the cells of their reach, and so many cells."""
 
 TOTAL = 11.0
 """Weight of the total of a block beside the mean energy of its cells, at first."""
@@ -105,28 +117,33 @@ def nested_strategy(
     """Optimize one p-Identity for all blocks of neighbours, and one over their totals.
 
     Both descend in turn, each with what the other one makes of its loss. In seconds, a
-    fifth below the loss of the best tree for 4,096 cells and for a million.
+    fifth below the loss of the best tree for 4,096 cells and for a million. Windows and
+    filters of short reach ask for no totals: blocks of about twice the reach are all.
 
     Parameters
     ----------
     workload : QueryMatrix, shape (m, n)
         Queries `AllRange`, `Prefix` or `Suffix` of one attribute, or a union of
-        weighted ones with `Identity` and `Total`.
+        weighted ones with `Identity` and `Total`. Else `WidthRange`, `Circulant` and
+        triangular `Toeplitz` matrices, or a union of weighted ones with `Identity`.
     seed, callback
         As in `optimize`; `callback` is called after every descent on the totals.
 
     Raises
     ------
     UnsupportedWorkloadError
-        If the workload is another, or n has no divisor near its root.
+        If the workload is another, or n has no divisor near its root, or near twice the
+        reach of windows.
     """
     n = workload.shape[1]
+    if _window_size(workload):
+        return _alike_blocks(workload, seed, callback)
     terms, size = separable_terms(workload), _block_size(n)
     if terms is None or not size:
         raise UnsupportedWorkloadError(
             "template 'nested' needs ranges or prefix sums of one ordered attribute, "
-            f"with a divisor of its size near the root, got {workload!r}; use "
-            "template='hierarchy'"
+            "with a divisor of its size near the root, or windows or filters with one "
+            f"near twice their reach, got {workload!r}; use template='hierarchy'"
         )
     blocks, rng = _Blocks(terms, size), np.random.default_rng(seed)
     inner = outer = None
@@ -187,9 +204,43 @@ def _block_size(n: int) -> int:
     return min(near, key=lambda k: cost[k], default=0)
 
 
+def _window_size(workload: QueryMatrix) -> int:
+    """Return the divisor of n nearest to twice the reach of moved queries, or 0."""
+    n, found = workload.shape[1], normal_form(workload).ask(moved)
+    reach = max((query.reach for _, query in found or ()), default=1)
+    if not 1 < reach <= n // LEAST_REACHES:
+        return 0
+    most = min(WIDEST * reach, n // 4, LARGEST_BLOCK)
+    near = [k for k in range(-(-reach // 2), most + 1) if n % k == 0 and k > 1]
+    return min(near, key=lambda k: abs(math.log(k / reach / 2)), default=0)
+
+
+def _alike_blocks(
+    workload: QueryMatrix, seed: Any, callback: Callback | None
+) -> StrategyResult:
+    """Optimize one p-Identity for what moved queries ask of a block in the middle."""
+    size, parts = _window_size(workload), []
+    for weight, query in normal_form(workload).ask(moved) or ():
+        around = query.around(size)
+        cells = np.arange(around * size, (around + 1) * size)
+        asked = restrict_columns(query.over((2 * around + 1) * size), cells)
+        parts.append(Scaled(weight, asked))
+    part = pidentity_strategy(VStack(parts), seed=seed)
+    count = workload.shape[1] // size
+    strategy = Kronecker([Identity(count), part.strategy])
+    message = f"{count} blocks of {size} cells"
+    loss = error.loss(workload, strategy)
+    found = StrategyResult(strategy, "nested", loss, message=message)
+    if callback is not None:
+        callback(found)
+    return found
+
+
 def look_at_nested(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out small domains, and workloads that are not made of ranges."""
     n = workload.shape[1]
+    if _window_size(workload):
+        return None
     if n <= SMALLEST_DOMAIN:
         return Skip("p-Identity suits ordered domains of this size")
     if not _block_size(n):

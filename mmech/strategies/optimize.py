@@ -12,21 +12,15 @@ import numpy as np
 
 from mmech.checks import check_choice, check_seed
 from mmech.error.expected import NORMS
+from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import PerformanceWarning
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import merge_rows
-from mmech.strategies.closed_form import IDENTITY, RESIDUALS, WORKLOAD
-from mmech.strategies.dual import DENSE
-from mmech.strategies.equal_totals import EQUAL_TOTALS
-from mmech.strategies.hierarchy import HIERARCHY
-from mmech.strategies.kronecker import KRONECKER, KRONECKER_L2
-from mmech.strategies.marginal_weights import MARGINALS_L2
+from mmech.strategies.closed_form import IDENTITY
 from mmech.strategies.marginals import MARGINALS, forest_work
-from mmech.strategies.nested import NESTED
-from mmech.strategies.pidentity import PIDENTITY, PIDENTITY_L2
 from mmech.strategies.registry import (
     TOO_LARGE,
     Request,
@@ -34,15 +28,11 @@ from mmech.strategies.registry import (
     best_of,
     check_options,
     find,
-    register,
     start_template,
     time_is_up,
     time_limit,
     try_all,
 )
-from mmech.strategies.result import Callback, Candidate, StrategyResult
-from mmech.strategies.spectral import SPECTRAL
-from mmech.strategies.union import UNION
 from mmech.structure.shape import unscaled
 from mmech.threads import one_blas_thread
 
@@ -51,25 +41,6 @@ UNSEARCHED = ("identity", "workload")
 
 FAR = 2.0
 """Loss over its bound above which an answer of "auto" warns."""
-
-for _template in (
-    IDENTITY,
-    WORKLOAD,
-    MARGINALS,
-    EQUAL_TOTALS,
-    HIERARCHY,
-    NESTED,
-    PIDENTITY,
-    KRONECKER,
-    UNION,
-    SPECTRAL,
-    DENSE,
-    KRONECKER_L2,
-    PIDENTITY_L2,
-    RESIDUALS,
-    MARGINALS_L2,
-):
-    register(_template)
 
 
 @one_blas_thread()

@@ -30,9 +30,6 @@ from mmech.operators.partition import PartitionStack
 from mmech.operators.ranges import Ranges, WidthRange
 from mmech.structure.blocks import separable_terms
 
-SERIATION_CELLS = 2048
-"""Up to this size the order of an explicit gram is looked for."""
-
 EXPLICIT_BLOCKS = 512
 """Up to this number of blocks, block sums of a gram are formed explicitly."""
 
@@ -99,13 +96,7 @@ def refined(columns: Floats, coarse: BlockLevel, fine: BlockLevel) -> Floats:
 def find_order(gram: QueryMatrix) -> Ordered | None:
     """Return the gram in an order that neighbours suit, or None if none is known.
 
-    Ranges have an order by type. The cells of an explicit gram are sorted by the
-    Fiedler vector of its correlations, the second eigenvector of the Laplacian. It
-    recovers the order where correlation falls with distance [1]; the order is kept if
-    neighbours are alike.
-
-    .. [1] Atkins, Boman, Hendrickson, "A spectral algorithm for seriation and the
-       consecutive ones problem", SIAM J. Computing 28, 1998.
+    Ranges have an order by type.
     """
     return Ordered(_separable(gram) or gram) if asks_in_order(gram) else None
 
@@ -119,26 +110,6 @@ def _(gram: MergedGram) -> Ordered | None:
     return Ordered(
         inner.gram, position if inner.position is None else inner.position[position]
     )
-
-
-@find_order.register(Dense)
-def _(gram: Dense) -> Ordered | None:
-    if not 8 <= gram.shape[0] <= SERIATION_CELLS:
-        return None
-    entries = gram._dense().astype(np.float64)
-    if _neighbours_are_alike(entries):
-        return Ordered(gram)
-    scale = np.sqrt(entries.diagonal())
-    if not (scale > 0).all():
-        return None
-    similarity = np.abs(entries) / np.outer(scale, scale)
-    laplacian = np.diag(similarity.sum(axis=1)) - similarity
-    fiedler = np.linalg.eigh(laplacian)[1][:, 1]
-    order = np.argsort(fiedler, kind="stable")
-    entries = entries[np.ix_(order, order)]
-    if not _neighbours_are_alike(entries):
-        return None
-    return Ordered(Dense(entries), np.argsort(order))
 
 
 @singledispatch
@@ -170,16 +141,6 @@ def _asks_ranges(workload: QueryMatrix) -> bool:
 
 _asks_ranges.register(Prefix | Suffix | WidthRange, lambda workload: True)
 _asks_ranges.register(Ranges, lambda workload: len(workload.domain_shape) == 1)
-
-
-def _neighbours_are_alike(entries: Floats) -> bool:
-    """Whether the queries on neighbours are correlated all along the order."""
-    scale = np.sqrt(np.maximum(entries.diagonal(), 0.0))
-    products = scale[1:] * scale[:-1]
-    if not (products > 0).all():
-        return False
-    alike = entries.diagonal(1) / products
-    return bool(1.0 - alike.mean() <= 4.0 / len(scale))
 
 
 @singledispatch

@@ -23,6 +23,7 @@ from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import bounds
 from mmech.error import expected as error
+from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -34,7 +35,6 @@ from mmech.strategies.closed_form import optimum_under_l2
 from mmech.strategies.descent import minimize_in_box
 from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refined
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
-from mmech.strategies.result import Callback, StrategyResult
 from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.attributes import comes_from_partitions
 from mmech.structure.shape import frobenius_squared

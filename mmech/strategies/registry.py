@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from mmech.checks import nearest
+from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.lazy import load_families
 from mmech.operators.base import QueryMatrix
 from mmech.operators.known import normal_form
-from mmech.strategies.result import Callback, Candidate, StrategyResult
 from mmech.threads import showing
 
 PRIVACY = {"L1": "pure", "L2": "zcdp"}
@@ -180,7 +182,33 @@ class Template:
             ) from None
 
 
+MODULES = (
+    "closed_form",
+    "marginals",
+    "equal_totals",
+    "hierarchy",
+    "nested",
+    "pidentity",
+    "kronecker",
+    "union",
+    "spectral",
+    "dual",
+    "marginal_weights",
+)
+"""Modules of `mmech.strategies` with templates; ``mmech/__init__.pyi`` lists those of
+`mmech.families`."""
+
 _registry: dict[tuple[str, str], Template] = {}
+
+
+@cache
+def _load() -> None:
+    """Register the templates of all modules that are listed."""
+    own = [f"mmech.strategies.{name}" for name in MODULES]
+    for module in (*map(import_module, own), *load_families()):
+        for value in vars(module).values():
+            if isinstance(value, Template) and value not in _registry.values():
+                register(value)
 
 
 def register(template: Template) -> Template:
@@ -192,7 +220,7 @@ def register(template: Template) -> Template:
         If a template of the same norm has its name or its rank.
     """
     for norm in template.norms:
-        for other in templates(norm):
+        for other in _registered(norm):
             if other.name == template.name or other.rank == template.rank:
                 raise ValueError(
                     f"template {template.name!r} of rank {template.rank} must differ "
@@ -212,12 +240,18 @@ def unregister(template: Template) -> None:
 
 def templates(norm: str) -> list[Template]:
     """Return the templates for a norm, lowest rank first."""
+    _load()
+    return _registered(norm)
+
+
+def _registered(norm: str) -> list[Template]:
     kept = [found for (of, _), found in _registry.items() if of == norm]
     return sorted(kept, key=lambda template: template.rank)
 
 
 def find(name: Any, norm: str) -> Template:
     """Return a template by its name; raise `ValueError` if none for the norm has it."""
+    _load()
     if isinstance(name, str) and (norm, name) in _registry:
         return _registry[norm, name]
     known = ["auto", *(template.name for template in templates(norm))]

@@ -22,6 +22,8 @@ from scipy.fft import irfft, rfft
 
 from mmech.arrays import Floats
 from mmech.error import pairs
+from mmech.error.result import StrategyResult
+from mmech.error.rules import known_gain
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
@@ -33,7 +35,6 @@ from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.strategies.result import StrategyResult
 from mmech.structure.shape import unscaled
 
 FLOOR = 1 / 256
@@ -146,7 +147,7 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
             f"at most {MOST_CELLS // 2} cells"
         )
     best, least = None, math.inf
-    for strategy in _strategies(queries):
+    for strategy in strategies_of(queries):
         loss = _known_gain(strategy, workload)  # columns have length one
         if loss is not None and loss < least:
             best, least = strategy, loss
@@ -159,20 +160,15 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     return StrategyResult(best, "spectral", least, message=message)
 
 
-@singledispatch
 def _known_gain(strategy: QueryMatrix, workload: QueryMatrix) -> float | None:
     """Return ‖W A⁺‖_F² where a rule of waves knows it."""
-    return pairs.pair_rule(strategy).gain(workload, strategy)
-
-
-@_known_gain.register(Merged)
-def _(strategy: Merged, workload: QueryMatrix) -> float | None:
-    merged = pairs.merged_workload(workload, strategy)
-    return _known_gain(strategy.operator, merged)
+    _, queries, inner = pairs.unwrapped(strategy, workload)
+    gain: float | None = known_gain(queries, inner)
+    return gain
 
 
 @singledispatch
-def _strategies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
+def strategies_of(workload: QueryMatrix) -> Iterator[QueryMatrix]:
     """Yield strategies for queries, of which the best is to be taken."""
     n = workload.shape[1]
     parts = normal_form(workload).blocks
@@ -186,7 +182,7 @@ def _strategies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
     if "circle" in kinds or {"first", "last"} <= kinds:
         size = n + min(n, MOST_LEFT_OUT)
         angles = np.arange(size // 2 + 1.0) * (2 * math.pi / size)
-        yield _on_a_circle(np.sqrt(_added(parts, angles)), size, n)
+        yield on_a_circle(np.sqrt(_added(parts, angles)), size, n)
 
 
 def _added(
@@ -196,7 +192,7 @@ def _added(
     return np.asarray(np.sum(terms, axis=0), np.float64)
 
 
-@_strategies.register(WidthRange)
+@strategies_of.register(WidthRange)
 def _(workload: WidthRange) -> Iterator[QueryMatrix]:
     """Yield one for windows over a circle of a multiple of their width.
 
@@ -208,19 +204,19 @@ def _(workload: WidthRange) -> Iterator[QueryMatrix]:
     if width > m:
         cells = np.arange(n)
         groups = np.minimum(cells, m - 1) + np.maximum(cells - (width - 1), 0)
-        for strategy in _strategies(WidthRange(2 * m - 1, m)):
+        for strategy in strategies_of(WidthRange(2 * m - 1, m)):
             yield Merged(strategy, groups)
         return
     size = -(-n // width) * width
     size = n if size - n > MOST_LEFT_OUT else size
-    yield _on_a_circle(np.abs(rfft(np.arange(size) < width)), size, n)
+    yield on_a_circle(np.abs(rfft(np.arange(size) < width)), size, n)
 
 
-@_strategies.register(Ranges)
+@strategies_of.register(Ranges)
 def _(workload: Ranges) -> Iterator[QueryMatrix]:
     """Yield those of all ranges of the cells that the listed ones tell apart."""
     reduced, groups = reduce_domain(workload)
-    for strategy in _strategies(AllRange(reduced.shape[1])):
+    for strategy in strategies_of(AllRange(reduced.shape[1])):
         yield strategy if reduced is workload else Merged(strategy, groups)
 
 
@@ -231,7 +227,8 @@ def _on_a_line(squares: Floats, end: str) -> QueryMatrix:
     return waves.with_scales(scales)
 
 
-def _on_a_circle(roots: Floats, size: int, n: int) -> QueryMatrix:
+def on_a_circle(roots: Floats, size: int, n: int) -> QueryMatrix:
+    """Return n columns, of length one, of a circulant matrix with roots of `roots`."""
     column = irfft(np.sqrt(np.maximum(roots, FLOOR * roots.mean())), size)
     column /= np.linalg.norm(column)
     return Toeplitz(column, [column[0], *column[::-1][: n - 1]])

@@ -8,7 +8,6 @@ factors are whole numbers, so that sums and sensitivities are exact.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, singledispatch
@@ -17,40 +16,20 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.interpolate import make_interp_spline
-from scipy.linalg import qr, solve_triangular, toeplitz
 from scipy.signal import fftconvolve
-from scipy.special import logit, logsumexp
 
 from mmech.arrays import Floats, Integers
-from mmech.error.bounds import dual_loss_bound
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Prefix
 from mmech.operators.circulant import Toeplitz
 from mmech.operators.convolution import IntegerFilter
-from mmech.operators.explicit import Dense
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.ranges import WidthRange
-from mmech.strategies.dual import first_update, strategy_of
 from mmech.strategies.hierarchy import best_tree
 from mmech.structure.blocks import block_energies
 
 Variance = Callable[[Fraction], float]
 """Variance of the noise of a row, from the last entry of its `Run`."""
-
-FACTORED = 2**12
-"""Longest horizon whose best strategy of all is measured: its file holds T² / 2 whole
-numbers."""
-
-SOLVED = 2**10
-"""Times that its probabilities are searched for: longer horizons take every k-th."""
-
-UNIFORM = 1e-3
-"""Part of them that is uniform, so that growing weights leave all times in reach."""
-
-FACTOR_UNITS = 2**16
-"""Grid of the entries of its factor, whose columns have length one."""
 
 SYMBOL_UNITS = 2**11
 SCALE_UNITS = 2**11
@@ -131,13 +110,13 @@ def whole_numbers(
 # ---- Gaussian noise --------------------------------------------------------------
 
 
-class TriangularRows(ABC):
-    r"""Rows of a lower triangular matrix B of whole numbers, with scaled columns.
+class ToeplitzRows:
+    r"""Rows of a lower triangular Toeplitz matrix with scaled columns, whole numbers.
 
-    Row t is :math:`\sum_{s \le t} B_{ts} d_s x_s`, with noise of variance :math:`K / (2
-    \rho k_t)`. Here :math:`K = \max_s d_s^2 \sum_t k_t B_{ts}^2` is the exact squared
-    sensitivity. An answer is ``w`` applied to the counts that solve the equations so
-    far, so that it costs O(T) per time.
+    Row t is :math:`\sum_{s \le t} c_{t-s} d_s x_s`, with noise of variance
+    :math:`K / (2 \rho k_t)`. Here :math:`K = \max_s d_s^2 \sum_t k_t c_{t-s}^2` is the
+    exact squared sensitivity. An answer is ``w`` applied to the counts that solve the
+    equations so far, so that it costs O(T) per time.
 
     Parameters
     ----------
@@ -145,46 +124,79 @@ class TriangularRows(ABC):
         Weights w of the answers.
     variance : callable
         Variance of the noise of a row, from its own sensitivity.
-    *settings : array_like of int
-        What B, d and k follow from.
+    symbol, scales, heights : array_like of int, shape (T,)
+        c, d and k: positive, but for c[1:].
+
+    Notes
+    -----
+    The symbol c is the square root of the power series of w [1]_. Scales d make columns
+    of equal length. For prefix sums, rows have the heights of `ROW_PROFILE` as well.
+
+    References
+    ----------
+    .. [1] Fichtenberger, Henzinger, Upadhyay, "Constant matters: fine-grained error
+       bound on differentially private continual observation", ICML 2023.
     """
 
-    settings: tuple[Integers, ...]
-    scales: Integers
-    heights: Integers
-    sensitivity: int
-
-    def __init__(self, weights: Floats, variance: Variance, *settings: ArrayLike):
+    def __init__(
+        self,
+        weights: Floats,
+        variance: Variance,
+        symbol: ArrayLike,
+        scales: ArrayLike,
+        heights: ArrayLike,
+    ):
+        n = weights.size
         self.weights, self.variance = weights, variance
         self._weights_back = weights[::-1].copy()
-        self._scaled = np.zeros(weights.size, np.int64)
-        self._solved, self._counts = np.zeros((2, weights.size))
-        self.largest_count = MOST_SUMS // self._prepare(*settings)
+        self._scaled = np.zeros(n, np.int64)
+        self._solved, self._counts = np.zeros((2, n))
+        self.symbol = whole_numbers(symbol, n, -SYMBOL_UNITS, SYMBOL_UNITS)
+        self.scales = whole_numbers(scales, n, 1, 2**31)
+        self.heights = whole_numbers(heights, n, 1, ROW_UNITS)
+        self.settings = self.symbol, self.scales, self.heights
+        self._symbol_back = self.symbol[::-1].copy()
+        squares = _convolved(np.square(self.symbol), self.heights[::-1])[::-1]
+        gains = np.square(self.scales).astype(object) * squares
+        self.sensitivity = int(gains.max())
+        # Then sums are below 2^60 for counts of one: c d is at most the root of this.
+        if self.symbol[0] < 1 or self.sensitivity > SCALE_UNITS**2 * int(squares.max()):
+            raise ValueError("columns of about equal length are needed")
+        largest_sum = int(_convolved(np.abs(self.symbol), self.scales).max())
+        self.largest_count = MOST_SUMS // largest_sum
         ends = self.heights.max(), self.heights.min()
         self.least, self.largest = (Fraction(self.sensitivity, int(k)) for k in ends)
 
-    @staticmethod
-    def known(weights: Floats, variance: Variance, *settings: Any) -> TriangularRows:
-        """Return the rows that have these settings."""
-        kind = FactorRows if len(settings) == 1 else ToeplitzRows
-        return kind(weights, variance, *settings)
+    @classmethod
+    def best(cls, weights: Floats, variance: Variance) -> ToeplitzRows:
+        """Return the rows for some weights."""
+        n = weights.size
+        root = _root(weights)
+        symbol = np.rint(root * (SYMBOL_UNITS / np.abs(root).max())).astype(np.int64)
+        symbol[0] = max(symbol[0], 1)
+        heights, scales = np.ones((2, n), np.int64)
+        width = _width(weights)
+        if width == n:
+            u = (np.arange(n) + 0.5) / n
+            features = np.log1p(-u), np.log(u), u, u * u
+            squares = np.exp(2 * np.tensordot(ROW_PROFILE, features, 1))
+            heights = np.rint(ROW_UNITS * squares / squares.max()).astype(np.int64)
+            heights = np.maximum(heights, 1)
+        if width is not None:
+            gains = _convolved(np.square(symbol), heights[::-1])[::-1].tolist()
+            most = SCALE_UNITS**2 * max(gains)
+            scales = np.array([math.isqrt(most // gain) for gain in gains])
+            if n > PIECES:
+                # Where steps of scales cost least, their size is as the square root.
+                steps = np.sqrt(np.abs(np.diff(np.log(scales))))
+                piece = np.cumsum([0.0, *steps]) * (PIECES - 1) // (steps.sum() or 1.0)
+                starts = np.flatnonzero(np.diff(piece, prepend=-1.0))
+                lengths = np.diff(starts, append=n)
+                scales = np.repeat(np.minimum.reduceat(scales, starts), lengths)
+        return cls(weights, variance, symbol, scales, heights)
 
-    @staticmethod
-    def best(weights: Floats, variance: Variance) -> TriangularRows:
-        """Return the rows of least expected error."""
-        rows = ToeplitzRows.made(weights, variance)
-        factor = FactorRows.made(weights, variance)
-        if factor is None or rows.total_error() <= factor.total_error():
-            return rows
-        return factor
-
-    @abstractmethod
-    def _prepare(self, *settings: Any) -> int:
-        """Check settings and take them in; return the largest sum for counts of one."""
-
-    @abstractmethod
     def _row(self, time: int) -> Integers:
-        """Return the row of B of a time up to its diagonal, shape (time + 1,)."""
+        return self._symbol_back[self._symbol_back.size - 1 - time :]
 
     def runs(self, time: int) -> list[tuple[int, int, Fraction]]:
         """Return the one row of a time, with what a record changes it by, squared."""
@@ -215,158 +227,6 @@ class TriangularRows(ABC):
         different, place = np.unique(self.heights, return_inverse=True)
         own = [Fraction(self.sensitivity, height) for height in different.tolist()]
         return np.array([self.variance(size) for size in own])[place]
-
-    @abstractmethod
-    def squared_error(self, time: int) -> float:
-        """Return the expected squared error of the answer for a time."""
-
-    @abstractmethod
-    def total_error(self) -> float:
-        """Return the sum of the expected squared errors of all answers."""
-
-
-class FactorRows(TriangularRows):
-    r"""The triangular factor of the best strategy of all, rounded.
-
-    The optimum under L2 sensitivity has a gram :math:`A^T A = B^T B`, whose factor B is
-    lower triangular. Errors depend on the gram alone, so that no strategy is better,
-    but for rounding. Its settings are the entries of B, row after row.
-    """
-
-    @classmethod
-    def made(cls, weights: Floats, variance: Variance) -> FactorRows | None:
-        """Return the rows for some weights, where the factor is of full rank."""
-        n = weights.size
-        if n > FACTORED or not weights[0]:
-            return None
-        best = strategy_of(_matrix(weights), _probabilities(weights))._dense()
-        # QR of the columns from the last to the first; both signs have one gram.
-        upper = qr(best[:, ::-1], mode="r")[0][:n]
-        factor = (upper * np.sign(np.diagonal(upper))[:, None])[::-1, ::-1]
-        units = np.rint(FACTOR_UNITS * factor).astype(np.int64)
-        if len(units) < n or not np.diagonal(units).all():
-            return None
-        return cls(weights, variance, units[np.tril_indices(n)])
-
-    def _prepare(self, *settings: Any) -> int:
-        n = self.weights.size
-        (given,), most = settings, 2 * FACTOR_UNITS
-        entries = whole_numbers(given, n * (n + 1) // 2, -most, most)
-        self.settings = (entries,)
-        self._factor = np.zeros((n, n), np.int64)
-        self._factor[np.tril_indices(n)] = entries
-        if not np.diagonal(self._factor).all():
-            raise ValueError("a diagonal without zeros is needed")
-        self.scales = self.heights = np.ones(n, np.int64)
-        self.sensitivity = int(np.square(self._factor).sum(axis=0).max())
-        return int(np.abs(self._factor).sum(axis=1).max())
-
-    def _row(self, time: int) -> Integers:
-        return self._factor[time, : time + 1]
-
-    def squared_error(self, time: int) -> float:
-        """Return the expected squared error of the answer for a time, O(T²)."""
-        stop = time + 1
-        factor, asked = self._factor[:stop, :stop], self.weights[time::-1]
-        gains = solve_triangular(factor, asked, trans="T", lower=True)
-        return float(np.square(gains) @ self._noise[:stop])
-
-    def total_error(self) -> float:
-        """Return the sum of the expected squared errors of all answers, O(T³)."""
-        asked = np.triu(toeplitz(self.weights))
-        gains = solve_triangular(self._factor, asked, trans="T", lower=True)
-        return float(self._noise @ np.square(gains).sum(axis=1))
-
-
-def _matrix(weights: Floats) -> QueryMatrix:
-    """Return the workload of some weights, at most one in size."""
-    if (weights == 1).all():
-        return Prefix(weights.size)
-    return Dense(np.tril(toeplitz(weights / np.abs(weights).max())))
-
-
-def _probabilities(weights: Floats) -> Floats:
-    """Return probabilities of the times that attain the dual bound, or nearly so.
-
-    Their logarithms are interpolated in the log-odds of time, beyond both ends too: at
-    the ends of prefix sums they are powers of time. Interpolating from a quarter of
-    1,024 times adds .011 % to the root mean squared error of prefix sums.
-    """
-    n = weights.size
-    coarse = _matrix(weights[:: -(-n // SOLVED)])
-    start = first_update(coarse)
-    dual = dual_loss_bound(coarse, max_iter=30, tolerance=2e-5, start=start)
-    assert dual.distribution is not None
-    mixed: Floats = (1.0 - UNIFORM) * dual.distribution + UNIFORM / coarse.shape[1]
-    if mixed.size == n:
-        return mixed
-    known = np.log(mixed)
-    places, own = (logit((np.arange(m) + 0.5) / m) for m in (n, known.size))
-    found = make_interp_spline(own, known, k=1)(places)
-    return np.asarray(np.exp(found - logsumexp(found)))
-
-
-class ToeplitzRows(TriangularRows):
-    r"""Rows of a lower triangular Toeplitz matrix, :math:`B_{ts} = c_{t-s}`.
-
-    Settings are c, d and k, each of shape (T,) and positive, but for c[1:].
-
-    Notes
-    -----
-    The symbol c is the square root of the power series of w [1]_. Scales d make columns
-    of equal length. For prefix sums, rows have the heights of `ROW_PROFILE` as well.
-
-    References
-    ----------
-    .. [1] Fichtenberger, Henzinger, Upadhyay, "Constant matters: fine-grained error
-       bound on differentially private continual observation", ICML 2023.
-    """
-
-    @classmethod
-    def made(cls, weights: Floats, variance: Variance) -> ToeplitzRows:
-        """Return the rows for some weights."""
-        n = weights.size
-        root = _root(weights)
-        symbol = np.rint(root * (SYMBOL_UNITS / np.abs(root).max())).astype(np.int64)
-        symbol[0] = max(symbol[0], 1)
-        heights, scales = np.ones((2, n), np.int64)
-        width = _width(weights)
-        if width == n:
-            u = (np.arange(n) + 0.5) / n
-            features = np.log1p(-u), np.log(u), u, u * u
-            squares = np.exp(2 * np.tensordot(ROW_PROFILE, features, 1))
-            heights = np.rint(ROW_UNITS * squares / squares.max()).astype(np.int64)
-            heights = np.maximum(heights, 1)
-        if width is not None:
-            gains = _convolved(np.square(symbol), heights[::-1])[::-1].tolist()
-            most = SCALE_UNITS**2 * max(gains)
-            scales = np.array([math.isqrt(most // gain) for gain in gains])
-            if n > PIECES:
-                # Where steps of scales cost least, their size is as the square root.
-                steps = np.sqrt(np.abs(np.diff(np.log(scales))))
-                piece = np.cumsum([0.0, *steps]) * (PIECES - 1) // (steps.sum() or 1.0)
-                starts = np.flatnonzero(np.diff(piece, prepend=-1.0))
-                lengths = np.diff(starts, append=n)
-                scales = np.repeat(np.minimum.reduceat(scales, starts), lengths)
-        return cls(weights, variance, symbol, scales, heights)
-
-    def _prepare(self, *settings: Any) -> int:
-        n, (symbol, scales, heights) = self.weights.size, settings
-        self.symbol = whole_numbers(symbol, n, -SYMBOL_UNITS, SYMBOL_UNITS)
-        self.scales = whole_numbers(scales, n, 1, 2**31)
-        self.heights = whole_numbers(heights, n, 1, ROW_UNITS)
-        self.settings = self.symbol, self.scales, self.heights
-        self._symbol_back = self.symbol[::-1].copy()
-        squares = _convolved(np.square(self.symbol), self.heights[::-1])[::-1]
-        gains = np.square(self.scales).astype(object) * squares
-        self.sensitivity = int(gains.max())
-        # Then sums are below 2^60 for counts of one: c d is at most the root of this.
-        if self.symbol[0] < 1 or self.sensitivity > SCALE_UNITS**2 * int(squares.max()):
-            raise ValueError("columns of about equal length are needed")
-        return int(_convolved(np.abs(self.symbol), self.scales).max())
-
-    def _row(self, time: int) -> Integers:
-        return self._symbol_back[self._symbol_back.size - 1 - time :]
 
     @cached_property
     def _inverse(self) -> Floats:

@@ -22,6 +22,7 @@ import numpy as np
 from mmech.arrays import Floats
 from mmech.checks import check_integer, check_nonnegative
 from mmech.error import expected as error
+from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -34,7 +35,6 @@ from mmech.operators.stack import VStack
 from mmech.strategies.joint import LARGE, JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
-from mmech.strategies.result import Callback, StrategyResult
 from mmech.structure.attributes import box_terms, is_uniform
 
 TRIAL = 60

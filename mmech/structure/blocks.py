@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
 from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
+from mmech.operators.ranges import WidthRange
 
 Separable = tuple[Floats, Floats, Floats]
 """Vectors (a, b, d) of a gram with the entries a_i b_j for i < j, and d_i for i = j."""
@@ -282,3 +284,35 @@ def block_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
         own = energies_within(blocks, waves @ waves.T)
         total += float(2.0 * (between * pairs).sum() + between.diagonal() @ own)
     return total
+
+
+# ---- one query, moved from cell to cell ---------------------------------------------
+
+
+class Moved(NamedTuple):
+    """What is known of one query that is moved along all cells.
+
+    Over how many neighbours it reaches, the same queries over another number of cells,
+    and whether it is cut off at the last cells instead of the first.
+    """
+
+    reach: int
+    over: Callable[[int], QueryMatrix]
+    cut_last: bool = False
+
+    def around(self, size: int) -> int:
+        """Return how many blocks of a size a query may touch beside its first."""
+        return -(-self.reach // size)
+
+
+@singledispatch
+def moved(workload: QueryMatrix) -> Moved | None:
+    """Return the query that is moved from cell to cell, ``None`` for other queries."""
+    return None
+
+
+moved.register(Identity, lambda workload: Moved(1, Identity))
+moved.register(
+    WidthRange,
+    lambda workload: Moved(workload.width, lambda n: WidthRange(n, workload.width)),
+)

@@ -10,19 +10,18 @@ measured             noisy numbers that were paid for, and what is made of them
 recompute            published tables beside those of their noisy numbers
 plan                 what will be measured, and how exact; reads no record
 steps                measuring in steps, with pairs that are chosen privately
-noise                the law of the errors of tables, exactly
-shared_noise         the same of single attributes under noise of equal totals
+field                unbiased tables and their errors: one least squares for all
+intervals            the laws of these errors, exactly
+norm_tails           the same of single attributes under noise of equal totals
 counts               whole, non-negative counts that agree across tables
 classes              a latent class model: what pairs tell of each other
 model                the model of maximum entropy, and records drawn from it
 rounding             whole numbers that keep given margins
 levels               levels of hierarchies: trees, and least squares over them
 level_weights        weights of tables by levels
-level_noise          estimates by levels, and the laws of their errors
 level_counts         whole counts that add up from level to level
 known                known totals and impossible cells, and if counts can agree
 read_known           the same as they are given
-known_noise          estimates conditioned on them, and the laws of their errors
 statistics           sums, means, histograms and quantiles of a number, by group
 statistic_plans      what is measured for them, at what cost, and what came out
 result               tables with intervals, a statement, files, and synthetic records

@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 
 from mmech.arrays import Floats, Subset
 from mmech.limits import LIMITS
-from mmech.tables.steps import AnyEstimate, AnyNoise
+from mmech.tables.field import Field, Solution
 
 CLASSES = 32
 """Classes of a model. Half as many explained fewer of the tables of 22 attributes."""
@@ -68,8 +68,8 @@ def too_many_values(sizes: Sequence[int]) -> bool:
 
 
 def expected_pairs(
-    estimate: AnyEstimate,
-    noise: AnyNoise,
+    estimate: Solution,
+    noise: Field,
     shares: Sequence[Floats],
     total: int,
     pairs: Sequence[Subset],
@@ -79,9 +79,9 @@ def expected_pairs(
 
     Parameters
     ----------
-    estimate : MarginalEstimate
+    estimate : Solution
         Unbiased.
-    noise : Noise, SharedNoise or StagedNoise
+    noise : Field
         Law of its errors.
     shares : sequence of ndarray
         Distribution of every attribute.

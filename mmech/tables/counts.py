@@ -27,6 +27,7 @@ from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.tables.classes import FITS, expected_pairs, too_many_values
+from mmech.tables.field import Field, Solution
 from mmech.tables.known import Known
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
 from mmech.tables.rounding import (
@@ -35,7 +36,6 @@ from mmech.tables.rounding import (
     nearest_with_sums,
     with_margins,
 )
-from mmech.tables.steps import AnyEstimate, AnyNoise
 
 ROUNDING = {
     "margins": "every table is rounded to the rounded tables of its single attributes "
@@ -92,8 +92,8 @@ class Counts:
 
 
 def settle(
-    estimate: AnyEstimate,
-    noise: AnyNoise,
+    estimate: Solution,
+    noise: Field,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
     known: Known | None = None,
@@ -104,9 +104,9 @@ def settle(
 
     Parameters
     ----------
-    estimate : MarginalEstimate
+    estimate : Solution
         Unbiased.
-    noise : Noise, SharedNoise or StagedNoise
+    noise : Field
         Law of its errors.
     subsets : sequence of tuple of int
         Attributes of the tables.
@@ -119,7 +119,7 @@ def settle(
     fits : int, default=FITS
         Fits of a model of pairs.
     """
-    sizes = sizes or noise.domain_shape
+    sizes = sizes or noise.sizes
     total = max(0, round(float(estimate.marginal([])[0])))
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
     tables = list(dict.fromkeys([*subsets, *pairs]))
@@ -218,8 +218,8 @@ def settle(
 
 def toward(
     targets: Mapping[Subset, Floats],
-    estimate: AnyEstimate,
-    noise: AnyNoise,
+    estimate: Solution,
+    noise: Field,
 ) -> dict[Subset, Floats]:
     r"""Return posterior means of tables, between their targets and their estimates.
 

@@ -21,11 +21,12 @@ from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
-from mmech.tables.noise import (
-    subsets_of,
-)
+from mmech.tables.levels import subsets_of
 from mmech.tables.read_known import impossible_cells, known_table
 from mmech.tables.rounding import WORK, WORK_ONCE_PAID, with_sums
+
+MOST_IMPOSSIBLE = 4096
+"""Most impossible cells of all tables: a dense matrix of so many rows is inverted."""
 
 MOST_LINKED, MOST_RECORDS = 2**12, 2**22
 """Most cells that known tables and rules link, and most records that a known total has,
@@ -84,6 +85,26 @@ class Known:
         """Return the impossible cells of tables that have some and are not known."""
         found = {s: self.zeros(s) for s in subsets if s not in self.exact}
         return {subset: mask for subset, mask in found.items() if mask.any()}
+
+    def zeros_of(
+        self, subsets: Sequence[Subset], measured: Iterable[Subset]
+    ) -> dict[Subset, tuple[Mask, Floats]]:
+        """Return the cells without an error that estimates keep to, and zeros.
+
+        Those of measured tables tell more, if they are not too many.
+        """
+        found = self.closed([*subsets, *measured])
+        if sum(int(mask.sum()) for mask in found.values()) > MOST_IMPOSSIBLE:
+            found = self.closed(subsets)
+        cells = sum(int(mask.sum()) for mask in found.values())
+        if cells > MOST_IMPOSSIBLE:
+            raise ParameterError(
+                "impossible",
+                f"must be at most {MOST_IMPOSSIBLE:,} cells of all tables",
+                f"{cells:,}",
+                ("give attributes coarser values", "take fewer tables"),
+            )
+        return {s: (mask, np.zeros(mask.shape)) for s, mask in found.items()}
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
         """Return what is known, for machines."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
 from mmech.tables.counts import Counts, settle, toward
-from mmech.tables.level_noise import LevelEstimate, LevelNoise
+from mmech.tables.field import Field, Solution
 from mmech.tables.levels import Chain
 from mmech.tables.model import draw_codes
 from mmech.tables.rounding import nearest_with_sums
@@ -85,8 +85,8 @@ def divided_tables(
 
 
 def settle_levels(
-    estimate: LevelEstimate,
-    noise: LevelNoise,
+    estimate: Solution,
+    noise: Field,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
 ) -> LevelCounts:
@@ -94,16 +94,16 @@ def settle_levels(
 
     Parameters
     ----------
-    estimate : LevelEstimate
+    estimate : Solution
         Unbiased.
-    noise : LevelNoise
+    noise : Field
         Law of its errors.
     subsets : sequence of tuple of int
         The tables.
     say : callable
         Told what happens, for people who wait.
     """
-    chain, sizes, known = noise.chain, noise.domain_shape, cast("Any", estimate)
+    chain, sizes, known = noise.chain, noise.sizes, estimate
     divided = divided_tables(chain, subsets)
     lower = {i for own, _ in divided for i in own.axes[1:]}
     begun = [
@@ -133,15 +133,15 @@ def _divided(
     chain: Chain,
     families: Sequence[Subset],
     tables: dict[Subset, Integers],
-    estimate: LevelEstimate,
-    noise: LevelNoise,
+    estimate: Solution,
+    noise: Field,
     say: Callable[[str], None],
 ) -> tuple[Chain, Subset, list[Integers]]:
     """Divide the counts of nodes, level by level; tables of levels are added.
 
     Returns what records are drawn from.
     """
-    sizes, known = noise.domain_shape, cast("Any", estimate)
+    sizes, known = noise.sizes, estimate
     whole = {}
     for family in families:
         table = _added_up(tables, (chain.axes[0], *family), noise.chain)

@@ -8,12 +8,11 @@ from functools import reduce
 import numpy as np
 
 from mmech.arrays import Floats, Subset
+from mmech.error.result import StrategyResult
 from mmech.noise import OF_CURRENCY
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
-from mmech.strategies import StrategyResult
-from mmech.tables.levels import Chain, Tree, within
-from mmech.tables.noise import subsets_of
+from mmech.tables.levels import Chain, Tree, subsets_of, within
 
 ITERATIONS, TOLERANCE = 300, 1e-6
 """Limits of the search for the weights of tables."""

@@ -22,10 +22,10 @@ tree after another, and covariances are products, whatever the trees are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import chain, combinations, product
 from typing import Any
 
 import numpy as np
@@ -146,8 +146,8 @@ class Tree:
     ----------
     chain : Chain
     precisions : sequence of float or complex
-        Of what is measured, from the total down; zero where nothing is. Levels below
-        the last that is measured are left out.
+        Of what is measured, from the total down; zero where nothing is, infinite where
+        all is known. Levels below the last that is measured are left out.
 
     Attributes
     ----------
@@ -158,25 +158,33 @@ class Tree:
     def __init__(self, chain: Chain, precisions: Sequence[Any]) -> None:
         last = max(k for k, own in enumerate(precisions) if own)
         self.chain, self.precisions = chain, precisions[: last + 1]
-        self._up: list[Any] = [np.full(chain.size(last), precisions[last])]
+        # 1 / U: the variance of a node by all that is measured at it, and below it.
+        self._below: list[Any] = [np.full(chain.size(last), 1 / precisions[last])]
         self._sums: list[Any] = []
         for level in range(last, 0, -1):
-            self._sums.insert(0, chain.up(level, 1 / self._up[0]))
-            self._up.insert(0, precisions[level - 1] + 1 / self._sums[0])
-        self.variances, self.gains = [1 / self._up[0]], [np.ones(1)]
+            sums, own = chain.up(level, self._below[0]), precisions[level - 1]
+            self._sums.insert(0, sums)
+            self._below.insert(
+                0, 0 * sums if np.isinf(own) else sums / (1 + own * sums)
+            )
+        self.variances, self.gains = [self._below[0]], [np.ones(1)]
         for level in range(1, last + 1):
-            spread, own = chain.down(level, self._sums[level - 1]), self._up[level]
+            spread, own = chain.down(level, self._sums[level - 1]), self._below[level]
             left = spread - chain.down(level, self.variances[-1])
-            self.gains.append(1 / (own * spread))
-            self.variances.append(1 / own - np.square(self.gains[-1]) * left)
+            self.gains.append(_ratio(own, spread))
+            self.variances.append(own - np.square(self.gains[-1]) * left)
 
-    def estimate(self, values: Sequence[Any]) -> list[Floats]:
-        """Return the estimates of all nodes, by level.
+    def estimate(
+        self, values: Sequence[Any], known: Mapping[int, Floats] = {}
+    ) -> list[Floats]:
+        """Return the estimates of all nodes, by level: V times values.
 
         Parameters
         ----------
         values : sequence of ndarray, shape (nodes, columns)
             What was measured, times its precision, by level; zero where nothing was.
+        known : mapping of int to ndarray, shape (nodes, columns), default={}
+            The numbers of levels of infinite precision, where they are not zero.
         """
         found: list[Any] = []
         sums: list[Any] = []
@@ -184,8 +192,14 @@ class Tree:
             total = values[level]
             if found:
                 sums.insert(0, self.chain.up(level + 1, found[0]))
-                total = total + sums[0] / self._sums[level][:, None]
-            found.insert(0, total / self._up[level][:, None])
+                spread = self._sums[level][:, None]
+                total = total + _ratio(sums[0], spread)
+            own = self._below[level][:, None] * total
+            if level in known:
+                own = known[level]
+            elif found and not spread.all():  # children that are known add up
+                own = np.where(spread == 0, sums[0], own)
+            found.insert(0, own)
         for level in range(1, len(found)):
             apart = self.chain.down(level, found[level - 1] - sums[level - 1])
             found[level] = found[level] + self.gains[level][:, None] * apart
@@ -200,7 +214,31 @@ class Tree:
             gains = gains * self.gains[above][nodes]
         return found
 
-    def along(self, values: Nodes, axis: int) -> Nodes:
+    def listed(self, k: int, a: Integers, m: int, b: Integers) -> Floats:
+        """Return covariances of nodes a of level k with nodes b of level m, (a, b)."""
+        first, second = self._paths(k, a), self._paths(m, b)
+        found = np.zeros((len(a), len(b)))
+        for level in range(min(k, m) + 1):  # the last one that has both below it stays
+            (own, gains), (other, more) = first[level], second[level]
+            same = own[:, None] == other
+            value = self.variances[level][own]
+            if level < min(k, m):
+                value = value - self._sums[level][own]
+            np.copyto(found, (value * gains)[:, None] * more, where=same)
+        return found
+
+    def _paths(self, level: int, nodes: Integers) -> list[tuple[Integers, Floats]]:
+        """Return the nodes above some by level, with products of the gains between."""
+        found, gains = [(nodes, np.ones(len(nodes)))], np.ones(len(nodes))
+        for own in range(level, 0, -1):
+            gains = gains * self.gains[own][nodes]
+            nodes = self.chain.parents[own - 1][nodes]
+            found.insert(0, (nodes, gains))
+        return found
+
+    def along(
+        self, values: Nodes, axis: int, known: Mapping[int, Floats] = {}
+    ) -> Nodes:
         """Return the estimates of all nodes, from values by the levels of all chains.
 
         Parameters
@@ -210,6 +248,8 @@ class Tree:
             of each, and one for all else.
         axis : int
             Which of these are the nodes of this tree.
+        known : mapping of int to ndarray, shape (nodes, columns), default={}
+            As `estimate` takes them, of a tree that is the only one.
         """
         found = {}
         for rest in dict.fromkeys((*key[:axis], *key[axis + 1 :]) for key in values):
@@ -220,10 +260,22 @@ class Tree:
                 if table is not None:
                     moved = np.moveaxis(table, axis, 0)
                     own[level], shape = moved.reshape(len(moved), -1), moved.shape[1:]
-            for level, table in enumerate(self.estimate(own)):
+            for level, table in enumerate(self.estimate(own, known)):
                 made = np.moveaxis(table.reshape(len(table), *shape), 0, axis)
                 found[(*rest[:axis], level, *rest[axis:])] = made
         return found
+
+
+def _ratio(above: Any, below: Any) -> Any:
+    """Return quotients, zero where nothing is divided by nothing."""
+    out = np.zeros(np.broadcast(above, below).shape, np.result_type(above, below))
+    return np.divide(above, below, out=out, where=below != 0)
+
+
+def subsets_of(places: Sequence[int]) -> Iterator[Subset]:
+    """Yield all subsets, smallest first."""
+    sizes = range(len(places) + 1)
+    return chain.from_iterable(combinations(places, size) for size in sizes)
 
 
 def within(part: Iterable[Any]) -> Callable[[Subset], Subset]:

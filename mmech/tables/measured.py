@@ -93,10 +93,8 @@ class MeasuredTables:
         Tables
         """
         plan = self.plan
-        noise: Any = plan.noise
-        if isinstance(self.measurement, Steps):
-            noise = noise_of(plan, self.measurement)
-        estimate: Any = noise.estimate(self.measurement.values)
+        noise = noise_of(plan, self.measurement)
+        estimate = noise.estimate(self.measurement.values)
         say = checked_callback(callback)
         if plan.chain is None:
             counts = settle(estimate, noise, plan.subsets, say, plan.known)

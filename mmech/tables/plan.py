@@ -18,6 +18,7 @@ from mmech.arrays import Subset
 from mmech.checks import check_choice, check_integer, magnitude, number_of
 from mmech.domain.domain import Domain, warn_if_read
 from mmech.domain.frames import as_frame
+from mmech.error.result import StrategyResult
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
@@ -28,16 +29,14 @@ from mmech.operators.residuals import Residuals
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
-from mmech.strategies import StrategyResult, optimize
+from mmech.strategies import optimize
 from mmech.structure.spectrum import mean_spectrum
+from mmech.tables.field import FLAT
+from mmech.tables.intervals import Intervals
 from mmech.tables.known import Known, what_is_known
-from mmech.tables.known_noise import KnownNoise
 from mmech.tables.level_counts import divided_tables
-from mmech.tables.level_noise import LevelNoise
 from mmech.tables.level_weights import level_strategy
 from mmech.tables.levels import Chain, chain_of
-from mmech.tables.noise import Noise
-from mmech.tables.shared_noise import SharedNoise
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import COUNTED
@@ -210,16 +209,14 @@ class TablePlan:
         )
 
     @cached_property
-    def noise(self) -> Noise | SharedNoise:
+    def noise(self) -> Intervals:
         """The law of the errors of the tables; in steps, if all are measured."""
-        mechanism = self.mechanism()
-        if self.chain is not None:
-            return LevelNoise(mechanism, self.chain)
-        if self.known is not None and self.known.rules:
-            return KnownNoise(mechanism, self.known, self.subsets)
-        exact = {} if self.known is None else self.known.exact
-        shared = mechanism.equal_totals is not None
-        return SharedNoise(mechanism, exact) if shared else Noise(mechanism, exact)
+        mechanism, known, closed = self.mechanism(), {}, {}
+        if self.known is not None:
+            known = dict(self.known.tables)
+            form: Any = mechanism.released.form
+            closed = self.known.zeros_of(self.subsets, form.weights)
+        return Intervals([mechanism], known, closed, self.chain or FLAT)
 
     @property
     def squared_error(self) -> float:

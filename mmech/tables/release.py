@@ -16,6 +16,7 @@ from mmech.checks import check_bool
 from mmech.domain.domain import Domain
 from mmech.domain.frames import kind_of_frame, read_table
 from mmech.domain.parts import Part, file_of, read
+from mmech.error.result import StrategyResult
 from mmech.evidence import record_evidence
 from mmech.exceptions import ParameterError, keeping, located
 from mmech.marginals.counts import Counts
@@ -26,7 +27,6 @@ from mmech.privacy.cost import one_cost
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, measure
-from mmech.strategies import StrategyResult
 from mmech.tables.classes import FITS_OF_A_ROUND
 from mmech.tables.counts import settle
 from mmech.tables.files import file_names

@@ -18,18 +18,19 @@ from mmech.domain.frames import as_column, as_frame
 from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
+from mmech.noise.tails import SLACK
 from mmech.operators.base import product_of
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
+from mmech.tables.field import Solution
 from mmech.tables.files import check_excel
-from mmech.tables.known_noise import KnownNoise
-from mmech.tables.noise import SLACK
+from mmech.tables.intervals import Intervals
 from mmech.tables.plan import TablePlan
 from mmech.tables.published import write_folder
 from mmech.tables.statement import facts_of, statement_of
 from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
 from mmech.tables.statistics import Statistic, TableCounts
-from mmech.tables.steps import AnyEstimate, AnyNoise, StagedEstimate, Steps
+from mmech.tables.steps import Steps
 from mmech.tables.synthetic import raw_values
 from mmech.threads import one_blas_thread
 
@@ -50,9 +51,9 @@ class Tables:
     ----------
     measured : MeasuredTables
         The noisy numbers that everything is made from.
-    noise : Noise, SharedNoise or StagedNoise
+    noise : Intervals
         The law of the errors of the tables.
-    estimate : MarginalEstimate or StagedEstimate
+    estimate : Solution
         Unbiased tables, by least squares.
     counts : Counts
         Whole tables, and the model of maximum entropy.
@@ -81,8 +82,8 @@ class Tables:
     """
 
     measured: MeasuredTables
-    noise: AnyNoise
-    estimate: AnyEstimate
+    noise: Intervals
+    estimate: Solution
     counts: Counts
 
     def __repr__(self) -> str:
@@ -259,7 +260,7 @@ class Tables:
             (
                 product_of(self.plan.axes.shape[i] for i in subset)
                 * self.noise.law(subset).standard_error,
-                float(self._estimated(subset).sum()),
+                float(self._own(subset).marginal(subset).sum()),
             )
             for subset in self.plan.subsets
             if self.noise.measures(subset)
@@ -279,15 +280,15 @@ class Tables:
         counts = bound._replace(published=found.transpose(axes).ravel())
         if not self.noise.measures(subset):
             return counts
-        own = self._estimated(subset).reshape(found.shape).transpose(axes).ravel()
+        own = (
+            self._own(subset)
+            .marginal(subset)
+            .reshape(found.shape)
+            .transpose(axes)
+            .ravel()
+        )
         error = self.noise.law(subset).standard_error
         return counts._replace(estimate=own, variance=error**2)
-
-    def _estimated(self, subset: Subset) -> Any:
-        """Return the unbiased estimate of a table that was measured."""
-        own = self.estimate
-        found = own.own if isinstance(own, StagedEstimate) else own.marginal
-        return found(subset)
 
     def _columns(
         self,
@@ -323,31 +324,13 @@ class Tables:
             unknown = np.full(count.size, np.nan)
             none = dict.fromkeys(("standard_error", "lower", "upper"), unknown)
             return values | {"count": count} | none
-        centre = summed(self._estimated(subset))
-        # How many values of every attribute a row counts together.
-        together = np.array(
-            [
-                (last - first + 1)[rows]
-                for (_, first, last), rows in zip(spans, grid, strict=True)
-            ]
-        )[[order.index(i) for i in subset]]
-        place = np.ravel_multi_index(tuple(together), [n + 1 for n in shape])
-        _, first, which = np.unique(place, return_index=True, return_inverse=True)
-        error, width = np.empty(count.size), np.empty(count.size)
-        if isinstance(self.noise, KnownNoise):  # every row has a law of its own
-            if up_to or between:
-                laws = self.noise.laws(summed(self.noise.coefficients(subset)))
-            else:
-                cells = self.noise.by_cell(subset)
-                laws = [cells[k] for k in summed(np.arange(len(cells)))]
-            error[:] = [law.standard_error for law in laws]
-            width[:] = [law.half_width(level) for law in laws]
-            first = first[:0]
-        nodes = self._nodes(subset, order, grid)
-        for k, kind in enumerate(together[:, first].T.tolist()):
-            rows = which == k
-            law = self.noise.law(subset, tuple(kind))
-            error[rows], width[rows] = law.at(level, nodes[rows])
+        centre = summed(self._own(subset).marginal(subset))
+        ends = [
+            (first[rows], last[rows])
+            for (_, first, last), rows in zip(spans, grid, strict=True)
+        ]
+        first, last = np.array([ends[order.index(i)] for i in subset]).swapaxes(0, 1)
+        error, width = self.noise.errors(subset, level, first, last)
         width = width + SLACK
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
         upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
@@ -358,15 +341,13 @@ class Tables:
             "upper": np.maximum(upper, count),
         }
 
-    def _nodes(self, subset: Subset, order: Subset, grid: Integers) -> Integers:
-        """Return the node of every row, where hierarchies have several levels."""
-        chain, nodes = self.plan.chain, np.zeros(grid.shape[1], np.int64)
-        if chain is not None:
-            for own, level in zip(chain.all, chain.places(subset)[0], strict=True):
-                if level:
-                    at = grid[order.index(own.axes[level - 1])]
-                    nodes = nodes * own.size(level) + at
-        return nodes
+    def _own(self, subset: Subset) -> Solution:
+        """Return the estimate that a table has its intervals around."""
+        noise, measured = self.noise, self.measurement
+        if len(noise.steps) == 1 or not isinstance(measured, Steps):
+            return self.estimate
+        step = noise.step(subset)
+        return noise.steps[step].estimate(measured.tables[step].values)
 
     def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
         """Return the rows of an attribute: their names, first and last values."""

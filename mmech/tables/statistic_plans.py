@@ -24,6 +24,7 @@ from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
 from mmech.noise.system import Rng
+from mmech.noise.tails import ErrorLaw, error_law
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Prefix
 from mmech.privacy.ledger import PrivacyLedger
@@ -32,7 +33,7 @@ from mmech.release import Measurement, ledger_or_own
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
-from mmech.tables.noise import VARIANCE_FLOOR, ErrorLaw, error_law
+from mmech.tables.field import VARIANCE_FLOOR
 from mmech.tables.statistics import (
     FINEST,
     Histogram,

@@ -63,8 +63,8 @@ from mmech.domain.frames import as_column
 from mmech.error.report import quantile_of_whole_noise
 from mmech.exceptions import ParameterError
 from mmech.mechanism import MatrixMechanism
+from mmech.noise.tails import SLACK, error_law
 from mmech.storage.codec import storable
-from mmech.tables.noise import SLACK, error_law
 
 if TYPE_CHECKING:
     from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan

@@ -18,7 +18,7 @@ is. In rounds, a public number that grows with noise in the table is taken off.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -34,13 +34,11 @@ from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
 from mmech.operators.marginals import Marginals
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
-from mmech.reconstruction import MarginalEstimate
 from mmech.release import Measurement, charge
 from mmech.selection import epsilon_of_draw, fixed_point_rate, select
 from mmech.session import Session
 from mmech.storage.codec import storable
-from mmech.tables.noise import ErrorLaw, Noise
-from mmech.tables.shared_noise import SharedNoise
+from mmech.tables.intervals import Intervals
 
 if TYPE_CHECKING:
     from mmech.tables.plan import TablePlan
@@ -126,108 +124,13 @@ class Steps:
     @property
     def values(self) -> Any:
         """Noisy numbers of the tables, as their law takes them."""
-        found = [measured.values for measured in self.tables]
-        return found if self.chosen else found[0]
+        return np.concatenate([measured.values for measured in self.tables])
 
     def mechanisms(self, plan: TablePlan) -> list[MatrixMechanism]:
         """Return what measured the tables."""
         session = Session(PrivacyLedger(math.inf, **plan.terms))
         regime = regime_of(plan, float(self.number.values[0]))
         return mechanisms_of(plan, regime, self.chosen, session)
-
-
-class StagedNoise:
-    """The law of the errors of tables of single attributes and of chosen pairs.
-
-    Parameters
-    ----------
-    laws : sequence of Noise or SharedNoise
-        Laws of the steps, single attributes first.
-    """
-
-    def __init__(self, laws: Sequence[Noise | SharedNoise]) -> None:
-        self.domain_shape, self._laws = laws[0].domain_shape, tuple(laws)
-
-    def step(self, subset: Subset) -> int:
-        """Return the step that a table has its intervals from."""
-        first = 1 if len(subset) > 1 else 0
-        steps = range(first, len(self._laws))
-        return next((k for k in steps if self._laws[k].measures(subset)), -1)
-
-    def measures(self, subset: Subset) -> bool:
-        """Return whether a table was measured, so that it has intervals."""
-        return self.step(subset) >= 0
-
-    def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
-        """Return the law of the error of an entry, under the noise of its own step."""
-        return self._laws[self.step(subset)].law(subset, together)
-
-    def contrast_variance(self, subset: Subset) -> float:
-        """Return the variance of a contrast of the pooled estimate."""
-        if len(subset) > 1:
-            return self._laws[self.step(subset)].contrast_variance(subset)
-        return float(1 / np.sum(self._precisions(subset)))
-
-    def _precisions(self, subset: Subset) -> Floats:
-        """Return the precision of contrasts of an attribute, by step."""
-        found = np.zeros(len(self._laws))
-        for k, own in enumerate(self._laws):
-            if own.measures(subset):
-                alone = subset and self.domain_shape[subset[0]] > 1
-                error = own.law(()).standard_error ** 2
-                variance = own.contrast_variance(subset) if alone else error
-                found[k] = 1 / max(variance, 1e-24)
-        return found
-
-    def spread(self, subset: Subset) -> float:
-        """Return the variance of what a measured table tells beside its margins."""
-        rest = math.prod(1 - 1 / self.domain_shape[i] for i in subset)
-        return max(self.contrast_variance(subset) * rest, 1e-24)
-
-    def estimate(self, values: Any) -> StagedEstimate:
-        """Return the estimates of all steps together."""
-        laws = zip(self._laws, values, strict=True)
-        return StagedEstimate(self, [law.estimate(own) for law, own in laws])
-
-
-class StagedEstimate:
-    """Unbiased tables, pooled from all steps.
-
-    The law of the noise of a later step is known given what was measured before. What
-    was *chosen* depends on the first tables, so that pooled numbers are for published
-    counts, and those of one step, `own`, for intervals.
-    """
-
-    def __init__(self, noise: StagedNoise, parts: list[Any]) -> None:
-        self.noise, self._parts = noise, parts
-        alone: list[Subset] = [(), *((i,) for i in range(len(noise.domain_shape)))]
-        pooled = {subset: self._mean(subset) for subset in alone}
-        self._pooled = [part.given(pooled) for part in parts]
-
-    def own(self, subset: Subset) -> Floats:
-        """Return a table by the noise of its own step."""
-        part = self._parts[self.noise.step(subset)]
-        return np.asarray(part.marginal(subset))
-
-    def marginal(self, attributes: Any) -> Floats:
-        """Return a table of one attribute or two, or the total."""
-        part = self._pooled[self.noise.step(tuple(attributes))]
-        return np.asarray(part.marginal(attributes))
-
-    def _mean(self, subset: Subset) -> Floats:
-        """Return the mean of a table over all steps, weighted by precision."""
-        weights = self.noise._precisions(subset)
-        found = [
-            np.asarray(part.marginal(subset))
-            for part, weight in zip(self._parts, weights, strict=True)
-            if weight
-        ]
-        mean = np.average(found, axis=0, weights=weights[weights > 0])
-        return mean if subset else mean[0]
-
-
-AnyNoise = Noise | SharedNoise | StagedNoise
-AnyEstimate = MarginalEstimate | StagedEstimate
 
 
 def regime_of(plan: TablePlan, number: float) -> str:
@@ -286,15 +189,11 @@ def mechanisms_of(
     return found or [plan.mechanism(session.ledger, session.noise)]
 
 
-def noise_of(plan: TablePlan, measured: Measurement | Steps) -> AnyNoise:
+def noise_of(plan: TablePlan, measured: Measurement | Steps) -> Intervals:
     """Return the law of the errors of what was measured."""
-    if not isinstance(measured, Steps):
-        return plan.noise
-    laws = [
-        Noise(own) if own.equal_totals is None else SharedNoise(own)
-        for own in measured.mechanisms(plan)
-    ]
-    return laws[0] if len(laws) == 1 else StagedNoise(laws)
+    if isinstance(measured, Steps):
+        return Intervals(measured.mechanisms(plan))
+    return plan.noise
 
 
 def measure_in_steps(
@@ -304,7 +203,7 @@ def measure_in_steps(
     ledger: PrivacyLedger | None,
     noise: Rng,
     say: Callable[[str], None],
-    explain: Callable[[Any, AnyNoise], Mapping[Subset, Any]],
+    explain: Callable[[Any, Intervals], Mapping[Subset, Any]],
     keep: Callable[[Steps], Any],
 ) -> Steps:
     """Charge for all steps together, then measure encoded records.
@@ -349,7 +248,7 @@ def _measured_steps(
     codes: Any,
     session: Session,
     say: Callable[[str], None],
-    explain: Callable[[Any, AnyNoise], Mapping[Subset, Any]],
+    explain: Callable[[Any, Intervals], Mapping[Subset, Any]],
     measured: Callable[..., Steps],
 ) -> Steps:
     """Measure encoded records, which was paid for; `measured` makes steps."""

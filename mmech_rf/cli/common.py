@@ -177,9 +177,6 @@ HELP = {
     "fit --out": "file to save the model in, such as m.npz",
     "--out": "csv file for what is predicted (default: print it)",
     "--proba": "probabilities of all classes in place of labels",
-    "--plot": "draw accuracy against epsilon into a .png, .pdf or .svg file; needs "
-    "matplotlib",
-    "--csv": "write every single trial as a row",
     "--html": "write a page instead",
     "--json": "print the model card instead",
     "show --trees": "trees to show, at most",

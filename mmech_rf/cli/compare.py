@@ -9,9 +9,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mmech.cli.files import add_csv, check_new, csv_format, opened
+from mmech.cli.files import add_csv, csv_format, opened
 from mmech.terminal import (
     InputError,
     Parser,
@@ -28,10 +28,7 @@ from mmech_rf.cli.common import (
     in_options,
     listed_methods,
 )
-from mmech_rf.methods import METHODS, Method
-
-if TYPE_CHECKING:
-    from mmech_rf.evaluation import Records, Trial
+from mmech_rf.methods import METHODS
 
 DEFAULT_METHODS = ("private", "majority")
 
@@ -47,9 +44,10 @@ _DEMO = {
     "short": "compare all methods on built-in data; takes a minute the first time",
     "description": """\
 Compare the private forest with all other methods on the built-in car evaluation
-data: 1,728 cars, split at random into 80 % for training and 20 % for testing.
-Prints a table of test accuracy (mean ± std over the splits). The first run compiles
-kernels, for about a minute; others take seconds.
+data, as `evaluate --data car --methods all` does: which of four classes does a car
+belong to? The attributes, the classes and the cars to predict are public; the training
+cars are private. The first run compiles kernels, for about a minute; others take
+seconds.
 """,
     "epilog": f"""\
 examples:
@@ -69,11 +67,11 @@ Test accuracy is computed without noise and is not private: use public data.
 {listed_methods()}
 
 examples:
-  {PROG} evaluate --data car --epsilon 0.5 1 2 --plot car.png
+  {PROG} evaluate --data car --epsilon 0.5 1 2
   {PROG} evaluate --data car --methods all --depth 4
   {PROG} evaluate --data nursery --repeats 3 --methods training majority
   {PROG} evaluate --data adult --missing drop --repeats 3
-  {PROG} evaluate --data mine.csv --schema mine.json --csv out.csv
+  {PROG} evaluate --data mine.csv --schema mine.json
 
 A schema file is JSON:
   {{"features": [
@@ -86,11 +84,10 @@ A schema file is JSON:
 
 def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command that compares all methods on built-in data."""
-    command = add_command(commands, "demo", _demo, **_DEMO)
-    add(command, "--epsilon", type=read_epsilon, default=Fraction(1), metavar="E")
-    add_forest(command, depth="auto")
-    _add_repeats(command, default=3)
-    command.set_defaults(**dict.fromkeys(SETTINGS))
+    command = add_command(commands, "demo", _evaluate, **_DEMO)
+    _add_comparison(command, repeats=3)
+    command.set_defaults(data="car", schema=None, methods=["all"], voting=None)
+    command.set_defaults(missing="error", quiet=False)
 
 
 def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -103,45 +100,23 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
     add(command, "--schema", metavar="FILE")
     add(command, "--missing", choices=("error", "drop"), default="error")
     add_csv(command)
-    budgets = {"nargs": "+", "default": [Fraction(1)], "metavar": "E"}
-    add(command, "--epsilon", type=read_epsilon, **budgets)
     names = {"nargs": "+", "default": list(DEFAULT_METHODS), "metavar": "METHOD"}
     add(command, "--methods", choices=("all", *METHODS), **names)
-    add_forest(command, depth="auto")
     add(command, "--voting", choices=("hard", "weight"))
-    _add_repeats(command, default=10)
-    add(command, "--plot", metavar="FILE")
-    add(command, "--csv", metavar="FILE")
-    add(command, "--force", action="store_true")
+    _add_comparison(command, repeats=10)
     add(command, "--quiet", action="store_true")
+
+
+def _add_comparison(command: argparse.ArgumentParser, *, repeats: int) -> None:
+    budgets = {"nargs": "+", "default": [Fraction(1)], "metavar": "E"}
+    add(command, "--epsilon", type=read_epsilon, **budgets)
+    add_forest(command, depth="auto")
+    add(command, "--repeats", type=whole(1), default=repeats, metavar="N")
+    add(command, "--seed", type=whole(0, 2**31), default=0, metavar="N")
     command.set_defaults(**dict.fromkeys(SETTINGS))
 
 
-def _add_repeats(command: argparse.ArgumentParser, *, default: int) -> None:
-    add(command, "--repeats", type=whole(1), default=default, metavar="N")
-    add(command, "--seed", type=whole(0, 2**31), default=0, metavar="N")
-
-
-# ---- commands --------------------------------------------------------------
-
-
-def _demo(args: argparse.Namespace) -> None:
-    from mmech_rf import evaluation
-    from mmech_rf.evaluation.trials import check_method
-
-    records = evaluation.load_records("car")
-    methods = evaluation.make_methods(**_settings(args, list(METHODS)))
-    for method in methods:
-        check_method(method, records.schema, [args.epsilon])
-    print_wrapped(
-        f"Which of {records.schema.n_classes} classes does a car belong to? The "
-        "attributes, the classes and the cars to predict are public; the training "
-        f"cars are private, at ε = {float(args.epsilon):g} for one car more or less in "
-        "each line of the table. The first run compiles kernels, for about a minute."
-    )
-    print(flush=True)
-    _compare(args, records, methods, [args.epsilon])
-    print_wrapped(NOT_PRIVATE, bullet=True)
+# ---- the comparison --------------------------------------------------------
 
 
 def _evaluate(args: argparse.Namespace) -> None:
@@ -149,34 +124,38 @@ def _evaluate(args: argparse.Namespace) -> None:
     settings = _settings(args, names)
     from mmech_rf import evaluation
 
-    if args.plot is not None:
-        evaluation.check_plot_path(args.plot)
-    for path in (args.plot, args.csv):
-        if path is not None:
-            check_new(args, path)
+    form = csv_format(args) if hasattr(args, "sep") else {}
     records = evaluation.load_records(
-        opened(args, args.data), args.schema, missing=args.missing, **csv_format(args)
+        opened(args, args.data), args.schema, missing=args.missing, **form
     )
-    methods = evaluation.make_methods(names, **settings)
+    found = evaluation.evaluate(
+        records,
+        evaluation.make_methods(names, **settings),
+        args.epsilon,
+        repeats=args.repeats,
+        seed=args.seed,
+        progress=sys.stderr.isatty() and not args.quiet,
+    )
     title = ", ".join(
         [records.name, *(f"{as_option(n)[2:]} {v}" for n, v in settings.items())]
     )
     spread = "mean ± std over " if args.repeats > 1 else ""
     splits = f"{args.repeats} random 80/20 split{'s' if args.repeats > 1 else ''}"
-    head = f"{title}: test accuracy, {spread}{splits} of {len(records.y):,} records\n"
-    trials = _compare(args, records, methods, args.epsilon, head)
-    if trials and args.csv is not None:
-        evaluation.write_csv(args.csv, trials)
-    if trials and args.plot is not None:
-        evaluation.plot_accuracy(trials, args.plot, title=title)
+    print(f"{title}: test accuracy, {spread}{splits} of {len(records.y):,} records\n")
+    if found.trials:
+        print(evaluation.accuracy_table(found.trials))
+        print()
+    skipped = [
+        f"Skipped {label}: {in_options(error, args)}."
+        for label, error in found.skipped.items()
+    ]
     if records.n_dropped:
-        print_wrapped(
-            f"{records.n_dropped:,} records with missing values were left out.",
-            bullet=True,
+        skipped.append(
+            f"{records.n_dropped:,} records with missing values were left out."
         )
-    if records.caveat is not None:
-        print_wrapped(records.caveat, bullet=True)
-    print_wrapped(NOT_PRIVATE, bullet=True)
+    for remark in (*skipped, records.caveat, NOT_PRIVATE):
+        if remark is not None:
+            print_wrapped(remark, bullet=True)
 
 
 def _settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
@@ -194,31 +173,3 @@ def _settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
             )
         settings[name] = value
     return settings
-
-
-def _compare(
-    args: argparse.Namespace,
-    records: Records,
-    methods: Sequence[Method],
-    epsilons: Sequence[Fraction],
-    head: str | None = None,
-) -> list[Trial]:
-    """Print the accuracies of methods below a head, and what was skipped."""
-    from mmech_rf import evaluation
-
-    found = evaluation.evaluate(
-        records,
-        methods,
-        epsilons,
-        repeats=args.repeats,
-        seed=args.seed,
-        progress=sys.stderr.isatty() and not getattr(args, "quiet", False),
-    )
-    if head:
-        print(head)
-    if found.trials:
-        print(evaluation.accuracy_table(found.trials))
-        print()
-    for label, error in found.skipped.items():
-        print_wrapped(f"Skipped {label}: {in_options(error, args)}.", bullet=True)
-    return found.trials

@@ -27,10 +27,9 @@ _EXAMPLES = f"""\
 examples:
   {PROG} demo
       compare all methods on 1,728 cars at ε = 1; the first time takes a minute
-  {PROG} evaluate --data car --epsilon 0.5 1 2 --plot car.png
-      the private forest at three budgets, mean ± std over 10 splits, as table
-      and picture
-  {PROG} evaluate --data mine.csv --schema mine.json --csv results.csv
+  {PROG} evaluate --data car --epsilon 0.5 1 2
+      the private forest at three budgets, mean ± std over 10 splits
+  {PROG} evaluate --data mine.csv --schema mine.json
       your own records; the schema lists public categories, bounds and classes
   {PROG} schema suggest mine.csv --out mine.json
       a schema to fill in, from the names of the columns only

@@ -6,7 +6,6 @@ classifier    the face: fit and predict, copies, files, statement, card
 accounted     forests that first ask for the number of records
 votes         how released models vote
 records       encoded records, added up from the parts they came in
-cluster       records that Dask holds, counted where they are
 cuts          private bins of numbers
 accuracy      the accuracy of a model, on records held out
 terms         what a fit settled and chose, its statement and card

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, field
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,6 +38,7 @@ from mmech import (
 from mmech.checks import MALFORMED, check_choice, check_epsilon
 from mmech.domain.domain import warn_if_read
 from mmech.domain.encoding import CellError, look
+from mmech.marginals.counts import count_partitions, is_lazy
 from mmech.noise import (
     LAWS,
     check_insecure_rng,
@@ -55,11 +57,11 @@ from mmech.threads import finishing, one_blas_thread
 from mmech.verify import parsed
 from mmech_rf.forest.ensembles import Ensemble, check_random_state
 from mmech_rf.private.cautions import Lineage, infer_schema, warn_of_encoders
-from mmech_rf.private.cluster import count_partitions, is_on_cluster
 from mmech_rf.private.estimator import estimator, refuse_foreign
 from mmech_rf.private.records import (
     EncodedRecords,
     RecordParts,
+    count_in_memory,
     counted,
     encoded_blocks,
 )
@@ -390,7 +392,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
         if self.schema is None:
-            if is_on_cluster(X):
+            if is_lazy(X):
                 raise ValueError(
                     "schema must be given to fit records that Dask holds, got None; "
                     "pass a public Schema"
@@ -425,8 +427,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             "handle_unknown": self.handle_unknown,
             "handle_missing": self.handle_missing,
         }
-        if is_on_cluster(X) or is_on_cluster(y):
-            return count_partitions(schema, X, y, policies)
+        if is_lazy(X) or is_lazy(y):
+            count = partial(count_in_memory, schema, policies)
+            columns = (*schema.feature_names, *schema.required)
+            return count_partitions(count, X, y, columns=columns)
         blocks = encoded_blocks(schema, X, y, policies, chunk_id)
         if self._counts_distinct:
             return counted(schema, blocks)

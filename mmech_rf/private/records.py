@@ -171,6 +171,13 @@ def counted(schema: Schema, blocks: Iterable[Block] = ()) -> Counts:
     return counts
 
 
+def count_in_memory(
+    schema: Schema, policies: Mapping[str, Any], X: Any, y: Any
+) -> Counts:
+    """Return the counts of raw records, class last."""
+    return counted(schema, encoded_blocks(schema, X, y, policies))
+
+
 class RecordParts:
     """Parts of the records that are counted so far, of one schema. Sensitive."""
 

@@ -34,7 +34,7 @@ KINDS = {
 
 FILES = (
     "mmech/noise/*.py", "mmech/privacy/*.py", "mmech/release.py", "mmech/selection.py",
-    "mmech/quantiles.py", "mmech/tables/noise.py", "mmech_rf/literature/*.py",
+    "mmech/quantiles.py", "mmech/noise/tails.py", "mmech_rf/literature/*.py",
     "mmech_rf/drawn/draw.py",
 )  # fmt: skip
 """Where what is private is drawn and paid for."""

@@ -1,7 +1,6 @@
 """The command line, called as a function and once as a process."""
 
 import argparse
-import csv
 import os
 import subprocess
 import sys
@@ -94,19 +93,12 @@ def test_evaluate_a_set_of_openml(run, asked):
     assert "no route to host" in error
 
 
-def test_evaluate_a_csv_file_and_write_every_trial(run, files):
-    code, out, _ = run(*fruit(files, "--csv", files / "out.csv", "--epsilon", 1, 50))
+def test_evaluate_a_csv_file(run, files):
+    code, out, _ = run(*fruit(files, "--epsilon", 1, 50))
     assert code == 0
     assert "fruit.csv, trees 4, depth 2: test accuracy, mean ± std over 2" in out
-    with open(files / "out.csv", encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    private = [m for m in evaluation.METHODS.values() if m.is_private]
-    assert len(rows) == 2 * (len(private) * 2 + 2)
-    for row in rows:
-        assert (row["released"] != "not private") == bool(row["epsilon"])
-        assert 0 <= float(row["accuracy"]) <= 1
-    epsilons = {row["epsilon"] for row in rows if row["method"] == "training"}
-    assert epsilons == {"1.0", "50.0"}
+    (training,) = (line for line in out.splitlines() if "batch training" in line)
+    assert training.count("±") == 2
 
 
 def test_the_voting_rule_is_applied_and_shown(run, files):
@@ -114,16 +106,6 @@ def test_the_voting_rule_is_applied_and_shown(run, files):
     assert code == 0
     assert "batch training (weight)" in out
     assert "(hard)" not in out
-
-
-@pytest.mark.parametrize(
-    ("name", "begins"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")]
-)
-def test_plot_writes_a_picture(run, files, name, begins):
-    pytest.importorskip("matplotlib")
-    args = ("--methods", "majority", "--plot", files / name, "--epsilon", "0.5", "4")
-    assert run(*fruit(files, *args))[0] == 0
-    assert (files / name).read_bytes().startswith(begins)
 
 
 def test_a_method_whose_domain_is_too_large_is_skipped(run, files):
@@ -180,12 +162,6 @@ def test_a_full_disk_is_one_sentence(args):
     assert done.stderr == (
         "mmech-rf: error: cannot write the output: No space left on device\n"
     )
-
-
-def test_plot_without_matplotlib_says_what_to_install(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
-    outcome = run("evaluate", "--data", "car", "--plot", "out.png")
-    assert_refused(outcome, 'pip install "mmech[plot]"')
 
 
 def test_an_interrupt_ends_with_one_line(run, watch_all):

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import mmech_rf as rf
 from benchmarks.accuracy import _methods, _trials
-from mmech import PrivacyLedger
+from mmech import PrivacyLedger, count
 
 dask = pytest.importorskip("dask")
 CAR = rf.datasets.load_car()
@@ -94,6 +94,12 @@ def test_parts_of_a_fit_may_be_lazy(source):
     with entropy(3):
         model.release()
     assert (model.predict(CAR.data).tolist(), model.releases_) == expected
+
+
+@SOURCES
+def test_lazy_records_count_as_those_in_memory(source):
+    X, y = source(3)
+    assert count(X, CAR.schema, y) == count(CAR.data, CAR.schema, CAR.target)
 
 
 @SOURCES

@@ -3,6 +3,7 @@
 import pytest
 
 import mmech_rf.evaluation as evaluation
+from benchmarks import results
 from mmech_rf import Attribute, Schema
 
 
@@ -32,22 +33,22 @@ def squares(number):
 def test_an_interrupted_run_goes_on_from_its_file(tmp_path):
     path = tmp_path / "results.csv"
     columns = {"n": int, "what": str}, {"value": float, "text": str}
-    found = evaluation.Results(path, *columns)
+    found = results.Results(path, *columns)
     assert not path.exists()
     with pytest.raises(ValueError, match="stopped"):
         found.run([2, 3, 4], squares)
     assert found == {(2, "square"): (1.333333, "2"), (3, "square"): (3.0, "3")}
-    assert evaluation.Results(path, *columns) == found
+    assert results.Results(path, *columns) == found
     text = path.read_text(encoding="utf-8")
     assert text.splitlines()[0] == "n,what,value,text"
     path.write_text(text[:-2], encoding="utf-8")  # "3" and the end of its line
-    again = evaluation.Results(path, *columns)
+    again = results.Results(path, *columns)
     assert again == {(2, "square"): (1.333333, "2")}
     again.run([1], squares, jobs=2)
     again.keep(lambda key: key[0] == 1)
-    assert evaluation.Results(path, *columns) == {(1, "square"): (0.333333, "1")}
+    assert results.Results(path, *columns) == {(1, "square"): (0.333333, "1")}
 
 
 def test_standard_error_of_a_mean():
-    assert evaluation.standard_error([1.0, 3.0]) == pytest.approx(1.0)
-    assert evaluation.standard_error([1.0]) != evaluation.standard_error([1.0])
+    assert results.standard_error([1.0, 3.0]) == pytest.approx(1.0)
+    assert results.standard_error([1.0]) != results.standard_error([1.0])

@@ -1,4 +1,4 @@
-"""One table of methods serves the package, comparisons, pictures and commands."""
+"""One table of methods serves the package, comparisons and commands."""
 
 import inspect
 import re

@@ -329,12 +329,15 @@ def test_there_is_enough_of_everything():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_more_of_others_look_the_same(name, seed):
+def test_more_of_others_look_the_same(name, seed, monkeypatch):
+    """All neighbours and strangers; then of other records every third, in turn."""
+    rf_cases.remember(monkeypatch)
     case = CASES[name]
     check(case, seed)
     for more in range(1, 20 if name in FORESTS else 5):
         own = case.of_others(seed + more) if name in FORESTS else case
-        check(own, seed + more, others=strangers if more < 5 else lambda *_: {})
+        others = strangers if more < 5 else lambda *_: {}
+        check(own, seed + more, more % 3, 3, others)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])

@@ -10,8 +10,8 @@ from refusals import refused
 
 import mmech
 import mmech as mm
+from mmech.error.result import StrategyResult
 from mmech.reconstruction import least_squares, nonnegative
-from mmech.strategies import StrategyResult
 
 QUERIES = np.tril(np.ones((4, 4), np.int64))
 MEASURED = np.vstack([np.eye(4, dtype=np.int64), np.ones((1, 4), np.int64)])

@@ -13,7 +13,7 @@ import mmech as mm
 from mmech.error.shared_totals import as_sets
 from mmech.limits import LIMITS
 from mmech.noise.norm import norm_noise_components
-from mmech.tables.shared_noise import SharedNoise
+from mmech.tables.intervals import Intervals
 
 SHAPE = (2, 3, 4)
 SETS = {
@@ -309,7 +309,7 @@ def noise_of(shape, epsilon, n):
     workload = mm.all_marginals(shape, 1)
     strategy = mm.optimize(workload, template="equal_totals")
     measuring = mm.MatrixMechanism(workload, strategy, epsilon=epsilon)
-    law = SharedNoise(measuring)
+    law = Intervals([measuring])
     with entropy(3):
         columns = measuring.measure(np.zeros((math.prod(shape), n), np.int64))
     return measuring, law, law.estimate(columns.values)

@@ -10,8 +10,8 @@ import pytest
 
 import mmech
 import mmech as mm
-from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
+from mmech.error.rules import known_gain
 from mmech.integer_strategy import integer_strategy
 from mmech.marginals.records import OccupiedCells, exact_answers
 from mmech.operators.explicit import Dense
@@ -165,21 +165,17 @@ def test_a_rule_that_is_registered_is_asked(foreign):
     operator, matrix = foreign
     wanted = mm.loss(mm.Prefix(6), matrix)
 
-    class Known(pairs.PairRule):
-        def gain(self, workload, strategy):
-            return 7.0
-
     has_full_column_rank.register(type(operator))(lambda strategy: True)
     assert rank(operator) == 6
     assert rank(mm.VStack([operator, operator])) == 6
-    pairs.register(type(operator))(Known)
+    known_gain.rule(type(operator))(lambda workload, strategy: 7.0)
     try:
         assert mm.loss(mm.Prefix(6), operator) == 7.0 * operator.sensitivity() ** 2
         assert (
             mm.loss(mm.Prefix(6), 0.5 * operator) == 7.0 * operator.sensitivity() ** 2
         )
     finally:
-        del pairs.RULES[type(operator)]
+        known_gain.forget(type(operator))
     assert mm.loss(mm.Prefix(6), operator) == pytest.approx(wanted)
 
 

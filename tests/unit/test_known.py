@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import os
 import re
 import warnings
@@ -20,7 +19,6 @@ from replay import People, check_neighbours, facts_of_tables
 import mmech as mm
 from mmech.cli import main
 from mmech.tables.known import what_is_known
-from mmech.tables.known_noise import KnownNoise
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import controlled_rounding, with_margins
 
@@ -237,8 +235,8 @@ def test_intervals_hold_after_conditioning(name, ways, cost, noise_rng):
         open_ = table["standard_error"] > 0
         assert (error[~open_] < 1e-6).all()
         assert (table["lower"] == table["count"])[~open_].all()
-        laws = laws_of(plan, subset)
-        width = np.array([law.half_width(level) for law in laws]) + SLACK
+        cells = np.indices([SIZES[i] for i in subset]).reshape(len(subset), -1)
+        width = plan.noise.errors(subset, level, cells, cells)[1] + SLACK
         inside = error <= width[:, None]
         for kind, own in ((len(names), open_), ("small", open_ & (truth < 5))):
             if own.any():
@@ -250,14 +248,6 @@ def test_intervals_hold_after_conditioning(name, ways, cost, noise_rng):
         mean = np.mean(shares, axis=0)
         assert level - ref.margin(mean) <= mean.mean()
         assert mean.mean() < (1 + level) / 2 + ref.margin(mean)  # not by being endless
-
-
-def laws_of(plan, subset):
-    """Return the laws of the errors of the counts of a table."""
-    noise, cells = plan.noise, math.prod(SIZES[i] for i in subset)
-    if isinstance(noise, KnownNoise):
-        return noise.by_cell(subset)
-    return [noise.law(subset)] * cells
 
 
 # ---- counts ------------------------------------------------------------------------

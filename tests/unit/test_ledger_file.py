@@ -2,7 +2,6 @@
 
 import copy
 import json
-import multiprocessing
 import os
 import pickle
 import select
@@ -16,14 +15,12 @@ from operator import getitem
 
 import pytest
 from entropy import system_entropy
-from processes import in_a_fork, largest_file
+from processes import forking, in_a_fork, largest_file
 
 import mmech.privacy.ledger
 from mmech import BudgetExceededError, PrivacyLedger, noisy_release, writing
 from mmech.privacy.cost import in_rho
 from mmech.privacy.ledger_file import LedgerFile, chain
-
-FORK = multiprocessing.get_context("fork")
 
 
 def spend(ledger, cost="1/10"):
@@ -232,6 +229,7 @@ def test_a_lock_that_is_removed_lets_nobody_spend_beside(path, before, monkeypat
 
 
 def test_who_waited_for_a_lock_that_was_removed_takes_the_new_one(path, monkeypatch):
+    pytest.importorskip("fcntl")
     lock, flock, locks = path.with_name("budget.json.lock"), writing.fcntl.flock, []
 
     def waited(stream, kind):
@@ -287,9 +285,9 @@ def spend_often(path, answers):
 
 def test_eight_processes_spend_one_budget(path):
     PrivacyLedger.open(path, total=1)
-    answers = FORK.Queue()
+    answers = forking().Queue()
     processes = [
-        FORK.Process(target=spend_often, args=(path, answers)) for _ in range(8)
+        forking().Process(target=spend_often, args=(path, answers)) for _ in range(8)
     ]
     for process in processes:
         process.start()
@@ -327,7 +325,7 @@ def test_a_killed_process_was_charged_for_all_that_it_released(path):
     read, released = os.pipe()
     count = charged = 0
     for moment in range(40):
-        process = FORK.Process(target=release_until_killed, args=(path, released))
+        process = forking().Process(target=release_until_killed, args=(path, released))
         process.start()
         if moment % 2:  # a busy machine may not get to a release by itself
             assert select.select([read], [], [], 60)[0]
@@ -355,8 +353,8 @@ def hold_and_wait(path, ready):
 
 def test_what_a_fit_of_another_process_needs_is_kept_while_it_lives(path):
     ledger = PrivacyLedger.open(path, total=1)
-    ready = FORK.Event()
-    process = FORK.Process(target=hold_and_wait, args=(path, ready))
+    ready = forking().Event()
+    process = forking().Process(target=hold_and_wait, args=(path, ready))
     process.start()
     assert ready.wait(60)
     with pytest.raises(BudgetExceededError, match=r"0\.75 more is kept for other fits"):

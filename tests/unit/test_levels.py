@@ -230,7 +230,7 @@ def test_estimates_are_those_of_least_squares(asked, cost):
         rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
         return (rows[:, None] == cells_of(plan, codes, subset, domain)).astype(float)
 
-    measured = [matrix(subset) for subset in noise._weights]
+    measured = [matrix(subset) for subset in (m.subset for m in noise.measured)]
     precision = np.repeat(1 / noise._variances, [len(own) for own in measured])
     A = np.concatenate(measured)
     covariance = ref.pinv(A.T @ (precision[:, None] * A))

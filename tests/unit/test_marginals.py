@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 import mmech as mm
+from mmech.error.expected import NORMS
 from mmech.operators.known import normal_form
 from mmech.strategies.marginals import marginals_strategy
 from mmech.structure.spectrum import mean_spectrum
@@ -443,3 +444,16 @@ def test_a_list_of_marginals_has_weights_of_one():
         mm.Marginals((2, 3), [(0, 1), (1, 0)])
     with pytest.raises(ValueError, match="at least one marginal, got none"):
         mm.Marginals((2, 3), [])
+
+
+@pytest.mark.parametrize("privacy", ["pure", "zcdp"])
+def test_a_small_energy_that_is_measured_weakly_is_counted(privacy):
+    """It is small beside what is asked, and not beside what its precision makes of it.
+
+    Strategies share weights among marginals by roots of their energies.
+    """
+    workload = mm.Marginals((8, 8), {(): 1e4, (0,): 1.0, (0, 1): 1e-3})
+    strategy = mm.Marginals((8, 8), {(): 1.0, (0,): 1.0, (0, 1): 1e-4})
+    found = mm.loss(workload, strategy, privacy=privacy)
+    exact = ref.loss(workload.to_dense(), strategy.to_dense(), NORMS[privacy])
+    assert found == pytest.approx(exact, rel=1e-8)

@@ -19,7 +19,6 @@ ORDERED = [
     mm.WidthRange(N, 5),
     mm.Ranges((N,), [[0], [3], [10]], [[5], [36], [20]]),
     mm.VStack([mm.Prefix(N), mm.Identity(N), mm.WidthRange(N, 2)]),
-    mm.Dense(np.tril(np.ones((N, N)))),
 ]
 STARTS = np.array([0, 1, 3, 4, 9, 20, 22, 36])
 
@@ -84,26 +83,6 @@ def test_levels_refine_without_a_change_of_the_loss(n, rng):
 
 
 # ------------------------------------------------------------------ orders
-
-
-@pytest.mark.parametrize("workload", [mm.AllRange(40), mm.Prefix(40)], ids=str)
-def test_a_hidden_order_is_found(workload, rng):
-    shuffle = rng.permutation(40)
-    hidden = mm.Dense(workload.to_dense()[:, shuffle])
-    gram = hidden.gram()
-    ordered = find_order(gram)
-    assert ordered is not None
-    position = shuffle if ordered.position is None else ordered.position
-    original = np.empty_like(shuffle)
-    original[position] = shuffle
-    assert np.array_equal(original, np.arange(40)) or np.array_equal(
-        original, np.arange(40)[::-1]
-    )
-    wanted = gram.to_dense()
-    found = ordered.gram.to_dense()[np.ix_(position, position)]
-    np.testing.assert_allclose(found, wanted)
-    by_type = find_order(mm.Merged(workload, shuffle).gram())
-    np.testing.assert_array_equal(by_type.position, shuffle)
 
 
 @pytest.mark.parametrize(

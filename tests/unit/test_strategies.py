@@ -108,7 +108,7 @@ def test_auto_is_never_worse_than_identity_or_workload(name, seed):
     identity = np.square(dense, dtype=float).sum()
     itself = ref.sensitivity(dense) ** 2 * rank
     assert 0 <= result.loss <= min(identity, itself) * (1 + 1e-8)
-    assert result.loss >= ref.svd_bound(dense, 1.0) / 2 * (1 - 1e-6)
+    ref.above_bound(result.loss, ref.svd_bound(dense, 1.0) / 2)
     strategy = result.strategy.to_dense()
     wanted = ref.loss(dense, strategy)
     assert result.loss == pytest.approx(wanted, rel=1e-5, abs=1e-12)
@@ -135,7 +135,7 @@ def test_losses_of_rank_deficient_workloads_stay_accurate(workload, seed):
     result = mm.optimize(workload, template="pidentity", p=p, n_starts=1, seed=seed)
     dense = workload.to_dense().astype(float)
     assert result.loss > 0
-    assert result.loss >= ref.svd_bound(dense, 1.0) / 2 * (1 - 1e-6)
+    ref.above_bound(result.loss, ref.svd_bound(dense, 1.0) / 2)
     wanted = ref.per_query_loss(dense, result.strategy.to_dense()).sum()
     assert result.loss == pytest.approx(wanted, rel=1e-5)
     assert all(value > 0 for value in result.history)
@@ -424,4 +424,6 @@ def test_auto_is_not_behind_any_template(workload):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(300))
 def test_auto_is_not_behind_any_template_on_random_workloads(seed):
-    assert behind(random_workload(seed, 2000))[0] <= 1.01
+    """The time of a search grows with the cube of cells: few have more than 400."""
+    most = 2000 if seed % 15 == 0 else 400
+    assert behind(random_workload(seed, most))[0] <= 1.01

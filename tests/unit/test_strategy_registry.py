@@ -18,7 +18,8 @@ import reference as ref
 from maintainer_pages import code_of
 
 import mmech as mm
-from mmech.strategies import StrategyResult, registry
+from mmech.error.result import StrategyResult
+from mmech.strategies import registry
 from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
 from mmech_rf import grow_random_forest, training_workload
 
@@ -180,6 +181,7 @@ ASKED = {
     "equal_totals": mm.all_marginals((3, 3), 1),
     "kronecker": UNION,
     "union": UNION,
+    "circulant": mm.Circulant([2, 1, 0, 0, 1]),
 }
 """Workloads of the templates that are not for prefix sums."""
 

@@ -21,8 +21,8 @@ from mmech.tables import measured as measured_module
 from mmech.tables.classes import expected_pairs
 from mmech.tables.counts import settle
 from mmech.tables.files import file_names
+from mmech.tables.intervals import Intervals
 from mmech.tables.model import draw_codes
-from mmech.tables.noise import Noise
 from mmech.tables.release import release
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import apportion, controlled_rounding, with_margins
@@ -271,7 +271,7 @@ def test_the_law_of_errors_is_that_of_simulated_noise(cost, noise_rng):
     sizes = (3, 4, 2)
     strategy = mm.Marginals(sizes, {(0, 1): 1, (0, 2): 2, (1, 2): 0.5, (0,): 0.3})
     mechanism = mm.MatrixMechanism(strategy, strategy, insecure_rng=noise_rng, **cost)
-    noise = Noise(mechanism)
+    noise = Intervals([mechanism])
     no_records = np.zeros((24, 4000), np.int64)
     # A table of 4000 columns is measured with independent noise.
     errors = noise.estimate(mechanism.measure(no_records).values)

@@ -29,7 +29,7 @@ from catalogue import CATALOGUE
 from mmech import evidence, verify
 from mmech.privacy.cost import laplace_rho
 from mmech.structure.exact import column_sums
-from mmech.tables.noise import VARIANCE_FLOOR
+from mmech.tables.field import VARIANCE_FLOOR
 
 FILE = Path(verify.__file__)
 

@@ -1,26 +1,151 @@
-"""Fitting methods on repeated splits of one data set, and what came out as a table."""
+"""Repeated comparison of methods on one data set: fits on splits, as a table.
+
+Reports test accuracy, which is not private: meant for public data.
+"""
 
 from __future__ import annotations
 
-import csv
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import train_test_split
+from tqdm import tqdm
 
 from mmech import DomainTooLargeError, ParameterError
 from mmech.checks import check_choice, check_epsilon, check_integer
-from mmech.writing import replacing
-from mmech_rf.evaluation.records import Records
-from mmech_rf.evaluation.results import Results
+from mmech.domain.csv_files import CsvFormat
+from mmech.domain.parts import read_whole
+from mmech.exceptions import located
+from mmech_rf import datasets
+from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
 from mmech_rf.methods import METHODS, Method
 from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.schema import Schema
+
+
+@dataclass(frozen=True)
+class Records:
+    """Labelled records that a schema can read.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray, shape (N, d)
+        Raw values.
+    y : ndarray, shape (N,)
+        Raw class labels.
+    schema : Schema
+    n_dropped : int
+        How many records with missing values were left out.
+    """
+
+    name: str
+    X: NDArray[Any]
+    y: NDArray[Any]
+    schema: Schema
+    n_dropped: int = 0
+
+    @property
+    def caveat(self) -> str | None:
+        """Why the schema is not wholly public, for the sets where it is not."""
+        reason = INFORMED_SCHEMAS.get(self.schema.name or "")
+        return reason and (
+            f"The public schema of {self.schema.name} is not wholly independent of "
+            f"the data: {reason}."
+        )
+
+
+def load_records(
+    source: Any,
+    schema_file: str | None = None,
+    *,
+    missing: str = "error",
+    **form: Unpack[CsvFormat],
+) -> Records:
+    """Load a data set by name, or a csv file with its schema.
+
+    Parameters
+    ----------
+    source : str or file object
+        Name of a set that `datasets.fetch` loads; path of a csv or Parquet file, or of
+        a folder of them; or the bytes of a csv file.
+    schema_file : str, optional
+        Path of a JSON schema, see `Schema.from_json`; needed for a csv file.
+    missing : {"error", "drop"}, default="error"
+        What to do with records that have missing values.
+    multiline, sep, encoding, decimal, thousands, na
+        How a csv file is written, see `read`.
+
+    Returns
+    -------
+    Records
+        All of them readable by the schema.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be opened, or OpenML not be reached.
+    ValueError
+        If the name is unknown, or file and schema do not match.
+
+    Examples
+    --------
+    >>> records = load_records("car")
+    >>> records.X.shape, records.schema.n_cells
+    ((1728, 6), 1728)
+    """
+    path = getattr(source, "name", source)
+    named = source in CATALOGUE
+    if named and schema_file is not None:
+        raise ValueError(
+            f"the data set {source!r} brings its own schema; leave the schema file out"
+        )
+    if named:
+        bunch = datasets.fetch(source)
+        schema, X, y = bunch.schema, bunch.data, bunch.target
+    elif schema_file is not None:
+        schema = read_schema(schema_file)
+        X, y, _ = read_whole(source, schema, **form)
+    elif path is not source or Path(path).exists():
+        raise ParameterError(
+            "schema_file",
+            "must name the public attributes and classes, in a schema, of the file "
+            f"{path!r}",
+        )
+    else:
+        raise ValueError(
+            f"there is no data set and no file named {source!r}; choose from "
+            f"{', '.join(CATALOGUE)}, or give the path of a csv file"
+        )
+    with located(f"cannot use the data {path!r}"):
+        _, class_codes, index = schema.encode(
+            X, y, handle_missing=missing, return_index=True
+        )
+    if index.size < 5:
+        raise ValueError(
+            f"comparing needs at least 5 complete records, got {index.size} in "
+            f"{path!r}; use a larger file"
+        )
+    # Columns after the attributes only decide which records to drop, as is done now.
+    X, n_dropped = X[index, : schema.n_features], len(X) - index.size
+    schema = replace(schema, required=())
+    name = source if named else Path(path).name
+    return Records(name, X, schema.decode_target(class_codes), schema, n_dropped)
+
+
+def read_schema(path: str, *, n_bins: int = 10) -> Schema:
+    """Read a schema file; errors name it."""
+    with located(f"cannot use the schema {path!r}"):
+        return Schema.from_json(Path(path), n_bins=n_bins)
+
+
+# ---- trials of methods --------------------------------------------------------
 
 TEST_SHARE = 0.2
 
@@ -173,52 +298,39 @@ def evaluate(
     for method in methods:
         check_method(method, records.schema, budgets)
     steps = [
-        (repeat, number, epsilon)
+        (repeat, method, epsilon)
         for repeat in range(repeats)
-        for number, method in enumerate(methods)
+        for method in methods
         for epsilon in (budgets if method.is_private else (None,))
     ]
-
-    def measure(step: tuple[int, int, Fraction | None]) -> list[tuple[Any, Any]]:
-        repeat, number, epsilon = step
-        method = methods[number]
-        budget = {} if epsilon is None else {"epsilon": epsilon}
-        X, queries, y, truth = train_test_split(
+    found = Evaluation([], {})
+    bar = tqdm(steps, desc=records.name, disable=not progress, leave=False)
+    for repeat, method, epsilon in bar:
+        split = train_test_split(
             records.X, records.y, test_size=TEST_SHARE, random_state=seed + repeat
         )
-        model = method.make(records.schema, random_state=seed + repeat, **budget)
         try:
-            accuracy = float(np.mean(model.fit(X, y).predict(queries) == truth))
+            accuracy = _accuracy(method, records.schema, epsilon, seed + repeat, *split)
         except (DomainTooLargeError, ParameterError) as error:
             if not _is_refusal(error):
                 raise
-            return [((method.label,), error)]
-        return [(step, Trial(method, epsilon, repeat, accuracy))]
+            found.skipped[method.label] = error
+        else:
+            found.trials.append(Trial(method, epsilon, repeat, accuracy))
+    return found
 
-    found = Results()
-    found.run(steps, measure, jobs=1, desc=records.name, progress=progress)
-    skipped = {key[0]: found.pop(key) for key in list(found) if len(key) == 1}
-    return Evaluation(list(found.values()), skipped)
+
+def _accuracy(
+    method: Method, schema: Schema, epsilon: Fraction | None, seed: int, *split: Any
+) -> float:
+    """Return the accuracy of one fit on a split of records and labels."""
+    X, queries, y, truth = split
+    budget = {} if epsilon is None else {"epsilon": epsilon}
+    model = method.make(schema, random_state=seed, **budget)
+    return float(np.mean(model.fit(X, y).predict(queries) == truth))
 
 
 # ---- what came out ---------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Line:
-    """The accuracies of one method, by budget; None for any budget."""
-
-    method: Method
-    accuracies: dict[Fraction | None, list[float]]
-
-
-def lines_of(trials: Iterable[Trial]) -> list[Line]:
-    """Return the trials by method, in order of appearance."""
-    found: dict[str, Line] = {}
-    for trial in trials:
-        line = found.setdefault(trial.method.name, Line(trial.method, {}))
-        line.accuracies.setdefault(trial.epsilon, []).append(trial.accuracy)
-    return list(found.values())
 
 
 def accuracy_table(trials: Sequence[Trial]) -> str:
@@ -231,10 +343,13 @@ def accuracy_table(trials: Sequence[Trial]) -> str:
     ] or [None]
     titles = [f"ε = {float(e):g}" if e else "any ε" for e in budgets]
     rows = [["method", "released", *titles]]
-    for line in lines_of(trials):
-        found = line.accuracies
+    for method in dict.fromkeys((t.method.label, t.method.released) for t in trials):
+        found: dict[Fraction | None, list[float]] = {}
+        for one in trials:
+            if one.method.label == method[0]:
+                found.setdefault(one.epsilon, []).append(one.accuracy)
         cells = [found.get(e, found.get(None)) for e in budgets]
-        rows.append([line.method.label, line.method.released, *map(_in_words, cells)])
+        rows.append([*method, *map(_in_words, cells)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -250,20 +365,3 @@ def _in_words(accuracies: list[float] | None) -> str:
         return "-"
     spread = f" ± {np.std(accuracies, ddof=1):.3f}" if len(accuracies) > 1 else ""
     return f"{np.mean(accuracies):.3f}{spread}"
-
-
-def write_csv(path: str | os.PathLike[str], trials: Iterable[Trial]) -> None:
-    """Write one row per trial; a file of that name is replaced."""
-    with (
-        replacing(path) as unfinished,
-        open(unfinished, "w", encoding="utf-8", newline="") as stream,
-    ):
-        writer = csv.writer(stream)
-        writer.writerow(
-            ("method", "label", "released", "epsilon", "repeat", "accuracy")
-        )
-        for trial in trials:
-            method, epsilon = trial.method, trial.epsilon
-            spent = "" if epsilon is None else float(epsilon)
-            words = (method.name, method.label, method.released, spent)
-            writer.writerow((*words, trial.repeat, trial.accuracy))

@@ -14,22 +14,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
 from mmech.arrays import Floats, Subset
-from mmech.error.shared_totals import WIDE, EqualTotals, cells_of
-from mmech.mechanism import MatrixMechanism
+from mmech.error.shared_totals import WIDE
 from mmech.noise import LAPLACE
 from mmech.noise.norm import norm_noise_components
-from mmech.reconstruction import MarginalEstimate
-from mmech.tables.noise import FREQUENCIES, NO_ERROR, ErrorLaw
+from mmech.noise.tails import FREQUENCIES, NO_ERROR, ErrorLaw
+from mmech.operators.base import product_of
+
+if TYPE_CHECKING:
+    from mmech.tables.field import Field
 
 SHARES = 24
 """Points at which the total of a set is looked at, as a share of the radius."""
@@ -192,93 +192,50 @@ def _sums(size: int, counted: int, share: float, number: int) -> tuple[Floats, F
     return points, weights / weights.sum()
 
 
-class SharedNoise:
-    """What is known of the errors of tables of single attributes of equal totals.
+def set_law(field: Field, subset: Subset, together: Subset) -> ErrorLaw:
+    """Return the law of the error of values of an attribute, or of the total.
 
     Parameters
     ----------
-    mechanism : MatrixMechanism
-        Measures single attributes with K-norm noise.
-    exact : mapping of tuple to ndarray, default={}
-        Tables that are known, and all their margins.
+    field : Field
+        Of tables of single attributes, with noise of equal totals.
+    subset : tuple of int
+        The attribute, or nothing.
+    together : tuple of int
+        How many values are counted together.
     """
-
-    def __init__(
-        self, mechanism: MatrixMechanism, exact: Mapping[Subset, Any] = {}
-    ) -> None:
-        self._exact = exact
-        known: Any = mechanism.equal_totals
-        self.domain_shape = known.domain_shape
-        self._known: EqualTotals = known
-        scales = map(float, mechanism._parameters())
-        cells = cells_of(self.domain_shape, known.sets)
-        self._sets = [
-            _Set(tuple(own), scale) for own, scale in zip(cells, scales, strict=True)
-        ]
-        # The set of every attribute, and the variance of a contrast.
-        self._place = {
-            subset: (j, contrast)
-            for (j, subset), contrast in zip(
-                ((j, subset) for j, own in enumerate(known.sets) for subset in own),
-                known.contrasts.tolist(),
-                strict=True,
-            )
-        }
-        self._laws: dict[tuple[int, int, int], ErrorLaw] = {}
-
-    def estimate(self, values: ArrayLike) -> MarginalEstimate:
-        """Return the least-squares estimate from measured values, (p,) or (p, k)."""
-        return MarginalEstimate(*self._known.weighed(values)).given(self._exact)
-
-    def measures(self, subset: Subset) -> bool:
-        """Return whether a table was measured, so that it has intervals."""
-        return len(subset) < 2
-
-    def spread(self, subset: Subset) -> float:
-        """Return the variance of the error of a count."""
-        return self.law(subset).standard_error ** 2
-
-    def contrast_variance(self, subset: Subset) -> float:
-        """Return the variance of a contrast of unit length in a table."""
-        return 0.0 if subset in self._exact else self._place[subset][1]
-
-    def law(self, subset: Subset, together: Subset | None = None) -> ErrorLaw:
-        """Return the law of the error of values of an attribute, or of the total.
-
-        Parameters
-        ----------
-        subset : tuple of int
-            The attribute, or nothing.
-        together : tuple of int, optional
-            How many values the entry counts together; 1 by default.
-        """
-        if subset and self.domain_shape[subset[0]] == 1:
-            subset = ()  # a table of one value is the total, and not measured
-        if subset in self._exact:
-            return NO_ERROR
-        j, contrast = self._place[subset] if subset else (0, 0.0)
-        size = self.domain_shape[subset[0]] if subset else 1
-        counted = (together or (1,))[0] if subset else 1
-        if (j, size, counted) not in self._laws:
-            self._laws[j, size, counted] = self._law(j, size, counted, contrast)
-        return self._laws[j, size, counted]
-
-    def _law(self, own: int, size: int, counted: int, contrast: float) -> ErrorLaw:
-        part = counted / size
-        moves = part * self._known.shares
-        moves = moves * (() not in self._exact)  # a total that is known has no error
-        moves[own] -= part
-        variances = np.square(moves) * self._known.totals
-        inside = counted * (1 - part) * contrast
-        variances[own] = inside + (part + moves[own]) ** 2 * self._known.totals[own]
-        variance = float(variances.sum())
-        uniform = max(1 + moves[own], part)  # the width of the widest gap
-        scale = math.sqrt(variance + uniform**2 / 12)
-        frequencies = FREQUENCIES / scale
-        found = np.sinc(frequencies * uniform / (2 * math.pi))
-        for j, (shared, move) in enumerate(zip(self._sets, moves, strict=True)):
-            group = (size, counted) if j == own else (1, 0)
-            found *= shared.characteristic(*group, move, variances[j], frequencies)
-        # The totals of several sets are not whole once they are one.
-        apart = 0.0 if len(self._sets) == 1 and () not in self._exact else 0.5
-        return ErrorLaw(math.sqrt(variance), scale, found, apart)
+    if subset and field.sizes[subset[0]] == 1:
+        subset, together = (), ()  # a table of one value is the total, and not measured
+    if any({*subset} <= {*own} for own in field.known):
+        return NO_ERROR
+    sets: list[_Set] = []
+    totals: list[float] = []
+    contrast, own = 0.0, 0
+    for m in field.measured:
+        size = product_of(field.sizes[i] for i in m.subset)
+        if m.total is None or math.isfinite(m.total):  # the first one of a set
+            totals.append(m.variance if m.total is None else m.total)
+            sets.append(_Set((), m.parameter))
+        sets[-1] = replace(sets[-1], sizes=(*sets[-1].sizes, size))
+        if m.subset == subset and subset:
+            contrast, own = m.variance, len(sets) - 1
+    size = field.sizes[subset[0]] if subset else 1
+    counted = together[0] if subset else 1
+    known, variances = bool(field.known), np.array(totals)
+    part = counted / size
+    moves = part / variances / (1 / variances).sum() * (not known)
+    moves[own] -= part
+    parts = np.square(moves) * variances
+    inside = counted * (1 - part) * contrast
+    parts[own] = inside + (part + moves[own]) ** 2 * variances[own]
+    variance = float(parts.sum())
+    uniform = max(1 + moves[own], part)  # the width of the widest gap
+    scale = math.sqrt(variance + uniform**2 / 12)
+    frequencies = FREQUENCIES / scale
+    found = np.sinc(frequencies * uniform / (2 * math.pi))
+    for j, (shared, move) in enumerate(zip(sets, moves, strict=True)):
+        group = (size, counted) if j == own else (1, 0)
+        found *= shared.characteristic(*group, move, parts[j], frequencies)
+    # The totals of several sets are not whole once they are one.
+    apart = 0.0 if len(sets) == 1 and not known else 0.5
+    return ErrorLaw(math.sqrt(variance), scale, found, apart)

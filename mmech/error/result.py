@@ -9,9 +9,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from mmech.error.bounds import cheap_loss_bound
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.storage.codec import is_storable, read, storable, write
+
+
+def over_bound(loss: float, bound: float) -> float:
+    """Return a loss over its bound: one where both are zero."""
+    if bound == 0:
+        return 1.0 if loss == 0 else math.inf
+    return loss / bound
 
 
 @storable("Candidate")
@@ -111,18 +119,13 @@ class StrategyResult:
         Computed on first use, in about a second at most: small workloads against
         the dual bound (`dual_bound`), larger ones against weaker bounds.
         """
-        from mmech.error.bounds import cheap_loss_bound
-
         if self.workload is None:
             raise ValueError(
                 "this result does not hold its workload, which the bound needs; divide "
                 "expected_error by dual_bound of the workload instead"
             )
         bound, _ = cheap_loss_bound(self.workload)
-        bound = bound / 2 if self.noise else bound
-        if bound == 0:
-            return 1.0 if self.loss == 0 else math.inf
-        return self.loss / bound
+        return over_bound(self.loss, bound / 2 if self.noise else bound)
 
     def __repr__(self) -> str:
         norm = "" if self.norm == "L1" else f", norm={self.norm!r}"

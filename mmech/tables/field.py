@@ -1,0 +1,550 @@
+"""Unbiased tables of counts and their errors: one least squares for all of them.
+
+An axis is flat, or one of the levels of a tree. What is measured, known or impossible
+is one thing: sums of cells with an error of some variance, or none.
+
+Interactions s of the flat axes are uncorrelated, so that each has a problem of its own:
+numbers at the nodes of the tree, which is one node where no axis is a level. There is
+one precision per level, infinite where a table is known. So the covariance V of all
+tables is a sum over s of trees times centrings of axes, and is never listed:
+
+* V times anything is a `Solution`: axes are summed and centred, and go up and down the
+  tree. Measured numbers over their variances make the estimate, a one a column of V.
+* Its diagonal is one number per node.
+* Single cells that are closed are conditioned on: V' = V - V C' (C V C')^+ C V.
+
+Coefficients of noise in an error are covariances with what is measured, over variances.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property, reduce
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from mmech.arrays import Floats, Integers, Mask, Subset
+from mmech.mechanism import MatrixMechanism
+from mmech.noise.tails import LEAST_SHARE
+from mmech.operators.base import product_of
+from mmech.tables.levels import Chain, Tree, subsets_of
+
+FLAT = Chain((), ())
+"""No axis is a level: a tree of one node."""
+
+VARIANCE_FLOOR = 1e-24
+"""Smallest variance of noise that least squares weights by."""
+
+BLOCK = 2**23
+"""Numbers that are held at once of what closed cells move."""
+
+RANK = 1e-10
+"""Least eigenvalue of the covariance of closed cells, as a share of the largest."""
+
+
+class Measured(NamedTuple):
+    """A table with independent noise of one law in all of its cells.
+
+    Under noise of equal totals `variance` is the one of contrasts. The first table of a
+    set has the variance of the total as `total`. All others have an infinite one: a
+    total counts once.
+    """
+
+    subset: Subset
+    variance: float
+    parameter: float = 0.0
+    total: float | None = None
+
+
+def measured_by(mechanism: MatrixMechanism) -> list[Measured]:
+    """Return the tables that a mechanism of marginals measures."""
+    law, released, sets = mechanism.law, mechanism.released, mechanism.equal_totals
+    if sets is not None:
+        variances = iter(sets.contrasts.tolist())
+        scales = map(float, mechanism._parameters())
+        return [
+            Measured(subset, next(variances), scale, math.inf if k else total)
+            for own, total, scale in zip(
+                sets.sets, sets.totals.tolist(), scales, strict=True
+            )
+            for k, subset in enumerate(own)
+        ]
+    factor, form = mechanism.relation.factor**law.power, cast("Any", released.form)
+    found = []
+    for subset, block in zip(form.weights, released.blocks, strict=True):
+        size = factor * Fraction(released.sensitivity, block.weight)
+        parameter = law.parameter(size, mechanism.cost)
+        variance = max(float(law.variance(parameter)), VARIANCE_FLOOR)
+        found.append(Measured(subset, variance, float(parameter)))
+    return found
+
+
+class Source(NamedTuple):
+    """A table of which V times a share is asked for.
+
+    Attributes
+    ----------
+    subset : tuple of int
+    table : ndarray, shape (cells, columns)
+    share, total : float
+        What its interactions, and its total, are multiplied by; over the number of
+        cells by flat axes.
+    """
+
+    subset: Subset
+    table: Floats
+    share: float
+    total: float
+
+
+class Field:
+    """Unbiased tables, and the covariances of their errors.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Number of values of every axis; levels of a hierarchy are an axis each.
+    measured : sequence of Measured
+    known : mapping of tuple to ndarray, default={}
+        Tables without an error, an axis for each attribute. Their margins need not be
+        listed.
+    closed : mapping of tuple to (ndarray of bool, ndarray), default={}
+        Which cells of tables have no error, and the numbers of all cells.
+    chain : Chain, default=FLAT
+        Which axes are levels of hierarchies.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        measured: Sequence[Measured],
+        known: Mapping[Subset, Any] = {},
+        closed: Mapping[Subset, tuple[Any, Any]] = {},
+        chain: Chain = FLAT,
+    ) -> None:
+        self.sizes, self.measured = tuple(sizes), tuple(measured)
+        self.chain = chain
+        self.known = {s: np.asarray(t, np.float64) for s, t in known.items()}
+        if chain.beside:  # precisions are products, and no infinite one is: condition
+            all_of = {s: (np.ones(t.shape, bool), t) for s, t in self.known.items()}
+            closed, self.known = {**closed, **all_of}, {}
+        self._masks: dict[Subset, Mask] = {
+            s: np.asarray(m) for s, (m, _) in closed.items()
+        }
+        self._closed = {
+            s: (np.flatnonzero(mask), np.asarray(value, np.float64)[mask])
+            for s, (mask, value) in closed.items()
+        }
+        tables = [*(own.subset for own in measured), *self.known]
+        places = [chain.places(s) for s in tables]
+        self._n = len(self.measured)
+        self._levels = np.array([levels for levels, _ in places])
+        self._holds = np.zeros((len(tables), len(self.sizes)), bool)
+        for j, (_, others) in enumerate(places):
+            self._holds[j, list(others)] = True
+        own = np.array([[m.variance, m.parameter] for m in self.measured])
+        self._variances, self._parameters = own.T
+        self._flat = np.array(
+            [self._cells(a) for _, a in places[: self._n]], np.float64
+        )
+        self._shares = 1 / np.maximum(self._variances, VARIANCE_FLOOR)
+        self._beside: list[Tree] = []
+        self._rounding = 1.0
+        if chain.beside:
+            self._factorize(places)
+        self._totals = np.array(
+            [
+                share if m.total is None else n / max(m.total, VARIANCE_FLOOR)
+                for share, n, m in zip(
+                    self._shares, self._flat, self.measured, strict=True
+                )
+            ]
+        )
+        self._trees: dict[Subset, Tree] = {}
+
+    def _factorize(self, places: Sequence[tuple[Subset, Subset]]) -> None:
+        """Take precisions for products of factors, which they are but for rounding.
+
+        Errors are as if all variances were larger, by the most that one of them is.
+        """
+        precisions, factors = self._shares, np.ones(self._n)
+        for k, own in enumerate(self.chain.beside, 1):
+            levels = self._levels[: self._n, k]
+            shares = np.bincount(levels, precisions) / precisions.sum()
+            self._beside.append(Tree(own, shares.tolist()))
+            factors *= shares[levels]
+        tables: dict[Any, list[int]] = {}
+        for j, (deep, others) in enumerate(places):
+            tables.setdefault((deep[0], others), []).append(j)
+        for same in tables.values():
+            factors[same] *= precisions[same].sum()
+        self._rounding = float((factors / precisions).max())
+        self._shares = factors
+
+    def _cells(self, subset: Sequence[int]) -> int:
+        return product_of(self.sizes[i] for i in subset)
+
+    def _nodes(self, levels: Subset) -> tuple[int, ...]:
+        """Return the number of nodes of a level, per hierarchy."""
+        each = zip(self.chain.all, levels, strict=True)
+        return tuple(own.size(level) for own, level in each)
+
+    def measures(self, subset: Subset) -> bool:
+        """Return whether tables that are measured or known add up to one."""
+        levels, others = self.chain.places(subset)
+        several = [i for i in others if self.sizes[i] > 1]
+        return bool(self._at(levels)[:, several].all(axis=1).any())
+
+    def _at(self, levels: Subset) -> Any:
+        """Return which flat axes tables at some levels, or below them, have."""
+        return self._holds[(self._levels >= levels).all(axis=1)]
+
+    def _parts(self, levels: Subset, others: Subset) -> Iterator[Subset]:
+        """Yield the interactions of flat axes that are measured at levels, or below."""
+        holds = self._at(levels)
+        return (p for p in subsets_of(others) if holds[:, list(p)].all(axis=1).any())
+
+    def trees(self, part: Subset) -> list[Tree]:
+        """Return the errors of interactions of some flat axes, by hierarchy."""
+        if part not in self._trees:
+            n, held = self._n, np.asarray(self._holds[:, list(part)].all(axis=1))
+            shares = (self._shares if part else self._totals) / self._flat * held[:n]
+            levels = self._levels[:, 0]
+            found = np.bincount(levels[:n], shares, len(self.chain.axes) + 1)
+            found *= self._cells(part)
+            found[levels[n:][held[n:]]] = math.inf
+            self._trees[part] = Tree(self.chain, found.tolist())
+        return [self._trees[part], *self._beside]
+
+    # ---- estimates, and V times anything ---------------------------------------------
+
+    def estimate(self, values: Any) -> Solution:
+        """Return the tables of least error from measured values, (p,) or (p, k)."""
+        array = np.asarray(values, np.float64)
+        own = [(m.subset, self._cells(m.subset)) for m in self.measured]
+        stops = np.cumsum([cells for _, cells in own])[:-1]
+        sources = [
+            Source(subset, table.reshape(cells, -1), share, total)
+            for (subset, cells), table, share, total in zip(
+                own, np.split(array, stops), self._shares, self._totals, strict=True
+            )
+        ]
+        found = Solution(self, sources, self.known, single=array.ndim == 1)
+        return self._conditioned(found, [c for _, c in self._closed.values()])
+
+    def _conditioned(self, found: Solution, closed: Sequence[Floats] = ()) -> Solution:
+        """Return a solution with these numbers at closed cells, or with zeros."""
+        if not self._closed:
+            return found
+        apart = self._at_closed(found)
+        if closed:
+            apart -= np.concatenate(closed)[:, None]
+        return found.with_more(self._closed_by(-self._root @ (self._root.T @ apart)))
+
+    def _at_closed(self, found: Solution) -> Floats:
+        """Return a solution at all closed cells, (closed, columns)."""
+        return np.concatenate(
+            [found.table(s)[at] for s, (at, _) in self._closed.items()]
+        )
+
+    def _closed_by(self, weights: Floats) -> list[Source]:
+        """Return sources of weights at all closed cells, (closed, columns)."""
+        found, start = [], 0
+        for subset, (at, _) in self._closed.items():
+            table = np.zeros((self._cells(subset), weights.shape[1]))
+            table[at] = weights[start : start + at.size]
+            found.append(Source(subset, table, 1.0, 1.0))
+            start += at.size
+        return found
+
+    @cached_property
+    def _root(self) -> Floats:
+        """Return R with R R' = (C V C')^+, (closed, rank)."""
+        found = np.concatenate(
+            [self._with_closed(s, at) for s, (at, _) in self._closed.items()]
+        )
+        values, vectors = np.linalg.eigh((found + found.T) / 2)
+        kept = values > RANK * values.max(initial=0.0)
+        return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+    def _with_closed(self, subset: Subset, rows: Integers) -> Floats:
+        """Return V C' of cells, (rows, closed)."""
+        each = self._closed.items()
+        return np.hstack([self._listed(subset, rows, s, at) for s, (at, _) in each])
+
+    def moved(self, subset: Subset, rows: Integers) -> Floats:
+        """Return V C' R of cells, (rows, rank).
+
+        Closed cells take products of rows off covariances. What they take off the
+        variance of a sum of cells is the square of the sum of its rows.
+        """
+        return self._with_closed(subset, rows) @ self._root
+
+    def _blocks(self, rows: Integers) -> Iterator[slice]:
+        """Yield runs of rows, as many at once as are held with all closed cells."""
+        step = max(1, BLOCK // max(1, sum(at.size for at, _ in self._closed.values())))
+        return (slice(start, start + step) for start in range(0, rows.size, step))
+
+    # ---- errors ----------------------------------------------------------------------
+
+    def covariance(
+        self, subset: Subset, rows: Integers, other: Subset, columns: Integers
+    ) -> Floats:
+        """Return covariances of cells of two tables, (rows, columns)."""
+        found = self._listed(subset, rows, other, columns)
+        if self._closed:
+            found -= self.moved(subset, rows) @ self.moved(other, columns).T
+        return found * self._rounding
+
+    def _listed(
+        self, subset: Subset, rows: Integers, other: Subset, columns: Integers
+    ) -> Floats:
+        """Return V of cells of two tables, closed cells aside, (rows, columns)."""
+        (k, a), (m, b) = self._places(subset, rows), self._places(other, columns)
+        first, second = (self.chain.places(own)[1] for own in (subset, other))
+        common = tuple(i for i in first if i in second)
+        apart = {i: (a[i][:, None] == b[i]) * self.sizes[i] - 1.0 for i in common}
+        even = 1 / (self._cells(first) * self._cells(second))
+        found = np.zeros((len(rows), len(columns)))
+        both = zip(self._deep(subset), self._deep(other), strict=True)
+        for part in self._parts(tuple(map(max, both)), common):
+            own: Any = even * self._cells(part)
+            for tree, *places in zip(self.trees(part), k, m, strict=True):
+                (level, nodes), (beside, more) = places
+                own = own * tree.listed(level, nodes, beside, more)
+            for i in part:
+                own *= apart[i]
+            found += own
+        return found
+
+    def _deep(self, subset: Subset) -> Subset:
+        """Return the level of a table in each hierarchy."""
+        return self.chain.places(subset)[0]
+
+    def _places(
+        self, subset: Subset, rows: Integers
+    ) -> tuple[Any, dict[int, Integers]]:
+        """Return level and nodes of cells by hierarchy, and their codes by axis."""
+        shape = [self.sizes[i] for i in subset]
+        each = np.unravel_index(rows, shape) if shape else ()
+        codes = dict(zip(subset, each, strict=True))
+        nodes = [
+            (k, codes[own.axes[k - 1]] if k else np.zeros(len(rows), np.int64))
+            for own, k in zip(self.chain.all, self._deep(subset), strict=True)
+        ]
+        return nodes, codes
+
+    def coefficients(self, subset: Subset, rows: Integers) -> Floats:
+        """Return the coefficients of all noise in the errors of cells, (rows, p)."""
+        table = np.zeros((self._cells(subset), len(rows)))
+        table[rows, np.arange(len(rows))] = 1.0
+        return self._of_noise(Source(subset, table, 1.0, 1.0))
+
+    def _of_noise(self, sums: Source) -> Floats:
+        """Return the coefficients of all noise in sums of cells, (columns, p)."""
+        found = self._conditioned(Solution(self, [sums]))
+        each = zip(self.measured, self._shares, strict=True)
+        return np.hstack([found.table(m.subset).T * share for m, share in each])
+
+    def node_variances(self, subset: Subset, together: Subset | None = None) -> Floats:
+        """Return variances at the nodes of a table, (nodes,), closed cells aside.
+
+        All its cells at a node have the same. Interactions that were not measured are
+        taken for zero. `together` is how many values of every axis are counted as one.
+        """
+        levels, others = self.chain.places(subset)
+        counted = dict(zip(subset, together or (1,) * len(subset), strict=True))
+        found = np.zeros(product_of(self._nodes(levels)))
+        for part in self._parts(levels, others):
+            square = self._rounding
+            for i in others:
+                m, n = counted[i], self.sizes[i]
+                square *= m * (1 - m / n) if i in part else (m / n) ** 2
+            found += square * self._of_nodes(part, levels)
+        return np.maximum(found, 0.0)
+
+    def _of_nodes(self, part: Subset, levels: Subset) -> Floats:
+        """Return V of contrasts of interactions at the nodes of levels, (nodes,)."""
+        each = zip(self.trees(part), levels, strict=True)
+        return reduce(np.multiply.outer, (t.variances[k] for t, k in each)).ravel()
+
+    def variances(self, subset: Subset) -> Floats:
+        """Return the variances of all cells of a table, an axis for each attribute.
+
+        Where cells share numbers, it is a view of these, not to be written to.
+        """
+        plain = self._at_cells(self.node_variances(subset), subset)
+        if not self._closed:
+            return plain
+        first, which = self.alike(subset)
+        found = plain.reshape(-1)[first]
+        for block in self._blocks(first):
+            found[block] -= self._rounding * np.square(
+                self.moved(subset, first[block])
+            ).sum(axis=1)
+        found[found <= LEAST_SHARE * self._variances.max()] = 0.0
+        return found[which].reshape(plain.shape)
+
+    def _at_cells(self, values: Floats, subset: Subset) -> Floats:
+        """Return a view of values at nodes as a table, an axis for each attribute."""
+        levels, others = self.chain.places(subset)
+        nodes = self._nodes(levels)
+        shape = (*nodes, *(self.sizes[i] for i in others))
+        found = values.reshape(*nodes, *[1] * len(others))
+        return self.levels_back(np.broadcast_to(found, shape), subset)
+
+    def spread(self, subset: Subset) -> float:
+        """Return the mean variance of the errors of counts that have any."""
+        found = self.variances(subset) if self._closed else self.node_variances(subset)
+        some = max(1, int(np.count_nonzero(found)))
+        return max(float(found.sum()) / some, VARIANCE_FLOOR)
+
+    def contrast_variance(self, subset: Subset) -> float:
+        """Return the mean variance of a contrast of the flat axes, over the nodes."""
+        levels, others = self.chain.places(subset)
+        return float(self._of_nodes(others, levels).mean()) * self._rounding
+
+    def alike(self, subset: Subset) -> tuple[Integers, Integers]:
+        """Return cells that stand for all of a table, and the number of each cell's.
+
+        To swap values of a flat axis that no closed cell tells apart changes nothing.
+        """
+        levels = {i for own in self.chain.all for i in own.axes}
+        first, which = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        for i in subset:
+            n, kinds = self.sizes[i], np.arange(self.sizes[i])
+            if i not in levels:
+                told = [
+                    np.packbits(np.moveaxis(mask, s.index(i), 0).reshape(n, -1), axis=1)
+                    for s, mask in self._masks.items()
+                    if i in s
+                ]
+                rows = np.hstack(told) if told else np.zeros((n, 0), np.uint8)
+                numbers: dict[bytes, int] = {}
+                kinds = np.array(
+                    [numbers.setdefault(r.tobytes(), len(numbers)) for r in rows]
+                )
+            _, own = np.unique(kinds, return_index=True)
+            first = np.add.outer(first * n, own).ravel()
+            which = np.add.outer(which * own.size, kinds).ravel()
+        return first, which
+
+    # ---- axes ------------------------------------------------------------------------
+
+    def level_axes(self, subset: Subset) -> tuple[list[int], tuple[int, ...]]:
+        """Return the axes of levels in a table, and the hierarchies without one."""
+        levels, _ = self.chain.places(subset)
+        each = list(zip(self.chain.all, levels, strict=True))
+        axes = [subset.index(own.axes[level - 1]) for own, level in each if level]
+        return axes, tuple(k for k, level in enumerate(levels) if not level)
+
+    def levels_first(self, table: Floats, subset: Subset) -> Floats:
+        """Return a table with an axis for the nodes of every hierarchy in front."""
+        axes, missing = self.level_axes(subset)
+        return np.expand_dims(np.moveaxis(table, axes, range(len(axes))), missing)
+
+    def levels_back(self, table: Floats, subset: Subset) -> Floats:
+        """Return what `levels_first` was given."""
+        axes, missing = self.level_axes(subset)
+        return np.moveaxis(table.squeeze(missing), range(len(axes)), axes)
+
+
+class Solution:
+    """V times some tables, as tables; without closed cells.
+
+    Parameters
+    ----------
+    field : Field
+    sources : sequence of Source
+    known : mapping of tuple to ndarray, default={}
+        Known tables that are not zero.
+    single : bool, default=False
+        Whether `marginal` has no axis of columns.
+    """
+
+    def __init__(
+        self,
+        field: Field,
+        sources: Sequence[Source],
+        known: Mapping[Subset, Any] = {},
+        single: bool = False,
+    ) -> None:
+        self.field, self.sources, self.known = field, [*sources], known
+        self._single, self._columns = single, sources[0].table.shape[1]
+        self._sources = [self._placed(own) for own in sources]
+        self._known = [
+            self._placed(Source(s, table.reshape(-1, 1), 1.0, 1.0))
+            for s, table in known.items()
+        ]
+        self._found: dict[Subset, dict[Subset, Floats] | None] = {}
+
+    def with_more(self, sources: Sequence[Source]) -> Solution:
+        """Return the solution of more sources."""
+        own = [*self.sources, *sources]
+        return Solution(self.field, own, self.known, self._single)
+
+    def _placed(self, own: Source) -> Any:
+        """Return levels, flat axes, the table with nodes first, and shares."""
+        field, (levels, others) = self.field, self.field.chain.places(own.subset)
+        shape = [field.sizes[i] for i in own.subset]
+        table = field.levels_first(own.table.reshape(*shape, -1), own.subset)
+        even = field._cells(others)
+        return levels, others, table, own.share / even, own.total / even
+
+    def marginal(self, attributes: Any) -> Floats:
+        """Return a table in C order of its attributes, (cells,) or (cells, k)."""
+        table = self.table(tuple(attributes))
+        return table[:, 0] if self._single else table
+
+    def table(self, subset: Subset) -> Floats:
+        """Return a table in C order of its attributes, (cells, columns)."""
+        field = self.field
+        levels, others = field.chain.places(subset)
+        nodes, sizes = field._nodes(levels), [field.sizes[i] for i in others]
+        table = np.zeros((*nodes, *sizes, self._columns))
+        for part in field._parts(levels, others):
+            if part not in self._found:
+                self._found[part] = self._interactions(part)
+            found = self._found[part]
+            if found is not None:
+                shape = [
+                    n if i in part else 1 for i, n in zip(others, sizes, strict=True)
+                ]
+                share = field._cells(part) / field._cells(others)
+                table += found[levels].reshape(*nodes, *shape, -1) * share
+        return field.levels_back(table, subset).reshape(-1, self._columns)
+
+    def _interactions(self, part: Subset) -> dict[Subset, Floats] | None:
+        """Return those of some flat axes at all nodes, by levels; none where zero."""
+        field, found, known = self.field, dict[Subset, Any](), {}
+        trees, first = field.trees(part), len(field.chain.all)
+        for levels, others, table, share, total in self._sources:
+            each = zip(levels, trees, strict=True)
+            below = any(k >= len(tree.precisions) for k, tree in each)
+            if {*part} <= {*others} and not below:
+                own = _centred(table, others, part, first)
+                own = own * ((share if part else total) * field._cells(part))
+                found[levels] = found.get(levels, 0.0) + own
+        for levels, others, table, *_ in self._known:
+            if {*part} <= {*others}:
+                own = _centred(table, others, part, first)
+                own = np.repeat(own, self._columns, axis=1)
+                known[levels[0]] = own
+                found.setdefault(levels, np.zeros_like(own))
+        if not found:
+            return None
+        for axis, tree in reversed(list(enumerate(trees))):
+            found = tree.along(found, axis, known)
+        return found
+
+
+def _centred(table: Floats, others: Subset, part: Subset, first: int) -> Floats:
+    """Return interactions of a table of nodes, axes and columns, (nodes, n_s k)."""
+    out = tuple(a for a, i in enumerate(others, first) if i not in part)
+    own = table.sum(axis=out)
+    for axis in range(first, own.ndim - 1):
+        own = own - own.mean(axis=axis, keepdims=True)
+    return own.reshape(*own.shape[:first], -1)

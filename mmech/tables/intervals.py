@@ -1,0 +1,307 @@
+"""Intervals of tables: the laws of the errors of a field, by table, node or cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, reduce
+from typing import Any
+
+import numpy as np
+
+from mmech.arrays import Floats, Integers, Subset
+from mmech.mechanism import MatrixMechanism
+from mmech.noise.tails import CellLaws, ErrorLaw, Errors, Tails, laws_of_rows
+from mmech.operators.base import product_of
+from mmech.tables.field import (
+    BLOCK,
+    FLAT,
+    VARIANCE_FLOOR,
+    Field,
+    Source,
+    measured_by,
+)
+from mmech.tables.levels import Chain, subsets_of
+from mmech.tables.norm_tails import set_law
+
+LISTED = 2**24
+"""Most coefficients of noise of a table with closed cells that are listed."""
+
+
+class Intervals(Field):
+    """A field whose errors have laws: those of the noise of mechanisms.
+
+    The law of the noise of a later step is known given what was measured before. What
+    was *chosen* depends on the first tables. So numbers of all steps together are for
+    published counts, and those of one step, by `step`, for intervals.
+
+    Parameters
+    ----------
+    mechanisms : sequence of MatrixMechanism
+        Measure marginals, in steps: single attributes first.
+    known, closed, chain
+        As in `Field`.
+
+    Attributes
+    ----------
+    steps : sequence of Intervals
+        One for every mechanism.
+    """
+
+    def __init__(
+        self,
+        mechanisms: Sequence[MatrixMechanism],
+        known: Mapping[Subset, Any] = {},
+        closed: Mapping[Subset, Any] = {},
+        chain: Chain = FLAT,
+    ) -> None:
+        form: Any = mechanisms[0].released.form  # of marginals, these are `Marginals`
+        measured = [own for of in mechanisms for own in measured_by(of)]
+        super().__init__(form.domain_shape, measured, known, closed, chain)
+        self._law = mechanisms[0].law
+        self._laws: dict[Any, Errors] = {}
+        self.steps: Sequence[Intervals] = [self]
+        if len(mechanisms) > 1:
+            self.steps = [Intervals([own]) for own in mechanisms]
+
+    def step(self, subset: Subset) -> int:
+        """Return the step that a table has its intervals from."""
+        first = min(len(subset) // 2, len(self.steps) - 1, 1)
+        steps = range(first, len(self.steps))
+        return next((k for k in steps if self.steps[k].measures(subset)), -1)
+
+    def spread(self, subset: Subset) -> float:
+        """Return the mean variance of errors; in steps, of what margins do not tell."""
+        if len(self.steps) == 1:
+            return super().spread(subset)
+        rest = np.prod([1 - 1 / self.sizes[i] for i in subset])
+        return max(self.contrast_variance(subset) * float(rest), VARIANCE_FLOOR)
+
+    def errors(
+        self, subset: Subset, level: float, first: Integers, last: Integers
+    ) -> tuple[Floats, Floats]:
+        """Return the standard errors, and half the widths of intervals, of sums.
+
+        Parameters
+        ----------
+        subset : tuple of int
+        level : float
+            Probability of an interval.
+        first, last : ndarray of int, shape (len(subset), rows)
+            Values of every axis from which, and up to which, cells are added up.
+        """
+        own = self.steps[self.step(subset)]
+        shape = [self.sizes[i] for i in subset]
+        together, places = last - first + 1, own._node_of(subset, first)
+        if own._closed and (together > 1).any():  # every row has a law of its own
+            laws = own.laws(own._sums(subset, first, last))
+            found = np.array([law.at(level, None) for law in laws])
+            return found[:, 0], found[:, 1]
+        if own._closed:
+            places = np.ravel_multi_index(tuple(first), shape)
+        kind = np.ravel_multi_index(tuple(together), [n + 1 for n in shape])
+        _, at, which = np.unique(kind, return_index=True, return_inverse=True)
+        error, width = np.empty(kind.size), np.empty(kind.size)
+        for k, counted in enumerate(together[:, at].T.tolist()):
+            rows = which == k
+            law = own.law(subset, tuple(counted))
+            error[rows], width[rows] = law.at(level, places[rows])
+        return error, width
+
+    def _node_of(self, subset: Subset, codes: Integers) -> Integers:
+        """Return the node of cells, numbered over all hierarchies."""
+        nodes: Any = np.zeros(codes.shape[1], np.int64)
+        for own, level in zip(self.chain.all, self._deep(subset), strict=True):
+            if level:
+                at = codes[subset.index(own.axes[level - 1])]
+                nodes = nodes * own.size(level) + at
+        return nodes
+
+    def _sums(self, subset: Subset, first: Integers, last: Integers) -> Floats:
+        """Return the coefficients of all noise in sums of cells, (rows, p)."""
+        found = []
+        rows = max(1, BLOCK // max(self._cells(m.subset) for m in self.measured))
+        for start in range(0, first.shape[1], rows):
+            part = slice(start, start + rows)
+            box: Any = np.ones((1, first[:, part].shape[1]))
+            for i, a, b in zip(subset, first[:, part], last[:, part], strict=True):
+                codes = np.arange(self.sizes[i])[:, None]
+                inside = (a <= codes) & (codes <= b)
+                box = (box[:, None] * inside).reshape(-1, box.shape[-1])
+            found.append(self._of_noise(Source(subset, box, 1.0, 1.0)))
+        return np.concatenate(found)
+
+    def law(self, subset: Subset, together: Subset | None = None) -> Errors:
+        """Return the laws of errors by node of a table, or by cell if some are closed.
+
+        A table without levels is one node, and noise of all counts is told apart. At
+        nodes of a tree noise of a node, and above and below it, is told apart.
+
+        Parameters
+        ----------
+        subset : tuple of int
+        together : tuple of int, optional
+            How many values of every axis are counted as one; 1 by default, and always
+            where cells are closed.
+        """
+        key = subset, together or (1,) * len(subset)
+        if key not in self._laws:
+            if self._closed:
+                self._laws[key] = self._cell_laws(subset)
+            elif any(m.total is not None for m in self.measured):
+                self._laws[key] = set_law(self, *key)
+            else:
+                self._laws[key] = self._tails(*key)
+        return self._laws[key]
+
+    def _tails(self, subset: Subset, together: Subset) -> Tails:
+        levels, others = self.chain.places(subset)
+        counted = dict(zip(subset, together, strict=True))
+        n_nodes, terms = product_of(self._nodes(levels)), []
+        # Measured tables at the same levels, and with the same of the axes, are alike.
+        held = self._holds[: self._n, list(others)] @ (1 << np.arange(len(others)))
+        keys = np.column_stack([self._levels[: self._n], held])
+        kinds, which = np.unique(keys, axis=0, return_inverse=True)
+        for j, (*key, mask) in enumerate(kinds.tolist()):
+            measured = tuple(key)
+            common = tuple(i for a, i in enumerate(others) if mask >> a & 1)
+            at, nodes = (
+                np.flatnonzero(which.ravel() == j),
+                self._below(measured, levels),
+            )
+            rows = self._flat[at] / self._cells(common)
+            shares = self._shares[at] / self._flat[at]
+            found = self._patterns(others, counted, common, measured, levels)
+            for _, coefficient, number in found:
+                size, many = np.abs(coefficient), np.ones(n_nodes)
+                if nodes is not None:  # as many equal ones, of the same sums of squares
+                    squares, fourth = (np.bincount(nodes, size**p) for p in (2, 4))
+                    some = fourth > 0
+                    many = np.where(some, squares**2, 1.0) / np.where(some, fourth, 1.0)
+                    size = np.sqrt(squares / many)
+                terms.append(
+                    (
+                        np.multiply.outer(shares, np.broadcast_to(size, n_nodes)),
+                        np.multiply.outer(rows * number, many),
+                        at,
+                    )
+                )
+        own = [np.concatenate(column) for column in zip(*terms, strict=True)]
+        sizes, numbers, at = own or (*np.zeros((2, 0, n_nodes)), np.zeros(0, np.int64))
+        if self.chain.axes:  # steps of coefficients are looked for table by table
+            order = np.argsort(at, kind="stable")
+            sizes, numbers, at = sizes[order], numbers[order], at[order]
+        return Tails(
+            self._law,
+            self.node_variances(subset, together),
+            sizes,
+            numbers,
+            self._variances[at],
+            self._parameters[at],
+        )
+
+    def _patterns(
+        self,
+        others: Subset,
+        counted: Mapping[int, int],
+        common: Subset,
+        measured: Subset,
+        levels: Subset,
+    ) -> Iterator[tuple[Subset, Floats, int]]:
+        """Yield axes that match, what cells count for where they do, and how many do.
+
+        `common` are the axes in which they may match a table of the levels `measured`.
+        """
+
+        @cache
+        def covariance(part: Subset) -> Floats:
+            each = zip(self.trees(part), measured, levels, strict=True)
+            found = [t.covariances(max(k, n))[min(k, n)] for t, k, n in each]
+            return self._cells(part) * reduce(np.multiply.outer, found).ravel()
+
+        for matching in subsets_of(common):
+            number = product_of(
+                counted[i] if i in matching else self.sizes[i] - counted[i]
+                for i in common
+            )
+            coefficient: Any = 0.0
+            for part in subsets_of(common):
+                share = covariance(part)
+                for i in others:
+                    even = counted[i] / self.sizes[i]
+                    share = share * ((i in matching) - even if i in part else even)
+                coefficient = coefficient + share
+            if number and np.any(coefficient):
+                yield matching, coefficient, number
+
+    def _below(self, measured: Subset, levels: Subset) -> Integers | None:
+        """Return the nodes of levels above all those that are measured below them."""
+        if all(k <= level for k, level in zip(measured, levels, strict=True)):
+            return None
+        nodes = np.zeros(1, np.int64)
+        for own, k, level in zip(self.chain.all, measured, levels, strict=True):
+            above = own.ancestors(max(k, level), level)
+            nodes = np.add.outer(nodes * own.size(level), above).ravel()
+        return nodes
+
+    def laws(self, coefficients: Floats) -> list[ErrorLaw]:
+        """Return the law of every row of coefficients of all noise, (rows, p)."""
+        cells = [self._cells(m.subset) for m in self.measured]
+        own = (np.repeat(a, cells) for a in (self._variances, self._parameters))
+        return laws_of_rows(self._law, coefficients, *own)
+
+    def _cell_laws(self, subset: Subset) -> Errors:
+        """Return the laws of errors of all cells of a table, where some are closed."""
+        first, which = self.alike(subset)
+        if first.size * sum(self._cells(m.subset) for m in self.measured) <= LISTED:
+            return CellLaws(self.laws(self.coefficients(subset, first)), which)
+        return self._cell_tails(subset, first, which)
+
+    def _cell_tails(self, subset: Subset, first: Integers, which: Integers) -> Tails:
+        """Return the laws of errors of cells from the counts that hold each of them.
+
+        Those are one in every measured table of a level of the cell, or above, and of
+        some of its flat axes. All other noise is not told apart. `first` are cells that
+        stand for others, and `which` the number of each cell's.
+        """
+        levels, others = self.chain.places(subset)
+        nodes, codes = self._places(subset, first)
+        alone, found, holding = dict.fromkeys(others, 1), [], []
+        moved = self.moved(subset, first)
+        for j, m in enumerate(self.measured):
+            own, common = self.chain.places(m.subset)
+            if {*common} <= {*others} and (self._levels[j] <= levels).all():
+                patterns = self._patterns(others, alone, common, own, levels)
+                most = {axes: size for axes, size, _ in patterns}.get(common)
+                if most is not None:
+                    cells = self._held_by(codes, nodes, m.subset)
+                    own_moved = self.moved(m.subset, cells)
+                    plain = self._at_cells(most / self._flat[j], subset).reshape(-1)[
+                        first
+                    ]
+                    rest = plain - np.einsum("ij,ij->i", moved, own_moved)
+                    found.append(np.abs(rest) * self._shares[j])
+                    holding.append(j)
+        if not found:  # noise of any table stands for what is not told apart
+            holding, found = [0], [np.zeros(first.size)]
+        return Tails(
+            self._law,
+            self.variances(subset).ravel()[first],
+            np.array(found),
+            np.ones((len(found), first.size)),
+            self._variances[holding],
+            self._parameters[holding],
+            which,
+        )
+
+    def _held_by(
+        self, codes: Mapping[int, Integers], nodes: Any, other: Subset
+    ) -> Integers:
+        """Return the cell of a coarser table that holds each of some, (cells,)."""
+        codes = dict(codes)
+        for own, (level, at) in zip(self.chain.all, nodes, strict=True):
+            for k, axis in enumerate(own.axes[:level], 1):
+                codes[axis] = own.ancestors(level, k)[at]
+        place: Any = np.zeros(len(nodes[0][1]), np.int64)
+        for i in other:
+            place = place * self.sizes[i] + codes[i]
+        return place
