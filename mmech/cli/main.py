@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,9 @@ examples:
   {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out \\
       --mean age --by sex --quantiles age --probabilities .5,.9
       means and quantiles from the same budget
+  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out \\
+      --share 1/2 --mean age
+      half of the budget for tables
   {PROG} tables people.csv --domain people.json --auto --rho 1/9 --out out
       tables of one and two attributes, measured where worth their budget
   {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out \\
@@ -234,6 +238,7 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="FILE",
         help='JSON rules of impossible cells: [{"age": "<15", "status": ["married"]}]',
     )
+    command.set_defaults(share=None)
     cost = command.add_mutually_exclusive_group(required=True)
     cost.add_argument(
         "--epsilon",
@@ -283,7 +288,9 @@ class _OfStatistics(argparse.Action):
 
     def __call__(self, parser: Any, args: Any, value: Any, option: Any = None) -> None:
         name, listed = option[2:], args.statistics or []
-        if name in _STATISTICS:
+        if name == "share" and not listed:
+            args.share = value
+        elif name in _STATISTICS:
             args.statistics = [*listed, (name, {"name": value})]
         elif listed:
             listed[-1][1][name] = value
@@ -312,6 +319,12 @@ _OF_STATISTICS: dict[str, tuple[str, Any, str]] = {
     "bounds": ("LOW,HIGH", _numbers, "public bounds that its numbers are clipped to"),
     "probabilities": ("P,P", _numbers, "probabilities of its quantiles"),
     "step": ("STEP", _number, "what its numbers are rounded to, from LOW on"),
+    "share": (
+        "S",
+        read_epsilon,
+        "its part of the budget; before all statistics, the part of the tables "
+        "(default: the best parts)",
+    ),
 }
 """Options of the statistic before them: what they take, and what they are for."""
 
@@ -614,6 +627,7 @@ def _tables(args: argparse.Namespace) -> None:
             ways=args.ways,
             tables=args.auto or tables,
             statistics=statistics,
+            share=args.share,
             known=known,
             impossible=rules,
             epsilon=args.epsilon,
@@ -763,15 +777,19 @@ def _budget(args: argparse.Namespace) -> None:
 
 
 def _print_plan(plan: TablePlan) -> None:
+    from mmech.tables.statistic_plans import unequal
+
     errors = plan.errors(frame="dict")
     width = max(5, *map(len, errors["table"].tolist()))
     print(f"{'table':{width}}  cells  std. error  90 % within  95 % within")
-    for name, cells, *numbers in zip(*errors.values(), strict=True):
+    rows = zip(*errors.values(), strict=True)
+    for name, cells, *numbers, _ in islice(rows, len(plan.tables)):
         name = printable(name)
         error, ninety, more = (f"{number:.1f}" for number in numbers)
         print(f"{name:{width}}  {cells:5d}  {error:>10}  {ninety:>11}  {more:>11}")
-    for own in plan.statistics:
-        print_wrapped(printable(own.expected), bullet=True)
+    expected = [own.expected for own in plan.statistics]
+    for words in (*expected, *unequal(plan.statistics)):
+        print_wrapped(printable(words), bullet=True)
     if plan.adaptive:
         print_wrapped(
             "These are the errors if all tables are measured. Where records are few, "

@@ -23,9 +23,7 @@ level_counts         whole counts that add up from level to level
 known                known totals and impossible cells, and if counts can agree
 read_known           the same as they are given
 statistics           sums, means, histograms and quantiles of a number, by group
-statistic_budget     their parts of the budget, and the records that they read
-statistic_plans      what is measured for them, and what came out
-statistic_intervals  intervals of ratios, and of quantiles
+statistic_plans      what is measured for them, at what cost, and what came out
 result               tables with intervals, a statement, files, and synthetic records
 synthetic            raw values of cells, for synthetic records
 statement            what released tables say of themselves, for people and machines

@@ -38,6 +38,7 @@ from mmech.tables.level_counts import divided_tables
 from mmech.tables.level_weights import level_strategy
 from mmech.tables.levels import Chain, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
+from mmech.tables.statistics import Statistic
 from mmech.tables.steps import COUNTED
 from mmech.threads import one_blas_thread
 
@@ -144,7 +145,12 @@ class TablePlan:
     @property
     def outputs(self) -> list[tuple[str, ...]]:
         """Names that all tables, then all statistics, are written by."""
-        return [*self.tables, *((str(own.statistic),) for own in self.statistics)]
+        return [*self.tables, *((str(own),) for _, own in self.asked)]
+
+    @property
+    def asked(self) -> list[tuple[StatisticPlan, Statistic]]:
+        """All statistics, each with what is measured for it."""
+        return [(plan, own) for plan in self.statistics for own in plan.statistics]
 
     @property
     def total_cost(self) -> Fraction:
@@ -220,7 +226,7 @@ class TablePlan:
 
     @one_blas_thread()
     def errors(self, *, frame: str | None = None) -> Any:
-        """Return the errors to expect, one row per table.
+        """Return the errors to expect, one row per table and statistic.
 
         They are those of the unbiased estimates that intervals are made of, and known
         before any record is read. A plan in steps tells those of the case that all
@@ -236,22 +242,22 @@ class TablePlan:
         -------
         frame
             ``table``, ``cells``, ``standard_error``, and half the width of intervals,
-            ``half_width_90`` and ``half_width_95``, in counts.
+            ``half_width_90`` and ``half_width_95``, in the ``unit``. Quantiles have no
+            half widths: they differ from place to place.
         """
         sizes = self.axes.shape
-        laws = [self.noise.law(subset) for subset in self.subsets]
-        return as_frame(
-            {
-                "table": np.array([" x ".join(names) for names in self.tables]),
-                "cells": np.array(
-                    [product_of(sizes[i] for i in subset) for subset in self.subsets]
-                ),
-                "standard_error": np.array([law.standard_error for law in laws]),
-                "half_width_90": np.array([law.half_width(0.90) for law in laws]),
-                "half_width_95": np.array([law.half_width(0.95) for law in laws]),
-            },
-            frame or self.frame,
-        )
+        rows: list[tuple[Any, ...]] = []
+        for names, subset in zip(self.tables, self.subsets, strict=True):
+            cells, law = product_of(sizes[i] for i in subset), self.noise.law(subset)
+            widths = law.half_width(0.90), law.half_width(0.95)
+            error = law.standard_error, *widths
+            rows.append((" x ".join(names), cells, *error, "records"))
+        for plan, own in self.asked:
+            rows.append((str(own), *own.expected(plan), own.unit))
+        columns = ["table", "cells", "standard_error", "half_width_90"]
+        columns += ["half_width_95", "unit"]
+        found = map(np.array, zip(*rows, strict=True))
+        return as_frame(dict(zip(columns, found, strict=True)), frame or self.frame)
 
     @classmethod
     def _stored(cls) -> dict[str, str]:

@@ -98,8 +98,8 @@ def _sheets(made: Tables, level: float) -> list[Sheet]:
         (own, "count", made.table(own, level=level, frame="dict"))
         for own in made.tables
     ]
-    for own in made.statistics:
-        columns, value = own.columns(level), own.plan.statistic.value
+    for _, own in made.plan.asked:
+        columns, value = made._of_statistic(own, level), own.value
         keys = tuple(columns)[: list(columns).index(value)]
         found.append((keys, value, columns))
     return [

@@ -18,7 +18,7 @@ from mmech.checks import parsed_json
 from mmech.evidence import Evidence
 from mmech.tables.measured import MeasuredTables
 from mmech.tables.published import versions
-from mmech.tables.statistic_budget import OWN
+from mmech.tables.statistic_plans import OWN
 from mmech.verify import FILE, REFUTED, UNCHECKED, RefutedError, UncheckedError
 
 

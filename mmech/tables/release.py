@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -32,7 +33,7 @@ from mmech.tables.files import file_names
 from mmech.tables.measured import MeasuredTables, checked_callback
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
-from mmech.tables.statistic_budget import ReadDomain, listed, plan_statistics
+from mmech.tables.statistic_plans import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import Steps, check_budget, measure_in_steps
 from mmech.threads import one_blas_thread
@@ -47,6 +48,7 @@ def release_tables(
     ways: int | Iterable[int] | None = None,
     tables: Iterable[Iterable[str] | str] | str | None = None,
     statistics: Iterable[Statistic] = (),
+    share: Any = None,
     known: Mapping[Any, Any] | None = None,
     impossible: Iterable[Mapping[Any, Any]] = (),
     epsilon: Any = None,
@@ -91,7 +93,12 @@ def release_tables(
     statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
         Statistics of numbers by group, from the same budget. Its parts make the sum of
         expected squared errors least: of an average cell of each table, and of an
-        average number of each statistic, in records.
+        average number of each statistic, in records. A statistic may have a `share`.
+        `Sum` and `Mean` of a number by the same groups agree. They agree with the
+        table of these groups, if it is released and every record has a number.
+    share : float, str or Fraction, default=None
+        What part of the budget the tables have, beside `statistics`, such as ``"1/4"``;
+        ``None`` is the best one.
     known : mapping of names to table, optional
         Published totals, which stay as they are: ``{("sex",): [40, 60]}``, or
         ``{(): 100}`` for the number of records. A table is whole numbers in the order
@@ -145,6 +152,9 @@ def release_tables(
         cannot be read, or what is known contradicts itself; nothing is spent.
     BudgetExceededError
         If the ledger does not cover the cost; nothing is released.
+    UserWarning
+        If the error of a sum is more than a tenth of it in some groups, by the noisy
+        numbers.
     BaseException
         Whatever stops the work after the measurement, ``KeyboardInterrupt`` included,
         has what was paid for as its attribute ``measured``, a `MeasuredTables`:
@@ -230,7 +240,7 @@ def release_tables(
     )
     reading = None
     if asked:
-        reading, left = plan_statistics(asked, domain, plan)
+        reading, left = plan_statistics(asked, domain, plan, share)
         plan = replace(plan, cost=left, statistics=reading.plans)
     if dry_run:
         return plan
@@ -325,7 +335,10 @@ def release(
         # From here on there are only noisy numbers and public facts.
         if keep is not None:
             measured.save(keep)
-        return measured.finish(say)
+        made = measured.finish(say)
+        for words in made.cautions:
+            warnings.warn(words, UserWarning, stacklevel=5)
+        return made
 
 
 def _measure(

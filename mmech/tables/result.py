@@ -19,6 +19,7 @@ from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.noise.tails import SLACK
+from mmech.operators.base import product_of
 from mmech.release import Measurement
 from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.field import Solution
@@ -27,7 +28,8 @@ from mmech.tables.intervals import Intervals
 from mmech.tables.plan import TablePlan
 from mmech.tables.published import write_folder
 from mmech.tables.statement import facts_of, statement_of
-from mmech.tables.statistic_plans import MeasuredStatistic
+from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
+from mmech.tables.statistics import Statistic, TableCounts
 from mmech.tables.steps import Steps
 from mmech.tables.synthetic import raw_values
 from mmech.threads import one_blas_thread
@@ -205,9 +207,10 @@ class Tables:
         frame
             A column per attribute of the groups, then ``mean``, ``sum``, ``count`` or
             ``quantile`` with the ends of an interval, ``lower`` and ``upper``. Sums and
-            counts have a ``standard_error``. Where a group is too small to tell, its
-            mean or quantile is NaN, the interval is the whole range, and ``note`` says
-            so.
+            counts have a ``standard_error``. Means, and sums beside them, have the
+            number of records with a value in ``count``: the sum is this times the mean.
+            Where a group is too small to tell, its mean or quantile is NaN, the
+            interval is the whole range, and ``note`` says so.
 
         Raises
         ------
@@ -221,14 +224,71 @@ class Tables:
         rounding to the grid changes.
         """
         check_level(level)
-        made = {str(own.plan.statistic): own for own in self.statistics}
+        made = {str(own): own for _, own in self.plan.asked}
         if not made:
             raise ValueError(
                 "no statistics were released with these tables; pass statistics= to "
                 "release_tables"
             )
         check_choice(str(name), "name of a statistic", tuple(made))
-        return as_frame(made[str(name)].columns(level), frame or self.plan.frame)
+        columns = self._of_statistic(made[str(name)], level)
+        return as_frame(columns, frame or self.plan.frame)
+
+    def _of_statistic(self, asked: Statistic, level: float) -> dict[str, NDArray[Any]]:
+        (made,) = (own for own in self.statistics if asked in own.plan.statistics)
+        return made.columns(level, self._counts_of(made.plan), asked)
+
+    @property
+    def cautions(self) -> list[str]:
+        """What is said of sums with errors beyond a tenth of them, by noisy numbers."""
+        found = []
+        for _, own in self.plan.asked:
+            if own.value == "sum":
+                made = self._of_statistic(own, 0.95)
+                few = int((10 * made["standard_error"] > np.abs(made["sum"])).sum())
+                if few:
+                    found.append(
+                        f"{own}: the standard error is more than a tenth of the sum in "
+                        f"{few} of {len(made['sum'])} groups; read these with their "
+                        "intervals, or take fewer groups or narrower bounds"
+                    )
+        return found
+
+    def _counts_of(self, plan: StatisticPlan) -> TableCounts:
+        """Return what tables tell of the groups of a statistic."""
+        most = min(
+            (
+                product_of(self.plan.axes.shape[i] for i in subset)
+                * self.noise.law(subset).standard_error,
+                float(self._own(subset).marginal(subset).sum()),
+            )
+            for subset in self.plan.subsets
+            if self.noise.measures(subset)
+        )
+        bound = TableCounts(most[1] + 40 * (1 + most[0]))  # tails are exponential
+        by = plan.statistic.by
+        if plan.domain.attributes[0].other_code is not None:
+            return bound
+        if not by:
+            return bound._replace(published=np.array([self.total]))
+        order = [self.plan.names.index(name) for name in by if name in self.plan.names]
+        subset = tuple(sorted(order))
+        held = any({*subset} <= {*table} for table in self.plan.subsets)
+        if len(order) < len(by) or not held:
+            return bound
+        axes, found = [subset.index(i) for i in order], self._count(subset)
+        counts = bound._replace(published=found.transpose(axes).ravel())
+        if not self.noise.measures(subset):
+            return counts
+        own = (
+            self._own(subset)
+            .marginal(subset)
+            .reshape(found.shape)
+            .transpose(axes)
+            .ravel()
+        )
+        error = self.noise.law(subset).standard_error
+        return counts._replace(estimate=own, variance=error**2)
 
     def _columns(
         self,

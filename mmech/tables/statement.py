@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mmech import __version__
 from mmech.noise import LAWS
 from mmech.privacy.answers import at_deltas
+from mmech.tables.statistic_plans import unequal
 from mmech.tables.steps import Steps
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def _words_on_statistics(made: Tables) -> Iterator[str]:
     if made.statistics:
         parts = [f"{made.plan.cost} for the tables"]
         parts += [
-            f"{own.plan.cost} for the {own.plan.statistic}" for own in made.statistics
+            f"{own.plan.cost} for the {' and the '.join(map(str, own.plan.statistics))}"
+            for own in made.statistics
         ]
         yield (
             "Statistics, measured once with noise of their "
@@ -77,6 +79,8 @@ def _words_on_statistics(made: Tables) -> Iterator[str]:
             "intervals are for values as they are clipped, and include rounding:"
         )
     yield from (own.words for own in made.statistics)
+    for words in (*unequal(made.plan.statistics), *made.cautions):
+        yield f"{words}."
 
 
 def _words_on_what_is_known(made: Tables) -> Iterator[str]:
@@ -124,6 +128,6 @@ def facts_of(made: Tables) -> dict[str, Any]:
         **(made.plan.known.facts(made.plan.domain.names) if made.plan.known else {}),
         "rounding": made.counts.rounding,
         "total": made.total,
-        "statistics": [own.facts for own in made.statistics],
+        "statistics": [facts for own in made.statistics for facts in own.facts],
         **left_out,
     }

@@ -1,8 +1,9 @@
-"""What is measured for a statistic, at what cost, and what came out; no records."""
+"""Statistics beside tables: what is measured, from which records, at what cost."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -11,31 +12,57 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.arrays import Floats
-from mmech.checks import magnitude
+from mmech.arrays import Floats, Integers
+from mmech.checks import check_choice, check_epsilon, magnitude
 from mmech.domain.attribute import Attribute
 from mmech.domain.discretise import fine_grid, number_text
 from mmech.domain.domain import Domain
-from mmech.domain.frames import as_column
+from mmech.domain.frames import as_column, read_table
+from mmech.domain.values import number_values
 from mmech.exceptions import ParameterError
 from mmech.families.separable import Prefix
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
+from mmech.noise.system import Rng
 from mmech.noise.tails import ErrorLaw, error_law
 from mmech.operators.base import QueryMatrix, product_of
+from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
-from mmech.release import Measurement
+from mmech.release import Measurement, ledger_or_own
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
-from mmech.tables.statistics import Histogram, Quantiles, Ratio, Statistic
+from mmech.tables.field import VARIANCE_FLOOR
+from mmech.tables.statistics import (
+    FINEST,
+    Histogram,
+    Quantiles,
+    Ratio,
+    Statistic,
+    Sum,
+    TableCounts,
+)
+
+SHARES = 1000
+"""What the least part of a budget is a part of."""
+
+NODES = np.geomspace(1 / SHARES, 1, 13)
+"""Parts of a budget at which errors are computed, and interpolated between."""
+
+TINY, HUGE = 1e-300, 1e30
+"""Squared errors in place of zero, and of noise that is too large for whole numbers."""
 
 
-@storable("StatisticPlan")
+OWN = {"mean", "sum", "count", "probability", "quantile", "standard_error", "lower"}
+OWN |= {"upper", "note"}
+"""Columns of a statistic beside its groups."""
+
+
+@storable("StatisticPlan", version=2)
 @dataclass(frozen=True, eq=False)
 class StatisticPlan:
-    """A statistic, the public facts that it needs, and what it costs; no records.
+    """What is measured for a statistic, at what cost; holds no records.
 
     Attributes
     ----------
@@ -49,6 +76,8 @@ class StatisticPlan:
         Who is a neighbour.
     all_count : bool
         Whether every record has a number: none is dropped or has a cell for others.
+    also : tuple of Statistic, default=()
+        Others that are made of the same noisy numbers: means beside sums.
     """
 
     statistic: Statistic
@@ -57,6 +86,7 @@ class StatisticPlan:
     cost: Fraction
     relation: Relation
     all_count: bool
+    also: tuple[Statistic, ...] = ()
 
     def __post_init__(self) -> None:
         own, attribute = self.statistic, self.domain.attributes[0]
@@ -72,11 +102,11 @@ class StatisticPlan:
             raise ParameterError(
                 "lower", f"of the {own} must be below {{upper}}", f"{low} and {high}"
             )
-        elif not self.uneven and (
-            not 1 <= self.n_steps <= own.most
-            or not math.isclose(
-                self.n_steps * self.step, self.upper - self.lower, rel_tol=1e-9
-            )
+        width = self.upper - self.lower
+        n = round(min(width / self.step, 2.0**53)) if self.step > 0 else 0
+        if own.step is not None and (
+            not 1 <= n <= own.most
+            or not math.isclose(n * self.step, width, rel_tol=1e-9)
         ):
             raise ParameterError(
                 "step",
@@ -115,9 +145,14 @@ class StatisticPlan:
             )
         return float(bound)
 
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """All statistics that are made of what is measured."""
+        return (self.statistic, *self.also)
+
     @cached_property
-    def step(self) -> float:
-        """Width of a step of the grid, in units of the attribute."""
+    def shared_step(self) -> float:
+        """Width of a step of the grid that sums and means share."""
         own, width = self.statistic, self.upper - self.lower
         if own.step is not None:
             return own.step
@@ -125,14 +160,42 @@ class StatisticPlan:
             return 1.0
         return width / own.steps
 
+    @property
+    def largest(self) -> float:
+        """The largest number in magnitude."""
+        return max(abs(self.lower), abs(self.upper))
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether a sum has a row of its own, since no mean shares it."""
+        own = self.statistic
+        fits = own.step is None or self.largest <= FINEST * own.step
+        return type(own) is Sum and not self.also and not self.total_is_public and fits
+
+    @cached_property
+    def step(self) -> float:
+        """Width of a step of the grid, in units of the attribute."""
+        if not self.alone or self.statistic.step is not None:
+            return self.shared_step
+        finest = self.largest / FINEST
+        return max(finest, 1.0) if self.whole else finest
+
+    @property
+    def start(self) -> float:
+        """The number at the first place, or zero where a sum has its own row."""
+        return 0.0 if self.alone else self.lower
+
+    @cached_property
+    def first(self) -> int:
+        """Steps from `start` to the lower bound."""
+        return round((self.lower - self.start) / self.step)
+
     @cached_property
     def n_steps(self) -> int:
         """Number of steps of the grid."""
         if self.uneven:
             return len(self.grid) - 1
-        if not self.step > 0:
-            return 0
-        return round(min((self.upper - self.lower) / self.step, 2.0**53))
+        return round((self.upper - self.start) / self.step) - self.first
 
     @property
     def whole(self) -> bool:
@@ -195,21 +258,44 @@ class StatisticPlan:
         )
         return same and self.all_count and not self.statistic.by
 
+    def of_distances(self, above: float, below: float) -> tuple[float, ...]:
+        """Return weights of what is measured, for a weighted sum of A and B."""
+        # One noise is half of both, with two signs, where their sum is public.
+        return ((above - below) / 2,) if self.total_is_public else (above, below)
+
+    def error_law(self, *weights: float) -> ErrorLaw:
+        """Return the law of the error of a weighted sum of measured rows."""
+        t, own = self.parameter, np.array([weight for weight in weights if weight])
+        rows = np.ones(own.size)
+        found = error_law(
+            self.law, own, rows, rows * self.law.variance(t), rows * float(t)
+        )
+        # Noise takes steps, which `error_law` fills by a uniform error of one step.
+        return replace(found, step=float(np.abs(own).max()))
+
     @property
     def squared_error(self) -> float:
-        """Expected squared error of an average number, in records or ranges."""
-        return self.statistic.variance(self)
+        """Expected squared errors of average numbers of all statistics, in records."""
+        return sum(
+            own.squared_error(self) / own.size(self) ** 2 for own in self.statistics
+        )
 
     @property
     def expected(self) -> str:
-        """The error to expect, in words."""
-        own = self.statistic
-        size = self.upper - self.lower if isinstance(own, Ratio) else 1.0
-        error = math.sqrt(self.squared_error) * size
-        return (
-            f"{own}: {self.currency} = {self.cost}, a standard error of {error:.3g}"
-            f"{own.of}"
-        )
+        """The errors to expect, in words."""
+        paid, lines = f"{self.currency} = {self.cost}", []
+        for own in self.statistics:
+            error = math.sqrt(own.squared_error(self))
+            words = f"{own}: {paid}, a standard error of {error:.3g} ({own.unit})"
+            if own.value == "sum":
+                least = math.ceil(10 * error / own.size(self))
+                words += (
+                    ", which is more than a tenth of the sum in every group of fewer "
+                    f"than {least:,} records"
+                )
+            lines.append(words)
+            paid = "from the same noisy numbers"
+        return "; ".join(lines)
 
     @cached_property
     def mechanism(self) -> MatrixMechanism:
@@ -235,7 +321,7 @@ class StatisticPlan:
         for j, size in enumerate(self.domain.shape[1:]):
             groups = groups * size + codes[:, j]
         values = self.statistic.values(self, codes[:, -1], groups)
-        what = f"{self.statistic} of {self.n_groups} groups"
+        what = f"{' and '.join(map(str, self.statistics))} of {self.n_groups} groups"
         if isinstance(self.statistic, Quantiles):
             found = session.measure(self._mechanism(session), values, what)
         else:
@@ -260,6 +346,8 @@ class StatisticPlan:
     @property
     def unit(self) -> int:
         """How much one record changes what is measured."""
+        if self.alone:
+            return max(abs(self.first), abs(self.first + self.n_steps))
         return self.n_steps if isinstance(self.statistic, Ratio) else 1
 
     def with_note(
@@ -317,32 +405,42 @@ class MeasuredStatistic:
         total = float(self.plan.n_steps * self.n_records)
         return (total + noisy) / 2, (total - noisy) / 2
 
-    def law(self, *weights: float) -> ErrorLaw:
-        """Return the law of the error of a weighted sum of rows, or of A and B."""
-        if self.n_records is not None:  # one noise is half of both, with two signs
-            weights = ((weights[0] - weights[1]) / 2,)
-        plan, own = self.plan, np.array([weight for weight in weights if weight])
-        t, rows = plan.parameter, np.ones(own.size)
-        found = error_law(
-            plan.law, own, rows, rows * plan.law.variance(t), rows * float(t)
-        )
-        # Noise takes steps, which `error_law` fills by a uniform error of one step.
-        return replace(found, step=float(np.abs(own).max()))
+    def means(self, counts: TableCounts) -> tuple[Floats, Integers]:
+        """Return means, (k,), and how many records they are of, as published."""
+        plan, (above, below) = self.plan, self.distances
+        total = (above + below) / plan.n_steps
+        if self.n_records is None and counts.estimate is not None:
+            own = 2 * plan.law.variance(plan.parameter) / plan.n_steps**2
+            variance = max(counts.variance, VARIANCE_FLOOR)
+            total += own / (variance + own) * (counts.estimate - total)
+        some = total > 0
+        share = (above - below) / (2 * plan.n_steps * np.where(some, total, np.inf))
+        number = counts.published
+        if number is None:
+            number = np.maximum(np.rint(total), 0).astype(np.int64)
+        return plan.at(np.clip(0.5 + share, 0, 1)), number
 
-    def columns(self, level: float) -> dict[str, NDArray[Any]]:
-        """Return a column per attribute of the groups, and those of the statistic."""
-        plan = self.plan
-        values = plan.statistic.columns(self, level)
-        rows = len(values["lower"]) // plan.n_groups
+    def columns(
+        self,
+        level: float,
+        counts: TableCounts | None = None,
+        statistic: Statistic | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Return a column per attribute of the groups, and those of a statistic."""
+        plan, own = self.plan, statistic or self.plan.statistic
+        values = own.columns(self, level, counts or TableCounts())
         shape = plan.domain.shape[1:]
-        at = np.repeat(
-            np.indices(shape).reshape(len(shape), plan.n_groups), rows, axis=1
-        )
+        rows = len(values["lower"]) // plan.n_groups
+        axes = [plan.statistic.by.index(name) for name in own.by]
+        order = np.arange(plan.n_groups * rows).reshape(*shape, rows)
+        order = order.transpose(*axes, -1).ravel()
+        at = np.indices(shape).reshape(len(shape), plan.n_groups)[:, order // rows]
+        attributes = plan.domain.attributes[1:]
         groups = {
-            attribute.name: as_column(attribute.labels, own)
-            for attribute, own in zip(plan.domain.attributes[1:], at, strict=True)
+            attributes[axis].name: as_column(attributes[axis].labels, at[axis])
+            for axis in axes
         }
-        return groups | values
+        return groups | {name: column[order] for name, column in values.items()}
 
     @property
     def words(self) -> str:
@@ -354,16 +452,227 @@ class MeasuredStatistic:
         if own.uneven:
             steps = f"{own.n_steps} steps that are finer near zero"
         return (
-            f"{own.statistic}: numbers are clipped to the range {low} to {high}, and "
-            f"{cut} {steps}."
+            f"{' and '.join(map(str, own.statistics))}: numbers are clipped to the "
+            f"range {low} to {high}, and {cut} {steps}."
         )
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """The same for machines."""
+    def facts(self) -> list[dict[str, Any]]:
+        """The same for machines, of every statistic."""
         own, entry = self.plan, self.measurement.entry
-        given = {"statistic": str(own.statistic), "by": list(own.statistic.by)}
         step = None if own.uneven else own.step
         grid = {"lower": own.lower, "upper": own.upper, "step": step}
         paid = {"cost": str(own.cost), "noise": entry.kind}
-        return {**given, **grid, **paid, "sensitivity": entry.sensitivity}
+        facts = {**grid, **paid, "sensitivity": entry.sensitivity}
+        return [
+            {
+                "statistic": str(asked),
+                "by": list(asked.by),
+                **facts,
+                "measured_with": [str(o) for o in own.statistics if o is not asked],
+            }
+            for asked in own.statistics
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class ReadDomain(Domain):
+    """A domain whose codes are followed by the places of numbers, one per statistic.
+
+    Parameters
+    ----------
+    plans : tuple of StatisticPlan
+        Attributes of the domain in all of them.
+    """
+
+    plans: tuple[StatisticPlan, ...] = ()
+
+    def _encode(
+        self,
+        X: Any,
+        columns: Iterable[str] | None,
+        *,
+        narrow: bool,
+        first_row: int = 0,
+        **policies: str,
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        codes, keep = super()._encode(
+            X, columns, narrow=narrow, first_row=first_row, **policies
+        )
+        table = read_table(X, columns)
+        where, _ = table.locate(self.names, self._noun)
+        columns_of = list(codes.T)
+        for plan in self.plans:
+            i = self.names.index(plan.statistic.name)
+            numbers, _ = number_values(table.column(where[i]))
+            none = np.isnan(numbers) | (codes[:, i] == self.attributes[i].other_code)
+            places = plan.statistic.places(plan, np.where(none, 0.0, numbers))
+            columns_of.append(np.where(none, plan.n_steps + 1, places))
+        return np.stack(columns_of).T, keep
+
+    def measure(
+        self, codes: NDArray[Any], plan: Any, ledger: PrivacyLedger | None, noise: Rng
+    ) -> Iterator[MeasuredStatistic]:
+        """Return what measures the statistics, one after another; not the tables.
+
+        `codes` were made by this domain. A ledger that does not cover statistics and
+        tables is charged for neither.
+        """
+        held = ledger_or_own(ledger, self.plans[0].law, plan.relation)
+        held.check_relation(plan.relation)
+        held.check(plan.total_cost, currency=plan.currency)
+        session = Session(held, noise)
+        return (
+            own.measure(
+                session,
+                np.column_stack([self.at_levels(codes, own.statistic.by), codes[:, j]]),
+            )
+            for j, own in enumerate(self.plans, len(self.names))
+        )
+
+
+def listed(statistics: Any) -> list[Statistic]:
+    """Return statistics as a list, or raise."""
+    found = list(statistics) if isinstance(statistics, Iterable) else [statistics]
+    for own in found:
+        if not isinstance(own, Statistic):
+            raise TypeError(
+                "statistics must be Mean, Sum, Histogram or Quantiles, got "
+                f"{type(own).__name__}"
+            )
+    return found
+
+
+def plan_statistics(
+    statistics: Sequence[Statistic], domain: Domain, tables: Any, share: Any = None
+) -> tuple[ReadDomain, Fraction]:
+    """Check statistics, and split the budget between them and count tables.
+
+    Shares make the sum of expected squared errors least: over all tables, of an average
+    cell, and all statistics, of an average number in records. Sums and means of one
+    number by the same groups, with the same bounds and steps, are one measurement.
+
+    Parameters
+    ----------
+    statistics : sequence of Statistic
+    domain : Domain
+    tables : TablePlan
+        Of the count tables, with the whole budget.
+    share : float, str or Fraction, default=None
+        What part of the budget these have; ``None`` is the best one.
+
+    Returns
+    -------
+    ReadDomain
+        What reads all records, with a plan of every statistic.
+    Fraction
+        What is left for the tables.
+    """
+    currency, cost, relation = tables.currency, tables.cost, tables.relation
+    own = tables.domain
+    plans: dict[Any, StatisticPlan] = {}
+    for statistic in statistics:
+        names = (statistic.name, *statistic.by)
+        for name in names:
+            check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
+        owners = [domain.levels[name] for name in names]
+        if len(set(owners)) < len(owners) or OWN & {*names}:
+            raise ParameterError(
+                "by",
+                f"of the {statistic} must name other attributes, each once, and none "
+                "that is called like a column of the statistic",
+                list(statistic.by),
+            )
+        part = domain.by_level().select(names)
+        all_count = not tables.drops and part.attributes[0].other_code is None
+        plan = StatisticPlan(statistic, part, currency, cost, relation, all_count)
+        key: Any = str(statistic)
+        if isinstance(statistic, Ratio):
+            key = statistic.name, frozenset(statistic.by)
+            key = *key, plan.lower, plan.upper, plan.shared_step
+        if key in plans:
+            plan = replace(plans[key], also=(*plans[key].also, statistic))
+        plans[key] = plan
+    if len({str(statistic) for statistic in statistics}) < len(statistics):
+        raise ParameterError("statistics", "must name each statistic once")
+    costs = _costs([*plans.values(), tables], share, cost)
+    paid = [replace(own, cost=c) for own, c in zip(plans.values(), costs, strict=False)]
+    for plan in paid:
+        plan.check_noise()
+    used = {domain.levels[name] for plan in paid for name in plan.domain.names}
+    used -= {*own.names}
+    added = [attribute for attribute in domain.attributes if attribute.name in used]
+    reading = ReadDomain(
+        (*own.attributes, *added),
+        name=domain.name,
+        read_from_records=domain.read_from_records,
+        plans=tuple(paid),
+    )
+    return reading, costs[-1]
+
+
+def _costs(plans: Sequence[Any], share: Any, cost: Fraction) -> list[Fraction]:
+    """Return the costs of statistics and, at the end, of tables.
+
+    What has no share of its own gets the best part of what is left.
+    """
+    asked = [[own.share for own in plan.statistics if own.share] for plan in plans[:-1]]
+    asked.append([] if share is None else [check_epsilon(share, "share")])
+    given = [sum(own, Fraction()) for own in asked]
+    free, left = [i for i, own in enumerate(asked) if not own], 1 - sum(given)
+    if left < 0 or (left == 0) != (not free):
+        raise ParameterError(
+            "share",
+            "must add up to 1 over the tables and all statistics, or to less where "
+            "some have none",
+            str(1 - left),
+        )
+    if free:
+        at = [replace(plans[i], cost=cost * left) for i in free]
+        for i, weight in zip(free, _weights(at), strict=True):
+            given[i] = left * Fraction(weight, SHARES)
+    return [cost * own for own in given]
+
+
+def unequal(plans: Sequence[StatisticPlan]) -> list[str]:
+    """Say which sums and means are not made of the same noisy numbers, but could be."""
+    found: dict[Any, list[StatisticPlan]] = {}
+    for plan in plans:
+        own = plan.statistic
+        if isinstance(own, Ratio):
+            found.setdefault((own.name, frozenset(own.by)), []).append(plan)
+    return [
+        f"{', '.join(str(one.statistic) for one in own)}: bounds or steps differ, so "
+        "that each is measured by itself, and they need not agree"
+        for own in found.values()
+        if len(own) > 1
+    ]
+
+
+def _weights(plans: Sequence[Any]) -> list[int]:
+    """Return parts of the budget in `SHARES`, each at least one.
+
+    Errors fall with the budget, the less the more of it there is: so each part goes to
+    the plan that gains most by it. Noise is whole, and its variance is no power of the
+    budget: the law of each share says what is gained.
+    """
+    from scipy.interpolate import PchipInterpolator
+
+    gains: list[Any] = []
+    for plan in plans:
+        errors = np.log([_squared(plan, share) for share in NODES])
+        curve = PchipInterpolator(np.log(NODES), errors)
+        squared = np.exp(curve(np.log(np.arange(1, SHARES + 1) / SHARES)))
+        gains.append(np.minimum.accumulate(-np.diff(squared)))
+    best = np.argsort(-np.concatenate(gains), kind="stable")[: SHARES - len(plans)]
+    parts = np.bincount(best // (SHARES - 1), minlength=len(plans)) + 1
+    return [int(part) for part in parts]
+
+
+def _squared(plan: Any, share: float) -> float:
+    """Return the squared error of a plan with a share of its cost, or a huge one."""
+    try:
+        at = replace(plan, cost=plan.cost * Fraction(share))
+        return max(at.squared_error, TINY)
+    except ValueError:  # the noise does not fit
+        return HUGE / share**2

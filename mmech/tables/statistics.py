@@ -4,7 +4,8 @@ Every number is clipped to public bounds l and u, and rounded to a public grid o
 steps: record i stands at place :math:`k_i \in \{0, ..., g\}`. Groups are disjoint, so
 that one record changes the numbers of one group only.
 
-**Sums and means.** Two whole numbers per group, the distances from either bound,
+**Sums and means** of one number by the same groups are one measurement, of two whole
+numbers per group: the distances from either bound,
 
 .. math:: A = \sum_i k_i, \qquad B = \sum_i (g - k_i) .
 
@@ -14,6 +15,13 @@ the middle of the grid, :math:`(A - B) / 2`, which a record changes by g / 2 at 
 The sum of the numbers is a weighted sum of both, and the mean is
 :math:`l + (u - l) f` with :math:`f = A / (A + B)`. Under ``"replace"``, without groups,
 the number of records is public: then A - B alone is measured.
+
+They agree. A released table of the groups has their numbers n of records, where every
+record has a number. Otherwise n is :math:`(A + B) / g`. The mean is
+:math:`(l + u) / 2 + (u - l) (A - B) / (2 g N)`, for the estimate N of n by both. The
+sum is n times the mean. A sum without a mean is measured by itself: a record changes it
+by :math:`\max(|l|, |u|)` at most, where A and B would give it an error
+:math:`\sqrt{l^2 + u^2} / \max(|l|, |u|)` times as large.
 
 **Intervals of means** are Fieller's [1]_: they hold every f that
 :math:`(1 - f) A - f B`, which is zero for the exact one, does not rule out. Its error
@@ -27,8 +35,9 @@ D(j - 1) do not rule out, each at half of the risk.
 **Rounding** moves a number by half a step h at most: a mean as well, and a sum of n
 numbers by n h. Intervals are wider by this much, so that they hold the statistics of
 clipped numbers, not of places. The ends of a sum are again weighted sums of A and B,
-each at half of the risk. Quantiles of places are places of quantiles, and their ends
-lie halfway to the next place.
+each at half of the risk. A sum that is measured by itself has a grid so fine that all
+records together move it by little. Quantiles of places are places of quantiles, and
+their ends lie halfway to the next place.
 
 References
 ----------
@@ -42,18 +51,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from mmech.arrays import Floats, Integers
+from mmech.checks import check_epsilon
 from mmech.domain.attribute import check_names
 from mmech.domain.discretise import check_number
 from mmech.domain.frames import as_column
+from mmech.error.report import quantile_of_whole_noise
 from mmech.exceptions import ParameterError
-from mmech.noise.tails import SLACK
+from mmech.mechanism import MatrixMechanism
+from mmech.noise.tails import SLACK, error_law
 from mmech.storage.codec import storable
-from mmech.tables.statistic_intervals import CumulativeErrors, first_ratio
 
 if TYPE_CHECKING:
     from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
@@ -65,15 +76,38 @@ LARGEST_GRID = 2**20
 FINE, COARSE = 1_000_000, 1_000
 """Steps of a grid that nobody gives, of sums and means, and of quantiles."""
 
+FINEST = 2**30
+"""Steps from zero to the farther bound of a sum that is measured by itself."""
+
 LARGEST_CUMULATIVE = 4096
 """Most places of quantiles: time grows with their square."""
+
+
+class TableCounts(NamedTuple):
+    """What count tables tell of the records of a statistic.
+
+    Attributes
+    ----------
+    most : float, default=inf
+        There are no more records than this, but for a risk of 1e-15.
+    published, estimate : ndarray, shape (k,), default=None
+        Counts of the groups, where every record has a number: as they are published,
+        and unbiased.
+    variance : float, default=inf
+        Of the unbiased ones.
+    """
+
+    most: float = math.inf
+    published: Integers | None = None
+    estimate: Floats | None = None
+    variance: float = math.inf
 
 
 @dataclass(frozen=True)
 class Statistic(ABC):
     """What the statistics of `release_tables` have in common.
 
-    Classes have a `noun`, the column of their `value`, what an error is `of`, and the
+    Classes have a `noun`, the column of their `value`, the `unit` of an error, and the
     default and largest number of `steps` of their grid.
 
     Parameters
@@ -88,6 +122,8 @@ class Statistic(ABC):
     step : float, default=None
         Numbers are rounded to whole steps above `lower`. ``None`` is 1 for whole
         numbers, or else a part of the range that is far below the noise.
+    share : float, str or Fraction, default=None
+        Its part of the budget, such as ``"1/4"``; ``None`` is the best one.
     """
 
     name: str
@@ -96,10 +132,11 @@ class Statistic(ABC):
     lower: float | None = None
     upper: float | None = None
     step: float | None = None
+    share: Any = None
 
     noun: ClassVar[str] = ""
     value: ClassVar[str] = ""
-    of: ClassVar[str] = ""
+    unit: ClassVar[str] = ""
     steps: ClassVar[int] = FINE
     most: ClassVar[int] = LARGEST_GRID
 
@@ -114,6 +151,9 @@ class Statistic(ABC):
             if getattr(self, option) is not None:
                 number = check_number(getattr(self, option), f"{option} of {self}")
                 object.__setattr__(self, option, number)
+        if self.share is not None:
+            share = check_epsilon(self.share, f"share of {self}")
+            object.__setattr__(self, "share", share)
 
     def __str__(self) -> str:
         """Return its name, such as "mean of income by region"."""
@@ -123,8 +163,8 @@ class Statistic(ABC):
 
     def places(self, plan: StatisticPlan, numbers: Floats) -> Integers:
         """Return the place on the grid of every number, shape (N,)."""
-        inside = np.clip(numbers, plan.lower, plan.upper)
-        return np.rint((inside - plan.lower) / plan.step).astype(np.int64)
+        inside = np.clip(numbers, plan.lower, plan.upper) - plan.start
+        return np.rint(inside / plan.step).astype(np.int64) - plan.first
 
     def values(
         self, plan: StatisticPlan, places: Integers, groups: Integers
@@ -135,12 +175,30 @@ class Statistic(ABC):
         return np.bincount(cells, minlength=size * plan.n_groups).reshape(size, -1)
 
     @abstractmethod
-    def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
+    def columns(
+        self, made: MeasuredStatistic, level: float, counts: TableCounts
+    ) -> dict[str, Any]:
         """Return the columns beside the groups; free of privacy cost."""
 
-    def variance(self, plan: StatisticPlan) -> float:
-        """Return the expected squared error of one number, in records or ranges."""
-        return float(plan.law.variance(plan.parameter)) / plan.unit**2
+    def weights(self, plan: StatisticPlan) -> tuple[float, ...]:
+        """Return the weights of measured rows whose sum has the error to expect."""
+        return (1.0,)
+
+    def expected(self, plan: StatisticPlan) -> tuple[int, float, float, float]:
+        """Return how many numbers there are, their standard error, and half widths."""
+        rows = plan.n_steps if isinstance(self, Histogram) else 1
+        law = plan.error_law(*self.weights(plan))
+        widths = law.half_width(0.90), law.half_width(0.95)
+        return rows * plan.n_groups, law.standard_error, *widths
+
+    def squared_error(self, plan: StatisticPlan) -> float:
+        """Return the expected squared error of one number."""
+        weights = np.array(self.weights(plan))
+        return float(plan.law.variance(plan.parameter) * np.square(weights).sum())
+
+    def size(self, plan: StatisticPlan) -> float:
+        """Return by how much one record changes a number at most."""
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -150,21 +208,29 @@ class Ratio(Statistic):
     def values(
         self, plan: StatisticPlan, places: Integers, groups: Integers
     ) -> Integers:
-        """Return A and B (2, k), or their difference (k,) where it is enough."""
-        g, k = plan.n_steps, plan.n_groups
-        above, below = (np.bincount(groups, own, k) for own in (places, g - places))
-        both = above - below if plan.total_is_public else np.stack([above, below])
-        return both.astype(np.int64)
+        """Return A and B (2, k), their difference (k,), or the sum alone (1, k)."""
+        k = plan.n_groups
+        number = np.bincount(groups, minlength=k).astype(np.int64)
+        # Exact in doubles by two digits of a place.
+        high, low = (
+            np.bincount(groups, digit, k).astype(np.int64)
+            for digit in np.divmod(places, 2**16)
+        )
+        above = high * 2**16 + low
+        if plan.alone:
+            return (above + plan.first * number)[None]
+        below = plan.n_steps * number - above
+        return above - below if plan.total_is_public else np.stack([above, below])
 
 
-@storable("SumByGroup", version=2)
+@storable("SumByGroup", version=3)
 @dataclass(frozen=True)
 class Sum(Ratio):
     """The sum of a number, by group, for `release_tables`.
 
     Parameters
     ----------
-    name, by, lower, upper, step
+    name, by, lower, upper, step, share
         As in `Mean`.
 
     Examples
@@ -176,32 +242,53 @@ class Sum(Ratio):
 
     noun: ClassVar[str] = "sum"
     value: ClassVar[str] = "sum"
+    unit: ClassVar[str] = "sum"
 
-    def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
+    def columns(
+        self, made: MeasuredStatistic, level: float, counts: TableCounts
+    ) -> dict[str, Any]:
         """Return sums with intervals."""
-        plan, (above, below) = made.plan, made.distances
-        up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
-        total, law = up * above + down * below, made.law(up, down)
+        plan = made.plan
+        law = plan.error_law(*self.weights(plan))
+        if plan.alone:
+            total = made.measurement.values[0] * plan.step
+            half = law.half_width(level)
+            half += plan.half and plan.half * max(counts.most, 0.0)
+            ends, number = (total - half, total + half), {}
+        else:
+            (mean, count), (above, below) = made.means(counts), made.distances
+            total, number = mean * count, {"count": count}
+            up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
 
-        def end(side: int) -> Floats:  # as if rounding moved all numbers to one side
-            a, b = (own + side * plan.half / plan.n_steps for own in (up, down))
-            return a * above + b * below + side * made.law(a, b).half_width(level)
+            def end(side: int) -> Floats:  # as if rounding moved all to one side
+                a, b = (own + side * plan.half / plan.n_steps for own in (up, down))
+                own = plan.error_law(*plan.of_distances(a, b))
+                return a * above + b * below + side * own.half_width(level)
 
-        ends = 0.0 if plan.lower >= 0 else -np.inf, 0.0 if plan.upper <= 0 else np.inf
+            ends = end(-1), end(1)
+        inside = 0.0 if plan.lower >= 0 else -np.inf, 0.0 if plan.upper <= 0 else np.inf
+        total = np.clip(total, *inside)
         return {
-            "sum": np.clip(total, *ends),
+            "sum": total,
             "standard_error": np.full(total.size, law.standard_error),
-            "lower": np.clip(np.minimum(end(-1), total), *ends),
-            "upper": np.clip(np.maximum(end(1), total), *ends),
+            "lower": np.clip(np.minimum(ends[0], total), *inside),
+            "upper": np.clip(np.maximum(ends[1], total), *inside),
+            **number,
         }
 
-    def variance(self, plan: StatisticPlan) -> float:
-        """Return the squared error in units of the range."""
-        size = (plan.lower**2 + plan.upper**2) / (plan.upper - plan.lower) ** 2
-        return super().variance(plan) * size
+    def weights(self, plan: StatisticPlan) -> tuple[float, ...]:
+        """Return the step, or a weight of each distance."""
+        if plan.alone:
+            return (plan.step,)
+        up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
+        return plan.of_distances(up, down)
+
+    def size(self, plan: StatisticPlan) -> float:
+        """Return the largest number in magnitude."""
+        return plan.largest
 
 
-@storable("MeanByGroup", version=2)
+@storable("MeanByGroup", version=3)
 @dataclass(frozen=True)
 class Mean(Ratio):
     """The mean of a number, by group, for `release_tables`.
@@ -218,7 +305,11 @@ class Mean(Ratio):
     step : float, default=None
         Numbers are rounded to whole steps above `lower`; intervals include what this
         changes. ``None`` is 1 for whole numbers up to 2^20, or else a millionth of the
-        range.
+        range. A sum without a mean has steps of 2^-30 of its largest number.
+    share : float, str or Fraction, default=None
+        Its part of the budget, such as ``"1/4"``; ``None`` is the best one. Sum and
+        mean of a number by the same groups are one measurement, if their bounds and
+        steps are the same: their shares add up.
 
     Examples
     --------
@@ -236,32 +327,43 @@ class Mean(Ratio):
     ... )
     >>> means = released.statistic("mean of age by sex", frame="dict")
     >>> list(means), means["mean"].round(-1)
-    (['sex', 'mean', 'lower', 'upper', 'note'], array([40., 70.]))
+    (['sex', 'mean', 'lower', 'upper', 'note', 'count'], array([40., 70.]))
     """
 
     noun: ClassVar[str] = "mean"
     value: ClassVar[str] = "mean"
-    of: ClassVar[str] = ", over the number of records of a group"
+    unit: ClassVar[str] = "mean times records of the group"
 
-    def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
+    def columns(
+        self, made: MeasuredStatistic, level: float, counts: TableCounts
+    ) -> dict[str, Any]:
         """Return means with Fieller's intervals."""
-        above, below = made.distances
+        plan, (above, below) = made.plan, made.distances
         halves = [
-            made.law(1 - f, -f).half_width(level)
+            plan.error_law(*plan.of_distances(1 - f, -f)).half_width(level)
             for f in np.linspace(0, 0.5, 33).tolist()
         ]
         widths = np.array(halves + halves[-2::-1])  # noise of A and B has one law
-        low = first_ratio(above, above + below, widths)
-        high = 1 - first_ratio(below, above + below, widths)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.clip(above / (above + below), 0, 1)
+        low = _first_ratio(above, above + below, widths)
+        high = 1 - _first_ratio(below, above + below, widths)
         none = low > high  # beyond what any ratio explains
         low, high = np.where(none, 0, low), np.where(none, 1, high)
-        plan, half = made.plan, made.plan.half / (made.plan.upper - made.plan.lower)
-        return plan.with_note("mean", *map(plan.at, (found, low - half, high + half)))
+        half = plan.half / (plan.upper - plan.lower)
+        low, high = plan.at(low - half), plan.at(high + half)
+        mean, count = made.means(counts)
+        ends = np.minimum(low, mean), np.maximum(high, mean)
+        return plan.with_note("mean", mean, *ends) | {"count": count}
+
+    def weights(self, plan: StatisticPlan) -> tuple[float, ...]:
+        """Return those of the numerator of an extreme ratio."""
+        return plan.of_distances(self.size(plan) / plan.n_steps, 0.0)
+
+    def size(self, plan: StatisticPlan) -> float:
+        """Return the range."""
+        return plan.upper - plan.lower
 
 
-@storable("HistogramByGroup")
+@storable("HistogramByGroup", version=2)
 @dataclass(frozen=True)
 class Histogram(Statistic):
     """Counts of a number in bins of its own, by group, for `release_tables`.
@@ -271,7 +373,7 @@ class Histogram(Statistic):
 
     Parameters
     ----------
-    name, by, lower, upper
+    name, by, lower, upper, share
         As in `Mean`; numbers beyond the bounds count in the first and last bins.
     step : float, default=None
         Width of the bins; ``None`` is a tenth of the range.
@@ -285,7 +387,7 @@ class Histogram(Statistic):
 
     noun: ClassVar[str] = "histogram"
     value: ClassVar[str] = "count"
-    of: ClassVar[str] = " records"
+    unit: ClassVar[str] = "records"
     steps: ClassVar[int] = 10
     most: ClassVar[int] = LARGEST_CUMULATIVE
 
@@ -293,9 +395,12 @@ class Histogram(Statistic):
         """Return the bin of every number, shape (N,)."""
         return np.searchsorted(plan.bins.cut_points, numbers, side="left")
 
-    def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
+    def columns(
+        self, made: MeasuredStatistic, level: float, counts: TableCounts
+    ) -> dict[str, Any]:
         """Return counts with intervals."""
-        plan, noisy, law = made.plan, made.measurement.values.T.ravel(), made.law(1.0)
+        plan, noisy = made.plan, made.measurement.values.T.ravel()
+        law = plan.error_law(1.0)
         half = math.floor(law.half_width(level))
         rows = np.tile(np.arange(plan.n_steps), plan.n_groups)
         return {
@@ -307,7 +412,7 @@ class Histogram(Statistic):
         }
 
 
-@storable("QuantilesByGroup", version=2)
+@storable("QuantilesByGroup", version=3)
 @dataclass(frozen=True)
 class Quantiles(Statistic):
     """Quantiles of a number, by group, for `release_tables`.
@@ -322,7 +427,7 @@ class Quantiles(Statistic):
         A numeric attribute of the domain.
     probabilities : sequence of float
         Between 0 and 1.
-    by, lower, upper
+    by, lower, upper, share
         As in `Mean`.
     step : float, default=None
         As in `Mean`, but ``None`` is 1 for whole numbers in a range below 4,096, or
@@ -341,7 +446,7 @@ class Quantiles(Statistic):
 
     noun: ClassVar[str] = "quantiles"
     value: ClassVar[str] = "quantile"
-    of: ClassVar[str] = " records in rank"
+    unit: ClassVar[str] = "records in rank"
     steps: ClassVar[int] = COARSE
     most: ClassVar[int] = LARGEST_CUMULATIVE - 1
 
@@ -363,7 +468,9 @@ class Quantiles(Statistic):
         """Return the nearest place of every number, shape (N,)."""
         return np.searchsorted(plan.cuts, numbers, side="left")
 
-    def columns(self, made: MeasuredStatistic, level: float) -> dict[str, Any]:
+    def columns(
+        self, made: MeasuredStatistic, level: float, counts: TableCounts
+    ) -> dict[str, Any]:
         """Return quantiles with intervals."""
         plan = made.plan
         # Numbers that stand at a place, from the first to the last.
@@ -388,6 +495,98 @@ class Quantiles(Statistic):
         own = plan.with_note("quantile", plan.grid[found], first[low], last[high])
         return {"probability": ask, **own}
 
-    def variance(self, plan: StatisticPlan) -> float:
+    def expected(self, plan: StatisticPlan) -> tuple[int, float, float, float]:
+        """Return the same, without half widths: places have laws of their own."""
+        error = math.sqrt(self.squared_error(plan))
+        return len(self.probabilities) * plan.n_groups, error, math.nan, math.nan
+
+    def squared_error(self, plan: StatisticPlan) -> float:
         """Return the mean squared error of a cumulative count."""
         return plan.mechanism.expected_error() / (plan.n_steps + 1)
+
+
+def _first_ratio(above: Floats, total: Floats, widths: Floats) -> Floats:
+    """Return the least ratio f from 0 to 1 that noise does not rule out, (k,).
+
+    Parameters
+    ----------
+    above, total : ndarray, shape (k,)
+        Noisy numerators and denominators.
+    widths : ndarray, shape (s + 1,)
+        What the magnitude of the error of numerator - f denominator stays below, in
+        steps of f. Lines between them are above it, because it is convex in f.
+    """
+    at = np.linspace(0, 1, len(widths))[:, None]
+    beyond = np.sign(above) * (above - at * total) - widths[:, None]  # (s + 1, k)
+    place = (beyond <= 0).argmax(axis=0)
+    last, before = np.take_along_axis(
+        beyond, np.stack([place, np.maximum(place - 1, 0)]), axis=0
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (place - 1 + before / (before - last)) / (len(widths) - 1)
+    found = np.where(place == 0, 0.0, found)
+    return np.where((beyond > 0).all(axis=0), 2.0, found)
+
+
+class CumulativeErrors:
+    """Errors of cumulative counts less a share of the total.
+
+    Parameters
+    ----------
+    mechanism : MatrixMechanism
+        Measures a strategy for cumulative counts.
+    level : float
+    """
+
+    def __init__(self, mechanism: MatrixMechanism, level: float) -> None:
+        strategy, factors = mechanism._whitened
+        n = strategy.shape[1]
+        self._level = level
+        self._law = mechanism.law
+        self._white = np.asarray(strategy.pinv().rmatmat(np.triu(np.ones((n, n)))))
+        self._factors = factors
+        sizes = [stop - start for start, stop, _ in mechanism._runs()]
+        self._parameters = np.repeat([float(t) for t in mechanism._parameters()], sizes)
+        unit = 1 / float(factors.max())
+        self._quantile = quantile_of_whole_noise(level, mechanism.law.norm, unit)
+        self._halves: dict[tuple[float, int], float] = {}
+        self._bounds: dict[float, Floats] = {}
+
+    def half(self, p: float, place: int) -> float:
+        """Return what the error at a place stays below in magnitude."""
+        if (p, place) not in self._halves:
+            weights = (self._white[:, place] - p * self._white[:, -1]) * self._factors
+            step = float(np.abs(weights).max())  # that a uniform error fills
+            own = np.abs(weights) > 1e-12 * step
+            law = error_law(
+                self._law,
+                step * np.round(weights[own] / step, 12),
+                np.ones(own.sum()),
+                1 / np.square(self._factors[own]),
+                self._parameters[own],
+            )
+            most = self._quantile * law.standard_error + step
+            half = min(law.half_width(self._level) + step / 2, most)
+            self._halves[p, place] = half
+        return self._halves[p, place]
+
+    def ends(self, p: float, apart: Floats) -> tuple[int, int]:
+        """Return the first and the last place that may be the quantile.
+
+        Places are left out at once where a bound on the error rules them out.
+        """
+        if p not in self._bounds:
+            white = self._white - p * self._white[:, -1:]
+            variances = np.square(white).sum(axis=0)
+            gaps = np.abs(white * self._factors[:, None]).max(axis=0)
+            # `half` is at most this, and Chebyshev's with the uniform error.
+            bound = self._quantile * np.sqrt(variances) + gaps
+            widest = np.sqrt((variances + gaps**2 / 12) / (1 - self._level)) + gaps / 2
+            self._bounds[p] = np.minimum(bound, widest)
+        bound = self._bounds[p]
+        last = len(apart) - 1
+        firsts = np.flatnonzero(apart >= -bound).tolist()
+        ends = (np.flatnonzero(apart[:-1] <= bound[:-1]) + 1)[::-1].tolist()
+        low = next((j for j in firsts if apart[j] >= -self.half(p, j)), last)
+        high = next((j for j in ends if apart[j - 1] <= self.half(p, j - 1)), 0)
+        return min(low, high), max(low, high)

@@ -5,15 +5,19 @@ as good as 1,000 releases. Noise comes from the operating system. The tests toge
 raise a false alarm with a probability of about 1e-4, by the exact binomial law.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 from mmech import Attribute, Domain, PrivacyLedger, release_tables
+from mmech.audit import epsilon_lower_bound
+from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, Sum
-from mmech.tables.statistic_budget import plan_statistics
-from mmech.tables.statistic_plans import MeasuredStatistic
+from mmech.tables.statistic_plans import StatisticPlan, plan_statistics
+from mmech.tables.statistics import TableCounts
 
 pytestmark = pytest.mark.statistical
 
@@ -61,14 +65,16 @@ def records():
     [({"epsilon": 1}, "add_remove"), ({"rho": "1/8"}, "replace")],
     ids=["epsilon", "rho"],
 )
-@pytest.mark.parametrize("kind", [Mean, Sum, Histogram, Quantiles])
+@pytest.mark.parametrize("kind", [Mean, Sum, Histogram, Quantiles, "both"])
 def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
     own = {"step": 10} if kind is Histogram else {}
+    both, kind = kind == "both", Sum if kind == "both" else kind
     statistic = kind("x", by=("copy", "size"), **own)
+    asked = [statistic, Mean("x", by=statistic.by)][: 1 + both]
     plan = release_tables(
         None, DOMAIN, tables=["size"], dry_run=True, neighbours=neighbours, **cost
     )
-    reading, _ = plan_statistics([statistic], DOMAIN, plan)
+    reading, _ = plan_statistics(asked, DOMAIN, plan)
     codes, _ = reading._encode(
         records(), None, narrow=True, handle_unknown="clip", handle_missing="error"
     )
@@ -76,7 +82,7 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
     own = reading.plans[0].measure(
         Session(ledger), codes[:, [*map(reading.names.index, statistic.by), -1]]
     )
-    columns = own.columns(level)
+    columns = own.columns(level, TableCounts(len(codes)))
     for size in SIZES:
         exact = np.asarray(truth(statistic, size))
         at = columns["size"] == size
@@ -88,17 +94,48 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
             assert (held <= most).all(), (size, held)
 
 
+@pytest.mark.by_day(2)
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize("kinds", [(Mean, Sum), (Sum,)], ids=["joint", "alone"])
+def test_one_more_record_shows_what_it_costs(kinds, place):
+    """Each group is a run; bounds at 1 - 1e-7 refute what is spent once in 1e7.
+
+    One record takes all of the budget at any place of a joint measurement, and at the
+    largest number of a sum by itself, in magnitude. The bound is .8 there, ten standard
+    errors above .5.
+    """
+    x = Attribute.numeric("x", lower=-6, upper=6, n_bins=2, integer=True)
+
+    def release(data, runs):
+        domain = Domain([x, Attribute.categorical("run", range(runs))])
+        asked = [kind("x", by="run", step=4) for kind in kinds]
+        relation = Relation()
+        plan = StatisticPlan(
+            asked[0], domain, "epsilon", Fraction(1), relation, True, (*asked[1:],)
+        )
+        run = np.repeat(np.arange(runs), len(data))
+        codes = np.column_stack([run, np.tile(np.array(data, np.int64), runs)])
+        return plan.measure(Session(PrivacyLedger(1)), codes).measurement.values.T
+
+    found = epsilon_lower_bound(
+        release, [1, 2], [1, 2, place], runs=20_000, confidence=1 - 1e-7
+    )
+    assert not found.refutes(1.0)
+    if len(kinds) == 2 or place == 0:
+        assert found.refutes(0.5)
+
+
 @pytest.mark.slow
 def test_intervals_hold_where_the_number_of_records_is_public(monkeypatch):
-    laws, law = {}, MeasuredStatistic.law
+    laws, law = {}, StatisticPlan.error_law
 
-    def same(made, *weights):  # public, and so the same for all copies
-        key = (made.plan, *weights)
+    def same(plan, *weights):  # public, and so the same for all copies
+        key = (plan, *weights)
         if key not in laws:
-            laws[key] = law(made, *weights)
+            laws[key] = law(plan, *weights)
         return laws[key]
 
-    monkeypatch.setattr(MeasuredStatistic, "law", same)
+    monkeypatch.setattr(StatisticPlan, "error_law", same)
     domain = DOMAIN.select(["x"])
     asked = [Mean("x"), Sum("x")]
     plan = release_tables(
@@ -112,8 +149,9 @@ def test_intervals_hold_where_the_number_of_records_is_public(monkeypatch):
     held = np.zeros(2)
     for _ in range(COPIES):
         ledger = PrivacyLedger(9, neighbours="replace")
-        for j, own in enumerate(reading.measure(codes, plan, ledger, None)):
-            columns = own.columns(0.9)
+        (own,) = reading.measure(codes, plan, ledger, None)
+        for j, statistic in enumerate(asked):
+            columns = own.columns(0.9, statistic=statistic)
             exact = truth(asked[j], "some")[0]
             held[j] += columns["lower"][0] <= exact <= columns["upper"][0]
     assert (held >= binom.ppf(RISK, COPIES, 0.9)).all(), held

@@ -99,6 +99,22 @@ def test_statistics_alone_count_their_groups(folder, capsys):
     assert names == {"sex.csv", "mean_of_age_by_sex.csv"}
 
 
+def test_shares_of_tables_and_statistics(folder, capsys):
+    line = "tables --domain d.json --ways 1 --epsilon 1 --dry-run --share 1/4"
+    code, out, err = run(f"{line} --mean age --by sex --share .7 --sum age", capsys)
+    out = " ".join(out.split())
+    assert (code, err) == (0, "")
+    assert "mean of age by sex: epsilon = 7/10, a standard error of" in out
+    assert "sum of age: epsilon = 1/20, a standard error of" in out
+    assert "more than a tenth of the sum in every group of fewer than" in out
+    code, out, err = run(f"{line} --mean age --share .7", capsys)
+    assert (code, out) == (2, "")
+    assert "share must add up to 1 over the tables and all statistics" in err
+    apart = "--sum age --by sex --bounds 0,50 --mean age --by sex"
+    out = " ".join(run(f"{line} {apart}", capsys)[1].split())
+    assert "each is measured by itself, and they need not agree" in out
+
+
 def test_a_ledger_on_disk_pays_for_tables(folder, capsys):
     assert run("budget b.json", capsys)[0] == 2
     made = "budget b.json --total 1/2 --neighbours replace"
