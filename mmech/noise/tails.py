@@ -103,6 +103,15 @@ class ErrorLaw:
         self._widths[level] = half
         return half
 
+    def bound(self, level: float) -> float:
+        """Return a half width with what frequencies beyond the last may take off."""
+        half = self.half_width(level)
+        if not half:
+            return 0.0
+        last = FREQUENCIES[-1] * half / self.scale
+        level += 2 / math.pi * abs(float(self.characteristic[-1])) / last
+        return self.half_width(level) if level < 1 else math.inf
+
 
 NO_ERROR = ErrorLaw(0.0, 0.0, np.ones(FREQUENCIES.size))
 """The law of the error of a count that is known."""
