@@ -21,7 +21,7 @@ from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.storage.codec import storable
-from mmech.tables.levels import subsets_of
+from mmech.tables.levels import Chain, subsets_of
 from mmech.tables.read_known import impossible_cells, known_table
 from mmech.tables.rounding import WORK, WORK_ONCE_PAID, with_sums
 
@@ -87,24 +87,43 @@ class Known:
         return {subset: mask for subset, mask in found.items() if mask.any()}
 
     def zeros_of(
-        self, subsets: Sequence[Subset], measured: Iterable[Subset]
+        self,
+        subsets: Sequence[Subset],
+        measured: Iterable[Subset],
+        chain: Chain | None = None,
     ) -> dict[Subset, tuple[Mask, Floats]]:
         """Return the cells without an error that estimates keep to, and zeros.
 
-        Those of measured tables tell more, if they are not too many.
+        Those of measured tables tell more, if they are not too many. Cells at the nodes
+        below one that is impossible are so, too.
         """
-        found = self.closed([*subsets, *measured])
-        if sum(int(mask.sum()) for mask in found.values()) > MOST_IMPOSSIBLE:
-            found = self.closed(subsets)
-        cells = sum(int(mask.sum()) for mask in found.values())
-        if cells > MOST_IMPOSSIBLE:
+        tables = list(dict.fromkeys([*subsets, *measured]))
+        found = {s: self._below(s, chain) for s in tables if s not in self.exact}
+        sums = {s: int(mask.sum()) for s, mask in found.items() if mask.any()}
+        if sum(sums.values()) > MOST_IMPOSSIBLE:
+            sums = {s: sums[s] for s in subsets if s in sums}
+        if sum(sums.values()) > MOST_IMPOSSIBLE:
             raise ParameterError(
                 "impossible",
                 f"must be at most {MOST_IMPOSSIBLE:,} cells of all tables",
-                f"{cells:,}",
+                f"{sum(sums.values()):,}",
                 ("give attributes coarser values", "take fewer tables"),
             )
-        return {s: (mask, np.zeros(mask.shape)) for s, mask in found.items()}
+        return {s: (found[s], np.zeros(found[s].shape)) for s in sums}
+
+    def _below(self, subset: Subset, chain: Chain | None) -> Mask:
+        """Return which cells of a table are impossible, also by levels of a chain."""
+        if chain is None:
+            return self.zeros(subset)
+        above = {i: own.axes[0] for own in chain.all for i in own.axes}
+        tops = [above.get(i, i) for i in subset]
+        order = np.argsort(tops)
+        mask = self.zeros(tuple(sorted(tops))).transpose(np.argsort(order))
+        for axis, i in enumerate(subset):
+            for own in chain.all:
+                if i in own.axes:
+                    mask = mask.take(own.ancestors(own.axes.index(i) + 1, 1), axis)
+        return mask
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
         """Return what is known, for machines."""

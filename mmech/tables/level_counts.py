@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mmech.arrays import Floats, Integers, Subset
 from mmech.tables.counts import Counts, settle, toward
 from mmech.tables.field import Field, Solution
+from mmech.tables.known import Known
 from mmech.tables.levels import Chain
 from mmech.tables.model import draw_codes
 from mmech.tables.rounding import nearest_with_sums
@@ -84,11 +85,25 @@ def divided_tables(
     return found
 
 
+def topmost_tables(chain: Chain, subsets: Sequence[Subset]) -> list[Subset]:
+    """Return the tables without a level below the topmost that others begin with."""
+    divided = divided_tables(chain, subsets)
+    lower = {i for own, _ in divided for i in own.axes[1:]}
+    begun = [
+        tuple(sorted((own.axes[0], *family)))
+        for own, families in divided
+        for family in families
+    ]
+    flat = [table for table in (*subsets, *begun) if not lower & {*table}]
+    return list(dict.fromkeys(flat))
+
+
 def settle_levels(
     estimate: Solution,
     noise: Field,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
+    known: Known | None = None,
 ) -> LevelCounts:
     """Return whole, non-negative tables that add up from level to level.
 
@@ -102,18 +117,14 @@ def settle_levels(
         The tables.
     say : callable
         Told what happens, for people who wait.
+    known : Known, optional
+        What tables of topmost levels keep to.
     """
-    chain, sizes, known = noise.chain, noise.sizes, estimate
+    chain, sizes = noise.chain, noise.sizes
     divided = divided_tables(chain, subsets)
     lower = {i for own, _ in divided for i in own.axes[1:]}
-    begun = [
-        tuple(sorted((own.axes[0], *family)))
-        for own, families in divided
-        for family in families
-    ]
-    flat = [table for table in (*subsets, *begun) if not lower & {*table}]
-    others = sizes[: len(sizes) - len(lower)]  # lower levels come last
-    counts = settle(known, noise, list(dict.fromkeys(flat)), say, sizes=others)
+    flat, others = topmost_tables(chain, subsets), sizes[: len(sizes) - len(lower)]
+    counts = settle(estimate, noise, flat, say, known, others)  # lower ones come last
     tables, draws = dict(counts.tables), []
     for own, families in divided:
         draws.append(_divided(own, families, tables, estimate, noise, say))
@@ -141,7 +152,7 @@ def _divided(
 
     Returns what records are drawn from.
     """
-    sizes, known = noise.sizes, estimate
+    sizes = noise.sizes
     whole = {}
     for family in families:
         table = _added_up(tables, (chain.axes[0], *family), noise.chain)
@@ -157,7 +168,7 @@ def _divided(
                 shares = _positive(above[()]), rows[:, None]
             expected = chain.down(level, above[family] / shares[0]) * shares[1]
             key = (*family, axis)
-            drawn = toward({key: expected.T}, known, noise)[key].T
+            drawn = toward({key: expected.T}, estimate, noise)[key].T
             if rows is None:
                 parts = zip(np.split(drawn, first[1:]), above[()], strict=True)
                 moved = [

@@ -99,7 +99,7 @@ class MeasuredTables:
         if plan.chain is None:
             counts = settle(estimate, noise, plan.subsets, say, plan.known)
         else:
-            counts = settle_levels(estimate, noise, plan.subsets, say)
+            counts = settle_levels(estimate, noise, plan.subsets, say, plan.known)
         return Tables(self, noise, estimate, counts)
 
     @property

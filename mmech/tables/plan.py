@@ -33,7 +33,7 @@ from mmech.structure.spectrum import mean_spectrum
 from mmech.tables.field import FLAT
 from mmech.tables.intervals import Intervals
 from mmech.tables.known import Known, what_is_known
-from mmech.tables.level_counts import divided_tables
+from mmech.tables.level_counts import divided_tables, topmost_tables
 from mmech.tables.level_weights import level_strategy
 from mmech.tables.levels import Chain, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
@@ -208,7 +208,7 @@ class TablePlan:
         if self.known is not None:
             known = dict(self.known.tables)
             form: Any = mechanism.released.form
-            closed = self.known.zeros_of(self.subsets, form.weights)
+            closed = self.known.zeros_of(self.subsets, form.weights, self.chain)
         return Intervals([mechanism], known, closed, self.chain or FLAT)
 
     @one_blas_thread()
@@ -322,14 +322,11 @@ def make_plan(
     chain = chain_of(own, names) if len(names) > len(first) else None
     _check_cells(names, axes.shape, subsets, chain)
     facts = None
-    if known or impossible:
-        facts = what_is_known(known or {}, impossible, axes, subsets)
-    if facts and chain is not None:
-        raise ParameterError(
-            "known",
-            "must be left out where tables count by several levels of a hierarchy",
-            remedy="take tables of one of its levels",
-        )
+    if known or impossible:  # with levels, about the topmost ones: all others follow
+        flat = subsets if chain is None else topmost_tables(chain, subsets)
+        lower = {i for own in chain.all for i in own.axes[1:]} if chain else set()
+        upper = axes.select(names[: len(names) - len(lower)])
+        facts = what_is_known(known or {}, impossible, upper, flat)
     if strategy is None and chain is not None:
         strategy = level_strategy(chain, axes.shape, subsets, currency)
     if strategy is None:  # plans of one choice are equal: without seconds
