@@ -188,19 +188,16 @@ def settle(
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
         targets = {s: model.marginal(s) for s in subsets if len(s) > 2}
-        larger = {s: exact[s].astype(float) for s in targets if s in exact}
-        targets = {s: own for s, own in targets.items() if s not in exact}
         for subset, table in toward(targets, estimate, noise).items():
             own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
-            start = np.where(closed.get(subset, False), 0.0, np.maximum(table, 0.0))
+            start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     told = {pair: fitted[pair] for pair in measured}
-    first = [*closed, *exact] if larger else tuple(closed)
-    fit = partial(fit_model, sizes, shares, total, told, larger, first=first)
+    fit = partial(fit_model, sizes, shares, total, told, larger, first=tuple(closed))
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
         made = Counts(total, {}, "records", fit)
-        made.tables.update(_of_records(made.model, total, subsets, known))
+        made.tables.update(_of_records(made.model, total, subsets))
         return made
     rounded = {
         subset: single[subset[0]]
@@ -270,9 +267,9 @@ def _log_likelihood(apart: Floats, spread: Floats) -> float:
 
 
 def _of_records(
-    model: TableModel, total: int, subsets: Sequence[Subset], known: Known | None
+    model: TableModel, total: int, subsets: Sequence[Subset]
 ) -> dict[Subset, Integers]:
-    """Return the tables of one set of whole records of a model, moved to what is known.
+    """Return the tables of one set of whole records of a model.
 
     A total of little but noise may be more records than can be held: then each that is
     drawn stands for several, and some of them for one more.
@@ -281,7 +278,6 @@ def _of_records(
     n = min(total, max(1, LIMITS.table_entries // len(sizes)))
     each, more = divmod(total, max(n, 1))
     codes = draw_codes(model, n, None)
-    codes = codes if known is None else known.moved(codes)
     tables = {}
     for subset in subsets:
         shape = tuple(sizes[i] for i in subset)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from mmech.arrays import Floats, Integers, Mask
@@ -13,10 +11,6 @@ SWEEPS = 500
 
 NEAR, FAR = 1e20, 1e30
 """Beyond all counts: multipliers are less far, and closed cells farther."""
-
-WORK, WORK_ONCE_PAID = 2**22, 2**19
-"""Nodes times cells of a search for a whole table of three attributes or more: about a
-minute before anything is paid. Afterwards it only has to be nearer than that one."""
 
 OVERSHOOT = 1e3
 """Cost of moving a count by a whole unit, in units of a rounding: only done where the
@@ -220,67 +214,3 @@ def _transport(
     amounts = np.rint(found.x).astype(np.int64).reshape(k, n)
     units[i, j] = np.tensordot(signs, amounts, axes=1)
     return units
-
-
-def with_sums(
-    near: Integers,
-    sums: Sequence[tuple[tuple[int, ...], Integers]],
-    reached: Mask,
-    work: int = WORK,
-) -> Integers | None:
-    """Return the whole, non-negative table next to one, with given margins.
-
-    In sum of magnitudes, by a program in whole numbers, because tables of three axes
-    with whole margins need not be whole. ``None`` if it finds none.
-
-    Parameters
-    ----------
-    near : ndarray of int64
-    sums : sequence of (tuple of int, ndarray of int64)
-        Axes of the table, sorted, and its sums over all others.
-    reached : ndarray of bool
-        Cells that may be more than zero.
-    work : int, default=WORK
-        Nodes of the search, times cells: the best table until then is returned,
-        whatever else the processor does.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mmech.tables.rounding import with_sums
-    >>> near = np.array([[3, 0], [0, 1]])
-    >>> sums = [((0,), np.array([2, 2])), ((1,), np.array([3, 1]))]
-    >>> with_sums(near, sums, np.ones((2, 2), bool))
-    array([[2, 0],
-           [1, 1]])
-    """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array, hstack, vstack
-
-    places = np.nonzero(reached)
-    n, start = places[0].size, near[reached]
-    found = np.zeros(near.shape, np.int64)
-    lines, sides = [], []
-    for axes, own in sums:
-        rows = np.zeros(n, np.int64)
-        for axis in axes:
-            rows = rows * near.shape[axis] + places[axis]
-        line = csr_array((np.ones(n), (rows, np.arange(n))), shape=(own.size, n))
-        lines.append(line)
-        sides.append(own.ravel() - line @ start)
-    if not n:
-        return None if any(side.any() for side in sides) else found
-    moves = vstack([hstack([line, -line]) for line in lines], format="csr")
-    side = np.concatenate(sides)
-    solved = milp(
-        np.ones(2 * n),
-        integrality=np.ones(2 * n),
-        bounds=Bounds(0, np.concatenate([np.full(n, np.inf), start])),
-        constraints=LinearConstraint(moves, side, side),
-        options={"node_limit": max(1, work // n)},
-    )
-    if solved.x is None:
-        return None
-    more, less = np.rint(solved.x).astype(np.int64).reshape(2, n)
-    found[reached] = start + more - less
-    return found
