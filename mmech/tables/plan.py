@@ -30,18 +30,16 @@ from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import StrategyResult, optimize
 from mmech.structure.spectrum import mean_spectrum
+from mmech.tables.columns import OF_TABLES
 from mmech.tables.field import FLAT
 from mmech.tables.intervals import Intervals
 from mmech.tables.known import Known, what_is_known
-from mmech.tables.level_counts import divided_tables, topmost_tables
 from mmech.tables.level_weights import level_strategy
 from mmech.tables.levels import Chain, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.steps import COUNTED
+from mmech.tables.whole import divided_tables, topmost_tables
 from mmech.threads import one_blas_thread
-
-OWN_COLUMNS = ("count", "standard_error", "lower", "upper")
-"""Columns of a table beside its attributes."""
 
 LEAST_PAIRS = 10
 """Fewer tables of pairs are measured at once: there is little to choose."""
@@ -408,7 +406,7 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     """Return the sets of attributes of all tables, sorted, none of them twice."""
     names, owners = tuple(domain.levels), list(domain.levels.values())
     for name in names:
-        if name in OWN_COLUMNS:
+        if name in OF_TABLES:
             raise ParameterError(
                 "domain",
                 f"must not have an attribute called {name!r}, which is a column of "
@@ -439,6 +437,13 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     if not chosen:
         raise ParameterError("tables", "must name at least one table", remedy="add one")
     return list(dict.fromkeys(chosen))
+
+
+def listed_tables(domain: Domain, ways: Any) -> list[tuple[str, ...]]:
+    """Return all tables of so many attributes, or of one and two: listed, for all."""
+    names = tuple(domain.levels)
+    asked = _asked(domain, ways, None if ways else "auto")
+    return [tuple(names[i] for i in subset) for subset in asked]
 
 
 def _check_cells(

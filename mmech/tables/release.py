@@ -27,7 +27,6 @@ from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, measure
 from mmech.strategies import StrategyResult
 from mmech.tables.classes import FITS_OF_A_ROUND
-from mmech.tables.counts import settle
 from mmech.tables.files import file_names
 from mmech.tables.measured import MeasuredTables, checked_callback
 from mmech.tables.plan import TablePlan, make_plan, read_domain
@@ -35,6 +34,7 @@ from mmech.tables.result import Tables
 from mmech.tables.statistic_budget import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import Steps, check_budget, measure_in_steps
+from mmech.tables.whole import settle
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
 

@@ -20,7 +20,6 @@ from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
 from mmech.noise.tails import SLACK
 from mmech.release import Measurement
-from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.field import Solution
 from mmech.tables.files import check_excel
 from mmech.tables.intervals import Intervals
@@ -30,6 +29,7 @@ from mmech.tables.statement import facts_of, statement_of
 from mmech.tables.statistic_plans import MeasuredStatistic
 from mmech.tables.steps import Steps
 from mmech.tables.synthetic import raw_values
+from mmech.tables.whole import ROUNDING, Counts
 from mmech.threads import one_blas_thread
 
 if TYPE_CHECKING:

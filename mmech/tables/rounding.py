@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mmech.arrays import Floats, Integers, Mask
+from mmech.tables.levels import Chain
 
 SWEEPS = 500
 """Most sweeps of a projection on tables with given margins."""
@@ -214,3 +215,69 @@ def _transport(
     amounts = np.rint(found.x).astype(np.int64).reshape(k, n)
     units[i, j] = np.tensordot(signs, amounts, axes=1)
     return units
+
+
+def divide(
+    fitted: Floats,
+    chain: Chain,
+    level: int,
+    sums: Integers,
+    rows: Integers | None = None,
+) -> Integers:
+    """Return whole counts near fractional ones, with exact sums over children.
+
+    Column by column, by largest remainders; what rounding left over in a row is added
+    to its next column. Units then move within columns until rows are exact.
+
+    Parameters
+    ----------
+    fitted : ndarray, shape (nodes, columns)
+        At least zero.
+    chain : Chain
+    level : int
+        Of the nodes.
+    sums : ndarray of int64, shape (nodes above, columns)
+    rows : ndarray of int64, shape (nodes,), optional
+        Sums of rows, which add up to those of `sums`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.rounding import divide
+    >>> from mmech.tables.levels import Chain
+    >>> chain = Chain((0,), (np.array([0, 0, 0]),))
+    >>> fitted = np.array([[0.6, 1.4], [1.2, 0.8], [0.2, 1.8]])
+    >>> divide(fitted, chain, 1, np.array([[2, 4]]), np.array([2, 2, 2]))
+    array([[1, 1],
+           [1, 1],
+           [0, 2]])
+    """
+    parents, first = chain.parents[level - 1], chain.first[level - 1]
+    place = np.arange(len(fitted)) - first[parents]
+    whole = np.zeros(fitted.shape, np.int64)
+    carried = np.zeros(len(fitted))
+    for j in range(fitted.shape[1]):
+        aim = fitted[:, j] + carried
+        own = np.maximum(np.floor(aim), 0).astype(np.int64)
+        left = sums[:, j] - chain.up(level, own)
+        while left.any():
+            step = np.sign(left)[parents]
+            free = (step > 0) | ((step < 0) & (own > 0))
+            order = np.lexsort((np.where(free, step * (own - aim), np.inf), parents))
+            rank = np.empty(len(own), np.int64)
+            rank[order] = place
+            own += step * (free & (rank < np.abs(left)[parents]))
+            left = sums[:, j] - chain.up(level, own)
+        whole[:, j], carried = own, aim - own
+    if rows is not None:
+        apart = whole.sum(axis=1) - rows
+        for node in np.flatnonzero(chain.up(level, np.abs(apart))).tolist():
+            own = np.flatnonzero(parents == node)
+            while apart[own].any():
+                more, less = own[apart[own].argmax()], own[apart[own].argmin()]
+                gain = whole[more] - fitted[more] - (whole[less] - fitted[less])
+                j = int(np.where(whole[more] > 0, gain, -np.inf).argmax())
+                for row, step in ((more, -1), (less, 1)):
+                    whole[row, j] += step
+                    apart[row] += step
+    return whole

@@ -19,16 +19,12 @@ from mmech.noise.system import Rng
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.release import ledger_or_own
 from mmech.session import Session
+from mmech.tables.columns import OF_STATISTICS
 from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
 from mmech.tables.statistics import Statistic
 
 SHARES = 1000
 """What the least part of a budget is a part of, about."""
-
-
-OWN = {"mean", "sum", "count", "probability", "quantile", "standard_error", "lower"}
-OWN |= {"upper", "note"}
-"""Columns of a statistic beside its groups."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,7 +126,7 @@ def plan_statistics(
         for name in names:
             check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
         owners = [domain.levels[name] for name in names]
-        if len(set(owners)) < len(owners) or OWN & {*names}:
+        if len(set(owners)) < len(owners) or OF_STATISTICS & {*names}:
             raise ParameterError(
                 "by",
                 f"of the {statistic} must name other attributes, each once, and none "

@@ -12,9 +12,9 @@ import reference as ref
 from replay import People, check_neighbours
 
 import mmech as mm
-from mmech.tables.level_counts import divide
 from mmech.tables.level_weights import _errors_and_pulls, level_strategy
 from mmech.tables.levels import Chain
+from mmech.tables.rounding import divide
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
