@@ -233,7 +233,8 @@ class Tails:
             shares = np.rint(roots / errors[some] / ALIKE)
             # In place of unique columns: a number of each, exact for all that occur.
             kind = np.zeros(some.size, np.int64)
-            for own in (*shares, *np.rint(4 * np.log2(self.numbers[:, some]))):
+            numbers = np.rint(4 * np.log2(self.numbers[:, some]))
+            for own in (*shares, *numbers) if some.size > 1 else ():
                 values, place = np.unique(own, return_inverse=True)
                 if values.size > 1:
                     kind = kind * values.size + place
