@@ -34,6 +34,7 @@ from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
 from mmech.tables.field import VARIANCE_FLOOR
+from mmech.tables.columns import OF_STATISTICS
 from mmech.tables.statistics import (
     FINEST,
     Histogram,
@@ -52,11 +53,6 @@ NODES = np.geomspace(1 / SHARES, 1, 13)
 
 TINY, HUGE = 1e-300, 1e30
 """Squared errors in place of zero, and of noise that is too large for whole numbers."""
-
-
-OWN = {"mean", "sum", "count", "probability", "quantile", "standard_error", "lower"}
-OWN |= {"upper", "note"}
-"""Columns of a statistic beside its groups."""
 
 
 @storable("StatisticPlan", version=2)
@@ -576,7 +572,7 @@ def plan_statistics(
         for name in names:
             check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
         owners = [domain.levels[name] for name in names]
-        if len(set(owners)) < len(owners) or OWN & {*names}:
+        if len(set(owners)) < len(owners) or OF_STATISTICS & {*names}:
             raise ParameterError(
                 "by",
                 f"of the {statistic} must name other attributes, each once, and none "
