@@ -54,6 +54,7 @@ from mmech.operators.base import (
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
 from mmech.operators.known import BOUNDS, has_full_column_rank, normal_form, power_sum
+from mmech.operators.pinv import pinv_entries
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.structure.blocks import Moved, moved
 from mmech.structure.exact import SUMS, Sums
@@ -73,6 +74,9 @@ is inverted where some of its columns are left out."""
 
 SHIFTS = 64
 """Up to so many entries of a column integers are multiplied shift by shift."""
+
+SOLVED_CELLS = 32
+"""Steps of solving for cells that are left out, in the time of one entry."""
 
 DOUBLED = 4096
 """Entries of the inverse of a power series that are found one by one."""
@@ -612,6 +616,15 @@ def _(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
     whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
     matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
     return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+
+
+@pinv_entries.register(Toeplitz)
+def _(strategy: Toeplitz, columns: int) -> int:
+    """Count equations for cells of the circle that are left out."""
+    m, n = strategy.shape
+    others = 0 if strategy.whole is None or strategy.is_inverted else m - n
+    plain: int = pinv_entries.dispatch(QueryMatrix)(strategy, columns)
+    return plain + columns * (others**2 // SOLVED_CELLS)
 
 
 def inverse_columns(strategy: Toeplitz) -> tuple[Floats, Floats, float]:

@@ -52,7 +52,7 @@ def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     if (
         kind.column_square_sums is QueryMatrix.column_square_sums
         and kind._power_sums is QueryMatrix._power_sums
-    ):
+    ) or (kind is Product and operator._scaled_columns is None):  # type: ignore[attr-defined]
         return None
     return operator.column_square_sums().astype(np.float64)
 

@@ -134,7 +134,7 @@ def nested_strategy(
     if terms is None or not size:
         raise UnsupportedWorkloadError(
             "template 'nested' needs ranges or prefix sums of one ordered attribute, "
-            "with a divisor of its size near the root, or windows or filters with one "
+            "with a divisor of its size near the root; or windows or filters with one "
             f"near twice their reach, got {workload!r}; use template='hierarchy'"
         )
     blocks, rng = _Blocks(terms, size), np.random.default_rng(seed)

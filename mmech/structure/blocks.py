@@ -213,8 +213,8 @@ def block_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
 class Moved(NamedTuple):
     """What is known of one query that is moved along all cells.
 
-    Over how many neighbours it reaches, the same queries over another number of cells,
-    and whether it is cut off at the last cells instead of the first.
+    Over how many neighbours it reaches, and the same queries over another number of
+    cells; whether it is cut off at the last cells instead of the first.
     """
 
     reach: int
