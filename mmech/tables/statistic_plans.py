@@ -33,8 +33,8 @@ from mmech.release import Measurement, ledger_or_own
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
-from mmech.tables.field import VARIANCE_FLOOR
 from mmech.tables.columns import OF_STATISTICS
+from mmech.tables.field import VARIANCE_FLOOR
 from mmech.tables.statistics import (
     FINEST,
     Histogram,
