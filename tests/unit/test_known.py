@@ -539,6 +539,15 @@ def test_too_many_impossible_cells_are_refused():
         )
 
 
+def test_sums_of_a_large_table_with_impossible_cells_are_refused():
+    made = released(people(60), facts_of(people(60))["cells"])
+    with (
+        mm.limits.changed(table_entries=100),
+        pytest.raises(ValueError, match="ranges must be left out of a large table"),
+    ):
+        made.table(("age", "status"), cumulative="age")
+
+
 @pytest.mark.parametrize("name", ["the total", "both"])
 def test_what_is_known_is_kept_with_what_was_measured(name, tmp_path):
     path = os.fspath(tmp_path / "kept")
