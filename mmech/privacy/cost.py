@@ -72,7 +72,7 @@ ROUNDING = 1e-12
 """Relative part of delta that the inverse functions leave to rounding."""
 
 WEAK_EPSILON, WEAK_DELTA = 20, 1e-5
-"""What epsilon is warned of, and delta where no number of records is public."""
+"""What epsilon is warned of, of rho at this delta."""
 
 RESOLUTION = 2**80
 """Square roots of costs are rounded down to multiples of one over this."""
@@ -190,23 +190,6 @@ def warn_if_weak(cost: Fraction, currency: str, stacklevel: int = 3) -> None:
             f"released may be about 10^{epsilon / math.log(10):.0f} times as likely "
             "with the records of a person as without them, and counts are all but "
             "exact; choose a smaller one, 1 for example",
-            PrivacyLeakWarning,
-            stacklevel=stacklevel,
-        )
-
-
-def warn_if_delta_is_large(
-    delta: float, n_records: float | None, stacklevel: int = 3
-) -> None:
-    """Warn of a delta that lets whole records be published."""
-    limit, name = WEAK_DELTA, f"{WEAK_DELTA:g}"
-    if n_records is not None:
-        limit, name = 1 / n_records, f"1/n_records = {1 / n_records:.2g}"
-    if delta > limit:
-        warnings.warn(
-            f"delta = {delta:g} is above {name}: with this probability epsilon need "
-            "not hold, and who publishes some whole records at random would keep the "
-            "promise; choose one well below one over the number of records",
             PrivacyLeakWarning,
             stacklevel=stacklevel,
         )
