@@ -128,9 +128,9 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     cells it is 2 % above, of n/6 cells 9 %, and up to 37 % for wider ones whose width
     does not divide n; above 10,000 cells the bound itself is weaker. For a union of
     these the grams add up as if they had the same waves: the best of all waves is
-    within 3 % of the optimum. Ranges whose columns are scaled have the waves of those that
-    are not. Listed ranges count as all ranges of the cells that they
-    tell apart, within 30 %.
+    within 3 % of the optimum. Ranges whose columns are scaled have the waves of those
+    that are not. Listed ranges count as all ranges of the cells that they tell apart,
+    within 30 %.
 
     Parameters
     ----------
