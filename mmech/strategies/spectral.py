@@ -67,8 +67,9 @@ waves_of.register(Identity | Ones, lambda workload: "any")
 @waves_of.register(Product)
 def _(workload: Product) -> str | None:
     """Take those of ranges whose columns are scaled, as if they were not."""
-    scaled = workload._scaled_columns
-    return scaled and separable_terms(workload) and waves_of(scaled[0])
+    if workload._scaled_columns is None or separable_terms(workload) is None:
+        return None
+    return waves_of(workload._scaled_columns[0])
 
 
 def suits_waves(workload: QueryMatrix) -> bool:

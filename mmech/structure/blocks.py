@@ -250,8 +250,10 @@ def _separable(workload: QueryMatrix) -> Separable | None:
 @_separable.register(Product)
 def _(workload: Product) -> Separable | None:
     """Scale the vectors with the columns."""
-    rest, scales = workload._scaled_columns or (workload, None)
-    known = None if scales is None else _separable(rest)
+    if workload._scaled_columns is None:
+        return None
+    rest, scales = workload._scaled_columns
+    known: Separable | None = _separable(rest)
     return known and (known[0] * scales, known[1] * scales, known[2] * scales**2)
 
 
