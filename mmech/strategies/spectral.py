@@ -216,9 +216,9 @@ def _(workload: Product) -> Iterator[QueryMatrix]:
     yield from strategies_of.dispatch(QueryMatrix)(workload)
     assert workload._scaled_columns is not None
     rest, scales = workload._scaled_columns
-    for waves in strategies_of(rest) if scales.all() else ():
-        if isinstance(waves, Tau):
-            yield waves.with_scales(waves._scales * (scales / np.abs(scales).max()))
+    waves: Any
+    for waves in strategies_of(rest) if scales.all() else ():  # each a Tau
+        yield waves.with_scales(waves._scales * (scales / np.abs(scales).max()))
 
 
 @strategies_of.register(WidthRange)

@@ -304,8 +304,8 @@ def block_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
 class Moved(NamedTuple):
     """What is known of one query that is moved along all cells.
 
-    Over how many neighbours it reaches, the same queries over another number of cells,
-    and whether it is cut off at the last cells instead of the first.
+    It reaches over some neighbours. The same queries exist over other numbers of cells.
+    They are cut off at the first cells, or at the last.
     """
 
     reach: int
