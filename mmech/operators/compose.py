@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, reduce, singledispatch
 from itertools import pairwise
 from typing import Any
 
@@ -312,23 +312,18 @@ class Product(Composite):
     def _scaled_columns(self) -> tuple[QueryMatrix, Array] | None:
         """All factors but a diagonal last one, and its entries (n,) as floats."""
         *others, last = self.factors
-        if type(last) is not Diagonal or not others:
+        scales = _column_scales(last)
+        if scales is None or not others:
             return None
-        rest = Product(*others) if len(others) > 1 else others[0]
-        return rest, last.diag().astype(np.float64)
+        return Product(*others) if len(others) > 1 else others[0], scales
 
     def gram(self) -> QueryMatrix:
         """Return AᵀA, which stays the gram of ranges where their columns are scaled."""
-        inner = self._scaled_columns and self._scaled_columns[0].gram()
-        if self._scaled_columns is None or type(inner) is not SeparableGram:
+        if self._scaled_columns is None:
             return super().gram()
-        scales = self._scaled_columns[1]
-        squares, dtype = np.square(scales), np.result_type(self.dtype, inner.dtype)
-        return SeparableGram(
-            exact_sums(inner._rising * scales, dtype),
-            exact_sums(inner._falling * scales, dtype),
-            exact_sums(inner._diagonal * squares, dtype),
-        )
+        rest, scales = self._scaled_columns
+        known = _scaled_gram(rest.gram(), scales, self.dtype)
+        return super().gram() if known is None else known
 
     def _power_sums(self, power: int, axis: int) -> Array:
         if axis == 1 or self._scaled_columns is None:
@@ -374,6 +369,30 @@ class Product(Composite):
     @property
     def T(self) -> QueryMatrix:
         return Product(*(factor.T for factor in reversed(self.factors)))
+
+
+@singledispatch
+def _column_scales(last: QueryMatrix) -> Array | None:
+    """Return what a factor multiplies the columns before it by, else ``None``."""
+    return None
+
+
+_column_scales.register(Diagonal, lambda last: last.diag().astype(np.float64))
+
+
+@singledispatch
+def _scaled_gram(
+    gram: QueryMatrix, scales: Array, dtype: np.dtype[Any]
+) -> QueryMatrix | None:
+    """Return D G D by the structure of G, ``None`` without a rule."""
+    return None
+
+
+@_scaled_gram.register(SeparableGram)
+def _(gram: SeparableGram, scales: Array, dtype: np.dtype[Any]) -> SeparableGram:
+    vectors = gram._rising * scales, gram._falling * scales
+    squares = gram._diagonal * np.square(scales)
+    return SeparableGram(*[exact_sums(v, dtype) for v in (*vectors, squares)])
 
 
 @query_matrix("Sum")

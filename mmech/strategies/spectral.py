@@ -43,9 +43,9 @@ from mmech.structure.waves import energies, strategies_of, waves_of
 @waves_of.register(Product)
 def _(workload: Product) -> str | None:
     """Take those of ranges whose columns are scaled, as if they were not."""
-    scaled = workload._scaled_columns
-    known = scaled and separable_terms(workload)
-    return waves_of(scaled[0]) if scaled and known else None
+    if workload._scaled_columns is None or separable_terms(workload) is None:
+        return None
+    return waves_of(workload._scaled_columns[0])
 
 
 def suits_waves(workload: QueryMatrix) -> bool:
@@ -73,8 +73,9 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     cells it is 2 % above, of n/6 cells 9 %, and up to 37 % for wider ones whose width
     does not divide n; above 10,000 cells the bound itself is weaker. For a union of
     these the grams add up as if they had the same waves: the best of all waves is
-    within 3 % of the optimum. Ranges whose columns are scaled have the waves of others.
-    Listed ranges count as all ranges of the cells that they tell apart, within 30 %.
+    within 3 % of the optimum. Ranges whose columns are scaled have the waves of those
+    that are not. Listed ranges count as all ranges of the cells that they tell apart,
+    within 30 %.
 
     Parameters
     ----------

@@ -156,7 +156,7 @@ def _(workload: Product) -> Separable | None:
     if workload._scaled_columns is None:
         return None
     rest, scales = workload._scaled_columns
-    known = separable(rest)
+    known: Separable | None = separable(rest)
     return known and (known[0] * scales, known[1] * scales, known[2] * scales**2)
 
 
@@ -213,8 +213,8 @@ def block_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
 class Moved(NamedTuple):
     """What is known of one query that is moved along all cells.
 
-    Over how many neighbours it reaches, and the same queries over another number of
-    cells; whether it is cut off at the last cells instead of the first.
+    It reaches over some neighbours. The same queries exist over other numbers of cells.
+    They are cut off at the first cells, or at the last.
     """
 
     reach: int
