@@ -566,7 +566,8 @@ def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
     if largest > most:
         raise DomainTooLargeError(
             f"attributes of residuals must have at most {most} values, got {largest}; "
-            "merge values"
+            "for marginals pass "
+            "optimize(workload, privacy='zcdp', template='marginals') as the strategy"
         )
     cells = {key: product_of(sizes[i] for i in key) for key in used}
     blocks: list[QueryMatrix] = []

@@ -10,6 +10,7 @@ union             groups of queries with a product each
 marginals         weighted marginals under L1 sensitivity
 marginal_search   its search: starts, growth and local moves
 marginal_designs  the designs that it starts from
+marginal_weights  weighted marginals under L2 sensitivity, with their gap
 equal_totals      single attributes, for K-norm noise with equal totals
 spectral          sine waves for ranges, near the optimum under L2 at any size
 nested            p-Identity within blocks of neighbours, and over their totals

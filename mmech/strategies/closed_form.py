@@ -116,6 +116,22 @@ def optimum_under_l2(workload: QueryMatrix, found: Request) -> str:
     return "'dense' is optimal up to its tolerance" if found.has("dense") else ""
 
 
+def spectrum_of(
+    workload: QueryMatrix, template: str
+) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
+    """Return the attribute sizes and what the workload asks of every subset."""
+    sizes = attribute_sizes(workload, template)
+    spectrum = mean_spectrum(workload, sizes)
+    if spectrum is None:
+        raise UnsupportedWorkloadError(
+            f"template {template!r} has no projection of {workload!r} on the marginal "
+            "algebra; use template='dense' or 'identity'"
+        )
+    if not spectrum:  # nothing is asked: measure the total, for form's sake
+        spectrum = {(): 0.0}
+    return sizes, spectrum
+
+
 def residuals_strategy(workload: QueryMatrix) -> StrategyResult:
     """Weight residuals in closed form, the optimum under L2 for unions of marginals.
 
@@ -124,14 +140,7 @@ def residuals_strategy(workload: QueryMatrix) -> StrategyResult:
     (Σ m_s √(e_s / n_s))². In the eigenvalues κ_s = x_s n / n_s of the gram this
     is κ_s ∝ √(v_s / m_s).
     """
-    sizes = attribute_sizes(workload, "residuals")
-    spectrum = mean_spectrum(workload, sizes)
-    if spectrum is None:
-        raise UnsupportedWorkloadError(
-            f"template 'residuals' has no projection of {workload!r} on the marginal "
-            "algebra; use template='dense' or 'identity'"
-        )
-    spectrum = spectrum or {(): 0.0}  # the total, for form's sake
+    sizes, spectrum = spectrum_of(workload, "residuals")
     ranks, cells = ranks_of(spectrum, sizes), sizes_of(spectrum, sizes)
     asked = np.array(list(spectrum.values()))
     root = float(np.sum(ranks * np.sqrt(asked / cells)))

@@ -97,6 +97,8 @@ def optimize(
         * "residuals": weighted residuals, in closed form. Optimal for unions of
           marginals, at any number of attributes; for other workloads over a
           product domain the best stack of residuals.
+        * "marginals": weighted marginals over the subsets of those of the
+          workload, whose rows are 0/1 up to a weight, by a monotone convex iteration.
 
         "auto" tries those that suit the workload, until one is known to be optimal,
         and returns the best; never worse than "identity", nor under "pure" than
@@ -117,8 +119,8 @@ def optimize(
     **options
         Options of the template; "auto" gives every template those that it has.
         ``p`` (int, or one per factor for "kronecker" under "pure"), ``n_starts``,
-        ``max_iter``, ``tolerance`` (relative decrease at which to stop; of "dense" the
-        gap to the optimum).
+        ``max_iter``, ``tolerance`` (relative decrease at which to stop; of "dense", and
+        "marginals" under "zcdp", the gap to the optimum).
 
     Returns
     -------

@@ -198,6 +198,7 @@ MODULES = (
     "union",
     "spectral",
     "dual",
+    "marginal_weights",
 )
 """Modules of `mmech.strategies` with templates; ``mmech/__init__.pyi`` lists those of
 `mmech.families`."""

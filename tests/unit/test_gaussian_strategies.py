@@ -125,6 +125,29 @@ def test_closed_form_equals_the_dual(name):
     assert closed.loss == pytest.approx(bound)
 
 
+@every_marginals
+def test_weighted_marginals_are_optimal_among_themselves(name):
+    workload = MARGINALS[name]
+    result = mm.optimize(workload, template="marginals", tolerance=1e-6, privacy="zcdp")
+    assert result.success
+    assert result.loss == pytest.approx(
+        mm.loss(workload, result.strategy, privacy="zcdp")
+    )
+    assert result.strategy.l2_sensitivity() == pytest.approx(1)
+    history = np.array(result.history)
+    assert (np.diff(history) <= 1e-12 * history[:-1]).all()
+    best = mm.optimize(workload, privacy="zcdp").loss
+    assert result.loss >= best * (1 - 1e-9)
+    rng = np.random.default_rng(0)
+    for _ in range(20):  # nearby weights are no better, up to the gap
+        weights = {
+            key: weight * math.exp(0.1 * rng.standard_normal())
+            for key, weight in result.strategy.weights.items()
+        }
+        other = mm.Marginals(result.strategy.domain_shape, weights)
+        assert mm.loss(workload, other, privacy="zcdp") >= result.loss * (1 - 2e-6)
+
+
 def test_residuals_project_other_workloads():
     workload = mm.Kronecker([mm.Prefix(6), mm.AllRange(4)])
     closed = mm.optimize(workload, template="residuals", privacy="zcdp")
@@ -132,7 +155,8 @@ def test_residuals_project_other_workloads():
         mm.loss(workload, closed.strategy, privacy="zcdp")
     )
     assert "optimal among stacks of residuals" in closed.message
-    assert mm.optimize(workload, privacy="zcdp").loss < closed.loss
+    marginals = mm.optimize(workload, template="marginals", privacy="zcdp")
+    assert mm.optimize(workload, privacy="zcdp").loss < closed.loss <= marginals.loss
 
 
 def test_products_take_products_of_optima():
@@ -221,7 +245,8 @@ def test_workloads_that_ask_nothing():
         assert mm.optimize(workload, privacy="zcdp").loss == 0
         assert mm.optimize(workload, template="dense", privacy="zcdp").loss == 0
     nothing = mm.Scaled(0, mm.all_marginals((2, 3), 1))
-    assert mm.optimize(nothing, template="residuals", privacy="zcdp").loss == 0
+    for template in ("residuals", "marginals"):
+        assert mm.optimize(nothing, template=template, privacy="zcdp").loss == 0
 
 
 def test_optimize_dispatches_and_candidates_are_listed():
@@ -243,6 +268,10 @@ def test_a_short_run_says_so():
     result = mm.optimize(mm.Prefix(64), template="dense", max_iter=2, privacy="zcdp")
     assert not result.success
     assert "after 2 iterations" in result.message
+    short = mm.optimize(
+        MARGINALS["weighted"], template="marginals", max_iter=2, privacy="zcdp"
+    )
+    assert not short.success
 
 
 @pytest.mark.parametrize(

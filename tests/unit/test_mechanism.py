@@ -248,7 +248,7 @@ LONG = Marginals((12000, 8), {(0,): 1, (1,): 1})
         ({"epsilon": 1, "strategy": Total(3)}, UnsupportedWorkloadError,
          r"Total\(3\).* cannot answer the workload Prefix\(3\).*; add rows such as"),
         ({"rho": 1, "workload": LONG, "strategy": None}, DomainTooLargeError,
-         "at most 11585 values, got 12000; merge values"),
+         "at most 11585 values, got 12000; for marginals pass .*template='marginals'"),
     ],
     ids=str,
 )  # fmt: skip
