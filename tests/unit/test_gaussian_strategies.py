@@ -309,8 +309,9 @@ def test_large_unstructured_workloads_get_the_best_that_needs_no_search(rng):
         pytest.warns(mm.PerformanceWarning, match="'workload' .* was left out"),
     ):
         result = mm.optimize(workload, privacy="zcdp")
-    losses = mm.loss(workload, workload, privacy="zcdp"), mm.loss(
-        workload, mm.Identity(20_000), privacy="zcdp"
+    losses = (
+        mm.loss(workload, workload, privacy="zcdp"),
+        mm.loss(workload, mm.Identity(20_000), privacy="zcdp"),
     )
     assert result.loss == pytest.approx(min(losses))
 
