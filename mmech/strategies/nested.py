@@ -133,7 +133,7 @@ def nested_strategy(
     terms, size = separable_terms(workload), _block_size(n)
     if terms is None or not size:
         raise UnsupportedWorkloadError(
-            "template 'nested' needs ranges with a divisor of n near its "
+            "template 'nested' needs ranges with a divisor of its size near its "
             "root, or windows with one near twice their width, got "
             f"{workload!r}; use template='hierarchy'"
         )

@@ -301,19 +301,15 @@ def test_optimize_refuses_under_zcdp(workload, options, error, message):
         mm.optimize(workload, **options, privacy="zcdp")
 
 
-def test_large_unstructured_workloads_get_the_best_that_needs_no_search(rng):
-    ends = np.sort(rng.integers(0, 20_000, (500, 2)), axis=1)
+def test_large_unstructured_workloads_get_the_identity_and_a_warning(rng):
+    ends = 10_000 + rng.integers(0, 200, (500, 2)) * [-1, 1]  # all share a cell
     workload = mm.Ranges((20_000,), ends[:, :1], ends[:, 1:])
     with (
         mm.limits.changed(summed_entries=0, dual_cells=100),
-        pytest.warns(mm.PerformanceWarning, match="'workload' .* was left out"),
+        pytest.warns(mm.PerformanceWarning, match="'identity' .* was left out"),
     ):
         result = mm.optimize(workload, privacy="zcdp")
-    losses = (
-        mm.loss(workload, workload, privacy="zcdp"),
-        mm.loss(workload, mm.Identity(20_000), privacy="zcdp"),
-    )
-    assert result.loss == pytest.approx(min(losses))
+    assert result.template == "identity"
 
 
 def test_too_many_subsets_are_refused():
