@@ -23,7 +23,6 @@ from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums, quer
 from mmech.operators.compose import check_weight
 from mmech.operators.known import BOUNDS, has_full_column_rank
 from mmech.operators.row_scaling import one_per_block, rows_scaled
-from mmech.strategies.pidentity import LARGE_DOMAIN
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.structure.blocks import BlockEnergies, block_energies
 from mmech.structure.exact import SUMS
@@ -596,9 +595,7 @@ def _tree(n: int, branchings: Iterable[int]) -> Sizes:
 
 
 def look_at_hierarchy(workload: QueryMatrix, found: Request) -> Skip | None:
-    """Leave out domains that p-Identity can treat, and workloads without an order."""
-    if workload.shape[1] <= LARGE_DOMAIN:
-        return Skip("p-Identity suits ordered domains of this size")
+    """Leave out workloads without an order."""
     if block_energies(workload) is None:
         return Skip("not ranges of an ordered domain")
     return None
