@@ -8,16 +8,17 @@ ratios of losses to the bound that `report` quotes, with the processor time of t
 search and of the report. ``--gaussian`` and ``--pure`` print errors per query of ranges
 and prefix sums of many sizes, beside the strategies that others use. Their unit is the
 variance of the noise at sensitivity one. ``--draw FILE`` draws both. ``--sweep N``
-compares "auto" with every template run alone, on N random workloads.
+compares "auto" with every template run alone, on N random workloads of all families.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,16 +28,20 @@ import scipy.sparse as sp
 
 from mmech import (
     AllRange,
+    Circulant,
     Dense,
+    Diagonal,
     DomainTooLargeError,
     Hierarchy,
     Identity,
     Kronecker,
     Prefix,
     QueryMatrix,
+    Ranges,
     Scaled,
     Sparse,
     StrategyResult,
+    Toeplitz,
     Total,
     UnsupportedWorkloadError,
     VStack,
@@ -47,6 +52,7 @@ from mmech import (
     report,
     svd_bound,
 )
+from mmech.strategies.registry import templates
 
 CENSUS = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
 
@@ -141,30 +147,88 @@ def random_workload(seed: int, most: int = 2000) -> QueryMatrix:
     return VStack([Scaled(float(rng.uniform(0.3, 3)), block) for block in blocks])
 
 
+def workload_of_any_family(seed: int) -> QueryMatrix:
+    """Return a workload of the family that a seed stands for, of 16 to 65,536 cells."""
+    rng = np.random.default_rng([seed, 57])
+    n = round(math.exp(rng.uniform(math.log(16), math.log(2**16))))
+    reach = int(rng.integers(2, max(3, n // int(rng.choice([3, 12, 50])))))
+    taps = 0.5 ** (np.arange(n) / reach) if rng.random() < 0.5 else np.arange(n) < reach
+    ends = np.sort(rng.integers(0, n, (min(1000, 2 * n), 2)), axis=1)
+    side, parts = max(2, math.isqrt(n)), max(2, round(math.log(n, 4)))
+    families: list[Callable[[], QueryMatrix]] = [
+        lambda: Prefix(n),
+        lambda: AllRange(n),
+        lambda: WidthRange(n, reach),
+        lambda: Circulant(taps),
+        lambda: Toeplitz(taps, np.eye(1, n)[0] * taps[0]),
+        lambda: Ranges((n,), ends[:, :1], ends[:, 1:]),
+        lambda: AllRange(n) @ Diagonal(rng.integers(1, 5, n)),
+        lambda: Kronecker([Prefix(max(2, n // 4)), Identity(4)]),
+        lambda: Kronecker([AllRange(side), WidthRange(side, max(2, side // 5))]),
+        lambda: all_marginals((4,) * parts, min(2, parts), lower_orders=True),
+        lambda: _sparse(min(n, 300), n, min(0.5, 16 / n)),
+        lambda: VStack([Identity(n), Total(n), WidthRange(n, reach)]),
+    ]
+    return families[seed // 2 % len(families)]()
+
+
+def losses_by_template(
+    workload: QueryMatrix, privacy: str = "pure", seconds: float | None = None
+) -> dict[str, float]:
+    """Return the losses of all templates that suit a workload, run alone by name."""
+    losses = {}
+    for template in templates("L1" if privacy == "pure" else "L2"):
+        own: dict[str, Any] = {"template": template.name, "privacy": privacy, "seed": 0}
+        refused = suppress(UnsupportedWorkloadError, DomainTooLargeError, TimeoutError)
+        with refused, _at_most(seconds):
+            found = optimize(workload, **own)
+            if not found.noise:  # K-norm noise is another mechanism
+                losses[template.name] = found.loss
+    return losses
+
+
+@contextmanager
+def _at_most(seconds: float | None) -> Iterator[None]:
+    """Raise `TimeoutError` after some seconds of processor time."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds or 0.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
 def behind(workload: QueryMatrix) -> tuple[float, str]:
     """Return the loss of "auto" over its best template's, and the template."""
     auto = optimize(workload, seed=0)
-    losses = {auto.template: auto.loss}
-    for template in ("workload", "pidentity", "kronecker", "union", "marginals"):
-        with suppress(UnsupportedWorkloadError, DomainTooLargeError):
-            found = optimize(workload, template=template, seed=0)
-            losses[template] = min(found.loss, losses.get(template, math.inf))
+    losses = {auto.template: auto.loss} | losses_by_template(workload)
     best = min(losses, key=lambda name: losses[name])
     return auto.loss / losses[best], best
 
 
-def _print_sweep(number: int) -> None:
-    """Print on which random workloads "auto" is behind one of its templates."""
-    worst = []
+def _print_sweep(number: int, seconds: float) -> None:
+    """Print "auto" beside its best template by name, in both currencies in turn."""
+    print("| workload | privacy | auto | loss | s | best by name | auto over it |")
+    print("|---|---|---|---|---|---|---|")
+    worst = 0.0
     for seed in range(number):
-        workload = random_workload(seed)
-        started = time.process_time()
-        ratio, best = behind(workload)
-        worst.append(ratio)
-        if ratio > 1.001:
-            took = f"{time.process_time() - started:.0f} s"
-            print(f"{seed}: {ratio:.4f} of {best}, {workload!r}, {took}", flush=True)
-    print(f"{number} workloads, auto at most {max(worst):.4f} of its best template")
+        workload, privacy = workload_of_any_family(seed), ("pure", "zcdp")[seed % 2]
+        started, name, loss = time.process_time(), "out of time", math.inf
+        with suppress(TimeoutError), _at_most(seconds):
+            auto = optimize(workload, privacy=privacy, seed=0)
+            name, loss = auto.template, auto.loss
+        took = time.process_time() - started
+        losses = losses_by_template(workload, privacy, seconds)
+        best = min(losses, key=lambda own: losses[own])
+        worst = max(worst, loss / losses[best])
+        shown = f"{loss:.5g} | {took:.1f} | {best} | {loss / losses[best]:.4f}"
+        print(f"| {workload._label()} | {privacy} | {name} | {shown} |", flush=True)
+    print(f"\n{number} workloads, auto at most {worst:.4f} of its best template")
 
 
 def _print_ratios() -> None:
@@ -309,6 +373,8 @@ def main(argv: list[str] | None = None) -> None:
     ratios = "print ratios to lower bounds instead"
     parser.add_argument("--ratios", action="store_true", help=ratios)
     parser.add_argument("--sweep", type=int, metavar="N", help="auto beside templates")
+    limit = "processor time for every template of --sweep, in seconds"
+    parser.add_argument("--limit", type=float, default=60.0, help=limit)
     parser.add_argument("--gaussian", action="store_true", help="zCDP at many sizes")
     parser.add_argument("--pure", action="store_true", help="epsilon at many sizes")
     parser.add_argument("--draw", metavar="FILE", help="draw both for prefix sums")
@@ -321,7 +387,7 @@ def main(argv: list[str] | None = None) -> None:
         _draw(chosen.draw)
         return
     if chosen.sweep:
-        _print_sweep(chosen.sweep)
+        _print_sweep(chosen.sweep, chosen.limit)
         return
     if chosen.ratios:
         _print_ratios()

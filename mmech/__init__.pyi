@@ -7,12 +7,11 @@ from mmech.domain.parts import Part as Part
 from mmech.domain.parts import read as read
 
 # operators
-from mmech.operators.basic import AllRange as AllRange
+from mmech.families.separable import AllRange as AllRange
 from mmech.operators.marginals import Anova as Anova
 from mmech.operators.partition import Conjunctions as Conjunctions
 from mmech.operators.explicit import Dense as Dense
 from mmech.operators.basic import Diagonal as Diagonal
-from mmech.operators.hierarchy import Hierarchy as Hierarchy
 from mmech.operators.basic import Identity as Identity
 from mmech.operators.kronecker import Kronecker as Kronecker
 from mmech.operators.marginals import Marginal as Marginal
@@ -22,23 +21,24 @@ from mmech.operators.basic import Ones as Ones
 from mmech.operators.pidentity import PIdentity as PIdentity
 from mmech.operators.partition import Partition as Partition
 from mmech.operators.partition import PartitionStack as PartitionStack
-from mmech.operators.basic import Prefix as Prefix
+from mmech.families.separable import Prefix as Prefix
 from mmech.operators.compose import Product as Product
 from mmech.operators.base import QueryMatrix as QueryMatrix
-from mmech.operators.ranges import Ranges as Ranges
+from mmech.families.ranges import Ranges as Ranges
 from mmech.operators.residuals import Residuals as Residuals
 from mmech.operators.compose import Scaled as Scaled
 from mmech.operators.explicit import Sparse as Sparse
-from mmech.operators.basic import Suffix as Suffix
+from mmech.families.separable import Suffix as Suffix
 from mmech.operators.compose import Sum as Sum
 from mmech.operators.basic import Total as Total
 from mmech.operators.stack import VStack as VStack
-from mmech.operators.ranges import WidthRange as WidthRange
+from mmech.families.ranges import WidthRange as WidthRange
 from mmech.operators.marginals import all_marginals as all_marginals
 
 # families: query matrices that bring strategies of their own
 from mmech.families.circulant import Circulant as Circulant
-from mmech.families.toeplitz import Toeplitz as Toeplitz
+from mmech.families.hierarchy import Hierarchy as Hierarchy
+from mmech.families.circulant import Toeplitz as Toeplitz
 
 # strategies and errors
 from mmech.error.dual_iteration import BoundResult as BoundResult

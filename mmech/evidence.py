@@ -24,6 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import parsed_json
+from mmech.families.circulant import Toeplitz
+from mmech.families.hierarchy import Hierarchy
+from mmech.families.ranges import WidthRange
+from mmech.families.separable import Prefix, Suffix
 from mmech.limits import LIMITS
 from mmech.noise.seam import (
     Draw,
@@ -35,16 +39,13 @@ from mmech.noise.seam import (
     repeated,
 )
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import Diagonal, Identity, Ones, Prefix, Suffix, Total
-from mmech.operators.circulant import Toeplitz
+from mmech.operators.basic import Diagonal, Identity, Ones, Total
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.partition import Partition, PartitionStack
-from mmech.operators.ranges import WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.entry import LedgerEntry, as_json, composed, entry_in_rho, entry_of

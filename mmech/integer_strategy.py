@@ -34,11 +34,9 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Ones
-from mmech.operators.circulant import Toeplitz
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.known import is_known
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
@@ -397,18 +395,9 @@ def _scaled(strategy: Scaled, norm: str, bits: int) -> IntegerStrategy:
 def _marginals(strategy: Marginals, norm: str, bits: int) -> IntegerStrategy:
     sizes = strategy.domain_shape
     used = {key: abs(w) for key, w in strategy.weights.items() if w != 0}
-    blocks = _weighted([Marginal(sizes, key) for key in used], used.values(), norm)
+    blocks = weighted([Marginal(sizes, key) for key in used], used.values(), norm)
     form = Marginals(sizes, dict.fromkeys(used, 1))
     return IntegerStrategy(blocks, form, norm, form)
-
-
-@by_structure.register(Hierarchy)
-def _hierarchy(strategy: Hierarchy, norm: str, bits: int) -> IntegerStrategy:
-    used = {m: abs(weight) for m, weight in strategy.weights.items() if weight != 0}
-    levels = [Hierarchy(strategy.n, {m: 1}) for m in used]
-    blocks = _weighted(levels, used.values(), norm)
-    form = Hierarchy(strategy.n, dict.fromkeys(used, 1))
-    return IntegerStrategy(blocks, form, norm)
 
 
 @by_structure.register(VStack)
@@ -430,7 +419,7 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
         for block in part.blocks
     ]
     reals = [ratio * float(block.weight) ** (1 / power) for block, ratio in flat]
-    whole = _weighted([block.matrix for block, _ in flat], reals, norm, True)
+    whole = weighted([block.matrix for block, _ in flat], reals, norm, True)
     return IntegerStrategy(whole, VStack([part.form for part in parts]), norm)
 
 
@@ -489,18 +478,6 @@ def check_filter(strategy: QueryMatrix, length: int, most: int) -> None:
             f"{strategy!r} needs exact sums over {strategy.shape[1]} cells, above what "
             f"64-bit integers are convolved for; use at most {most} cells"
         )
-
-
-@by_structure.register(Toeplitz)
-def _section(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
-    """Round the column of a circulant matrix, all of whose columns then stay alike."""
-    column, n = strategy._column, strategy.shape[1]
-    if strategy.whole is None or strategy.dtype == np.int64:
-        return None
-    check_filter(strategy, sum(strategy.shape), MOST_CELLS // 2 - MOST_CELLS // 16)
-    whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
-    matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
-    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
 
 
 @by_structure.register(Kronecker)
@@ -602,7 +579,7 @@ def _residuals(strategy: Residuals, norm: str, bits: int) -> IntegerStrategy:
         blocks.append(Kronecker(factors))
     reals = [weight / cells[key] for key, weight in used.items()]
     form = Residuals(sizes, cells)
-    return IntegerStrategy(_weighted(blocks, reals, norm), form, norm)
+    return IntegerStrategy(weighted(blocks, reals, norm), form, norm)
 
 
 @singledispatch
@@ -672,7 +649,7 @@ def _size(operator: QueryMatrix, norm: str) -> float:
     return operator.sensitivity() if norm == "L1" else operator.l2_sensitivity()
 
 
-def _weighted(
+def weighted(
     parts: Sequence[QueryMatrix],
     reals: Iterable[float],
     norm: str,

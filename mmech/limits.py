@@ -119,10 +119,6 @@ class Limits(ChangeableLimits):
     spectrum_cells, spectrum_factor : int
         Largest domain whose joint spectrum under stacked products is formed, and
         largest attribute of it.
-    certificate_entries : int
-        Most entries of the products, or terms of those of a sparse workload, that sum
-        the fourth powers of singular values. Above it a bound on the largest stands in
-        for them.
     rounded_entries : int
         Most real entries of a strategy that are rounded one by one. More is refused.
     merged_cells : int
@@ -152,8 +148,6 @@ class Limits(ChangeableLimits):
     quick_dual_cells, quick_spectrum_cells : int
         Largest smaller side of a workload of which a bound without a stated cost, as
         `report` has it, iterates, and takes all singular values.
-    quick_singular_values : int
-        Most singular values that a bound finds one by one beyond that.
     summed_entries : int
         Most entries of listed ranges whose errors under waves are added up one by one.
     reported_queries, reported_entries : int
@@ -193,7 +187,6 @@ class Limits(ChangeableLimits):
     direct_entries: int = 2**28
     spectrum_cells: int = 2**24
     spectrum_factor: int = 2048
-    certificate_entries: int = 2**27
     rounded_entries: int = 2**25
     merged_cells: int = 2**22
     scored_entries: int = limit(2**16, least=1)
@@ -206,7 +199,6 @@ class Limits(ChangeableLimits):
     dual_distribution: int = 2**22
     quick_dual_cells: int = 1024
     quick_spectrum_cells: int = 2048
-    quick_singular_values: int = limit(64, least=1)
     summed_entries: int = 2**28
     reported_queries: int = 2**22
     reported_entries: int = 2**26

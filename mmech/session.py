@@ -16,8 +16,8 @@ from typing import Any
 from mmech.arrays import Integers
 from mmech.error.result import StrategyResult
 from mmech.mechanism import MatrixMechanism
-from mmech.noise import GAUSSIAN, OF_CURRENCY, Law, k_norm
-from mmech.noise.norm import Groups, as_blocks, dimension
+from mmech.noise import OF_CURRENCY, Law, k_norm
+from mmech.noise.norm import Groups, dimension
 from mmech.noise.system import Rng
 from mmech.operators.base import QueryMatrix
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
@@ -30,7 +30,8 @@ from mmech.selection import epsilon_of_draw
 class Session:
     """Releases of one fit, each charged to a ledger before it is drawn.
 
-    Costs are in the currency of the ledger, which decides the law of the noise.
+    The currency of costs decides the law of the noise. A ledger of rho charges for pure
+    epsilon at its price in rho.
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ class Session:
         Predictable source for tests; ``None`` for the system's entropy.
     entries : tuple of LedgerEntry, default=()
         What was paid before, of a model that is read from a file.
+    currency : {"epsilon", "rho"}, default=None
+        Currency of costs; ``None`` takes the currency of the ledger.
 
     Examples
     --------
@@ -58,18 +61,16 @@ class Session:
         ledger: PrivacyLedger,
         noise: Rng = None,
         entries: tuple[LedgerEntry, ...] = (),
+        *,
+        currency: str | None = None,
     ) -> None:
         self.ledger, self.noise, self.entries = ledger, noise, entries
+        self.currency = currency or ledger.currency
 
     @property
     def relation(self) -> Relation:
         """Neighbour relation of the ledger."""
         return self.ledger.relation
-
-    @property
-    def currency(self) -> str:
-        """Currency of the ledger, "epsilon" or "rho"."""
-        return self.ledger.currency
 
     def note(self, entry: LedgerEntry) -> None:
         """Keep the entry of a release that was paid for elsewhere."""
@@ -79,11 +80,6 @@ class Session:
         """Charge what the caller draws, to a part of the ledger if one is given."""
         ledger = ledger or self.ledger
         self.note(charge(ledger, entry, ledger.relation, self.noise))
-
-    def concentrate(self, delta: float) -> None:
-        """Account for what was released, and for what follows, in zCDP."""
-        self.ledger = self.ledger.concentrate(delta)
-        self.entries = self.ledger.entries
 
     # ---- the matrix mechanism ----------------------------------------------------
 
@@ -121,7 +117,7 @@ class Session:
     ) -> Measurement:
         """Release counts, of which one record changes one by at most `unit`.
 
-        The cost is in the currency of the ledger, or in another one.
+        The cost is in the currency of the session, or in another one.
         """
         law = OF_CURRENCY[currency or self.currency]
         return self._measured(counts, Fraction(unit) ** law.power, law, cost, what)
@@ -131,30 +127,16 @@ class Session:
     ) -> Measurement:
         """Release sums, of which one record changes every group by at most `unit`.
 
-        In L1 norm, and so in L2 norm; and in one column only. Groups that are put
-        together have equal totals. Gaussian noise on these alone would be the noise
-        on all rows, projected: it is in the least squares fit to what is released.
+        In L1 norm, and in one column only, for a cost in pure epsilon. Groups that are
+        put together have equal totals.
         """
-        if self.currency == "epsilon":
-            return self._measured(sums, Fraction(unit), k_norm(groups), cost, what)
-        squared = Fraction(unit**2 * sum(map(len, as_blocks(groups))))
-        return self._measured(sums, squared, GAUSSIAN, cost, what)
+        return self._measured(sums, Fraction(unit), k_norm(groups), cost, what)
 
-    def deviation(
-        self, groups: Groups, cost: Fraction, *, by_row: bool = False
-    ) -> float:
-        """Return about what `add_noise_to_groups` adds to a group of one row.
-
-        By row, times the rows of a group, which share out its records: noise that is
-        shaped like the norm is less in each row of a large group, Gaussian is not.
-        """
-        size = self.relation.factor
-        if self.currency == "rho":
-            sizes = [n for block in as_blocks(groups) for n in block]
-            rows = sum(sizes) / len(sizes) if by_row else 1
-            return size * rows * math.sqrt(len(sizes) / (2 * cost))
+    def deviation(self, groups: Groups, cost: Fraction) -> float:
+        """Return about what `add_noise_to_groups` adds to a group of one row."""
         d = dimension(groups)
-        return float(size / cost) * math.sqrt((d + 1) * (d + 2) / 3)
+        scale = float(self.relation.factor / cost)
+        return scale * math.sqrt((d + 1) * (d + 2) / 3)
 
     def _measured(
         self, values: Integers, own: Fraction, law: Law, cost: Fraction, what: str

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from mmech.checks import MALFORMED, check_integer, parsed_json
 from mmech.error.report import quantile_of_whole_noise
+from mmech.families.separable import Prefix
 from mmech.noise import LAPLACE, check_insecure_rng, law_and_cost, random_key
 from mmech.noise.seam import unseen
-from mmech.operators.basic import Prefix
 from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation

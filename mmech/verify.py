@@ -140,7 +140,8 @@ class Effort:
         key = moves, scale
         if key not in self.prices:
             self.spend(5 * CALL // 2)
-            self.prices[key] = Fraction(math.ceil(kappa(*key) * UNITS), UNITS)
+            price = Fraction(math.ceil(kappa(*key) * UNITS), UNITS)
+            self.prices[key] = min(price, moves / scale)
         return self.prices[key]
 
 
@@ -719,7 +720,8 @@ class Checker:
         self.say(TRUSTED, "how much one record changes the scores of candidates")
         if currency == "epsilon":
             return epsilon
-        return self.effort.price(1, 1 / epsilon) if flips else epsilon**2 / 8
+        price = self.effort.price(1, 1 / epsilon)
+        return price if flips else min(price, epsilon**2 / 8)
 
     # ---- what all draws cost together ----
 

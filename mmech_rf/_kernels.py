@@ -77,77 +77,6 @@ def _next_sibling(level, node, last):
 
 
 @kernel
-def grow_trees(
-    seeds, sizes, splittable, depth, max_nodes, write, node_offsets, leaf_offsets,
-    feature, child
-):  # fmt: skip
-    # random multiway trees, depth first: seeds (n_trees,) uint64, sizes (d,) int64,
-    # splittable (m,) int64, depth <= m; offsets (n_trees + 1,) int64 from 0, written
-    # unless `write`; feature, child (n_nodes,) int32, written if `write`; returns the
-    # number of trees, less than n_trees if max_nodes is passed
-    available = splittable.copy()
-    node = np.empty(depth + 1, np.int64)
-    last = np.empty(depth + 1, np.int64)
-    drawn = np.empty(depth + 1, np.int64)
-    state = np.empty(depth + 1, np.uint64)
-    for tree in range(seeds.shape[0]):
-        root = node_offsets[tree]
-        n_nodes = 1
-        n_leaves = 0
-        level = np.int64(0)
-        node[0] = root
-        last[0] = root
-        state[0] = seeds[tree]
-        while level >= 0:
-            current = node[level]
-            if level > 0:
-                n_siblings = sizes[available[level - 1]]
-                branch = current - (last[level] - n_siblings + 1)
-                state[level] = _child_state(state[level - 1], branch)
-            climb_from = level
-            if level == depth:
-                # only the root of a tree of depth 0: see below
-                if write:
-                    feature[current] = -1
-                    child[current] = n_leaves
-                n_leaves += 1
-            else:
-                # The path holds available[:level]; what is left is drawn from.
-                drawn[level] = level + _draw_below(
-                    available.shape[0] - level, state[level]
-                )
-                _swap(available, level, drawn[level])
-                attribute = available[level]
-                size = sizes[attribute]
-                first = root + n_nodes
-                n_nodes += size
-                if write:
-                    feature[current] = attribute
-                    child[current] = first
-                if level + 1 < depth:
-                    level += 1
-                    node[level] = first
-                    last[level] = first + size - 1
-                    continue
-                # All children are leaves: most nodes of a tree are written here.
-                if write:
-                    for value in range(size):
-                        feature[first + value] = -1
-                        child[first + value] = n_leaves + value
-                n_leaves += size
-                climb_from = level + 1
-            level = _next_sibling(level, node, last)
-            for undone in range(climb_from - 1, max(level, 0) - 1, -1):
-                _swap(available, undone, drawn[undone])
-        if not write:
-            node_offsets[tree + 1] = root + n_nodes
-            leaf_offsets[tree + 1] = leaf_offsets[tree] + n_leaves
-            if node_offsets[tree + 1] > max_nodes:
-                return tree
-    return seeds.shape[0]
-
-
-@kernel
 def _route_tests(tests, root, codes, leaves):
     # leaf id of records in one tree of two-way tests: tests (n_nodes, 4) int32, codes
     # (N, d) uint8 or int32, leaves (N,) int32
@@ -284,7 +213,7 @@ def leaf_masks(sizes, depth, feature, child, tests, node_offsets, leaf_offsets, 
             level = _next_sibling(level, node, last)
 
 
-# ---- trees of two-way tests ---------------------------------------------------
+# ---- growth ---------------------------------------------------------------------
 
 # Kinds of test of an attribute: a child for every value; equal to a value or not; at
 # most a value or above it.
@@ -315,16 +244,17 @@ def _narrow(kind, size, branch, a, value, slot, start, table, low, remaining):
 
 
 @kernel
-def grow_test_trees(
+def grow_trees(
     seeds, sizes, kinds, starts, table, splittable, depth, max_nodes, write,
     node_offsets, leaf_offsets, feature, child, value,
 ):  # fmt: skip
-    # random trees with tests of several kinds: seeds (n_trees,) uint64, sizes, kinds,
-    # starts (d,) int64; table (any,) int64 from starts[i]: the values of an attribute
-    # of kind EQUALITY, left as found, or the cumulative weights of the cuts of a
-    # THRESHOLD one, (n_i,) from 0; splittable (m,) int64; offsets (n_trees + 1,) int64,
-    # written unless `write`; feature, child, value (n_nodes,) int32, written if
-    # `write`; returns the number of trees, less than n_trees if max_nodes is passed
+    # random trees, depth first, with tests of several kinds: seeds (n_trees,) uint64,
+    # sizes, kinds, starts (d,) int64; table (any,) int64 from starts[i]: the values of
+    # an attribute of kind EQUALITY, left as found, or the cumulative weights of the
+    # cuts of a THRESHOLD one, (n_i,) from 0; splittable (m,) int64; offsets
+    # (n_trees + 1,) int64, written unless `write`; feature, child, value (n_nodes,)
+    # int32, written if `write`; returns the number of trees, less than n_trees if
+    # max_nodes is passed
     low = np.zeros_like(sizes)
     remaining = sizes.copy()
     node = np.empty(depth + 1, np.int64)

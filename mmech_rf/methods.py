@@ -65,7 +65,7 @@ class Method:
 
 
 _BOUNDED = ("n_records", "private_bins")
-_DRAWN = (*_BOUNDED, "privacy", "delta", "settings")
+_DRAWN = (*_BOUNDED, "settings")
 _FOREST = ("n_trees", "depth", "splits")
 _COUNTED = (*_FOREST, "n_ensembles", "max_features", "voting", "random_state")
 _OPTIMIZED = (*_COUNTED, "template")

@@ -79,7 +79,7 @@ class Tuning:
     depth  measured   correlation
         3  identity        0.8871
         4  identity        0.8809
-        2  marginals       0.8545
+        2  marginals       0.8539
         1  marginals       0.8011
         5  identity        0.7353
         6  identity        0.3911

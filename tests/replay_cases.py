@@ -16,7 +16,8 @@ from sklearn.base import clone
 
 import mmech as mm
 import mmech_rf as rf
-from mmech import PrivacyLedger, rho_from_epsilon_delta
+from mmech import PrivacyLedger
+from mmech.privacy.cost import ROUNDED_UP, in_rho
 from mmech.tables import Histogram, Mean, Quantiles, Sum
 
 RELATIONS = ("add_remove", "replace")
@@ -75,8 +76,8 @@ class Case:
     row: tuple[str, ...] = field(default=("1", "1", "0"))
     """Attributes of who comes new."""
 
-    shared: bool = False
-    """Whether zCDP is paid from a ledger of rho, and not from one of the fit's own."""
+    in_rho: bool = False
+    """Whether a ledger of rho pays."""
 
     @property
     def unlabelled(self):
@@ -106,20 +107,15 @@ class Case:
         return self.model.schema
 
     @property
-    def zcdp(self):
-        return getattr(self.model, "privacy", "pure") == "zcdp"
+    def rho(self):
+        """What a fit may cost in rho, if a ledger of rho pays."""
+        return in_rho(self.epsilon) * ROUNDED_UP if self.in_rho else None
 
     def ledger(self):
-        """Return a ledger that just covers a fit, or None for one of its own."""
-        if not self.zcdp:
-            return PrivacyLedger(self.epsilon, neighbours=self.relation)
-        if self.shared:
+        """Return a ledger that just covers a fit."""
+        if self.in_rho:
             return PrivacyLedger(self.rho, currency="rho", neighbours=self.relation)
-        return None
-
-    @property
-    def rho(self):
-        return Fraction(rho_from_epsilon_delta(self.epsilon, self.model.delta))
+        return PrivacyLedger(self.epsilon, neighbours=self.relation)
 
 
 def people(schema=SCHEMA, odd=(), dropped=False, n_records=24, seed=0):
@@ -193,28 +189,18 @@ CHOSEN_SETTINGS = {
     | ACCURACY["accuracy"],
 }
 
-ZCDP = {"privacy": "zcdp", "delta": 1e-6}
-
-ZCDP_SETTINGS = {
-    name: ZCDP | CHOSEN_SETTINGS[name]
-    for name in ("a tree", "scores", "the least epsilon", "boosting, noisy n")
-} | {
-    "boosting": ZCDP | {"n_records": 100_000},
-    "accuracy": ZCDP | ACCURACY["accuracy"],
-    "accuracy, boosting": ZCDP | ACCURACY["accuracy"] | {"n_records": 125_000},
-    "accuracy, shared": ZCDP | ACCURACY["accuracy"] | {"shared": True},
-    "private bins": ZCDP | BINS | {"n_records": 100_000},
-    "shared private bins": ZCDP | BINS | {"shared": True},
-    "a shared tree": ZCDP | {"shared": True},
-    "shared boosting": ZCDP | {"n_records": 100_000, "shared": True},
-}
+RHO_SETTINGS = {
+    name: CHOSEN_SETTINGS[name] | {"in_rho": True}
+    for name in ("a tree", "scores", "boosting", "boosting, noisy n",
+                 "the least epsilon", "private bins", "accuracy")
+}  # fmt: skip
 
 
 def _case(make, settings, relation):
     settings = dict(settings)
     epsilon = Fraction(settings.pop("epsilon", 1))
     policy = settings.get("handle_missing")
-    shared = settings.pop("shared", False)
+    in_rho = settings.pop("in_rho", False)
     schema = settings.pop("schema", OTHERS if policy == "category" else SCHEMA)
     odd = ODD if policy else ()
     model = make(schema=schema, epsilon=epsilon, neighbours=relation, **settings)
@@ -225,7 +211,7 @@ def _case(make, settings, relation):
     # Few and many, on both sides of what stops growth.
     n_records = 150 if relation == "replace" else 24
     records = people(schema, odd, policy == "drop", n_records)
-    return Case(model, records, cells, epsilon, odd, row, shared)
+    return Case(model, records, cells, epsilon, odd, row, in_rho)
 
 
 def cases(relations=RELATIONS):
@@ -239,7 +225,7 @@ def cases(relations=RELATIONS):
                     settings,
                     relation,
                 )
-        for kind, named in (("pure", CHOSEN_SETTINGS), ("zcdp", ZCDP_SETTINGS)):
+        for kind, named in (("pure", CHOSEN_SETTINGS), ("rho", RHO_SETTINGS)):
             for words, settings in named.items():
                 found[f"{kind}, {words}, {relation}"] = _case(
                     rf.PrivateForestClassifier, settings, relation
@@ -265,7 +251,6 @@ def runner(case, *, own=False):
         if model._holds_counts():
             model.close()
             seen.append(facts(model, case.cells))
-        run.accounting = getattr(getattr(model, "choice_", None), "accounting", "pure")
         return seen
 
     return run

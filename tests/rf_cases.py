@@ -76,11 +76,10 @@ def some_scores(domain_shape=SHAPE, k=3, seed=0):
     return AdditiveScores(constant, views, tables, errors)
 
 
-def paying(accounting, cost, rng=None):
-    """A session with a total, in either kind of budget."""
-    currency = {"pure": "epsilon", "zcdp": "rho"}[accounting]
+def paying(cost, rng=None):
+    """A session with a total."""
     noise = rng and PredictableGenerator(rng.bit_generator)
-    return Session(PrivacyLedger(cost, currency=currency), noise)
+    return Session(PrivacyLedger(cost), noise)
 
 
 def silence(watch_all):

@@ -29,27 +29,6 @@ def draw_below(bound, state):
         state ^= mix((state + GOLDEN) & MASK)
 
 
-def grow(domain_shape, seeds, depth):
-    """Multiway trees as nested tuples (attribute, -1, [children]), leaves as None."""
-    splittable = [i for i, size in enumerate(domain_shape) if size > 1]
-    depth = min(depth, len(splittable))
-
-    def subtree(available, level, state):
-        if level == depth:
-            return None
-        drawn = level + draw_below(len(available) - level, state)
-        available = list(available)
-        available[level], available[drawn] = available[drawn], available[level]
-        attribute = available[level]
-        children = []
-        for branch in range(domain_shape[attribute]):
-            child_state = mix((state + (branch + 1) * GOLDEN) & MASK)
-            children.append(subtree(available, level + 1, child_state))
-        return attribute, -1, children
-
-    return [subtree(splittable, 0, int(seed)) for seed in seeds]
-
-
 @st.composite
 def schemas(draw, most=5):
     """Attributes of up to so many values, of all kinds."""

@@ -1,17 +1,21 @@
 """The pages for maintainers are right: their code makes what they say, as a plug-in."""
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import reference as ref
-from maintainer_pages import code_of, law_of_the_page
+from maintainer_pages import PAGES, code_of, law_of_the_page
 
 import mmech as mm
+from mmech import lazy
 from mmech.audit import epsilon_lower_bound
 from mmech.integer_strategy import integer_strategy
 from mmech.noise import LAWS
+from mmech.strategies import registry
+from mmech.strategies.registry import Template
 from mmech.tables.intervals import Intervals
 from mmech.testing import assert_query_matrix
 from mmech_rf import load_model, methods
@@ -55,6 +59,29 @@ def test_the_operator_is_measured_and_optimized(band):
     counts = [4, 0, 9, 1, 2, 7]
     answers = mm.MatrixMechanism(workload, workload, epsilon=1e6).answer(counts)
     np.testing.assert_allclose(answers, dense @ counts, atol=0.01)
+
+
+def test_a_family_is_loaded_by_its_line_in_the_list_alone(monkeypatch):
+    page = (PAGES / "adding_an_operator.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^```pyi\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    home, name = re.fullmatch(r"from (\S+) import (\w+) as \w+\n", line).groups()
+    assert home == "mmech.families.band"
+    assert "`band.py` there" in page
+    made = code_of("adding_an_operator", home)
+    made.TEMPLATE = Template("band", lambda workload: None, 1000)
+    monkeypatch.setitem(lazy._homes("mmech"), name, home)
+    lazy.load_families.cache_clear()
+    registry._load.cache_clear()
+    try:
+        assert made in lazy.load_families()
+        assert registry.find("band", "L1") is made.TEMPLATE
+    finally:
+        registry.unregister(made.TEMPLATE)
+        lazy.load_families.cache_clear()
+    workload, strategy = made.Band(5, [3, 2, 1]), made.Band(5, [2, -1])
+    wanted = ref.per_query_loss(workload.to_dense(), strategy.to_dense())
+    found = mm.per_query_error(workload, strategy, epsilon=1) / 2
+    np.testing.assert_allclose(found, wanted)
 
 
 # ------------------------------------------------------------------ a law of noise

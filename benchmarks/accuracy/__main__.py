@@ -51,8 +51,7 @@ of our own with one-way tables; diffprivlib and DP-EBM (InterpretML) run with th
 defaults and public bounds. MST and AIM (OpenDP) make synthetic records of all
 attributes and the class. These are the training records of a classifier without
 privacy, chosen by cross-validation on them. **DP-EBM promises less: (ε, δ) with δ =
-10⁻⁵**, and takes two classes only; so does "private forest (ε, δ)", `privacy="zcdp"`,
-which takes any number of classes. "private forest, ε = 100", in the last column beside
+10⁻⁵**, and takes two classes only. "private forest, ε = 100", in the last column beside
 models without privacy, shows the cost of the model itself.
 
 A floor is a given target, a little above the best peer in hindsight. It is at most the

@@ -163,15 +163,7 @@ def _methods() -> dict[str, Method]:
     return {
         "private forest": Method(_forest()),
         "private forest, N stated": Method(_forest_of_known_size),
-        "private forest (ε, δ)": Method(_forest(privacy="zcdp", delta=_others.DELTA)),
         RANKED: Method(_forest(settings=DrawnSettings.for_ranking())),
-        f"{RANKED} (ε, δ)": Method(
-            _forest(
-                settings=DrawnSettings.for_ranking(),
-                privacy="zcdp",
-                delta=_others.DELTA,
-            )
-        ),
         f"private forest, ε = {MUCH}": Method(_forest_of_much_epsilon, private=False),
         "batch training": Method(_paper, takes=_has_few_cells),
         "batch training, log-odds": Method(_paper_log_odds, takes=_has_few_cells),
@@ -256,7 +248,7 @@ GIVEN = {
 }
 """Forests that are given, beside what needs no public record."""
 
-OURS = ("private forest", "private forest, N stated", "private forest (ε, δ)")
+OURS = ("private forest", "private forest, N stated")
 CEILINGS = tuple(f"{name}, not private" for name in _others.NOT_PRIVATE)
 
 

@@ -11,7 +11,6 @@ from benchmarks.accuracy._table import EPSILONS, Means, read_table
 
 STYLES: dict[str, dict[str, Any]] = {
     "private forest": {"color": "#c1272d", "lw": 2.4, "marker": "o", "zorder": 5},
-    "private forest (ε, δ)": {"color": "#c1272d", "ls": ":", "marker": "x"},
     "batch training": {"color": "#0072b2", "marker": "s"},
     "naive Bayes": {"color": "#009e73", "marker": "^"},
     "diffprivlib forest": {"color": "#8c6bb1", "marker": "v"},

@@ -28,9 +28,7 @@ SETS = (
 )  # fmt: skip
 COMPARED = (
     "private forest",
-    "private forest (ε, δ)",
     RANKED,
-    f"{RANKED} (ε, δ)",
     "DP-EBM (ε, δ)",
     "logistic regression, not private",
 )
@@ -46,7 +44,7 @@ random 80/20 splits, the same for all methods. Means of the area under the ROC c
 (higher is better) / Brier score / calibration error (lower is better): the mean
 distance between the probability of the second class and its share, in ten groups of
 test records of neighbouring probabilities, of equal size. "private forest" is pure ε,
-what says (ε, δ) has δ = 10⁻⁵; "for ranking" has `settings=DrawnSettings.for_ranking()`.
+DP-EBM (ε, δ) with δ = 10⁻⁵; "for ranking" has `settings=DrawnSettings.for_ranking()`.
 """
 
 

@@ -218,8 +218,14 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
         "--auto",
         action="store_const",
         const="auto",
-        help="all tables of one attribute and of two; of ten pairs or more, those are "
-        "measured that are worth their budget",
+        help="all tables of one attribute and of two",
+    )
+    add(
+        "--measure",
+        choices=("chosen", "all"),
+        default="chosen",
+        help="with ten pairs or more, --ways and --auto measure those that are chosen "
+        "privately, and estimate the others without intervals; `all` measures all",
     )
     of: dict[str, Any] = {"dest": "statistics", "action": _OfStatistics}
     for option, text in _STATISTICS.items():
@@ -599,7 +605,7 @@ def _tables(args: argparse.Namespace) -> None:
     with showing(lambda: said[-1]), _keeping(kept) as paid:
         from mmech.tables import release_tables
         from mmech.tables.files import check_excel
-        from mmech.tables.plan import read_domain
+        from mmech.tables.plan import listed_tables, read_domain
         from mmech.tables.published import check_new_folder
 
         if args.out is not None:
@@ -621,11 +627,14 @@ def _tables(args: argparse.Namespace) -> None:
             used |= {domain.levels.get(n, n) for n in (own.name, *own.by)}
         if used and used <= set(domain.names):  # other columns need not be there
             domain = domain.select([name for name in domain.names if name in used])
+        ways, listed = args.ways, args.auto or tables
+        if args.measure == "all" and (ways or args.auto):
+            ways, listed = None, listed_tables(domain, ways)
         made: Any = release_tables(
             None if args.dry_run else _records(args, domain, said, described),
             domain,
-            ways=args.ways,
-            tables=args.auto or tables,
+            ways=ways,
+            tables=listed,
             statistics=statistics,
             share=args.share,
             known=known,

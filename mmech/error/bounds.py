@@ -30,22 +30,18 @@ from mmech.error.dual_iteration import (
     spread_bound,
 )
 from mmech.error.singular_bounds import (
-    commuting_loss_bound,
     known_loss_bound,
-    partial_loss_bound,
     sum_of_roots,
     symmetric_loss_bound,
-    weighted_loss_bound,
 )
-from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix, once
-from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.known import factored, normal_form
 from mmech.operators.lsmr import known_column_squares
 from mmech.reduction.cells import reduce_domain
-from mmech.structure.shape import frobenius_squared, squared_singular_values
+from mmech.structure.shape import squared_singular_values
 from mmech.threads import one_blas_thread
 
 CHEAP_WORK = 5e9
@@ -53,6 +49,9 @@ CHEAP_WORK = 5e9
 
 CHEAP_ENTRIES = 2**23
 """Largest workload of few rows of which a bound without a stated cost is explicit."""
+
+WEAK = ("largest column", "none")
+"""Bounds that do not estimate the least loss."""
 
 
 @one_blas_thread()
@@ -76,6 +75,11 @@ def svd_bound(workload: Matrix, *, epsilon: Any = None, rho: Any = None) -> floa
         Squared counts. Loose for pure epsilon: a ratio of two is close to all that
         any strategy can reach on small domains, and the gap grows with the domain.
 
+    Raises
+    ------
+    DomainTooLargeError
+        If both sides of a workload without structure are above 4096.
+
     See Also
     --------
     dual_bound : never smaller, at the cost of some iterations.
@@ -83,9 +87,7 @@ def svd_bound(workload: Matrix, *, epsilon: Any = None, rho: Any = None) -> floa
     Notes
     -----
     Ranges, prefixes, circulants and their products have singular values in closed form.
-    Above 4096 on the smaller side, the largest ones are found by products, and moments
-    of the rest bound their sum from below. Singular values that rounding
-    cannot tell from zero count as zero.
+    Singular values that rounding cannot tell from zero count as zero.
 
     References
     ----------
@@ -185,14 +187,10 @@ def svd_loss_bound(workload: QueryMatrix) -> float:
     weight, factors = factored(workload)
     if factors != (workload,):
         return weight**2 * math.prod(svd_loss_bound(factor) for factor in factors)
-    for structured in (known_loss_bound, commuting_loss_bound):
-        bound = structured(workload)
-        if bound is not None:
-            return bound
+    bound = known_loss_bound(workload)
+    if bound is not None:
+        return bound
     m, n = workload.shape
-    if min(m, n) > LIMITS.dense_cells:
-        trace = frobenius_squared(workload) / n
-        return partial_loss_bound(workload, np.full(n, 1.0 / n), trace)
     return sum_of_roots(squared_singular_values(workload), max(m, n)) ** 2 / n
 
 
@@ -248,12 +246,17 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
         parts = [cheap_loss_bound(factor) for factor in factors]
         names = [name for _, name in parts if name != "closed form"]
         bound = weight**2 * math.prod(own for own, _ in parts)
-        return bound, [*names, "closed form"][0]
+        return bound, _weakest([*names, "closed form"])
     if workload.shape[1] <= LIMITS.dual_distribution:
         reduced, _ = reduce_domain(workload)
         if reduced is not workload:
             return cheap_loss_bound(reduced)
     return max(_cheap_bounds(workload))
+
+
+def _weakest(names: list[str]) -> str:
+    """Return the first name of a weak bound, or else the first."""
+    return next((name for name in names if name in WEAK), names[0])
 
 
 def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
@@ -266,46 +269,22 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
         result = dual_loss_bound(workload, max_iter=steps, tolerance=1e-4)
         yield result.bound, "dual"
         return
-    for structured in (known_loss_bound, commuting_loss_bound):
-        bound = structured(workload)
-        if bound is not None:
-            yield bound, "singular values"
-            return
+    bound = known_loss_bound(workload)
+    if bound is not None:
+        yield bound, "singular values"
+        return
     blocks = normal_form(workload).blocks
     if len(blocks) > 1:
-        each = (float(c) ** 2 * cheap_loss_bound(block)[0] for c, block in blocks)
-        yield sum(each), "sum over the blocks"
+        parts = [(weight, cheap_loss_bound(block)) for weight, block in blocks]
+        total = sum(float(weight) ** 2 * own for weight, (own, _) in parts)
+        yield (
+            total,
+            _weakest(["sum over the blocks", *(name for _, (_, name) in parts)]),
+        )
     yield 0.0, "none"
-    if isinstance(workload, Sparse):
-        largest = abs(workload.matrix).max(axis=1).toarray().astype(np.float64)
-        yield float(np.square(largest).sum()), "largest entries"
-    if max(m, n) > LIMITS.table_entries or n > LIMITS.dual_distribution:
-        return
-    try:
+    if max(m, n) <= LIMITS.table_entries and n <= LIMITS.dual_distribution:
         squares = known_column_squares(workload)
-        if squares is None and m * n <= LIMITS.certificate_entries:
-            squares = workload.column_square_sums().astype(np.float64)
-    except DomainTooLargeError:
-        return
-    if squares is not None:
-        yield float(squares.max()), "largest column"
+        if squares is not None:
+            yield float(squares.max()), "largest column"
     if size <= LIMITS.quick_spectrum_cells:
-        for p in _cell_weights(n, squares):
-            yield weighted_loss_bound(workload, p), "singular values"
-        return
-    for p in _cell_weights(n, squares):
-        trace = None if squares is None else float(p @ squares)
-        yield partial_loss_bound(workload, p, trace), "partial singular values"
-
-
-def _cell_weights(
-    n: int, squares: NDArray[np.float64] | None
-) -> list[NDArray[np.float64]]:
-    """Return probabilities of n cells to try: uniform, and by the squared norms.
-
-    The latter, where they are known, are best for columns at right angles.
-    """
-    uniform = np.full(n, 1.0 / n)
-    if squares is None or squares.sum() == 0 or squares.min() == squares.max():
-        return [uniform]
-    return [uniform, squares / squares.sum()]
+        yield svd_loss_bound(workload), "singular values"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpocon, dpotrf, dpotri
+from scipy.linalg.lapack import dpotri
 
 from mmech.arrays import Floats, Subset
 from mmech.checks import magnitude
@@ -28,9 +28,8 @@ from mmech.error.rules import (
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import AllRange, Diagonal, Identity
+from mmech.operators.basic import Diagonal, Identity
 from mmech.operators.compose import Scaled
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
@@ -38,20 +37,14 @@ from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.pinv import pinv_entries
-from mmech.operators.ranges import WidthRange
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import marginal_precisions, ranks_of
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import first_members, restrict_columns
 from mmech.structure.attributes import is_uniform
-from mmech.structure.blocks import (
-    block_energies,
-    block_gain,
-    moved,
-    tree_components,
-)
-from mmech.structure.shape import frobenius_squared, rank
+from mmech.structure.blocks import block_gain, moved
+from mmech.structure.shape import frobenius_squared, rank, regular_factor
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
 Tables = Marginals | Marginal | Residuals
@@ -59,11 +52,6 @@ Tables = Marginals | Marginal | Residuals
 CANCELLATION = 1e-7
 """Relative size of a difference below which it is computed another way."""
 
-RANGE_CANCELLATION = 1e-4
-"""The same for the variance of a range as a difference of two prefix sums."""
-
-REGULAR = 1e-8
-"""Ratio of a gram's least norm to the largest above which it is inverted as it is."""
 
 SUPPORT_TOLERANCE = 1e-6
 """Relative part of a query outside the row space that counts as rounding."""
@@ -85,6 +73,8 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
     known = known_support(workload, strategy)
     if known is not None:
         return known
+    _check_listed(workload)
+    check_work(workload, strategy, 4)
     weights = np.random.default_rng(0).standard_normal((workload.shape[0], 4))
     norms = np.sqrt(workload.row_square_sums())[:, None]
     weights = np.divide(weights, norms, out=np.zeros_like(weights), where=norms > 0)
@@ -116,6 +106,7 @@ def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
     square, queries, inner = unwrapped(strategy, workload)
     if inner is not strategy:
         return row_gains(queries, inner) / square
+    _check_listed(workload)
     known: Floats | None = known_rows(workload, strategy)
     if known is not None:
         return known
@@ -129,9 +120,19 @@ def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
     return computed_rows(workload, strategy)
 
 
+def _check_listed(workload: QueryMatrix) -> None:
+    """Refuse a number for each of too many queries."""
+    if workload.shape[0] > LIMITS.reported_entries:
+        raise DomainTooLargeError(
+            f"{workload!r} has {magnitude(workload.shape[0])} queries, too many to "
+            f"list (limit {LIMITS.reported_entries}); ask for their total, or "
+            "for fewer queries"
+        )
+
+
 def check_work(workload: QueryMatrix, strategy: QueryMatrix, columns: int) -> None:
     """Refuse to visit too many entries of some columns of A⁺, before any is visited."""
-    entries = max(workload.shape[0], pinv_entries(strategy, columns))
+    entries = pinv_entries(strategy, columns)
     if entries > LIMITS.reported_entries:
         raise DomainTooLargeError(
             f"errors of {workload!r} under {strategy!r} have no closed form and visit "
@@ -228,18 +229,6 @@ def _(workload: QueryMatrix, strategy: PIdentity) -> float:
     if value < CANCELLATION * total:  # most digits are lost: take squares instead
         return float(row_gains(workload, strategy).sum())
     return value
-
-
-@known_gain.rule(Hierarchy)
-def _(workload: QueryMatrix, strategy: Hierarchy) -> float | None:
-    blocks = block_energies(workload)
-    if blocks is None:
-        return None
-    energies, variances = tree_components(blocks, strategy)
-    measured = np.isfinite(variances)
-    if energies[~measured].max(initial=0) > SUPPORT_TOLERANCE**2 * energies.sum():
-        raise unsupported(workload, strategy)
-    return float(energies[measured] @ variances[measured])
 
 
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
@@ -403,8 +392,8 @@ def gain_by_subsets(workload: QueryMatrix, strategy: Tables) -> float | None:
 
 def _dense_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float:
     gram = strategy.gram()._dense().astype(np.float64)
-    factor, failed = dpotrf(gram, lower=1)
-    if not failed and dpocon(factor, abs(gram).sum(axis=0).max(), "L")[0] > REGULAR:
+    factor = regular_factor(gram)
+    if factor is not None:
         inverse, _ = dpotri(factor, lower=1)  # the lower half of it, else zeros
         asked = workload.gram()._dense().astype(np.float64)
         twice = 2.0 * np.vdot(inverse, asked)
@@ -433,37 +422,3 @@ def computed_rows(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
             raise unsupported(workload, strategy)
         gains[start:stop] = np.einsum("ij,ij->j", coefficients, coefficients)
     return gains
-
-
-@computed_rows.register(AllRange | WidthRange)
-def _(workload: AllRange | WidthRange, strategy: QueryMatrix) -> Floats:
-    """Take distances between the coefficients of prefix sums.
-
-    S holds the sums over the first 0..n cells, and C is S A⁺. Range (lo, hi) has the
-    coefficients C[hi + 1] - C[lo]: all norms follow from C Cᵀ. Differences that lose
-    most digits are taken before they are squared.
-    """
-    m, n = workload.shape
-    check_work(workload, strategy, min(m, n + 1))
-    if isinstance(workload, AllRange):
-        lower, upper = np.triu_indices(n)
-    else:
-        lower = np.arange(m)
-        upper = lower + workload.width - 1
-    sums = np.tri(n + 1, n, -1)
-    coefficients = np.ascontiguousarray(strategy.pinv().rmatmat(sums.T).T)
-    if not rows_supported(
-        np.ascontiguousarray(sums[1:].T), strategy, coefficients[1:].T
-    ):  # though differences of prefix sums may be supported
-        return computed_rows.dispatch(QueryMatrix)(workload, strategy)
-    products = coefficients @ coefficients.T
-    squares = np.diagonal(products)
-    scale = squares[upper + 1] + squares[lower]
-    gains = scale - 2.0 * products[lower, upper + 1]
-    lost = np.flatnonzero(gains < RANGE_CANCELLATION * scale)
-    height = max(1, LIMITS.block_entries // coefficients.shape[1])
-    for start in range(0, lost.size, height):
-        rows = lost[start : start + height]
-        steps = coefficients[upper[rows] + 1] - coefficients[lower[rows]]
-        gains[rows] = np.einsum("ij,ij->i", steps, steps)
-    return np.asarray(gains)

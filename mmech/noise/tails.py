@@ -103,6 +103,15 @@ class ErrorLaw:
         self._widths[level] = half
         return half
 
+    def bound(self, level: float) -> float:
+        """Return a half width with what frequencies beyond the last may take off."""
+        half = self.half_width(level)
+        if not half:
+            return 0.0
+        last = FREQUENCIES[-1] * half / self.scale
+        level += 2 / math.pi * abs(float(self.characteristic[-1])) / last
+        return self.half_width(level) if level < 1 else math.inf
+
 
 NO_ERROR = ErrorLaw(0.0, 0.0, np.ones(FREQUENCIES.size))
 """The law of the error of a count that is known."""
@@ -224,7 +233,8 @@ class Tails:
             shares = np.rint(roots / errors[some] / ALIKE)
             # In place of unique columns: a number of each, exact for all that occur.
             kind = np.zeros(some.size, np.int64)
-            for own in (*shares, *np.rint(4 * np.log2(self.numbers[:, some]))):
+            numbers = np.rint(4 * np.log2(self.numbers[:, some]))
+            for own in (*shares, *numbers) if some.size > 1 else ():
                 values, place = np.unique(own, return_inverse=True)
                 if values.size > 1:
                     kind = kind * values.size + place

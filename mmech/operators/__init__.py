@@ -2,12 +2,9 @@
 
 ===========  ==============================================================
 base         the protocol `QueryMatrix`, and what it does without structure
-basic        identity, total, prefix and suffix sums, all ranges, diagonals
-circulant    one query moved along a domain
+basic        identity, total and diagonals
 tau          sine waves: functions of the grams of ranges and prefix sums
 convolution  exact convolutions of integers
-ranges       ranges of an ordered domain
-hierarchy    trees of sums over nested blocks of neighbours
 explicit     dense and sparse matrices
 partition    partitions of a domain, and boxes of cells: what forests ask
 compose      transposes, grams, multiples, products and sums
@@ -30,4 +27,3 @@ table_tree   tables of counts, each summed from a smaller one
 """
 
 from mmech.operators import algebra, known, pinv, residuals, row_scaling  # noqa: F401
-from mmech.structure import circulant  # noqa: F401  registers its rules

@@ -12,7 +12,7 @@ from functools import singledispatch
 import numpy as np
 
 from mmech.operators.base import Array, QueryMatrix
-from mmech.operators.basic import Identity, Ones, Prefix, Suffix, scan
+from mmech.operators.basic import Identity, Ones
 from mmech.operators.explicit import Dense
 from mmech.operators.pidentity import PIdentityPinv
 
@@ -40,8 +40,6 @@ def axis_kind(factor: QueryMatrix) -> str:
 
 
 axis_kind.register(Identity, lambda factor: "identity")
-axis_kind.register(Prefix, lambda factor: "scan")
-axis_kind.register(Suffix, lambda factor: "scan")
 axis_kind.register(Ones, lambda factor: "total")
 axis_kind.register(Dense, lambda factor: "matrix")
 axis_kind.register(
@@ -75,12 +73,6 @@ def apply_along(
     moved = np.ascontiguousarray(np.swapaxes(x, 0, 1)).reshape(n, -1)
     result = product(moved).reshape(m, left, right)
     return np.ascontiguousarray(np.swapaxes(result, 0, 1))
-
-
-apply_along.register(Prefix, lambda factor, matrix, x, transpose: scan(x, transpose))
-apply_along.register(
-    Suffix, lambda factor, matrix, x, transpose: scan(x, not transpose)
-)
 
 
 @apply_along.register(Ones)

@@ -294,7 +294,10 @@ class QueryMatrix:
         return Gram(self)
 
     def pinv(self) -> QueryMatrix:
-        """Return the Moore-Penrose pseudoinverse as an operator of shape (n, m)."""
+        """Return the Moore-Penrose pseudoinverse as an operator of shape (n, m).
+
+        `mmech.operators.pinv.pinv_method` tells how it is going to multiply.
+        """
         from mmech.operators.pinv import pinv
 
         return pinv(self)

@@ -1,9 +1,9 @@
-"""Leaf operators: identity, ones, prefix and suffix sums, all ranges, diagonals."""
+"""Leaf operators: identity, ones, total, separable grams and diagonals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +22,6 @@ from mmech.operators.base import (
     query_matrix,
     read_only,
 )
-from mmech.operators.explicit import Sparse
 
 KERNEL_ENTRIES = 2**14
 """Scans of fewer entries stay with NumPy, which needs no compiled code."""
@@ -42,7 +41,7 @@ def scan(x: Array, backward: bool) -> Array:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Sized(QueryMatrix):
+class Sized(QueryMatrix):
     """Base of the square operators of integers that their size `n` describes."""
 
     n: int
@@ -58,7 +57,7 @@ class _Sized(QueryMatrix):
 
 
 @query_matrix("Identity")
-class Identity(Symmetric, _Sized, ZeroOne):
+class Identity(Symmetric, Sized, ZeroOne):
     """One query per domain cell: the identity matrix.
 
     Parameters
@@ -164,153 +163,6 @@ class Total(Ones):
 
     def __init__(self, n: int) -> None:
         super().__init__(1, n)
-
-
-class _Cumulative(_Sized, ZeroOne):
-    """Base of the sums from one end of the domain to every cell."""
-
-    backward: ClassVar[bool]
-
-    def _matmat(self, x: Array, /) -> Array:
-        return scan(x[None], backward=self.backward)[0]
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        return scan(y[None], backward=not self.backward)[0]
-
-    def pinv(self) -> QueryMatrix:
-        """Return the inverse: differences of neighbouring cells."""
-        return _differences(self.n, 1 if self.backward else -1)
-
-    def _power_sums(self, power: int, axis: int) -> Array:
-        lengths = np.arange(1, self.n + 1)
-        return lengths if self.backward == (axis == 0) else lengths[::-1].copy()
-
-    def sensitivity(self) -> float:
-        """Return n: a cell at one end lies in every sum."""
-        return float(self.n)
-
-    def diag(self) -> Array:
-        return np.ones(self.n, np.int64)
-
-
-@query_matrix("Prefix")
-class Prefix(_Cumulative):
-    """All prefix sums (the empirical distribution function): row r sums cells 0..r.
-
-    Products cost O(n) per vector.
-
-    Parameters
-    ----------
-    n : int
-        Number of domain cells, in order.
-
-    Examples
-    --------
-    >>> from mmech import Prefix
-    >>> Prefix(4) @ [1, 2, 3, 4]
-    array([ 1,  3,  6, 10])
-    >>> Prefix(4).sensitivity()
-    4.0
-    """
-
-    backward = False
-
-    @property
-    def T(self) -> Suffix:
-        return Suffix(self.n)
-
-
-@query_matrix("Suffix")
-class Suffix(_Cumulative):
-    """All suffix sums (the survival function): row r sums cells r..n-1.
-
-    Products cost O(n) per vector.
-
-    Parameters
-    ----------
-    n : int
-        Number of domain cells, in order.
-
-    Examples
-    --------
-    >>> from mmech import Suffix
-    >>> Suffix(4) @ [1, 2, 3, 4]
-    array([10,  9,  7,  4])
-    >>> Suffix(4).sensitivity()
-    4.0
-    """
-
-    backward = True
-
-    @property
-    def T(self) -> Prefix:
-        return Prefix(self.n)
-
-
-def _differences(n: int, offset: int) -> QueryMatrix:
-    """Return I - S, where S shifts by one cell along the diagonal at this offset."""
-    if n == 1:
-        return Identity(1)
-    ones = np.ones(n, np.int64)
-    diagonals = sp.diags_array([ones, -ones[1:]], offsets=[0, offset], dtype=np.int64)
-    return Sparse(diagonals)
-
-
-@query_matrix("AllRange")
-class AllRange(_Sized, ZeroOne):
-    """All n(n+1)/2 sums over contiguous ranges of an ordered domain.
-
-    Row (lo, hi) sums the cells lo..hi inclusive; rows are in lexicographic
-    order. Products cost O(n²) per vector (the size of the answer); products
-    with the gram cost O(n).
-
-    Parameters
-    ----------
-    n : int
-        Number of domain cells, in order.
-
-    Examples
-    --------
-    >>> from mmech import AllRange
-    >>> AllRange(3) @ [1, 2, 3]
-    array([1, 3, 6, 2, 5, 3])
-    """
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.n * (self.n + 1) // 2, self.n)
-
-    def _matmat(self, x: Array, /) -> Array:
-        from mmech import _kernels
-
-        sums = np.zeros((self.n + 1, x.shape[1]), x.dtype)
-        np.cumsum(x, axis=0, out=sums[1:])
-        out = np.empty((self.shape[0], x.shape[1]), x.dtype)
-        _kernels.all_range_matmat(sums, out)
-        return out
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        from mmech import _kernels
-
-        out = np.zeros((self.n, y.shape[1]), y.dtype)
-        _kernels.all_range_rmatmat(y, out)
-        return out
-
-    def sensitivity(self) -> float:
-        """Return the number of ranges that share a middle cell."""
-        return float((self.n + 1) // 2 * ((self.n + 2) // 2))
-
-    def gram(self) -> SeparableGram:
-        """Return V_ij = (min(i, j) + 1)(n - max(i, j)), at O(n) per product."""
-        rising = np.arange(1, self.n + 1)
-        return SeparableGram(rising, rising[::-1], rising * rising[::-1])
-
-    def _power_sums(self, power: int, axis: int) -> Array:
-        if axis == 0:  # ranges that contain each cell
-            j = np.arange(self.n)
-            return (j + 1) * (self.n - j)
-        lo, hi = np.triu_indices(self.n)
-        return np.asarray(hi - lo + 1, np.int64)
 
 
 @query_matrix("SeparableGram")

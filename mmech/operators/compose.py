@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, reduce, singledispatch
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +21,7 @@ from mmech.operators.base import (
     power_sums,
     query_matrix,
 )
+from mmech.operators.basic import Diagonal, SeparableGram
 from mmech.operators.explicit import Sparse, as_query_matrix
 from mmech.operators.partition import PartitionStack
 
@@ -307,6 +308,30 @@ class Product(Composite):
             y = factor._rmatmat(y)
         return y
 
+    @cached_property
+    def _scaled_columns(self) -> tuple[QueryMatrix, Array] | None:
+        """All factors but a diagonal last one, and its entries (n,) as floats."""
+        *others, last = self.factors
+        scales = _column_scales(last)
+        if scales is None or not others:
+            return None
+        return Product(*others) if len(others) > 1 else others[0], scales
+
+    def gram(self) -> QueryMatrix:
+        """Return AᵀA, which stays the gram of ranges where their columns are scaled."""
+        if self._scaled_columns is None:
+            return super().gram()
+        rest, scales = self._scaled_columns
+        known = _scaled_gram(rest.gram(), scales, self.dtype)
+        return super().gram() if known is None else known
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1 or self._scaled_columns is None:
+            return super()._power_sums(power, axis)
+        rest, scales = self._scaled_columns
+        sums = power_sums(rest, power, 0).astype(np.float64)
+        return exact_sums(sums * np.abs(scales) ** power, self.dtype)
+
     def row_square_sums(self) -> Array:
         """Return ‖w_i‖² of every row, from its nonzeros where they are few.
 
@@ -344,6 +369,30 @@ class Product(Composite):
     @property
     def T(self) -> QueryMatrix:
         return Product(*(factor.T for factor in reversed(self.factors)))
+
+
+@singledispatch
+def _column_scales(last: QueryMatrix) -> Array | None:
+    """Return what a factor multiplies the columns before it by, else ``None``."""
+    return None
+
+
+_column_scales.register(Diagonal, lambda last: last.diag().astype(np.float64))
+
+
+@singledispatch
+def _scaled_gram(
+    gram: QueryMatrix, scales: Array, dtype: np.dtype[Any]
+) -> QueryMatrix | None:
+    """Return D G D by the structure of G, ``None`` without a rule."""
+    return None
+
+
+@_scaled_gram.register(SeparableGram)
+def _(gram: SeparableGram, scales: Array, dtype: np.dtype[Any]) -> SeparableGram:
+    vectors = gram._rising * scales, gram._falling * scales
+    squares = gram._diagonal * np.square(scales)
+    return SeparableGram(*[exact_sums(v, dtype) for v in (*vectors, squares)])
 
 
 @query_matrix("Sum")

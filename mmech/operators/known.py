@@ -16,19 +16,9 @@ from typing import Any
 import numpy as np
 
 from mmech.operators.base import QueryMatrix, once
-from mmech.operators.basic import (
-    AllRange,
-    Diagonal,
-    Identity,
-    Ones,
-    Prefix,
-    SeparableGram,
-    Suffix,
-    Total,
-)
+from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram, Total
 from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged, MergedGram
@@ -39,8 +29,8 @@ from mmech.operators.partition import (
     PartitionStack,
 )
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
+from mmech.operators.tau import Tau
 
 Factors = tuple[QueryMatrix, ...]
 Term = tuple[float, Factors]
@@ -170,9 +160,7 @@ def has_full_column_rank(strategy: QueryMatrix) -> bool:
     return False
 
 
-has_full_column_rank.register(
-    AllRange | Identity | PIdentity | Prefix | Suffix, lambda strategy: True
-)
+has_full_column_rank.register(Identity | PIdentity, lambda strategy: True)
 has_full_column_rank.register(
     Merged,
     lambda strategy: strategy.reorders and has_full_column_rank(strategy.operator),
@@ -184,11 +172,9 @@ def _(strategy: Scaled) -> bool:
     return strategy.weight != 0 and has_full_column_rank(strategy.operator)
 
 
+has_full_column_rank.register(Tau, lambda strategy: strategy.is_regular)
 has_full_column_rank.register(
     Diagonal, lambda strategy: bool((strategy.diag() != 0).all())
-)
-has_full_column_rank.register(
-    Hierarchy, lambda strategy: strategy.weights.get(1, 0) != 0
 )
 
 
@@ -250,16 +236,21 @@ def _diagonal(operator: Diagonal) -> Bounds:
     return largest, largest
 
 
+def power_sum(entries: Any, power: int) -> int:
+    """Return the sum of magnitudes of whole numbers to a power, exactly."""
+    if float((np.abs(entries.astype(np.float64)) ** power).sum()) < 2.0**53:
+        return int((np.abs(entries) ** power).sum())
+    return sum(abs(entry) ** power for entry in entries.tolist())
+
+
+def _tau_bounds(operator: Tau) -> Bounds:
+    return (power_sum(operator.period, 1) * int(np.abs(operator._scales).max()),) * 2
+
+
 def _separable(operator: SeparableGram) -> Bounds:
     vectors = operator._rising, operator._falling, operator._diagonal
     a, b, own = (int(np.abs(v).max(initial=0)) for v in vectors)
     return (operator.shape[0] * a * b + own,) * 2
-
-
-def _levels(operator: Hierarchy) -> Bounds:
-    weights = {m: abs(int(weight)) for m, weight in operator.weights.items()}
-    longest = max(min(m, operator.n) * weight for m, weight in weights.items())
-    return longest, sum(weights.values())
 
 
 def _gram_bounds(operator: Gram, rows: Parts, columns: Parts) -> Bounds:
@@ -274,19 +265,14 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
     Identity: lambda a: (1, 1),
     Ones: lambda a: (a.n, a.m),
     Total: lambda a: (a.n, 1),
-    Prefix: lambda a: (a.n, a.n),
-    Suffix: lambda a: (a.n, a.n),
-    AllRange: lambda a: (a.n, (a.n + 1) ** 2),
-    SeparableGram: _separable,
-    WidthRange: lambda a: (a.width, a.width),
-    Ranges: lambda a: (a.shape[1], a.shape[0]),
     Conjunctions: lambda a: (a.shape[1], a.shape[0]),
     Partition: lambda a: (a.shape[1], 1),
     PartitionStack: lambda a: (a.shape[1], a.n_partitions),
     PartitionGram: lambda a: (a.shape[0] * a.partitions.n_partitions,) * 2,
     Marginal: lambda a: (a.shape[1], 1),
-    Hierarchy: _levels,
+    SeparableGram: _separable,
     Diagonal: _diagonal,
+    Tau: _tau_bounds,
     Dense: lambda a: _explicit(a._array),
     Sparse: lambda a: _explicit(a.matrix),
     Marginals: lambda a: (

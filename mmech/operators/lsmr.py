@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -47,14 +48,24 @@ def known_column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     return squares
 
 
+@singledispatch
 def _column_squares(operator: QueryMatrix) -> NDArray[np.float64] | None:
     kind = type(operator)
     if (
         kind.column_square_sums is QueryMatrix.column_square_sums
         and kind._power_sums is QueryMatrix._power_sums
-    ):
+    ) or (kind is Product and operator._scaled_columns is None):  # type: ignore[attr-defined]
         return None
     return operator.column_square_sums().astype(np.float64)
+
+
+@_column_squares.register(Product)
+def _(operator: Product) -> NDArray[np.float64] | None:
+    if operator._scaled_columns is None:
+        return None
+    rest, scales = operator._scaled_columns
+    squares = known_column_squares(rest)
+    return None if squares is None else squares * np.square(scales)
 
 
 def solve(

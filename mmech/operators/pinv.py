@@ -12,14 +12,17 @@ from mmech.operators.base import Array, QueryMatrix, query_matrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Composite, Product, Scaled, Wrapper
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.joint import joint_inverse_gram
+from mmech.operators.joint import JointInverseGram, joint_inverse_gram
 from mmech.operators.known import has_full_column_rank
 from mmech.operators.lsmr import preconditioner, solve
 from mmech.operators.merged import Merged
 from mmech.operators.stack import VStack
 
-SOLVED = 256
-"""Products that LSMR takes for a column, about."""
+SOLVED = 1200
+"""Products that LSMR takes for a column without a preconditioner, about."""
+
+PRECONDITIONED = 64
+"""The same with one."""
 
 FACTORISED = 512
 """Steps of a factorisation in the time of one entry that is visited."""
@@ -33,9 +36,8 @@ class Pinv(QueryMatrix):
     """The Moore-Penrose pseudoinverse A⁺ of any operator.
 
     Up to a smaller dimension of 2048, and 2^28 entries, the gram (of A or of Aᵀ,
-    whichever is smaller) is factorised once by eigendecomposition and reused; beyond
-    that
-    every column is solved by LSMR, which gives the same minimum-norm least
+    whichever is smaller) is factorised once by eigendecomposition and reused. Beyond
+    that every column is solved by LSMR, which gives the same minimum-norm least
     squares solution; where full column rank is known, with a preconditioner.
 
     Parameters
@@ -114,15 +116,43 @@ def symmetric_pinv(gram: NDArray[np.float64]) -> NDArray[np.float64]:
     return scaled @ scaled.T
 
 
+METHODS = ("closed form", "common basis", "eigenvectors", "LSMR")
+"""Ways to a pseudoinverse, the quickest first."""
+
+
 @singledispatch
-def _columns_cost(pinv: QueryMatrix) -> int:
-    """Return how many products with an operator a column of its pseudoinverse costs."""
-    return 1
+def pinv_method(operator: QueryMatrix) -> str:
+    """Return how A⁺ multiplies: what it is made of that takes longest.
+
+    * "closed form": by the structure.
+    * "common basis": by one basis per attribute, for stacked products.
+    * "eigenvectors": the smaller gram is factorised, or the explicit matrix.
+    * "LSMR": every column is solved by some hundred products.
+
+    Examples
+    --------
+    >>> from mmech import AllRange, Circulant, Kronecker, Prefix
+    >>> from mmech.operators.pinv import pinv_method
+    >>> pinv_method(Prefix(10**6)), pinv_method(AllRange(100))
+    ('closed form', 'eigenvectors')
+    >>> pinv_method(Kronecker([Prefix(8), AllRange(2100)]))
+    'LSMR'
+    """
+    return METHODS[_method(operator.pinv())]
 
 
-_columns_cost.register(Pinv, lambda pinv: 1 if pinv.is_factorised else SOLVED)
-_columns_cost.register(Wrapper | Scaled, lambda pinv: _columns_cost(pinv.operator))
-_columns_cost.register(Composite, lambda pinv: max(map(_columns_cost, pinv.parts)))
+pinv_method.register(Dense, lambda operator: METHODS[2])  # found when it is asked for
+
+
+@singledispatch
+def _method(pinv: QueryMatrix) -> int:
+    return 0
+
+
+_method.register(JointInverseGram, lambda pinv: 1)
+_method.register(Pinv, lambda pinv: 2 if pinv.is_factorised else 3)
+_method.register(Wrapper | Scaled, lambda pinv: _method(pinv.operator))
+_method.register(Composite, lambda pinv: max(map(_method, pinv.parts)))
 
 
 @singledispatch
@@ -131,7 +161,9 @@ def pinv_entries(strategy: QueryMatrix, columns: int) -> int:
 
     A solved column costs many products; an explicit pseudoinverse is found first.
     """
-    return columns * max(strategy.shape) * _columns_cost(strategy.pinv())
+    solved = PRECONDITIONED if has_full_column_rank(strategy) else SOLVED
+    solved = solved if pinv_method(strategy) == "LSMR" else 1
+    return columns * max(strategy.shape) * solved
 
 
 @pinv_entries.register

@@ -11,7 +11,6 @@ from mmech.arrays import Floats
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Scaled
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.residuals import Residuals
@@ -42,40 +41,32 @@ def _structured(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
         return operator
     if (factors == factors[0]).all():
         return float(factors[0]) * operator
-    return _rows_scaled(operator, factors)
+    return rows_scaled(operator, factors)
 
 
 @singledispatch
-def _rows_scaled(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
+def rows_scaled(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
+    """Return the scaled operator by a rule for its class, else ``None``."""
     return None
 
 
-@_rows_scaled.register(Scaled)
+@rows_scaled.register(Scaled)
 def _(operator: Scaled, factors: Floats) -> QueryMatrix | None:
     inner = _structured(operator.operator, factors)
     return None if inner is None else operator.weight * inner
 
 
-@_rows_scaled.register(Merged)
+@rows_scaled.register(Merged)
 def _(operator: Merged, factors: Floats) -> QueryMatrix | None:
     inner = _structured(operator.operator, factors)
     return inner and Merged(inner, operator.groups)
 
 
-@_rows_scaled.register(Hierarchy)
-def _(operator: Hierarchy, factors: Floats) -> QueryMatrix | None:
-    own = _one_per_block(factors, operator.counts)
-    if own is None:
-        return None
-    levels = zip(operator.weights.items(), own, strict=True)
-    return Hierarchy(operator.n, {m: weight * factor for (m, weight), factor in levels})
-
-
-@_rows_scaled.register(Marginals | Residuals)
+@rows_scaled.register(Marginals | Residuals)
 def _(operator: Marginals | Residuals, factors: Floats) -> QueryMatrix | None:
     sizes = operator.domain_shape
     counts = [product_of(sizes[i] for i in key) for key in operator.weights]
-    own = _one_per_block(factors, counts)
+    own = one_per_block(factors, counts)
     if own is None:
         return None
     tables = zip(operator.weights.items(), own, strict=True)
@@ -83,7 +74,7 @@ def _(operator: Marginals | Residuals, factors: Floats) -> QueryMatrix | None:
     return type(operator)(sizes, weights)
 
 
-@_rows_scaled.register(VStack)
+@rows_scaled.register(VStack)
 def _(operator: VStack, factors: Floats) -> QueryMatrix | None:
     ends = np.cumsum([block.shape[0] for block in operator.blocks])
     parts = np.split(factors, ends[:-1])
@@ -96,7 +87,7 @@ def _(operator: VStack, factors: Floats) -> QueryMatrix | None:
     return VStack(kept) if len(kept) == len(scaled) else None
 
 
-def _one_per_block(factors: Floats, counts: Sequence[int]) -> list[float] | None:
+def one_per_block(factors: Floats, counts: Sequence[int]) -> list[float] | None:
     """Return the factor of every block, if all rows of each have one."""
     parts = np.split(factors, np.cumsum(counts)[:-1])
     if any((part != part[0]).any() for part in parts):

@@ -72,7 +72,7 @@ ROUNDING = 1e-12
 """Relative part of delta that the inverse functions leave to rounding."""
 
 WEAK_EPSILON, WEAK_DELTA = 20, 1e-5
-"""What epsilon is warned of, and delta where no number of records is public."""
+"""What epsilon is warned of, of rho at this delta."""
 
 RESOLUTION = 2**80
 """Square roots of costs are rounded down to multiples of one over this."""
@@ -80,11 +80,14 @@ RESOLUTION = 2**80
 PRICE_DIGITS = 10
 """Digits of a price in rho, which is rounded up."""
 
+ROUNDED_UP = 1 + Fraction(1, 10 ** (PRICE_DIGITS - 1))
+"""More than what the roundings of prices add to a sum of them."""
+
 
 def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
     r"""Return the rho that a release of pure epsilon costs at most.
 
-    :math:`\epsilon \tanh(\epsilon / 2)`, rounded up; exactly :math:`\epsilon^2 / 8` for
+    :math:`\epsilon \tanh(\epsilon / 2)`, rounded up; at most :math:`\epsilon^2 / 8` for
     a draw of the exponential mechanism, which has a bounded range.
 
     Examples
@@ -94,9 +97,8 @@ def in_rho(epsilon: Fraction, *, bounded_range: bool = False) -> Fraction:
     >>> float(in_rho(Fraction(1))), in_rho(Fraction(1), bounded_range=True)
     (0.4621171573, Fraction(1, 8))
     """
-    if bounded_range:
-        return epsilon**2 / 8
-    return laplace_rho(1, 1 / epsilon)
+    price = laplace_rho(1, 1 / epsilon)
+    return min(price, epsilon**2 / 8) if bounded_range else price
 
 
 @lru_cache(maxsize=4096)
@@ -188,23 +190,6 @@ def warn_if_weak(cost: Fraction, currency: str, stacklevel: int = 3) -> None:
             f"released may be about 10^{epsilon / math.log(10):.0f} times as likely "
             "with the records of a person as without them, and counts are all but "
             "exact; choose a smaller one, 1 for example",
-            PrivacyLeakWarning,
-            stacklevel=stacklevel,
-        )
-
-
-def warn_if_delta_is_large(
-    delta: float, n_records: float | None, stacklevel: int = 3
-) -> None:
-    """Warn of a delta that lets whole records be published."""
-    limit, name = WEAK_DELTA, f"{WEAK_DELTA:g}"
-    if n_records is not None:
-        limit, name = 1 / n_records, f"1/n_records = {1 / n_records:.2g}"
-    if delta > limit:
-        warnings.warn(
-            f"delta = {delta:g} is above {name}: with this probability epsilon need "
-            "not hold, and who publishes some whole records at random would keep the "
-            "promise; choose one well below one over the number of records",
             PrivacyLeakWarning,
             stacklevel=stacklevel,
         )

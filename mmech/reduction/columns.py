@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix, Total
+from mmech.operators.basic import Identity, Ones, Total
 from mmech.operators.compose import Product, Scaled
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.partition import PartitionStack
-from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
 
 Groups = NDArray[np.int64]
@@ -24,7 +23,7 @@ Groups = NDArray[np.int64]
 HASHES = 2
 """Independent 64-bit hashes per column of an integer workload."""
 
-DESCRIBED = {AllRange, Identity, Ones, Prefix, Suffix, Total, WidthRange}
+DESCRIBED = {Identity, Ones, Total}
 """Operators that their label tells apart: these very classes."""
 
 
@@ -154,10 +153,11 @@ def _(workload: QueryMatrix) -> QueryMatrix:
 @singledispatch
 def restrict_columns(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
     """Return the workload restricted to some columns, in the structure it has."""
-    return _restrict_any(workload, columns)
+    return restrict_any(workload, columns)
 
 
-def _restrict_any(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
+def restrict_any(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
+    """Return an explicit workload, or a product with a selection of the columns."""
     m, n = workload.shape
     if n * m <= LIMITS.compared_entries:
         return Dense(workload._dense()[:, columns])
@@ -187,36 +187,6 @@ def _(workload: Scaled, columns: Groups) -> QueryMatrix:
 @restrict_columns.register(VStack)
 def _(workload: VStack, columns: Groups) -> QueryMatrix:
     return VStack([restrict_columns(block, columns) for block in workload.blocks])
-
-
-@restrict_columns.register(Ranges)
-def _(workload: Ranges, columns: Groups) -> QueryMatrix:
-    if len(workload.domain_shape) > 1:
-        return _restrict_any(workload, columns)
-    return _restrict_ranges(
-        workload, workload._lower[:, 0], workload._upper[:, 0], columns
-    )
-
-
-@restrict_columns.register(WidthRange)
-def _(workload: WidthRange, columns: Groups) -> QueryMatrix:
-    lower = np.arange(workload.shape[0])
-    return _restrict_ranges(workload, lower, lower + workload.width - 1, columns)
-
-
-def _restrict_ranges(
-    workload: QueryMatrix, lower: Groups, upper: Groups, columns: Groups
-) -> QueryMatrix:
-    """Keep ranges as ranges over the cells that are left, which keep their order."""
-    first = np.searchsorted(columns, lower)
-    behind = np.searchsorted(columns, upper, side="right")
-    if (np.diff(columns) <= 0).any() or (first == behind).any():
-        return _restrict_any(workload, columns)
-    widths = behind - first
-    alike = (np.diff(first) == 1).all() and (widths == widths[0]).all()
-    if alike and first[0] == 0 and behind[-1] == columns.size:
-        return WidthRange(columns.size, int(widths[0]))
-    return Ranges((columns.size,), first[:, None], behind[:, None] - 1)
 
 
 @restrict_columns.register(Product)

@@ -13,7 +13,6 @@ marginal_designs  the designs that it starts from
 marginal_weights  weighted marginals under L2 sensitivity, with their gap
 equal_totals      single attributes, for K-norm noise with equal totals
 spectral          sine waves for ranges, near the optimum under L2 at any size
-hierarchy         trees over an ordered domain, with the best budgets
 nested            p-Identity within blocks of neighbours, and over their totals
 ordered           workloads whose cells have an order
 dual              the optimum under L2 sensitivity

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,17 +13,11 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.known import normal_form
-from mmech.operators.marginals import marginals_of
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
-from mmech.strategies.marginals import (
-    GLANCE_WORK,
-    is_beyond_lattices,
-    marginals_strategy,
-)
+from mmech.strategies.marginals import is_beyond_lattices
 from mmech.strategies.registry import (
     PRIVACY,
-    TIE,
     TOO_LARGE,
     Request,
     Seen,
@@ -35,11 +28,6 @@ from mmech.strategies.registry import (
 from mmech.structure.attributes import is_uniform
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import marginal_terms, mean_spectrum
-
-HALF_GLANCE = 3000
-TWO_THIRDS_GLANCE = 300
-"""Evaluations of marginals beside the cells, for all marginals over at least that share
-of the attributes: the cells themselves answer these best unless some are large."""
 
 DENSE_ENTRIES = 2**28
 """Above this number of entries "auto" does not compute the rank of a workload of few
@@ -64,8 +52,8 @@ def _measure(
     return StrategyResult(strategy, template, loss)
 
 
-def look_at_identity(workload: QueryMatrix, found: Request) -> Seen:
-    """Leave out more cells than fit; stop at them where nothing else will do better."""
+def look_at_identity(workload: QueryMatrix, found: Request) -> Skip | None:
+    """Leave out more cells than fit in memory."""
     large = workload.shape[1] > LIMITS.enumerated_cells
     if found.norm == "L2":
         sizes = normal_form(workload).domain_shape or ()
@@ -74,37 +62,7 @@ def look_at_identity(workload: QueryMatrix, found: Request) -> Seen:
         return None
     if large and is_beyond_lattices(workload):
         return Skip(f"{TOO_LARGE}more cells than fit in memory")
-    work = _glance_beside_cells(workload)
-    if work:
-        cells = identity_strategy(workload)
-        glance = marginals_strategy(
-            workload, max_evaluations=work, max_work=GLANCE_WORK, seed=0
-        )
-        if glance.loss >= cells.loss * (1 - TIE):
-            reason = "a short search of marginals did not improve on the cells"
-            return replace(cells, message=reason)
     return None
-
-
-def _glance_beside_cells(workload: QueryMatrix) -> int:
-    """Return after how many evaluations of marginals the cells suffice, 0 for never.
-
-    They may for all marginals of one order over at least half of the attributes (those
-    of one value do not count).
-    """
-    asked = marginals_of(workload)
-    if asked is None or len(set(asked.weights.values())) > 1:
-        return 0
-    open_attributes = sum(size > 1 for size in asked.domain_shape)
-    orders = {sum(asked.domain_shape[i] > 1 for i in key) for key in asked.weights}
-    if len(orders) > 1 or open_attributes > LIMITS.lattice_attributes:
-        return 0
-    (order,) = orders
-    every = math.comb(open_attributes, order)
-    if 2 * order < open_attributes or len(asked.weights) < every:
-        return 0
-    half = 3 * order < 2 * open_attributes
-    return HALF_GLANCE if half else TWO_THIRDS_GLANCE
 
 
 # ---- the queries ---------------------------------------------------------------
@@ -120,10 +78,14 @@ def workload_strategy(workload: QueryMatrix, *, norm: str = "L1") -> StrategyRes
 
 
 def look_at_workload(workload: QueryMatrix, found: Request) -> Seen:
-    """Under L2 stop at one marginal; under L1 leave out ranks that are hard to find."""
+    """Under L2 stop at one marginal; leave out ranks that are hard to find."""
     if found.norm == "L2":
         if not is_uniform(unscaled(workload)):
-            return Skip("optimal for one marginal only")
+            few = workload.shape[0] <= LIMITS.dense_cells
+            most = workload.l2_sensitivity() ** 2 * workload.shape[0] if few else np.inf
+            if most < found.best_loss:
+                return None
+            return Skip("for one marginal, or few queries")
         reason = "one marginal, measured as it is, is optimal"
         return replace(workload_strategy(workload, norm="L2"), message=reason)
     m, n = workload.shape

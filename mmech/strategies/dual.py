@@ -23,9 +23,9 @@ from mmech.error import bounds
 from mmech.error import expected as error
 from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.families.separable import AllRange, Prefix, Suffix
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import AllRange, Prefix, Suffix
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged

@@ -24,7 +24,7 @@ from mmech.limits import LIMITS
 from mmech.noise import K_NORM
 from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
-from mmech.strategies.registry import Request, Skip, Template, attribute_sizes
+from mmech.strategies.registry import Template, attribute_sizes
 from mmech.structure.spectrum import mean_spectrum
 
 NAME = "equal_totals"
@@ -129,9 +129,4 @@ def _weights(
     return (weights / weights.max()).tolist()
 
 
-def look_at_equal_totals(workload: QueryMatrix, found: Request) -> Skip:
-    """Leave it out: "auto" is for Laplace noise, whose losses it compares."""
-    return Skip("for K-norm noise, which is asked for by name")
-
-
-EQUAL_TOTALS = Template(NAME, equal_totals_strategy, 35, look=look_at_equal_totals)
+EQUAL_TOTALS = Template(NAME, equal_totals_strategy, 35, by_name=True)

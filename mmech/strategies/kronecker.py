@@ -33,6 +33,7 @@ from mmech.operators.stack import VStack
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
 from mmech.strategies.marginals import is_beyond_lattices
 from mmech.strategies.pidentity import (
+    LARGE_DOMAIN,
     better_than_cells,
     default_p,
     minimize_pidentity,
@@ -90,7 +91,8 @@ def kronecker_strategy(
 ) -> StrategyResult:
     """Optimize one p-Identity factor per attribute; never worse than the identity.
 
-    For a single product the factors are independent. For a union every factor in turn
+    For a single product the factors are independent, and those of more than 4,096
+    values take what "auto" finds for them. For a union every factor in turn
     descends on its surrogate, warm-started from where it stands, so the loss never
     increases from sweep to sweep.
 
@@ -124,7 +126,12 @@ def kronecker_strategy(
             "tolerance": tolerance,
         }
         pairs = zip(terms[0][1], p_list, strict=True)
-        runs = [pidentity_strategy(f, p=k, seed=rng, **options) for f, k in pairs]
+        runs = [
+            try_all(f, Request("L1", seed=rng))
+            if p is None and f.shape[1] > LARGE_DOMAIN
+            else pidentity_strategy(f, p=k, seed=rng, **options)
+            for f, k in pairs
+        ]
         strategy = Kronecker([run.strategy for run in runs])
         result = StrategyResult(
             strategy,

@@ -41,24 +41,13 @@ class Designs:
         self.needed = np.array(masks, np.int64)
         self.visits = 0
 
-    def all(self) -> Iterator[list[int]]:
-        """Yield lexicographic, greedy and inflated designs."""
-        for size in range(1, self.d):
-            blocks = self._blocks(size)
-            for overlap in range(1, size + 1):
-                if self.visits > MAX_VISITS:
-                    return
-                yield self._covering(self._lexicode(blocks, overlap))
-            yield self._covering(self._greedy_cover(blocks, self.needed.tolist()))
-        yield from self._inflated_designs()
-
     def random(self) -> list[int]:
         """Return random blocks, and what they leave out."""
         count = int(self.rng.integers(2, 3 * self.d + 3))
         return self._covering([self._random_block() for _ in range(count)])
 
-    def _inflated_designs(self) -> Iterator[list[int]]:
-        """Designs on fewer points, each point standing for a group of attributes.
+    def inflated(self) -> Iterator[list[int]]:
+        """Yield designs on fewer points, each point standing for a group of attributes.
 
         Ten attributes dealt to the seven points of the Fano plane, for instance,
         give seven blocks in which every two attributes meet.
@@ -86,13 +75,6 @@ class Designs:
                             for block in design
                         ]
                     )
-
-    def _blocks(self, size: int) -> list[int]:
-        """All subsets of one size, in lexicographic order (a sample if many)."""
-        if self.d <= 14:
-            return _subsets(self.d, size)
-        rows = self.rng.random((2000, self.d)).argsort(axis=1)[:, :size]
-        return sorted({mask_of(row) for row in rows.tolist()})
 
     def _lexicode(self, blocks: list[int], overlap: int) -> list[int]:
         """First-fit packing: two blocks share fewer than `overlap` attributes."""
@@ -123,7 +105,6 @@ class Designs:
 
     def _covering(self, blocks: list[int]) -> list[int]:
         """Add what is missing so that every needed subset lies in a block."""
-        self.visits += self.needed.size * len(blocks)
         outside = self.needed[:, None] & ~np.array(blocks, np.int64) != 0
         missing = self.needed[outside.all(axis=1)]
         return sorted({*blocks, *missing.tolist()})

@@ -305,7 +305,7 @@ class Search:
             yield self._merged(self.best[0], price)
         if designs is not None:
             limit = self.used + (1 - self.used) / 3
-            for design in designs.all():
+            for design in designs.inflated():
                 blocks = [self._named(block) for block in design]
                 if all(self.pool.cells(block) <= self.max_cells for block in blocks):
                     yield blocks

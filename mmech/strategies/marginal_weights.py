@@ -15,7 +15,7 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.marginals import Marginals
 from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
 from mmech.strategies.closed_form import spectrum_of
-from mmech.strategies.registry import Request, Skip, Template, time_is_up
+from mmech.strategies.registry import Template, time_is_up
 
 NEGLIGIBLE = 1e-12
 """Share of the squared sensitivity below which a marginal is not measured."""
@@ -92,9 +92,6 @@ def _incidence(closure: dict[tuple[int, ...], int], cells: Floats) -> sp.csr_arr
     return sp.csr_array((entries, (rows, columns)), shape=shape)
 
 
-def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip:
-    """Leave marginals to those who ask for rows of 0/1: residuals never do worse."""
-    return Skip("weighted residuals are never worse; ask for it by name")
-
-
-MARGINALS_L2 = Template("marginals", marginal_weights, 70, ("L2",), look_at_marginals)
+MARGINALS_L2 = Template("marginals", marginal_weights, 70, ("L2",), by_name=True)
+"""Tables are measured by it; weighted residuals are never worse where nothing else is
+asked."""

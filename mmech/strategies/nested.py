@@ -22,15 +22,7 @@ from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import (
-    AllRange,
-    Diagonal,
-    Identity,
-    Ones,
-    Prefix,
-    SeparableGram,
-    Suffix,
-)
+from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram
 from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
@@ -74,8 +66,8 @@ STEP = 1e-3
 """Relative change of the variance of totals for the slope of the loss."""
 
 LEAST_REACHES, WIDEST, LARGEST_BLOCK = 8, 8, 1024
-"""Windows and filters reach over at most this part of the cells, and blocks have at
-most so many times the cells of their reach, and so many cells."""
+"""Windows and filters reach over at most an eighth of the cells. Their blocks have at
+most so many times as many cells as they reach over, and 1,024."""
 
 TOTAL = 11.0
 """Weight of the total of a block beside the mean energy of its cells, at first."""
@@ -141,9 +133,9 @@ def nested_strategy(
     terms, size = separable_terms(workload), _block_size(n)
     if terms is None or not size:
         raise UnsupportedWorkloadError(
-            "template 'nested' needs ranges or prefix sums of one ordered attribute, "
-            "with a divisor of its size near the root, or windows or filters with one "
-            f"near twice their reach, got {workload!r}; use template='hierarchy'"
+            "template 'nested' needs ranges with a divisor of its size near its "
+            "root, or windows with one near twice their width, got "
+            f"{workload!r}; use template='hierarchy'"
         )
     blocks, rng = _Blocks(terms, size), np.random.default_rng(seed)
     inner = outer = None
@@ -245,8 +237,10 @@ def look_at_nested(workload: QueryMatrix, found: Request) -> Skip | None:
         return Skip("p-Identity suits ordered domains of this size")
     if not _block_size(n):
         return Skip("the size of the domain has no divisor near its root")
-    kinds = {type(block) for _, block in normal_form(workload).blocks}
-    if separable_terms(workload) is None or not kinds & {AllRange, Prefix, Suffix}:
+    plain = (Identity, Ones)
+    blocks = normal_form(workload).blocks
+    ranges = any(not isinstance(block, plain) for _, block in blocks)
+    if separable_terms(workload) is None or not ranges:
         return Skip("not ranges or prefix sums of one ordered attribute")
     return None
 

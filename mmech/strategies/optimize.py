@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import check_choice, check_seed
+from mmech.error.bounds import WEAK, cheap_loss_bound
 from mmech.error.expected import NORMS
 from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import PerformanceWarning
@@ -229,8 +230,9 @@ def _of_cells(result: StrategyResult) -> str:
 def _warn_if_far(result: StrategyResult) -> None:
     """Warn of an answer that may be far from the best one, and say what to do.
 
-    Bounds are loose under pure epsilon. So there it warns if a search was left out for
-    the size of the workload, and no other beats the cells or the queries.
+    Bounds are loose under pure epsilon, and of some workloads none is known. So there
+    it warns if a search was left out for the size of the workload, and no other beats
+    the cells or the queries.
     """
     large = [
         candidate
@@ -240,8 +242,9 @@ def _warn_if_far(result: StrategyResult) -> None:
     unsearched = result.template in UNSEARCHED and large
     if result.template == "dense" or (result.norm == "L1" and not unsearched):
         return
-    ratio = result.bound_ratio
-    if ratio <= FAR:
+    assert result.workload is not None
+    ratio, (_, name) = result.bound_ratio, cheap_loss_bound(result.workload)
+    if ratio <= FAR or (name in WEAK and not unsearched):
         return
     left = "".join(
         f"; template {c.template!r} was left out as too large" for c in large[:1]

@@ -15,20 +15,12 @@ from numpy.typing import NDArray
 
 from mmech.arrays import Floats
 from mmech.operators.base import Array, QueryMatrix
-from mmech.operators.basic import (
-    Diagonal,
-    Identity,
-    Ones,
-    Prefix,
-    SeparableGram,
-    Suffix,
-)
+from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram
 from mmech.operators.compose import Gram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
 from mmech.operators.merged import MergedGram
 from mmech.operators.partition import PartitionStack
-from mmech.operators.ranges import Ranges, WidthRange
-from mmech.structure.blocks import separable_terms
+from mmech.structure.blocks import asks_ranges, separable_terms
 
 EXPLICIT_BLOCKS = 512
 """Up to this number of blocks, block sums of a gram are formed explicitly."""
@@ -131,16 +123,7 @@ def _(gram: Sum) -> bool:
 
 @asks_in_order.register(Gram)
 def _(gram: Gram) -> bool:
-    return _asks_ranges(gram.operator)
-
-
-@singledispatch
-def _asks_ranges(workload: QueryMatrix) -> bool:
-    return False
-
-
-_asks_ranges.register(Prefix | Suffix | WidthRange, lambda workload: True)
-_asks_ranges.register(Ranges, lambda workload: len(workload.domain_shape) == 1)
+    return asks_ranges(gram.operator)
 
 
 @singledispatch

@@ -37,6 +37,7 @@ from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refi
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.starts import ordered_starts, random_starts
 from mmech.structure.attributes import comes_from_partitions
+from mmech.structure.blocks import repeats
 from mmech.structure.shape import frobenius_squared
 
 MAX_WEIGHT = 1e3
@@ -263,8 +264,8 @@ def pidentity_strategy(
 
     runs: list[Descent] = []
     first = levels[0]
-    descents = _schedule(levels, max_iter, tolerance)
-    limit, stop = _race(max_iter, descents[-1].stop)
+    descents = _schedule(levels, n_starts, max_iter, tolerance)
+    limit, stop = _race(max_iter, descents[-1].tolerance)
     short = limit < RACE_ITERATIONS  # no time for low minima
     n_kept = 1 + n_starts // 3
     starts = make_starts(first.counts.size, p, rng, n_starts)
@@ -282,8 +283,8 @@ def pidentity_strategy(
         if time_is_up():
             break
     level = first
-    for finer, kept, limit, stop in descents:
-        runs = sorted(runs, key=lambda run: run.loss)[: kept or n_kept]
+    for finer, keep, limit, stop in descents:
+        runs = sorted(runs, key=lambda run: run.loss)[:keep]
         if time_is_up():
             break
         runs = [
@@ -299,13 +300,13 @@ def pidentity_strategy(
     return best
 
 
-class _Step(NamedTuple):
-    """One round of descents: of the best runs, or of a third of them."""
+class Round(NamedTuple):
+    """Descents of the best runs on one level."""
 
     level: BlockLevel
-    kept: int
-    limit: int
-    stop: float
+    keep: int
+    max_iter: int
+    tolerance: float
 
 
 def _race(max_iter: int, tolerance: float) -> tuple[int, float]:
@@ -314,9 +315,23 @@ def _race(max_iter: int, tolerance: float) -> tuple[int, float]:
 
 
 def _schedule(
-    levels: list[BlockLevel], max_iter: int, tolerance: float | None
-) -> list[_Step]:
-    """Return the rounds of descents that follow the race on the coarsest level."""
+    levels: list[BlockLevel], n_starts: int, max_iter: int, tolerance: float | None
+) -> list[Round]:
+    """Return the rounds of descents that follow the race on the coarsest level.
+
+    Exact levels have at most `EXACT_BLOCKS`; few cells are as many.
+
+    =================  ===========  =================  ==================
+    levels             keep         max_iter           tolerance
+    =================  ===========  =================  ==================
+    few cells: coarse  a third      `RACE_ITERATIONS`  `RACE_TOLERANCE`
+    few cells: cells   a third      all                `TOLERANCE`
+    many: the exact    `FINALISTS`  `RACE_ITERATIONS`  `RACE_TOLERANCE`
+    many: last exact   1            all                `BLOCKS_TOLERANCE`
+    many: finer        1            `RACE_ITERATIONS`  `RACE_TOLERANCE`
+    many: cells        1            all                `CELLS_TOLERANCE`
+    =================  ===========  =================  ==================
+    """
     middle = [level for level in levels[:-1] if level.counts.size <= EXACT_BLOCKS]
     by_blocks = bool(middle) and levels[-1].counts.size > EXACT_BLOCKS
     default = CELLS_TOLERANCE if by_blocks else TOLERANCE
@@ -325,12 +340,13 @@ def _schedule(
     race = _race(max_iter, stop)
     finest = levels[-1]
     if not by_blocks:
-        steps = [_Step(level, 0, *race) for level in levels[1:-1]]
-        return [*steps, _Step(finest, 0, max_iter, stop)]
-    steps = [_Step(level, FINALISTS, *race) for level in middle[1:-1] or middle[1:]]
-    steps.append(_Step(middle[-1], 1, max_iter, on_blocks))
-    steps += [_Step(level, 1, *race) for level in levels[len(middle) : -1]]
-    return [*steps, _Step(finest, 1, max_iter, stop)]
+        third = 1 + n_starts // 3
+        rounds = [Round(level, third, *race) for level in levels[1:-1]]
+        return [*rounds, Round(finest, third, max_iter, stop)]
+    rounds = [Round(level, FINALISTS, *race) for level in middle[1:-1] or middle[1:]]
+    rounds.append(Round(middle[-1], 1, max_iter, on_blocks))
+    rounds += [Round(level, 1, *race) for level in levels[len(middle) : -1]]
+    return [*rounds, Round(finest, 1, max_iter, stop)]
 
 
 def default_p_l2(n_cells: int) -> int:
@@ -407,7 +423,7 @@ def better_than_cells(
         strategy, loss = Identity(workload.shape[1]), identity
         ended += "; no better than the identity"
     bound, name = bounds.cheap_loss_bound(workload)
-    if bound > 0 and name != "largest column":  # which is no estimate of the optimum
+    if bound > 0 and name not in bounds.WEAK:
         ended += f"; at most {loss / bound:.4g} times the least loss ({name} bound)"
     return StrategyResult(strategy, template, loss, message=ended, **details)
 
@@ -486,7 +502,7 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out large domains, products, and what a short descent does not improve."""
     n = workload.shape[1]
     most = LARGE_DOMAIN
-    if n > most and found.has("nested"):
+    if found.has("nested") and n > (PRODUCT_DOMAIN if repeats(workload) else most):
         return Skip("'nested' is better on ordered domains of this size")
     if n > most and find_order(workload.gram()) is not None:
         most = LARGE_ORDERED_DOMAIN

@@ -54,10 +54,13 @@ class Skip:
         What the candidate's note says.
     bound : float
         What is known of the loss of the template; infinity for nothing.
+    is_last : bool
+        Whether no later template does better than what is known, which is the answer.
     """
 
     reason: str
     bound: float = math.inf
+    is_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ class Template:
         None to run the search.
     adapt : callable
         ``adapt(workload, options)`` returns the options with which "auto" runs it.
+    by_name : bool
+        Whether "auto" leaves it to those who name it.
     """
 
     name: str
@@ -139,6 +144,7 @@ class Template:
     norms: tuple[str, ...] = ("L1",)
     look: Look = _always
     adapt: Callable[[QueryMatrix, dict[str, Any]], dict[str, Any]] = _as_given
+    by_name: bool = False
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -186,7 +192,6 @@ MODULES = (
     "closed_form",
     "marginals",
     "equal_totals",
-    "hierarchy",
     "nested",
     "pidentity",
     "kronecker",
@@ -366,6 +371,8 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
     failures: list[Exception] = []
     settled: StrategyResult | None = None
     for template in templates(found.norm):
+        if template.by_name:
+            continue
         start_template(template.name)
         started = time.perf_counter()
         note, bound = "", math.inf
@@ -377,6 +384,8 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
                 seen = template.glance(workload, found)
                 if isinstance(seen, Skip):
                     note, bound = seen.reason, seen.bound
+                    if seen.is_last:
+                        settled = replace(best_of(found.runs, ()), message=note)
                 elif seen is None:
                     run = template.search_in_auto(workload, found)
                 else:

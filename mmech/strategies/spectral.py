@@ -13,53 +13,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, rfft
+from scipy.fft import rfft
 
 from mmech.arrays import Floats
 from mmech.error import pairs
 from mmech.error.result import StrategyResult
 from mmech.error.rules import known_gain
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
+from mmech.families.circulant import MOST_LEFT_OUT, on_a_circle
+from mmech.families.ranges import Ranges, WidthRange
+from mmech.families.separable import AllRange
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
-from mmech.operators.circulant import Toeplitz
+from mmech.operators.compose import Product
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.known import normal_form
 from mmech.operators.merged import Merged
-from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
+from mmech.structure.blocks import separable_terms
 from mmech.structure.shape import unscaled
-
-FLOOR = 1 / 256
-"""Least eigenvalue of the gram of a strategy for windows, relative to their mean."""
-
-MOST_LEFT_OUT = 2**13
-"""Cells of a circle that are left out of a strategy, at most: equations for as many
-unknowns are solved."""
+from mmech.structure.waves import energies, strategies_of, waves_of
 
 
-@singledispatch
-def waves_of(workload: QueryMatrix) -> str | None:
-    """Return which waves suit the gram of queries, ``None`` for none.
-
-    Those of a tau algebra, by its free end, or those of a circle; "any" of them for
-    cells and totals.
-    """
-    return None
-
-
-waves_of.register(AllRange | Ranges, lambda workload: "none")
-waves_of.register(Prefix, lambda workload: "first")
-waves_of.register(Suffix, lambda workload: "last")
-waves_of.register(WidthRange, lambda workload: "circle")
-waves_of.register(Identity | Ones, lambda workload: "any")
+@waves_of.register(Product)
+def _(workload: Product) -> str | None:
+    """Take those of ranges whose columns are scaled, as if they were not."""
+    if workload._scaled_columns is None or separable_terms(workload) is None:
+        return None
+    return waves_of(workload._scaled_columns[0])
 
 
 def suits_waves(workload: QueryMatrix) -> bool:
@@ -72,36 +58,11 @@ def suits_waves(workload: QueryMatrix) -> bool:
     return None not in kinds and bool(kinds - {"any"}) and asked
 
 
-@singledispatch
-def energies(workload: QueryMatrix, angles: Floats) -> Floats:
-    """Return the eigenvalues of the gram for waves of angles, or about these."""
-    raise TypeError(f"the gram of {workload!r} has no waves")
-
-
-def _of_sums(angles: Floats) -> Floats:
-    halves = np.maximum(angles, angles[angles > 0].min() / 2) / 2
-    return np.asarray(0.25 / np.square(np.sin(halves)))
-
-
-energies.register(Prefix | Suffix, lambda workload, angles: _of_sums(angles))
-energies.register(Identity, lambda workload, angles: np.ones(angles.size))
-
-
-@energies.register(AllRange | Ranges)
-def _(workload: AllRange | Ranges, angles: Floats) -> Floats:
-    m, n = workload.shape
-    return 2.0 * m / n * _of_sums(angles)
-
-
-@energies.register(WidthRange)
-def _(workload: WidthRange, angles: Floats) -> Floats:
-    halves = np.maximum(angles, 1e-9) / 2
-    return np.asarray(np.square(np.sin(workload.width * halves) / np.sin(halves)))
-
-
-@energies.register(Ones)
-def _(workload: Ones, angles: Floats) -> Floats:
-    return np.where(angles == angles.min(), float(workload.m) * workload.n, 0.0)
+@energies.register(Product)
+def _(workload: Product, angles: Floats) -> Floats:
+    assert workload._scaled_columns is not None
+    rest, scales = workload._scaled_columns
+    return np.square(scales).mean() * energies(rest, angles)
 
 
 def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
@@ -112,8 +73,9 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
     cells it is 2 % above, of n/6 cells 9 %, and up to 37 % for wider ones whose width
     does not divide n; above 10,000 cells the bound itself is weaker. For a union of
     these the grams add up as if they had the same waves: the best of all waves is
-    within 3 % of the optimum. Listed ranges count as all ranges of the cells that they
-    tell apart, within 30 %.
+    within 3 % of the optimum. Ranges whose columns are scaled have the waves of those
+    that are not. Listed ranges count as all ranges of the cells that they tell apart,
+    within 30 %.
 
     Parameters
     ----------
@@ -147,7 +109,7 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
             f"at most {MOST_CELLS // 2} cells"
         )
     best, least = None, math.inf
-    for strategy in strategies_of(queries):
+    for strategy in strategies_of(queries) or _by_energies(queries):
         loss = _known_gain(strategy, workload)  # columns have length one
         if loss is not None and loss < least:
             best, least = strategy, loss
@@ -167,8 +129,7 @@ def _known_gain(strategy: QueryMatrix, workload: QueryMatrix) -> float | None:
     return gain
 
 
-@singledispatch
-def strategies_of(workload: QueryMatrix) -> Iterator[QueryMatrix]:
+def _by_energies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
     """Yield strategies for queries, of which the best is to be taken."""
     n = workload.shape[1]
     parts = normal_form(workload).blocks
@@ -192,6 +153,17 @@ def _added(
     return np.asarray(np.sum(terms, axis=0), np.float64)
 
 
+@strategies_of.register(Product)
+def _(workload: Product) -> Iterator[QueryMatrix]:
+    """Yield waves for the ranges, with columns of length one or scaled alike."""
+    yield from _by_energies(workload)
+    assert workload._scaled_columns is not None
+    rest, scales = workload._scaled_columns
+    for waves in (strategies_of(rest) or _by_energies(rest)) if scales.all() else ():
+        if isinstance(waves, Tau):
+            yield waves.with_scales(waves._scales * (scales / np.abs(scales).max()))
+
+
 @strategies_of.register(WidthRange)
 def _(workload: WidthRange) -> Iterator[QueryMatrix]:
     """Yield one for windows over a circle of a multiple of their width.
@@ -204,7 +176,7 @@ def _(workload: WidthRange) -> Iterator[QueryMatrix]:
     if width > m:
         cells = np.arange(n)
         groups = np.minimum(cells, m - 1) + np.maximum(cells - (width - 1), 0)
-        for strategy in strategies_of(WidthRange(2 * m - 1, m)):
+        for strategy in strategies_of(WidthRange(2 * m - 1, m)) or ():
             yield Merged(strategy, groups)
         return
     size = -(-n // width) * width
@@ -216,7 +188,7 @@ def _(workload: WidthRange) -> Iterator[QueryMatrix]:
 def _(workload: Ranges) -> Iterator[QueryMatrix]:
     """Yield those of all ranges of the cells that the listed ones tell apart."""
     reduced, groups = reduce_domain(workload)
-    for strategy in strategies_of(AllRange(reduced.shape[1])):
+    for strategy in _by_energies(AllRange(reduced.shape[1])):
         yield strategy if reduced is workload else Merged(strategy, groups)
 
 
@@ -225,13 +197,6 @@ def _on_a_line(squares: Floats, end: str) -> QueryMatrix:
     waves = Tau.of_eigenvalues(np.sqrt(roots), end)
     scales = 1.0 / np.sqrt(waves.diagonal_of(roots))
     return waves.with_scales(scales)
-
-
-def on_a_circle(roots: Floats, size: int, n: int) -> QueryMatrix:
-    """Return n columns, of length one, of a circulant matrix with roots of `roots`."""
-    column = irfft(np.sqrt(np.maximum(roots, FLOOR * roots.mean())), size)
-    column /= np.linalg.norm(column)
-    return Toeplitz(column, [column[0], *column[::-1][: n - 1]])
 
 
 def look_at_waves(workload: QueryMatrix, found: Request) -> Skip | None:

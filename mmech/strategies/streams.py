@@ -20,12 +20,11 @@ from scipy.signal import fftconvolve
 
 from mmech.arrays import Floats, Integers
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.operators.basic import Prefix
-from mmech.operators.circulant import Toeplitz
+from mmech.families.circulant import Toeplitz
+from mmech.families.hierarchy import Hierarchy, best_tree
+from mmech.families.ranges import WidthRange
+from mmech.families.separable import Prefix
 from mmech.operators.convolution import IntegerFilter
-from mmech.operators.hierarchy import Hierarchy
-from mmech.operators.ranges import WidthRange
-from mmech.strategies.hierarchy import best_tree
 from mmech.structure.blocks import block_energies
 
 Variance = Callable[[Fraction], float]

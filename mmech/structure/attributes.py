@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import numpy as np
 
 from mmech.operators.base import QueryMatrix
@@ -11,7 +13,6 @@ from mmech.operators.explicit import Dense
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.partition import Conjunctions, PartitionStack
-from mmech.operators.ranges import Ranges
 
 
 def is_uniform(workload: QueryMatrix) -> bool:
@@ -26,12 +27,17 @@ def is_uniform(workload: QueryMatrix) -> bool:
 
 def is_union_of_boxes(workload: QueryMatrix) -> bool:
     """Return whether a workload is a union of products or of boxes."""
-    return all(
-        block.boxes() is not None
-        if isinstance(block, PartitionStack)
-        else isinstance(block, Kronecker | Conjunctions | Ranges)
-        for _, block in normal_form(workload).blocks
-    )
+    return all(asks_boxes(block) for _, block in normal_form(workload).blocks)
+
+
+@singledispatch
+def asks_boxes(block: QueryMatrix) -> bool:
+    """Return whether queries are products of attributes, or boxes."""
+    return False
+
+
+asks_boxes.register(Kronecker | Conjunctions, lambda block: True)
+asks_boxes.register(PartitionStack, lambda block: block.boxes() is not None)
 
 
 def comes_from_partitions(workload: QueryMatrix) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -14,19 +12,16 @@ import numpy as np
 from mmech.arrays import Floats
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.basic import AllRange, Identity, Ones, Prefix, Suffix
-from mmech.operators.hierarchy import Hierarchy
+from mmech.operators.basic import Identity, Ones
+from mmech.operators.compose import Product
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
-from mmech.operators.ranges import WidthRange
 
 Separable = tuple[Floats, Floats, Floats]
 """Vectors (a, b, d) of a gram with the entries a_i b_j for i < j, and d_i for i = j."""
 
 Overlaps = Callable[[int, int, int], int]
 """(first cell, size, count) -> Σ ‖W 1_b‖² over blocks b, in exact integers."""
-
-RANGES = AllRange | Identity | Ones | Prefix | Suffix
 
 ALIKE = 12
 """Digits to which ratios of precisions are equal, but for rounding."""
@@ -98,7 +93,7 @@ def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
     Within reach are ranges, prefixes and suffixes of any size, their unions, and
     other workloads of up to 4096 cells.
     """
-    terms = normal_form(workload).ask(_overlaps)
+    terms = normal_form(workload).ask(overlaps)
     if terms is not None:
         return _RangeEnergies([(weight**2, energy) for weight, energy in terms])
     if workload.shape[1] > LIMITS.dense_cells:
@@ -107,112 +102,20 @@ def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
     return _GramEnergies(np.pad(np.cumsum(gram, axis=1), ((0, 0), (1, 0))))
 
 
-def _overlaps(workload: QueryMatrix) -> Overlaps | None:
-    """Return the sum of squared overlaps of ranges and blocks, ``None`` for others.
-
-    A block of m cells with s cells before and t after it is covered whole by ranges
-    that start before and end after it. For every cell outside where one end of a range
-    may be, the other end is in the block once for each overlap 1, ..., m.
-    """
-    if not isinstance(workload, RANGES):
-        return None
-    m, n = workload.shape
-
-    def energy(first: int, size: int, count: int) -> int:
-        if isinstance(workload, Identity):
-            return size * count
-        if isinstance(workload, Ones):
-            return m * size**2 * count
-        whole, ends = size**2, size * (size + 1) * (2 * size + 1) // 6
-        # Sums over the blocks of s = first + i size, t = after - i size, and s t.
-        after = n - first - size
-        steps = size * (count * (count - 1) // 2)
-        squares = size**2 * ((count - 1) * count * (2 * count - 1) // 6)
-        before_sum, after_sum = count * first + steps, count * after - steps
-        if isinstance(workload, Prefix):
-            return count * ends + whole * after_sum
-        if isinstance(workload, Suffix):
-            return count * ends + whole * before_sum
-        inside = size * (size + 1) ** 2 * (size + 2) // 12
-        products = count * first * after + (after - first) * steps - squares
-        return count * inside + ends * (before_sum + after_sum) + whole * products
-
-    return energy
+@singledispatch
+def overlaps(workload: QueryMatrix) -> Overlaps | None:
+    """Return the sum of squared overlaps of queries and blocks, ``None`` for others."""
+    return None
 
 
-def tree_components(
-    energies: BlockEnergies, strategy: Hierarchy
-) -> tuple[Floats, Floats]:
-    """Return energies e and variances v with tr(WᵀW (AᵀA)⁺) = Σ e v for a tree A.
-
-    The inverse of the gram of a tree is a sum over independent contrasts: between the
-    parts of a block, and the averages of the largest blocks. Those between whole parts
-    of one size have one variance; a block that is cut off adds one contrast, its whole
-    parts against its last, cut one. Contrasts have length one; their variances are
-    infinite where nothing is measured.
-    """
-    sizes = sorted({1, *strategy.weights})
-    contrasts = [
-        *_contrasts_of_whole_parts(energies, strategy, sizes),
-        *_contrasts_of_cut_parts(energies, strategy, sizes),
-    ]
-    values, variances = np.array(contrasts).T
-    return values, variances
+@overlaps.register(Identity)
+def _(workload: Identity) -> Overlaps:
+    return lambda first, size, count: size * count
 
 
-def _contrasts_of_whole_parts(
-    energies: BlockEnergies, strategy: Hierarchy, sizes: list[int]
-) -> Iterator[tuple[float, float]]:
-    n = strategy.n
-
-    def between(first: int, size: int, times: int, count: int) -> float:
-        """Return the energy between the `times` parts of every one of some blocks."""
-        parts = times * energies.of_blocks(first, size, times * count)
-        blocks = energies.of_blocks(first, times * size, count)
-        return max(0.0, (parts - blocks) / (times * size)) if times * count else 0.0
-
-    for small, large in pairwise([*sizes, 0]):
-        variance = strategy.variance(small, strategy.inside[small][0]) / small
-        if not large:
-            yield energies.of_blocks(0, small, n // small) / small, variance
-            return
-        start, stop = n // large * large, n // small * small
-        own = between(0, small, large // small, n // large)
-        own += between(start, small, (stop - start) // small, 1)
-        yield own, variance
-
-
-def _contrasts_of_cut_parts(
-    energies: BlockEnergies, strategy: Hierarchy, sizes: list[int]
-) -> Iterator[tuple[float, float]]:
-    n, top = strategy.n, sizes[-1]
-    if n % top == 0:
-        return
-    # Contrasts are constant on segments, between the ends of whole blocks of a level.
-    edges = sorted({n // m * m for m in sizes})
-    left, lengths, gram = edges[:-1], np.diff(edges), energies.of_segments(edges)
-
-    def scaled(contrast: Floats, variance: float) -> tuple[float, float]:
-        square = float(lengths @ np.square(contrast))
-        return max(0.0, float(contrast @ gram @ contrast) / square), variance * square
-
-    cut = np.zeros(len(left))  # 1_b for the cut block b, weighted to an average
-    for small, large in pairwise(sizes):
-        start, stop = n // large * large, n // small * small
-        if start == stop:  # the block has one part, the cut one
-            continue
-        whole, last = (strategy.variance(small, v) for v in strategy.inside[small])
-        average = np.array([start <= cell < stop for cell in left]) / (stop - start)
-        if stop < n:
-            # Estimates of both sums are independent: the block's sum weighs them by
-            # their variances.
-            parts = (stop - start) // small * whole
-            measured = not math.isinf(last)
-            share = last / (parts + last) if measured else (n - stop) / (n - start)
-            yield scaled(average - cut, parts * share if measured else math.inf)
-            average += share * (cut - average)
-        cut = average
-    yield scaled(cut, strategy.variance(top, strategy.inside[top][1]))
+@overlaps.register(Ones)
+def _(workload: Ones) -> Overlaps:
+    return lambda first, size, count: workload.m * size**2 * count
 
 
 # ---- grams of ranges --------------------------------------------------------------
@@ -223,26 +126,44 @@ def separable_terms(workload: QueryMatrix) -> list[Separable] | None:
 
     ``None`` where no rule knows these.
     """
-    terms = normal_form(workload).ask(_separable)
+    terms = normal_form(workload).ask(separable)
     if terms is None:
         return None
     return [(float(c) ** 2 * a, b, c**2 * own) for c, (a, b, own) in terms]
 
 
-def _separable(workload: QueryMatrix) -> Separable | None:
-    if not isinstance(workload, RANGES):
+@singledispatch
+def separable(workload: QueryMatrix) -> Separable | None:
+    """Return the vectors of the gram of one block, ``None`` for others."""
+    return None
+
+
+@separable.register(Identity)
+def _(workload: Identity) -> Separable:
+    one = np.ones(workload.n)
+    return 0.0 * one, one, one
+
+
+@separable.register(Ones)
+def _(workload: Ones) -> Separable:
+    every = np.full(workload.n, float(workload.m))
+    return every, np.ones(workload.n), every
+
+
+@separable.register(Product)
+def _(workload: Product) -> Separable | None:
+    """Scale the vectors with the columns."""
+    if workload._scaled_columns is None:
         return None
-    m, n = workload.shape
-    up, one = np.arange(1.0, n + 1), np.ones(n)
-    down = up[::-1].copy()
-    factors: dict[type, tuple[Floats, Floats]] = {
-        AllRange: (up, down),
-        Identity: (0.0 * one, one),
-        Prefix: (one, down),
-        Suffix: (up, one),
-    }
-    a, b = factors.get(type(workload), (m * one, one))
-    return a, b, one if isinstance(workload, Identity) else a * b
+    rest, scales = workload._scaled_columns
+    known: Separable | None = separable(rest)
+    return known and (known[0] * scales, known[1] * scales, known[2] * scales**2)
+
+
+@singledispatch
+def asks_ranges(workload: QueryMatrix) -> bool:
+    """Whether queries are ranges of the cells in their order."""
+    return False
 
 
 def in_blocks(terms: Sequence[Separable], size: int) -> list[Separable]:
@@ -292,8 +213,8 @@ def block_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
 class Moved(NamedTuple):
     """What is known of one query that is moved along all cells.
 
-    Over how many neighbours it reaches, the same queries over another number of cells,
-    and whether it is cut off at the last cells instead of the first.
+    It reaches over some neighbours. The same queries exist over other numbers of cells.
+    They are cut off at the first cells, or at the last.
     """
 
     reach: int
@@ -312,7 +233,8 @@ def moved(workload: QueryMatrix) -> Moved | None:
 
 
 moved.register(Identity, lambda workload: Moved(1, Identity))
-moved.register(
-    WidthRange,
-    lambda workload: Moved(workload.width, lambda n: WidthRange(n, workload.width)),
-)
+
+
+def repeats(workload: QueryMatrix) -> bool:
+    """Whether a workload is a union of queries that are moved from cell to cell."""
+    return normal_form(workload).ask(moved) is not None

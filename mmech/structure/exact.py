@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,25 +30,18 @@ from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
-from mmech.operators.basic import (
-    AllRange,
-    Diagonal,
-    Identity,
-    Ones,
-    Prefix,
-    Suffix,
-    Total,
-)
+from mmech.operators.basic import Diagonal, Identity, Ones, Total
 from mmech.operators.compose import Product, Scaled, Transpose
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.hierarchy import Hierarchy
 from mmech.operators.known import BOUNDS, PARTS, is_known
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.partition import Conjunctions, Partition, PartitionStack
-from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
+from mmech.operators.tau import Tau
+
+Kind = TypeVar("Kind", bound=type)
 
 Sums = int | NDArray[Any]
 """One whole number per column (int64, or Python integers), or one for all columns."""
@@ -228,6 +221,13 @@ def _diagonal_sums(operator: Diagonal, power: int) -> Sums:
     return times(values, values) if power == 2 else values
 
 
+def _tau_sums(operator: Tau, power: int) -> Sums | None:
+    if power != 2 or not operator.has_squares:
+        return None
+    scales = np.abs(operator._scales)
+    return times(times(scales, scales), operator.squares)
+
+
 def _scaled_sums(operator: Scaled, power: int) -> Sums:
     factor = abs(int(operator.weight)) ** power
     return times(column_sums(operator.operator, power), factor)
@@ -329,15 +329,10 @@ def _are_integers(block: Array, floats: Array, shape: tuple[int, int]) -> bool:
 
 # ---- one rule per class ----------------------------------------------------------
 
-_ZEROS_AND_ONES = (
+_ZEROS_AND_ONES: tuple[type, ...] = (
     Identity,
     Ones,
     Total,
-    Prefix,
-    Suffix,
-    AllRange,
-    WidthRange,
-    Ranges,
     Conjunctions,
     Partition,
     PartitionStack,
@@ -364,10 +359,8 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
     **dict.fromkeys((Identity, Marginal, Partition), lambda a, power: 1),
     **dict.fromkeys((Ones, Total), lambda a, power: int(a.m)),
     PartitionStack: lambda a, power: a.n_partitions,
-    Hierarchy: lambda a, power: sum(
-        abs(int(weight)) ** power for weight in a.weights.values()
-    ),
     Diagonal: _diagonal_sums,
+    Tau: _tau_sums,
     Dense: lambda a, power: _reduced(a._array, power),
     Sparse: _sparse_sums,
     Scaled: _scaled_sums,
@@ -380,3 +373,10 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
 }
 """Class to the rule for `column_sums`; without one, or where it returns ``None``, the
 columns are listed."""
+
+
+def zeros_and_ones(kind: Kind) -> Kind:
+    """Register rules for a class whose entries are 0 and 1: a decorator."""
+    LARGEST[kind] = lambda a: 1
+    SUMS[kind] = _zeros_and_ones
+    return kind

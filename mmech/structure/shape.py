@@ -11,20 +11,20 @@ import math
 from functools import singledispatch
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpocon, dpotrf
 
+from mmech.arrays import Floats
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
-from mmech.operators.basic import AllRange, Diagonal, Identity, Ones, Prefix, Suffix
+from mmech.operators.basic import Diagonal, Identity, Ones
 from mmech.operators.compose import Scaled
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.partition import PartitionStack
-from mmech.operators.ranges import Ranges, WidthRange
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
 from mmech.structure.spectrum import marginal_terms
@@ -65,9 +65,6 @@ def _(operator: Kronecker) -> float:
     return math.prod(map(frobenius_squared, operator.factors))
 
 
-frobenius_squared.register(AllRange, lambda w: w.n * (w.n + 1) * (w.n + 2) / 6)
-frobenius_squared.register(Prefix | Suffix, lambda w: w.n * (w.n + 1) / 2)
-frobenius_squared.register(WidthRange, lambda w: float(w.shape[0] * w.width))
 frobenius_squared.register(Identity, lambda w: float(w.n))
 frobenius_squared.register(Ones, lambda w: float(w.m * w.n))
 
@@ -75,6 +72,10 @@ frobenius_squared.register(Ones, lambda w: float(w.m * w.n))
 @frobenius_squared.register(Marginals)
 def _(operator: Marginals) -> float:  # a one per marginal and cell
     return operator.shape[1] * sum(w**2 for w in operator.weights.values())
+
+
+REGULAR = 1e-8
+"""Ratio of a gram's least norm to the largest above which it is inverted as it is."""
 
 
 # ---- rank ------------------------------------------------------------------------
@@ -115,21 +116,6 @@ closed_singular_values.register(
 )
 
 
-@closed_singular_values.register(AllRange)
-def _(workload: AllRange) -> NDArray[np.float64] | None:
-    # The gram is n + 1 times the inverse of the second difference, whose eigenvalues
-    # are 2 - 2 cos(kπ / (n+1)).
-    angles = np.arange(1, workload.n + 1) * (math.pi / (2 * (workload.n + 1)))
-    return math.sqrt(workload.n + 1) / (2.0 * np.sin(angles))
-
-
-@closed_singular_values.register(Prefix | Suffix)
-def _(workload: Prefix | Suffix) -> NDArray[np.float64] | None:
-    # The same with one free end: 2 - 2 cos((2k-1)π / (2n+1)).
-    angles = np.arange(1, 2 * workload.n, 2) * (math.pi / (2 * (2 * workload.n + 1)))
-    return 1.0 / (2.0 * np.sin(angles))
-
-
 @closed_singular_values.register(Merged)
 def _(workload: Merged) -> NDArray[np.float64] | None:
     return known_singular_values(workload.operator) if workload.reorders else None
@@ -166,9 +152,23 @@ def rank(workload: QueryMatrix) -> int:
     if terms is not None and shape is not None:
         asked = downward_closure((key for key, square in terms if square > 0), shape)
         return sum(math.prod(shape[i] - 1 for i in subset) for subset in asked)
+    m, n = workload.shape
+    if min(m, n) <= LIMITS.dense_cells:
+        smaller = workload if n <= m else workload.T
+        gram = smaller.gram()._dense().astype(np.float64)
+        if regular_factor(gram) is not None:
+            return min(m, n)
     values = squared_singular_values(workload)
     floor = max(workload.shape) * np.finfo(float).eps * values.max(initial=0.0)
     return int((values > floor).sum())
+
+
+def regular_factor(gram: Floats) -> Floats | None:
+    """Return the lower Cholesky factor of a gram, ``None`` if it is nearly singular."""
+    factor, failed = dpotrf(gram, lower=1)
+    size = abs(gram).sum(axis=0).max(initial=0.0)
+    regular = not failed and dpocon(factor, size, "L")[0] > REGULAR
+    return np.asarray(factor) if regular else None
 
 
 @singledispatch
@@ -178,28 +178,6 @@ def known_rank(workload: QueryMatrix) -> int | None:
 
 
 known_rank.register(Ones, lambda workload: 1)
-
-
-@known_rank.register(WidthRange)
-def _(workload: WidthRange) -> int | None:
-    return workload.shape[0]  # each range is the first to end where it does
-
-
-@known_rank.register(Ranges)
-def _(workload: Ranges) -> int | None:
-    """Return the edges of a spanning forest.
-
-    A range is the difference of two prefix sums: an edge between two of n + 1 nodes.
-    The empty prefix is zero, the others are independent.
-    """
-    if len(workload.domain_shape) > 1:
-        return None
-    from scipy.sparse.csgraph import connected_components
-
-    nodes = workload.shape[1] + 1
-    ends = workload._lower[:, 0], workload._upper[:, 0] + 1
-    graph = sp.coo_array((np.ones(workload.shape[0]), ends), shape=(nodes, nodes))
-    return nodes - int(connected_components(graph, directed=False)[0])
 
 
 def measured_loss_bound(workload: QueryMatrix) -> float:

@@ -37,7 +37,6 @@ from mmech.operators.marginals import (
     subset_ranks,
 )
 from mmech.operators.partition import Conjunctions, PartitionStack
-from mmech.operators.ranges import Ranges
 from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import (
     downward_closure,
@@ -139,11 +138,12 @@ def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
     terms = _terms_over(workload, sizes)
     if terms is not None:
         return _squares_of_marginals(terms, sizes)
-    return _squares_by_kind(workload, sizes)
+    return squares_by_kind(workload, sizes)
 
 
 @singledispatch
-def _squares_by_kind(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
+def squares_by_kind(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
+    """Return what a block asks of every subset, by the rule of its class."""
     return _totals(query_spectra(workload, sizes))
 
 
@@ -159,20 +159,20 @@ def _squares_of_marginals(terms: Terms, sizes: Sizes) -> Squares:
     return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
 
 
-@_squares_by_kind.register(Product)
+@squares_by_kind.register(Product)
 def _(workload: Product, sizes: Sizes) -> Squares | None:
     return _totals(_product_spectra(workload, sizes, LIMITS.summed_subsets))
 
 
-@_squares_by_kind.register(Identity)
+@squares_by_kind.register(Identity)
 def _(workload: Identity, sizes: Sizes) -> Squares | None:
     return _squares_of_marginals([(tuple(range(len(sizes))), 1.0)], sizes)
 
 
-_squares_by_kind.register(Ones, lambda workload, sizes: {(): float(workload.m)})
+squares_by_kind.register(Ones, lambda workload, sizes: {(): float(workload.m)})
 
 
-@_squares_by_kind.register(Kronecker)
+@squares_by_kind.register(Kronecker)
 def _(workload: Kronecker, sizes: Sizes) -> Squares | None:
     if tuple(factor.shape[1] for factor in workload.factors) != sizes:
         return None
@@ -199,7 +199,7 @@ def _(workload: Kronecker, sizes: Sizes) -> Squares | None:
     }
 
 
-@_squares_by_kind.register(Anova)
+@squares_by_kind.register(Anova)
 def _(workload: Anova, sizes: Sizes) -> Squares | None:
     if workload.domain_shape != sizes:
         return None
@@ -207,7 +207,7 @@ def _(workload: Anova, sizes: Sizes) -> Squares | None:
     return {attributes_of(mask): v for mask, v in enumerate(values.tolist()) if v > 0}
 
 
-@_squares_by_kind.register(Residuals)
+@squares_by_kind.register(Residuals)
 def _(workload: Residuals, sizes: Sizes) -> Squares | None:
     if workload.domain_shape != sizes:
         return None
@@ -216,17 +216,14 @@ def _(workload: Residuals, sizes: Sizes) -> Squares | None:
     return {subset: weight**2 * rank for (subset, weight), rank in weights}
 
 
-@_squares_by_kind.register(Conjunctions | Ranges | PartitionStack)
-def _(workload: Conjunctions | Ranges | PartitionStack, sizes: Sizes) -> Squares | None:
-    if workload.domain_shape != sizes:
-        return None
-    if isinstance(workload, Ranges):
-        widths = workload.widths
-    else:
-        masks = workload.boxes()
-        if masks is None:
-            return None
-        widths = _widths_of(masks)
+@squares_by_kind.register(Conjunctions | PartitionStack)
+def _(workload: Conjunctions | PartitionStack, sizes: Sizes) -> Squares | None:
+    masks = workload.boxes() if workload.domain_shape == sizes else None
+    return None if masks is None else squares_of_boxes(_widths_of(masks), sizes)
+
+
+def squares_of_boxes(widths: Integers, sizes: Sizes) -> Squares:
+    """Return them for boxes that hold so many values (m, d) of every attribute."""
     # As bytes, the most significant first: ten times as fast as along an axis.
     packed = np.ascontiguousarray(widths, ">i8").view(f"V{8 * len(sizes)}").ravel()
     _, first, counts = np.unique(packed, return_index=True, return_counts=True)

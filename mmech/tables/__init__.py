@@ -1,25 +1,25 @@
 """Tables as a product: from records to tables that may be published.
 
 `release_tables` measures (`plan`, `steps`). It turns the noisy numbers into counts that
-are whole, non-negative and agree with each other (`counts`, `classes`, `model`,
+are whole, non-negative and agree with each other (`whole`, `classes`, `model`,
 `rounding`). They come with intervals, a statement and synthetic records (`result`).
 
 ===================  ================================================================
 release              `release_tables`: records in, tables out
 measured             noisy numbers that were paid for, and what is made of them
 recompute            published tables beside those of their noisy numbers
+columns              names of columns beside attributes
 plan                 what will be measured, and how exact; reads no record
 steps                measuring in steps, with pairs that are chosen privately
 field                unbiased tables and their errors: one least squares for all
 intervals            the laws of these errors, exactly
 norm_tails           the same of single attributes under noise of equal totals
-counts               whole, non-negative counts that agree across tables
+whole                whole, non-negative counts that agree, from level to level
 classes              a latent class model: what pairs tell of each other
 model                the model of maximum entropy, and records drawn from it
 rounding             whole numbers that keep given margins
 levels               levels of hierarchies: trees, and least squares over them
 level_weights        weights of tables by levels
-level_counts         whole counts that add up from level to level
 known                known totals and impossible cells, and if counts can agree
 read_known           the same as they are given
 statistics           sums, means, histograms and quantiles of a number, by group

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from mmech.arrays import Floats, Integers, Subset
+from mmech.exceptions import ParameterError
+from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise.tails import CellLaws, ErrorLaw, Errors, Tails, laws_of_rows
 from mmech.operators.base import product_of
@@ -118,7 +120,14 @@ class Intervals(Field):
 
     def _sums(self, subset: Subset, first: Integers, last: Integers) -> Floats:
         """Return the coefficients of all noise in sums of cells, (rows, p)."""
-        found = []
+        found, p = [], sum(self._cells(m.subset) for m in self.measured)
+        if first.shape[1] * p > LIMITS.table_entries:
+            raise ParameterError(
+                "cumulative",
+                "and ranges must be left out of a large table where cells are "
+                f"impossible: {first.shape[1]:,} sums of {p:,} numbers are too many",
+                remedy="take the table without them",
+            )
         rows = max(1, BLOCK // max(self._cells(m.subset) for m in self.measured))
         for start in range(0, first.shape[1], rows):
             part = slice(start, start + rows)

@@ -15,22 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.arrays import Floats, Integers, Mask, Subset
-from mmech.checks import magnitude
 from mmech.domain.domain import Domain
 from mmech.exceptions import ParameterError
-from mmech.limits import LIMITS
-from mmech.operators.base import product_of
 from mmech.storage.codec import storable
-from mmech.tables.levels import subsets_of
+from mmech.tables.levels import Chain, subsets_of
 from mmech.tables.read_known import impossible_cells, known_table
-from mmech.tables.rounding import WORK, WORK_ONCE_PAID, with_sums
 
 MOST_IMPOSSIBLE = 4096
 """Most impossible cells of all tables: a dense matrix of so many rows is inverted."""
-
-MOST_LINKED, MOST_RECORDS = 2**12, 2**22
-"""Most cells that known tables and rules link, and most records that a known total has,
-where tables have three attributes or more: a program has a whole number per cell."""
 
 
 @storable("Known")
@@ -87,24 +79,43 @@ class Known:
         return {subset: mask for subset, mask in found.items() if mask.any()}
 
     def zeros_of(
-        self, subsets: Sequence[Subset], measured: Iterable[Subset]
+        self,
+        subsets: Sequence[Subset],
+        measured: Iterable[Subset],
+        chain: Chain | None = None,
     ) -> dict[Subset, tuple[Mask, Floats]]:
         """Return the cells without an error that estimates keep to, and zeros.
 
-        Those of measured tables tell more, if they are not too many.
+        Those of measured tables tell more, if they are not too many. Cells at the nodes
+        below one that is impossible are so, too.
         """
-        found = self.closed([*subsets, *measured])
-        if sum(int(mask.sum()) for mask in found.values()) > MOST_IMPOSSIBLE:
-            found = self.closed(subsets)
-        cells = sum(int(mask.sum()) for mask in found.values())
-        if cells > MOST_IMPOSSIBLE:
+        tables = list(dict.fromkeys([*subsets, *measured]))
+        found = {s: self._below(s, chain) for s in tables if s not in self.exact}
+        sums = {s: int(mask.sum()) for s, mask in found.items() if mask.any()}
+        if sum(sums.values()) > MOST_IMPOSSIBLE:
+            sums = {s: sums[s] for s in subsets if s in sums}
+        if sum(sums.values()) > MOST_IMPOSSIBLE:
             raise ParameterError(
                 "impossible",
                 f"must be at most {MOST_IMPOSSIBLE:,} cells of all tables",
-                f"{cells:,}",
+                f"{sum(sums.values()):,}",
                 ("give attributes coarser values", "take fewer tables"),
             )
-        return {s: (mask, np.zeros(mask.shape)) for s, mask in found.items()}
+        return {s: (found[s], np.zeros(found[s].shape)) for s in sums}
+
+    def _below(self, subset: Subset, chain: Chain | None) -> Mask:
+        """Return which cells of a table are impossible, also by levels of a chain."""
+        if chain is None:
+            return self.zeros(subset)
+        above = {i: own.axes[0] for own in chain.all for i in own.axes}
+        tops = [above.get(i, i) for i in subset]
+        order = np.argsort(tops)
+        mask = self.zeros(tuple(sorted(tops))).transpose(np.argsort(order))
+        for axis, i in enumerate(subset):
+            for own in chain.all:
+                if i in own.axes:
+                    mask = mask.take(own.ancestors(own.axes.index(i) + 1, 1), axis)
+        return mask
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
         """Return what is known, for machines."""
@@ -217,63 +228,6 @@ class Known:
         whole = np.rint(found.x[kinds == "margin"]).astype(np.int64)
         return dict(zip(linked, np.split(whole, ends), strict=True))
 
-    @property
-    def parts(self) -> list[Subset]:
-        """Attributes that known tables and rules link, by sets that share none."""
-        found: list[set[int]] = []
-        for own, _ in (*self.tables, *self.rules):
-            linked = [part for part in found if part & {*own}]
-            found = [part for part in found if part not in linked]
-            found.append({*own}.union(*linked))
-        return [tuple(sorted(part)) for part in found if part]
-
-    def whole(self, part: Subset, near: Integers, work: int = WORK) -> Integers | None:
-        """Return the whole table next to one, of linked attributes, that keeps to it.
-
-        ``None`` if none is found. The total of the counts is the known one, or
-        the total of `near`.
-        """
-        total = self.exact.get((), np.array(near.sum()))
-        inside = [(own, table) for own, table in self.tables if {*own} <= {*part}]
-        sums = [(tuple(map(part.index, own)), table) for own, table in inside]
-        return with_sums(near, [*sums, ((), total)], ~self.zeros(part), work)
-
-    @cached_property
-    def first(self) -> dict[Subset, Integers | None]:
-        """A whole table of every part that keeps to what is known, if one is found.
-
-        The table has one record where the total is not known.
-        """
-        found = {}
-        for part in self.parts:
-            near = np.zeros([self.sizes[i] for i in part], np.int64)
-            near.flat[0] = () not in self.exact
-            found[part] = self.whole(part, near)
-        return found
-
-    def moved(self, codes: Integers) -> Integers:
-        """Return records (n, d) of which as few as may be are moved to what is known.
-
-        Attributes that are not linked stay as they are.
-        """
-        codes = codes.copy()
-        for part in self.parts:
-            shape = [self.sizes[i] for i in part]
-            places = np.ravel_multi_index(tuple(codes[:, part].T), shape)
-            near = np.bincount(places, minlength=product_of(shape))
-            found = self.whole(part, near.reshape(shape), WORK_ONCE_PAID)
-            if found is None:
-                first = self.first[part]  # found before anything was paid
-                assert first is not None
-                found = first if () in self.exact else first * len(codes)
-            apart = found.ravel() - near
-            order = np.argsort(places, kind="stable")
-            rank = np.arange(len(codes)) - (np.cumsum(near) - near)[places[order]]
-            rows = order[rank < -apart[places[order]]]
-            cells = np.repeat(np.arange(apart.size), np.maximum(apart, 0))
-            codes[np.ix_(rows, part)] = np.transpose(np.unravel_index(cells, shape))
-        return codes
-
 
 def margin(table: NDArray[Any], subset: Subset, part: Subset) -> NDArray[Any]:
     """Return the sums of a table, an axis per attribute, over all but some of them."""
@@ -330,20 +284,13 @@ def what_is_known(
                     tuple(domain.names[i] for i in subset),
                     "add a table of them, or leave it out",
                 )
-    if max(map(len, subsets)) > 2:
-        for part in known.parts:
-            cells = product_of(known.sizes[i] for i in part)
-            total = int(known.exact.get((), np.array(0)))
-            most = min(MOST_RECORDS, LIMITS.table_entries // len(known.sizes))
-            if cells > MOST_LINKED or total > most:
-                raise ParameterError(
-                    "known",
-                    f"must link attributes of at most {MOST_LINKED:,} cells together, "
-                    f"and {most:,} records, where tables have three attributes or "
-                    f"more, but {', '.join(domain.names[i] for i in part)} have "
-                    f"{magnitude(cells)} cells for {total:,} records",
-                    remedy="leave out tables of three attributes and more",
-                )
+    if max(map(len, subsets)) > 2 and (known.rules or any(s for s, _ in known.tables)):
+        raise ParameterError(
+            "known",
+            "must be no more than the number of records, and no cell impossible, where "
+            "tables have three attributes or more",
+            remedy="leave out those tables",
+        )
     measured = ([i for i in s if domain.shape[i] > 1] for s in subsets)
     if all(tuple(subset) in known.exact for subset in measured):
         raise ParameterError(
@@ -378,10 +325,6 @@ def _check_agreement(
             )
             and not any(own.zeros(s)[table > 0].any() for s, table in own.exact.items())
             and own.margins(subsets, total) is not None
-            and (
-                max(map(len, subsets)) < 3
-                or all(table is not None for table in own.first.values())
-            )
         )
 
     items = list(range(len(called)))

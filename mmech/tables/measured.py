@@ -15,12 +15,11 @@ from mmech.evidence import Evidence
 from mmech.release import Measurement
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
-from mmech.tables.counts import settle
-from mmech.tables.level_counts import settle_levels
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
 from mmech.tables.statistic_plans import MeasuredStatistic
 from mmech.tables.steps import Steps, noise_of
+from mmech.tables.whole import settle
 from mmech.threads import one_blas_thread
 
 WHAT = "measurement of tables"
@@ -96,10 +95,7 @@ class MeasuredTables:
         noise = noise_of(plan, self.measurement)
         estimate = noise.estimate(self.measurement.values)
         say = checked_callback(callback)
-        if plan.chain is None:
-            counts = settle(estimate, noise, plan.subsets, say, plan.known)
-        else:
-            counts = settle_levels(estimate, noise, plan.subsets, say)
+        counts = settle(estimate, noise, plan.subsets, say, plan.known)
         return Tables(self, noise, estimate, counts)
 
     @property

@@ -31,19 +31,17 @@ from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
 from mmech.structure.spectrum import mean_spectrum
+from mmech.tables.columns import OF_TABLES
 from mmech.tables.field import FLAT
 from mmech.tables.intervals import Intervals
 from mmech.tables.known import Known, what_is_known
-from mmech.tables.level_counts import divided_tables
 from mmech.tables.level_weights import level_strategy
 from mmech.tables.levels import Chain, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import COUNTED
+from mmech.tables.whole import divided_tables, topmost_tables
 from mmech.threads import one_blas_thread
-
-OWN_COLUMNS = ("count", "standard_error", "lower", "upper")
-"""Columns of a table beside its attributes."""
 
 LEAST_PAIRS = 10
 """Fewer tables of pairs are measured at once: there is little to choose."""
@@ -215,7 +213,7 @@ class TablePlan:
         if self.known is not None:
             known = dict(self.known.tables)
             form: Any = mechanism.released.form
-            closed = self.known.zeros_of(self.subsets, form.weights)
+            closed = self.known.zeros_of(self.subsets, form.weights, self.chain)
         return Intervals([mechanism], known, closed, self.chain or FLAT)
 
     @property
@@ -335,14 +333,11 @@ def make_plan(
     chain = chain_of(own, names) if len(names) > len(first) else None
     _check_cells(names, axes.shape, subsets, chain)
     facts = None
-    if known or impossible:
-        facts = what_is_known(known or {}, impossible, axes, subsets)
-    if facts and chain is not None:
-        raise ParameterError(
-            "known",
-            "must be left out where tables count by several levels of a hierarchy",
-            remedy="take tables of one of its levels",
-        )
+    if known or impossible:  # with levels, about the topmost ones: all others follow
+        flat = subsets if chain is None else topmost_tables(chain, subsets)
+        lower = {i for own in chain.all for i in own.axes[1:]} if chain else set()
+        upper = axes.select(names[: len(names) - len(lower)])
+        facts = what_is_known(known or {}, impossible, upper, flat)
     if strategy is None and chain is not None:
         strategy = level_strategy(chain, axes.shape, subsets, currency)
     if strategy is None:  # plans of one choice are equal: without seconds
@@ -424,7 +419,7 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     """Return the sets of attributes of all tables, sorted, none of them twice."""
     names, owners = tuple(domain.levels), list(domain.levels.values())
     for name in names:
-        if name in OWN_COLUMNS:
+        if name in OF_TABLES:
             raise ParameterError(
                 "domain",
                 f"must not have an attribute called {name!r}, which is a column of "
@@ -455,6 +450,13 @@ def _asked(domain: Domain, ways: Any, tables: Any) -> list[Subset]:
     if not chosen:
         raise ParameterError("tables", "must name at least one table", remedy="add one")
     return list(dict.fromkeys(chosen))
+
+
+def listed_tables(domain: Domain, ways: Any) -> list[tuple[str, ...]]:
+    """Return all tables of so many attributes, or of one and two: listed, for all."""
+    names = tuple(domain.levels)
+    asked = _asked(domain, ways, None if ways else "auto")
+    return [tuple(names[i] for i in subset) for subset in asked]
 
 
 def _check_cells(

@@ -16,9 +16,9 @@ from typing import Any
 
 from mmech.checks import parsed_json
 from mmech.evidence import Evidence
+from mmech.tables.columns import OF_STATISTICS
 from mmech.tables.measured import MeasuredTables
 from mmech.tables.published import versions
-from mmech.tables.statistic_plans import OWN
 from mmech.verify import FILE, REFUTED, UNCHECKED, RefutedError, UncheckedError
 
 
@@ -113,7 +113,7 @@ def _difference(published: Path, path: Path) -> tuple[str, bool]:
             if pair[0] != pair[1]:
                 said, follows = map(short, pair)
                 where = f"row {number}, {short(title)}: {said} for {follows}"
-                found.append((title in OWN and _are_near(*pair), where))
+                found.append((title in OF_STATISTICS and _are_near(*pair), where))
     if not found:
         return "", False
     little, where = min(found)

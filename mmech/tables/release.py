@@ -28,7 +28,6 @@ from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, measure
 from mmech.tables.classes import FITS_OF_A_ROUND
-from mmech.tables.counts import settle
 from mmech.tables.files import file_names
 from mmech.tables.measured import MeasuredTables, checked_callback
 from mmech.tables.plan import TablePlan, make_plan, read_domain
@@ -36,6 +35,7 @@ from mmech.tables.result import Tables
 from mmech.tables.statistic_plans import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import Steps, check_budget, measure_in_steps
+from mmech.tables.whole import settle
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
 

@@ -21,7 +21,6 @@ from mmech.limits import LIMITS
 from mmech.noise.tails import SLACK
 from mmech.operators.base import product_of
 from mmech.release import Measurement
-from mmech.tables.counts import ROUNDING, Counts
 from mmech.tables.field import Solution
 from mmech.tables.files import check_excel
 from mmech.tables.intervals import Intervals
@@ -32,6 +31,7 @@ from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
 from mmech.tables.statistics import Statistic, TableCounts
 from mmech.tables.steps import Steps
 from mmech.tables.synthetic import raw_values
+from mmech.tables.whole import ROUNDING, Counts
 from mmech.threads import one_blas_thread
 
 if TYPE_CHECKING:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from mmech.arrays import Floats, Integers, Mask
+from mmech.tables.levels import Chain
 
 SWEEPS = 500
 """Most sweeps of a projection on tables with given margins."""
 
 NEAR, FAR = 1e20, 1e30
 """Beyond all counts: multipliers are less far, and closed cells farther."""
-
-WORK, WORK_ONCE_PAID = 2**22, 2**19
-"""Nodes times cells of a search for a whole table of three attributes or more: about a
-minute before anything is paid. Afterwards it only has to be nearer than that one."""
 
 OVERSHOOT = 1e3
 """Cost of moving a count by a whole unit, in units of a rounding: only done where the
@@ -222,65 +217,67 @@ def _transport(
     return units
 
 
-def with_sums(
-    near: Integers,
-    sums: Sequence[tuple[tuple[int, ...], Integers]],
-    reached: Mask,
-    work: int = WORK,
-) -> Integers | None:
-    """Return the whole, non-negative table next to one, with given margins.
+def divide(
+    fitted: Floats,
+    chain: Chain,
+    level: int,
+    sums: Integers,
+    rows: Integers | None = None,
+) -> Integers:
+    """Return whole counts near fractional ones, with exact sums over children.
 
-    In sum of magnitudes, by a program in whole numbers, because tables of three axes
-    with whole margins need not be whole. ``None`` if it finds none.
+    Column by column, by largest remainders; what rounding left over in a row is added
+    to its next column. Units then move within columns until rows are exact.
 
     Parameters
     ----------
-    near : ndarray of int64
-    sums : sequence of (tuple of int, ndarray of int64)
-        Axes of the table, sorted, and its sums over all others.
-    reached : ndarray of bool
-        Cells that may be more than zero.
-    work : int, default=WORK
-        Nodes of the search, times cells: the best table until then is returned,
-        whatever else the processor does.
+    fitted : ndarray, shape (nodes, columns)
+        At least zero.
+    chain : Chain
+    level : int
+        Of the nodes.
+    sums : ndarray of int64, shape (nodes above, columns)
+    rows : ndarray of int64, shape (nodes,), optional
+        Sums of rows, which add up to those of `sums`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from mmech.tables.rounding import with_sums
-    >>> near = np.array([[3, 0], [0, 1]])
-    >>> sums = [((0,), np.array([2, 2])), ((1,), np.array([3, 1]))]
-    >>> with_sums(near, sums, np.ones((2, 2), bool))
-    array([[2, 0],
-           [1, 1]])
+    >>> from mmech.tables.rounding import divide
+    >>> from mmech.tables.levels import Chain
+    >>> chain = Chain((0,), (np.array([0, 0, 0]),))
+    >>> fitted = np.array([[0.6, 1.4], [1.2, 0.8], [0.2, 1.8]])
+    >>> divide(fitted, chain, 1, np.array([[2, 4]]), np.array([2, 2, 2]))
+    array([[1, 1],
+           [1, 1],
+           [0, 2]])
     """
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array, hstack, vstack
-
-    places = np.nonzero(reached)
-    n, start = places[0].size, near[reached]
-    found = np.zeros(near.shape, np.int64)
-    lines, sides = [], []
-    for axes, own in sums:
-        rows = np.zeros(n, np.int64)
-        for axis in axes:
-            rows = rows * near.shape[axis] + places[axis]
-        line = csr_array((np.ones(n), (rows, np.arange(n))), shape=(own.size, n))
-        lines.append(line)
-        sides.append(own.ravel() - line @ start)
-    if not n:
-        return None if any(side.any() for side in sides) else found
-    moves = vstack([hstack([line, -line]) for line in lines], format="csr")
-    side = np.concatenate(sides)
-    solved = milp(
-        np.ones(2 * n),
-        integrality=np.ones(2 * n),
-        bounds=Bounds(0, np.concatenate([np.full(n, np.inf), start])),
-        constraints=LinearConstraint(moves, side, side),
-        options={"node_limit": max(1, work // n)},
-    )
-    if solved.x is None:
-        return None
-    more, less = np.rint(solved.x).astype(np.int64).reshape(2, n)
-    found[reached] = start + more - less
-    return found
+    parents, first = chain.parents[level - 1], chain.first[level - 1]
+    place = np.arange(len(fitted)) - first[parents]
+    whole = np.zeros(fitted.shape, np.int64)
+    carried = np.zeros(len(fitted))
+    for j in range(fitted.shape[1]):
+        aim = fitted[:, j] + carried
+        own = np.maximum(np.floor(aim), 0).astype(np.int64)
+        left = sums[:, j] - chain.up(level, own)
+        while left.any():
+            step = np.sign(left)[parents]
+            free = (step > 0) | ((step < 0) & (own > 0))
+            order = np.lexsort((np.where(free, step * (own - aim), np.inf), parents))
+            rank = np.empty(len(own), np.int64)
+            rank[order] = place
+            own += step * (free & (rank < np.abs(left)[parents]))
+            left = sums[:, j] - chain.up(level, own)
+        whole[:, j], carried = own, aim - own
+    if rows is not None:
+        apart = whole.sum(axis=1) - rows
+        for node in np.flatnonzero(chain.up(level, np.abs(apart))).tolist():
+            own = np.flatnonzero(parents == node)
+            while apart[own].any():
+                more, less = own[apart[own].argmax()], own[apart[own].argmin()]
+                gain = whole[more] - fitted[more] - (whole[less] - fitted[less])
+                j = int(np.where(whole[more] > 0, gain, -np.inf).argmax())
+                for row, step in ((more, -1), (less, 1)):
+                    whole[row, j] += step
+                    apart[row] += step
+    return whole

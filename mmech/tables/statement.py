@@ -85,7 +85,7 @@ def _words_on_statistics(made: Tables) -> Iterator[str]:
 
 def _words_on_what_is_known(made: Tables) -> Iterator[str]:
     if made.plan.known is not None:
-        names, relation = made.plan.domain.names, made.plan.relation
+        names, relation = made.plan.names, made.plan.relation
         yield from made.plan.known.words(names, relation.neighbours)
 
 
@@ -125,7 +125,7 @@ def facts_of(made: Tables) -> dict[str, Any]:
         "sensitivity": entry.sensitivity,
         "insecure": entry.insecure,
         **steps,
-        **(made.plan.known.facts(made.plan.domain.names) if made.plan.known else {}),
+        **(made.plan.known.facts(made.plan.names) if made.plan.known else {}),
         "rounding": made.counts.rounding,
         "total": made.total,
         "statistics": [facts for own in made.statistics for facts in own.facts],

@@ -20,19 +20,20 @@ from mmech.domain.domain import Domain
 from mmech.domain.frames import as_column, read_table
 from mmech.domain.values import number_values
 from mmech.exceptions import ParameterError
+from mmech.families.separable import Prefix
 from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
 from mmech.noise.system import Rng
 from mmech.noise.tails import ErrorLaw, error_law
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.basic import Prefix
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, ledger_or_own
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
+from mmech.tables.columns import OF_STATISTICS
 from mmech.tables.field import VARIANCE_FLOOR
 from mmech.tables.statistics import (
     FINEST,
@@ -52,11 +53,6 @@ NODES = np.geomspace(1 / SHARES, 1, 13)
 
 TINY, HUGE = 1e-300, 1e30
 """Squared errors in place of zero, and of noise that is too large for whole numbers."""
-
-
-OWN = {"mean", "sum", "count", "probability", "quantile", "standard_error", "lower"}
-OWN |= {"upper", "note"}
-"""Columns of a statistic beside its groups."""
 
 
 @storable("StatisticPlan", version=2)
@@ -576,7 +572,7 @@ def plan_statistics(
         for name in names:
             check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
         owners = [domain.levels[name] for name in names]
-        if len(set(owners)) < len(owners) or OWN & {*names}:
+        if len(set(owners)) < len(owners) or OF_STATISTICS & {*names}:
             raise ParameterError(
                 "by",
                 f"of the {statistic} must name other attributes, each once, and none "

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mmech.checks import read_float
 from mmech.cli.files import TABLE
 from mmech.terminal import in_words, whole
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
@@ -125,11 +124,6 @@ HELP = {
     "--epsilon": "privacy budget of a release, in nats; smaller is more private",
     "--ledger": "pay from this ledger on disk, which `mmech budget` makes; a fit that "
     "it cannot pay for is refused (default: from none)",
-    "--privacy": f"guarantee of --method {among('privacy')}: pure epsilon, or "
-    "(epsilon, delta), which promises less and is more accurate where there are many "
-    "records, accounted in zCDP",
-    "--delta": "for --privacy zcdp: probability that epsilon may not hold, well below "
-    "one over the number of records",
     "--neighbours": "what is hidden; add_remove: the presence of a record; replace: "
     "its values, while the number of records is public; labels: its class only, while "
     "all else is public",
@@ -234,13 +228,3 @@ def read_settings(text: str) -> DrawnSettings:
     from mmech_rf.drawn.settings import DrawnSettings
 
     return DrawnSettings.for_ranking()
-
-
-def read_probability(text: str) -> float:
-    """Read a number between 0 and 1; where it may be used is checked later."""
-    try:
-        return read_float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"it must be a number between 0 and 1, got {text!r}"
-        ) from None

@@ -30,7 +30,6 @@ from mmech_rf.cli.common import (
     listed_methods,
     methods_of,
     read_features,
-    read_probability,
     read_settings,
 )
 from mmech_rf.cli.files import (
@@ -64,9 +63,6 @@ examples:
       --n-records 5000
       where it is no secret that there are about 5,000 records; without that,
       a noisy count is paid for with 3 % of epsilon
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --privacy zcdp --delta 1e-6
-      (epsilon, delta) in place of pure epsilon
   {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
       --method training --trees inf
       leaf counts of all multiway trees instead of some
@@ -148,8 +144,6 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     add(command, "--voting", choices=votings, default="hard")
     add(command, "--n-records", type=whole(1, 10**15), metavar="N")
     add(command, "--private-bins", type=_read_names, metavar="NAME,NAME")
-    add(command, "--privacy", choices=("pure", "zcdp"), default="pure")
-    add(command, "--delta", type=read_probability, metavar="P")
     add(command, "--settings", type=read_settings, metavar="ranking")
     add(command, "--recipe", metavar="NAME")
     add(command, "--estimate-accuracy", action="store_true")

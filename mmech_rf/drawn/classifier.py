@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
-from mmech.privacy.cost import bounded_range_epsilon
 from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan, concentrated_plan
+from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
@@ -104,9 +103,7 @@ class PrivateForestClassifier(AccountedForest):
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         domain_shape = self.schema_.domain_shape
-        d, rho = len(domain_shape), self._remaining_rho()
-        shared = self._accounting == "zcdp"
-        cost = bounded_range_epsilon(rho) if shared else epsilon
+        d = len(domain_shape)
         settings = self._settings
         # Noise that hides r records of a person is r times as large: n records stand
         # out of it as n / r do.
@@ -115,16 +112,7 @@ class PrivateForestClassifier(AccountedForest):
         least = relation.factor * LEAST_BOOSTED
         if settings.most_tree_epsilon < least:
             settings = replace(settings, most_tree_epsilon=least)
-        plan = Plan.of(signal, cost, d, k, settings, factor=relation.factor)
-        other = concentrated_plan(
-            plan, signal, cost, rho, d, better=not shared, settings=settings
-        )
-        if shared:
-            cost, plan = rho, other or plan
-        elif other is not None:
-            assert self.delta is not None  # rho is zero without
-            cost, plan = rho, other
-            self._session.concentrate(self.delta)
+        plan = Plan.of(signal, epsilon, d, k, settings, factor=relation.factor)
         grower = Grower(
             domain_shape,
             records,
@@ -134,7 +122,7 @@ class PrivateForestClassifier(AccountedForest):
             settings=settings,
         )
         with self._timed("measurement"):
-            experts = grower.grow(cost, plan)
+            experts = grower.grow(epsilon, plan)
         self._experts = experts
         self.trees_ = experts.trees
         self._choose(

@@ -310,10 +310,8 @@ def _with_tree(
 
 
 def noise_scale(measured: Measurement, unit: int) -> float:
-    """Return the scale of Laplace noise, or of what has the variance of Gaussian."""
-    gaussian = measured.entry.currency == "rho"
-    scale = measured.scale / math.sqrt(2) if gaussian else measured.scale
-    return float(scale / unit)
+    """Return the scale of the noise, in records."""
+    return float(measured.scale / unit)
 
 
 def noise_error(measured: Measurement, unit: int) -> float:

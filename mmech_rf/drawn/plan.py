@@ -1,11 +1,4 @@
-r"""Budget split of a drawn forest, from public numbers, in epsilon and in rho.
-
-Pure epsilon implies :math:`(\epsilon, \delta)` for every delta, and keeps all of
-epsilon for a few releases. zCDP needs a part of it for the delta, but costs less for
-each of many releases. The choice follows from public numbers and from a noisy number of
-records that was paid for first. `PrivacyLedger.concentrate` has the proof that the
-accounting may depend on this number.
-"""
+"""Budget split of a drawn forest, from public numbers."""
 
 from __future__ import annotations
 
@@ -148,65 +141,3 @@ def _effort(n_features: int, n_classes: int) -> float:
 def share_of(part: float, whole: float) -> Fraction:
     """Return a share, at least a thousandth, with a small denominator."""
     return Fraction(max(1, int(1000 * part / whole)), 1000)
-
-
-def concentrated_plan(
-    other: Plan,
-    n_records: float,
-    epsilon: Fraction,
-    rho: Fraction,
-    n_features: int,
-    *,
-    better: bool = True,
-    settings: DrawnSettings = DEFAULTS,
-) -> Plan | None:
-    r"""Return shares of rho, or None where a pure epsilon does better.
-
-    Every release is as strong, beside the others, as a plan of pure epsilon has it: a
-    draw with :math:`\epsilon_0` costs :math:`\epsilon_0^2 / 8`; counts with the
-    variance of Laplace noise of :math:`\epsilon_0` cost :math:`\epsilon_0^2 / 4`; and
-    sums of d attributes with the variance of noise of :math:`\epsilon_0` in their norm,
-    about :math:`(d + 1)^2 / 3 \epsilon_0^2`, cost :math:`3 \epsilon_0^2 / 2 (d + 1)`.
-    It does better if it draws further trees, as many as the plan of pure epsilon, with
-    at least the epsilon of that one; not `better`, if it draws further trees at all.
-    No draw is stronger than `DrawnSettings.most_tree_epsilon`.
-    """
-    s = settings
-    if rho <= 0 or not other.rounds:
-        return None
-    information = n_records**2 * float(rho)
-    first, first_selection = _tree_in_rho(FIRST_RECORDS, FIRST_SELECTION)
-    round_cost, selection = _tree_in_rho(ROUND_RECORDS, SELECTION)
-    sums = 1.5 * float(epsilon * other.scores) ** 2 / (n_features + 1)
-    scores = min(MOST_SCORES_BOOSTING, share_of(sums, float(rho)))
-    scores = scores if other.scores else Fraction(0)
-    start = Fraction(0)  # where boosting starts from scores
-    if other.first:
-        start = min(FIRST_SHARE, share_of(first, information))
-    rest = 1 - scores - start
-    affordable = int(information * float(rest) // round_cost)
-    rounds = min(max(affordable, 1), s.most_rounds_zcdp)
-    if better and 8 * rho * rest * selection / other.rounds < (
-        (epsilon * other.further * SELECTION) ** 2
-    ):
-        return None
-    further = rest / rounds
-    most = s.most_tree_epsilon**2 / (8 * rho)
-    if start:
-        first_selection = min(first_selection, most / start)
-    return Plan(
-        scores,
-        start,
-        further,
-        rounds,
-        by_score=other.by_score,
-        first_selection=first_selection,
-        selection=min(selection, most / further),
-        corrections=other.corrections,
-    )
-
-
-def _tree_in_rho(records: float, selection: Fraction) -> tuple[float, Fraction]:
-    """Return what a tree costs, times records squared, and the share that draws it."""
-    draw, count = selection**2 / 8, (1 - selection) ** 2 / 4
-    return records**2 * float(draw + count), draw / (draw + count)

@@ -294,9 +294,7 @@ def release_scores(
     sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
     for other in finer:
         # It stands out from the noise that is paid for, and from chance in the records.
-        noise = settings.signal_to_noise * session.deviation(
-            other.groups, cost, by_row=settings.score_weight > 0
-        )
+        noise = settings.signal_to_noise * session.deviation(other.groups, cost)
         chance = RECORDS_PER_SUM * sum(other.sizes)
         if n_records / n_classes >= max(noise, chance):
             sums = other

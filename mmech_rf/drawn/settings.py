@@ -61,9 +61,8 @@ class DrawnSettings(CountSettings):
     score_share, score_share_boosting : Fraction
         Score budget: share of epsilon, for each unit of effort, that scores get at
         least, without and with boosting.
-    most_rounds, most_rounds_zcdp : int
-        Boosting rounds: largest number of further trees, under pure epsilon and under
-        zCDP, where more of them cost time and gain little.
+    most_rounds : int
+        Boosting rounds: largest number of further trees.
     most_tree_epsilon : Fraction
         Overfitting guard: largest epsilon of a tree beside scores, which take the rest,
         and of a draw with boosting, where counts of leaves take it. With much more a
@@ -80,7 +79,7 @@ class DrawnSettings(CountSettings):
         have, from coarse to fine.
     signal_to_noise : float
         Score resolution: records per class that a finer set of sums needs, in standard
-        deviations of their noisy number; by row, where scores vote on every record.
+        deviations of their noisy number.
     ranking : float
         Calibration: part of the scores of all attributes by which they rank the records
         of a label.
@@ -114,7 +113,6 @@ class DrawnSettings(CountSettings):
     score_share: Fraction = setting(Fraction(1, 33), most=1)
     score_share_boosting: Fraction = setting(Fraction(1, 25), most=1)
     most_rounds: int = setting(7, least=1)
-    most_rounds_zcdp: int = setting(12, least=1)
     most_tree_epsilon: Fraction = setting(Fraction(1), least=0.001)
     most_votes: int = setting(9, least=1)
     calibration_share: Fraction = setting(Fraction(1, 20), most=0.99)

@@ -253,8 +253,8 @@ class Forest:
         >>> from mmech_rf import grow_random_forest
         >>> forest = grow_random_forest((4, 4, 3), n_trees=3, depth=2, seed=0)
         >>> forest.apply([[0, 1, 2], [3, 0, 1]])
-        array([[8, 9, 8],
-               [4, 7, 4]], dtype=int32)
+        array([[9, 8, 9],
+               [7, 4, 7]], dtype=int32)
         """
         from mmech_rf import _kernels
 

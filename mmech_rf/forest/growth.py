@@ -6,7 +6,7 @@ No record is ever looked at, so a forest is public and costs no privacy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,9 @@ DEEP = 32
 
 CUT_WEIGHT = 2**30
 """Total of the whole weights of the cuts of an attribute."""
+
+NODES = ("feature", "child", "value")
+"""Arrays of a forest with an entry for each node."""
 
 Seed = int | np.random.SeedSequence | np.random.Generator | np.random.RandomState | None
 
@@ -147,8 +150,6 @@ def grow_random_forest(
         raise ValueError("a forest needs at least one tree, got 0; raise n_trees")
     depth = check_integer(depth, "depth", minimum=0)
 
-    from mmech_rf import _kernels
-
     sizes = np.array(domain_shape, dtype=np.int64)
     splittable = np.flatnonzero(sizes > 1)
     ordered = _ordered(schema_or_domain_shape)
@@ -161,18 +162,11 @@ def grow_random_forest(
     # Without a compiler the kernels run on NumPy scalars, which warn when the
     # generator wraps around as it should.
     with np.errstate(over="ignore"):
-        if not two_way[splittable].any():
-            arrays = _count_and_write(
-                _kernels.grow_trees, seeds, (sizes, splittable), depth,
-                ("feature", "child"),
-            )  # fmt: skip
-            return Forest(domain_shape, **arrays)
         equal_steps = splits == "binary"
         tables = _value_tables(schema_or_domain_shape, two_way, ordered, equal_steps)
-        arrays = _count_and_write(
-            _kernels.grow_test_trees, seeds, (sizes, *tables, splittable), depth,
-            ("feature", "child", "value"),
-        )  # fmt: skip
+        arrays = _count_and_write(seeds, (sizes, *tables, splittable), depth)
+    if not two_way[splittable].any():
+        return Forest(domain_shape, **arrays | {"value": None})
     return Forest(domain_shape, **arrays, ordered=tuple(ordered.tolist()))
 
 
@@ -207,22 +201,19 @@ def check_depth(schema: Schema, depth: int, splits: str) -> None:
 
 
 def _count_and_write(
-    grow: Callable[..., int],
-    seeds: NDArray[Any],
-    facts: Sequence[Integers],
-    depth: int,
-    names: Sequence[str],
+    seeds: NDArray[Any], facts: Sequence[Integers], depth: int
 ) -> dict[str, Any]:
     """Return the arrays of trees, whose nodes a kernel counts before it writes them.
 
-    The kernel is told facts of the attributes, and writes arrays with an entry per
-    node.
+    The kernel is told facts of the attributes.
     """
+    from mmech_rf import _kernels
+
     node_offsets = np.zeros(seeds.size + 1, np.int64)
     leaf_offsets = np.zeros_like(node_offsets)
     for write in (False, True):
-        nodes = [np.empty(node_offsets[-1], np.int32) for _ in names]
-        grown = grow(
+        nodes = [np.empty(node_offsets[-1], np.int32) for _ in NODES]
+        grown = _kernels.grow_trees(
             seeds, *facts, depth, LIMITS.forest_nodes, write, node_offsets,
             leaf_offsets, *nodes,
         )  # fmt: skip
@@ -231,7 +222,7 @@ def _count_and_write(
     return frozen(
         node_offsets=node_offsets,
         leaf_offsets=leaf_offsets,
-        **dict(zip(names, nodes, strict=True)),
+        **dict(zip(NODES, nodes, strict=True)),
     )
 
 
@@ -246,7 +237,7 @@ def _ordered(schema_or_domain_shape: Domain) -> Flags:
 def _value_tables(
     schema_or_domain_shape: Domain, two_way: Flags, ordered: Flags, equal_steps: bool
 ) -> tuple[Integers, Integers, Integers]:
-    """Return kinds, starts (d,) and table, as `_kernels.grow_test_trees` wants them."""
+    """Return kinds, starts (d,) and table, as `_kernels.grow_trees` wants them."""
     from mmech_rf import _kernels
 
     shape = check_shape(schema_or_domain_shape)

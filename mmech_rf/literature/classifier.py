@@ -90,8 +90,6 @@ class RecipeForestClassifier(AccountedForest):
     """
 
     recipe: Any = "spe"
-    privacy: str = field(default="pure", init=False)
-    delta: float | None = field(default=None, init=False)
     private_bins: tuple[str, ...] = field(default=(), init=False)
 
     _experts: RecipeVotes = field(init=False)

@@ -1,27 +1,19 @@
-"""Classifiers that look at the budget and the number of records before they release.
-
-They pay in pure epsilon, or in rho of zCDP where that leaves less noise.
-"""
+"""Classifiers that look at the budget and the number of records before they release."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import (
-    BudgetExceededError,
-    ParameterError,
-    PrivacyLedger,
-    rho_from_epsilon_delta,
-)
-from mmech.checks import check_choice, check_delta, check_epsilon
-from mmech.privacy.cost import bounded_range_epsilon, warn_if_delta_is_large
+from mmech import ParameterError
+from mmech.checks import check_epsilon
+from mmech.privacy.cost import ROUNDED_UP, in_rho
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
 from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
@@ -54,13 +46,6 @@ class AccountedForest(ShownForest):
 
     Parameters
     ----------
-    privacy : {"pure", "zcdp"}, default="pure"
-        "pure": a fit guarantees pure epsilon. "zcdp": it guarantees (epsilon, delta),
-        which is weaker: with a probability of up to delta, more than epsilon may be
-        learnt. Releases are then accounted in zCDP if this means less noise, that is,
-        with many records times epsilon.
-    delta : float, default=None
-        Probability for ``privacy="zcdp"``, well below one over the number of records.
     n_records : int, default=None
         Number of records, roughly, where it is public; ``None`` pays for a noisy count
         with 3 % of epsilon.
@@ -76,8 +61,6 @@ class AccountedForest(ShownForest):
         What was released and how it votes.
     """
 
-    privacy: str = "pure"
-    delta: float | None = None
     n_records: int | None = None
     private_bins: Sequence[str] | str = ()
     settings: Any = field(default=None, init=False)
@@ -105,7 +88,6 @@ class AccountedForest(ShownForest):
                 f"settings must be None or {type(self._defaults).__name__}, got "
                 f"{type(self.settings).__name__}; leave it out for the defaults"
             )
-        _check_privacy(self.privacy, self.delta)
         epsilon = super()._check_parameters()
         if self.schema is not None:
             cut = places_to_cut(self.schema, self.private_bins)
@@ -161,12 +143,6 @@ class AccountedForest(ShownForest):
         """Settings in use, of the type of the subclass."""
         return self._defaults if self.settings is None else self.settings
 
-    def _check_fit(self) -> None:
-        if self.delta is not None:
-            warn_if_delta_is_large(self.delta, self.n_records, stacklevel=6)
-        _check_ledger(self.ledger, self.privacy)
-        super()._check_fit()
-
     # ---- what is released ------------------------------------------------
 
     def _fit_counts(self, records: EncodedRecords) -> None:
@@ -174,17 +150,14 @@ class AccountedForest(ShownForest):
         self._reserve()
         spent = Fraction(0)
         if self.n_records is None:
-            spent = self._count_epsilon(epsilon)
+            spent = epsilon * self._settings.count_share
             with self._timed("measurement"):
                 noisy = self._session.add_noise(
-                    np.array([records.number]), spent, NUMBER, currency="epsilon"
+                    np.array([records.number]), spent, NUMBER
                 )
             n_records = max(float(noisy.values[0]), FEWEST_RECORDS)
         else:
             n_records = max(float(self.n_records) * self._training_share, 1.0)
-        if self.delta is not None:
-            promised = float(epsilon), float(self.delta)
-            self._terms = replace(self._terms, promised=promised)
         epsilon -= spent
         places = places_to_cut(self.schema_, self.private_bins)
         if places:
@@ -200,9 +173,7 @@ class AccountedForest(ShownForest):
         n_records: float,
     ) -> tuple[EncodedRecords, Fraction]:
         """Cut attributes; return the records in the new bins, and the epsilon spent."""
-        share = self._settings.bin_share
-        shared = self.ledger_.currency == "rho"
-        cost = (self._remaining_rho() if shared else epsilon) * share
+        cost = epsilon * self._settings.bin_share
         with self._timed("measurement"):
             self.schema_, records = release_bins(
                 self._session,
@@ -215,71 +186,29 @@ class AccountedForest(ShownForest):
             )
         if self._distinct:
             records = records.added_up(self.schema_)
-        return records, epsilon * share
+        return records, cost
 
     @abstractmethod
     def _release_model(
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
-        """Release trees for what is left of epsilon, or of `_remaining_rho`."""
+        """Release trees for what is left of epsilon."""
 
     def _reserve(self) -> None:
-        """Raise before anything is drawn unless all of this fit's budget is left."""
+        """Raise before anything is drawn unless all of this fit's budget is left.
+
+        A ledger of rho is charged for every release by itself, which is less in all.
+        """
+        epsilon = check_epsilon(self.epsilon)
         if self.ledger_.currency == "epsilon":
-            self.ledger_.hold(check_epsilon(self.epsilon))
+            self.ledger_.hold(epsilon)
         else:
-            self.ledger_.hold(self._own_rho(), currency="rho")
-
-    def _count_epsilon(self, epsilon: Fraction) -> Fraction:
-        """Return what the number of records costs: its share of the budget.
-
-        In a shared ledger of rho it costs up to epsilon² / 2, which for a large epsilon
-        would be more than all of this fit's rho; there the share is one of rho as well.
-        """
-        share = self._settings.count_share
-        cost = epsilon * share
-        if self.ledger_.currency == "rho":
-            # A draw costs epsilon² / 8, so that a quarter of rho pays for epsilon² / 2.
-            cost = min(cost, bounded_range_epsilon(self._own_rho() * share / 4))
-        return cost
-
-    def _remaining_rho(self) -> Fraction:
-        """Return the rho that is left of this fit's (epsilon, delta), if it has one."""
-        if self.delta is None:
-            return Fraction(0)
-        if self.ledger_.currency == "epsilon":
-            return self.ledger_.remaining_rho(self.delta)
-        return self._own_rho() - sum((e.cost for e in self.releases_), Fraction(0))
-
-    def _own_rho(self) -> Fraction:
-        """Return the rho that this fit's (epsilon, delta) implies.
-
-        As the float that it is and as its decimal digits, whichever is less: a ledger
-        that was made for this fit has one of the two as its total.
-        """
-        assert self.delta is not None
-        rho = rho_from_epsilon_delta(check_epsilon(self.epsilon), self.delta)
-        return min(Fraction(rho), check_epsilon(rho, "rho"))
-
-    @property
-    def _accounting(self) -> str:
-        return "zcdp" if self.ledger_.currency == "rho" else "pure"
+            self.ledger_.hold(in_rho(epsilon) * ROUNDED_UP, currency="rho")
 
     def _choose(self, n_records: float, **chosen: Any) -> None:
         """Say what the fit went by, and chose."""
         chosen |= {"stated": self.n_records is not None, "method": self._method}
-        self.choice_ = Choice(n_records, accounting=self._accounting, **chosen)
-
-    def _guarantee(self) -> str:
-        cost = super()._guarantee()
-        if self._terms.promised is None:
-            return cost
-        epsilon, delta = self._terms.promised
-        kind = {"pure": "pure", "zcdp": "zCDP with"}[self.choice_.accounting]
-        return (
-            f"(epsilon, delta)-differential privacy with epsilon = {epsilon:g} and "
-            f"delta = {delta:g}, from {kind} {cost},"
-        )
+        self.choice_ = Choice(n_records, **chosen)
 
     def _settle(self) -> None:
         super()._settle()
@@ -287,10 +216,6 @@ class AccountedForest(ShownForest):
         votes = choice.method, choice.voting
         check_that(votes == (self._method, self._experts.voting), "votes")
         self._experts.check(self.schema_.domain_shape, self.schema_.n_classes)
-        currency = {"pure": "epsilon", "zcdp": "rho"}[choice.accounting]
-        check_that({entry.currency for entry in self.releases_} == {currency}, "costs")
-        pure = choice.accounting == "pure"
-        check_that(pure or self._terms.promised is not None, "promises")
 
     # ---- post-processing -------------------------------------------------
 
@@ -318,49 +243,3 @@ class AccountedForest(ShownForest):
         later = np.pad(self._later_classes(codes), ((0, 0), (1, 1)))
         later[:, 0] = 1.0
         return np.asarray(-np.diff(later, axis=1))
-
-
-# ---- accounting in zCDP ------------------------------------------------------
-
-
-def _check_privacy(privacy: Any, delta: Any) -> None:
-    """Raise unless a delta goes with the kind of privacy."""
-    check_choice(privacy, "privacy", ("pure", "zcdp"))
-    if privacy == "pure":
-        if delta is not None:
-            raise ParameterError(
-                "delta",
-                "goes with {privacy='zcdp'} only",
-                delta,
-                ("leave {delta} out", "choose {privacy='zcdp'}"),
-            )
-        return
-    if delta is None:
-        raise ParameterError(
-            "delta",
-            "{privacy='zcdp'} needs {delta}, the probability that epsilon may not hold",
-            remedy="give one well below one over the number of records, such as 1e-6",
-        )
-    check_delta(delta)
-
-
-def _check_ledger(ledger: PrivacyLedger | None, privacy: str) -> None:
-    """Raise if a ledger cannot pay for a kind of privacy."""
-    if ledger is None:
-        return
-    if ledger.currency == "epsilon" and privacy == "zcdp" and ledger.remaining == 0:
-        raise BudgetExceededError(
-            "the ledger is spent, like the ledger of every copied or loaded model, "
-            "and nothing was released; set ledger=None to spend (epsilon, delta) anew"
-        )
-    currency = {"pure": "epsilon", "zcdp": "rho"}[privacy]
-    if ledger.currency != currency:
-        raise ParameterError(
-            "ledger",
-            f"must count {currency} with {{privacy={privacy!r}}}, but counts "
-            f"{ledger.currency}",
-            remedy=(
-                f"use one with the currency {currency}",
-                "leave {ledger} out, where every fit spends its budget anew",
-            ),
-        )

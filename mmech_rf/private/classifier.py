@@ -12,7 +12,6 @@ import inspect
 import math
 import os
 import time
-import warnings
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -31,7 +30,6 @@ from mmech import (
     Counts,
     Evidence,
     ParameterError,
-    PrivacyLeakWarning,
     PrivacyLedger,
     record_evidence,
 )
@@ -103,9 +101,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     handle_missing : str, default="error"
         The same of missing values.
     ledger : PrivacyLedger, default=None
-        Budget shared with other releases; ``None`` allows exactly `epsilon` (and
-        `delta`, where there is one) per fit. A copied or unpickled model comes with a
-        ledger that is spent. A fit with ``privacy="zcdp"`` takes one of rho.
+        Budget shared with other releases, of epsilon or of rho; ``None`` allows exactly
+        `epsilon` per fit. A fit on a ledger of rho guarantees the same pure epsilon. It
+        is charged what its releases cost in rho, which is less than epsilon. A copied
+        or unpickled model comes with a ledger that is spent.
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Shapes the forests, never the noise or which record trains which tree.
     insecure_rng : int or numpy.random.Generator, default=None
@@ -367,7 +366,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self.timings_ = dict.fromkeys(STAGES, 0.0)
         with self._timed("trees"):
             self.ensembles_ = self._grow(schema, epsilon)
-        self._session = Session(self._ledger_of(epsilon), noise)
+        self._session = Session(self._ledger_of(epsilon), noise, currency="epsilon")
         self._tie_key = random_key(noise)
         if counted:
             self._family().fitted(epsilon)
@@ -829,8 +828,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             check_choice(entry.currency, "currency", CURRENCIES)
         total = composed(releases)
         check_that(str(total) == evidence.content["cost"]["paid"], "costs")
-        pure = total <= parameters["epsilon"] or terms.promised is not None
-        check_that(releases and pure, "costs")
+        check_that(releases and total <= parameters["epsilon"], "costs")
         check_that(all(isinstance(name, str) for name in columns), "names")
         check_that(len(columns) in (0, schema.n_features) and tie_key >= 0, "facts")
         check_origin(origin)
@@ -870,10 +868,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         parts = {(entry.partition, entry.part) for entry in self.releases_}
         if len(parts) == 1 and first.part is not None:
             return [own.part(str(first.partition), first.part) for own in ledgers]
-        if self._terms.promised is not None:
-            with warnings.catch_warnings():  # of a budget that protects hardly anybody
-                warnings.simplefilter("ignore", PrivacyLeakWarning)
-                ledgers.append(PrivacyLedger(self.epsilon, **relation))
         return ledgers
 
     def _follows_from_evidence(self, ledger: PrivacyLedger) -> bool:
@@ -888,7 +882,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         noise = PredictableGenerator(np.random.PCG64(0)) if insecure else None
         twin.__dict__ |= {
             "_again": True,
-            "_session": Session(ledger, noise),
+            "_session": Session(ledger, noise, currency="epsilon"),
             "_tie_key": self._tie_key,
             "schema_": self._reading_schema(self.schema_),
         }

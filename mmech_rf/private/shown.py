@@ -118,7 +118,7 @@ class ShownForest(ForestClassifier):
         counts = np.array([right.sum(), (~right).sum()])
         what = "right and wrong labels of held-out records"
         with self._timed("measurement"):
-            measured = session.add_noise(counts, cost, what)
+            measured = session.add_noise(counts, cost, what, currency=whole.currency)
         session.ledger = whole
         n_right, n_wrong = measured.values.tolist()
         self.accuracy_ = Accuracy(n_right, n_wrong, measured.entry)

@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any
 
 from mmech import Evidence, PrivacyLedger, __version__
-from mmech.checks import check_choice, check_delta, check_epsilon, parsed_json
+from mmech.checks import parsed_json
 from mmech.privacy.answers import DELTAS, at_deltas, epsilon_delta
 from mmech.privacy.entry import composed
 from mmech.privacy.ledger import LedgerEntry
@@ -31,15 +31,10 @@ class Terms:
 
     neighbours: str
     inferred: bool  # whether the schema was read from the records
-    # The (epsilon, delta) of the fit, unless its guarantee is a pure epsilon.
-    promised: tuple[float, float] | None = None
     records_per_person: int = 1
 
     def __post_init__(self) -> None:
         Relation(self.neighbours, self.records_per_person)
-        if self.promised is not None:
-            check_epsilon(self.promised[0])
-            check_delta(self.promised[1])
 
     @property
     def relation(self) -> Relation:
@@ -69,9 +64,6 @@ class Choice:
     n_scores : int
         Number of attributes, or of pairs of neighbours, of which drawn trees have
         scores to stand for; zero where none were released.
-    accounting : {"pure", "zcdp"}
-        Kind of budget that releases were paid with. With ``privacy="zcdp"`` public
-        numbers say which is better.
     """
 
     n_records: float
@@ -81,10 +73,8 @@ class Choice:
     n_trees: int
     rounds: int = 0
     n_scores: int = 0
-    accounting: str = "pure"
 
     def __post_init__(self) -> None:
-        check_choice(self.accounting, "accounting", ("pure", "zcdp"))
         if not 1 <= self.n_records < math.inf or self.n_trees < 1:
             raise ValueError(f"what was chosen does not fit together: {self}")
 
@@ -176,9 +166,7 @@ def model_card(
     cost = float(composed(entries))
     in_rho = bool(entries) and entries[0].currency == "rho"
     promised: tuple[float | None, float | None] = cost, 0.0
-    if terms.promised is not None:
-        promised = terms.promised
-    elif in_rho:
+    if in_rho:
         promised = None, None  # rho promises one epsilon for every delta
     persons = terms.records_per_person
     return {

@@ -32,7 +32,6 @@ from mmech_rf.drawn.views import (
 
 DOMAINS = [(2,), (5,), (1, 4), (3, 2, 2), (9, 3), (2, 2, 2, 2), (30, 2), (1, 1)]
 by_domain = pytest.mark.parametrize("domain_shape", DOMAINS, ids=str)
-ACCOUNTINGS = pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 MUCH = Fraction(10**6)
 
 
@@ -43,7 +42,7 @@ def draw_records(domain_shape, n_records, n_classes, seed=0):
 
 
 def released(sums, codes, classes, k, *, cost=MUCH, rng=None):
-    return paying("pure", cost, rng).add_noise_to_groups(
+    return paying(cost, rng).add_noise_to_groups(
         sums.of(codes, classes, k), sums.groups, cost, SUMS, GRID
     )
 
@@ -140,8 +139,7 @@ def test_groups_are_of_neighbours_and_those_of_numbers_finer_near_the_lower_end(
             assert np.ptp(cells) <= 1
 
 
-@ACCOUNTINGS
-def test_the_level_follows_public_numbers(accounting, drawn):
+def test_the_level_follows_public_numbers(drawn):
     """Finer with less noise or more records, the same for any records."""
     domain_shape, k = (3, 20, 4), 2
     levels = sums_from_coarse_to_fine(domain_shape)
@@ -149,7 +147,7 @@ def test_the_level_follows_public_numbers(accounting, drawn):
     assert len(set(sizes)) == len(sizes)
 
     def level(cost, n_records, size=3):
-        paid = paying(accounting, cost)
+        paid = paying(cost)
         codes, classes = draw_records(domain_shape, size, k, size)
         settings = {"n_classes": k, "n_records": n_records}
         release_scores(paid, cost, domain_shape, codes, classes, **settings)
@@ -177,7 +175,7 @@ def test_many_sums_of_few_records_are_left_whatever_the_budget(
     needed = additive.RECORDS_PER_SUM
     for least in (0, needed):
         monkeypatch.setattr(additive, "RECORDS_PER_SUM", least)
-        paid = paying("pure", Fraction(1000))
+        paid = paying(Fraction(1000))
         release_scores(
             paid, Fraction(1000), domain_shape, codes, classes,
             n_classes=k, n_records=n_records,
@@ -190,21 +188,19 @@ def test_many_sums_of_few_records_are_left_whatever_the_budget(
     assert rows[1] == 7 or n_records >= k * needed * rows[1]
 
 
-@ACCOUNTINGS
-def test_what_noise_is_expected(accounting):
+def test_what_noise_is_expected():
     """Groups of a single row have about the noise of the release."""
-    paid = paying(accounting, MUCH)
+    paid = paying(MUCH)
     for groups in ([1], [1] * 10, [1] * 50):
         sums = np.zeros((len(groups), 2), np.int64)
         cost = Fraction(1, 2)
         released = paid.add_noise_to_groups(sums, groups, cost, "sums", GRID)
         found = np.sqrt(released.variance) / GRID
         np.testing.assert_allclose(found, paid.deviation(groups, cost), rtol=0.02)
-    if accounting == "pure":
-        # With groups of many rows: at least the noise of the first, a group of one.
-        groups, cost = [1, 4, 16], Fraction(1, 2)
-        rows = norm_noise_variance(GRID / cost, groups)
-        assert paid.deviation(groups, cost) >= 0.98 * math.sqrt(rows.max()) / GRID
+    # With groups of many rows: at least the noise of the first, a group of one.
+    groups, cost = [1, 4, 16], Fraction(1, 2)
+    rows = norm_noise_variance(GRID / cost, groups)
+    assert paid.deviation(groups, cost) >= 0.98 * math.sqrt(rows.max()) / GRID
 
 
 # --------------------------------------------------------------------- what is learned
@@ -303,9 +299,8 @@ def test_counts_and_their_noise_add_up_to_the_numbers_of_records(rng):
             assert together == (not term.by_position)
 
 
-@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("level", [0, 1])
-def test_deviations_are_seen_in_units_of_their_noise(level, accounting, rng):
+def test_deviations_are_seen_in_units_of_their_noise(level, rng):
     """If classes differ by noise only, deviations have a mean square of one."""
     domain_shape, k = (4,) * 20, 400
     sums = sums_from_coarse_to_fine(domain_shape)[level]
@@ -313,7 +308,7 @@ def test_deviations_are_seen_in_units_of_their_noise(level, accounting, rng):
     if level == 0:
         one[1::2] += one[0] // 2  # positions that are not in the middle
     cost = Fraction(1, 2)
-    paid = paying(accounting, cost, rng)
+    paid = paying(cost, rng)
     values = np.tile(1000 * one, k)
     measured = paid.add_noise_to_groups(values, sums.groups, cost, SUMS, GRID)
     _, rows = additive._rows(sums, measured)
@@ -366,14 +361,13 @@ ODD = {
 
 
 @pytest.mark.by_day(6)
-@ACCOUNTINGS
 @pytest.mark.parametrize("cost", [Fraction(1, 1000), Fraction(1), MUCH])
 @pytest.mark.parametrize("case", ODD)
-def test_odd_domains(case, cost, accounting):
+def test_odd_domains(case, cost):
     domain_shape, k, n = ODD[case]
     codes, classes = draw_records(domain_shape, n, k)
     classes[classes == 1] = 0  # one class is missing
-    paid = paying(accounting, cost)
+    paid = paying(cost)
     scores = release_scores(
         paid, cost, domain_shape, codes, classes, n_classes=k, n_records=max(n, 1)
     )

@@ -25,6 +25,7 @@ import pytest
 import mmech as mm
 import mmech_rf as rf
 from mmech.cli import main as tables
+from mmech.privacy.cost import ROUNDED_UP, in_rho
 from mmech.session import Session
 from mmech.stream import _StreamFile
 from mmech.tables.statistic_plans import StatisticPlan
@@ -127,9 +128,8 @@ def random_private(rng):
         "estimate_accuracy": pick(rng, False, False, True),
         "private_bins": pick(rng, (), (), "all"),
     }
-    if rng.integers(3) == 0:
-        settings |= {"privacy": "zcdp", "delta": 1e-6}
-    return settings, schema_of(sizes, int(rng.integers(2, 4)))
+    currency = pick(rng, "epsilon", "epsilon", "rho")
+    return settings, schema_of(sizes, int(rng.integers(2, 4))), currency
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def test_no_extreme_of_a_private_forest_loses_budget(settings, rng):
 @pytest.mark.parametrize("number", range(25))
 def test_no_setting_of_a_private_forest_loses_budget(number):
     rng = np.random.default_rng(1000 + number)
-    settings, schema = random_private(rng)
+    settings, schema, currency = random_private(rng)
     X, y = records_of(schema, int(rng.integers(0, 40)), rng)
     ledger = mm.PrivacyLedger(
         1000,
-        currency="rho" if "delta" in settings else "epsilon",
+        currency=currency,
         neighbours=settings["neighbours"],
         records_per_person=max(settings["records_per_person"], 1),
     )
@@ -212,17 +212,14 @@ def test_no_recipe_loses_budget(name, estimated, part):
         assert ledger.spent == 0
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 1, 100, 3000, 1e4, 1e6])
-def test_the_number_of_records_leaves_rho_for_the_trees(epsilon):
+@pytest.mark.parametrize("epsilon", [1e-3, 1, 50.1, 3000, 1e9])
+def test_a_ledger_of_rho_covers_whatever_a_fit_releases(epsilon):
     schema = schema_of((2, 3))
     X, y = records_of(schema, 30, np.random.default_rng(0))
-    ledger = mm.PrivacyLedger(mm.rho_from_epsilon_delta(epsilon, 1e-6), currency="rho")
-    terms = {"epsilon": epsilon, "privacy": "zcdp", "delta": 1e-6, "ledger": ledger}
-    rf.PrivateForestClassifier(schema, **terms).fit(X, y)
-    count, *rest = (float(entry.cost) for entry in ledger.entries)
-    assert count < 0.04 * ledger.total
-    assert ledger.spent == pytest.approx(ledger.total)
-    assert sum(rest) > 0.9 * ledger.total
+    most = in_rho(Fraction(epsilon)) * ROUNDED_UP
+    ledger = mm.PrivacyLedger(most, currency="rho")
+    rf.PrivateForestClassifier(schema, epsilon=epsilon, ledger=ledger).fit(X, y)
+    assert 0 < ledger.spent <= most
 
 
 @pytest.mark.slow

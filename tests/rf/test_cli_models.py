@@ -74,14 +74,11 @@ def test_options_reach_the_model(run, files):
 @pytest.mark.parametrize(
     ("options", "found", "words"),
     [
-        ([], {"n_records": None, "privacy": "pure"}, "labelled leaves in"),
+        ([], {"n_records": None}, "labelled leaves in"),
         (["--records-per-person", 2, "--n-records", 250],
          {"n_records": 250, "records_per_person": 2},
          "adding or removing one person with up to 2 records"),
         (["--n-records", 3 * 10**9], {"n_records": 3 * 10**9}, "labelled leaves in"),
-        (["--privacy", "zcdp", "--delta", "1e-6", "--n-records", 250],
-         {"privacy": "zcdp", "delta": 1e-6},
-         "epsilon = 50 and delta = 1e-06, from pure epsilon = 50"),
         (["--settings", "ranking"], {"settings": rf.DrawnSettings.for_ranking()},
          "Saved"),
     ],

@@ -74,17 +74,10 @@ def test_forests_draw_nothing_beside_the_seam(kinds, name):
     assert ("assignment" in kinds) == (name in ("laplace disjoint", *PER_BATCH[1:]))
 
 
-@pytest.mark.parametrize(
-    ("settings", "kind"),
-    [
-        ({"epsilon": 4}, "tree"),
-        ({"epsilon": 9, "privacy": "zcdp", "delta": 1e-6}, "gaussian"),
-    ],
-)
-def test_private_forests_draw_nothing_beside_the_seam(kinds, settings, kind):
+def test_private_forests_draw_nothing_beside_the_seam(kinds):
     X, y = records(3000)
-    PrivateForestClassifier(SCHEMA, **settings).fit(X, y).predict(X)
-    assert kind in kinds
+    PrivateForestClassifier(SCHEMA, epsilon=4).fit(X, y).predict(X)
+    assert "tree" in kinds
     assert kinds.count("key") == 1
 
 

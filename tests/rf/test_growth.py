@@ -19,10 +19,7 @@ from mmech_rf.forest.forest import Forest
 
 # ---- slow Python ---------------------------------------------------------------
 def slow_grow(schema, splits, seeds, depth):
-    """The same draws as the kernel, by recursion on copies.
-
-    A forest that has multiway tests only draws its attributes from a permutation.
-    """
+    """The same draws as the kernel, by recursion on copies."""
 
     def kind(attribute):
         ordered = attribute.kind != "categorical"
@@ -32,8 +29,6 @@ def slow_grow(schema, splits, seeds, depth):
 
     kinds = [kind(attribute) for attribute in schema.attributes]
     sizes = schema.domain_shape
-    if {"multiway"} >= {k for k, n in zip(kinds, sizes, strict=True) if n > 1}:
-        return rf_reference.grow(sizes, seeds, depth)
     weights = []
     for attribute in schema.attributes:
         cuts = [1] * (attribute.size - 1)

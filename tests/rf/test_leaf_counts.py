@@ -21,9 +21,9 @@ LABELS = np.array([0, 2, 1, 0])
 COUNTS = np.array([[500, 20, 100], [20, 40, 300], [90, 100, 80], [60, 10, 10]])
 
 
-def released(counts, cost, accounting="pure", rng=None, unit=1):
+def released(counts, cost, rng=None, unit=1):
     cost = Fraction(cost)
-    return paying(accounting, cost, rng).add_noise(counts, cost, "x", unit)
+    return paying(cost, rng).add_noise(counts, cost, "x", unit)
 
 
 # ---------------------------------------------------------------------- votes of counts
@@ -41,10 +41,9 @@ def test_no_class_is_above_the_label_and_counts_move_as_little_as_possible(k, rn
             assert moved <= np.square(other - row).sum() + 1e-9
 
 
-@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
-def test_with_a_huge_budget_votes_are_the_shares_of_classes(accounting):
+def test_with_a_huge_budget_votes_are_the_shares_of_classes():
     votes, errors = labelled_votes(
-        released(COUNTS * 10**4, 10**6, accounting), LABELS, COUNTS.sum() * 10**4
+        released(COUNTS * 10**4, 10**6), LABELS, COUNTS.sum() * 10**4
     )
     expected = COUNTS / COUNTS.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(np.exp(votes), expected, rtol=0.01)
@@ -61,12 +60,11 @@ def test_without_a_budget_votes_are_those_of_any_leaf_of_the_label(rng):
     assert errors.min() > 0.1
 
 
-@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
-def test_labels_are_never_outvoted(accounting, rng):
+def test_labels_are_never_outvoted(rng):
     for cost in (Fraction(1, 100), 1, 100):
         for _ in range(20):
             votes, errors = labelled_votes(
-                released(COUNTS, cost, accounting, rng), LABELS, COUNTS.sum()
+                released(COUNTS, cost, rng), LABELS, COUNTS.sum()
             )
             np.testing.assert_array_equal(votes.argmax(axis=1), LABELS)
             assert (errors > 0).all()
@@ -82,31 +80,27 @@ def forest_of(votes, errors):
 
 @pytest.mark.by_day(3)
 @pytest.mark.statistical
-@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("cost", [Fraction(1, 10), Fraction(1, 2), Fraction(2)])
 @pytest.mark.parametrize("votes_of", [leaf_votes, labelled_votes])
-def test_intervals_hold_for_probabilities_without_noise(
-    votes_of, cost, accounting, rng
-):
+def test_intervals_hold_for_probabilities_without_noise(votes_of, cost, rng):
     """At least 90 % of 95 %, a false alarm of 1e-6 by the spread of 100 releases."""
     rest = (1,) if votes_of is leaf_votes else (LABELS, COUNTS.sum())
-    without = replace(released(COUNTS, cost, accounting, rng), values=COUNTS)
+    without = replace(released(COUNTS, cost, rng), values=COUNTS)
     truth = forest_of(*votes_of(without, *rest)).probabilities(CELLS)
     held = []
     for _ in range(100):
-        measured = released(COUNTS, cost, accounting, rng)
+        measured = released(COUNTS, cost, rng)
         forest = forest_of(*votes_of(measured, *rest))
         lower, upper = forest.interval(CELLS, 0.95)
         held.append(np.mean((lower <= truth) & (truth <= upper)))
     assert np.mean(held) > 0.9 - ref.margin(held)
 
 
-@pytest.mark.parametrize(("accounting", "cost"), [("pure", 3), ("zcdp", 2)])
 @pytest.mark.parametrize("votes_of", [leaf_votes, labelled_votes])
-def test_intervals_allow_for_noise_of_one(votes_of, accounting, cost):
-    """A count is off by one with a probability of 9 % and 21 %, more than 5 %."""
+def test_intervals_allow_for_noise_of_one(votes_of):
+    """A count is off by one with a probability of 9 %, more than 5 %."""
     counts = np.where(np.eye(3)[LABELS], 4000, 60)
-    exact = replace(released(counts, cost, accounting), values=counts)
+    exact = replace(released(counts, 3), values=counts)
     rest = (1,) if votes_of is leaf_votes else (LABELS, counts.sum())
     truth = forest_of(*votes_of(exact, *rest)).probabilities(CELLS)
     for moved in np.eye(3, dtype=int)[(LABELS + 1) % 3] * [[[1]], [[-1]]]:
@@ -131,7 +125,7 @@ def test_errors_of_scores_are_those_of_their_noise(level, rng, monkeypatch):
     exact = sums.of(codes, classes, 2)
     held = []
     for _ in range(40):
-        measured = paying("pure", cost, rng).add_noise_to_groups(
+        measured = paying(cost, rng).add_noise_to_groups(
             exact, sums.groups, cost, SUMS, GRID
         )
         without, inside = replace(measured, values=exact), []

@@ -110,9 +110,6 @@ PLANS = {
     "scores": {"epsilon": 1, "n_records": 300},
     "views of scores": {"epsilon": 1, "n_records": 3000},
     "boosting": {"epsilon": 10, "n_records": 3000},
-    "boosting by rho": {
-        "epsilon": 1, "n_records": 60_000, "privacy": "zcdp", "delta": 1e-6
-    },
     "not much noise": {"epsilon": 1000, "n_records": 3000},
 }  # fmt: skip
 

@@ -57,9 +57,6 @@ CASES |= {
     "default": private_forest,
     "disjoint": lambda: (disjoint_forest(), X.repeat(2, axis=0), Y.repeat(2), X),
     "boosted": lambda: private_forest(n_records=40_000),
-    "boosted under zcdp": lambda: private_forest(
-        n_records=40_000, privacy="zcdp", delta=1e-6
-    ),
     "in private bins": lambda: two_classes(private_bins=["wear"]),
     "with an accuracy": lambda: private_forest(estimate_accuracy=True),
 }

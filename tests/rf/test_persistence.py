@@ -40,13 +40,13 @@ OTHER_FIT = "that does not follow from its evidence, or costs something else"
 SMALL = {"epsilon": "1/3", "n_trees": 7, "depth": 2, "random_state": 3}
 TRAINING = SMALL | {"template": "identity"}
 DRAWN = {"schema": SCHEMA, "epsilon": 2}
-ZCDP = {"epsilon": 1, "privacy": "zcdp", "delta": 1e-5}
 RANKING = rf.DrawnSettings.for_ranking()
 
 
 def all_models():
     """Return classes and settings by name, of every kind of model that is released."""
     in_rho = {"ledger": mm.PrivacyLedger("1/18", currency="rho")}
+    own_ledger = mm.PrivacyLedger("1/18", currency="rho")
     few = {"settings": rf.DrawnSettings(count_share="1/7", resolutions=(3, 9))}
     deep = {"settings": rf.DrawnSettings(third_level=0.999)}
     training = {
@@ -69,8 +69,7 @@ def all_models():
         "third levels": deep | {"n_records": 16_000}, "own settings": few,
         "sums and pairs": {"schema": CAR.schema, "n_records": 1728},
         "pairs of records": {"records_per_person": 2},
-        "zcdp": ZCDP | {"n_records": 100_000}, "zcdp, pure": ZCDP | {"n_records": 100},
-        "zcdp, noisy number": ZCDP | {"epsilon": 3},
+        "in rho": {"epsilon": "1/3", "ledger": own_ledger},
         "ranking": {"n_records": 200, "settings": RANKING},
         "boosting for ranking": {"n_records": 10**5, "settings": RANKING},
         "accuracy": {"estimate_accuracy": True},
@@ -361,7 +360,6 @@ CHANGES = {
     "training": [
         set_in("terms", "neighbours", to="none"),
         set_in("terms", to={"neighbours": "replace"}),
-        set_in("terms", "promised", to=[1.0, 2.0]),
         set_in("parameters", "epsilon", to={"fraction": "0"}),
         set_in("parameters", "epsilon", to={"float": "nan"}),
         set_in("parameters", "n_trees", to=0),
@@ -402,14 +400,9 @@ CHANGES = {
         set_in("choice", "voting", to="log-odds"), set_in("choice", "n_records", to=0),
         set_in("choice", "stated", to=1), set_in("parameters", "prior", to=None),
     ],
-    "zcdp": [
-        set_in("choice", "accounting", to="pure"),
-        set_in("choice", "accounting", to="other"),
-        set_in("terms", "promised", to=None),
-        set_in("terms", "promised", to=[1.0, 2.0]),
+    "in rho": [
         in_evidence("cost", "of", 0, "paid", to="a lot"),
-        in_evidence("currency", to="epsilon"), in_evidence("currency", to="delta"),
-        set_in("parameters", "delta", to=None),
+        in_evidence("currency", to="delta"), set_in("parameters", "epsilon", to="0"),
     ],
 }  # fmt: skip
 """Changes of descriptions, and of arrays by number.

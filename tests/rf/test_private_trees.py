@@ -152,12 +152,11 @@ def test_price_rate_and_noise(mode, neighbours, watched, watch_all):
 
 @pytest.mark.by_day(3)
 @RELATIONS
-@pytest.mark.parametrize("mode", [*MODES, "zcdp"])
+@pytest.mark.parametrize("mode", MODES)
 def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all):
-    """Noise twice as large, and draws at half the rate; in rho as well."""
+    """Noise twice as large, and draws at half the rate."""
     rates, scales, statements = [], [], []
-    given = {"n_records": 100_000, "privacy": "zcdp", "delta": 1e-5}
-    given = MODES.get(mode, given)
+    given = MODES[mode]
 
     def note(draw, sample):
         if draw.kind == "tree":
@@ -177,9 +176,9 @@ def test_records_of_one_person_are_paid_for_together(mode, neighbours, watch_all
         model = PrivateForestClassifier(SCHEMA, **stated, **persons)
         statements.append(model.fit(*records(40)).privacy_statement_)
         assert model.ledger_.relation == Relation(neighbours, size)
-    half, times = len(scales) // 2, 4 if mode == "zcdp" else 2  # variances are squares
+    half = len(scales) // 2
     assert half
-    assert scales[half:] == [times * scale for scale in scales[:half]]
+    assert scales[half:] == [2 * scale for scale in scales[:half]]
     half = len(rates) // 2
     for one, two in zip(rates[:half], rates[half:], strict=True):
         assert float(two) == pytest.approx(float(one) / 2, rel=1e-4)
@@ -215,13 +214,10 @@ def test_a_budget_too_small_to_draw_trees_is_refused(epsilon):
 
 
 LITTLE = {"epsilon": "1/4000", "n_records": 10**13}
-ZCDP = {"privacy": "zcdp", "delta": 1e-5}
 MANY = {"epsilon": 10**15, "records_per_person": 10**9}
 EXTREMES = [
     LITTLE | {"records_per_person": 10},
     LITTLE | {"neighbours": "replace"},
-    LITTLE | ZCDP | {"records_per_person": 10},
-    LITTLE | ZCDP | {"neighbours": "replace"},
     # Each of the records of a person has a part of epsilon.
     MANY | {"n_records": 1},
     MANY | {"n_records": 10**13},

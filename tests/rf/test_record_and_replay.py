@@ -46,7 +46,7 @@ FORESTS = {name: case for name, case in CASES.items() if not isinstance(case, Se
 KINDS = {
     "plain": PRIVATE, "ensembles": PRIVATE, "add_remove": RECIPES,
     **dict.fromkeys(("a tree", "scores", "views of scores", "boosting", "private bins"),
-        ("pure", "zcdp")),
+        ("pure",)),
 }  # fmt: skip
 """What is recorded: nothing that a search by descent chooses."""
 
@@ -180,7 +180,7 @@ def check(case, seed=0, first=0, step=1, others=strangers):
         try:
             tape = taped(before)
             after = play(run, neighbour, case.ledger(), tape)
-            rho = case.rho if fit.accounting == "zcdp" else None
+            rho = getattr(case, "rho", None)
             costs[name] = check_pair(tape, after, epsilon=case.epsilon, rho=rho)
         except AssertionError as found:
             raise AssertionError(f"{name}: {found}") from found

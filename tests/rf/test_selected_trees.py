@@ -96,15 +96,14 @@ SHARES = {
 
 
 @pytest.mark.by_day(3)
-@pytest.mark.parametrize("accounting", ["pure", "zcdp"])
 @pytest.mark.parametrize("shares", SHARES)
-def test_every_addition_of_a_record(shares, accounting, rng):
+def test_every_addition_of_a_record(shares, rng):
     """With draws held fixed, all that is released changes within its sensitivity.
 
     The guarantee composes over releases, each given those before it: so what records
     were told to vote, or to expect, is held fixed, and so are the drawn trees.
     """
-    plan, currency = SHARES[shares], {"pure": "epsilon", "zcdp": "rho"}[accounting]
+    plan = SHARES[shares]
 
     def run(people, ledger):
         codes, classes = SCHEMA.encode(people.X, people.y)
@@ -113,7 +112,7 @@ def test_every_addition_of_a_record(shares, accounting, rng):
         Grower(SHAPE, seen, SCHEMA.n_classes, 10**6, session).grow(Fraction(1), plan)
 
     def played(people, tape=None):
-        return play(run, people, PrivacyLedger(1, currency=currency), tape)
+        return play(run, people, PrivacyLedger(1), tape)
 
     people = People.of(*records(12))
     with entropy(0):
@@ -121,7 +120,7 @@ def test_every_addition_of_a_record(shares, accounting, rng):
     for cell, label in itertools.product(RAW.tolist(), SCHEMA.class_labels):
         place = int(rng.choice([0, 12]))
         after = played(people.and_of(cell, label, place), before)
-        check_pair(before, after, **{currency: 1})
+        check_pair(before, after, epsilon=1)
     # Scores first; a draw and counts of each tree. All of it was seen.
     firsts = plan.votes if plan.first else 0
     n_trees = firsts + plan.rounds
@@ -133,12 +132,9 @@ def test_every_addition_of_a_record(shares, accounting, rng):
     deferring = [d.exact["predicted"] is not None for d in draws]
     assert deferring == [bool(plan.scores) and i < (firsts > 0) for i in range(n_trees)]
     kinds = [draw.kind for draw in noisy]
-    if accounting == "zcdp":
-        assert set(kinds) == {"gaussian"}
-    else:
-        assert kinds.count("k_norm") == n_sums
-        units = [d.public["entry"].sensitivity for d in noisy if d.kind == "laplace"]
-        assert units == [1] * firsts + [UNIT] * plan.rounds
+    assert kinds.count("k_norm") == n_sums
+    units = [d.public["entry"].sensitivity for d in noisy if d.kind == "laplace"]
+    assert units == [1] * firsts + [UNIT] * plan.rounds
 
 
 # -------------------------------------------------------------------- what it learns

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings, PrivateForestClassifier
 from mmech_rf.drawn.draw import Fork
-from mmech_rf.drawn.plan import Plan, concentrated_plan, number_of_votes
+from mmech_rf.drawn.plan import Plan, number_of_votes
 from mmech_rf.private.settings import CountSettings
 
 
@@ -73,11 +73,8 @@ def test_plans_follow_settings():
     never = DrawnSettings(boosting_from=np.inf, scores_from=np.inf)
     plain = Plan.of(*many, never)
     assert (plain.scores, plain.rounds, plain.first) == (0, 0, 1)
-    few = DrawnSettings(most_rounds=2, most_rounds_zcdp=3)
-    plan = Plan.of(*many, few)
-    assert plan.rounds == 2
-    rho = concentrated_plan(plan, 10**6, Fraction(1), Fraction(1), 10, settings=few)
-    assert rho.rounds == 3
+    few = DrawnSettings(most_rounds=2)
+    assert Plan.of(*many, few).rounds == 2
     assert number_of_votes(Fraction(9), DrawnSettings(most_votes=4)) == 3
 
 
@@ -88,19 +85,13 @@ def test_plans_for_ranking_spend_all_whatever_is_public(epsilon, n_classes, n_fe
     settings = DrawnSettings.for_ranking()
     for information in 10.0 ** np.arange(0, 9.5, 0.5):
         public = information / float(epsilon), epsilon, n_features, n_classes
-        plan = Plan.of(*public, settings)
-        rho = min(epsilon**2 / 20, epsilon / 10)
-        other = concentrated_plan(
-            plan, public[0], epsilon, rho, n_features, better=False, settings=settings
-        )
-        assert (other is None) == (plan.rounds == 0)
-        for found in (plan, other or plan):
-            assert found.scores + found.first + found.rounds * found.further == 1
-            assert min(found.scores, found.first, found.further) >= 0
-            assert 0 < min(found.first_selection, found.selection) < 1
-            # Boosting starts from scores or from a tree, never from neither.
-            assert (found.first == 0) <= (found.scores > 0 and found.rounds > 0)
-            assert found.corrections == settings.corrections * (found.first == 0)
+        found = Plan.of(*public, settings)
+        assert found.scores + found.first + found.rounds * found.further == 1
+        assert min(found.scores, found.first, found.further) >= 0
+        assert 0 < min(found.first_selection, found.selection) < 1
+        # Boosting starts from scores or from a tree, never from neither.
+        assert (found.first == 0) <= (found.scores > 0 and found.rounds > 0)
+        assert found.corrections == settings.corrections * (found.first == 0)
 
 
 def test_a_third_level_may_be_left_out():

@@ -141,7 +141,7 @@ def test_corrections_take_back_what_two_attributes_say_twice():
     gaps = []
     for corrections in (0, 1, 3):
         settings = replace(rf.DrawnSettings.for_ranking(), corrections=corrections)
-        seen, session = EncodedRecords.once(X, y), paying("pure", Fraction(1000))
+        seen, session = EncodedRecords.once(X, y), paying(Fraction(1000))
         grower = Grower((2,) * 8, seen, 2, 20_000, session, settings)
         scores = grower._released_scores(Fraction(1000), corrections)
         odds = np.diff(scores.whole(X) / VOTE_STEPS)[:, 0]
@@ -181,9 +181,7 @@ def test_leaves_vote_with_counts_or_with_scores_never_with_both(watch_all):
     watch_all(lambda draw, sample: next(trees) if draw.kind == "tree" else sample())
     seen = EncodedRecords.once(*SCHEMA.encode(*records(200)))
     plan = Plan(Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), 2)
-    forest = Grower(SHAPE, seen, 3, 200, paying("pure", Fraction(1))).grow(
-        Fraction(1), plan
-    )
+    forest = Grower(SHAPE, seen, 3, 200, paying(Fraction(1))).grow(Fraction(1), plan)
     stands = np.concatenate(first.labels) == 3
     assert 0 < stands.sum() < stands.size
     assert not forest.scores[0][stands].any()

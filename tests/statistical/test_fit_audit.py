@@ -122,7 +122,7 @@ def boosted(place):
             ),
             n_classes=2,
             n_records=10.0,
-            session=paying("pure", COST),
+            session=paying(COST),
         )
         found = repeated(lambda: grower.grow(COST, PLAN), place, runs, GIVEN)
         if place % 2:

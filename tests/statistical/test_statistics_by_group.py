@@ -100,9 +100,9 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
 def test_one_more_record_shows_what_it_costs(kinds, place):
     """Each group is a run; bounds at 1 - 1e-7 refute what is spent once in 1e7.
 
-    One record takes all of the budget at any place of a joint measurement, and at the
-    largest number of a sum by itself, in magnitude. The bound is .8 there, ten standard
-    errors above .5.
+    One record takes all of the budget at any place of a joint measurement. So does the
+    largest number, in magnitude, of a sum by itself. The bound is .8 there, ten
+    standard errors above .5.
     """
     x = Attribute.numeric("x", lower=-6, upper=6, n_bins=2, integer=True)
 

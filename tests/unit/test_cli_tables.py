@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 from replay import watched
 
-from mmech import Domain, PrivacyLedger, threads
+from mmech import Attribute, Domain, PrivacyLedger, threads
 from mmech.cli import build_parser, main
 from mmech.tables import measured as measured_module
 from mmech.tables import release as release_module
@@ -65,6 +65,21 @@ def folder(tmp_path, monkeypatch):
 def run(line, capsys):
     code = main(shlex.split(line))
     return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("asked", ["--ways 1 2", "--auto"])
+def test_all_tables_are_measured_where_that_is_asked_for(asked, folder, capsys):
+    """In place of steps, which leave the pairs out that they do not choose."""
+    domain = Domain([Attribute.categorical(n, [0, 1]) for n in "abcde"])
+    domain.to_json("five.json")
+    Path("five.csv").write_text("a,b,c,d,e\n0,1,0,1,0\n", encoding="utf-8")
+    line = f"tables five.csv --domain five.json {asked} --epsilon 1"
+    for more, steps in (("", True), (" --measure all", False)):
+        code, out, _ = run(f"{line}{more} --out made{steps}", capsys)
+        assert code == 0
+        assert ("in steps" in out) == steps
+        tables = [path.name for path in Path(f"made{steps}").glob("*.csv")]
+        assert len(tables) == 5 + 10
 
 
 def test_tables_are_released_into_a_folder(folder, capsys):

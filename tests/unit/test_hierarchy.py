@@ -10,12 +10,12 @@ import scipy.optimize
 from catalogue import of_all
 
 import mmech as mm
-from mmech.integer_strategy import integer_strategy
-from mmech.strategies.hierarchy import (
+from mmech.families.hierarchy import (
     _descend,
     _Search,
     hierarchy_strategy,
 )
+from mmech.integer_strategy import integer_strategy
 from mmech.structure.blocks import block_energies
 from mmech.testing import assert_query_matrix
 

@@ -12,9 +12,9 @@ import reference as ref
 from replay import People, check_neighbours
 
 import mmech as mm
-from mmech.tables.level_counts import divide
 from mmech.tables.level_weights import _errors_and_pulls, level_strategy
 from mmech.tables.levels import Chain
+from mmech.tables.rounding import divide
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
@@ -173,8 +173,9 @@ def test_tables_have_one_level_of_a_hierarchy_at_most():
     unknown = [[0, "nowhere", "f"]]
     with pytest.raises(ValueError, match="column 'city' of X holds a value outside"):
         mm.release_tables(unknown, DOMAIN, ways=1, epsilon=1, ledger=ledger)
-    with pytest.raises(ValueError, match="known must be left out where tables"):
-        mm.release_tables([], DOMAIN, ways=2, known={(): 0}, epsilon=1, ledger=ledger)
+    county = {("county",): [1] * 6}
+    with pytest.raises(ValueError, match="of what is known must be one of 'age', 'reg"):
+        mm.release_tables([], DOMAIN, ways=2, known=county, epsilon=1, ledger=ledger)
     assert ledger.spent == 0
     with (
         mm.limits.changed(level_cells=65),
@@ -254,6 +255,85 @@ def test_estimates_are_those_of_least_squares(asked, cost):
         sums = own[0] + own[2]
         errors, _ = noise.law(subset, (2, 1)).at(0.95, np.arange(6))
         np.testing.assert_allclose(errors**2, np.diag(sums @ covariance @ sums.T))
+
+
+PUBLIC = {
+    "totals": {"known": {("region",): [20, 10, 30], ("sex",): [25, 35]}},
+    "cells": {"impossible": [{"region": "South", "sex": "m"}]},
+    "both": {"known": {("region",): [20, 10, 30]},
+        "impossible": [{"region": "South", "sex": "m"}]},
+}  # fmt: skip
+"""What is known of tables of topmost levels."""
+
+
+def fitting(public):
+    """Return records that agree with what is known."""
+    rng = np.random.default_rng(2)
+    codes = people(3000)
+    codes = codes[rng.permutation(len(codes))]
+    south = (codes[:, 1] >= 4) & (codes[:, 1] < 6)
+    if "impossible" in PUBLIC[public]:
+        codes = codes[~(south & (codes[:, 2] == 1))]
+    regions = PLACE.nodes("region")[codes[:, 1]]
+    parts = [np.flatnonzero(regions == k)[:n] for k, n in enumerate([20, 10, 30])]
+    codes = codes[np.concatenate(parts)]
+    if public == "totals":  # as many women as are known
+        codes[:, 2] = np.arange(60) >= 25
+    return codes
+
+
+@pytest.mark.parametrize(
+    ("asked", "public"),
+    [("gap", "totals"), ("pairs", "cells"), ("gap", "both"), ("two, pairs", "cells")],
+)
+def test_levels_keep_to_what_is_known_as_dense_conditioning_does(asked, public):
+    """Least squares with linear constraints on all cells; then whole counts."""
+    domain, tables = ASKED[asked]
+    fact = {**PUBLIC[public], **tables}
+    plan = mm.release_tables(None, domain, epsilon=1, dry_run=True, **fact)
+    noise, all_codes = plan.noise, np.indices(domain.shape).reshape(3, -1).T
+
+    def matrix(subset):
+        rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
+        return (rows[:, None] == cells_of(plan, all_codes, subset, domain)) * 1.0
+
+    A = np.concatenate([matrix(m.subset) for m in noise.measured])
+    each = [math.prod(noise.sizes[i] for i in m.subset) for m in noise.measured]
+    scaled = A.T * np.repeat(noise._shares, each)
+    rows, sides = [], []
+    for names, counts in fact.get("known", {}).items():
+        rows.append(matrix((plan.names.index(names[0]),)))
+        sides += counts
+    if "impossible" in fact:
+        place = domain.names.index("city"), domain.names.index("sex")
+        south = PLACE.nodes("region")[all_codes[:, place[0]]] == 1
+        rows.append(np.eye(len(all_codes))[south & (all_codes[:, place[1]] == 1)])
+        sides += [0] * len(rows[-1])
+    C, n = np.concatenate(rows), A.shape[1]
+    system = np.block([[scaled @ A, C.T], [C, np.zeros((len(C), len(C)))]])
+    inverse = ref.pinv(system, rcond=1e-12)[:n]
+    y = np.random.default_rng(1).normal(50, 9, len(A))
+    x = inverse @ np.concatenate([scaled @ y, sides])
+    estimate = noise.estimate(y)
+    apart, more = (0.1, 0.01) if domain is TWO else (1e-6, 1e-7)
+    for subset in plan.subsets:
+        own = matrix(subset)
+        cells = np.indices([noise.sizes[i] for i in subset]).reshape(len(subset), -1)
+        np.testing.assert_allclose(estimate.marginal(subset), own @ x, atol=apart)
+        errors, _ = noise.errors(subset, 0.95, cells, cells)
+        squares = np.diag(own @ inverse[:, :n] @ own.T) * noise._rounding
+        np.testing.assert_allclose(errors**2, squares, atol=1e-6, rtol=more)
+    if domain is TWO:
+        return
+    made = mm.release_tables(rows_of(fitting(public)), domain, epsilon=0.3, **fact)
+    for names, counts in fact.get("known", {}).items():
+        assert made.table(names, frame="dict")["count"].tolist() == counts
+    if "impossible" in fact:
+        table = made.table(("city", "sex"), frame="dict")
+        closed = np.isin(table["city"], ["c1", "c2"]) & (table["sex"] == "m")
+        assert closed.sum() == 2
+        for name in ("count", "standard_error", "lower", "upper"):
+            assert not table[name][closed].any()
 
 
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])

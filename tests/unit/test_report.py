@@ -141,8 +141,7 @@ def test_no_bound_lists_the_columns_of_a_large_workload(rng):
     workload = mm.Sparse(picks) @ mm.PartitionStack(labels, [groups, groups])
     with mm.limits.changed(exhaustive_entries=1):
         table = mm.report(workload, mm.Identity(n), epsilon=1)
-    assert table.bound_name == "partial singular values"
-    assert 1 < table.bound_ratio < math.inf
+    assert table.bound_name == "none"
 
 
 def test_a_bound_that_is_not_computed_says_so():

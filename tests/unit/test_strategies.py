@@ -6,6 +6,7 @@ from inspect import isfunction
 import numpy as np
 import pytest
 import reference as ref
+import scipy.sparse as sp
 from catalogue import CATALOGUE, of_all
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController, threadpool_limits
@@ -427,3 +428,141 @@ def test_auto_is_not_behind_any_template_on_random_workloads(seed):
     """The time of a search grows with the cube of cells: few have more than 400."""
     most = 2000 if seed % 15 == 0 else 400
     assert behind(random_workload(seed, most))[0] <= 1.01
+
+
+# ---- windows and filters of short reach ----------------------------------------------
+
+
+def _filters(n, reach):
+    taps = (np.arange(n) < reach).astype(int)
+    ends = np.eye(1, n, dtype=int)[0]
+    return [
+        mm.WidthRange(n, reach),
+        mm.Circulant(np.roll(taps, 3)),
+        mm.Toeplitz(taps, ends),
+        mm.Toeplitz(ends, taps),
+        mm.VStack([2 * mm.WidthRange(n, reach), mm.Identity(n)]),
+    ]
+
+
+@pytest.mark.parametrize("workload", _filters(60, 7), ids=str)
+@pytest.mark.parametrize("size", [4, 6, 10])
+def test_errors_of_moved_queries_repeat_from_block_to_block(workload, size):
+    part = mm.PIdentity(np.arange(1.0, 1 + 2 * size).reshape(2, size) / size)
+    strategy = mm.Kronecker([mm.Identity(60 // size), part])
+    with mm.limits.changed(dense_cells=16):
+        found = mm.per_query_error(workload, strategy, epsilon=1)
+        loss = mm.loss(workload, strategy)
+    inverse = ref.pinv(strategy.to_dense())
+    wanted = np.square(workload.to_dense() @ inverse).sum(axis=1)
+    wanted *= strategy.sensitivity() ** 2
+    assert found == pytest.approx(2 * wanted)
+    assert loss == pytest.approx(wanted.sum())
+
+
+@pytest.mark.parametrize("workload", _filters(240, 24), ids=str)
+def test_blocks_of_windows_go_from_search_to_release(workload, tmp_path):
+    result = mm.optimize(workload, template="nested", seed=0)
+    assert result.loss <= 0.8 * mm.loss(workload, mm.Identity(240))
+    assert result.loss >= mm.svd_bound(workload, epsilon=1) / 2
+    assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
+    mm.save(tmp_path / "blocks.mmech", result)
+    loaded = mm.load(tmp_path / "blocks.mmech")
+    mechanism = mm.MatrixMechanism(workload, loaded, epsilon=1)
+    errors = mechanism.per_query_error()
+    assert errors.sum() == pytest.approx(2 * result.loss, rel=0.01)  # of rounding
+    answers = mechanism.answer(np.full(240, 10**6))
+    spread = np.abs(answers - 10**6 * workload.to_dense().sum(axis=1))
+    assert (spread <= 100 * np.sqrt(errors)).all()  # e^-70 for each
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "width", "rmse"),
+    [(4096, 64, 7.8), (16_384, 256, 10.9), (65_536, 1024, 14.5), (10_000, 168, 9.9)],
+)
+def test_windows_under_epsilon_are_answered_by_blocks(n, width, rmse):
+    workload = mm.WidthRange(n, width)
+    result = mm.optimize(workload, seed=0)
+    assert np.sqrt(2 * result.loss / workload.shape[0]) <= rmse
+    errors = mm.per_query_error(workload, result, epsilon=1)
+    assert errors.sum() == pytest.approx(2 * result.loss)
+
+
+# ---- ranges whose columns are scaled -------------------------------------------------
+
+
+@pytest.mark.parametrize("privacy", ["pure", "zcdp"])
+@pytest.mark.parametrize("n", [48, 2100, pytest.param(65_536, marks=pytest.mark.slow)])
+def test_ranges_times_a_diagonal_have_a_strategy(n, privacy):
+    scales = 1 + np.arange(n) % 4
+    workload = mm.AllRange(n) @ mm.Diagonal(scales)
+    by_name = {"pure": "nested", "zcdp": "spectral"}[privacy]
+    template = "auto" if n == 48 else by_name
+    result = mm.optimize(workload, privacy=privacy, seed=0, template=template)
+    assert result.loss < 0.9 * float(workload.column_square_sums().sum())
+    assert result.loss == pytest.approx(
+        mm.loss(workload, result.strategy, privacy=privacy)
+    )
+    if n == 48:
+        entries = workload.to_dense()
+        assert workload.gram().to_dense() == pytest.approx(entries.T @ entries)
+        assert result.loss >= mm.svd_bound(workload, epsilon=1) / 2 * (1 - 1e-9)
+
+
+# ---- long factors, and few rows ------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("short", "reached"), [(mm.Identity(4), 4.18158e7), (mm.Prefix(4), 1.0454e8)]
+)
+def test_long_factors_of_products_take_what_auto_finds(short, reached):
+    result = mm.optimize(mm.Kronecker([mm.Prefix(65_536), short]), seed=0)
+    assert result.template == "kronecker"
+    assert result.loss <= 1.01 * reached
+
+
+@pytest.mark.parametrize(
+    ("m", "n"), [(40, 700), pytest.param(4000, 65_536, marks=pytest.mark.slow)]
+)
+def test_few_queries_are_tried_under_rho(m, n):
+    places = np.arange(16 * m) * 7919 % n  # 16 cells a query
+    rows = np.repeat(np.arange(m), 16)
+    entries = np.ones(rows.size, np.int64)
+    workload = mm.Sparse(sp.csr_array((entries, (rows, places)), shape=(m, n)))
+    with mm.limits.changed(dual_cells=8):
+        result = mm.optimize(workload, privacy="zcdp", seed=0)
+    assert result.template == "workload"
+    assert result.loss == pytest.approx(workload.l2_sensitivity() ** 2 * m)
+    assert result.loss < 0.6 * mm.loss(workload, mm.Identity(n))
+
+
+# ---- filters under rho, beside their bound -------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "limit"),
+    [
+        (96, 1.02),
+        pytest.param(2048, 1.01, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("decay", [1.0, 0.9], ids=["window", "decay"])
+def test_causal_filters_are_near_their_bound_under_rho(n, limit, decay):
+    taps = decay ** np.arange(n) * (np.arange(n) < max(4, n // 32))
+    workload = mm.Toeplitz(taps, np.eye(1, n)[0])
+    options = {"privacy": "zcdp", "template": "spectral"}
+    ratio = mm.optimize(workload, **options).loss / (2 * mm.svd_bound(workload, rho=1))
+    assert 1 - 1e-9 <= ratio <= limit
+
+
+@pytest.mark.parametrize(
+    "n", [96, *(pytest.param(n, marks=pytest.mark.slow) for n in (4096, 65_536))]
+)
+@pytest.mark.parametrize("decay", [1.0, 0.97], ids=["window", "decay"])
+def test_filters_on_a_circle_reach_their_bound_under_rho(n, decay):
+    workload = mm.Circulant(decay ** np.arange(n) * (np.arange(n) < 64))
+    result = mm.optimize(workload, privacy="zcdp", seed=0)
+    assert result.template == "circulant"
+    assert 1 - 1e-9 <= result.loss / (2 * mm.svd_bound(workload, rho=1)) <= 1.001

@@ -19,13 +19,13 @@ import mmech as mm
 from mmech.domain.csv_files import read_cells
 from mmech.tables import measured as measured_module
 from mmech.tables.classes import expected_pairs
-from mmech.tables.counts import settle
 from mmech.tables.files import file_names
 from mmech.tables.intervals import Intervals
 from mmech.tables.model import draw_codes
 from mmech.tables.release import release
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import apportion, controlled_rounding, with_margins
+from mmech.tables.whole import settle
 
 DOMAIN = mm.Domain(
     [

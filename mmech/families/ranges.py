@@ -1,4 +1,4 @@
-"""Range queries on ordered domains."""
+"""Ranges of ordered cells: those of one width, and listed ones."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.fft import next_fast_len, rfft
 
+from mmech.arrays import Floats
 from mmech.checks import check_integer, magnitude, plain_array, sizes_label
+from mmech.error.pairs import check_work, computed_rows, rows_supported
+from mmech.error.rules import known_gain
 from mmech.exceptions import DomainTooLargeError
+from mmech.families.separable import AllRange, energies_of_sums, forward
 from mmech.limits import LIMITS
 from mmech.operators.base import (
     Array,
+    QueryMatrix,
     ZeroOne,
     held,
     product_of,
@@ -21,7 +27,29 @@ from mmech.operators.base import (
     read_only,
 )
 from mmech.operators.explicit import Sparse
+from mmech.operators.known import BOUNDS
 from mmech.operators.marginals import check_domain_shape
+from mmech.operators.tau import Tau
+from mmech.reduction.columns import (
+    DESCRIBED,
+    Groups,
+    restrict_any,
+    restrict_columns,
+)
+from mmech.structure.attributes import asks_boxes
+from mmech.structure.blocks import Moved, asks_ranges, moved
+from mmech.structure.exact import zeros_and_ones
+from mmech.structure.shape import frobenius_squared, known_rank
+from mmech.structure.spectrum import (
+    Sizes,
+    Squares,
+    squares_by_kind,
+    squares_of_boxes,
+)
+from mmech.structure.waves import energies, waves_of
+
+RANGE_CANCELLATION = 1e-4
+"""The same for the variance of a range as a difference of two prefix sums."""
 
 
 @query_matrix("WidthRange")
@@ -229,3 +257,162 @@ class Ranges(ZeroOne):
             return super()._power_sums(power, axis)
         exact = self.shape[1] < 2**62
         return self.widths.prod(axis=1, dtype=np.int64 if exact else np.float64)
+
+
+# ---- rules -------------------------------------------------------------------------
+
+zeros_and_ones(Ranges)
+DESCRIBED.add(zeros_and_ones(WidthRange))
+BOUNDS[WidthRange] = lambda a: (a.width, a.width)
+BOUNDS[Ranges] = lambda a: (a.shape[1], a.shape[0])
+
+frobenius_squared.register(WidthRange, lambda w: float(w.shape[0] * w.width))
+asks_boxes.register(Ranges, lambda block: True)
+asks_ranges.register(WidthRange, lambda workload: True)
+moved.register(
+    WidthRange,
+    lambda workload: Moved(workload.width, lambda n: WidthRange(n, workload.width)),
+)
+asks_ranges.register(Ranges, lambda workload: len(workload.domain_shape) == 1)
+
+
+@known_rank.register(WidthRange)
+def _(workload: WidthRange) -> int | None:
+    return workload.shape[0]  # each range is the first to end where it does
+
+
+@known_rank.register(Ranges)
+def _(workload: Ranges) -> int | None:
+    """Return the edges of a spanning forest.
+
+    A range is the difference of two prefix sums: an edge between two of n + 1 nodes.
+    The empty prefix is zero, the others are independent.
+    """
+    if len(workload.domain_shape) > 1:
+        return None
+    from scipy.sparse.csgraph import connected_components
+
+    nodes = workload.shape[1] + 1
+    ends = workload._lower[:, 0], workload._upper[:, 0] + 1
+    graph = sp.coo_array((np.ones(workload.shape[0]), ends), shape=(nodes, nodes))
+    return nodes - int(connected_components(graph, directed=False)[0])
+
+
+@squares_by_kind.register(Ranges)
+def _(workload: Ranges, sizes: Sizes) -> Squares | None:
+    if workload.domain_shape != sizes:
+        return None
+    return squares_of_boxes(workload.widths, sizes)
+
+
+@restrict_columns.register(Ranges)
+def _(workload: Ranges, columns: Groups) -> QueryMatrix:
+    if len(workload.domain_shape) > 1:
+        return restrict_any(workload, columns)
+    return _restrict_ranges(
+        workload, workload._lower[:, 0], workload._upper[:, 0], columns
+    )
+
+
+@restrict_columns.register(WidthRange)
+def _(workload: WidthRange, columns: Groups) -> QueryMatrix:
+    lower = np.arange(workload.shape[0])
+    return _restrict_ranges(workload, lower, lower + workload.width - 1, columns)
+
+
+def _restrict_ranges(
+    workload: QueryMatrix, lower: Groups, upper: Groups, columns: Groups
+) -> QueryMatrix:
+    """Keep ranges as ranges over the cells that are left, which keep their order."""
+    first = np.searchsorted(columns, lower)
+    behind = np.searchsorted(columns, upper, side="right")
+    if (np.diff(columns) <= 0).any() or (first == behind).any():
+        return restrict_any(workload, columns)
+    widths = behind - first
+    alike = (np.diff(first) == 1).all() and (widths == widths[0]).all()
+    if alike and first[0] == 0 and behind[-1] == columns.size:
+        return WidthRange(columns.size, int(widths[0]))
+    return Ranges((columns.size,), first[:, None], behind[:, None] - 1)
+
+
+# ---- waves, and errors -------------------------------------------------------------
+
+waves_of.register(Ranges, lambda workload: "none")
+waves_of.register(WidthRange, lambda workload: "circle")
+
+
+@energies.register(Ranges)
+def _(workload: Ranges, angles: Floats) -> Floats:
+    m, n = workload.shape
+    return 2.0 * m / n * energies_of_sums(angles)
+
+
+@energies.register(WidthRange)
+def _(workload: WidthRange, angles: Floats) -> Floats:
+    halves = np.maximum(angles, 1e-9) / 2
+    return np.asarray(np.square(np.sin(workload.width * halves) / np.sin(halves)))
+
+
+@known_gain.rule(Tau, Ranges)
+def _(workload: Ranges, strategy: Tau) -> float | None:
+    """Add up quadratic forms of ranges, by one transform each."""
+    m, n = workload.shape
+    few = m * n <= LIMITS.summed_entries and len(workload.domain_shape) == 1
+    if not few or strategy.free_end == "first" or not strategy.is_regular:
+        return None
+    inverse, length = forward(strategy), next_fast_len(2 * n + 1, real=True)
+    entries = inverse.between(0, 2 * n + 1)
+    toeplitz, hankel = np.zeros((2, length))
+    toeplitz[:n], toeplitz[length - n + 1 :] = entries[:n], entries[n - 1 : 0 : -1]
+    hankel[: 2 * n - 1] = entries[2:]
+    both = rfft(toeplitz).real, rfft(hankel).conj()
+    twice = np.full(both[0].size, 2.0)
+    twice[0] = 1.0
+    twice[-1] -= length % 2 == 0
+    places, own = np.arange(n), 1.0 / strategy._scales.astype(np.float64)
+    total, height = 0.0, max(1, LIMITS.block_entries // length)
+    for start in range(0, m, height):
+        lower, upper = (
+            ends[start : start + height] for ends in (workload._lower, workload._upper)
+        )
+        rows = np.where((lower <= places) & (places <= upper), own, 0.0)
+        waves = rfft(rows, length, axis=1)
+        squares = np.square(waves.real) + np.square(waves.imag)
+        pairs = (squares @ (twice * both[0])).sum()
+        crossed = np.square(waves, out=waves) @ (twice * both[1])
+        total += float(pairs - crossed.real.sum()) / length
+    return total
+
+
+@computed_rows.register(AllRange | WidthRange)
+def _(workload: AllRange | WidthRange, strategy: QueryMatrix) -> Floats:
+    """Take distances between the coefficients of prefix sums.
+
+    S holds the sums over the first 0..n cells, and C is S A⁺. Range (lo, hi) has the
+    coefficients C[hi + 1] - C[lo]: all norms follow from C Cᵀ. Differences that lose
+    most digits are taken before they are squared.
+    """
+    m, n = workload.shape
+    check_work(workload, strategy, min(m, n + 1))
+    if isinstance(workload, AllRange):
+        lower, upper = np.triu_indices(n)
+    else:
+        lower = np.arange(m)
+        upper = lower + workload.width - 1
+    sums = np.tri(n + 1, n, -1)
+    coefficients = np.ascontiguousarray(strategy.pinv().rmatmat(sums.T).T)
+    if not rows_supported(
+        np.ascontiguousarray(sums[1:].T), strategy, coefficients[1:].T
+    ):  # though differences of prefix sums may be supported
+        return computed_rows.dispatch(QueryMatrix)(workload, strategy)
+    products = coefficients @ coefficients.T
+    squares = np.diagonal(products)
+    scale = squares[upper + 1] + squares[lower]
+    gains = scale - 2.0 * products[lower, upper + 1]
+    lost = np.flatnonzero(gains < RANGE_CANCELLATION * scale)
+    height = max(1, LIMITS.block_entries // coefficients.shape[1])
+    for start in range(0, lost.size, height):
+        rows = lost[start : start + height]
+        steps = coefficients[upper[rows] + 1] - coefficients[lower[rows]]
+        gains[rows] = np.einsum("ij,ij->i", steps, steps)
+    return np.asarray(gains)

@@ -11,6 +11,14 @@ With the unbiased tables of least squares at hand,
 3. tables of one and two attributes get exactly the margins of step 1 by controlled
    rounding; where a table has three attributes or more, all are tabulated from one set
    of whole records of the model.
+
+Tables of the topmost level and of no level are settled as tables of any attributes
+are. Then, level by level, the counts of every node are divided among its children:
+
+1. the records of a node by what was estimated for its children;
+2. sets of other attributes that tables have in common have a table of the children:
+   it is drawn towards what follows from their counts and the table of the node above;
+3. its margins become whole: those of children and of the node above them, exactly.
 """
 
 from __future__ import annotations
@@ -22,6 +30,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
@@ -29,10 +38,12 @@ from mmech.operators.base import product_of
 from mmech.tables.classes import FITS, expected_pairs, too_many_values
 from mmech.tables.field import Field, Solution
 from mmech.tables.known import Known
+from mmech.tables.levels import Chain
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
 from mmech.tables.rounding import (
     apportion,
     controlled_rounding,
+    divide,
     nearest_with_sums,
     with_margins,
 )
@@ -56,8 +67,11 @@ LEAST_EXPECTED = 1e-3
 EM_STEPS = 300
 """Steps that find how often variances of the signal are met."""
 
+LEAST = 1e-6
+"""Records that every cell has at least before its margins are fitted."""
+
 FIT_SWEEPS = 25
-"""Sweeps that bring tables of three attributes and more near those of pairs."""
+"""Sweeps that bring a table of levels, or of three attributes, near its margins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +111,6 @@ def settle(
     subsets: Sequence[Subset],
     say: Callable[[str], None],
     known: Known | None = None,
-    sizes: tuple[int, ...] | None = None,
     fits: int = FITS,
 ) -> Counts:
     """Return whole, non-negative, consistent tables from least-squares estimates.
@@ -113,12 +126,25 @@ def settle(
     say : callable
         Told what happens, for people who wait.
     known : Known, optional
-        What tables keep to.
-    sizes : tuple of int, optional
-        Number of values of the attributes that may occur: the first ones.
+        What tables, or those of topmost levels, keep to.
     fits : int, default=FITS
         Fits of a model of pairs.
     """
+    if noise.chain.axes:
+        return _settle_levels(estimate, noise, subsets, say, known)
+    return _settle_flat(estimate, noise, subsets, say, known, fits=fits)
+
+
+def _settle_flat(
+    estimate: Solution,
+    noise: Field,
+    subsets: Sequence[Subset],
+    say: Callable[[str], None],
+    known: Known | None = None,
+    sizes: tuple[int, ...] | None = None,
+    fits: int = FITS,
+) -> Counts:
+    """Return whole tables without levels; `sizes` are of the axes that may occur."""
     sizes = sizes or noise.sizes
     total = max(0, round(float(estimate.marginal([])[0])))
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
@@ -188,19 +214,16 @@ def settle(
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
         targets = {s: model.marginal(s) for s in subsets if len(s) > 2}
-        larger = {s: exact[s].astype(float) for s in targets if s in exact}
-        targets = {s: own for s, own in targets.items() if s not in exact}
         for subset, table in toward(targets, estimate, noise).items():
             own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
-            start = np.where(closed.get(subset, False), 0.0, np.maximum(table, 0.0))
+            start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
     told = {pair: fitted[pair] for pair in measured}
-    first = [*closed, *exact] if larger else tuple(closed)
-    fit = partial(fit_model, sizes, shares, total, told, larger, first=first)
+    fit = partial(fit_model, sizes, shares, total, told, larger, first=tuple(closed))
     say(f"making the counts of {len(subsets)} tables whole")
     if larger:
         made = Counts(total, {}, "records", fit)
-        made.tables.update(_of_records(made.model, total, subsets, known))
+        made.tables.update(_of_records(made.model, total, subsets))
         return made
     rounded = {
         subset: single[subset[0]]
@@ -270,9 +293,9 @@ def _log_likelihood(apart: Floats, spread: Floats) -> float:
 
 
 def _of_records(
-    model: TableModel, total: int, subsets: Sequence[Subset], known: Known | None
+    model: TableModel, total: int, subsets: Sequence[Subset]
 ) -> dict[Subset, Integers]:
-    """Return the tables of one set of whole records of a model, moved to what is known.
+    """Return the tables of one set of whole records of a model.
 
     A total of little but noise may be more records than can be held: then each that is
     drawn stands for several, and some of them for one more.
@@ -281,7 +304,6 @@ def _of_records(
     n = min(total, max(1, LIMITS.table_entries // len(sizes)))
     each, more = divmod(total, max(n, 1))
     codes = draw_codes(model, n, None)
-    codes = codes if known is None else known.moved(codes)
     tables = {}
     for subset in subsets:
         shape = tuple(sizes[i] for i in subset)
@@ -293,3 +315,183 @@ def _of_records(
         table += np.bincount(place[:more], minlength=cells)
         tables[subset] = table.reshape(shape)
     return tables
+
+
+@dataclass(frozen=True, eq=False)
+class LevelCounts(Counts):
+    """Whole tables by the levels of hierarchies, and what records are drawn from.
+
+    Attributes
+    ----------
+    draws : sequence of (Chain, tuple of int, list of ndarray of int64)
+        By hierarchy the other attributes that nodes are drawn by. Then tables of all
+        levels but the topmost by them, nodes last.
+    """
+
+    draws: Sequence[tuple[Chain, Subset, list[Integers]]]
+
+    def records(self, n: int, rng: Any) -> Integers:
+        """Return records that are drawn from the model, then node by node."""
+        codes = draw_codes(self.model, n, rng)
+        rng = np.random.default_rng(0) if rng is None else rng
+        for chain, family, nodes in self.draws:
+            column, above = np.zeros(n, np.int64), codes[:, chain.axes[0]]
+            for i, size in zip(family, nodes[0].shape, strict=False):
+                column = column * size + codes[:, i]
+            for first, table in zip(chain.first[1:], nodes, strict=True):
+                size = table.shape[-1]
+                sums = np.insert(np.cumsum(table.ravel() + LEAST), 0, 0.0)
+                start = column * size + first[above]
+                stop = column * size + np.append(first[1:], size)[above]
+                drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
+                found = np.searchsorted(sums, drawn, side="right") - 1
+                above = np.clip(found, start, stop - 1) - column * size
+                codes = np.column_stack([codes, above])
+        return codes
+
+
+def divided_tables(
+    chain: Chain, subsets: Sequence[Subset]
+) -> list[tuple[Chain, list[Subset]]]:
+    """Return by hierarchy the sets of other attributes that its nodes are divided by.
+
+    Hierarchies are divided one after another: others have their topmost level before,
+    and their lowest one afterwards.
+    """
+    found: list[tuple[Chain, list[Subset]]] = []
+    asked = list(subsets)
+    for k, own in reversed(list(enumerate(chain.all))):
+        ends = {i: other.axes[-1] for other in chain.all[:k] for i in other.axes}
+        ends |= {i: other.axes[0] for other in chain.all[k + 1 :] for i in other.axes}
+        families = own.families([tuple(ends.get(i, i) for i in a) for a in asked])
+        found.insert(0, (own, families))
+        asked += [(own.axes[0], *family) for family in families]  # what it begins with
+    return found
+
+
+def topmost_tables(chain: Chain, subsets: Sequence[Subset]) -> list[Subset]:
+    """Return the tables without a level below the topmost that others begin with."""
+    divided = divided_tables(chain, subsets)
+    lower = {i for own, _ in divided for i in own.axes[1:]}
+    begun = [
+        tuple(sorted((own.axes[0], *family)))
+        for own, families in divided
+        for family in families
+    ]
+    flat = [table for table in (*subsets, *begun) if not lower & {*table}]
+    return list(dict.fromkeys(flat))
+
+
+def _settle_levels(
+    estimate: Solution,
+    noise: Field,
+    subsets: Sequence[Subset],
+    say: Callable[[str], None],
+    known: Known | None = None,
+) -> LevelCounts:
+    """Return whole tables that add up from level to level."""
+    chain, sizes = noise.chain, noise.sizes
+    divided = divided_tables(chain, subsets)
+    lower = {i for own, _ in divided for i in own.axes[1:]}
+    flat, others = topmost_tables(chain, subsets), sizes[: len(sizes) - len(lower)]
+    counts = _settle_flat(
+        estimate, noise, flat, say, known, others
+    )  # lower ones come last
+    tables, draws = dict(counts.tables), []
+    for own, families in divided:
+        draws.append(_divided(own, families, tables, estimate, noise, say))
+    for subset in subsets:
+        if subset not in tables:
+            tables[subset] = _added_up(tables, subset, chain)
+    return LevelCounts(
+        counts.total,
+        {subset: tables[subset] for subset in subsets},
+        "levels",
+        counts.fit,
+        draws,
+    )
+
+
+def _divided(
+    chain: Chain,
+    families: Sequence[Subset],
+    tables: dict[Subset, Integers],
+    estimate: Solution,
+    noise: Field,
+    say: Callable[[str], None],
+) -> tuple[Chain, Subset, list[Integers]]:
+    """Divide the counts of nodes, level by level; tables of levels are added.
+
+    Returns what records are drawn from.
+    """
+    sizes = noise.sizes
+    whole = {}
+    for family in families:
+        table = _added_up(tables, (chain.axes[0], *family), noise.chain)
+        whole[family] = table.reshape(len(table), -1)
+    for level, axis in enumerate(chain.axes[1:], 2):
+        say(f"dividing the counts of {chain.size(level - 1)} nodes among {sizes[axis]}")
+        above, whole = whole, {}
+        first, rows = chain.first[level - 1], None
+        shares: tuple[Any, Any]
+        for family in families:  # the empty one comes first
+            shares = np.diff(first, append=sizes[axis])[:, None], 1.0
+            if rows is not None:
+                shares = _positive(above[()]), rows[:, None]
+            expected = chain.down(level, above[family] / shares[0]) * shares[1]
+            key = (*family, axis)
+            drawn = toward({key: expected.T}, estimate, noise)[key].T
+            if rows is None:
+                parts = zip(np.split(drawn, first[1:]), above[()], strict=True)
+                moved = [
+                    nearest_with_sums(own.T, n.astype(float)).T for own, n in parts
+                ]
+                drawn = np.concatenate(moved)
+            else:
+                drawn = _fitted(drawn, chain, level, above[family], rows)
+            whole[family] = divide(drawn, chain, level, above[family], rows)
+            rows = whole[()][:, 0]
+            tables[key] = whole[family].T.reshape([sizes[i] for i in key])
+    largest = max(families, key=lambda family: whole[family].shape[1])
+    return chain, largest, [tables[(*largest, axis)] for axis in chain.axes[1:]]
+
+
+def _added_up(
+    tables: Mapping[Subset, Integers], subset: Subset, chain: Chain
+) -> Integers:
+    """Return a table, with its axes as given, from one that holds its attributes.
+
+    Or levels below them, whose nodes are added up.
+    """
+    levels, others = chain.places(subset)
+
+    def holds(own: Subset) -> bool:
+        below, held = chain.places(own)
+        deep = all(k >= level for k, level in zip(below, levels, strict=True))
+        return deep and {*others} <= {*held}
+
+    own = next(filter(holds, tables))
+    table, axes, below = tables[own], list(own), chain.places(own)[0]
+    for part, k, level in zip(chain.all, below, levels, strict=True):
+        for lower in range(k, level, -1) if level else ():
+            axis = axes.index(part.axes[lower - 1])
+            table = np.add.reduceat(table, part.first[lower - 1], axis=axis)
+            axes[axis] = part.axes[lower - 2]
+    out = tuple(axis for axis, i in enumerate(axes) if i not in subset)
+    axes = [i for i in axes if i in subset]
+    return table.sum(axis=out).transpose([axes.index(i) for i in subset])
+
+
+def _positive(values: NDArray[Any]) -> NDArray[Any]:
+    return np.where(values > 0, values, 1)
+
+
+def _fitted(
+    table: Floats, chain: Chain, level: int, sums: Integers, rows: Integers
+) -> Floats:
+    """Return a table near another, by sweeps towards sums over children and of rows."""
+    table = np.maximum(table, 0.0) + LEAST
+    for _ in range(FIT_SWEEPS):
+        table *= (rows / _positive(table.sum(axis=1)))[:, None]
+        table *= chain.down(level, sums / _positive(chain.up(level, table)))
+    return table
