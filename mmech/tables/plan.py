@@ -219,8 +219,8 @@ class TablePlan:
     @property
     def squared_error(self) -> float:
         """Expected squared errors of an average cell, of all tables together."""
-        laws = map(self.noise.law, self.subsets)
-        return sum(law.standard_error**2 for law in laws)
+        variances = map(self.noise.variances, self.subsets)
+        return float(sum(own.mean() for own in variances))
 
     @one_blas_thread()
     def errors(self, *, frame: str | None = None) -> Any:

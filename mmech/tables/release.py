@@ -223,6 +223,13 @@ def release_tables(
     say = checked_callback(callback)
     say("choosing what to measure")
     asked = listed(statistics) if statistics else []
+    if share is not None and not asked:
+        raise ParameterError(
+            "share",
+            "is the part of tables beside statistics, of which there are none",
+            share,
+            "leave it out",
+        )
     if ways is None and tables is None:
         tables = [own.by or own.name for own in asked] or None
     plan = make_plan(

@@ -449,6 +449,11 @@ def test_shares_that_do_not_add_up_cost_nothing(shares, tables):
     assert ledger.spent == 0
 
 
+def test_a_share_of_tables_alone_is_refused():
+    with pytest.raises(ValueError, match="share is the part of tables beside"):
+        mm.release_tables(None, DOMAIN, ways=1, epsilon=1, share=1, dry_run=True)
+
+
 def test_errors_of_statistics_are_known_before():
     asked = [Sum("age", by="sex"), Quantiles("age"), Mean("age", by="sex")]
     given = {"ways": 1, "statistics": asked}
