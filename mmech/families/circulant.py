@@ -656,6 +656,12 @@ def _(workload: WidthRange | Identity, strategy: Toeplitz) -> Floats | None:
     return (running[n:] - running[:m]) / x0
 
 
+@known_rows.rule(Toeplitz, Ones)
+def _(workload: Ones, strategy: Toeplitz) -> Floats | None:
+    rows = known_rows(WidthRange(workload.n, workload.n), strategy)
+    return None if rows is None else np.repeat(rows, workload.m)
+
+
 @known_rows.rule(Toeplitz, Prefix | Suffix)
 def _(workload: Prefix | Suffix, strategy: Toeplitz) -> Floats | None:
     if strategy.whole is None:

@@ -13,6 +13,7 @@ from mmech import (
     Identity,
     Kronecker,
     MatrixMechanism,
+    Ones,
     Prefix,
     PrivacyLedger,
     Ranges,
@@ -310,6 +311,16 @@ def test_listed_ranges_lose_little_by_rounding(m, n):
         pytest.raises(DomainTooLargeError, match="use fewer ranges"),
     ):
         optimize(workload, template="spectral", privacy="zcdp")
+
+
+def test_windows_beside_cells_and_totals_take_waves():
+    n = 60
+    workload = VStack([Identity(n), 2 * Ones(3, n), WidthRange(n, 7)])
+    result = optimize(workload, template="spectral", privacy="zcdp")
+    strategy = result.strategy.to_dense()
+    gain = np.linalg.norm(workload.to_dense() @ ref.pinv(strategy)) ** 2
+    assert result.loss == pytest.approx(gain * (strategy**2).sum(axis=0).max())
+    assert result.loss <= 1.05 * optimize(workload, privacy="zcdp").loss
 
 
 def test_unions_of_products_take_waves_along_long_attributes():
