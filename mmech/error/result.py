@@ -42,7 +42,7 @@ class Candidate:
     --------
     >>> from mmech import Prefix, optimize
     >>> [candidate.template for candidate in optimize(Prefix(32), seed=0).candidates]
-    ['pidentity', 'identity', ...]
+    ['pidentity', 'hierarchy', 'identity', ...]
     """
 
     template: str
