@@ -6,6 +6,7 @@ Everything public (forests, strategies, budget shares) is settled first.
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from fractions import Fraction
@@ -385,15 +386,19 @@ class OptimizedForest(GrownForest):
 
 
 MOST_KNOWN = 32
-_known: dict[tuple[str, ...], StrategyResult] = {}
+_known: dict[tuple[str, ...], bytes] = {}
 
 
 def _optimized(workload: QueryMatrix, template: str) -> StrategyResult:
-    """Return a strategy, which is searched once for equal workloads. Public."""
+    """Return a strategy, which is searched once for equal workloads. Public.
+
+    Matrices keep what products have cost them. So each fit has a copy of its own, and
+    what it holds does not tell of earlier fits.
+    """
     key = fingerprint(workload), template, repr(ENGINE_LIMITS)
-    found = _known.get(key)
-    if found is None:
+    if key not in _known:
         if len(_known) >= MOST_KNOWN:
             _known.pop(next(iter(_known)), None)
-        found = _known[key] = optimize(workload, template=template, seed=0)
-    return found
+        _known[key] = pickle.dumps(optimize(workload, template=template, seed=0))
+    own: StrategyResult = pickle.loads(_known[key])  # written by the line above
+    return own

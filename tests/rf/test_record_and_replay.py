@@ -331,7 +331,6 @@ def test_there_is_enough_of_everything():
 @pytest.mark.parametrize("name", CASES)
 def test_more_of_others_look_the_same(name, seed, monkeypatch):
     """All neighbours and strangers; then of other records every third, in turn."""
-    rf_cases.remember(monkeypatch)
     case = CASES[name]
     check(case, seed)
     for more in range(1, 20 if name in FORESTS else 5):
