@@ -174,8 +174,9 @@ class Attribute:
         missing values stands outside that order. Classifiers of `mmech_rf` keep to it,
         or refuse it.
     integer : bool, optional
-        Whether the values of a numeric attribute are whole numbers. Synthetic records
-        keep to it; values that are read are not checked.
+        Whether the values of a numeric attribute are whole numbers. `n_bins` bins are
+        then cut at whole numbers, and are fewer where there are fewer of these.
+        Synthetic records keep to it; values that are read are not checked.
     unit : str, optional
         Unit of a numeric attribute, such as ``"years"``: rules and pages name it. What
         one cell of a date is: ``"day"``, ``"week"``, ``"month"``, ``"quarter"`` or
@@ -405,6 +406,9 @@ class Attribute:
                     f"{label} has bounds too close for {self.n_bins} bins; widen them "
                     "or lower n_bins"
                 )
+            if self.integer:  # a bin without a whole number would stay empty
+                ends = {cut // 1 for cut in cuts}
+                cuts = tuple(sorted(end for end in ends if end >= self.lower))
         elif quantiles is not None:
             raise ValueError(
                 f"{label} has both cut_points and quantiles; give only one of the two"
@@ -738,4 +742,7 @@ def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
         margin = max(abs(lower), 1.0) / 2
         lower, upper = lower - margin, upper + margin
         lower, upper = max(lower, -np.finfo(float).max), min(upper, np.finfo(float).max)
-    return Attribute.numeric(name, lower=lower, upper=upper, n_bins=n_bins)
+    whole = bool(numbers.size and (numbers % 1 == 0).all()) or None
+    return Attribute.numeric(
+        name, lower=lower, upper=upper, n_bins=n_bins, integer=whole
+    )

@@ -93,8 +93,9 @@ def any_of(words: Sequence[str]) -> str:
 def values_in_words(attribute: Attribute, codes: Collection[int]) -> str:
     """Return the name of an attribute with some of its values: at least one, not all.
 
-    Numbers as ranges with their unit, whose upper ends belong to them; values with an
-    order from the first to the last; others as a list, or as all but a few.
+    Numbers as ranges with their unit, whose upper ends belong to them, and both ends
+    where they are whole; values with an order from the first to the last; others as a
+    list, or as all but a few.
 
     Examples
     --------
@@ -137,7 +138,8 @@ def _ranges(
     attribute: Attribute, codes: Sequence[int], labels: Sequence[str]
 ) -> Iterator[str]:
     """Yield runs of neighbouring cells; the cell of unknown numbers is none of them."""
-    cuts = [_cut_text(cut) for cut in attribute.cut_points]
+    own = attribute.cut_points
+    cuts = [_cut_text(cut // 1 if attribute.integer else cut) for cut in own]
     other = attribute.other_code if attribute.kind in ("numeric", "date") else None
     unit = f" {printable(attribute.unit)}" if attribute.unit and cuts else ""
     runs = groupby(enumerate(codes), lambda pair: (pair[1] == other, pair[1] - pair[0]))
@@ -152,6 +154,9 @@ def _ranges(
             yield f"up to {cuts[last]}{unit}"
         elif last == len(cuts):
             yield f"above {cuts[first - 1]}{unit}"
+        elif attribute.integer:
+            ends = [own[first - 1] // 1 + 1, own[last] // 1]
+            yield " to ".join(map(number_text, sorted(set(ends)))) + unit
         else:
             yield f"{cuts[first - 1]} to {cuts[last]}{unit}"
 

@@ -70,6 +70,7 @@ def outcomes(rules, record):
 
 AGE = partial(rf.Attribute.numeric, "age")
 BY_15 = AGE(lower=0, upper=90, n_bins=6)
+YEARS = AGE(lower=2003, upper=2009, n_bins=7, integer=True)
 SIZES = rf.Attribute.ordinal("size", [*"abcde"])
 LETTERS = rf.Attribute.categorical("c", [*"abcd"])
 
@@ -81,6 +82,10 @@ LETTERS = rf.Attribute.categorical("c", [*"abcd"])
         (BY_15, [0, 1], "age up to 30"),
         (AGE(cut_points=[1.5, 2]), [1, 2], "age above 1.5"),
         (AGE(cut_points=[1, 2], other="?"), [0, 2, 3], "age up to 1, above 2 or ?"),
+        (YEARS, [0], "age up to 2003"),
+        (YEARS, [1], "age 2004"),
+        (YEARS, [2, 3], "age 2005 to 2006"),
+        (YEARS, [5, 6], "age above 2007"),
         (AGE(cut_points=[1], other="?"), [0, 1], "age any but ?"),
         (AGE(cut_points=[1, 2], categories=["a", "b", "c"]), [1, 2], "age b or c"),
         (SIZES, [1, 2, 3], "size b to d"),

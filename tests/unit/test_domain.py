@@ -2,6 +2,7 @@
 
 import json
 from datetime import date, timedelta
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from mmech import Attribute, Domain, release_tables
+from mmech.domain.attribute import infer_attribute
 from mmech.exceptions import ParameterError
 
 COLOUR = Attribute.categorical("colour", ["red", "green", "?"])
@@ -143,6 +145,14 @@ def test_what_does_not_fit_is_an_error_that_shows_no_value(rows, hint):
     assert str(caught.value) == hint
     assert "huge" not in hint
     assert "130" not in hint
+
+
+def test_bins_of_whole_numbers_each_hold_one():
+    whole = partial(Attribute.numeric, "n", integer=True)
+    assert whole(lower=0.4, upper=9, n_bins=4).cut_points == (2, 4, 6)
+    assert whole(lower=0, upper=3).cut_points == (0, 1, 2)
+    assert infer_attribute("n", np.array([7, 2, 4]), 10).size == 6
+    assert not infer_attribute("n", np.array([7, 2.5]), 10).integer
 
 
 def test_what_does_not_fit_is_left_out():

@@ -467,7 +467,9 @@ def test_synthetic_numbers_fill_their_bins_and_integers_stay_whole():
         [
             mm.Attribute.numeric("age", lower=0, upper=90, n_bins=4, integer=True),
             mm.Attribute.numeric("size", lower=0, upper=1, n_bins=2),
-            mm.Attribute.numeric("fine", lower=0, upper=1, n_bins=4, integer=True),
+            mm.Attribute.numeric(
+                "fine", lower=0, upper=1, cut_points=[0.25, 0.5, 0.75], integer=True
+            ),
         ]
     )
     records = np.random.default_rng(0).random((500, 3)) * [90, 1, 1]
