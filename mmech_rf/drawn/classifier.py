@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan
@@ -200,5 +201,8 @@ class PrivateForestClassifier(AccountedForest):
     def _shown_trees(self) -> Iterator[ShownTree]:
         return drawn_trees(self._experts, self.schema_)
 
+    def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers] | None:
+        return self._experts.counted_leaves(codes)
+
     def _notes(self) -> list[str]:
-        return super()._notes() + notes_on(self._experts)
+        return super()._notes() + notes_on(self._experts, self.schema_)

@@ -101,7 +101,7 @@ class Grower:
             n = tree.n_leaves
             scored = additive is not None
             forest = replace(
-                _with_tree(forest, tree, votes[:n], errors[:n]),
+                _with_tree(forest, tree, votes[:n], errors[:n], measured),
                 answers=votes[n:] if scored else None,
                 answer_errors=errors[n:] if scored else None,
             )
@@ -138,11 +138,11 @@ class Grower:
             budget * plan.first_selection, 0, seen, predicted=predicted
         )
         counted = budget * (1 - plan.first_selection)
-        found = self._count_leaves(tree, counted, 0)
+        measured, *found = self._count_leaves(tree, counted, 0)
         deferred = np.concatenate(tree.labels) == self.n_classes
         scores, errors = (np.where(deferred[:, None], 0.0, own) for own in found)
         forest = self._forest(additive)
-        forest = _with_tree(forest, tree, scores, errors)
+        forest = _with_tree(forest, tree, scores, errors, measured)
         return self._further(cost, plan, seen, forest, forest.whole_votes(codes))
 
     def _further(
@@ -160,7 +160,7 @@ class Grower:
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
             )
-            scores, errors = self._count_leaves(
+            _, scores, errors = self._count_leaves(
                 tree, budget * (1 - plan.selection), number, weights
             )
             one = SelectedTrees((tree,), (scores,))
@@ -243,8 +243,8 @@ class Grower:
         cost: Fraction,
         number: int,
         weights: Integers | None = None,
-    ) -> tuple[Floats, Floats]:
-        """Release the class counts of leaves; return votes and standard errors."""
+    ) -> tuple[Measurement, Floats, Floats]:
+        """Release class counts of leaves; return them, votes and errors of votes."""
         measured = self._count(
             tree.leaves(self.records.codes), tree.n_leaves, cost, number, weights
         )
@@ -254,7 +254,7 @@ class Grower:
             rate = self.settings.learning_rate
             votes = rate * (votes - votes.mean(axis=1, keepdims=True))
             errors = rate * errors
-        return votes, errors
+        return measured, votes, errors
 
     def _labelled(
         self, measured: Measurement, labels: Integers
@@ -293,13 +293,20 @@ def _with_tree(
     tree: SelectedTree,
     votes: Floats,
     errors: Floats,
+    *counts: Measurement,
 ) -> SelectedTrees:
-    """Return a forest with one more tree, its votes and their standard errors."""
+    """Return a forest with one more tree, its votes and their standard errors.
+
+    Counts of its leaves are kept where all records count for one.
+    """
+    errors_of = [noise_error(m, 1) for m in counts]
     return replace(
         forest,
         trees=(*forest.trees, tree),
         scores=(*forest.scores, votes),
         errors=(*forest.errors, errors),
+        counts=(*forest.counts, *(np.asarray(m.values, float) for m in counts)),
+        count_errors=(*forest.count_errors, *errors_of),
     )
 
 

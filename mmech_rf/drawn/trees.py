@@ -56,6 +56,11 @@ class SelectedTrees(Experts):
     answers: Floats | None = None
     errors: tuple[Floats, ...] = ()  # standard errors of `scores`, from the known noise
     answer_errors: Floats | None = None  # those of `answers`
+    # Released class counts of the leaves of the first trees, (n_leaves, k), and their
+    # standard errors. With `answers`, k more rows count the records that leaves leave
+    # to scores, by the class that has the largest score.
+    counts: tuple[Floats, ...] = ()
+    count_errors: tuple[float, ...] = ()
     # Part of `additive` by which it ranks the records of a label.
     ranking: float = DrawnSettings.ranking
     # Weight of `additive` in the votes on every record, beside its leaves.
@@ -83,11 +88,27 @@ class SelectedTrees(Experts):
             shape = tree.n_leaves, n_classes
             check_that(scores.shape == errors.shape == shape, "scores")
             check_that((errors >= 0).all(), "errors")
+        check_that(len(self.counts) == len(self.count_errors), "counts")
+        for tree, counts in zip(self.trees, self.counts, strict=False):
+            deferred = n_classes * (self.answers is not None)
+            check_that(counts.shape == (tree.n_leaves + deferred, n_classes), "counts")
 
     @property
     def n_scores(self) -> int:
         """Number of views with scores."""
         return 0 if self.additive is None else len(self.additive.views)
+
+    def counted_leaves(self, codes: Integers) -> tuple[Floats, Integers] | None:
+        """Return `counts` of the first tree, and where each record is, shape (b,)."""
+        if not self.counts:
+            return None
+        tree = self.trees[0]
+        leaves = tree.leaves(codes)
+        if self.answers is not None and self.additive is not None:
+            deferred = np.concatenate(tree.labels)[leaves] == len(self.answers)
+            said = tree.n_leaves + self.additive.classes(codes)
+            leaves = np.where(deferred, said, leaves)
+        return self.counts[0], leaves
 
     def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""

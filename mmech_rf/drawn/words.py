@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 from itertools import groupby, islice
 from typing import TypeAlias
 
@@ -16,7 +18,14 @@ from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import GRID, ScoreView, View
 from mmech_rf.schema import Schema
-from mmech_rf.show.trees import VOTES, Node, ShownTree, by_values, vote
+from mmech_rf.show.trees import (
+    NO_PREFERENCE,
+    VOTES,
+    Node,
+    ShownTree,
+    by_values,
+    vote,
+)
 
 SUMS_OF_POSITIONS = (
     "In a sum, for instance a - b, each value counts by its place in the order of its "
@@ -48,17 +57,32 @@ def drawn_trees(experts: SelectedTrees, schema: Schema) -> Iterator[ShownTree]:
         zip(experts.trees, experts.scores, strict=True), 1
     ):
         title = f"tree {number}" if several else "tree"
-        yield ShownTree(title, words.tree(tree, scores if votes else None))
+        found = scores if votes else None
+        if number > len(experts.counts):
+            yield ShownTree(title, words.tree(tree, found))
+            continue
+        counts, error = experts.counts[number - 1], experts.count_errors[number - 1]
+        sizes = counts.sum(axis=1)[: tree.n_leaves]
+        if experts.answers is not None:  # records of these leaves are counted together
+            sizes[np.concatenate(tree.labels) == schema.n_classes] = np.nan
+        root = words.tree(tree, found, sizes)
+        error *= math.sqrt(schema.n_classes)
+        yield ShownTree(title, root, float(counts.sum()), error)
     if experts.additive is not None:
         yield from words.scores(experts.additive)
 
 
-def notes_on(experts: SelectedTrees) -> list[str]:
+def notes_on(experts: SelectedTrees, schema: Schema) -> list[str]:
     """Return what explains the views of trees."""
     views = [view for tree in experts.trees for view in tree.views]
-    sums = any(view.family == "sum" for view in views)
+    summed = {i for view in views if view.family == "sum" for i in view.attributes}
     weight = experts.score_weight
-    found = [SUMS_OF_POSITIONS] * sums + [SCORES] * (experts.additive is not None)
+    found = [SUMS_OF_POSITIONS] * bool(summed)
+    for attribute in (schema.attributes[i] for i in sorted(summed)):
+        if attribute.kind == "categorical":
+            name, *order = map(printable, (attribute.name, *attribute.labels))
+            found.append(f"In a sum {name} has the order: {', '.join(order)}.")
+    found += [SCORES] * (experts.additive is not None)
     found += [VOTES] * (len(experts.trees) > 1 or weight > 0)
     return found + [SCORES_VOTE.format(weight)] * (weight > 0)
 
@@ -83,10 +107,16 @@ class _Words:
         self.additive = additive
         self.classes = [printable(label) for label in schema.class_labels]
 
-    def tree(self, tree: SelectedTree, scores: Floats | None) -> Node:
+    def tree(
+        self, tree: SelectedTree, scores: Floats | None, sizes: Floats | None = None
+    ) -> Node:
+        labels = np.concatenate(tree.labels)
+        every = np.full(labels.size, np.nan) if sizes is None else sizes
         leaves = (
-            self.leaf(int(label), None if scores is None else scores[i])
-            for i, label in enumerate(np.concatenate(tree.labels))
+            replace(
+                self.leaf(int(label), None if scores is None else scores[i]), size=n
+            )
+            for i, (label, n) in enumerate(zip(labels, every.tolist(), strict=True))
         )
         return self.fork(tree.root, tree.branches, leaves)({})
 
@@ -163,14 +193,22 @@ class _Words:
         return "score", VOTE_STEPS
 
     def scores(self, additive: AdditiveScores) -> Iterator[ShownTree]:
+        """Yield a table for each attribute that matters, and one for the others."""
+        silent = []
         for view, table in zip(additive.views, additive.tables, strict=True):
             nodes = [
                 always(vote(row / VOTE_STEPS, self.schema.class_labels))
                 for row in table
             ]
             names = [self.schema.attributes[i].name for i in view.attributes]
-            title = f"score of {' and '.join(map(printable, names))}"
-            yield ShownTree(title, self.split(view, nodes, {}))
+            name = " and ".join(map(printable, names))
+            root = self.split(view, nodes, {})
+            if root != Node(NO_PREFERENCE):
+                yield ShownTree(f"score of {name}", root)
+            else:
+                silent.append(name)
+        if silent:
+            yield ShownTree(f"score of {', '.join(silent)}", Node(NO_PREFERENCE))
 
 
 def ranges(what: str, cuts: Sequence[float], nodes: Sequence[Node]) -> Node:
@@ -179,8 +217,8 @@ def ranges(what: str, cuts: Sequence[float], nodes: Sequence[Node]) -> Node:
     Cuts are the largest sums of all cells but the last.
     """
     branches = []
-    for node, run in groupby(enumerate(nodes), lambda pair: pair[1]):
-        cells = [cell for cell, _ in run]
+    for _, run in groupby(enumerate(nodes), lambda pair: pair[1]):
+        cells, nodes_of = zip(*run, strict=True)
         first, last = cells[0], cells[-1]
         if last == len(cuts):
             test = f"{what} above {cuts[first - 1]:.2g}"
@@ -188,5 +226,5 @@ def ranges(what: str, cuts: Sequence[float], nodes: Sequence[Node]) -> Node:
             test = f"{what} up to {cuts[last]:.2g}"
         else:
             test = f"{what} {cuts[first - 1]:.2g} to {cuts[last]:.2g}"
-        branches.append((test, node))
+        branches.append((test, reduce(Node.joined, nodes_of)))
     return branches[0][1] if len(branches) == 1 else Node(branches=tuple(branches))

@@ -28,7 +28,7 @@ from mmech_rf.private.cuts import in_bins
 from mmech_rf.private.estimator import estimator
 from mmech_rf.private.records import EncodedRecords
 from mmech_rf.schema import Schema
-from mmech_rf.show.page import html_page
+from mmech_rf.show.page import ClassShare, class_shares, html_page
 from mmech_rf.show.trees import Node, ShownTree, by_values
 
 MOST_LEAVES = 10_000
@@ -242,7 +242,21 @@ class ShownForest(ForestClassifier):
             self.card(),
             notes=notes,
             statement=self.privacy_statement_,
+            shares=self._class_shares(),
         )
+
+    def _class_shares(self) -> list[ClassShare]:
+        """Return how common classes are, by released counts; none without these."""
+        codes = made_up(self.schema_.domain_shape, np.random.default_rng(0))
+        found = self._counted_leaves(codes)
+        if found is None:
+            return []
+        predicted = self._probabilities_in_order(codes).argmax(axis=1)
+        return class_shares(self.schema_.class_labels, *found, predicted)
+
+    def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers] | None:
+        """Return released class counts of leaves (n, k), and a leaf of each record."""
+        return None
 
     def named_importances(self) -> list[tuple[str, float]]:
         """Return attributes with their importances, the largest first.
@@ -257,6 +271,13 @@ class ShownForest(ForestClassifier):
         return sorted(pairs, key=lambda pair: -pair[1])
 
 
+def made_up(domain_shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
+    """Return encoded records that are spread evenly over the domain, (MADE_UP, d)."""
+    return rng.integers(
+        0, np.array(domain_shape, np.int64), (MADE_UP, len(domain_shape))
+    )
+
+
 def importances(
     shares: Callable[[Integers], Floats], domain_shape: tuple[int, ...]
 ) -> Floats:
@@ -268,12 +289,10 @@ def importances(
     sum of one; all zero for a model that says the same of every record.
     """
     rng = np.random.default_rng(0)
-    sizes = np.array(domain_shape, np.int64)
-    codes = rng.integers(0, sizes, (MADE_UP, sizes.size))
-    others = rng.integers(0, sizes, codes.shape)
+    codes, others = (made_up(domain_shape, rng) for _ in range(2))
     before = shares(codes)
-    moved = np.zeros(sizes.size)
-    for i in range(sizes.size):
+    moved = np.zeros(len(domain_shape))
+    for i in range(moved.size):
         changed = codes.copy()
         changed[:, i] = others[:, i]
         moved[i] = np.abs(shares(changed) - before).sum() / 2

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape as escape_markup
 from typing import Any
 
+import numpy as np
+
 from mmech.terminal import printable
+from mmech_rf.arrays import Floats, Integers
 from mmech_rf.show.trees import EVERYONE, Node, ShownTree, any_of
 
 MOST_NODES = 2000
 """Legibility: nodes of a tree that are written out."""
+
+NEVER = (
+    "{} is never predicted; {:.1%} of the records have it. Whoever looks for it can "
+    "set a threshold for its probability (set_threshold). A threshold that is chosen "
+    "on training records, and recall on them, are not private."
+)
 
 STYLE = """\
 body { font: 16px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
@@ -56,6 +66,56 @@ def opening(card: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True)
+class ClassShare:
+    """How common a class is, by released counts: among records, among predictions."""
+
+    name: str
+    records: float
+    predicted: float
+
+
+def class_shares(
+    classes: Sequence[object], counts: Floats, leaves: Integers, predicted: Integers
+) -> list[ClassShare]:
+    """Return how common each class is, by released counts of leaves.
+
+    Parameters
+    ----------
+    classes : sequence
+        Names of the k classes.
+    counts : ndarray of shape (n, k)
+        Released class counts of leaves.
+    leaves, predicted : ndarray of shape (M,)
+        Leaf and predicted class of made-up records; together they stand for as many
+        records as their leaf has.
+    """
+    known = np.maximum(counts.sum(axis=0), 0)
+    sizes = np.maximum(counts.sum(axis=1), 0)
+    weights = (sizes / np.maximum(np.bincount(leaves, minlength=sizes.size), 1))[leaves]
+    given = np.bincount(predicted, weights, minlength=known.size)
+    shares = (part / max(float(part.sum()), 1) for part in (known, given))
+    return [
+        ClassShare(printable(name), *map(float, pair))
+        for name, *pair in zip(classes, *shares, strict=True)
+    ]
+
+
+def _classes(shares: Sequence[ClassShare]) -> Iterator[str]:
+    """Yield a table of classes, and a sentence on each that is never predicted."""
+    if not shares:
+        return
+    yield "<h2>Classes</h2>\n<table><tr><th>class</th><th>share of records</th>"
+    yield "<th>share predicted</th></tr>"
+    for found in shares:
+        cells = (found.name, f"{found.records:.1%}", f"about {found.predicted:.1%}")
+        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+    yield "</table>\n<p>By released noisy counts of the first tree's leaves.</p>"
+    for found in shares:
+        if found.predicted == 0:
+            yield f"<p>{escape(NEVER.format(found.name, found.records))}</p>"
+
+
 def html_page(
     title: str,
     trees: Sequence[ShownTree],
@@ -64,6 +124,7 @@ def html_page(
     *,
     notes: Sequence[str],
     statement: str,
+    shares: Sequence[ClassShare] = (),
 ) -> str:
     """Return the page; everything that comes from names is escaped.
 
@@ -81,8 +142,8 @@ def html_page(
         for name, share in named_importances
     )
     drawn = (
-        f"<details open><summary>{escape(tree.title)}</summary>{_node(tree.root)}"
-        "</details>"
+        f"<details open><summary>{escape(tree.title)}</summary>"
+        f"{_node(tree.root.frequent(tree.least))}{_on_sizes(tree)}</details>"
         for tree in trees
     )
     return "\n".join(
@@ -91,6 +152,7 @@ def html_page(
             f"<title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body>",
             f"<h1>{title}</h1>",
             *(f"<p>{escape(line)}</p>" for line in opening(card)),
+            *_classes(shares),
             "<h2>Rules</h2>",
             *drawn,
             *(f"<p>{escape(note)}</p>" for note in notes),
@@ -119,6 +181,15 @@ def _fact(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def _on_sizes(tree: ShownTree) -> str:
+    if math.isnan(tree.error):
+        return ""
+    return (
+        f"<p>Numbers of records are noisy: give or take {2 * tree.error:,.0f} for a "
+        f"leaf. Branches for fewer than {tree.least:,.0f} are left out.</p>"
+    )
+
+
 def _node(node: Node) -> str:
     """Return nested lists, cut off where they are too long."""
     left = MOST_NODES
@@ -126,7 +197,8 @@ def _node(node: Node) -> str:
     def parts(node: Node) -> Iterator[str]:
         nonlocal left
         if not node.branches:
-            yield f" <b>{escape(node.outcome)}</b>"
+            size = "" if math.isnan(node.size) else f", {node.size:,.0f} records"
+            yield f" <b>{escape(node.outcome)}</b>{size}"
             return
         yield "<ul>"
         for test, child in node.branches:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
 import numpy as np
@@ -17,8 +18,13 @@ EVERYONE = "any record"
 
 VOTES = "+x is what a leaf adds to the log-odds of a class, above the mean of all."
 
+NO_PREFERENCE = "no preference"
+
 LEAST_LEAD = 0.05
 """Legibility: log-odds that round to zero speak for no class."""
+
+LEAST_SHARE = 1 / 200
+"""Legibility: share of the records from which on a page shows a branch."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,30 @@ class Node:
     outcome: str = ""  # what a leaf stands for; empty at an inner node
     label: int = -1  # position of the class that it stands for, -1 without one
     branches: tuple[tuple[str, Node], ...] = ()  # tests and where they lead
+    # Noisy number of records in a leaf, NaN where none was released.
+    size: float = field(default=math.nan, compare=False)
+
+    @property
+    def records(self) -> float:
+        """Noisy number of records that come here."""
+        if not self.branches:
+            return self.size
+        return sum(node.records for _, node in self.branches)
+
+    def joined(self, other: Node) -> Node:
+        """Return this node for the records of an equal one, too."""
+        both = zip(self.branches, other.branches, strict=True)
+        branches = tuple((test, own.joined(node)) for (test, own), (_, node) in both)
+        return replace(self, branches=branches, size=self.size + other.size)
+
+    def frequent(self, least: float) -> Node:
+        """Return the node without branches for fewer records, if any are left."""
+        kept = [
+            (test, node.frequent(least))
+            for test, node in self.branches
+            if not node.records < least
+        ]
+        return replace(self, branches=tuple(kept)) if kept else self
 
     def rules(self, before: tuple[str, ...] = ()) -> Iterator[str]:
         """Yield one line per leaf: the tests that lead to it, and its outcome."""
@@ -43,6 +73,9 @@ class ShownTree:
 
     title: str
     root: Node
+    # Noisy number of records, and its standard error in a leaf; NaN without any.
+    total: float = math.nan
+    error: float = math.nan
 
     def text(self, most_rules: int) -> str:
         """Return the title, and one rule a line."""
@@ -50,19 +83,25 @@ class ShownTree:
         lines = [f"{self.title}:", *(f"  {rule}" for rule in rules[:most_rules])]
         return "\n".join([*lines, "  ..."] if len(rules) > most_rules else lines)
 
+    @property
+    def least(self) -> float:
+        """Number of records from which on a page shows a branch, NaN for all."""
+        return max(self.total * LEAST_SHARE, self.error)
+
 
 def by_values(
     attribute: Attribute, groups: Sequence[tuple[Sequence[int], Node]]
 ) -> Node:
     """Return the node that looks at an attribute; none where all is the same."""
-    nodes: dict[Node, list[int]] = {}
+    nodes: dict[Node, tuple[list[int], Node]] = {}
     for codes, node in groups:
-        nodes.setdefault(node, []).extend(codes)
+        before, joined = nodes.get(node, ([], None))
+        nodes[node] = [*before, *codes], joined.joined(node) if joined else node
     if len(nodes) == 1:
-        return next(iter(nodes))
+        return next(iter(nodes.values()))[1]
     return Node(
         branches=tuple(
-            (values_in_words(attribute, codes), node) for node, codes in nodes.items()
+            (values_in_words(attribute, codes), node) for codes, node in nodes.values()
         )
     )
 
@@ -78,7 +117,7 @@ def vote(scores: Floats, classes: Sequence[object]) -> Node:
     best = int(scores.argmax())
     lead = float(scores[best] - scores.mean())
     if lead < LEAST_LEAD:
-        return Node("no preference")
+        return Node(NO_PREFERENCE)
     return Node(f"{printable(classes[best])} +{lead:.1f}", best)
 
 

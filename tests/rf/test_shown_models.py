@@ -15,8 +15,9 @@ from mmech_rf.cli import main
 from mmech_rf.drawn.draw import Fork, SelectedTree
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import View, public_views
-from mmech_rf.drawn.words import drawn_trees
-from mmech_rf.show.trees import values_in_words
+from mmech_rf.drawn.words import drawn_trees, notes_on
+from mmech_rf.show.page import class_shares
+from mmech_rf.show.trees import Node, by_values, values_in_words
 
 VALUES = {"size": ["s", "m", "l"], "colour": ["red", "green", "blue"], "on": ["n", "y"]}
 SCHEMA = rf.Schema(
@@ -154,6 +155,13 @@ def test_sums_are_ranges_of_positions():
     ]
 
 
+def test_the_order_of_categories_in_a_sum_is_told():
+    view = View((0, 1), ((-64, 0, 64), (64, 0, -64)), (1,), 2, "sum")
+    tree = SelectedTree(view, (None,) * 2, (np.array([0]), np.array([1])))
+    _, order = notes_on(SelectedTrees((tree,), (np.zeros((2, 3)),)), SCHEMA)
+    assert order == "In a sum colour has the order: red, green, blue."
+
+
 def test_leaves_of_several_trees_say_how_much():
     view = View((2,), ((0, 1),), (), 2, "single")
     tree = SelectedTree(view, (None, None), (np.array([0]), np.array([1])))
@@ -161,6 +169,45 @@ def test_leaves_of_several_trees_say_how_much():
     one, two = drawn_trees(SelectedTrees((tree, tree), (odds, odds)), SCHEMA)
     assert one.title != two.title
     assert list(one.root.rules()) == ["on n: no +1.0", "on y: no preference"]
+
+
+def test_equal_branches_have_their_records_together():
+    groups = [([0], Node("a", size=3)), ([1], Node("b")), ([2], Node("a", size=4))]
+    node = by_values(SIZES, groups)
+    assert next((test, n.size) for test, n in node.branches) == ("size a or c", 7)
+    inner = [
+        Node(branches=(("x", Node("a", size=n)), ("y", Node("b")))) for n in (1, 2)
+    ]
+    joined = by_values(SIZES, [([0], inner[0]), ([1], inner[1])])
+    assert joined.branches[0][1].size == 3
+
+
+def test_rare_branches_are_left_out_where_sizes_are_known():
+    node = Node(branches=(("x", Node("a", size=3)), ("y", Node("b", size=40))))
+    assert [test for test, _ in node.frequent(10).branches] == ["y"]
+    assert node.frequent(math.nan) == node.frequent(50) == node
+
+
+def test_shares_of_classes_are_those_of_released_counts():
+    counts = np.array([[60.0, 4.0], [30.0, 6.0], [-5.0, 5.0]])
+    yes, no = class_shares(
+        ("yes", "no"), counts, np.array([0, 0, 1, 1]), np.arange(4) % 2
+    )
+    assert (yes.records, yes.predicted) == (0.85, 0.5)
+    assert (no.records, no.predicted) == (0.15, 0.5)
+
+
+def test_a_page_says_that_a_class_is_never_predicted():
+    rare = ["maybe"] * 3 + ["no"] * 57
+    model = rf.PrivateForestClassifier(SCHEMA, epsilon=40)
+    page = model.fit(CELLS * 60, rare * 18).to_html()
+    assert "yes is never predicted" in page
+    assert "maybe is never predicted; 5.0% of the records have it" in page
+    assert "no is never" not in page
+    sizes = [
+        int(n.replace(",", "")) for n in re.findall(r"</b>, ([\d,]+) records", page)
+    ]
+    assert sum(sizes) == pytest.approx(18 * 60, abs=30)
 
 
 @pytest.mark.parametrize(("cls", "options"), MODELS)
