@@ -24,8 +24,8 @@ from mmech.domain.parts import read_whole
 from mmech.exceptions import located
 from mmech_rf import datasets
 from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
+from mmech_rf.estimator.base import ForestClassifier
 from mmech_rf.methods import METHODS, Method
-from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.schema import Schema
 
 

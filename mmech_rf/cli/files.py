@@ -23,7 +23,7 @@ from mmech.threads import say, showing
 from mmech_rf.cli.common import add
 
 if TYPE_CHECKING:
-    from mmech_rf.private.classifier import ForestClassifier
+    from mmech_rf.estimator.base import ForestClassifier
     from mmech_rf.schema import Schema
 
 

@@ -43,7 +43,7 @@ from mmech_rf.cli.files import (
 from mmech_rf.methods import METHODS
 
 if TYPE_CHECKING:
-    from mmech_rf.private.classifier import ForestClassifier
+    from mmech_rf.estimator.base import ForestClassifier
 
 _FIT = {
     "short": "release a private model of the records in a csv file; spends budget",
@@ -245,7 +245,7 @@ def _keep(
     what: str, model: ForestClassifier, out: str | None, write: Callable[[Any], None]
 ) -> None:
     """Write what is paid for; if that fails, write it where it can be found."""
-    from mmech_rf.private.terms import cost_in_words
+    from mmech_rf.estimator.terms import cost_in_words
 
     cost = cost_in_words(model.releases_)
     try:

@@ -12,7 +12,7 @@ from mmech.terminal import Parser, add_command, print_wrapped, whole
 from mmech_rf.cli.common import PROG, add
 
 if TYPE_CHECKING:
-    from mmech_rf.private.shown import ShownForest
+    from mmech_rf.estimator.base import ForestClassifier
 
 _SHOW = {
     "short": "show a saved model: rules, importances, costs; free",
@@ -65,7 +65,7 @@ def _show(args: argparse.Namespace) -> None:
         _print(model, args.shown_trees)
 
 
-def _print(model: ShownForest, n_trees: int) -> None:
+def _print(model: ForestClassifier, n_trees: int) -> None:
     from mmech_rf.show.page import opening
 
     for line in opening(model.card()):

@@ -19,10 +19,10 @@ from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
-from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.accounted import AccountedForest
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
+from mmech_rf.estimator.votes import check_that
 from mmech_rf.show.trees import ShownTree
 
 

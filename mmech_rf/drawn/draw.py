@@ -71,8 +71,8 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.bits import BitMaps, counted
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.views import ScoreView, View, Views
+from mmech_rf.estimator.votes import check_labels, check_that
 from mmech_rf.limits import LIMITS
-from mmech_rf.private.votes import check_labels, check_that
 
 LARGEST_RATE = 2**60
 """Largest rate that the arithmetic takes: 2^24 nats for each unit of a score."""

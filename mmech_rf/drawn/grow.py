@@ -26,7 +26,7 @@ from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
 from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
 from mmech_rf.drawn.views import ScoreView, Views, public_views
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.estimator.records import EncodedRecords
 
 # Provenance: as `DrawnSettings`.
 

@@ -56,7 +56,7 @@ from mmech_rf.drawn.views import (
     positions,
     single_view,
 )
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.votes import check_that
 
 SUMS = "class counts and sums of all attributes"
 """Name of the release in ledgers and privacy statements."""

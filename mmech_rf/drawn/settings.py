@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from mmech.storage.codec import storable
-from mmech_rf.private.settings import CountSettings, setting
+from mmech_rf.estimator.options import CountSettings, setting
 
 
 @storable("DrawnSettings")

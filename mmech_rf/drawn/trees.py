@@ -22,7 +22,7 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.settings import DrawnSettings
-from mmech_rf.private.votes import Experts, check_that
+from mmech_rf.estimator.votes import Experts, check_that
 
 MOST_OF_LEAD = 0.49
 """Calibration: share of a label's lead that scores may move the log-odds of each class

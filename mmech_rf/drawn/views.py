@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.votes import check_that
 
 MOST_CELLS = 64
 """View size: most cells of a view; the arithmetic of pairs and sums is made for it."""

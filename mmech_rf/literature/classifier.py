@@ -12,10 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import ParameterError
-from mmech.checks import check_epsilon, magnitude
+from mmech.checks import magnitude
 from mmech.noise import LAPLACE
 from mmech.selection import fixed_point_rate
 from mmech.storage.codec import storable
+from mmech_rf.estimator.accounted import AccountedForest
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
+from mmech_rf.estimator.shown import grown_trees
+from mmech_rf.estimator.votes import check_that
 from mmech_rf.forest.ensembles import Ensemble, spawn
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import mean_leaves
@@ -27,11 +32,6 @@ from mmech_rf.literature.leaves import RecipeVotes, pruned
 from mmech_rf.literature.presets import find_recipe
 from mmech_rf.literature.recipe import SELECTION_SHARE, Recipe
 from mmech_rf.literature.scores import score_for
-from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.shown import grown_trees
-from mmech_rf.private.votes import check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
 
@@ -177,7 +177,7 @@ class RecipeForestClassifier(AccountedForest):
             self.__dict__.pop("_unlabelled", None)
         return self
 
-    def _check_fit(self) -> None:
+    def _fit(self, X: Any, y: Any) -> None:
         recipe, given = find_recipe(self.recipe), self._unlabelled is not None
         if recipe.unlabelled and not given:
             raise ParameterError(
@@ -191,7 +191,7 @@ class RecipeForestClassifier(AccountedForest):
                 f"{{recipe={recipe.name!r}}} has no use for X_unlabelled",
                 remedy=("leave it out", "choose a semi-supervised recipe"),
             )
-        super()._check_fit()
+        super()._fit(X, y)
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
@@ -337,19 +337,18 @@ class RecipeForestClassifier(AccountedForest):
 
     # ---- releases ------------------------------------------------------------
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         if self.n_records is None and (
             self._terms.neighbours == "labels" or not self.recipe_.needs_records
         ):
             # Public, or of no use.
-            epsilon = check_epsilon(self.epsilon)
-            self._reserve()
+            self._reserve(epsilon)
             number = self.choice_.n_records if self._again else records.number
             public = self._terms.neighbours == "labels"
             n_records = float(max(number, 1)) if public else math.nan
             self._release_model(records, epsilon, n_records)
         else:
-            super()._fit_counts(records)
+            super()._fit_counts(records, epsilon)
 
     def _release_model(
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
@@ -405,10 +404,8 @@ class RecipeForestClassifier(AccountedForest):
         def leaves(ensemble: int, part: slice) -> list[Node]:
             return labelled(labels[part].tolist(), self.schema_.class_labels)
 
-        forest = self._experts.forest
         every = np.arange(self.schema_.n_features)
-        whole = Ensemble(every, forest, check_epsilon(self.epsilon))
-        return grown_trees([whole], leaves, self.schema_)
+        return grown_trees([(every, self._experts.forest)], leaves, self.schema_)
 
     def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
         """Return the recipe in words, then what was released, as rules.

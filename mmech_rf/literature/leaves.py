@@ -17,11 +17,11 @@ from mmech.reconstruction import least_squares
 from mmech.selection import choose_rows, flip
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
+from mmech_rf.estimator.votes import Experts, check_that
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.voting import weight_votes
 from mmech_rf.literature.grow import Pay, Release
 from mmech_rf.literature.recipe import VOTES
-from mmech_rf.private.votes import Experts, check_that
 
 
 def count_leaves(

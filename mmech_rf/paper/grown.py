@@ -27,6 +27,11 @@ from mmech.limits import LIMITS as ENGINE_LIMITS
 from mmech.noise import assign_records
 from mmech.storage.codec import fingerprint
 from mmech_rf.arrays import Floats, Integers
+from mmech_rf.estimator.base import ForestClassifier
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
+from mmech_rf.estimator.shown import grown_trees
+from mmech_rf.estimator.votes import alike, check_labels, check_that
 from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.ensembles import (
     Ensemble,
@@ -40,11 +45,6 @@ from mmech_rf.forest.sizes import check_cells, check_leaves
 from mmech_rf.forest.voting import vote_shares, weight_votes
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
-from mmech_rf.private.classifier import ForestClassifier
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.shown import ShownForest, grown_trees
-from mmech_rf.private.votes import alike, check_labels, check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
 
@@ -224,7 +224,7 @@ class GrownForest(ForestClassifier):
         return [e.forest.origin or GIVEN for e in self.ensembles_ if e.given]
 
     def _remarks(self) -> list[str]:
-        return [*super()._remarks(), *self._origins]
+        return [*self._origins, *super()._remarks()]
 
     def _count_table(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
         """Return the exact table D, cells by classes. Sensitive."""
@@ -287,7 +287,7 @@ class GrownForest(ForestClassifier):
 
 
 @estimator
-class CountedForest(ShownForest, GrownForest):
+class CountedForest(GrownForest):
     """Base of the classifiers whose leaf counts are released once.
 
     Attributes
@@ -347,7 +347,8 @@ class CountedForest(ShownForest, GrownForest):
         def leaves(ensemble: int, part: slice) -> list[Node]:
             return labelled(self.leaf_labels_[ensemble][part].tolist(), classes)
 
-        return grown_trees(self.ensembles_, leaves, self.schema_)
+        trees = [(e.features, e.forest) for e in self.ensembles_]
+        return grown_trees(trees, leaves, self.schema_)
 
     def _settle(self) -> None:
         super()._settle()
@@ -368,28 +369,11 @@ class CountedForest(ShownForest, GrownForest):
         return [name for name in super()._evident if name != "leaf_labels_"]
 
 
-@estimator
-class OptimizedForest(GrownForest):
-    """Base of the classifiers that optimize what they measure.
-
-    Parameters
-    ----------
-    template : str, default="auto"
-        Strategy template, see `mmech.optimize`.
-    """
-
-    template: str = "auto"
-
-    def _optimize(self, workloads: list[QueryMatrix]) -> list[StrategyResult]:
-        """Return a strategy for the workload of every ensemble. Public."""
-        return [_optimized(workload, self.template) for workload in workloads]
-
-
 MOST_KNOWN = 32
 _known: dict[tuple[str, ...], bytes] = {}
 
 
-def _optimized(workload: QueryMatrix, template: str) -> StrategyResult:
+def optimized(workload: QueryMatrix, template: str) -> StrategyResult:
     """Return a strategy, which is searched once for equal workloads. Public.
 
     Matrices keep what products have cost them. So each fit has a copy of its own, and

@@ -19,18 +19,18 @@ from mmech import (
 )
 from mmech.checks import check_choice
 from mmech_rf.arrays import Floats, Integers
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
 from mmech_rf.forest.voting import leaf_label_by_rule, vote_shares
 from mmech_rf.limits import LIMITS
-from mmech_rf.paper.grown import OptimizedForest
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.paper.grown import GrownForest, optimized
 from mmech_rf.workloads import aggregation_workload, explicit_rows, prediction_workload
 
 
 @estimator
-class PerBatchClassifier(OptimizedForest):
+class PerBatchClassifier(GrownForest):
     """Base of the classifiers that release the votes of a batch, not a model.
 
     `fit` releases nothing and keeps exact counts; the first `predict` spends the
@@ -41,6 +41,8 @@ class PerBatchClassifier(OptimizedForest):
     ----------
     epsilon : float, str or Fraction
         Privacy budget of one batch, in nats. Required.
+    template : str, default="auto"
+        Strategy template, see `mmech.optimize`.
     answers : {"batch", "per_query"}, default="batch"
         "batch": the batch is measured as a whole. "per_query", the baseline of [1]_:
         each of its b queries is measured with epsilon / b. The noise is then
@@ -59,7 +61,9 @@ class PerBatchClassifier(OptimizedForest):
     """
 
     voting: str = "weight"
+    template: str = "auto"
     answers: str = "batch"
+    estimate_accuracy: bool = field(default=False, init=False)  # of a model
 
     _holds_secrets = True
     _what = "votes of one batch"
@@ -127,7 +131,7 @@ class PerBatchClassifier(OptimizedForest):
         if self._holds_counts():
             del self._counts
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         self._answered: list[tuple[Integers, Integers, Floats]] = []
         # Settled with the counts: a later set_params must not halve the noise.
         self._contribution = self._record_contribution()
@@ -196,7 +200,7 @@ class PerBatchClassifier(OptimizedForest):
             else:
                 exact = self._counts
                 moved = [self._contribution] * len(workloads)
-                strategies = self._optimize(workloads)
+                strategies = [optimized(w, self.template) for w in workloads]
             measured = [result.strategy for result in strategies]
             mechanisms = self._mechanisms(workloads, measured, moved)
             expected_error = self._expected_error(mechanisms)

@@ -24,7 +24,7 @@ from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS
 from mmech_rf.drawn.trees import UNIT
 from mmech_rf.drawn.views import GRID
-from mmech_rf.private.accounted import LEAST_EPSILON
+from mmech_rf.estimator.accounted import LEAST_EPSILON
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

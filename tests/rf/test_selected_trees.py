@@ -21,7 +21,7 @@ from mmech_rf.drawn.plan import (
 from mmech_rf.drawn.scores import VOTE_STEPS
 from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import UNIT, boosting_weights
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.estimator.records import EncodedRecords
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

@@ -16,7 +16,7 @@ from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, WEIGHED_SUMS, score_views
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import ScoreView, public_views
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.estimator.records import EncodedRecords
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

@@ -120,7 +120,7 @@ def isotonic(lines: Floats) -> Floats:
     Examples
     --------
     >>> import numpy as np
-    >>> from mmech_rf.private.monotone import isotonic
+    >>> from mmech_rf.estimator.monotone import isotonic
     >>> isotonic(np.array([[1.0, 4.0, 2.0, 5.0], [3.0, 2.0, 1.0, 0.0]]))
     array([[1., 3., 3., 5.],
            [2., 2., 2., 2.]])

@@ -1,10 +1,9 @@
-"""What a fit settled and chose, its privacy statement, and the card of the model."""
+"""What a fit settled, its privacy statement, and the card of the model."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -17,7 +16,8 @@ from mmech.privacy.entry import composed
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.accuracy import Accuracy
+from mmech_rf.estimator.votes import check_that
 from mmech_rf.schema import Schema
 
 NOT_COVERED = "NOT COVERED: the schema was read from the records."
@@ -40,43 +40,6 @@ class Terms:
     def relation(self) -> Relation:
         """Neighbour relation of the releases."""
         return Relation(self.neighbours, self.records_per_person)
-
-
-@storable("Choice")
-@dataclass(frozen=True)
-class Choice:
-    """What a fit chose, and from what.
-
-    Attributes
-    ----------
-    n_records : float
-        Number of records that choices went by: stated, or a noisy count.
-    stated : bool
-        Whether the user stated it.
-    method : str
-        What was released: "trees" of `PrivateForestClassifier`.
-    voting : str
-        How trees vote.
-    n_trees : int
-        Number of trees that were drawn.
-    rounds : int
-        Number of trees that were drawn for what those before them get wrong.
-    n_scores : int
-        Number of attributes, or of pairs of neighbours, of which drawn trees have
-        scores to stand for; zero where none were released.
-    """
-
-    n_records: float
-    stated: bool
-    method: str
-    voting: str
-    n_trees: int
-    rounds: int = 0
-    n_scores: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.n_records < math.inf or self.n_trees < 1:
-            raise ValueError(f"what was chosen does not fit together: {self}")
 
 
 def spent_ledger(relation: Relation) -> PrivacyLedger:
@@ -161,6 +124,7 @@ def model_card(
     origin: Mapping[str, str],
     statement: str,
     evidence: Evidence | None,
+    accuracy: Accuracy | None,
 ) -> dict[str, Any]:
     """Return the card of a fit; `ForestClassifier.card` says what is on it."""
     cost = float(composed(entries))
@@ -207,6 +171,7 @@ def model_card(
         "evidence": None if evidence is None else evidence.verdict,
         "evidence_checked": None if evidence is None else date.today().isoformat(),
         "statement": statement,
+        "accuracy": None if accuracy is None else accuracy.card(),
     }
 
 

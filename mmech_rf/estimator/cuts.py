@@ -20,7 +20,7 @@ from mmech.checks import nearest
 from mmech.domain.discretise import fine_grid
 from mmech.selection import epsilon_of_draw
 from mmech.session import Session
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.schema import Schema
 
 # Provenance: as `mmech_rf.DrawnSettings`.

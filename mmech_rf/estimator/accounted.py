@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -12,18 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech import ParameterError
-from mmech.checks import check_epsilon
 from mmech.privacy.cost import ROUNDED_UP, in_rho
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
-from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.monotone import MonotoneGrid, check_grid
-from mmech_rf.private.records import EncodedRecords, check_n_records
-from mmech_rf.private.settings import CountSettings
-from mmech_rf.private.shown import ShownForest
-from mmech_rf.private.terms import Choice
-from mmech_rf.private.votes import Experts, check_that
+from mmech.storage.codec import storable
+from mmech_rf.estimator.accuracy import HELD_OUT
+from mmech_rf.estimator.base import ForestClassifier
+from mmech_rf.estimator.cuts import fine_schema, places_to_cut, release_bins
+from mmech_rf.estimator.monotone import MonotoneGrid, check_grid
+from mmech_rf.estimator.options import CountSettings, estimator
+from mmech_rf.estimator.records import EncodedRecords, check_n_records
+from mmech_rf.estimator.votes import Experts, check_that
 from mmech_rf.schema import Schema
 
 NUMBER = "number of records"
@@ -38,8 +37,45 @@ comes or goes. Roundings of the arithmetic, which are paid for, would use up a s
 one."""
 
 
+@storable("Choice")
+@dataclass(frozen=True)
+class Choice:
+    """What a fit chose, and from what.
+
+    Attributes
+    ----------
+    n_records : float
+        Number of records that choices went by: stated, or a noisy count.
+    stated : bool
+        Whether the user stated it.
+    method : str
+        What was released: "trees" of `PrivateForestClassifier`.
+    voting : str
+        How trees vote.
+    n_trees : int
+        Number of trees that were drawn.
+    rounds : int
+        Number of trees that were drawn for what those before them get wrong.
+    n_scores : int
+        Number of attributes, or of pairs of neighbours, of which drawn trees have
+        scores to stand for; zero where none were released.
+    """
+
+    n_records: float
+    stated: bool
+    method: str
+    voting: str
+    n_trees: int
+    rounds: int = 0
+    n_scores: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_records < math.inf or self.n_trees < 1:
+            raise ValueError(f"what was chosen does not fit together: {self}")
+
+
 @estimator
-class AccountedForest(ShownForest):
+class AccountedForest(ForestClassifier):
     """Base of the forests that first ask for the number of records.
 
     A subclass releases (`_release_model`) and shows its trees (`_shown_trees`).
@@ -145,9 +181,8 @@ class AccountedForest(ShownForest):
 
     # ---- what is released ------------------------------------------------
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
-        epsilon = check_epsilon(self.epsilon)
-        self._reserve()
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
+        self._reserve(epsilon)
         spent = Fraction(0)
         if self.n_records is None:
             spent = epsilon * self._settings.count_share
@@ -157,49 +192,38 @@ class AccountedForest(ShownForest):
                 )
             n_records = max(float(noisy.values[0]), FEWEST_RECORDS)
         else:
-            n_records = max(float(self.n_records) * self._training_share, 1.0)
+            trained = 1 - 1 / HELD_OUT if self.estimate_accuracy else 1.0
+            n_records = max(float(self.n_records) * trained, 1.0)
         epsilon -= spent
         places = places_to_cut(self.schema_, self.private_bins)
         if places:
-            records, cut = self._release_bins(records, places, epsilon, n_records)
-            epsilon -= cut
+            cost = epsilon * self._settings.bin_share
+            epsilon -= cost
+            with self._timed("measurement"):
+                self.schema_, records = release_bins(
+                    self._session,
+                    self.schema_,
+                    records,
+                    places,
+                    cost / len(places),
+                    n_records=n_records,
+                    most_bins=self._settings.most_bins,
+                )
+            if self._distinct:
+                records = records.added_up(self.schema_)
         self._release_model(records, epsilon, n_records)
 
-    def _release_bins(
-        self,
-        records: EncodedRecords,
-        places: list[int],
-        epsilon: Fraction,
-        n_records: float,
-    ) -> tuple[EncodedRecords, Fraction]:
-        """Cut attributes; return the records in the new bins, and the epsilon spent."""
-        cost = epsilon * self._settings.bin_share
-        with self._timed("measurement"):
-            self.schema_, records = release_bins(
-                self._session,
-                self.schema_,
-                records,
-                places,
-                cost / len(places),
-                n_records=n_records,
-                most_bins=self._settings.most_bins,
-            )
-        if self._distinct:
-            records = records.added_up(self.schema_)
-        return records, cost
-
-    @abstractmethod
     def _release_model(
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         """Release trees for what is left of epsilon."""
+        raise NotImplementedError(f"{type(self).__name__} must define _release_model")
 
-    def _reserve(self) -> None:
+    def _reserve(self, epsilon: Fraction) -> None:
         """Raise before anything is drawn unless all of this fit's budget is left.
 
         A ledger of rho is charged for every release by itself, which is less in all.
         """
-        epsilon = check_epsilon(self.epsilon)
         if self.ledger_.currency == "epsilon":
             self.ledger_.hold(epsilon)
         else:
