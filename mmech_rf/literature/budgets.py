@@ -126,8 +126,6 @@ def shares(rule: str, n_levels: int, leaves: Fraction) -> Budget:
 
 # ---- which records train which tree ---------------------------------------------
 
-RECORDS = ("disjoint", "all", "poisson")
-
 
 def tree_epsilon(
     records: str, epsilon: Fraction, n_trees: int, relation: Relation

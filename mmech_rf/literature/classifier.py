@@ -28,9 +28,9 @@ from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
 from mmech_rf.limits import LIMITS
 from mmech_rf.literature.budgets import tree_epsilon
 from mmech_rf.literature.fitting import Fitting
-from mmech_rf.literature.leaves import RecipeVotes, pruned
+from mmech_rf.literature.leaves import RecipeVotes
 from mmech_rf.literature.presets import find_recipe
-from mmech_rf.literature.recipe import SELECTION_SHARE, Recipe
+from mmech_rf.literature.recipe import Recipe
 from mmech_rf.literature.scores import score_for
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
@@ -177,22 +177,6 @@ class RecipeForestClassifier(AccountedForest):
             self.__dict__.pop("_unlabelled", None)
         return self
 
-    def _fit(self, X: Any, y: Any) -> None:
-        recipe, given = find_recipe(self.recipe), self._unlabelled is not None
-        if recipe.unlabelled and not given:
-            raise ParameterError(
-                "X_unlabelled",
-                f"{{recipe={recipe.name!r}}} grows trees from records without labels",
-                remedy="give X_unlabelled to a fit in Python",
-            )
-        if given and not recipe.unlabelled:
-            raise ParameterError(
-                "X_unlabelled",
-                f"{{recipe={recipe.name!r}}} has no use for X_unlabelled",
-                remedy=("leave it out", "choose a semi-supervised recipe"),
-            )
-        super()._fit(X, y)
-
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
         recipe = find_recipe(self.recipe)
@@ -239,8 +223,21 @@ class RecipeForestClassifier(AccountedForest):
         return epsilon
 
     def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
+        recipe, given = find_recipe(self.recipe), self._unlabelled is not None
+        if recipe.unlabelled and not given:
+            raise ParameterError(
+                "X_unlabelled",
+                f"{{recipe={recipe.name!r}}} grows trees from records without labels",
+                remedy="give X_unlabelled to a fit in Python",
+            )
+        if given and not recipe.unlabelled:
+            raise ParameterError(
+                "X_unlabelled",
+                f"{{recipe={recipe.name!r}}} has no use for X_unlabelled",
+                remedy=("leave it out", "choose a semi-supervised recipe"),
+            )
         encoded = super()._encode_training(X, y)
-        if self._unlabelled is not None:
+        if given:
             self._unlabelled = encoded[0].encode(
                 self._unlabelled,
                 handle_unknown=self.handle_unknown,
@@ -321,10 +318,8 @@ class RecipeForestClassifier(AccountedForest):
         if not self.recipe_.draws:
             return math.ceil(mean_leaves(schema, n_levels, splits))
         many = [
-            size
-            for size, attribute in zip(
-                schema.domain_shape, schema.attributes, strict=True
-            )
+            attribute.size
+            for attribute in schema.attributes
             if splits != "binary" and attribute.kind == "categorical"
         ]
         return math.prod(sorted([*many, *[2] * n_levels], reverse=True)[:n_levels])
@@ -353,7 +348,6 @@ class RecipeForestClassifier(AccountedForest):
     def _release_model(
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
-        codes, class_codes = records.one_by_one()
         recipe = self.recipe_
         known = 1.0 if math.isnan(n_records) else n_records
         n_levels = self._check_nodes(float(epsilon), known)
@@ -361,24 +355,16 @@ class RecipeForestClassifier(AccountedForest):
         if not self._again:
             (seed,) = spawn(self.random_state, 1)
             self._seed = tuple(seed.generate_state(4).tolist())
-        fitting = Fitting(
-            self, codes, class_codes, n_levels, known,
-            codes if self._again and recipe.unlabelled else self._unlabelled,
-        )  # fmt: skip
         with self._timed("measurement"):
-            voting = recipe.pruning == "selective"
-            trees = epsilon * (1 - SELECTION_SHARE) if voting else epsilon
-            forest, counts = fitting.trees(n_trees, trees)
-            exact = recipe.selection == "exact"
-            self._grown = RecipeVotes(forest, counts, recipe.vote) if exact else None
-            if recipe.pruning == "signal-to-noise":
-                own = fitting.budget(n_trees, trees).counts[-1]
-                counts = pruned(forest, counts, float(own))
-            if voting:
-                forest, counts = fitting.selected(forest, counts, epsilon - trees)
-        self.ensembles_ = [Ensemble(np.arange(codes.shape[1]), forest, epsilon)]
-        self._experts = RecipeVotes(forest, counts, recipe.vote)
-        self._choose(known, voting=recipe.vote, n_trees=forest.n_trees)
+            grown, trees = Fitting(self, records, n_levels, known).pruned(
+                n_trees, epsilon
+            )
+        exact = recipe.selection == "exact"
+        self._grown = RecipeVotes(*grown, recipe.vote) if exact else None
+        self._experts = RecipeVotes(*trees, recipe.vote)
+        features = np.arange(self.schema_.n_features)
+        self.ensembles_ = [Ensemble(features, self.forest_, epsilon)]
+        self._choose(known, voting=recipe.vote, n_trees=self.forest_.n_trees)
 
     def _settle(self) -> None:
         super()._settle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +17,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.release import measure
 from mmech.selection import choose_rows
 from mmech_rf.arrays import Floats, Integers
+from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import grow_random_forest
 from mmech_rf.forest.voting import weight_votes
@@ -29,6 +31,7 @@ from mmech_rf.literature.leaves import (
     leaf_votes,
     picked,
     release_levels,
+    signal_to_noise,
 )
 from mmech_rf.literature.scores import score_for
 
@@ -42,18 +45,13 @@ class Fitting:
     """
 
     def __init__(
-        self,
-        model: Any,
-        codes: Integers,
-        class_codes: Integers,
-        n_levels: int,
-        n_records: float,
-        unlabelled: Integers | None,
+        self, model: Any, records: EncodedRecords, n_levels: int, n_records: float
     ) -> None:
         self.model, self.recipe, self.schema = model, model.recipe_, model.schema_
-        self.codes, self.class_codes = codes, class_codes
+        self.codes, self.class_codes = records.one_by_one()
         self.n_levels, self.n_records = n_levels, n_records
-        self.unlabelled = unlabelled
+        public = model._again and self.recipe.unlabelled
+        self.unlabelled = self.codes if public else model._unlabelled
         self.rng = np.random.default_rng(model._seed)
         self.session = model._session
         self.noise = self.session.noise
@@ -63,6 +61,16 @@ class Fitting:
         self.relation = Relation() if self.sampled else self.outer
         self.ledger = self.session.ledger
         self.times = 1
+
+    def pruned(
+        self, n_trees: int, epsilon: Fraction
+    ) -> tuple[tuple[Forest, Floats], tuple[Forest, Floats]]:
+        """Release all trees and their leaves; return them before and after pruning."""
+        share, prune = PRUNINGS[self.recipe.pruning]
+        trees = epsilon * (1 - share)
+        grown = self.trees(n_trees, trees)
+        least = self.budget(n_trees, trees).counts[-1]
+        return grown, prune(self, *grown, epsilon - trees or least)
 
     def budget(self, n_trees: int, epsilon: Fraction) -> Budget:
         """Return what the releases of one tree cost."""
@@ -257,6 +265,12 @@ class Fitting:
         leaves = [np.arange(*forest.leaf_offsets[tree : tree + 2]) for tree in kept]
         return picked([(forest, t) for t in kept]), counts[np.concatenate(leaves)]
 
+    def above_noise(
+        self, forest: Forest, counts: Floats, epsilon: Fraction
+    ) -> tuple[Forest, Floats]:
+        """Let nodes speak for the leaves below them that say no more than noise."""
+        return forest, signal_to_noise(forest, counts, float(epsilon))
+
     # ---- paying and noise ------------------------------------------------------
 
     def _pay(
@@ -284,3 +298,12 @@ class Fitting:
                 released=what, relation=self.relation, ledger=None, noise=self.noise,
             )  # fmt: skip
         return measured.values.reshape(values.shape)
+
+
+PRUNINGS: dict[str, tuple[Fraction, Callable[..., tuple[Forest, Floats]]]] = {
+    "none": (Fraction(0), lambda fitting, forest, counts, cost: (forest, counts)),
+    "signal-to-noise": (Fraction(0), Fitting.above_noise),
+    "selective": (Fraction(1, 10), Fitting.selected),
+}
+"""Prunings by name: the share of epsilon that each costs, and the function that prunes.
+Its arguments are trees, counts of their leaves, and what it, or else a count, costs."""

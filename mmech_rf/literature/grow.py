@@ -22,8 +22,8 @@ from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import cut_weights
 from mmech_rf.forest.levels import Level, children_of, lay_out
-from mmech_rf.literature.recipe import LEAF_RECORDS, Recipe
-from mmech_rf.literature.scores import SCORES, Score
+from mmech_rf.literature.recipe import LEAF_RECORDS, WORDS, Recipe
+from mmech_rf.literature.scores import Score
 from mmech_rf.schema import Schema
 
 HISTOGRAM_ENTRIES = 2**23
@@ -110,7 +110,8 @@ class Grower:
                 if self.recipe.stopping in ("size", "labelled"):
                     stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
             else:
-                what = f"splits of level {number + 1}, by {SCORES[self.recipe.score]}"
+                by = WORDS["score"][self.recipe.score]
+                what = f"splits of level {number + 1}, by {by}"
                 if self.recipe.selection == "cut-then-attribute":
                     what = f"cut points and {what}"
                 if self.recipe.selection == "noisy-counts":

@@ -21,7 +21,7 @@ from mmech_rf.estimator.votes import Experts, check_that
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.voting import weight_votes
 from mmech_rf.literature.grow import Pay, Release
-from mmech_rf.literature.recipe import VOTES
+from mmech_rf.literature.recipe import CHOICES
 
 
 def count_leaves(
@@ -147,7 +147,7 @@ class RecipeVotes(Experts):
         """Raise unless trees are of this domain, and there is a row for each leaf."""
         check_that(self.forest.domain_shape == domain_shape, "trees")
         check_that(self.counts.shape == (self.forest.n_leaves, n_classes), "counts")
-        check_choice(self.voting, "vote", VOTES)
+        check_choice(self.voting, "vote", CHOICES["vote"])
 
     @cached_property
     def saying(self) -> Floats:
@@ -195,7 +195,7 @@ def _node_counts(forest: Forest, counts: Floats) -> tuple[Integers, Floats]:
     return paths, below
 
 
-def pruned(forest: Forest, counts: Floats, epsilon: float) -> Floats:
+def signal_to_noise(forest: Forest, counts: Floats, epsilon: float) -> Floats:
     r"""Return counts of leaves, of nodes above them where these say more than noise.
 
     The signal-to-noise ratio of the leaves L below a node is

@@ -9,24 +9,15 @@ from __future__ import annotations
 
 import difflib
 import html
-import tomllib
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib import resources
 from typing import Any
 
 from mmech import ParameterError
-from mmech_rf.literature.recipe import GUARANTEES, Recipe
-
-
-@cache
-def _listed() -> dict[str, Any]:
-    file = resources.files("mmech_rf") / "literature" / "presets.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+from mmech_rf.literature.recipe import WORDS, Recipe, listed_in
 
 
 def _choices(name: str) -> dict[str, Any]:
-    own = dict(_listed()[name])
+    own = dict(listed_in("presets")[name])
     return (_choices(own.pop("like")) if "like" in own else {}) | own
 
 
@@ -39,15 +30,16 @@ class Recipes(Mapping[str, Recipe]):
         return Recipe(**_choices(name), name=name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in _listed() if name != "refused")
+        return (name for name in listed_in("presets") if name != "refused")
 
     def __len__(self) -> int:
         return len(list(iter(self)))
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Return name, paper, guarantee and corrections of every preset."""
+        words = WORDS["guarantee"]
         return [
-            (one.name, one.paper, GUARANTEES[one.guarantee], one.corrected or "-")
+            (one.name, one.paper, words[one.guarantee], one.corrected or "-")
             for one in self.values()
         ]
 
@@ -82,7 +74,8 @@ def recipes() -> Recipes:
 
 def refused() -> dict[str, tuple[str, str]]:
     """Return names of what is refused: why, and the preset that is corrected."""
-    return {n: (own["why"], own["instead"]) for n, own in _listed()["refused"].items()}
+    rows = listed_in("presets")["refused"].items()
+    return {name: (own["why"], own["instead"]) for name, own in rows}
 
 
 def find_recipe(recipe: Any) -> Recipe:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import cache
+from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -13,98 +16,34 @@ from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
 from mmech.storage.codec import storable
 from mmech_rf.forest.growth import fletcher_islam_depth
-from mmech_rf.literature.budgets import RECORDS, RULES, Budget, shares
-from mmech_rf.literature.scores import SCORES
+from mmech_rf.literature.budgets import Budget, shares
 from mmech_rf.schema import Schema
 
-GUARANTEES = {
-    "pure": "pure epsilon, for whole records",
-    "labels": "pure epsilon, for labels only: attributes are public",
-}
 
-VOTES = ("hard", "weight", "mean", "most-confident")
+@cache
+def listed_in(name: str) -> dict[str, Any]:
+    """Return what a TOML file of this folder lists."""
+    file = resources.files("mmech_rf") / "literature" / f"{name}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "structure": ("random", "drawn", "two-phase", "two-ensembles"),
-    "splits": ("multiway", "threshold", "binary"),
-    "selection": ("joint", "cut-then-attribute", "noisy-counts", "exact"),
-    "score": tuple(SCORES),
-    "levels": tuple(RULES),
-    "cuts": ("exponential", "class-means"),
-    "stopping": ("depth", "size", "labelled", "noisy-counts"),
-    "records": RECORDS,
-    "leaves": ("laplace", "exponential", "permute-and-flip", "levels"),
-    "vote": VOTES,
-    "pruning": ("none", "signal-to-noise", "selective"),
-    "guarantee": tuple(GUARANTEES),
-}
 
-DEPTHS = ("attributes", "half", "half-or-log", "fletcher-islam", "support", "records")
-N_TREES = ("log-records", "support")
+WORDS: dict[str, dict[str, str]] = listed_in("choices")["choices"]
+"""What every choice says in `Recipe.describe`."""
+
+CHOICES = {name: tuple(words) for name, words in WORDS.items()}
+
+NUMBERS: dict[str, dict[str, str]] = listed_in("choices")["rules"]
+"""What a rule for a number says in `Recipe.describe`."""
+
+ONE_CANDIDATE = (
+    "The attribute of a node is public and random; its cut is drawn by the exponential "
+    "mechanism."
+)
+"""What a joint draw says where nodes have a single candidate."""
 
 LEAF_RECORDS = 10
 """Stopping by size: about so many records are in a leaf; exactly, where tests are exact
 and attributes public."""
-
-SELECTION_SHARE = Fraction(1, 10)
-"""Share of epsilon that the draw of which trees vote costs, under "selective"."""
-
-WORDS = {
-    ("structure", "random"): "Tests are random and look at no record.",
-    ("structure", "drawn"): "Tests are drawn from the records.",
-    ("structure", "two-phase"): "Tests are drawn from the records; a first part of "
-    "the trees says how much every record weighs in the others.",
-    ("structure", "two-ensembles"): "A first ensemble releases its leaves and labels "
-    "the records without labels; they label the leaves of a second ensemble, for free.",
-    ("selection", "joint"): "Attribute and cut are drawn together, by the exponential "
-    "mechanism, among the candidates of a node.",
-    ("selection", "cut-then-attribute"): "A cut of every candidate attribute is drawn, "
-    "then one of the attributes; every draw is paid for.",
-    ("selection", "noisy-counts"): "Tests are the best by noisy class counts.",
-    ("selection", "exact"): "Tests are the best ones, from public attributes.",
-    ("records", "disjoint"): "Every record trains one tree, drawn for it by itself, "
-    "so that each tree has all of epsilon.",
-    ("records", "all"): "Every record trains every tree at epsilon / trees.",
-    ("records", "poisson"): "Every tree has a bag of records, each Poisson(1) times, "
-    "and log(1 + epsilon / trees) inside.",
-    ("leaves", "laplace"): "Class counts of leaves are released with Laplace noise.",
-    ("leaves", "exponential"): "The label of a leaf is drawn by the exponential "
-    "mechanism.",
-    ("leaves", "permute-and-flip"): "The label of a leaf is drawn by permute-and-flip.",
-    ("leaves", "levels"): "Class counts of nodes of all levels are released with "
-    "Laplace noise and made consistent by least squares.",
-    ("stopping", "size"): "Nodes stop at about 10 records: by the public number of "
-    "records, or exactly where attributes are public.",
-    ("stopping", "labelled"): "Nodes stop at 10 records with labels of their tree.",
-    ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
-    ("pruning", "signal-to-noise"): "Leaves whose counts are below their noise vote "
-    "with those of a node above.",
-    ("pruning", "selective"): "Trees are removed one by one: which of them goes next, "
-    "and how many removals stand, is drawn and paid for.",
-}
-"""What a choice says in `Recipe.describe`."""
-
-ONE_CANDIDATE = (
-    "Attribute and cut are drawn together, by the exponential mechanism, among the "
-    "candidates of a node.",
-    "The attribute of a node is public and random; its cut is drawn by the exponential "
-    "mechanism.",
-)
-"""What nodes with a single candidate say otherwise."""
-
-
-NUMBERS = {
-    "log-records trees": "As many trees as the logarithm of the number of records",
-    "support trees": "As many trees as leave signal in leaves",
-    "attributes": "as deep as there are attributes",
-    "half": "half as deep as there are attributes",
-    "half-or-log": "half as deep as there are attributes, or the logarithm of the "
-    "number of records less one",
-    "fletcher-islam": "so deep that half of the attributes are tested",
-    "support": "every path as deep as its leaf has signal",
-    "records": "as deep as leaves of 10 records are, by the public number of records",
-}
-"""What a rule for a number says in `Recipe.describe`."""
 
 
 @storable("Recipe")
@@ -213,9 +152,12 @@ class Recipe:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             check_choice(getattr(self, name), name, choices)
-        _check_number(self.n_trees, "n_trees", N_TREES)
-        _check_number(self.depth, "depth", DEPTHS)
-        _check_number(self.candidates, "candidates", ("sqrt", "all"))
+        for name, rules in NUMBERS.items():
+            value = getattr(self, name)
+            if isinstance(value, str):
+                check_choice(value, name, rules)
+            else:
+                check_integer(value, name)
         if self.grid is not None:
             check_integer(self.grid, "grid")
         for name in ("leaf_share", "first_phase"):
@@ -225,90 +167,14 @@ class Recipe:
             if not 0 < share <= 1 or (share == 1 and most == ")"):
                 words = f"must be a share in (0, 1{most}"
                 raise ParameterError(name, words, str(share))
-        self._check_together()
+        for rule in listed_in("choices")["together"]:
+            if self._has(rule["where"]) and not self._has(rule["needs"]):
+                name, remedy = rule["name"], tuple(rule["remedy"])
+                raise ParameterError(name, rule["words"], getattr(self, name), remedy)
 
-    def _check_together(self) -> None:
-        """Raise where choices do not go together."""
-        exact = self.selection == "exact"
-        only_labels = self.leaves in ("exponential", "permute-and-flip")
-        by_counts = self.vote != "hard" or self.pruning == "signal-to-noise"
-        sampled = self.records == "poisson"
-        for name, wrong, need, remedy in (
-            (
-                "selection",
-                exact and self.guarantee != "labels",
-                "exact tests show records, and need {guarantee='labels'}, under which "
-                "attributes are public",
-                "use {selection='joint'}",
-            ),
-            (
-                "score",
-                exact and self.score != "median",
-                "exact tests may look at attributes only",
-                "use {score='median'}",
-            ),
-            (
-                "records",
-                exact and sampled and not self.unlabelled,
-                "exact tests show who is in a random sample, and the price of samples "
-                "assumes that nothing does",
-                ("use {records='disjoint'}", "use {unlabelled=True}"),
-            ),
-            (
-                "records",
-                self.structure == "two-phase" and not sampled,
-                "two phases are paid for as random samples",
-                "use {records='poisson'}",
-            ),
-            (
-                "stopping",
-                self.stopping == "labelled" and not exact,
-                "counting records with labels needs exact tests",
-                "use {stopping='size'}",
-            ),
-            (
-                "splits",
-                self.score == "median" and self.draws and self.splits != "binary",
-                "medians need two outcomes",
-                "use {splits='binary'}",
-            ),
-            (
-                "splits",
-                self.splits == "multiway" and self.draws,
-                "a child per value of ordered attributes goes with "
-                "{structure='random'} only",
-                "use {splits='threshold'}",
-            ),
-            (
-                "stopping",
-                self.stopping == "noisy-counts"
-                and (self.leaves == "levels" or self.unlabelled),
-                "noisy numbers of records take the budget of counts of levels, and of "
-                "labelled records",
-                "use {stopping='depth'}",
-            ),
-            (
-                "unlabelled",
-                self.unlabelled and self.structure not in ("drawn", "two-ensembles"),
-                "records without labels are for {structure='drawn'} or "
-                "'two-ensembles' only",
-                "leave it out",
-            ),
-            (
-                "structure",
-                self.structure == "two-ensembles" and not (exact and self.unlabelled),
-                "a second ensemble has public attributes and records without labels",
-                "use {selection='exact'} with {unlabelled=True}",
-            ),
-            (
-                "vote",
-                only_labels and by_counts,
-                "leaves of which only the label is released vote hard",
-                "use {vote='hard'} without pruning by counts",
-            ),
-        ):
-            if wrong:
-                raise ParameterError(name, need, getattr(self, name), remedy)
+    def _has(self, choices: dict[str, list[Any]]) -> bool:
+        """Return whether each choice is one of those that are listed for it."""
+        return all(getattr(self, name) in own for name, own in choices.items())
 
     # ---- what follows from public numbers --------------------------------------
 
@@ -475,36 +341,26 @@ class Recipe:
         """
         source = f"after {self.paper}" if self.preset else self.paper
         lines = [f"{self.name}: {source}" if source else self.name]
-        lines.append(f"Guarantee: {GUARANTEES[self.guarantee]}.")
-        for part in fields(self):
-            words = WORDS.get((part.name, getattr(self, part.name)))
-            if part.name == "selection" and (words and self.candidates == 1):
-                words = words.replace(*ONE_CANDIDATE)
-            if words and (part.name != "selection" or self.draws):
-                lines.append(words)
+        words = {name: own[getattr(self, name)] for name, own in WORDS.items()}
+        lines.append(f"Guarantee: {words.pop('guarantee')}.")
+        score = words.pop("score")
+        if self.selection == "joint" and self.candidates == 1:
+            words["selection"] = ONE_CANDIDATE
+        if not self.draws:
+            del words["selection"]
+        order = [part.name for part in fields(self) if words.get(part.name)]
+        lines += [words[name] for name in order]
         if self.draws:
-            some = {
-                "all": "all attributes",
-                "sqrt": "random attributes, the square root of how many there are",
-            }
-            looked = some.get(str(self.candidates), "random attributes, {} for each")
-            words = looked.format(self.candidates)
+            n = self.candidates
+            some = NUMBERS["candidates"].get(str(n), f"random attributes, {n} for each")
             cuts = f" at {self.grid} cut points each" * (self.grid is not None)
             lines.append(
-                f"Candidates of a node: {words}{cuts}; splits: {self.splits}. Tests "
-                f"are compared by {SCORES[self.score]}; shares of levels: "
-                f"{self.levels}."
+                f"Candidates of a node: {some}{cuts}; splits: {self.splits}. Tests are "
+                f"compared by {score}; shares of levels: {self.levels}."
             )
-        trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
-        depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")
+        trees = NUMBERS["n_trees"].get(str(self.n_trees), f"{self.n_trees} trees")
+        depth = NUMBERS["depth"].get(str(self.depth), f"of depth {self.depth}")
         lines.append(f"{trees}, {depth}, {self.vote} vote.")
         if self.corrected:
             lines.append(f"Corrected: {self.corrected}")
         return "\n".join(lines)
-
-
-def _check_number(value: Any, name: str, rules: tuple[str, ...]) -> None:
-    if isinstance(value, str):
-        check_choice(value, name, rules)
-    else:
-        check_integer(value, name)

@@ -110,15 +110,6 @@ def _n_log_n(most: int) -> tuple[Integers, int]:
     return table, int(steps.max() - steps.min() + overshoot)
 
 
-SCORES = {
-    "median": "distance from the median",
-    "max": "the max operator",
-    "gini": "the Gini index",
-    "entropy": "information gain",
-    "gain-and-ratio": "gain and gain ratio",
-}
-
-
 def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Score:
     """Return a score, with the window that holds for records of weights up to `unit`.
 
