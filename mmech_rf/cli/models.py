@@ -15,7 +15,6 @@ from mmech.privacy.neighbours import NEIGHBOURS
 from mmech.terminal import (
     InputError,
     Parser,
-    add_command,
     print_wrapped,
     read_epsilon,
     whole,
@@ -24,10 +23,10 @@ from mmech.threads import say, showing
 from mmech_rf.cli.common import (
     PROG,
     add,
+    add_command,
     add_forest,
     among,
     as_option,
-    listed_methods,
     methods_of,
     read_features,
     read_settings,
@@ -45,71 +44,6 @@ from mmech_rf.methods import METHODS
 if TYPE_CHECKING:
     from mmech_rf.estimator.base import ForestClassifier
 
-_FIT = {
-    "short": "release a private model of the records in a csv file; spends budget",
-    "description": """\
-Release a private forest and save it. The model holds only noisy numbers and privately
-drawn trees: it may be published, and predicts as often as you like at no further cost.
-
-Every run spends epsilon on the records anew; two models of the same records cost the
-sum of both. A ledger on disk, --ledger, limits the sum.
-""",
-    "epilog": f"""\
-{listed_methods("fit")}
-
-examples:
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --n-records 5000
-      where it is no secret that there are about 5,000 records; without that,
-      a noisy count is paid for with 3 % of epsilon
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --trees inf
-      leaf counts of all multiway trees instead of some
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --n-ensembles 5 --max-features partition
-      many attributes: five forests over a fifth of them each, at epsilon / 5
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --trees 1 --depth 6 --voting log-odds
-      one tree of all six attributes
-""",
-}
-_PREDICT = {
-    "short": "predict with a saved model; free",
-    "description": """\
-Predict the classes of records with a saved model. Spends no budget. Prints the labels,
-one a line under the name of the class, in the order of the records; or with --proba the
-probabilities of all classes, a column each under the label of the class.
-""",
-    "epilog": f"""\
-The records need the columns of the attributes, in any order; a column with the
-class is not looked at. Values that the schema does not know are treated as at
-the fit, and "drop" counts as "error", because every record needs an answer.
-
-examples:
-  {PROG} predict mine.npz new.csv
-  {PROG} predict mine.npz new.csv --out labels.csv
-  {PROG} predict mine.npz new.csv --proba --out probabilities.csv
-""",
-}
-_BATCH = {
-    "short": "release the classes of one batch of queries; spends budget every time",
-    "description": """\
-Release the classes of one batch of queries, without releasing a model. This often is
-more accurate than a model where the queries are few.
-
-Every run spends epsilon on the training records anew. They are protected; the queries
-are public and are not: never pass training records as queries.
-""",
-    "epilog": f"""\
-{listed_methods("predict-batch")}
-
-examples:
-  {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1
-  {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1 \\
-      --method subsample --trees 16 --depth 3 --out labels.csv
-""",
-}
 
 _NOT_PROTECTED = (
     f"{PROG}: warning: queries are public and not protected, but these are the "
@@ -132,7 +66,7 @@ def _options(command: str) -> list[str]:
 
 def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``fit``."""
-    command = add_command(commands, "fit", _fit, **_FIT)
+    command = add_command(commands, "fit", _fit)
     add(command, "data", metavar="CSV")
     add_output(command, required=True)
     names = methods_of("fit")
@@ -153,7 +87,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``predict``."""
-    command = add_command(commands, "predict", _predict, **_PREDICT)
+    command = add_command(commands, "predict", _predict)
     add(command, "model", metavar="MODEL")
     add(command, "data", metavar="CSV")
     add_output(command)
@@ -165,23 +99,12 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_recipes(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``recipes``."""
-    add_command(
-        commands,
-        "recipes",
-        _recipes,
-        short="list the forests of the literature that fit --method recipe offers",
-        description="List the forests of the literature by name: where they are from, "
-        "what they guarantee, and what was corrected of them. What is not private as "
-        "published is offered in a corrected form only.",
-        epilog=f"examples:\n  {PROG} recipes\n"
-        f"  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\\n"
-        "      --method recipe --recipe fi-2021\n",
-    )
+    add_command(commands, "recipes", _recipes)
 
 
 def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``predict-batch``."""
-    command = add_command(commands, "predict-batch", _predict_batch, **_BATCH)
+    command = add_command(commands, "predict-batch", _predict_batch)
     add(command, "data", metavar="CSV")
     add(command, "queries", metavar="QUERIES")
     add_output(command)

@@ -8,28 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmech.cli.files import check_new
-from mmech.terminal import Parser, add_command, print_wrapped, whole
-from mmech_rf.cli.common import PROG, add
+from mmech.terminal import Parser, print_wrapped, whole
+from mmech_rf.cli.common import add, add_command
 
 if TYPE_CHECKING:
     from mmech_rf.estimator.base import ForestClassifier
 
-_SHOW = {
-    "short": "show a saved model: rules, importances, costs; free",
-    "description": """\
-Show a saved model: its trees as rules in the words of the schema, how far predictions
-move with each attribute, and what it cost. Everything comes from the file, no record is
-read, and nothing is spent.
-""",
-    "epilog": f"""\
-examples:
-  {PROG} show mine.npz
-  {PROG} show mine.npz --html mine.html
-      one page without scripts, to publish beside the model
-  {PROG} show mine.npz --json
-      the model card: mechanism, epsilon, delta, relation, date, releases
-""",
-}
 
 LISTED = 15
 """Attributes whose importances the text lists."""
@@ -37,7 +21,7 @@ LISTED = 15
 
 def add_show(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``show``."""
-    command = add_command(commands, "show", _show, **_SHOW)
+    command = add_command(commands, "show", _show)
     add(command, "model", metavar="MODEL")
     form = command.add_mutually_exclusive_group()
     add(form, "--html", metavar="FILE")
