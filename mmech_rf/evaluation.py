@@ -55,9 +55,11 @@ class Records:
     def caveat(self) -> str | None:
         """Why the schema is not wholly public, for the sets where it is not."""
         reason = INFORMED_SCHEMAS.get(self.schema.name or "")
-        return reason and (
+        return (
             f"The public schema of {self.schema.name} is not wholly independent of "
             f"the data: {reason}."
+            if reason
+            else None
         )
 
 
