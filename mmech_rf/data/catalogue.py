@@ -57,4 +57,4 @@ BUILT_IN = tuple(name for name, entry in CATALOGUE.items() if entry.function)
 """Names of the sets that need no download."""
 
 INFORMED_SCHEMAS = {name: one.informed for name, one in CATALOGUE.items()}
-"""Why a public schema is not wholly independent of the data, empty if it is, by name."""
+"""Why a public schema is not wholly independent of the data, or nothing, by name."""
