@@ -22,7 +22,7 @@ from mmech_rf.workloads import prediction_workload as prediction_workload
 from mmech_rf.workloads import training_workload as training_workload
 
 # forests of the literature
-from mmech_rf.literature.presets import recipes as recipes
+from mmech_rf.literature.recipe import recipes as recipes
 from mmech_rf.literature.recipe import Recipe as Recipe
 
 # settings of classifiers, with their provenance

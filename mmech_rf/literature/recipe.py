@@ -1,12 +1,34 @@
-"""The choices that make a private forest, and what they say in words."""
+r"""The choices that make a private forest: what they cost, and what they say in words.
+
+``choices.toml`` lists the choices, ``presets.toml`` the forests of the literature. Where
+a paper is not private as published, the preset of its name is a corrected one and says
+what was corrected; the original is refused by name.
+
+Node levels are numbered from the root, 0, to the leaves, `n_levels`. A rule says which
+weight the tests of levels 0 .. n_levels - 1 and the class counts of levels 0 ..
+n_levels have; shares are weights over their sum, so that they add up exactly.
+
+Every record goes to trees by itself, so that an added or removed record moves no other
+one. `multiplicities` says how often each record is in each tree; `tree_epsilon` says
+what a tree may cost so that all trees together cost epsilon:
+
+========  ==========================================  ========================
+disjoint  each record in one tree, drawn for it       epsilon
+all       each record in each tree                    epsilon / trees
+poisson   a bag per tree, each record K ~ Poisson(1)  log(1 + epsilon / trees)
+========  ==========================================  ========================
+"""
 
 from __future__ import annotations
 
+import difflib
+import html
 import math
 import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any
 
@@ -14,10 +36,143 @@ import numpy as np
 
 from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
+from mmech.noise import assign_records, poisson_bags
+from mmech.privacy.cost import poisson_bag_epsilon
+from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Integers
 from mmech_rf.forest.growth import fletcher_islam_depth
-from mmech_rf.literature.budgets import Budget, shares
 from mmech_rf.schema import Schema
+
+ROOT_BITS = 40
+"""Powers of the cube root of two are rounded down to multiples of 2**-40."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the releases of one tree cost, level by level, in nats."""
+
+    tests: tuple[Fraction, ...]  # of every level, from the root
+    # for every level, from the root; the last are the leaves'
+    counts: tuple[Fraction, ...]
+
+    @property
+    def total(self) -> Fraction:
+        """Cost of the tree."""
+        return sum((*self.tests, *self.counts), Fraction(0))
+
+
+Weights = Sequence[Fraction]
+Rule = Callable[[int, Fraction], tuple[Weights, Weights]]
+
+
+def _at_leaves(n_levels: int, weight: Fraction) -> Weights:
+    return [Fraction(0)] * n_levels + [weight]
+
+
+def _powers(
+    n_levels: int, leaves: Fraction, ratio: Fraction = Fraction(1)
+) -> tuple[Weights, Weights]:
+    raw = [ratio**level for level in range(n_levels)]
+    tests = [(1 - leaves) * weight / sum(raw) for weight in raw]
+    return tests, _at_leaves(n_levels, leaves)
+
+
+def _hou(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    # Level i of d has 2 / (d - i + 1), half of it for a count, half for a choice; the
+    # leaves have no choice.
+    halves = [Fraction(1, n_levels + 1 - level) for level in range(n_levels + 1)]
+    return halves[:-1], halves
+
+
+def _liu(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    weights = [Fraction(1, n_levels + 1 - level) for level in range(n_levels + 1)]
+    return weights[:-1], _at_leaves(n_levels, weights[-1])
+
+
+def _guan(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    roots = [_cube_root(2**level) for level in range(n_levels)] or [Fraction(1)]
+    counts = [leaves * root / sum(roots) for root in roots]
+    counts = [Fraction(0)] * (n_levels + 1 - len(counts)) + counts
+    return _powers(n_levels, leaves)[0], counts
+
+
+def _alternating(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    one = Fraction(1)
+    return [one] * n_levels, [one * (n_levels == 0)] + [one] * n_levels
+
+
+def _cube_root(number: int) -> Fraction:
+    """Return the cube root of a whole number, rounded down to 2**-40."""
+    scaled, low, high = number << 3 * ROOT_BITS, 0, number << ROOT_BITS + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**3 <= scaled else (low, middle - 1)
+    return Fraction(low, 2**ROOT_BITS)
+
+
+RULES: dict[str, Rule] = {
+    "uniform": _powers,
+    "geometric": partial(_powers, ratio=Fraction(3, 2)),
+    "hou": _hou,
+    "liu": _liu,
+    "guan": _guan,
+    "alternating": _alternating,
+}
+"""Rules by name: weights of the tests and of the counts. Their arguments are the number
+of levels with tests and the share of the leaves, which only some rules use."""
+
+
+def shares(rule: str, n_levels: int, leaves: Fraction) -> Budget:
+    """Return the share of every release of a tree; they sum to one.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech_rf.literature.recipe import shares
+    >>> shares("liu", 2, Fraction(1, 2))  # doctest: +NORMALIZE_WHITESPACE
+    Budget(tests=(Fraction(2, 11), Fraction(3, 11)),
+           counts=(Fraction(0, 1), Fraction(0, 1), Fraction(6, 11)))
+    """
+    tests, counts = RULES[rule](n_levels, leaves)
+    total = sum((*tests, *counts), Fraction(0))
+    return Budget(tuple(w / total for w in tests), tuple(w / total for w in counts))
+
+
+# ---- which records train which tree ---------------------------------------------
+
+
+def tree_epsilon(
+    records: str, epsilon: Fraction, n_trees: int, relation: Relation
+) -> Fraction:
+    """Return what the releases of one tree may cost in all.
+
+    Costs of bags hold for one added or removed record, and trees of bags are calibrated
+    to that. For neighbours further apart, epsilon is divided here.
+    """
+    if records == "disjoint":
+        return epsilon
+    if records == "all":
+        return epsilon / n_trees
+    return poisson_bag_epsilon(epsilon / (n_trees * relation.factor))
+
+
+def multiplicities(
+    records: str,
+    n_records: int,
+    n_trees: int,
+    noise: np.random.Generator | None,
+) -> Integers:
+    """Draw how often each record is in each tree, shape (n_records, n_trees).
+
+    Sensitive, because its length is.
+    """
+    if records == "disjoint":
+        trees = assign_records(n_records, n_trees, insecure_rng=noise)
+        return (trees[:, None] == np.arange(n_trees)).astype(np.int64)
+    if records == "all":
+        return np.ones((n_records, n_trees), np.int64)
+    return poisson_bags(n_records, n_trees, insecure_rng=noise)
 
 
 @cache
@@ -80,17 +235,17 @@ class Recipe:
         samples it needs tests from unlabelled records. For an exact test shows which
         records were sampled, and the price of samples assumes that nothing shows it.
     score : {"median", "max", "gini", "entropy", "gain-and-ratio"}
-        Score of a test, see `mmech_rf.literature.scores`.
+        Score of a test, see `mmech_rf.literature.grow`.
     cuts : {"exponential", "class-means"}
         How "cut-then-attribute" draws cuts: near the median, or between noisy means.
     grid : int, optional
         Number of cut points of an attribute that are looked at; all when omitted.
     levels : {"uniform", "geometric", "hou", "liu", "guan", "alternating"}
-        Rule for the share of every level, see `mmech_rf.literature.budgets`.
+        Rule for the share of every level, see `mmech_rf.literature.recipe`.
     leaf_share : Fraction
         Share of the leaves, where the rule asks for it.
     records : {"disjoint", "all", "poisson"}
-        Which records train which tree, see `mmech_rf.literature.budgets`.
+        Which records train which tree, see `mmech_rf.literature.recipe`.
     first_phase : Fraction
         Share of the trees that are grown first, in two phases or two ensembles.
     leaves : {"laplace", "exponential", "permute-and-flip", "levels"}
@@ -364,3 +519,104 @@ class Recipe:
         if self.corrected:
             lines.append(f"Corrected: {self.corrected}")
         return "\n".join(lines)
+
+
+def _choices(name: str) -> dict[str, Any]:
+    own = dict(listed_in("presets")[name])
+    return (_choices(own.pop("like")) if "like" in own else {}) | own
+
+
+class Recipes(Mapping[str, Recipe]):
+    """The presets by name; shows them as a table."""
+
+    def __getitem__(self, name: str) -> Recipe:
+        if name == "refused":
+            raise KeyError(name)
+        return Recipe(**_choices(name), name=name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in listed_in("presets") if name != "refused")
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return name, paper, guarantee and corrections of every preset."""
+        words = WORDS["guarantee"]
+        return [
+            (one.name, one.paper, words[one.guarantee], one.corrected or "-")
+            for one in self.values()
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{name}\n  {paper}\n  {guarantee}\n  corrected: {corrected}"
+            for name, paper, guarantee, corrected in self.rows()
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [("recipe", "paper", "guarantee", "corrected"), *self.rows()]
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in r) for r in rows)
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def recipes() -> Recipes:
+    """Return the presets by name, with paper, guarantee and what was corrected.
+
+    Returns
+    -------
+    Recipes
+        A mapping of names to `Recipe`, which prints as a table.
+
+    Examples
+    --------
+    >>> from mmech_rf import recipes
+    >>> recipes()["pte"].guarantee
+    'labels'
+    """
+    return Recipes()
+
+
+def refused() -> dict[str, tuple[str, str]]:
+    """Return names of what is refused: why, and the preset that is corrected."""
+    rows = listed_in("presets")["refused"].items()
+    return {name: (own["why"], own["instead"]) for name, own in rows}
+
+
+def find_recipe(recipe: Any) -> Recipe:
+    """Return a recipe by its name, or the recipe that it is.
+
+    Raises
+    ------
+    ParameterError
+        If no recipe has the name, or the recipe is not private as published. Also if a
+        recipe with other choices has the name of a preset.
+    """
+    if isinstance(recipe, Recipe):
+        if recipe != recipes().get(recipe.name, recipe):
+            raise ParameterError(
+                "recipe",
+                f"{{recipe}} has the name of the preset {recipe.name!r}, but other "
+                "choices",
+                remedy=(
+                    "give it a name of its own",
+                    f"change the preset by recipes()[{recipe.name!r}].replace(...)",
+                ),
+            )
+        return recipe
+    if not isinstance(recipe, str):
+        raise TypeError(
+            f"recipe must be a Recipe or the name of one, got {type(recipe).__name__}; "
+            "choose from recipes()"
+        )
+    if recipe in refused():
+        why, instead = refused()[recipe]
+        words = f"{{recipe={recipe!r}}} is refused: {why}"
+        raise ParameterError("recipe", words, remedy=f"use {{recipe={instead!r}}}")
+    found = recipes()
+    if recipe not in found:
+        near = difflib.get_close_matches(recipe, found, n=3, cutoff=0.3)
+        known = ", ".join(found)
+        remedy = f"did you mean {' or '.join(near)}" if near else f"choose {known}"
+        raise ParameterError("recipe", "must be the name of a recipe", recipe, remedy)
+    return found[recipe]

@@ -15,8 +15,8 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
 from mmech_rf._kernels import node_histograms
 from mmech_rf.forest.sizes import TableTooLargeError
-from mmech_rf.literature.budgets import RULES, tree_epsilon
-from mmech_rf.literature.fitting import PRUNINGS
+from mmech_rf.literature.classifier import PRUNINGS
+from mmech_rf.literature.grow import MOST, score_for
 from mmech_rf.literature.leaves import (
     RecipeVotes,
     ancestors,
@@ -24,9 +24,13 @@ from mmech_rf.literature.leaves import (
     release_levels,
     signal_to_noise,
 )
-from mmech_rf.literature.presets import find_recipe, refused
-from mmech_rf.literature.recipe import CHOICES
-from mmech_rf.literature.scores import MOST, score_for
+from mmech_rf.literature.recipe import (
+    CHOICES,
+    RULES,
+    find_recipe,
+    refused,
+    tree_epsilon,
+)
 
 NURSERY = rf.datasets.load_nursery().schema
 CAR = rf.datasets.load_car()
