@@ -13,7 +13,7 @@ from mmech import Counts as Counts
 # forests and workloads
 from mmech_rf.forest.forest import Forest as Forest
 from mmech_rf.forest.from_sklearn import compile_forest as compile_forest
-from mmech_rf.forest.complete import complete_forest as complete_forest
+from mmech_rf.forest.growth import complete_forest as complete_forest
 from mmech_rf.forest.growth import default_depth as default_depth
 from mmech_rf.forest.growth import fletcher_islam_depth as fletcher_islam_depth
 from mmech_rf.forest.growth import grow_random_forest as grow_random_forest

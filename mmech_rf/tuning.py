@@ -23,8 +23,12 @@ from mmech.checks import check_epsilon, check_integer
 from mmech.operators.subsets import marginal_precisions
 from mmech.threads import one_blas_thread
 from mmech_rf.arrays import Floats
-from mmech_rf.forest.complete import complete_size, elementary_sums
-from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
+from mmech_rf.forest.growth import (
+    OTHERWISE,
+    TableTooLargeError,
+    complete_size,
+    elementary_sums,
+)
 from mmech_rf.limits import LIMITS
 from mmech_rf.paper.batch_training import BatchTrainingClassifier
 from mmech_rf.schema import Schema, check_schema

@@ -15,8 +15,7 @@ from mmech import ParameterError
 from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan
-from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, LEAST_BOOSTED, DrawnSettings, Plan
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
 from mmech_rf.estimator.accounted import AccountedForest

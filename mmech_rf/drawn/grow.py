@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 from mmech import Measurement
 from mmech.session import Session
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.drawn.bits import BitMaps
-from mmech_rf.drawn.draw import SelectedTree, select_tree
-from mmech_rf.drawn.plan import Plan
+from mmech_rf.drawn.draw import BitMaps, SelectedTree, select_tree
 from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
-from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings, Plan
 from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 from mmech_rf.estimator.records import EncodedRecords

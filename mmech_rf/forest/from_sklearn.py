@@ -12,7 +12,7 @@ from mmech.domain.attribute import Attribute
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Integers
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.levels import Level, children_of, lay_out
+from mmech_rf.forest.growth import Level, children_of, lay_out
 from mmech_rf.schema import Schema, check_schema
 from mmech_rf.schema.thresholds import FittedNodes, fitted_nodes
 

@@ -26,11 +26,14 @@ from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.estimator.shown import grown_trees
 from mmech_rf.estimator.votes import check_that
-from mmech_rf.forest.ensembles import Ensemble, spawn
+from mmech_rf.forest.ensembles import Ensemble, spawn, weight_votes
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import grow_random_forest, mean_leaves
-from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
-from mmech_rf.forest.voting import weight_votes
+from mmech_rf.forest.growth import (
+    OTHERWISE,
+    TableTooLargeError,
+    grow_random_forest,
+    mean_leaves,
+)
 from mmech_rf.limits import LIMITS
 from mmech_rf.literature.grow import Grower, grow_by_support, score_for
 from mmech_rf.literature.leaves import (

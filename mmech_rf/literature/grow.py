@@ -45,8 +45,7 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import choose_rows
 from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import cut_weights
-from mmech_rf.forest.levels import Level, children_of, lay_out
+from mmech_rf.forest.growth import Level, children_of, cut_weights, lay_out
 from mmech_rf.literature.recipe import LEAF_RECORDS, WORDS, Recipe
 from mmech_rf.schema import Schema
 

@@ -18,8 +18,8 @@ from mmech.selection import choose_rows, flip
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.estimator.votes import Experts, check_that
+from mmech_rf.forest.ensembles import weight_votes
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.voting import weight_votes
 from mmech_rf.literature.grow import Pay, Release
 from mmech_rf.literature.recipe import CHOICES
 

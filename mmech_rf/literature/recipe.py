@@ -1,8 +1,8 @@
 r"""The choices that make a private forest: what they cost, and what they say in words.
 
-``choices.toml`` lists the choices, ``presets.toml`` the forests of the literature. Where
-a paper is not private as published, the preset of its name is a corrected one and says
-what was corrected; the original is refused by name.
+``choices.toml`` lists the choices, ``presets.toml`` the forests of the literature.
+Where a paper is not private as published, the preset of its name is a corrected one and
+says what was corrected; the original is refused by name.
 
 Node levels are numbered from the root, 0, to the leaves, `n_levels`. A rule says which
 weight the tests of levels 0 .. n_levels - 1 and the class counts of levels 0 ..

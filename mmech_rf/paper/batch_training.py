@@ -15,7 +15,7 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.estimator.votes import check_that
-from mmech_rf.forest.voting import class_shares, leaf_log_odds, weight_votes
+from mmech_rf.forest.ensembles import class_shares, leaf_log_odds, weight_votes
 from mmech_rf.paper.grown import CountedForest, optimized
 from mmech_rf.workloads import training_workload
 

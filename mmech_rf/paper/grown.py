@@ -32,17 +32,24 @@ from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.estimator.shown import grown_trees
 from mmech_rf.estimator.votes import alike, check_labels, check_that
-from mmech_rf.forest.complete import complete_forest, complete_size
 from mmech_rf.forest.ensembles import (
     Ensemble,
     features_of,
     spawn,
     trees_of,
+    vote_shares,
+    weight_votes,
 )
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
-from mmech_rf.forest.sizes import check_cells, check_leaves
-from mmech_rf.forest.voting import vote_shares, weight_votes
+from mmech_rf.forest.growth import (
+    check_cells,
+    check_depth,
+    check_leaves,
+    complete_forest,
+    complete_size,
+    default_depth,
+    grow_random_forest,
+)
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
 from mmech_rf.schema import Schema

@@ -21,9 +21,8 @@ from mmech.checks import check_choice
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
-from mmech_rf.forest.ensembles import Ensemble
-from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
-from mmech_rf.forest.voting import leaf_label_by_rule, vote_shares
+from mmech_rf.forest.ensembles import Ensemble, leaf_label_by_rule, vote_shares
+from mmech_rf.forest.growth import OTHERWISE, TableTooLargeError
 from mmech_rf.limits import LIMITS
 from mmech_rf.paper.grown import GrownForest, optimized
 from mmech_rf.workloads import aggregation_workload, explicit_rows, prediction_workload

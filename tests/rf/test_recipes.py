@@ -14,7 +14,7 @@ from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
 from mmech_rf._kernels import node_histograms
-from mmech_rf.forest.sizes import TableTooLargeError
+from mmech_rf.forest.growth import TableTooLargeError
 from mmech_rf.literature.classifier import PRUNINGS
 from mmech_rf.literature.grow import MOST, score_for
 from mmech_rf.literature.leaves import (
