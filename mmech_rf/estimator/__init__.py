@@ -3,12 +3,11 @@
 ============  =======================================================
 options       parameters and settings: what makes a class an estimator
 base          fit and predict, copies, files, statement, card, pages
-accounted     forests that first ask for the number of records
+accounted     forests that first ask for the number of records; private bins
 votes         how released models vote
 records       encoded records, added up from the parts they came in
-cuts          private bins of numbers
 accuracy      the accuracy of a model, on records held out
-terms         what a fit settled, its statement and card
+terms         what a fit released: its statement and card
 shown         trees in words, and importances
 monotone      predictions that keep public directions
 cautions      warnings: schemas read from records, fits that add up

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 import os
 import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -58,13 +59,12 @@ from mmech.privacy.ledger import as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.storage.archive import EvidenceError
-from mmech.storage.codec import write
+from mmech.storage.codec import storable, write
 from mmech.terminal import printable
 from mmech.threads import finishing, one_blas_thread
 from mmech.verify import parsed
 from mmech_rf.estimator.accuracy import HELD_OUT, Accuracy
 from mmech_rf.estimator.cautions import Lineage, infer_schema, warn_of_encoders
-from mmech_rf.estimator.cuts import in_bins
 from mmech_rf.estimator.options import estimator, refuse_foreign
 from mmech_rf.estimator.records import (
     EncodedRecords,
@@ -72,11 +72,11 @@ from mmech_rf.estimator.records import (
     count_in_memory,
     counted,
     encoded_blocks,
+    in_bins,
 )
 from mmech_rf.estimator.shown import importances, notes_on
 from mmech_rf.estimator.terms import (
     NOT_COVERED,
-    Terms,
     check_origin,
     cost_in_words,
     model_card,
@@ -85,12 +85,30 @@ from mmech_rf.estimator.terms import (
     statement,
 )
 from mmech_rf.estimator.votes import alike, check_that
-from mmech_rf.forest.ensembles import Ensemble, check_random_state
+from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.schema import Schema, check_schema
 from mmech_rf.show.page import html_page
 from mmech_rf.show.trees import ShownTree
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
+
+
+@storable("Terms")
+@dataclass(frozen=True)
+class Terms:
+    """What a fit settled that a later `set_params` must not rewrite."""
+
+    neighbours: str
+    inferred: bool  # whether the schema was read from the records
+    records_per_person: int = 1
+
+    def __post_init__(self) -> None:
+        Relation(self.neighbours, self.records_per_person)
+
+    @property
+    def relation(self) -> Relation:
+        """Neighbour relation of the releases."""
+        return Relation(self.neighbours, self.records_per_person)
 
 
 @estimator
@@ -356,7 +374,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Fit as a whole or not at all."""
         before = dict(vars(self))
         for name in before:
-            if name.endswith("_") or (name[0] == "_" and name not in _BEFORE_A_FIT):
+            if name.endswith("_") or (name[0] == "_" and name in self._set_by_fits()):
                 delattr(self, name)
 
         def spent(words: str) -> str:
@@ -380,6 +398,12 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         finally:
             if isinstance(self.ledger, PrivacyLedger):
                 self.ledger.let_go()
+
+    @classmethod
+    def _set_by_fits(cls) -> set[str]:
+        """Return names of fields that are no parameters: what fits set anew."""
+        made: Any = cls
+        return {own.name for own in fields(made) if not own.init} - {"_lineage"}
 
     def _fit(self, X: Any, y: Any) -> None:
         """Fit to raw records, or to parts that were counted."""
@@ -680,12 +704,14 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """What was released, at which epsilon, to whom it gives protection."""
         check_is_fitted(self)
         return statement(
-            self._terms,
+            self._terms.relation,
             self.releases_,
             guarantee=self._guarantee() if self.releases_ else "",
             remarks=self._remarks(),
             afterwards=self._afterwards,
-            public=NOT_COVERED if self.schema_.read_from_records else self._public,
+            public=NOT_COVERED
+            if self._terms.inferred or self.schema_.read_from_records
+            else self._public,
         )
 
     @property
@@ -726,13 +752,14 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return model_card(
             type(self).__name__,
-            self._terms,
+            self._terms.relation,
             self.releases_,
             self.schema_,
             getattr(self, "_saved", {}),
             self.privacy_statement_,
             self.evidence_,
             self.accuracy_,
+            read=self._terms.inferred or self.schema_.read_from_records,
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -1123,6 +1150,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self.timings_ = dict.fromkeys(STAGES, 0.0)
 
 
+def check_random_state(value: Any) -> None:
+    """Raise unless forests can be grown from it."""
+    generators = np.random.RandomState, np.random.Generator, np.random.SeedSequence
+    if value is None or isinstance(value, generators):
+        return
+    need = "must be an integer >= 0, a random generator of NumPy, or None"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"random_state {need}, got {value!r}")
+    if value < 0:
+        raise ParameterError("random_state", need, value)
+
+
 NOT_IN_FILES = ("schema", "ledger", "insecure_rng")
 """Parameters that files have in another place, or not at all."""
 
@@ -1140,6 +1179,3 @@ EVIDENT = ("currency", "relation", "insecure", "cost")
 
 SPENT = "spent"
 """Stands for the ledger in the state of a fitted model that is copied or pickled."""
-
-_BEFORE_A_FIT = ("_lineage", "_metadata_request", "_parts", "_unlabelled")
-"""Private attributes that a fit finds; it sets all others anew."""

@@ -1,11 +1,11 @@
-"""What a fit settled, its privacy statement, and the card of the model."""
+"""What a fit released: its privacy statement, and the card of the model."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
 from typing import Any
 
@@ -15,31 +15,12 @@ from mmech.privacy.answers import DELTAS, at_deltas, epsilon_delta
 from mmech.privacy.entry import composed
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
-from mmech.storage.codec import storable
 from mmech_rf.estimator.accuracy import Accuracy
 from mmech_rf.estimator.votes import check_that
 from mmech_rf.schema import Schema
 
 NOT_COVERED = "NOT COVERED: the schema was read from the records."
 """What a statement says in place of what is public."""
-
-
-@storable("Terms")
-@dataclass(frozen=True)
-class Terms:
-    """What a fit settled that a later `set_params` must not rewrite."""
-
-    neighbours: str
-    inferred: bool  # whether the schema was read from the records
-    records_per_person: int = 1
-
-    def __post_init__(self) -> None:
-        Relation(self.neighbours, self.records_per_person)
-
-    @property
-    def relation(self) -> Relation:
-        """Neighbour relation of the releases."""
-        return Relation(self.neighbours, self.records_per_person)
 
 
 def spent_ledger(relation: Relation) -> PrivacyLedger:
@@ -55,7 +36,7 @@ def cost_in_words(entries: Sequence[LedgerEntry]) -> str:
 
 
 def statement(
-    terms: Terms,
+    relation: Relation,
     entries: Sequence[LedgerEntry],
     *,
     guarantee: str,
@@ -70,7 +51,7 @@ def statement(
     """
     lines = [
         f"Released by this fit: {guarantee} for neighbouring data sets that differ "
-        f"{terms.relation.words}."
+        f"{relation.words}."
         if entries
         else "Nothing has been released yet.",
         *(f"  {e.released}: {cost_in_words([e])}, {e.how}{_part(e)}." for e in entries),
@@ -81,7 +62,7 @@ def statement(
         ),
         *remarks,
         afterwards,
-        NOT_COVERED if terms.inferred else public,
+        public,
     ]
     if any(entry.insecure for entry in entries):
         lines.append(
@@ -118,13 +99,15 @@ def check_origin(origin: Mapping[str, str]) -> None:
 
 def model_card(
     model: str,
-    terms: Terms,
+    relation: Relation,
     entries: Sequence[LedgerEntry],
     schema: Schema,
     origin: Mapping[str, str],
     statement: str,
     evidence: Evidence | None,
     accuracy: Accuracy | None,
+    *,
+    read: bool,
 ) -> dict[str, Any]:
     """Return the card of a fit; `ForestClassifier.card` says what is on it."""
     cost = float(composed(entries))
@@ -132,7 +115,7 @@ def model_card(
     promised: tuple[float | None, float | None] = cost, 0.0
     if in_rho:
         promised = None, None  # rho promises one epsilon for every delta
-    persons = terms.records_per_person
+    persons = relation.records_per_person
     return {
         "model": model,
         "mechanism": list(dict.fromkeys(entry.kind for entry in entries)),
@@ -142,11 +125,11 @@ def model_card(
         "epsilon_at": {f"{d:g}": epsilon_delta(entries, d) for d in DELTAS}
         if in_rho
         else None,
-        "relation": terms.neighbours,
+        "relation": relation.neighbours,
         "records_per_person": persons,
         "unit": f"one person with at most {persons} record{'s' * (persons > 1)}",
         "private": bool(entries)
-        and not (terms.inferred or schema.read_from_records)
+        and not read
         and not any(entry.insecure for entry in entries),
         "date": origin.get("date"),
         "version": origin.get("version"),

@@ -6,7 +6,6 @@ Seeds, attributes and trees are public. Votes are post-processing of what was re
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -120,18 +119,6 @@ def features_of(
             "leave it out for all of them",
         )
     return [np.sort(rng.permutation(n_features)[:size]) for rng in rngs]
-
-
-def check_random_state(value: Any) -> None:
-    """Raise unless forests can be grown from it."""
-    generators = np.random.RandomState, np.random.Generator, np.random.SeedSequence
-    if value is None or isinstance(value, generators):
-        return
-    need = "must be an integer >= 0, a random generator of NumPy, or None"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"random_state {need}, got {value!r}")
-    if value < 0:
-        raise ParameterError("random_state", need, value)
 
 
 def spawn(random_state: Any, count: int) -> list[Any]:

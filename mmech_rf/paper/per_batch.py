@@ -67,6 +67,8 @@ class PerBatchClassifier(GrownForest):
     _holds_secrets = True
     _what = "votes of one batch"
     _counts: list[Integers] = field(init=False)
+    _contribution: int = field(init=False)
+    _answered: list[tuple[Integers, Integers, Floats]] = field(init=False)
     _afterwards = (
         "Each new batch of queries spends budget; the same batch again is free. "
         "Queries are public: never predict on training records."
@@ -131,7 +133,7 @@ class PerBatchClassifier(GrownForest):
             del self._counts
 
     def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
-        self._answered: list[tuple[Integers, Integers, Floats]] = []
+        self._answered = []
         # Settled with the counts: a later set_params must not halve the noise.
         self._contribution = self._record_contribution()
         with self._timed("measurement"):
