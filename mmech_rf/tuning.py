@@ -316,10 +316,10 @@ class _Judge:
             return cells  # marginals of that order are never cheaper than the cells
         subsets = [s for s in self.subsets if len(s) == depth]
         asked = Marginals(self.sizes, dict.fromkeys(subsets, 1))
-        found = optimize(asked, template="marginals", seed=0, max_evaluations=SEARCH)
-        if found.loss >= trees * self.cells[-1] * (1 - 1e-6):
+        result = optimize(asked, template="marginals", seed=0, max_evaluations=SEARCH)
+        if result.loss >= trees * self.cells[-1] * (1 - 1e-6):
             return cells
-        weights = getattr(found.strategy, "weights", {tuple(range(m)): 1.0})
+        weights = getattr(result.strategy, "weights", {tuple(range(m)): 1.0})
         total = sum(weights.values())
         terms = [(subset, (w / total) ** 2) for subset, w in weights.items()]
         return "marginals", marginal_precisions(terms, self.subsets, self.sizes)

@@ -126,9 +126,9 @@ def add_command(
 
 def add(command: argparse._ActionsContainer, name: str, **options: Any) -> None:
     """Add an option or argument to a command, with its help and its default."""
-    own = getattr(command, "prog", "").rpartition(" ")[2]
+    command_name = getattr(command, "prog", "").rpartition(" ")[2]
     texts = TEXTS["options"]
-    text = texts.get(f"{own} {name}") or texts[name]
+    text = texts.get(f"{command_name} {name}") or texts[name]
     default = options.get("default")
     if default is not None and "(default: " not in text:
         values = default if isinstance(default, list) else [default]

@@ -85,7 +85,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     records = evaluation.load_records(
         opened(args, args.data), args.schema, missing=args.missing, **form
     )
-    found = evaluation.evaluate(
+    result = evaluation.evaluate(
         records,
         evaluation.make_methods(names, **settings),
         args.epsilon,
@@ -99,12 +99,12 @@ def _evaluate(args: argparse.Namespace) -> None:
     spread = "mean ± std over " if args.repeats > 1 else ""
     splits = f"{args.repeats} random 80/20 split{'s' if args.repeats > 1 else ''}"
     print(f"{title}: test accuracy, {spread}{splits} of {len(records.y):,} records\n")
-    if found.trials:
-        print(evaluation.accuracy_table(found.trials))
+    if result.trials:
+        print(evaluation.accuracy_table(result.trials))
         print()
     skipped = [
         f"Skipped {label}: {in_options(error, args)}."
-        for label, error in found.skipped.items()
+        for label, error in result.skipped.items()
     ]
     if records.n_dropped:
         skipped.append(

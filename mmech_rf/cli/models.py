@@ -255,8 +255,8 @@ def _predict(args: argparse.Namespace) -> None:
         labels = answers_to_queries(args, args.data, model).tolist()
         write_table(args.out, [model.schema_.target], ([label] for label in labels))
         return
-    found = answers_to_queries(args, args.data, model, proba=True)
-    write_table(args.out, model.schema_.class_labels, found.tolist())
+    probabilities = answers_to_queries(args, args.data, model, proba=True)
+    write_table(args.out, model.schema_.class_labels, probabilities.tolist())
 
 
 def _predict_batch(args: argparse.Namespace) -> None:

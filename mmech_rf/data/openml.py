@@ -43,7 +43,7 @@ def download(
 
 def _records(source: OpenML, schema: Schema, **home: Any) -> Any:
     """Return records and classes, in our names and the order of our schema."""
-    found = fetch_openml(
+    fetched = fetch_openml(
         name=source.name,
         version=source.version,
         target_column=None,
@@ -52,10 +52,10 @@ def _records(source: OpenML, schema: Schema, **home: Any) -> Any:
         **home,
     )
     names = [*schema.feature_names, *schema.required]
-    data = np.empty((found.data.shape[0], len(names)), dtype=object)
+    data = np.empty((fetched.data.shape[0], len(names)), dtype=object)
     for j, column in enumerate(names):
-        data[:, j] = _column(found, column, source)
-    return data, _column(found, schema.target, source)
+        data[:, j] = _column(fetched, column, source)
+    return data, _column(fetched, schema.target, source)
 
 
 def check_binned(name: str, n_bins: int | None) -> None:
@@ -69,16 +69,16 @@ def check_binned(name: str, n_bins: int | None) -> None:
         )
 
 
-def _column(found: Any, name: str, source: OpenML) -> NDArray[np.object_]:
+def _column(fetched: Any, name: str, source: OpenML) -> NDArray[np.object_]:
     """Return a column as text or numbers in our names; missing values are empty."""
     theirs = source.columns.get(name, name)
-    if theirs not in found.feature_names:
+    if theirs not in fetched.feature_names:
         raise ValueError(
             f"{source} has no column {theirs!r}, although this version had; clear the "
             "cache of scikit-learn and fetch it again"
         )
-    values = found.data[:, found.feature_names.index(theirs)]
-    texts = found.categories.get(theirs)
+    values = fetched.data[:, fetched.feature_names.index(theirs)]
+    texts = fetched.categories.get(theirs)
     words = source.values.get(name, {})
     out = np.empty(values.shape, dtype=object)
     for row, value in enumerate(values.tolist()):

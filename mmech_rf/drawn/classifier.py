@@ -185,8 +185,8 @@ class PrivateForestClassifier(AccountedForest):
         with self._timed("prediction"):
             lower, upper = self._experts.interval(codes, float(level))
             if self.schema_.monotone:
-                found = self._probabilities_in_order(codes)
-                lower, upper = np.minimum(lower, found), np.maximum(upper, found)
+                middle = self._probabilities_in_order(codes)
+                lower, upper = np.minimum(lower, middle), np.maximum(upper, middle)
         return lower, upper
 
     def _settle(self) -> None:

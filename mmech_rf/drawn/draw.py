@@ -285,7 +285,7 @@ class SelectedTree:
     @property
     def views(self) -> Iterator[View | ScoreView]:
         """All views that it looks through, from the root on."""
-        return (own for own in self.looks if isinstance(own, View | ScoreView))
+        return (look for look in self.looks if isinstance(look, View | ScoreView))
 
     def numbers(self, views: Views) -> Integers:
         """Return the tree as it was drawn: whole numbers, for evidence.
@@ -294,8 +294,8 @@ class SelectedTree:
         fork, whose looks come next. Classes of all leaves come last.
         """
         places = views.places
-        found = [places.get(own, len(places)) for own in self.looks]
-        return np.concatenate([found, *self.labels])
+        looks = [places.get(look, len(places)) for look in self.looks]
+        return np.concatenate([looks, *self.labels])
 
     @classmethod
     def of(cls, numbers: Integers, views: Views) -> SelectedTree:
@@ -404,12 +404,12 @@ def select_tree(
         "cells": cells, "class_codes": class_codes, "multiplicities": multiplicities,
         "weights": weights, "predicted": predicted,
     }  # fmt: skip
-    found = drawn(
+    tree = drawn(
         "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
         rate=Fraction(rate, 2**FRACTION_BITS), unit=unit, relation=relation,
         n_records=n_records, sums=sums,
     )  # fmt: skip
-    return found if isinstance(found, SelectedTree) else SelectedTree.of(found, views)
+    return tree if isinstance(tree, SelectedTree) else SelectedTree.of(tree, views)
 
 
 @dataclass(frozen=True, eq=False)

@@ -58,9 +58,9 @@ def notes_on(experts: SelectedTrees) -> list[str]:
     views = [view for tree in experts.trees for view in tree.views]
     sums = any(view.family == "sum" for view in views)
     weight = experts.score_weight
-    found = [SUMS_OF_POSITIONS] * sums + [SCORES] * (experts.additive is not None)
-    found += [VOTES] * (len(experts.trees) > 1 or weight > 0)
-    return found + [SCORES_VOTE.format(weight)] * (weight > 0)
+    notes = [SUMS_OF_POSITIONS] * sums + [SCORES] * (experts.additive is not None)
+    notes += [VOTES] * (len(experts.trees) > 1 or weight > 0)
+    return notes + [SCORES_VOTE.format(weight)] * (weight > 0)
 
 
 Known: TypeAlias = Mapping[int, Sequence[int]]
@@ -101,8 +101,8 @@ class _Words:
             elif isinstance(branch, Fork):
                 nodes.append(self.fork(branch.view, branch.branches, leaves))
             else:
-                own = [always(leaf) for leaf in islice(leaves, branch.size)]
-                nodes.append(partial(self.split, branch, own))
+                ends = [always(leaf) for leaf in islice(leaves, branch.size)]
+                nodes.append(partial(self.split, branch, ends))
         return partial(self.split, view, nodes)
 
     def leaf(self, label: int, scores: Floats | None) -> Node:
@@ -154,11 +154,11 @@ class _Words:
         k = len(self.classes)
         tables = [] if self.additive is None else self.additive.tables
         for c, name in enumerate(self.classes):
-            found = tuple(
+            sums = tuple(
                 tuple((k * table[:, c] - table.sum(axis=1)).tolist())
                 for table in tables
             )
-            if found == view.tables:
+            if sums == view.tables:
                 return f"score of {name}", k * VOTE_STEPS
         return "score", VOTE_STEPS
 

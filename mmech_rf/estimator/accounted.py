@@ -330,11 +330,11 @@ def fine_schema(schema: Schema, places: Sequence[int]) -> Schema:
     """Return a schema with fine public grids in place of the bins of attributes."""
     attributes = list(schema.attributes)
     for place in places:
-        own = attributes[place]
-        assert own.lower is not None
-        assert own.upper is not None
-        grid = fine_grid(own.lower, own.upper, GRID_CELLS)
-        attributes[place] = _with_cuts(own, grid)
+        attribute = attributes[place]
+        assert attribute.lower is not None
+        assert attribute.upper is not None
+        grid = fine_grid(attribute.lower, attribute.upper, GRID_CELLS)
+        attributes[place] = _with_cuts(attribute, grid)
     return replace(schema, attributes=tuple(attributes))
 
 
@@ -386,6 +386,6 @@ def release_bins(
     return bins, in_bins(records, schema, bins)
 
 
-def _with_cuts(own: Attribute, cuts: Sequence[Any]) -> Attribute:
+def _with_cuts(attribute: Attribute, cuts: Sequence[Any]) -> Attribute:
     """Return an attribute with other cut points; names of its bins do not fit them."""
-    return replace(own, cut_points=tuple(cuts), n_bins=None, categories=())
+    return replace(attribute, cut_points=tuple(cuts), n_bins=None, categories=())

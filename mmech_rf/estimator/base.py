@@ -282,9 +282,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         schema = self._reading_schema(self.schema)
         parts: RecordParts = vars(self).get("_parts") or RecordParts(schema)
         parts.check(schema, chunk_id)
-        found = self._read(schema, X, y, chunk_id)
+        part = self._read(schema, X, y, chunk_id)
         # Another thread may have counted the first part in the meantime.
-        self.__dict__.setdefault("_parts", parts).add(found, chunk_id)
+        self.__dict__.setdefault("_parts", parts).add(part, chunk_id)
         return self
 
     def release(
@@ -403,7 +403,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _set_by_fits(cls) -> set[str]:
         """Return names of fields that are no parameters: what fits set anew."""
         made: Any = cls
-        return {own.name for own in fields(made) if not own.init} - {"_lineage"}
+        return {entry.name for entry in fields(made) if not entry.init} - {"_lineage"}
 
     def _fit(self, X: Any, y: Any) -> None:
         """Fit to raw records, or to parts that were counted."""
@@ -649,8 +649,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         try:
             return encode(X, handle_unknown=unknown, handle_missing=missing)
         except CellError as error:  # policies and the schema are settled since the fit
-            own = (way for way in error.remedy[1:-1] if "{schema}" not in way)
-            remedy = f"{look('schema')}, then correct it", *own, "leave the row out"
+            ways = (way for way in error.remedy[1:-1] if "{schema}" not in way)
+            remedy = f"{look('schema')}, then correct it", *ways, "leave the row out"
             raise CellError("X", error.need, remedy=remedy) from None
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -896,11 +896,11 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """
         refuse_foreign(params, self._get_param_names(), ValueError)
         for name in params:
-            own, parts, _ = name.partition("__")
-            if parts and own in self._get_param_names():
+            owner, parts, _ = name.partition("__")
+            if parts and owner in self._get_param_names():
                 raise ValueError(
-                    f"{name} is a part of {own}, which has no parts to set; pass "
-                    f"{own}= as a whole, in a grid as a list of whole values"
+                    f"{name} is a part of {owner}, which has no parts to set; pass "
+                    f"{owner}= as a whole, in a grid as a list of whole values"
                 )
         return super().set_params(**params)
 
@@ -1080,9 +1080,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         except (*MALFORMED, StopIteration):
             return False
         before, after = (
-            [parsed(own.text.encode())[name] for name in EVIDENT]
+            [parsed(drawn.text.encode())[name] for name in EVIDENT]
             + [vars(model)[name] for name in model._evident]
-            for model, own in ((self, evidence), (twin, record.evidence()))
+            for model, drawn in ((self, evidence), (twin, record.evidence()))
         )
         return alike(before, after)
 

@@ -109,12 +109,12 @@ OURS = {"n_estimators": "n_trees", "max_depth": "depth"}
 
 def refuse_foreign(
     given: Collection[str],
-    own: Collection[str] = (),
+    known: Collection[str] = (),
     error: type[Exception] = TypeError,
 ) -> None:
     """Raise for parameters of scikit-learn's classifiers that are none of these."""
     for name in OURS.keys() & given:
-        remedy = f"pass {OURS[name]}=" if OURS[name] in own else "leave it out"
+        remedy = f"pass {OURS[name]}=" if OURS[name] in known else "leave it out"
         raise error(
             f"{name} is a parameter of scikit-learn's forests, which these forests "
             f"call {OURS[name]} where they have it; {remedy}"
@@ -139,35 +139,35 @@ def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
     return field(default=default, metadata={"least": least, "most": most})
 
 
-def _checked(value: Any, own: Any) -> Any:
-    name = own.name
-    if isinstance(own.default, tuple):
+def _checked(value: Any, entry: Any) -> Any:
+    name = entry.name
+    if isinstance(entry.default, tuple):
         if not isinstance(value, (tuple, list)) or not value:
             raise TypeError(
-                f"{name} must be a tuple of integers, such as {own.default}, "
+                f"{name} must be a tuple of integers, such as {entry.default}, "
                 f"got {value!r}"
             )
-        least = own.metadata["least"]
+        least = entry.metadata["least"]
         whole = (check_integer(one, name, minimum=least) for one in value)
-        return tuple(_within(one, name, own) for one in whole)
-    if isinstance(own.default, Fraction):
-        found: Any = check_epsilon(value, name)
-    elif isinstance(own.default, int):
-        found = check_integer(value, name, minimum=own.metadata["least"])
+        return tuple(_within(one, name, entry) for one in whole)
+    if isinstance(entry.default, Fraction):
+        number: Any = check_epsilon(value, name)
+    elif isinstance(entry.default, int):
+        number = check_integer(value, name, minimum=entry.metadata["least"])
     elif isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     else:
-        found = float(value)
-    return _within(found, name, own)
+        number = float(value)
+    return _within(number, name, entry)
 
 
-def _within(found: Any, name: str, own: Any) -> Any:
-    least, most = own.metadata["least"], own.metadata["most"]
-    if not least <= found <= most:
+def _within(number: Any, name: str, entry: Any) -> Any:
+    least, most = entry.metadata["least"], entry.metadata["most"]
+    if not least <= number <= most:
         raise ParameterError(
-            name, f"must be a number from {least:g} to {most:g}", found
+            name, f"must be a number from {least:g} to {most:g}", number
         )
-    return found
+    return number
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,6 @@ class CountSettings:
     most_bins: int = setting(8, least=2, most=64)
 
     def __post_init__(self) -> None:
-        for own in fields(self):
-            value = _checked(getattr(self, own.name), own)
-            object.__setattr__(self, own.name, value)
+        for entry in fields(self):
+            value = _checked(getattr(self, entry.name), entry)
+            object.__setattr__(self, entry.name, value)

@@ -260,7 +260,7 @@ class RecordParts:
                 )
 
     def add(
-        self, found: Counts | list[NDArray[Any]], chunk_id: Hashable | None = None
+        self, read: Counts | list[NDArray[Any]], chunk_id: Hashable | None = None
     ) -> None:
         """Add a part: its counts, or single records with their classes last.
 
@@ -268,12 +268,12 @@ class RecordParts:
         """
         with self._lock:
             self.check(self.schema, chunk_id)
-            if isinstance(found, Counts):
-                found = found._named(None)
+            if isinstance(read, Counts):
+                read = read._named(None)
                 known = len(self._counts._codes) > 0
-                self._counts = self._counts + found if known else found
+                self._counts = self._counts + read if known else read
             else:
-                self._rows += found
+                self._rows += read
             if chunk_id is not None:
                 self._chunks.add(chunk_id)
             if rows := _rows_of(chunk_id):

@@ -38,8 +38,8 @@ class Level:
 
 def children_of(level: Level, sizes: Integers) -> Integers:
     """Return how many children every node has."""
-    own = np.where(level.value < 0, sizes[level.attribute], 2)
-    return np.where(level.attribute < 0, 0, own)
+    n_children = np.where(level.value < 0, sizes[level.attribute], 2)
+    return np.where(level.attribute < 0, 0, n_children)
 
 
 def lay_out(levels: Sequence[Level], sizes: Integers) -> dict[str, Any]:
@@ -471,8 +471,8 @@ def mean_leaves(
     sizes = [n for n, two in zip(shape, two_way, strict=True) if n > 1 and not two]
     h = min(depth, pairs + len(sizes))
     leaves = sum(
-        math.comb(pairs, j) * 2**j * own
-        for j, own in zip(range(h, -1, -1), elementary_sums(sizes, h), strict=True)
+        math.comb(pairs, j) * 2**j * products
+        for j, products in zip(range(h, -1, -1), elementary_sums(sizes, h), strict=True)
     )
     return Fraction(leaves, math.comb(pairs + len(sizes), h))
 

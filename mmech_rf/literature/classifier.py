@@ -97,8 +97,8 @@ class Fitting:
     def budget(self, n_trees: int, epsilon: Fraction) -> Budget:
         """Return what the releases of one tree cost."""
         recipe = self.recipe
-        own = tree_epsilon(recipe.records, epsilon, n_trees, self.outer)
-        return recipe.budget(own, self.n_levels)
+        each = tree_epsilon(recipe.records, epsilon, n_trees, self.outer)
+        return recipe.budget(each, self.n_levels)
 
     def trees(self, n_trees: int, epsilon: Fraction) -> tuple[Forest, Floats]:
         """Release all trees and their leaves."""
@@ -310,13 +310,13 @@ class Fitting:
             self.session.pay(entry, ledger or self.ledger)
 
     def _noisy(
-        self, values: Integers, own: Fraction, cost: Fraction, what: str
+        self, values: Integers, moved: Fraction, cost: Fraction, what: str
     ) -> Integers:
         """Add noise that was paid for; one record changes each of its trees by own."""
         flat = values if values.ndim < 3 else values.reshape(-1, values.shape[-1])
         with paid_together():
             measured = measure(
-                flat, [(0, len(flat), own * self.times)], LAPLACE, cost * self.times,
+                flat, [(0, len(flat), moved * self.times)], LAPLACE, cost * self.times,
                 released=what, relation=self.relation, ledger=None, noise=self.noise,
             )  # fmt: skip
         return measured.values.reshape(values.shape)
@@ -557,8 +557,8 @@ class RecipeForestClassifier(AccountedForest):
         n_trees = recipe.trees(schema, float(epsilon), n_records)
         n_levels = recipe.n_levels(schema, float(epsilon), n_records)
         relation = self._terms.relation
-        own = tree_epsilon(recipe.records, epsilon, n_trees, relation)
-        budget = recipe.budget(own, n_levels)
+        each = tree_epsilon(recipe.records, epsilon, n_trees, relation)
+        budget = recipe.budget(each, n_levels)
         draws = 1
         if recipe.selection == "cut-then-attribute":
             draws = 2 * (1 + recipe.n_candidates(schema.n_features))

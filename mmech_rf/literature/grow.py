@@ -86,11 +86,11 @@ class Score:
 
     def multiway(self, children: Integers) -> Integers:
         """Return the scores of tests with a child per value, from (..., values, k)."""
-        found = self.term(children).sum(axis=-1)
+        total = self.term(children).sum(axis=-1)
         if self.ratio:
             mean = round(2**15 * (1 + 1 / math.log2(children.shape[-2])))
-            return (found - self.term(children.sum(axis=-2))) * mean // 2**16
-        return found
+            return (total - self.term(children.sum(axis=-2))) * mean // 2**16
+        return total
 
 
 def _size(counts: Integers) -> Integers:
@@ -324,15 +324,15 @@ class Grower:
         """
         possible = np.zeros(boxes.shape, np.bool_)
         for a, start in enumerate(self._starts[:-1]):
-            own = boxes[:, start : self._starts[a + 1]]
-            several = own.sum(axis=1) > 1
+            allowed = boxes[:, start : self._starts[a + 1]]
+            several = allowed.sum(axis=1) > 1
             if self._ordered[a]:
-                above = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
-                possible[:, start : self._starts[a + 1]] = own & (above > 1)
+                above = np.cumsum(allowed[:, ::-1], axis=1)[:, ::-1]
+                possible[:, start : self._starts[a + 1]] = allowed & (above > 1)
             elif self._two_way[a]:
-                possible[:, start : self._starts[a + 1]] = own & several[:, None]
+                possible[:, start : self._starts[a + 1]] = allowed & several[:, None]
             else:
-                possible[:, start] = several & own.all(axis=1)
+                possible[:, start] = several & allowed.all(axis=1)
         if self.recipe.grid is not None:
             possible &= self._on_grid(self.recipe.grid)
         n_candidates = self.recipe.n_candidates(len(self._sizes))
@@ -355,26 +355,26 @@ class Grower:
 
     def _values_of(self, attribute: Integers) -> Flags:
         """Return which values are of the attribute of each node."""
-        own = np.arange(len(self._sizes)) == attribute[:, None]
-        return np.repeat(own, self._sizes, axis=1)
+        matches = np.arange(len(self._sizes)) == attribute[:, None]
+        return np.repeat(matches, self._sizes, axis=1)
 
     # ---- selections ----------------------------------------------------------
 
     def _scores(self, score: Score, counts: Integers) -> Integers:
         """Return the scores of all tests, (nodes, values)."""
-        found = np.zeros(counts.shape[:2], np.int64)
+        scores = np.zeros(counts.shape[:2], np.int64)
         for a, start in enumerate(self._starts[:-1]):
             part = slice(start, self._starts[a + 1])
-            own = counts[:, part]
-            total = own.sum(axis=1, keepdims=True)
+            of_values = counts[:, part]
+            total = of_values.sum(axis=1, keepdims=True)
             if self._ordered[a]:
-                left = np.cumsum(own, axis=1)
-                found[:, part] = score.two_way(left, total - left)
+                left = np.cumsum(of_values, axis=1)
+                scores[:, part] = score.two_way(left, total - left)
             elif self._two_way[a]:
-                found[:, part] = score.two_way(own, total - own)
+                scores[:, part] = score.two_way(of_values, total - of_values)
             else:
-                found[:, start] = score.multiway(own)
-        return found
+                scores[:, start] = score.multiway(of_values)
+        return scores
 
     def _choose(
         self,
@@ -450,9 +450,9 @@ class Grower:
         sums. In rho that is at most a²/4 for each of k attributes, and a²/8 for the
         choice: less than the ((k + 1) a)²/8 that is charged for all of them.
         """
-        own = self._values_of(attribute).astype(np.int64)
-        numbers = np.einsum("nvk,nv->nk", counts, own)
-        sums = np.einsum("nvk,nv->nk", counts, own * self._position)
+        inside = self._values_of(attribute).astype(np.int64)
+        numbers = np.einsum("nvk,nv->nk", counts, inside)
+        sums = np.einsum("nvk,nv->nk", counts, inside * self._position)
         largest = Fraction(self.unit * (int(self._sizes.max()) - 1))
         n = self.release(numbers, Fraction(self.unit), cost / 2, "class counts of cuts")
         s = self.release(sums, largest, cost / 2, "class sums of cuts")

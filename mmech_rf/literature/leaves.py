@@ -122,12 +122,12 @@ def release_levels(
         forest.leaf_offsets[:-1], forest.leaf_offsets[1:], strict=True
     ):
         groups = [np.unique(g[start:stop], return_inverse=True) for g, _, _ in measured]
-        noisy = [v[own] for (_, v, _), (own, _) in zip(measured, groups, strict=True)]
-        sizes = [own.size for own, _ in groups]
+        noisy = [v[ids] for (_, v, _), (ids, _) in zip(measured, groups, strict=True)]
+        sizes = [ids.size for ids, _ in groups]
         scale = np.repeat([float(1 / cost) for _, _, cost in measured], sizes)
         stack = PartitionStack([labels for _, labels in groups], sizes)
-        found = least_squares(stack, np.concatenate(noisy).astype(np.float64), scale)
-        estimate[start:stop] = np.asarray(found)
+        leaves = least_squares(stack, np.concatenate(noisy).astype(np.float64), scale)
+        estimate[start:stop] = np.asarray(leaves)
     return estimate
 
 

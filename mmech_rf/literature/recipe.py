@@ -329,7 +329,7 @@ class Recipe:
 
     def _has(self, choices: dict[str, list[Any]]) -> bool:
         """Return whether each choice is one of those that are listed for it."""
-        return all(getattr(self, name) in own for name, own in choices.items())
+        return all(getattr(self, name) in allowed for name, allowed in choices.items())
 
     # ---- what follows from public numbers --------------------------------------
 
@@ -496,7 +496,7 @@ class Recipe:
         """
         source = f"after {self.paper}" if self.preset else self.paper
         lines = [f"{self.name}: {source}" if source else self.name]
-        words = {name: own[getattr(self, name)] for name, own in WORDS.items()}
+        words = {name: says[getattr(self, name)] for name, says in WORDS.items()}
         lines.append(f"Guarantee: {words.pop('guarantee')}.")
         score = words.pop("score")
         if self.selection == "joint" and self.candidates == 1:
@@ -522,8 +522,8 @@ class Recipe:
 
 
 def _choices(name: str) -> dict[str, Any]:
-    own = dict(listed_in("presets")[name])
-    return (_choices(own.pop("like")) if "like" in own else {}) | own
+    row = dict(listed_in("presets")[name])
+    return (_choices(row.pop("like")) if "like" in row else {}) | row
 
 
 class Recipes(Mapping[str, Recipe]):
@@ -580,7 +580,7 @@ def recipes() -> Recipes:
 def refused() -> dict[str, tuple[str, str]]:
     """Return names of what is refused: why, and the preset that is corrected."""
     rows = listed_in("presets")["refused"].items()
-    return {name: (own["why"], own["instead"]) for name, own in rows}
+    return {name: (row["why"], row["instead"]) for name, row in rows}
 
 
 def find_recipe(recipe: Any) -> Recipe:
@@ -613,10 +613,10 @@ def find_recipe(recipe: Any) -> Recipe:
         why, instead = refused()[recipe]
         words = f"{{recipe={recipe!r}}} is refused: {why}"
         raise ParameterError("recipe", words, remedy=f"use {{recipe={instead!r}}}")
-    found = recipes()
-    if recipe not in found:
-        near = difflib.get_close_matches(recipe, found, n=3, cutoff=0.3)
-        known = ", ".join(found)
+    presets = recipes()
+    if recipe not in presets:
+        near = difflib.get_close_matches(recipe, presets, n=3, cutoff=0.3)
+        known = ", ".join(presets)
         remedy = f"did you mean {' or '.join(near)}" if near else f"choose {known}"
         raise ParameterError("recipe", "must be the name of a recipe", recipe, remedy)
-    return found[recipe]
+    return presets[recipe]

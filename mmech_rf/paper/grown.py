@@ -367,8 +367,8 @@ class CountedForest(GrownForest):
             ensemble.check(self.schema_.domain_shape)
             check_that(counts.shape == (ensemble.forest.n_leaves, k), "counts")
             check_labels(labels, ensemble.forest.n_leaves, k)
-            own = np.take_along_axis(counts, labels[:, None], axis=1)[:, 0]
-            check_that(alike(own + 0.0, counts.max(axis=1) + 0.0), "labels")
+            at_labels = np.take_along_axis(counts, labels[:, None], axis=1)[:, 0]
+            check_that(alike(at_labels + 0.0, counts.max(axis=1) + 0.0), "labels")
 
     @property
     def _evident(self) -> list[str]:
@@ -391,5 +391,5 @@ def optimized(workload: QueryMatrix, template: str) -> StrategyResult:
         if len(_known) >= MOST_KNOWN:
             _known.pop(next(iter(_known)), None)
         _known[key] = pickle.dumps(optimize(workload, template=template, seed=0))
-    own: StrategyResult = pickle.loads(_known[key])  # written by the line above
-    return own
+    result: StrategyResult = pickle.loads(_known[key])  # written by the line above
+    return result

@@ -179,9 +179,9 @@ class PerBatchClassifier(GrownForest):
         self._reserve()
         try:
             with record_evidence() as record:
-                found = self._answer_batch(codes)
+                answer = self._answer_batch(codes)
             self.evidence_ = record.evidence()
-            return found
+            return answer
         finally:
             self.ledger_.let_go()
 

@@ -64,9 +64,9 @@ def label_error(
     if labels.dtype.kind in "iu" and 0 <= labels.min() <= labels.max() < n_classes:
         numbers = f"0 to {n_classes - 1}"
         encoded = f"{numbers}, as ensembles and cross_val_predict encode classes"
-        own = (
+        as_codes = (
             f"give a Schema the {{class_labels}} {numbers}, and fit to what "
             "{Schema.encode_target} makes of your labels"
         )
-        return ParameterError("y", need, encoded, ("correct it", own))
+        return ParameterError("y", need, encoded, ("correct it", as_codes))
     return ParameterError("y", need, remedy=remedy[marker])

@@ -258,8 +258,8 @@ class Schema(Domain):
                 keep &= ~bad
             elif bad.any():
                 row = first_row + int(bad.argmax())
-                own = read_vector(y), self.n_classes
-                raise label_error(row, marker, *own, policies=True)
+                facts = read_vector(y), self.n_classes
+                raise label_error(row, marker, *facts, policies=True)
         index = np.flatnonzero(keep) if return_index or not keep.all() else None
         if index is not None and index.size < table.n_rows:
             codes, class_codes = codes[index], class_codes[index]
@@ -294,8 +294,8 @@ class Schema(Domain):
         codes = read_once(read_held(y), self._class_table.codes)
         if codes.size and codes.min() < 0:
             row = int((codes < 0).argmax())
-            own = read_vector(y), self.n_classes
-            raise label_error(row, int(codes[row]), *own, policies=False)
+            facts = read_vector(y), self.n_classes
+            raise label_error(row, int(codes[row]), *facts, policies=False)
         return codes.astype(np.int64, copy=False)
 
     def check(
@@ -334,15 +334,15 @@ class Schema(Domain):
         features, required = table.locate(
             self.names, self._noun, self.required, read_required=y is not None
         )
-        found = self._misfits(table, features, clip=handle_unknown == "clip")
+        misfits = self._misfits(table, features, clip=handle_unknown == "clip")
         for name, position in zip(self.required, required, strict=False):
             values = table.column(position)
             missing = [MISSING if is_missing(value) else 0 for value in values]
-            found += list_misfits(name, values, np.array(missing, np.int64))
+            misfits += list_misfits(name, values, np.array(missing, np.int64))
         if y is not None:
             codes = self._read_labels(y, table.n_rows)
-            found += list_misfits(self.target, read_vector(y), codes, LABEL_PROBLEMS)
-        return sorted(found, key=lambda misfit: misfit.row)
+            misfits += list_misfits(self.target, read_vector(y), codes, LABEL_PROBLEMS)
+        return sorted(misfits, key=lambda misfit: misfit.row)
 
     def _read_labels(self, y: Any, n_rows: int) -> NDArray[np.signedinteger[Any]]:
         """Return the codes of raw labels, with a marker where there is none."""
@@ -534,10 +534,12 @@ class Schema(Domain):
         """
         nodes = fitted_nodes(model, self.names)
         attributes = []
-        for j, own in enumerate(self.attributes):
-            if cuts := nodes.cuts_of(j, own):
-                own = replace(own, cut_points=cuts, n_bins=None, categories=())
-            attributes.append(own)
+        for j, attribute in enumerate(self.attributes):
+            if cuts := nodes.cuts_of(j, attribute):
+                attribute = replace(
+                    attribute, cut_points=cuts, n_bins=None, categories=()
+                )
+            attributes.append(attribute)
         return replace(self, attributes=tuple(attributes))
 
     @classmethod
