@@ -7,8 +7,7 @@ uses are imported when it runs, so that ``--help`` is quick.
 main     the parser of all commands, and the run of one
 common   options, their types, and what ``help.toml`` says of them
 files    csv tables, models and schemas
-models   fit, predict and predict-batch
-show     a saved model as text, page or card
+models   fit, predict and predict-batch; show, as text, page or card
 compare  demo and evaluate
 =======  ==============================================
 """

@@ -10,8 +10,13 @@ from mmech.cli.schemas import Described, add_schema
 from mmech.terminal import command_line, run_command
 from mmech_rf.cli.common import PROG, TEXTS, in_options
 from mmech_rf.cli.compare import add_demo, add_evaluate
-from mmech_rf.cli.models import add_fit, add_predict, add_predict_batch, add_recipes
-from mmech_rf.cli.show import add_show
+from mmech_rf.cli.models import (
+    add_fit,
+    add_predict,
+    add_predict_batch,
+    add_recipes,
+    add_show,
+)
 
 if TYPE_CHECKING:
     from mmech_rf.schema import Schema

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
+from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
@@ -23,6 +24,11 @@ from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.estimator.votes import check_that
 from mmech_rf.show.trees import ShownTree
+
+LEAST_EPSILON = Fraction(1, 100_000)
+"""Numerical guard: smallest epsilon that trees are drawn with, for each record that
+comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
+one."""
 
 
 @storable("PrivateForestClassifier")
@@ -89,10 +95,12 @@ class PrivateForestClassifier(AccountedForest):
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
-        if epsilon < self._least_epsilon:
+        relation = Relation(self.neighbours, self.records_per_person)
+        least = LEAST_EPSILON * relation.factor
+        if epsilon < least:
             raise ParameterError(
                 "epsilon",
-                f"must be at least {float(self._least_epsilon):g} to draw trees",
+                f"must be at least {float(least):g} to draw trees",
                 f"{float(epsilon):g}",
                 "raise it: roundings of a draw would use a smaller budget up",
             )

@@ -38,11 +38,6 @@ NUMBER = "number of records"
 FEWEST_RECORDS = 8.0
 """Noise guard: a noisy number of records below this counts as this."""
 
-LEAST_EPSILON = Fraction(1, 100_000)
-"""Numerical guard: smallest epsilon that trees are drawn with, for each record that
-comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
-one."""
-
 
 @storable("Choice")
 @dataclass(frozen=True)
@@ -175,11 +170,6 @@ class AccountedForest(ForestClassifier):
     def _reading_schema(self, schema: Schema) -> Schema:
         places = places_to_cut(schema, self.private_bins)
         return fine_schema(schema, places) if places else schema
-
-    @property
-    def _least_epsilon(self) -> Fraction:
-        """Smallest epsilon that trees are drawn with. Public."""
-        return LEAST_EPSILON * Relation(self.neighbours, self.records_per_person).factor
 
     @property
     def _settings(self) -> Any:

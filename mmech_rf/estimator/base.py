@@ -512,15 +512,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             columns = (*schema.feature_names, *schema.required)
             return count_partitions(count, X, y, columns=columns)
         blocks = encoded_blocks(schema, X, y, policies, chunk_id)
-        if self._counts_distinct:
+        # Held out is every record by itself, and not as often as it is there.
+        if self._distinct and not self.estimate_accuracy:
             return counted(schema, blocks)
         return [np.column_stack(block) for block in blocks]
-
-    @property
-    def _counts_distinct(self) -> bool:
-        """Whether distinct records are enough, and how often each is there."""
-        # Held out is every record by itself, and not as often as it is there.
-        return self._distinct and not self.estimate_accuracy
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         """Return the forests that do not depend on records, if any."""
@@ -691,10 +686,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         "records."
     )
 
-    def _guarantee(self) -> str:
-        """Return in words what all releases guarantee together."""
-        return cost_in_words(self.releases_)
-
     def _remarks(self) -> list[str]:
         """Return sentences on what was released, for the statement."""
         return [] if self.accuracy_ is None else self.accuracy_.remarks
@@ -706,7 +697,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         return statement(
             self._terms.relation,
             self.releases_,
-            guarantee=self._guarantee() if self.releases_ else "",
             remarks=self._remarks(),
             afterwards=self._afterwards,
             public=NOT_COVERED

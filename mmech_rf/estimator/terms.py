@@ -39,7 +39,6 @@ def statement(
     relation: Relation,
     entries: Sequence[LedgerEntry],
     *,
-    guarantee: str,
     remarks: Sequence[str] = (),
     afterwards: str,
     public: str,
@@ -50,8 +49,8 @@ def statement(
     them, what using the model costs afterwards, and what is public.
     """
     lines = [
-        f"Released by this fit: {guarantee} for neighbouring data sets that differ "
-        f"{relation.words}."
+        f"Released by this fit: {cost_in_words(entries)} for neighbouring data sets "
+        f"that differ {relation.words}."
         if entries
         else "Nothing has been released yet.",
         *(f"  {e.released}: {cost_in_words([e])}, {e.how}{_part(e)}." for e in entries),
@@ -97,6 +96,10 @@ def check_origin(origin: Mapping[str, str]) -> None:
     check_that(len(origin["version"]) < 60, "versions")
 
 
+FACTS = "released", "cost", "currency", "kind", "sensitivity", "insecure", "part"
+"""What a card says of every release."""
+
+
 def model_card(
     model: str,
     relation: Relation,
@@ -112,15 +115,13 @@ def model_card(
     """Return the card of a fit; `ForestClassifier.card` says what is on it."""
     cost = float(composed(entries))
     in_rho = bool(entries) and entries[0].currency == "rho"
-    promised: tuple[float | None, float | None] = cost, 0.0
-    if in_rho:
-        promised = None, None  # rho promises one epsilon for every delta
     persons = relation.records_per_person
     return {
         "model": model,
         "mechanism": list(dict.fromkeys(entry.kind for entry in entries)),
-        "epsilon": promised[0],
-        "delta": promised[1],
+        # rho promises one epsilon for every delta
+        "epsilon": None if in_rho else cost,
+        "delta": None if in_rho else 0.0,
         "rho": cost if in_rho else None,
         "epsilon_at": {f"{d:g}": epsilon_delta(entries, d) for d in DELTAS}
         if in_rho
@@ -140,15 +141,7 @@ def model_card(
         "attributes": list(schema.feature_names),
         "monotone": schema.monotone,
         "releases": [
-            {
-                "released": entry.released,
-                "cost": str(entry.cost),
-                "currency": entry.currency,
-                "kind": entry.kind,
-                "sensitivity": entry.sensitivity,
-                "insecure": entry.insecure,
-                "part": entry.part,
-            }
+            {name: getattr(entry, name) for name in FACTS} | {"cost": str(entry.cost)}
             for entry in entries
         ],
         "evidence": None if evidence is None else evidence.verdict,

@@ -557,7 +557,10 @@ def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteFores
     shape = check_shape(schema_or_domain_shape)
     sizes = [size for size in shape if size > 1]
     depth = min(check_integer(depth, "depth", minimum=0), len(sizes))
-    n_trees, n_leaves = math.comb(len(sizes), depth), _elementary(sizes, depth)
+    n_trees, n_leaves = (
+        math.comb(len(sizes), depth),
+        elementary_sums(sizes, depth)[-1],
+    )
     for count, what, limit in (
         (n_trees, "trees", LIMITS.complete_trees),
         (n_leaves, "leaves", LIMITS.complete_leaves),
@@ -576,14 +579,9 @@ def complete_size(domain_shape: Sequence[int], depth: int) -> tuple[int, int]:
     """Return the trees and leaves of a complete forest, zero where it is too large."""
     sizes = [size for size in domain_shape if size > 1]
     h = min(depth, len(sizes))
-    trees, leaves = math.comb(len(sizes), h), _elementary(sizes, h)
+    trees, leaves = math.comb(len(sizes), h), elementary_sums(sizes, h)[-1]
     fits = trees <= LIMITS.complete_trees and leaves <= LIMITS.complete_leaves
     return (trees, leaves) if fits else (0, 0)
-
-
-def _elementary(sizes: Sequence[int], order: int) -> int:
-    """Return the sum over subsets of `order` sizes of their product."""
-    return elementary_sums(sizes, order)[order]
 
 
 def elementary_sums(sizes: Sequence[int], order: int) -> list[int]:

@@ -51,6 +51,7 @@ from mmech_rf.literature.recipe import (
     Budget,
     Recipe,
     find_recipe,
+    listed_in,
     multiplicities,
     tree_epsilon,
 )
@@ -476,29 +477,10 @@ class RecipeForestClassifier(AccountedForest):
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
         recipe = find_recipe(self.recipe)
-        if recipe.guarantee == "labels" and self.neighbours != "labels":
-            raise ParameterError(
-                "recipe",
-                f"{{recipe={recipe.name!r}}} protects labels only: attributes are "
-                "public",
-                remedy="accept that with {neighbours='labels'}",
-            )
-        drops = "drop" in (self.handle_unknown, self.handle_missing)
-        if self.neighbours == "labels" and drops:
-            raise ParameterError(
-                "handle_unknown",
-                "and {handle_missing} cannot be 'drop' for {neighbours='labels'}: the "
-                "number of records is public then, and a record that is dropped for "
-                "its label would change it",
-                remedy="choose 'error'",
-            )
-        if recipe.draws_from_others and self.estimate_accuracy:
-            raise ParameterError(
-                "estimate_accuracy",
-                f"does not go with {{recipe={recipe.name!r}}}, whose budget is for "
-                "persons with and without labels, and cannot be shared out once more",
-                remedy="leave it out",
-            )
+        for rule in listed_in("choices")["fits"]:
+            if self._has(rule["where"]) and not self._has(rule["needs"]):
+                words = rule["words"].replace("RECIPE", f"{{recipe={recipe.name!r}}}")
+                raise ParameterError(rule["name"], words, remedy=rule["remedy"])
         ledger = self.ledger
         if recipe.draws_from_others and getattr(ledger, "whole", ledger) is not ledger:
             raise ParameterError(
@@ -517,6 +499,11 @@ class RecipeForestClassifier(AccountedForest):
                         remedy="give it public cut_points, or n_bins of at least 2",
                     )
         return epsilon
+
+    def _has(self, choices: dict[str, list[Any]]) -> bool:
+        """Return whether each choice, of the recipe or the fit, is one of a list."""
+        both = vars(self.recipe_) | self.get_params()
+        return all(both[name] in allowed for name, allowed in choices.items())
 
     def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
         recipe, given = find_recipe(self.recipe), self._unlabelled is not None
