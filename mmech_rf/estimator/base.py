@@ -178,7 +178,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     estimate_accuracy: bool = False
 
     _holds_secrets = False
-    """Whether a fit keeps exact counts, and there is no model to save or to show."""
+    """Whether a fit keeps exact counts, and there is no model to save."""
     _spends = True
     _distinct: ClassVar[bool] = False
     """Whether distinct records are enough: no record is assigned to a tree."""
@@ -764,15 +764,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Yield the trees in words."""
         raise NotImplementedError(f"{type(self).__name__} must define _shown_trees")
 
-    def _check_model(self) -> None:
-        """Raise unless a model was fitted: predictions of others spend budget."""
-        check_is_fitted(self)
-        if self._holds_secrets:
-            raise AttributeError(
-                f"a {type(self).__name__} releases votes of a batch and has no model "
-                "to show; fit a PrivateForestClassifier"
-            )
-
     def _notes(self) -> list[str]:
         """Return sentences that explain the words of trees."""
         return notes_on(self.schema_)
@@ -804,7 +795,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _first_trees(self, n_trees: int) -> list[ShownTree]:
         """Return so many trees, and one more where there are more."""
-        self._check_model()
+        check_is_fitted(self)
         return list(islice(self._shown_trees(), check_integer(n_trees, "n_trees") + 1))
 
     @property
@@ -816,7 +807,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         looked at, and nothing is spent. Importances on records, by permutation for
         instance, are not private.
         """
-        self._check_model()
+        check_is_fitted(self)
         return importances(self._probabilities, self.schema_.domain_shape)
 
     def to_html(self, *, n_trees: int = 10, title: str | None = None) -> str:

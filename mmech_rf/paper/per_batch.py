@@ -28,6 +28,14 @@ from mmech_rf.paper.grown import GrownForest, optimized
 from mmech_rf.workloads import aggregation_workload, explicit_rows, prediction_workload
 
 
+def _no_model(self: Any) -> Any:
+    """Raise: votes of a batch are no model to show, and more of them cost budget."""
+    raise AttributeError(
+        f"a {type(self).__name__} releases votes of a batch and has no model to show; "
+        "fit a PrivateForestClassifier"
+    )
+
+
 @estimator
 class PerBatchClassifier(GrownForest):
     """Base of the classifiers that release the votes of a batch, not a model.
@@ -63,6 +71,9 @@ class PerBatchClassifier(GrownForest):
     template: str = "auto"
     answers: str = "batch"
     estimate_accuracy: bool = field(default=False, init=False)  # of a model
+
+    describe = to_html = property(_no_model)
+    named_importances = feature_importances_ = property(_no_model)
 
     _holds_secrets = True
     _what = "votes of one batch"
