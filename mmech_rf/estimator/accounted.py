@@ -22,7 +22,6 @@ from mmech.domain.discretise import fine_grid
 from mmech.privacy.cost import ROUNDED_UP, in_rho
 from mmech.privacy.neighbours import Relation
 from mmech.selection import epsilon_of_draw, fixed_point_rate
-from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech_rf.estimator.accuracy import HELD_OUT
 from mmech_rf.estimator.base import ForestClassifier
@@ -197,18 +196,33 @@ class AccountedForest(ForestClassifier):
             cost = epsilon * self._settings.bin_share
             epsilon -= cost
             with self._timed("measurement"):
-                self.schema_, records = release_bins(
-                    self._session,
-                    self.schema_,
-                    records,
-                    places,
-                    cost / len(places),
-                    n_records=n_records,
-                    most_bins=self._settings.most_bins,
-                )
-            if self._distinct:
-                records = records.added_up(self.schema_)
+                records = self._release_bins(records, places, cost, n_records)
         self._release_model(records, epsilon, n_records)
+
+    def _release_bins(
+        self, records: EncodedRecords, places: list[int], cost: Fraction, n: float
+    ) -> EncodedRecords:
+        """Release the cut points of attributes, of about n records, in equal parts.
+
+        Records come in cells of fine grids (`fine_schema`), and are returned in the
+        bins of a new schema.
+        """
+        read_in, session, cost = self.schema_, self._session, cost / len(places)
+        epsilon = epsilon_of_draw(cost, session.currency)
+        n_bins = number_of_bins(n, epsilon, self._settings.most_bins)
+        attributes = list(read_in.attributes)
+        for place in places:
+            fine = attributes[place]
+            grid = np.array(fine.cut_points)
+            counts = np.bincount(
+                records.codes[:, place], records.multiplicities, minlength=fine.size
+            ).astype(np.int64)[: len(grid) + 1]
+            what = f"cut points of attribute {fine.name!r}"
+            cuts = session.cut(counts, n_bins, n, cost, what)
+            attributes[place] = _with_cuts(fine, grid[cuts - 1].tolist())
+        self.schema_ = replace(read_in, attributes=tuple(attributes))
+        records = in_bins(records, read_in, self.schema_)
+        return records.added_up(self.schema_) if self._distinct else records
 
     def _release_model(
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
@@ -343,37 +357,6 @@ def number_of_bins(n_records: float, epsilon: Fraction, most: int) -> int:
             break
         bins *= 2
     return bins
-
-
-def release_bins(
-    session: Session,
-    schema: Schema,
-    records: EncodedRecords,
-    places: Sequence[int],
-    cost: Fraction,
-    *,
-    n_records: float,
-    most_bins: int,
-) -> tuple[Schema, EncodedRecords]:
-    """Release the cut points of attributes, each for a cost.
-
-    Records come in cells of fine grids (`fine_schema`), and are returned in the bins of
-    the new schema.
-    """
-    attributes = list(schema.attributes)
-    epsilon = epsilon_of_draw(cost, session.currency)
-    n_bins = number_of_bins(n_records, epsilon, most_bins)
-    for place in places:
-        fine = attributes[place]
-        grid = np.array(fine.cut_points)
-        counts = np.bincount(
-            records.codes[:, place], records.multiplicities, minlength=fine.size
-        ).astype(np.int64)[: len(grid) + 1]
-        what = f"cut points of attribute {fine.name!r}"
-        cuts = session.cut(counts, n_bins, n_records, cost, what)
-        attributes[place] = _with_cuts(fine, grid[cuts - 1].tolist())
-    bins = replace(schema, attributes=tuple(attributes))
-    return bins, in_bins(records, schema, bins)
 
 
 def _with_cuts(attribute: Attribute, cuts: Sequence[Any]) -> Attribute:

@@ -162,14 +162,9 @@ class Fitting:
             return picked([(known, first + tree) for tree in range(n_trees)])
         if not recipe.draws:
             if recipe.depth == "support":
-                return grow_by_support(
-                    self.schema,
-                    n_trees,
-                    recipe.support(
-                        self.schema, float(budget.counts[-1]), self.n_records
-                    ),
-                    self.rng,
-                )
+                cost = float(budget.counts[-1])
+                support = recipe.support(self.schema, cost, self.n_records)
+                return grow_by_support(self.schema, n_trees, support, self.rng)
             return grow_random_forest(
                 self.schema, n_trees, self.n_levels, splits=recipe.splits, seed=self.rng
             )
@@ -195,22 +190,15 @@ class Fitting:
 
         k = self.schema.n_classes
         stops = budget.counts if recipe.stopping == "noisy-counts" else ()
-        return Grower(
-            schema=self.schema,
-            recipe=recipe,
-            codes=np.ascontiguousarray(codes),
-            class_codes=class_codes,
-            weights=weights,
-            unit=unit,
+        grower = Grower(
+            self.schema, recipe, np.ascontiguousarray(codes), class_codes,
+            weights=weights, unit=unit,
             score=score_for(recipe.score, k, self.n_records, unit),
             medians=score_for("median", k, self.n_records, unit),
-            relation=self.relation,
-            noise=self.noise,
-            pay=pay,
-            release=self._noisy,
-            rng=self.rng,
-            sized=sized,
-        ).grow(budget.tests, stops)
+            relation=self.relation, noise=self.noise, rng=self.rng,
+            pay=pay, release=self._noisy, sized=sized,
+        )  # fmt: skip
+        return grower.grow(budget.tests, stops)
 
     def _labelled(self, weights: Integers, second: bool) -> Integers:
         """Return which records have labels in which tree, those without them first.
