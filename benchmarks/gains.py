@@ -36,7 +36,7 @@ from mmech.noise import LAPLACE
 from mmech.noise.norm import Groups, as_blocks
 from mmech.session import Session
 from mmech_rf import DrawnSettings, PrivateForestClassifier, Schema, limits
-from mmech_rf.drawn import draw, plan, views
+from mmech_rf.drawn import draw, settings, views
 from mmech_rf.drawn.draw import select_tree
 from mmech_rf.drawn.views import public_views
 
@@ -172,7 +172,7 @@ ABLATIONS = {
         lambda schema, epsilon, n: CountedLabels(schema, epsilon=epsilon, n_records=n)
     ),
     "no scores": forest(DrawnSettings(scores_from=NEVER)),
-    "scores not in views": _patched((plan, "SCORE_VIEWS_FROM", NEVER)),
+    "scores not in views": _patched((settings, "SCORE_VIEWS_FROM", NEVER)),
     "Laplace noise on sums": Method(
         lambda schema, epsilon, n: LaplaceSums(schema, epsilon=epsilon)
     ),

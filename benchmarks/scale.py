@@ -39,7 +39,7 @@ from mmech_rf import (
     Schema,
     datasets,
 )
-from mmech_rf.private.records import counted, encoded_blocks
+from mmech_rf.estimator.records import counted, encoded_blocks
 
 Job = Callable[[], Any]
 

@@ -36,7 +36,7 @@ PARTS = {
 }
 """Parts of `mmech`: folders and files, and how many lines they may have together."""
 THIN = ("schema", "forest", "paper", "workloads.py")
-THIN += ("private/classifier.py", "private/records.py")
+THIN += ("estimator/base.py", "estimator/records.py")
 """A forest becomes T, QTᵀT and QTᵀ; the methods of the paper; the estimators' face."""
 
 QUIET = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}

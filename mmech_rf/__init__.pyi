@@ -13,7 +13,7 @@ from mmech import Counts as Counts
 # forests and workloads
 from mmech_rf.forest.forest import Forest as Forest
 from mmech_rf.forest.from_sklearn import compile_forest as compile_forest
-from mmech_rf.forest.complete import complete_forest as complete_forest
+from mmech_rf.forest.growth import complete_forest as complete_forest
 from mmech_rf.forest.growth import default_depth as default_depth
 from mmech_rf.forest.growth import fletcher_islam_depth as fletcher_islam_depth
 from mmech_rf.forest.growth import grow_random_forest as grow_random_forest
@@ -22,7 +22,7 @@ from mmech_rf.workloads import prediction_workload as prediction_workload
 from mmech_rf.workloads import training_workload as training_workload
 
 # forests of the literature
-from mmech_rf.literature.presets import recipes as recipes
+from mmech_rf.literature.recipe import recipes as recipes
 from mmech_rf.literature.recipe import Recipe as Recipe
 
 # settings of classifiers, with their provenance

@@ -24,8 +24,8 @@ from mmech.domain.parts import read_whole
 from mmech.exceptions import located
 from mmech_rf import datasets
 from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
+from mmech_rf.estimator.base import ForestClassifier
 from mmech_rf.methods import METHODS, Method
-from mmech_rf.private.classifier import ForestClassifier
 from mmech_rf.schema import Schema
 
 
@@ -55,9 +55,11 @@ class Records:
     def caveat(self) -> str | None:
         """Why the schema is not wholly public, for the sets where it is not."""
         reason = INFORMED_SCHEMAS.get(self.schema.name or "")
-        return reason and (
+        return (
             f"The public schema of {self.schema.name} is not wholly independent of "
             f"the data: {reason}."
+            if reason
+            else None
         )
 
 
@@ -216,7 +218,7 @@ def make_methods(
     ['batch training (hard)', 'majority class']
     """
     wanted = {check_choice(name, "a method", METHODS) for name in names}
-    found = []
+    methods = []
     for method in METHODS.values():
         if method.name not in wanted:
             continue
@@ -224,8 +226,8 @@ def make_methods(
         parameters = {**method.parameters, **given}
         votes = f" ({parameters['voting']})" if "voting" in parameters else ""
         label = f"{method.label}{votes}"
-        found.append(replace(method, label=label, parameters=parameters))
-    return found
+        methods.append(replace(method, label=label, parameters=parameters))
+    return methods
 
 
 def check_method(method: Method, schema: Schema, epsilons: Iterable[Any]) -> None:
@@ -303,7 +305,7 @@ def evaluate(
         for method in methods
         for epsilon in (budgets if method.is_private else (None,))
     ]
-    found = Evaluation([], {})
+    result = Evaluation([], {})
     bar = tqdm(steps, desc=records.name, disable=not progress, leave=False)
     for repeat, method, epsilon in bar:
         split = train_test_split(
@@ -314,10 +316,10 @@ def evaluate(
         except (DomainTooLargeError, ParameterError) as error:
             if not _is_refusal(error):
                 raise
-            found.skipped[method.label] = error
+            result.skipped[method.label] = error
         else:
-            found.trials.append(Trial(method, epsilon, repeat, accuracy))
-    return found
+            result.trials.append(Trial(method, epsilon, repeat, accuracy))
+    return result
 
 
 def _accuracy(
@@ -344,11 +346,11 @@ def accuracy_table(trials: Sequence[Trial]) -> str:
     titles = [f"ε = {float(e):g}" if e else "any ε" for e in budgets]
     rows = [["method", "released", *titles]]
     for method in dict.fromkeys((t.method.label, t.method.released) for t in trials):
-        found: dict[Fraction | None, list[float]] = {}
+        accuracies: dict[Fraction | None, list[float]] = {}
         for one in trials:
             if one.method.label == method[0]:
-                found.setdefault(one.epsilon, []).append(one.accuracy)
-        cells = [found.get(e, found.get(None)) for e in budgets]
+                accuracies.setdefault(one.epsilon, []).append(one.accuracy)
+        cells = [accuracies.get(e, accuracies.get(None)) for e in budgets]
         rows.append([*method, *map(_in_words, cells)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(

@@ -13,8 +13,8 @@ import os
 from importlib import import_module
 
 from mmech.storage.codec import read
+from mmech_rf.estimator.base import ForestClassifier
 from mmech_rf.methods import ESTIMATORS
-from mmech_rf.private.classifier import ForestClassifier
 
 
 def load_model(path: str | os.PathLike[str]) -> ForestClassifier:

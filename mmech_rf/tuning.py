@@ -23,8 +23,12 @@ from mmech.checks import check_epsilon, check_integer
 from mmech.operators.subsets import marginal_precisions
 from mmech.threads import one_blas_thread
 from mmech_rf.arrays import Floats
-from mmech_rf.forest.complete import complete_size, elementary_sums
-from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
+from mmech_rf.forest.growth import (
+    OTHERWISE,
+    TableTooLargeError,
+    complete_size,
+    elementary_sums,
+)
 from mmech_rf.limits import LIMITS
 from mmech_rf.paper.batch_training import BatchTrainingClassifier
 from mmech_rf.schema import Schema, check_schema
@@ -312,10 +316,10 @@ class _Judge:
             return cells  # marginals of that order are never cheaper than the cells
         subsets = [s for s in self.subsets if len(s) == depth]
         asked = Marginals(self.sizes, dict.fromkeys(subsets, 1))
-        found = optimize(asked, template="marginals", seed=0, max_evaluations=SEARCH)
-        if found.loss >= trees * self.cells[-1] * (1 - 1e-6):
+        result = optimize(asked, template="marginals", seed=0, max_evaluations=SEARCH)
+        if result.loss >= trees * self.cells[-1] * (1 - 1e-6):
             return cells
-        weights = getattr(found.strategy, "weights", {tuple(range(m)): 1.0})
+        weights = getattr(result.strategy, "weights", {tuple(range(m)): 1.0})
         total = sum(weights.values())
         terms = [(subset, (w / total) ** 2) for subset, w in weights.items()]
         return "marginals", marginal_precisions(terms, self.subsets, self.sizes)

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from mmech import Conjunctions, Marginals, PartitionStack, Product, Sparse
-from mmech_rf.forest.complete import CompleteForest
 from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import CompleteForest
 from mmech_rf.limits import LIMITS
 
 

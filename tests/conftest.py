@@ -301,4 +301,4 @@ def scores_of_few(monkeypatch):
     Patched for estimators that take no settings of drawn forests: the toy schema, on
     which every record can be tried, has few attributes.
     """
-    monkeypatch.setattr("mmech_rf.drawn.plan.most_terms", lambda *public: 0)
+    monkeypatch.setattr("mmech_rf.drawn.settings.most_terms", lambda *public: 0)

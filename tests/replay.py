@@ -29,7 +29,7 @@ from entropy import system_entropy
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.noise.seam import _sampled
 from mmech.testing import watch_draws
-from mmech_rf.private.accuracy import HELD_OUT
+from mmech_rf.estimator.accuracy import HELD_OUT
 
 FREE = ("ties", "key", "assignment", "samples")
 """Draws that cost nothing: their outcomes say nothing of records by themselves."""

@@ -13,7 +13,7 @@ from mmech.noise.system import PredictableGenerator
 from mmech.session import Session
 from mmech_rf.drawn.scores import AdditiveScores
 from mmech_rf.drawn.views import single_view
-from mmech_rf.paper.grown import OptimizedForest
+from mmech_rf.paper import batch_training, per_batch
 
 SHAPE = (3, 2, 2)
 CLASSES = ("no", "maybe", "yes")
@@ -118,18 +118,16 @@ def remember(monkeypatch):
     Patched, because a strategy depends on nothing but the workload: hundreds of fits
     of one test would find the same one.
     """
-    optimize = OptimizedForest._optimize
+    optimized = batch_training.optimized
 
-    def look_up(self, workloads):
-        found = []
-        for workload in workloads:
-            key = self.template, workload.shape, workload.to_dense().tobytes()
-            if key not in KNOWN:
-                KNOWN[key] = optimize(self, [workload])[0]
-            found.append(KNOWN[key])
-        return found
+    def look_up(workload, template):
+        key = template, workload.shape, workload.to_dense().tobytes()
+        if key not in KNOWN:
+            KNOWN[key] = optimized(workload, template)
+        return KNOWN[key]
 
-    monkeypatch.setattr(OptimizedForest, "_optimize", look_up)
+    for home in (batch_training, per_batch):
+        monkeypatch.setattr(home, "optimized", look_up)
 
 
 def watch(monkeypatch):

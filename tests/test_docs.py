@@ -24,7 +24,7 @@ from mmech.cli import main as run_engine
 from mmech.noise import assign_records, keyed_argmax, random_argmax, weighted_choice
 from mmech_rf.cli import main as run_forests
 from mmech_rf.drawn.draw import select_tree
-from mmech_rf.literature.presets import recipes, refused
+from mmech_rf.literature.recipe import recipes, refused
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (mmech, mmech_rf)

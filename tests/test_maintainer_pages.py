@@ -156,7 +156,7 @@ def test_tables_under_a_law_that_nobody_wrote_have_right_intervals(
 
 @pytest.fixture
 def frequent(monkeypatch):
-    home = "mmech_rf.private.frequent_class"
+    home = "mmech_rf.estimator.frequent_class"
     made = code_of("adding_a_classifier", home).FrequentClassClassifier
     row = methods.Method(
         "frequent-class", made.__name__, "private.frequent_class", "frequent class",

@@ -33,7 +33,7 @@ from mmech_rf import (
     RecipeForestClassifier,
     recipes,
 )
-from mmech_rf.forest.sizes import TableTooLargeError
+from mmech_rf.forest.growth import TableTooLargeError
 
 SPLITS, QUICK = 10, 2
 OTHER_TASK = "other task"

@@ -3,8 +3,7 @@
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from mmech_rf.forest.complete import complete_forest
-from mmech_rf.forest.growth import grow_random_forest
+from mmech_rf.forest.growth import complete_forest, grow_random_forest
 
 from ._common import CAR
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from mmech.noise import FRACTION_BITS
 from mmech_rf._kernels import fork_log_weights, root_log_weights
-from mmech_rf.drawn.bits import counted
+from mmech_rf.drawn.draw import counted
 from mmech_rf.drawn.views import public_views
 
 UNIT = 2.0**FRACTION_BITS

@@ -5,10 +5,9 @@ uses are imported when it runs, so that ``--help`` is quick.
 
 =======  ==============================================
 main     the parser of all commands, and the run of one
-common   options and their types
+common   options, their types, and what ``help.toml`` says of them
 files    csv tables, models and schemas
-models   fit, predict and predict-batch
-show     a saved model as text, page or card
+models   fit, predict and predict-batch; show, as text, page or card
 compare  demo and evaluate
 =======  ==============================================
 """

@@ -15,18 +15,16 @@ from mmech.cli.files import add_csv, csv_format, opened
 from mmech.terminal import (
     InputError,
     Parser,
-    add_command,
     print_wrapped,
     read_epsilon,
     whole,
 )
 from mmech_rf.cli.common import (
-    PROG,
     add,
+    add_command,
     add_forest,
     as_option,
     in_options,
-    listed_methods,
 )
 from mmech_rf.methods import METHODS
 
@@ -40,51 +38,10 @@ NOT_PRIVATE = (
     "without noise. Publish them for public data only."
 )
 
-_DEMO = {
-    "short": "compare all methods on built-in data; takes a minute the first time",
-    "description": """\
-Compare the private forest with all other methods on the built-in car evaluation
-data, as `evaluate --data car --methods all` does: which of four classes does a car
-belong to? The attributes, the classes and the cars to predict are public; the training
-cars are private. The first run compiles kernels, for about a minute; others take
-seconds.
-""",
-    "epilog": f"""\
-examples:
-  {PROG} demo
-  {PROG} demo --epsilon 2 --repeats 10
-""",
-}
-_EVALUATE = {
-    "short": "accuracy of methods at several budgets, on your data or built-in data",
-    "description": """\
-Fit and test methods on repeated random 80/20 splits of a data set, at one or more
-privacy budgets. Prints mean ± std of the test accuracy.
-
-Test accuracy is computed without noise and is not private: use public data.
-""",
-    "epilog": f"""\
-{listed_methods()}
-
-examples:
-  {PROG} evaluate --data car --epsilon 0.5 1 2
-  {PROG} evaluate --data car --methods all --depth 4
-  {PROG} evaluate --data nursery --repeats 3 --methods training majority
-  {PROG} evaluate --data adult --missing drop --repeats 3
-  {PROG} evaluate --data mine.csv --schema mine.json
-
-A schema file is JSON:
-  {{"features": [
-     {{"name": "age", "type": "numeric", "lower": 0, "upper": 120}},
-     {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}}],
-   "target": {{"name": "class", "categories": ["no", "yes"]}}}}
-""",
-}
-
 
 def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command that compares all methods on built-in data."""
-    command = add_command(commands, "demo", _evaluate, **_DEMO)
+    command = add_command(commands, "demo", _evaluate)
     _add_comparison(command, repeats=3)
     command.set_defaults(data="car", schema=None, methods=["all"], voting=None)
     command.set_defaults(missing="error", quiet=False)
@@ -92,7 +49,7 @@ def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command that measures accuracy at several budgets."""
-    command = add_command(commands, "evaluate", _evaluate, **_EVALUATE)
+    command = add_command(commands, "evaluate", _evaluate)
     command.set_defaults(
         words={"handle_missing": "--missing drop", "schema_file": "--schema"}
     )
@@ -128,7 +85,7 @@ def _evaluate(args: argparse.Namespace) -> None:
     records = evaluation.load_records(
         opened(args, args.data), args.schema, missing=args.missing, **form
     )
-    found = evaluation.evaluate(
+    result = evaluation.evaluate(
         records,
         evaluation.make_methods(names, **settings),
         args.epsilon,
@@ -142,12 +99,12 @@ def _evaluate(args: argparse.Namespace) -> None:
     spread = "mean ± std over " if args.repeats > 1 else ""
     splits = f"{args.repeats} random 80/20 split{'s' if args.repeats > 1 else ''}"
     print(f"{title}: test accuracy, {spread}{splits} of {len(records.y):,} records\n")
-    if found.trials:
-        print(evaluation.accuracy_table(found.trials))
+    if result.trials:
+        print(evaluation.accuracy_table(result.trials))
         print()
     skipped = [
         f"Skipped {label}: {in_options(error, args)}."
-        for label, error in found.skipped.items()
+        for label, error in result.skipped.items()
     ]
     if records.n_dropped:
         skipped.append(

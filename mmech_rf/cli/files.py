@@ -23,7 +23,7 @@ from mmech.threads import say, showing
 from mmech_rf.cli.common import add
 
 if TYPE_CHECKING:
-    from mmech_rf.private.classifier import ForestClassifier
+    from mmech_rf.estimator.base import ForestClassifier
     from mmech_rf.schema import Schema
 
 
@@ -105,12 +105,12 @@ def answers_to_queries(
         ).X
         with located(f"cannot use the data {path!r}"):
             answer = model.predict_proba if proba else model._encode_queries
-            found = answer(data)
+            answers = answer(data)
         if not proba:
-            found = model._labels(found)
+            answers = model._labels(answers)
     if remark:
         say(remark)
-    return found
+    return answers
 
 
 def same_content(first: str, second: str) -> bool:

@@ -8,39 +8,18 @@ from typing import TYPE_CHECKING
 
 from mmech.cli.schemas import Described, add_schema
 from mmech.terminal import command_line, run_command
-from mmech_rf.cli.common import PROG, in_options
+from mmech_rf.cli.common import PROG, TEXTS, in_options
 from mmech_rf.cli.compare import add_demo, add_evaluate
-from mmech_rf.cli.models import add_fit, add_predict, add_predict_batch, add_recipes
-from mmech_rf.cli.show import add_show
+from mmech_rf.cli.models import (
+    add_fit,
+    add_predict,
+    add_predict_batch,
+    add_recipes,
+    add_show,
+)
 
 if TYPE_CHECKING:
     from mmech_rf.schema import Schema
-
-_DESCRIPTION = """\
-Random forests under differential privacy, on the matrix mechanism.
-
-All randomness that protects records comes from the operating system, so two
-runs differ; --seed fixes the forests and the splits only. Input files are csv
-with a header row, plain or .gz, or Parquet, or folders of them.
-"""
-_EXAMPLES = f"""\
-examples:
-  {PROG} demo
-      compare all methods on 1,728 cars at ε = 1; the first time takes a minute
-  {PROG} evaluate --data car --epsilon 0.5 1 2
-      the private forest at three budgets, mean ± std over 10 splits
-  {PROG} evaluate --data mine.csv --schema mine.json
-      your own records; the schema lists public categories, bounds and classes
-  {PROG} schema suggest mine.csv --out mine.json
-      a schema to fill in, from the names of the columns only
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz
-  {PROG} predict mine.npz new.csv --out labels.csv
-      release a model once, and predict with it as often as you like
-  {PROG} show mine.npz --html mine.html
-      what the model says, and what it cost, as a page
-
-`{PROG} COMMAND --help` explains the options of a command.
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser, commands = command_line(PROG, _DESCRIPTION, _EXAMPLES)
+    parser, commands = command_line(PROG, **TEXTS["whole"])
     for add in (
         add_demo,
         add_evaluate,

@@ -1,21 +1,28 @@
-"""The commands that release and use models: fit, predict and predict-batch."""
+"""The commands that release, use and show models."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
-from mmech.cli.files import add_memory, check_ledger, check_output, kept_elsewhere
+from mmech.cli.files import (
+    add_memory,
+    check_ledger,
+    check_new,
+    check_output,
+    kept_elsewhere,
+)
 from mmech.limits import LIMITS
 from mmech.privacy.neighbours import NEIGHBOURS
 from mmech.terminal import (
     InputError,
     Parser,
-    add_command,
     print_wrapped,
     read_epsilon,
     whole,
@@ -24,10 +31,10 @@ from mmech.threads import say, showing
 from mmech_rf.cli.common import (
     PROG,
     add,
+    add_command,
     add_forest,
     among,
     as_option,
-    listed_methods,
     methods_of,
     read_features,
     read_settings,
@@ -43,73 +50,7 @@ from mmech_rf.cli.files import (
 from mmech_rf.methods import METHODS
 
 if TYPE_CHECKING:
-    from mmech_rf.private.classifier import ForestClassifier
-
-_FIT = {
-    "short": "release a private model of the records in a csv file; spends budget",
-    "description": """\
-Release a private forest and save it. The model holds only noisy numbers and privately
-drawn trees: it may be published, and predicts as often as you like at no further cost.
-
-Every run spends epsilon on the records anew; two models of the same records cost the
-sum of both. A ledger on disk, --ledger, limits the sum.
-""",
-    "epilog": f"""\
-{listed_methods("fit")}
-
-examples:
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --n-records 5000
-      where it is no secret that there are about 5,000 records; without that,
-      a noisy count is paid for with 3 % of epsilon
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --trees inf
-      leaf counts of all multiway trees instead of some
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --n-ensembles 5 --max-features partition
-      many attributes: five forests over a fifth of them each, at epsilon / 5
-  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\
-      --method training --trees 1 --depth 6 --voting log-odds
-      one tree of all six attributes
-""",
-}
-_PREDICT = {
-    "short": "predict with a saved model; free",
-    "description": """\
-Predict the classes of records with a saved model. Spends no budget. Prints the labels,
-one a line under the name of the class, in the order of the records; or with --proba the
-probabilities of all classes, a column each under the label of the class.
-""",
-    "epilog": f"""\
-The records need the columns of the attributes, in any order; a column with the
-class is not looked at. Values that the schema does not know are treated as at
-the fit, and "drop" counts as "error", because every record needs an answer.
-
-examples:
-  {PROG} predict mine.npz new.csv
-  {PROG} predict mine.npz new.csv --out labels.csv
-  {PROG} predict mine.npz new.csv --proba --out probabilities.csv
-""",
-}
-_BATCH = {
-    "short": "release the classes of one batch of queries; spends budget every time",
-    "description": """\
-Release the classes of one batch of queries, without releasing a model. This often is
-more accurate than a model where the queries are few.
-
-Every run spends epsilon on the training records anew. They are protected; the queries
-are public and are not: never pass training records as queries.
-""",
-    "epilog": f"""\
-{listed_methods("predict-batch")}
-
-examples:
-  {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1
-  {PROG} predict-batch train.csv new.csv --schema mine.json --epsilon 1 \\
-      --method subsample --trees 16 --depth 3 --out labels.csv
-""",
-}
+    from mmech_rf.estimator.base import ForestClassifier
 
 _NOT_PROTECTED = (
     f"{PROG}: warning: queries are public and not protected, but these are the "
@@ -132,7 +73,7 @@ def _options(command: str) -> list[str]:
 
 def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``fit``."""
-    command = add_command(commands, "fit", _fit, **_FIT)
+    command = add_command(commands, "fit", _fit)
     add(command, "data", metavar="CSV")
     add_output(command, required=True)
     names = methods_of("fit")
@@ -153,7 +94,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``predict``."""
-    command = add_command(commands, "predict", _predict, **_PREDICT)
+    command = add_command(commands, "predict", _predict)
     add(command, "model", metavar="MODEL")
     add(command, "data", metavar="CSV")
     add_output(command)
@@ -165,23 +106,12 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_recipes(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``recipes``."""
-    add_command(
-        commands,
-        "recipes",
-        _recipes,
-        short="list the forests of the literature that fit --method recipe offers",
-        description="List the forests of the literature by name: where they are from, "
-        "what they guarantee, and what was corrected of them. What is not private as "
-        "published is offered in a corrected form only.",
-        epilog=f"examples:\n  {PROG} recipes\n"
-        f"  {PROG} fit mine.csv --schema mine.json --epsilon 1 --out mine.npz \\\n"
-        "      --method recipe --recipe fi-2021\n",
-    )
+    add_command(commands, "recipes", _recipes)
 
 
 def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``predict-batch``."""
-    command = add_command(commands, "predict-batch", _predict_batch, **_BATCH)
+    command = add_command(commands, "predict-batch", _predict_batch)
     add(command, "data", metavar="CSV")
     add(command, "queries", metavar="QUERIES")
     add_output(command)
@@ -245,7 +175,7 @@ def _keep(
     what: str, model: ForestClassifier, out: str | None, write: Callable[[Any], None]
 ) -> None:
     """Write what is paid for; if that fails, write it where it can be found."""
-    from mmech_rf.private.terms import cost_in_words
+    from mmech_rf.estimator.terms import cost_in_words
 
     cost = cost_in_words(model.releases_)
     try:
@@ -332,8 +262,8 @@ def _predict(args: argparse.Namespace) -> None:
         labels = answers_to_queries(args, args.data, model).tolist()
         write_table(args.out, [model.schema_.target], ([label] for label in labels))
         return
-    found = answers_to_queries(args, args.data, model, proba=True)
-    write_table(args.out, model.schema_.class_labels, found.tolist())
+    probabilities = answers_to_queries(args, args.data, model, proba=True)
+    write_table(args.out, model.schema_.class_labels, probabilities.tolist())
 
 
 def _predict_batch(args: argparse.Namespace) -> None:
@@ -353,3 +283,52 @@ def _predict_batch(args: argparse.Namespace) -> None:
         f"spent ε = {float(args.epsilon):g} on {labels.size:,} queries ({trees} trees, "
         f"{args.method}); another batch on the same records costs its ε on top"
     )
+
+
+LISTED = 15
+"""Attributes whose importances the text lists."""
+
+
+def add_show(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add ``show``."""
+    command = add_command(commands, "show", _show)
+    add(command, "model", metavar="MODEL")
+    form = command.add_mutually_exclusive_group()
+    add(form, "--html", metavar="FILE")
+    add(form, "--json", action="store_true")
+    shown = {"dest": "shown_trees", "type": whole(1, 1000), "default": 10}
+    add(command, "--trees", metavar="N", **shown)
+    add(command, "--force", action="store_true")
+
+
+def _show(args: argparse.Namespace) -> None:
+    if args.html is not None:
+        check_new(args, args.html)
+    from mmech.writing import replacing
+    from mmech_rf import load_model
+
+    model: Any = load_model(args.model)
+    if args.json:
+        print(json.dumps(model.card(), indent=2))
+    elif args.html is not None:
+        name = Path(args.model).stem
+        page = model.to_html(n_trees=args.shown_trees, title=name)
+        with replacing(args.html) as unfinished:
+            unfinished.write_text(page, encoding="utf-8")
+    else:
+        _print(model, args.shown_trees)
+
+
+def _print(model: ForestClassifier, n_trees: int) -> None:
+    from mmech_rf.show.page import opening
+
+    for line in opening(model.card()):
+        print_wrapped(line)
+    print()
+    print(model.describe(n_trees=n_trees))
+    print("\nimportances, for made-up records spread evenly over the schema:")
+    for name, share in model.named_importances()[:LISTED]:
+        print(f"  {share:6.1%}  {name}")
+    print()
+    for line in model.privacy_statement_.splitlines():
+        print_wrapped(line.strip(), bullet=True)

@@ -1,13 +1,17 @@
 """The table of data sets: what each is called, and where its records come from.
 
 Plain data that imports nothing else of the package, so that the command line can list
-the names at once. `mmech_rf.datasets.fetch` loads a set by its name.
+the names at once. `mmech_rf.datasets.fetch` loads a set by its name. The schema of a
+set is ``schemas/NAME.json``, from its documentation; where there is
+``schemas/NAME.paper.json``, that one is the default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any
 
 
@@ -32,60 +36,25 @@ class DataSet:
     """How to obtain a set: without a download, or with one."""
 
     function: str | None = None  # in `mmech_rf.data.generated`, which makes the records
-    arguments: tuple[Any, ...] = ()  # what it is called with
-    # The schema is ``schemas/NAME.json``, from the documentation of the set; where
-    # there is ``schemas/NAME.paper.json``, that one is the default.
+    arguments: Sequence[Any] = ()  # what it is called with
     openml: OpenML | None = None
     numeric: bool = False  # whether it has numbers, so that `n_bins` may be chosen
+    informed: str = ""  # why the schema is not wholly independent of the data, if so
+
+    @classmethod
+    def of(cls, openml: Mapping[str, Any] | None = None, **row: Any) -> DataSet:
+        """Return the entry of a row of the file."""
+        return cls(openml=None if openml is None else OpenML(**openml), **row)
 
 
-_NO_YES = {"no": "0", "yes": "1"}
+_FILE = resources.files("mmech_rf") / "data" / "catalogue.toml"
+_ROWS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
-CATALOGUE: Mapping[str, DataSet] = {
-    "car": DataSet("load_car"),
-    "nursery": DataSet("load_nursery"),
-    "balance-scale": DataSet("load_balance_scale"),
-    "tic-tac-toe": DataSet("load_tic_tac_toe"),
-    "monks-1": DataSet("load_monks", (1,)),
-    "monks-2": DataSet("load_monks", (2,)),
-    "monks-3": DataSet("load_monks", (3,)),
-    "iris": DataSet("load_iris", numeric=True),
-    "adult": DataSet(openml=OpenML("adult", 2), numeric=True),
-    "heart": DataSet(
-        openml=OpenML(
-            "heart-c",
-            1,
-            {"class": "num"},
-            {
-                "sex": {"female": "0", "male": "1"},
-                "cp": {
-                    "typ_angina": "1",
-                    "atyp_angina": "2",
-                    "non_anginal": "3",
-                    "asympt": "4",
-                },
-                "fbs": {"f": "0", "t": "1"},
-                "restecg": {
-                    "normal": "0",
-                    "st_t_wave_abnormality": "1",
-                    "left_vent_hyper": "2",
-                },
-                "exang": _NO_YES,
-                "slope": {"up": "1", "flat": "2", "down": "3"},
-                "thal": {"normal": "3", "fixed_defect": "6", "reversable_defect": "7"},
-                "class": {"<50": "0", **{f">50_{degree}": "1" for degree in "1234"}},
-            },
-        ),
-        numeric=True,
-    ),
-    "mushroom": DataSet(openml=OpenML("mushroom")),
-}
+CATALOGUE = {name: DataSet.of(**row) for name, row in _ROWS.items()}
 """All sets by name, those that need no download first."""
 
 BUILT_IN = tuple(name for name, entry in CATALOGUE.items() if entry.function)
 """Names of the sets that need no download."""
 
-INFORMED_SCHEMAS: Mapping[str, str] = {
-    "iris": "its bounds and cut points were chosen with knowledge of the data",
-}
-"""Why a public schema is not wholly independent of the data, by name of the schema."""
+INFORMED_SCHEMAS = {name: one.informed for name, one in CATALOGUE.items()}
+"""Why a public schema is not wholly independent of the data, or nothing, by name."""

@@ -8,26 +8,19 @@ files of the UCI Machine Learning Repository. Iris comes with scikit-learn.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import Any
 
 import numpy as np
 import sklearn.datasets
+from numpy.typing import ArrayLike
 from sklearn.utils import Bunch
 
 from mmech.checks import check_integer
-from mmech_rf.schema import Attribute, Schema
+from mmech_rf.schema import Schema
 
 # The tables of car and nursery number intermediate values from the worst, 0.
-_CAR = {
-    "buying": ("vhigh", "high", "med", "low"),
-    "maint": ("vhigh", "high", "med", "low"),
-    "doors": ("2", "3", "4", "5more"),
-    "persons": ("2", "4", "more"),
-    "lug_boot": ("small", "med", "big"),
-    "safety": ("low", "med", "high"),
-}
-_CAR_CLASSES = ("unacc", "acc", "good", "vgood")
 _CAR_PRICE = ((0, 0, 1, 1), (0, 1, 1, 1), (1, 1, 2, 3), (1, 2, 3, 3))
 _CAR_COMFORT = (  # by persons, doors, lug_boot
     ((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)),
@@ -37,17 +30,6 @@ _CAR_COMFORT = (  # by persons, doors, lug_boot
 _CAR_TECH = ((0, 0, 0), (0, 1, 2), (0, 2, 3))
 _CAR_CLASS = ((0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 1, 2), (0, 1, 3, 3))
 
-_NURSERY = {
-    "parents": ("usual", "pretentious", "great_pret"),
-    "has_nurs": ("proper", "less_proper", "improper", "critical", "very_crit"),
-    "form": ("complete", "completed", "incomplete", "foster"),
-    "children": ("1", "2", "3", "more"),
-    "housing": ("convenient", "less_conv", "critical"),
-    "finance": ("convenient", "inconv"),
-    "social": ("nonprob", "slightly_prob", "problematic"),
-    "health": ("recommended", "priority", "not_recom"),
-}
-_NURSERY_CLASSES = ("not_recom", "recommend", "very_recom", "priority", "spec_prior")
 _NURSERY_EMPLOY = ((3, 2, 2, 1, 0), (2, 2, 1, 0, 0), (1, 1, 0, 0, 0))
 _NURSERY_STRUCTURE = ((2, 1, 0, 0), (1, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 0))
 _NURSERY_FINANCE = (  # by structure, housing, finance
@@ -62,11 +44,6 @@ _NURSERY_CLASS = (  # by health, finance, employ; letters begin the class names
     ("SPPP", "PPVV", "PPVR"),
 )
 
-_BOARD = tuple(
-    f"{row}-{column}"
-    for row in ("top", "middle", "bottom")
-    for column in ("left", "middle", "right")
-)
 _LINES = (
     *((i, i + 1, i + 2) for i in (0, 3, 6)),
     *((i, i + 3, i + 6) for i in (0, 1, 2)),
@@ -83,28 +60,54 @@ def bunch(data: Any, target: Any, schema: Schema) -> Any:
     )
 
 
-def _bunch(rows: Sequence[Sequence[Any]], target: Sequence[Any], schema: Schema) -> Any:
+def _bunch(rows: Sequence[Sequence[Any]], target: ArrayLike, schema: Schema) -> Any:
     data = np.empty((len(rows), schema.n_features), dtype=object)
     data[:] = rows
     return bunch(data, schema.decode_target(schema.encode_target(target)), schema)
 
 
-def _factorial(
-    name: str,
-    domain: Mapping[str, Sequence[str]],
-    kind: str,
-    class_labels: Sequence[str],
-    label: Callable[..., str],
-) -> Any:
-    """Return all combinations, the last attribute fastest, labelled by a rule.
+def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
+    """Return a public schema that comes with this package.
 
-    `label` is called with the positions of the values in their attributes.
+    Parameters
+    ----------
+    name : str
+        A set of `mmech_rf.data.catalogue`.
+    n_bins : int, optional
+        Number of bins of equal width inside public bounds, for numeric attributes. By
+        default the discretisation of the matrix-random-forest paper is returned, where
+        there is one.
+
+    Returns
+    -------
+    Schema
+
+    Examples
+    --------
+    >>> load_schema("adult").n_cells
+    168000
+    >>> load_schema("heart", n_bins=4).domain_shape
+    (4, 2, 4, 4, 4, 2, 3, 4, 2, 4, 3, 4, 3)
     """
-    attributes = [Attribute(key, kind, tuple(domain[key])) for key in domain]
-    schema = Schema(tuple(attributes), tuple(class_labels), name=name)
-    rows = list(itertools.product(*domain.values()))
-    cells = itertools.product(*(range(len(values)) for values in domain.values()))
-    return _bunch(rows, [label(*cell) for cell in cells], schema)
+    folder = resources.files("mmech_rf") / "data" / "schemas"
+    paper = folder / f"{name}.paper.json"
+    if n_bins is None and paper.is_file():
+        return Schema.from_json(paper.read_text(encoding="utf-8"))
+    n_bins = 10 if n_bins is None else check_integer(n_bins, "n_bins")
+    text = (folder / f"{name}.json").read_text(encoding="utf-8")
+    return Schema.from_json(text, n_bins=n_bins)
+
+
+def _factorial(name: str, rule: Callable[..., int]) -> Any:
+    """Return all combinations, the last attribute fastest, with the class of a rule.
+
+    The rule is called with the positions of the values in their attributes, and returns
+    the position of the class.
+    """
+    schema = load_schema(name)
+    rows = list(itertools.product(*(a.categories for a in schema.attributes)))
+    codes = [rule(*cell) for cell in np.ndindex(*schema.domain_shape)]
+    return _bunch(rows, schema.decode_target(codes), schema)
 
 
 def load_car() -> Any:
@@ -135,13 +138,13 @@ def load_car() -> Any:
     (['vhigh', 'vhigh', '2', '2', 'small', 'low'], 'unacc')
     """
 
-    def label(
+    def rule(
         buying: int, maint: int, doors: int, persons: int, boot: int, safety: int
-    ) -> str:
+    ) -> int:
         tech = _CAR_TECH[_CAR_COMFORT[persons][doors][boot]][safety]
-        return _CAR_CLASSES[_CAR_CLASS[tech][_CAR_PRICE[buying][maint]]]
+        return _CAR_CLASS[tech][_CAR_PRICE[buying][maint]]
 
-    return _factorial("car", _CAR, "ordinal", _CAR_CLASSES, label)
+    return _factorial("car", rule)
 
 
 def load_nursery() -> Any:
@@ -168,24 +171,16 @@ def load_nursery() -> Any:
     >>> nursery.schema.n_cells, int((nursery.target == "recommend").sum())
     (12960, 2)
     """
-    names = {name[0].upper(): name for name in _NURSERY_CLASSES}
 
-    def label(
-        parents: int,
-        has_nurs: int,
-        form: int,
-        children: int,
-        housing: int,
-        finance: int,
-        social: int,
-        health: int,
-    ) -> str:
+    def rule(*cell: int) -> int:
+        parents, has_nurs, form, children, housing, finance, social, health = cell
         structure = _NURSERY_STRUCTURE[form][children]
         standing = _NURSERY_FINANCE[structure][housing][finance]
         employ = _NURSERY_EMPLOY[parents][has_nurs]
-        return names[_NURSERY_CLASS[_NURSERY_HEALTH[social][health]][standing][employ]]
+        letter = _NURSERY_CLASS[_NURSERY_HEALTH[social][health]][standing][employ]
+        return "NRVPS".index(letter)
 
-    return _factorial("nursery", _NURSERY, "ordinal", _NURSERY_CLASSES, label)
+    return _factorial("nursery", rule)
 
 
 def load_balance_scale() -> Any:
@@ -211,15 +206,13 @@ def load_balance_scale() -> Any:
     >>> [int((scale.target == side).sum()) for side in "LBR"]
     [288, 49, 288]
     """
-    names = ("left_weight", "left_distance", "right_weight", "right_distance")
-    domain = {name: ("1", "2", "3", "4", "5") for name in names}
 
-    def label(weight_l: int, distance_l: int, weight_r: int, distance_r: int) -> str:
+    def rule(weight_l: int, distance_l: int, weight_r: int, distance_r: int) -> int:
         left = (weight_l + 1) * (distance_l + 1)
         right = (weight_r + 1) * (distance_r + 1)
-        return "L" if left > right else "R" if right > left else "B"
+        return 1 + (right > left) - (left > right)
 
-    return _factorial("balance-scale", domain, "ordinal", ("L", "B", "R"), label)
+    return _factorial("balance-scale", rule)
 
 
 def load_tic_tac_toe() -> Any:
@@ -266,10 +259,8 @@ def load_tic_tac_toe() -> Any:
                 (finals if final else moved).add(after)
         boards = moved
     rows = sorted(finals, key=rank)
-    attributes = tuple(Attribute(key, "categorical", ("x", "o", "b")) for key in _BOARD)
-    schema = Schema(attributes, ("positive", "negative"), name="tic-tac-toe")
     target = ["positive" if has_won("x", row) else "negative" for row in rows]
-    return _bunch(rows, target, schema)
+    return _bunch(rows, target, load_schema("tic-tac-toe"))
 
 
 def load_monks(problem: int = 1) -> Any:
@@ -304,19 +295,17 @@ def load_monks(problem: int = 1) -> Any:
     """
     if (problem := check_integer(problem, "problem")) > 3:
         raise ValueError(f"problem must be 1, 2 or 3, got {problem}")
-    sizes = {"a1": 3, "a2": 3, "a3": 2, "a4": 3, "a5": 4, "a6": 2}
-    domain = {key: tuple("1234"[:size]) for key, size in sizes.items()}
 
-    def label(*cell: int) -> str:
+    def rule(*cell: int) -> int:
         a1, a2, a3, a4, a5, a6 = (code + 1 for code in cell)
         positive = (
             a1 == a2 or a5 == 1,
             (a1, a2, a3, a4, a5, a6).count(1) == 2,
             (a5 == 3 and a4 == 1) or (a5 != 4 and a2 != 3),
         )[problem - 1]
-        return "1" if positive else "0"
+        return int(positive)
 
-    return _factorial(f"monks-{problem}", domain, "categorical", ("0", "1"), label)
+    return _factorial(f"monks-{problem}", rule)
 
 
 def load_iris(*, n_bins: int | None = None) -> Any:
@@ -359,20 +348,5 @@ def load_iris(*, n_bins: int | None = None) -> Any:
     array([[1, 1, 0, 0],
            [0, 0, 0, 0]])
     """
-    source = sklearn.datasets.load_iris()
-    cuts: dict[str, tuple[float, ...]] = {
-        "sepal_length": (5, 6, 7),
-        "sepal_width": (3, 4),
-        "petal_length": (2, 3, 4, 5, 6),
-        "petal_width": (0.5, 1, 1.5, 2),
-    }
-    if n_bins is None:
-        attributes = [Attribute.numeric(key, cut_points=cuts[key]) for key in cuts]
-    else:
-        attributes = [
-            Attribute.numeric(key, lower=0, upper=upper, n_bins=n_bins)
-            for key, upper in zip(cuts, (10, 5, 10, 5), strict=True)
-        ]
-    labels = ("Iris-setosa", "Iris-versicolor", "Iris-virginica")
-    schema = Schema(tuple(attributes), labels, name="iris")
+    source, schema = sklearn.datasets.load_iris(), load_schema("iris", n_bins=n_bins)
     return bunch(source.data, schema.decode_target(source.target), schema)

@@ -9,51 +9,16 @@ the documentation of the sets and never read from the downloaded records.
 from __future__ import annotations
 
 import math
-from importlib import resources
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import fetch_openml
 
-from mmech.checks import check_integer
 from mmech.exceptions import ParameterError
 from mmech_rf.data.catalogue import CATALOGUE, OpenML
-from mmech_rf.data.generated import bunch
+from mmech_rf.data.generated import bunch, load_schema
 from mmech_rf.schema import Schema
-
-
-def load_schema(name: str, *, n_bins: int | None = None) -> Schema:
-    """Return a public schema that comes with this package.
-
-    Parameters
-    ----------
-    name : str
-        A set that is downloaded: adult, heart or mushroom.
-    n_bins : int, optional
-        Number of bins of equal width inside public bounds, for numeric attributes. By
-        default the discretisation of the matrix-random-forest paper is returned, where
-        there is one.
-
-    Returns
-    -------
-    Schema
-
-    Examples
-    --------
-    >>> load_schema("adult").n_cells
-    168000
-    >>> load_schema("heart", n_bins=4).domain_shape
-    (4, 2, 4, 4, 4, 2, 3, 4, 2, 4, 3, 4, 3)
-    """
-    folder = resources.files("mmech_rf") / "data" / "schemas"
-    paper = folder / f"{name}.paper.json"
-    if n_bins is None:
-        file = paper if paper.is_file() else folder / f"{name}.json"
-        return Schema.from_json(file.read_text(encoding="utf-8"))
-    n_bins = check_integer(n_bins, "n_bins")
-    text = (folder / f"{name}.json").read_text(encoding="utf-8")
-    return Schema.from_json(text, n_bins=n_bins)
 
 
 def download(
@@ -78,7 +43,7 @@ def download(
 
 def _records(source: OpenML, schema: Schema, **home: Any) -> Any:
     """Return records and classes, in our names and the order of our schema."""
-    found = fetch_openml(
+    fetched = fetch_openml(
         name=source.name,
         version=source.version,
         target_column=None,
@@ -87,10 +52,10 @@ def _records(source: OpenML, schema: Schema, **home: Any) -> Any:
         **home,
     )
     names = [*schema.feature_names, *schema.required]
-    data = np.empty((found.data.shape[0], len(names)), dtype=object)
+    data = np.empty((fetched.data.shape[0], len(names)), dtype=object)
     for j, column in enumerate(names):
-        data[:, j] = _column(found, column, source)
-    return data, _column(found, schema.target, source)
+        data[:, j] = _column(fetched, column, source)
+    return data, _column(fetched, schema.target, source)
 
 
 def check_binned(name: str, n_bins: int | None) -> None:
@@ -104,16 +69,16 @@ def check_binned(name: str, n_bins: int | None) -> None:
         )
 
 
-def _column(found: Any, name: str, source: OpenML) -> NDArray[np.object_]:
+def _column(fetched: Any, name: str, source: OpenML) -> NDArray[np.object_]:
     """Return a column as text or numbers in our names; missing values are empty."""
     theirs = source.columns.get(name, name)
-    if theirs not in found.feature_names:
+    if theirs not in fetched.feature_names:
         raise ValueError(
             f"{source} has no column {theirs!r}, although this version had; clear the "
             "cache of scikit-learn and fetch it again"
         )
-    values = found.data[:, found.feature_names.index(theirs)]
-    texts = found.categories.get(theirs)
+    values = fetched.data[:, fetched.feature_names.index(theirs)]
+    texts = fetched.categories.get(theirs)
     words = source.values.get(name, {})
     out = np.empty(values.shape, dtype=object)
     for row, value in enumerate(values.tolist()):

@@ -12,19 +12,24 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
+from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.plan import LEAST_BOOSTED, Plan
-from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, LEAST_BOOSTED, DrawnSettings, Plan
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
-from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.accounted import AccountedForest
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
+from mmech_rf.estimator.votes import check_that
 from mmech_rf.show.trees import ShownTree
+
+LEAST_EPSILON = Fraction(1, 100_000)
+"""Numerical guard: smallest epsilon that trees are drawn with, for each record that
+comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
+one."""
 
 
 @storable("PrivateForestClassifier")
@@ -91,10 +96,12 @@ class PrivateForestClassifier(AccountedForest):
 
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
-        if epsilon < self._least_epsilon:
+        relation = Relation(self.neighbours, self.records_per_person)
+        least = LEAST_EPSILON * relation.factor
+        if epsilon < least:
             raise ParameterError(
                 "epsilon",
-                f"must be at least {float(self._least_epsilon):g} to draw trees",
+                f"must be at least {float(least):g} to draw trees",
                 f"{float(epsilon):g}",
                 "raise it: roundings of a draw would use a smaller budget up",
             )
@@ -187,8 +194,8 @@ class PrivateForestClassifier(AccountedForest):
         with self._timed("prediction"):
             lower, upper = self._experts.interval(codes, float(level))
             if self.schema_.monotone:
-                found = self._probabilities_in_order(codes)
-                lower, upper = np.minimum(lower, found), np.maximum(upper, found)
+                middle = self._probabilities_in_order(codes)
+                lower, upper = np.minimum(lower, middle), np.maximum(upper, middle)
         return lower, upper
 
     def _settle(self) -> None:

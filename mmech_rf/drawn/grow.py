@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 from mmech import Measurement
 from mmech.session import Session
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.drawn.bits import BitMaps
-from mmech_rf.drawn.draw import SelectedTree, select_tree
-from mmech_rf.drawn.plan import Plan
+from mmech_rf.drawn.draw import BitMaps, SelectedTree, select_tree
 from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
-from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings, Plan
 from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
 from mmech_rf.drawn.views import ScoreView, Views, public_views
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.estimator.records import EncodedRecords
 
 # Provenance: as `DrawnSettings`.
 
@@ -138,9 +136,9 @@ class Grower:
             budget * plan.first_selection, 0, seen, predicted=predicted
         )
         counted = budget * (1 - plan.first_selection)
-        measured, *found = self._count_leaves(tree, counted, 0)
+        measured, *leaves = self._count_leaves(tree, counted, 0)
         deferred = np.concatenate(tree.labels) == self.n_classes
-        scores, errors = (np.where(deferred[:, None], 0.0, own) for own in found)
+        scores, errors = (np.where(deferred[:, None], 0.0, part) for part in leaves)
         forest = self._forest(additive)
         forest = _with_tree(forest, tree, scores, errors, measured)
         return self._further(cost, plan, seen, forest, forest.whole_votes(codes))
@@ -392,18 +390,18 @@ def with_largest(counts: Floats, labels: Integers) -> Floats:
            [ 5.,  3., -1.]])
     """
     rows = np.arange(len(labels))
-    own = counts[rows, labels]
+    at_labels = counts[rows, labels]
     others = counts.copy()
     others[rows, labels] = -np.inf
     others = np.sort(others, axis=1)[:, :0:-1]  # the label itself comes last
-    level, total = own.copy(), own.copy()
+    level, total = at_labels.copy(), at_labels.copy()
     for taken, other in enumerate(others.T, 2):
         above = other > level
         total[above] += other[above]
         level[above] = total[above] / taken
-    found = np.minimum(counts, level[:, None])
-    found[rows, labels] = level
-    return found
+    capped = np.minimum(counts, level[:, None])
+    capped[rows, labels] = level
+    return capped
 
 
 def accuracy_of_labels(

@@ -56,7 +56,7 @@ from mmech_rf.drawn.views import (
     positions,
     single_view,
 )
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.votes import check_that
 
 SUMS = "class counts and sums of all attributes"
 """Name of the release in ledgers and privacy statements."""
@@ -158,12 +158,12 @@ class Sums:
         amount = 1 if multiplicities is None else multiplicities
         numbers = np.zeros((1, n_classes), np.int64)
         np.add.at(numbers[0], class_codes, amount)
-        found = [GRID * numbers]
+        rows = [GRID * numbers]
         for term in self.terms:
             counts = np.zeros((term.view.size, n_classes), np.int64)
             np.add.at(counts, (term.view.cells(codes), class_codes), amount)
-            found.append(term.rows().T @ counts)
-        return np.concatenate(found).astype(np.int64)
+            rows.append(term.rows().T @ counts)
+        return np.concatenate(rows).astype(np.int64)
 
 
 def sums_from_coarse_to_fine(
@@ -175,12 +175,12 @@ def sums_from_coarse_to_fine(
         Sum(view, True, view.size >= ROOT_SCALE_FROM)
         for view in (single_view(i, n, MOST_CELLS) for i, n in attributes)
     ]
-    found = [Sums.of_terms(means)]
+    sets = [Sums.of_terms(means)]
     for groups in settings.resolutions:
         terms = [Sum(_grouped(i, n, groups), n == 2) for i, n in attributes]
-        found.append(Sums.of_terms(terms))
-    found.append(Sums.of_terms(_neighbours(attributes)))
-    return list(dict.fromkeys(found))
+        sets.append(Sums.of_terms(terms))
+    sets.append(Sums.of_terms(_neighbours(attributes)))
+    return list(dict.fromkeys(sets))
 
 
 def _grouped(attribute: int, size: int, groups: int) -> View:
@@ -191,8 +191,8 @@ def _grouped(attribute: int, size: int, groups: int) -> View:
     if size < max(ROOT_SCALE_FROM, 2 * groups):
         return single_view(attribute, size, groups)
     roots = np.sqrt((np.arange(size) + 0.5) / size)
-    found, table = np.unique((groups * roots).astype(int), return_inverse=True)
-    return View((attribute,), (tuple(table.tolist()),), (), found.size, "single")
+    occupied, table = np.unique((groups * roots).astype(int), return_inverse=True)
+    return View((attribute,), (tuple(table.tolist()),), (), occupied.size, "single")
 
 
 def _neighbours(attributes: list[tuple[int, int]]) -> list[Sum]:
@@ -353,9 +353,9 @@ def _scores(sums: Sums, released: Measurement, unit: int = GRID) -> AdditiveScor
     kept = _kept(rows)
     tables, errors = [], [_noise(released, unit)[0] / numbers[None]]
     for row, part in zip(rows, kept.tolist(), strict=True):
-        odds, own = row.table(part, numbers)
+        odds, error = row.table(part, numbers)
         tables.append(_steps(odds))
-        errors.append(own)
+        errors.append(error)
     return AdditiveScores(
         _steps(np.log(numbers / numbers.sum())),
         tuple(row.term.view for row in rows),
@@ -383,10 +383,10 @@ def _kept(rows: list[_Rows]) -> Floats:
     even = np.full(total.size, 1 / total.size)
     often = even
     for _ in range(100):
-        found = likelihoods * often
-        found /= found.sum(axis=1, keepdims=True)
-        often = (found.sum(axis=0) + even) / (len(rows) + 1)
-    return np.asarray(found @ (variances / total))
+        posterior = likelihoods * often
+        posterior /= posterior.sum(axis=1, keepdims=True)
+        often = (posterior.sum(axis=0) + even) / (len(rows) + 1)
+    return np.asarray(posterior @ (variances / total))
 
 
 def _rows(
@@ -450,7 +450,7 @@ def score_views(scores: AdditiveScores) -> list[ScoreView]:
     One view is enough for two classes.
     """
     k = scores.constant.size
-    found = []
+    views = []
     for c in range(1 if k == 2 else 0, k):
         others = [other for other in range(k) if other != c]
         tables = [
@@ -465,5 +465,5 @@ def score_views(scores: AdditiveScores) -> list[ScoreView]:
         for pieces in SCORE_PIECES:
             cuts = {round(spread.inv_cdf(i / pieces)) for i in range(1, pieces)}
             whole = tuple(tuple(table.tolist()) for table in tables)
-            found.append(ScoreView(scores.views, whole, tuple(sorted(cuts))))
-    return list(dict.fromkeys(found))
+            views.append(ScoreView(scores.views, whole, tuple(sorted(cuts))))
+    return list(dict.fromkeys(views))

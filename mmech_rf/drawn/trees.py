@@ -22,7 +22,7 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
 from mmech_rf.drawn.settings import DrawnSettings
-from mmech_rf.private.votes import Experts, check_that
+from mmech_rf.estimator.votes import Experts, check_that
 
 MOST_OF_LEAD = 0.49
 """Calibration: share of a label's lead that scores may move the log-odds of each class
@@ -141,17 +141,17 @@ class SelectedTrees(Experts):
 
     def interval(self, codes: Integers, level: float) -> tuple[Floats, Floats]:
         """Return bounds of `probabilities` by the known noise, each of shape (b, k)."""
-        found = np.clip(self.probabilities(codes), 1e-15, 1 - 1e-15)
-        spread = ndtri((1 + level) / 2) * self._line_errors(codes, found)
-        odds = logit(found)
+        shares = np.clip(self.probabilities(codes), 1e-15, 1 - 1e-15)
+        spread = ndtri((1 + level) / 2) * self._line_errors(codes, shares)
+        odds = logit(shares)
         return expit(odds - spread), expit(odds + spread)
 
-    def _line_errors(self, codes: Integers, found: Floats) -> Floats:
+    def _line_errors(self, codes: Integers, shares: Floats) -> Floats:
         """Return standard errors of the log-odds of each class against the others."""
-        variances, against = self._variances(codes), 1 - found
-        own = variances * (1 - (found / against) ** 2)
-        weighed = (found**2 * variances).sum(axis=1, keepdims=True) / against**2
-        return np.asarray(np.sqrt(np.maximum(own + weighed, 0.0)))
+        variances, against = self._variances(codes), 1 - shares
+        variance = variances * (1 - (shares / against) ** 2)
+        weighed = (shares**2 * variances).sum(axis=1, keepdims=True) / against**2
+        return np.asarray(np.sqrt(np.maximum(variance + weighed, 0.0)))
 
     def _variances(self, codes: Integers) -> Floats:
         """Return squared standard errors of log-odds, shape (b, k)."""
@@ -215,8 +215,8 @@ def boosting_weights(votes: Integers, class_codes: Integers) -> Integers:
     may differ in their last bit from place to place; with the table, the weight of a
     record does not depend on its place.
     """
-    own = np.take_along_axis(votes, class_codes[:, None], axis=1)
-    gaps = np.clip(own - votes, 0, EXPONENTIALS.size - 1)
+    of_class = np.take_along_axis(votes, class_codes[:, None], axis=1)
+    gaps = np.clip(of_class - votes, 0, EXPONENTIALS.size - 1)
     # The class itself has a gap of zero, which counts as one.
     against = EXPONENTIALS[gaps].sum(axis=1) - EXPONENTIALS[0]
     return np.asarray(np.minimum(against * UNIT // EXPONENTIALS[0], UNIT))

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.votes import check_that
 
 MOST_CELLS = 64
 """View size: most cells of a view; the arithmetic of pairs and sums is made for it."""
@@ -272,10 +272,10 @@ def _cells_within(view: View | ScoreView, finer: View | ScoreView) -> Integers |
         if not set(view.cuts) <= set(finer.cuts):
             return None
         return np.searchsorted(view.cuts, [finer.cuts[0] - 1, *finer.cuts], "right")
-    own, above = np.array(view.tables[0]), np.array(finer.tables[0])
+    coarse, above = np.array(view.tables[0]), np.array(finer.tables[0])
     cells = np.zeros(finer.size, np.int64)
-    cells[above] = own
-    return cells if np.array_equal(cells[above], own) else None
+    cells[above] = coarse
+    return cells if np.array_equal(cells[above], coarse) else None
 
 
 def public_views(domain_shape: Sequence[int]) -> Views:
@@ -300,8 +300,8 @@ def _public_views(sizes: tuple[int, ...]) -> Views:
         for table in tables
     ]
     whole = View((), (), (), 1, "whole")
-    found = dict.fromkeys([whole, *singles, *_pairs(coarse), *_sums(sizes)])
-    return Views(tuple(view for view in found if view.size > 1 or view is whole))
+    views = dict.fromkeys([whole, *singles, *_pairs(coarse), *_sums(sizes)])
+    return Views(tuple(view for view in views if view.size > 1 or view is whole))
 
 
 def single_view(attribute: int, size: int, groups: int) -> View:

@@ -77,14 +77,14 @@ def notes_on(experts: SelectedTrees, schema: Schema) -> list[str]:
     views = [view for tree in experts.trees for view in tree.views]
     summed = {i for view in views if view.family == "sum" for i in view.attributes}
     weight = experts.score_weight
-    found = [SUMS_OF_POSITIONS] * bool(summed)
+    notes = [SUMS_OF_POSITIONS] * bool(summed)
     for attribute in (schema.attributes[i] for i in sorted(summed)):
         if attribute.kind == "categorical":
             name, *order = map(printable, (attribute.name, *attribute.labels))
-            found.append(f"In a sum {name} has the order: {', '.join(order)}.")
-    found += [SCORES] * (experts.additive is not None)
-    found += [VOTES] * (len(experts.trees) > 1 or weight > 0)
-    return found + [SCORES_VOTE.format(weight)] * (weight > 0)
+            notes.append(f"In a sum {name} has the order: {', '.join(order)}.")
+    notes += [SCORES] * (experts.additive is not None)
+    notes += [VOTES] * (len(experts.trees) > 1 or weight > 0)
+    return notes + [SCORES_VOTE.format(weight)] * (weight > 0)
 
 
 Known: TypeAlias = Mapping[int, Sequence[int]]
@@ -131,8 +131,8 @@ class _Words:
             elif isinstance(branch, Fork):
                 nodes.append(self.fork(branch.view, branch.branches, leaves))
             else:
-                own = [always(leaf) for leaf in islice(leaves, branch.size)]
-                nodes.append(partial(self.split, branch, own))
+                ends = [always(leaf) for leaf in islice(leaves, branch.size)]
+                nodes.append(partial(self.split, branch, ends))
         return partial(self.split, view, nodes)
 
     def leaf(self, label: int, scores: Floats | None) -> Node:
@@ -184,11 +184,11 @@ class _Words:
         k = len(self.classes)
         tables = [] if self.additive is None else self.additive.tables
         for c, name in enumerate(self.classes):
-            found = tuple(
+            sums = tuple(
                 tuple((k * table[:, c] - table.sum(axis=1)).tolist())
                 for table in tables
             )
-            if found == view.tables:
+            if sums == view.tables:
                 return f"score of {name}", k * VOTE_STEPS
         return "score", VOTE_STEPS
 

@@ -425,8 +425,8 @@ class Forest:
         counts = np.zeros((self.n_leaves, n_classes), dtype=np.int64)
         for rows, chunk in self._narrow(codes):
             # Copies of one layout, and so one compiled kernel.
-            own = (np.array(column[rows], np.int64, order="C") for column in columns)
-            count(*self._nodes, self.leaf_offsets, chunk, *own, counts)
+            chosen = (np.array(column[rows], np.int64, order="C") for column in columns)
+            count(*self._nodes, self.leaf_offsets, chunk, *chosen, counts)
         return counts
 
     def leaf_masks(self) -> list[NDArray[np.bool_]]:
@@ -470,7 +470,7 @@ class Forest:
             self._sizes, self.depth, *self._nodes, self.leaf_offsets, flat
         )
         ends = np.cumsum(self.n_leaves * self._sizes)
-        return [own.reshape(self.n_leaves, -1) for own in np.split(flat, ends[:-1])]
+        return [block.reshape(self.n_leaves, -1) for block in np.split(flat, ends[:-1])]
 
     def paths(self, schema: Schema) -> list[str]:
         r"""Say in words which records are in every leaf.

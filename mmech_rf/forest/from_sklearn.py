@@ -12,7 +12,7 @@ from mmech.domain.attribute import Attribute
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Integers
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.levels import Level, children_of, lay_out
+from mmech_rf.forest.growth import Level, children_of, lay_out
 from mmech_rf.schema import Schema, check_schema
 from mmech_rf.schema.thresholds import FittedNodes, fitted_nodes
 
@@ -122,9 +122,9 @@ def compile_forest(
     code = np.full(nodes.feature.size, -1)
     read = _codes if fitted_on == "codes" else _places
     for j, attribute in enumerate(schema.attributes):
-        own = np.flatnonzero(nodes.feature == j)
-        if own.size:
-            code[own] = read(nodes, j, own, attribute)
+        tests = np.flatnonzero(nodes.feature == j)
+        if tests.size:
+            code[tests] = read(nodes, j, tests, attribute)
     sizes = np.array(schema.domain_shape, np.int64)
     node, tree, levels = nodes.roots, np.arange(nodes.roots.size), []
     while tree.size:
@@ -142,33 +142,31 @@ def compile_forest(
         ) from None
 
 
-def _codes(nodes: FittedNodes, j: int, own: Integers, attribute: Attribute) -> Integers:
+def _codes(nodes: FittedNodes, j: int, at: Integers, attribute: Attribute) -> Integers:
     """Return the last codes that pass tests of codes."""
-    found = np.floor(nodes.cut[own])
-    bad = (found < 0) | (found >= attribute.size - 1)
+    cuts = np.floor(nodes.cut[at])
+    bad = (cuts < 0) | (cuts >= attribute.size - 1)
     if nodes.midway:  # between two whole numbers
-        bad |= nodes.threshold[own] * 2 % 1 != 0
+        bad |= nodes.threshold[at] * 2 % 1 != 0
     if bad.any():
         raise ValueError(
             f"fitted_on='codes' needs tests of the codes 0 to {attribute.size - 1} of "
             f"attribute {attribute.name!r}, got the threshold "
-            f"{nodes.threshold[own[bad]][0]:.6g}; fit the model to schema.encode(X), "
+            f"{nodes.threshold[at[bad]][0]:.6g}; fit the model to schema.encode(X), "
             "or pass fitted_on='values'"
         )
-    return found.astype(np.int64)
+    return cuts.astype(np.int64)
 
 
-def _places(
-    nodes: FittedNodes, j: int, own: Integers, attribute: Attribute
-) -> Integers:
+def _places(nodes: FittedNodes, j: int, at: Integers, attribute: Attribute) -> Integers:
     """Return the last cells that pass tests of values."""
     nodes.cuts_of(j, attribute)
-    bad = ~np.isin(nodes.cut[own], attribute.cut_points)
+    bad = ~np.isin(nodes.cut[at], attribute.cut_points)
     if bad.any():
         raise ValueError(
             f"fitted_on='values' needs a cut point of attribute {attribute.name!r} at "
-            f"{float(nodes.cut[own[bad]][0])}, where scikit-learn's numbers of 32 bits "
-            f"pass the threshold {nodes.threshold[own[bad]][0]:.6g}; use "
+            f"{float(nodes.cut[at[bad]][0])}, where scikit-learn's numbers of 32 bits "
+            f"pass the threshold {nodes.threshold[at[bad]][0]:.6g}; use "
             "schema.with_cut_points(model)"
         )
-    return np.searchsorted(attribute.cut_points, nodes.cut[own])
+    return np.searchsorted(attribute.cut_points, nodes.cut[at])

@@ -1,29 +1,87 @@
-"""Growing random forests from the domain alone.
+"""Growing forests from the domain alone: random ones, and all trees of a depth.
 
-No record is ever looked at, so a forest is public and costs no privacy.
+No record is ever looked at, so a forest is public and costs no privacy. What is too
+large for a method is refused before any work, with what does fit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_choice, check_integer
-from mmech.exceptions import DomainTooLargeError, ParameterError
+from mmech import DomainTooLargeError, ParameterError
+from mmech.checks import check_choice, check_integer, magnitude
+from mmech.storage.codec import storable
 from mmech_rf.arrays import Flags, Integers
-from mmech_rf.forest.checks import Domain, check_shape, frozen
-from mmech_rf.forest.complete import elementary_sums
+from mmech_rf.forest.checks import Domain, check_shape, frozen, in_words
 from mmech_rf.forest.forest import Forest
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
+from mmech_rf.schema import Attribute, Schema
 
-if TYPE_CHECKING:
-    from mmech_rf.schema import Attribute, Schema
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Nodes of one level, ordered by tree; tests are -1 at leaves."""
+
+    tree: Integers
+    attribute: Integers  # test of every node
+    value: Integers  # that it compares with; -1 for a child per value
+
+
+def children_of(level: Level, sizes: Integers) -> Integers:
+    """Return how many children every node has."""
+    n_children = np.where(level.value < 0, sizes[level.attribute], 2)
+    return np.where(level.attribute < 0, 0, n_children)
+
+
+def lay_out(levels: Sequence[Level], sizes: Integers) -> dict[str, Any]:
+    """Return the arrays of a forest of these levels, with its nodes depth first."""
+    n_children = [children_of(one, sizes) for one in levels]
+    # Nodes and leaves below every node, itself not counted among the nodes.
+    below = [np.zeros(one.tree.size, np.int64) for one in levels]
+    leaves = [(n == 0).astype(np.int64) for n in n_children]
+    for i in range(len(levels) - 2, -1, -1):
+        parent = np.repeat(np.arange(levels[i].tree.size), n_children[i])
+        np.add.at(below[i], parent, 1 + below[i + 1])
+        np.add.at(leaves[i], parent, leaves[i + 1])
+    node_offsets = np.concatenate([[0], np.cumsum(1 + below[0])])
+    leaf_offsets = np.concatenate([[0], np.cumsum(leaves[0])])
+    feature = np.empty(node_offsets[-1], np.int32)
+    child, value = np.empty_like(feature), np.empty_like(feature)
+    number, free, leaf = node_offsets[:-1], node_offsets[:-1] + 1, 0 * leaf_offsets[:-1]
+    for i, one in enumerate(levels):
+        feature[number] = one.attribute
+        value[number] = one.value
+        child[number] = np.where(one.attribute < 0, leaf, free)
+        if i + 1 == len(levels):
+            break
+        parent = np.repeat(np.arange(one.tree.size), n_children[i])
+        first = np.repeat(np.cumsum(n_children[i]) - n_children[i], n_children[i])
+        number = free[parent] + np.arange(parent.size) - first
+
+        def before(amounts: Integers, first: Integers = first) -> Integers:
+            """Return the sum of amounts of the siblings to the left."""
+            sums = np.cumsum(amounts) - amounts
+            return np.asarray(sums - sums[first] if sums.size else sums)
+
+        leaf = leaf[parent] + before(leaves[i + 1])
+        free = (free + n_children[i])[parent] + before(below[i + 1])
+    return frozen(
+        feature=feature,
+        child=child,
+        node_offsets=node_offsets,
+        leaf_offsets=leaf_offsets,
+        value=value,
+    )
+
 
 DEEP = 32
 """A tree whose paths all had this length would have more leaves than can be held."""
@@ -413,7 +471,202 @@ def mean_leaves(
     sizes = [n for n, two in zip(shape, two_way, strict=True) if n > 1 and not two]
     h = min(depth, pairs + len(sizes))
     leaves = sum(
-        math.comb(pairs, j) * 2**j * own
-        for j, own in zip(range(h, -1, -1), elementary_sums(sizes, h), strict=True)
+        math.comb(pairs, j) * 2**j * products
+        for j, products in zip(range(h, -1, -1), elementary_sums(sizes, h), strict=True)
     )
     return Fraction(leaves, math.comb(pairs + len(sizes), h))
+
+
+@storable("CompleteForest")
+class CompleteForest(Forest):
+    """The forest of `complete_forest`, which is where its trees are described.
+
+    Attributes
+    ----------
+    subsets : tuple of tuples of int
+        Attributes that each tree tests, in order; its leaves are the cells of the
+        marginal over them.
+    """
+
+    subsets: tuple[tuple[int, ...], ...]
+
+    def __init__(self, domain_shape: tuple[int, ...], depth: int) -> None:
+        sizes = np.array(domain_shape, np.int64)
+        splittable = np.flatnonzero(sizes > 1)
+        subsets = np.array(list(combinations(splittable.tolist(), depth)), np.int64)
+        tree, levels = np.arange(len(subsets)), []
+        for tested in (*subsets.T, np.full(len(subsets), -1)):
+            levels.append(Level(tree, tested[tree], np.full(tree.size, -1)))
+            tree = np.repeat(tree, children_of(levels[-1], sizes))
+        arrays = lay_out(levels, sizes) | {"value": None}
+        object.__setattr__(self, "subsets", tuple(map(tuple, subsets.tolist())))
+        super().__init__(domain_shape, **arrays)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CompleteForest, (self.domain_shape, self.depth)
+
+    @classmethod
+    def _restored(cls, domain_shape: tuple[int, ...], depth: int) -> CompleteForest:
+        """Return the forest of a file, unless it is too large."""
+        return complete_forest(domain_shape, depth)
+
+
+def complete_forest(schema_or_domain_shape: Domain, depth: int) -> CompleteForest:
+    """Return one tree per subset of `depth` attributes: the infinite multiway forest.
+
+    Along the path of any record, the attributes that a random multiway tree tests are
+    a uniformly drawn subset. So with more trees their mean vote tends to the mean over
+    all subsets of h attributes. A forest of random trees estimates this mean. The C(d,
+    h) trees of this forest compute it: their leaves are all h-way marginals of the
+    data.
+
+    Parameters
+    ----------
+    schema_or_domain_shape : Schema or sequence of int
+        A schema, or the sizes of the attributes.
+    depth : int
+        Number of tests on a path; at most the number of attributes with more than one
+        value, or all of them are tested.
+
+    Returns
+    -------
+    forest : CompleteForest
+        A `Forest` whose tree t tests the attributes ``subsets[t]`` in order; subsets
+        are in lexicographic order. Leaves are numbered like the cells of marginals:
+        `training_workload` returns ``all_marginals(domain_shape, depth)`` with the
+        same rows (without the marginals over attributes of one value).
+
+    Raises
+    ------
+    DomainTooLargeError
+        If the forest would have more than 100,000 trees or 2**24 leaves.
+
+    See Also
+    --------
+    grow_random_forest : Some of these trees, in random orders.
+
+    Examples
+    --------
+    >>> from mmech_rf import complete_forest
+    >>> forest = complete_forest((2, 3, 4), depth=2)
+    >>> forest
+    Forest(n_trees=3, depth=2, n_leaves=26, n_cells=24)
+    >>> forest.subsets
+    ((0, 1), (0, 2), (1, 2))
+    """
+    shape = check_shape(schema_or_domain_shape)
+    sizes = [size for size in shape if size > 1]
+    depth = min(check_integer(depth, "depth", minimum=0), len(sizes))
+    n_trees, n_leaves = (
+        math.comb(len(sizes), depth),
+        elementary_sums(sizes, depth)[-1],
+    )
+    for count, what, limit in (
+        (n_trees, "trees", LIMITS.complete_trees),
+        (n_leaves, "leaves", LIMITS.complete_leaves),
+    ):
+        if count > limit:
+            raise DomainTooLargeError(
+                f"the complete forest of depth {depth} over {len(sizes)} attributes "
+                f"has {in_words(count)} {what}, more than the limit of {limit:,}; use "
+                "a finite number of trees, a smaller depth, or fewer attributes per "
+                "ensemble (max_features=)"
+            )
+    return CompleteForest(shape, depth)
+
+
+def complete_size(domain_shape: Sequence[int], depth: int) -> tuple[int, int]:
+    """Return the trees and leaves of a complete forest, zero where it is too large."""
+    sizes = [size for size in domain_shape if size > 1]
+    h = min(depth, len(sizes))
+    trees, leaves = math.comb(len(sizes), h), elementary_sums(sizes, h)[-1]
+    fits = trees <= LIMITS.complete_trees and leaves <= LIMITS.complete_leaves
+    return (trees, leaves) if fits else (0, 0)
+
+
+def elementary_sums(sizes: Sequence[int], order: int) -> list[int]:
+    """Return these sums for subsets of 0 up to `order` sizes."""
+    sums = [1] + [0] * order
+    for size in sizes:
+        for k in range(order, 0, -1):
+            sums[k] += size * sums[k - 1]
+    return sums
+
+
+OTHERWISE = "use {PrivateForestClassifier}, which is for any number of attributes"
+
+
+class TableTooLargeError(ParameterError, DomainTooLargeError):
+    """The table of counts of a method is too large to be held, or to optimize for."""
+
+
+def check_leaves(schema: Schema, n_trees: float, depth: int, splits: str) -> None:
+    """Raise unless the counts of all leaves fit in memory; name a depth that fits."""
+    k = schema.n_classes
+    sizes = schema.domain_shape
+
+    def fits(levels: int) -> bool:
+        if n_trees == math.inf:
+            trees, leaves = complete_size(sizes, levels)
+            return trees > 0 and leaves * k <= LIMITS.count_entries
+        return int(n_trees) * mean_leaves(schema, levels, splits) * k <= (
+            LIMITS.count_entries
+        )
+
+    if fits(depth):
+        return
+    if fits(0):
+        remedy = f"use {{depth={_largest(fits, depth) - 1}}}"
+    else:
+        remedy = f"use {{n_trees={LIMITS.count_entries // k}}}"
+    trees = "all trees" if n_trees == math.inf else f"{int(n_trees)} trees"
+    raise TableTooLargeError(
+        "schema",
+        f"{trees} of depth {depth} over the {schema.n_features} attributes of the "
+        f"{{schema}} have more leaves than this method counts (at most "
+        f"{LIMITS.count_entries:,} leaves times classes)",
+        remedy=(remedy, OTHERWISE),
+    )
+
+
+def check_cells(schema: Schema, n_trees: float, *, most: int, remedy: str = "") -> None:
+    """Raise unless the table of all cells fits in memory and is quickly optimized for.
+
+    `n_trees` counts trees that partition the cells, and at most `most` cells times
+    trees fit. The error names a number of attributes, or of trees, that does, unless
+    it is given a remedy.
+    """
+    k = schema.n_classes
+    cells = math.prod(schema.domain_shape)
+    if cells * k <= LIMITS.count_entries and cells * n_trees <= most:
+        return
+    largest = sorted(schema.domain_shape, reverse=True)
+
+    def fits(features: int) -> bool:
+        size = math.prod(largest[:features])
+        return size * k <= LIMITS.count_entries and size * n_trees <= most
+
+    if remedy:
+        pass
+    elif cells * k <= LIMITS.count_entries:
+        remedy = f"use {{n_trees={most // cells}}}"
+    elif fits(1):
+        remedy = f"use {{max_features={_largest(fits, len(largest)) - 1}}}"
+    else:
+        remedy = "use fewer bins"
+    raise TableTooLargeError(
+        "schema",
+        f"the domain of the {{schema}} has {magnitude(cells)} cells, too many for this "
+        f"method with {n_trees:g} trees and {k} classes (at most "
+        f"{LIMITS.count_entries:,} cells times classes, and {most:,} cells times "
+        "trees)",
+        remedy=(remedy, OTHERWISE),
+    )
+
+
+def _largest(fits: Callable[[int], bool], stop: int) -> int:
+    """Return the first number from 1 on that does not fit, at most `stop`."""
+    number = 1
+    while number < stop and fits(number):
+        number += 1
+    return number

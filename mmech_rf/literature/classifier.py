@@ -1,9 +1,9 @@
-"""The estimator of all recipes."""
+"""The estimator of all recipes, and one fit: what is paid for, drawn and released."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import field
 from fractions import Fraction
 from typing import Any
@@ -11,29 +11,314 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import ParameterError
-from mmech.checks import check_epsilon, magnitude
+from mmech import ParameterError, PrivacyLedger
+from mmech.checks import magnitude
 from mmech.noise import LAPLACE
-from mmech.selection import fixed_point_rate
+from mmech.noise.seam import in_trees, paid_together
+from mmech.privacy.ledger import LedgerEntry
+from mmech.privacy.neighbours import Relation
+from mmech.release import measure
+from mmech.selection import choose_rows, fixed_point_rate
 from mmech.storage.codec import storable
-from mmech_rf.forest.ensembles import Ensemble, spawn
+from mmech_rf.arrays import Floats, Integers
+from mmech_rf.estimator.accounted import AccountedForest
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
+from mmech_rf.estimator.shown import grown_trees
+from mmech_rf.estimator.votes import check_that
+from mmech_rf.forest.ensembles import Ensemble, spawn, weight_votes
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import mean_leaves
-from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
+from mmech_rf.forest.growth import (
+    OTHERWISE,
+    TableTooLargeError,
+    grow_random_forest,
+    mean_leaves,
+)
 from mmech_rf.limits import LIMITS
-from mmech_rf.literature.budgets import tree_epsilon
-from mmech_rf.literature.fitting import Fitting
-from mmech_rf.literature.leaves import RecipeVotes, pruned
-from mmech_rf.literature.presets import find_recipe
-from mmech_rf.literature.recipe import SELECTION_SHARE, Recipe
-from mmech_rf.literature.scores import score_for
-from mmech_rf.private.accounted import AccountedForest
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.shown import grown_trees
-from mmech_rf.private.votes import check_that
+from mmech_rf.literature.grow import Grower, grow_by_support, score_for
+from mmech_rf.literature.leaves import (
+    RecipeVotes,
+    count_leaves,
+    draw_leaf_labels,
+    join,
+    keyed_numbers,
+    leaf_votes,
+    picked,
+    release_levels,
+    signal_to_noise,
+)
+from mmech_rf.literature.recipe import (
+    Budget,
+    Recipe,
+    find_recipe,
+    listed_in,
+    multiplicities,
+    tree_epsilon,
+)
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
+
+
+class Fitting:
+    """One fit of a recipe: pays for releases and draws them.
+
+    The model knows the ledger, the relation and where noise comes from. Records, (N, d)
+    and (N,), are sensitive, as are those without labels, (M, d), where more than labels
+    is protected; its seed is of what is random and public.
+    """
+
+    def __init__(
+        self, model: Any, records: EncodedRecords, n_levels: int, n_records: float
+    ) -> None:
+        self.model, self.recipe, self.schema = model, model.recipe_, model.schema_
+        self.codes, self.class_codes = records.one_by_one()
+        self.n_levels, self.n_records = n_levels, n_records
+        public = model._again and self.recipe.unlabelled
+        self.unlabelled = self.codes if public else model._unlabelled
+        self.rng = np.random.default_rng(model._seed)
+        self.session = model._session
+        self.noise = self.session.noise
+        self.outer = model._terms.relation
+        self.sampled = self.recipe.records == "poisson"
+        # Bags are paid for at their own price, as a whole.
+        self.relation = Relation() if self.sampled else self.outer
+        self.ledger = self.session.ledger
+        self.times = 1
+
+    def pruned(
+        self, n_trees: int, epsilon: Fraction
+    ) -> tuple[tuple[Forest, Floats], tuple[Forest, Floats]]:
+        """Release all trees and their leaves; return them before and after pruning."""
+        share, prune = PRUNINGS[self.recipe.pruning]
+        trees = epsilon * (1 - share)
+        grown = self.trees(n_trees, trees)
+        least = self.budget(n_trees, trees).counts[-1]
+        return grown, prune(self, *grown, epsilon - trees or least)
+
+    def budget(self, n_trees: int, epsilon: Fraction) -> Budget:
+        """Return what the releases of one tree cost."""
+        recipe = self.recipe
+        each = tree_epsilon(recipe.records, epsilon, n_trees, self.outer)
+        return recipe.budget(each, self.n_levels)
+
+    def trees(self, n_trees: int, epsilon: Fraction) -> tuple[Forest, Floats]:
+        """Release all trees and their leaves."""
+        recipe, first = self.recipe, n_trees
+        if recipe.structure in ("two-phase", "two-ensembles"):
+            first = max(1, math.floor(recipe.first_phase * n_trees))
+        # The second of two ensembles costs nothing.
+        n_paid = first if recipe.structure == "two-ensembles" else n_trees
+        budget = self.budget(n_paid, epsilon)
+        self.times = n_paid if recipe.records == "all" else 1
+        if self.sampled:
+            what = f"{n_trees} trees of random samples of the records"
+            self.session.pay(LedgerEntry(epsilon, what, "random_samples"), self.ledger)
+        weights = multiplicities(recipe.records, len(self.codes), n_paid, self.noise)
+        forest, counts = self._phase(weights[:, :first], budget, 1)
+        if first == n_trees:
+            return forest, counts
+        if recipe.structure == "two-ensembles":
+            return self._second_ensemble(forest, counts, n_trees - first, budget)
+        labels = counts.argmax(axis=1)
+        predicted = labels[forest.apply(self.codes) + forest.leaf_offsets[:-1]]
+        wrong = (predicted != self.class_codes[:, None]).sum(axis=1)
+        later, more = self._phase(weights[:, first:] * wrong[:, None], budget, first)
+        return join(forest, later), np.concatenate([counts, more])
+
+    def _second_ensemble(
+        self, forest: Forest, counts: Floats, n_trees: int, budget: Budget
+    ) -> tuple[Forest, Floats]:
+        """Add trees whose leaves count the labels that the first ensemble gives."""
+        public = self.unlabelled
+        assert public is not None  # the recipe asks for them
+        votes = weight_votes(
+            forest, leaf_votes(forest, counts, self.recipe.vote), public
+        )
+        ties = keyed_numbers(public, votes.shape[1], self.model._tie_key)
+        labels = (votes + 1e-9 * ties).argmax(axis=1)
+        all_of_them = np.ones((len(public), n_trees), np.int64)
+        with in_trees(self.times):
+            second = self._structure(all_of_them, budget, 1, second=True)
+        more = count_leaves(second, public, labels, counts.shape[1], all_of_them)
+        if self.model._again:
+            more = self.model._grown.counts[len(counts) :]
+        return join(forest, second), np.concatenate([counts, more])
+
+    def _phase(
+        self, weights: Integers, budget: Budget, unit: int
+    ) -> tuple[Forest, Floats]:
+        bags = (f"trees of unit {unit}", weights.shape[1]) if self.sampled else None
+        with in_trees(self.times, bags):
+            forest = self._structure(weights, budget, unit)
+            return forest, self._leaves(forest, weights, budget, unit)
+
+    def _structure(
+        self, weights: Integers, budget: Budget, unit: int, second: bool = False
+    ) -> Forest:
+        recipe, n_trees = self.recipe, weights.shape[1]
+        if recipe.selection == "exact" and self.model._again:  # from public records
+            known = self.model._grown.forest
+            first = known.n_trees - n_trees if second else 0
+            return picked([(known, first + tree) for tree in range(n_trees)])
+        if not recipe.draws:
+            if recipe.depth == "support":
+                cost = float(budget.counts[-1])
+                support = recipe.support(self.schema, cost, self.n_records)
+                return grow_by_support(self.schema, n_trees, support, self.rng)
+            return grow_random_forest(
+                self.schema, n_trees, self.n_levels, splits=recipe.splits, seed=self.rng
+            )
+        codes, class_codes, ledger = self.codes, self.class_codes, self.ledger
+        sized = None
+        if self.unlabelled is not None:
+            codes = self.unlabelled
+            if recipe.selection == "exact":  # from all public attributes
+                if recipe.stopping == "labelled":
+                    sized = self._labelled(weights, second)
+                codes = np.concatenate([codes, self.codes])
+            else:
+                # Persons of this fit: a label in another fit may be missing here.
+                persons = f"persons of fit {self.model._tie_key:x}"
+                ledger = ledger.part(persons, "without labels")
+                self.ledger = self.ledger.part(persons, "with labels")
+            class_codes = np.zeros(len(codes), np.int64)
+            records = "all" if recipe.selection == "exact" else recipe.records
+            weights = multiplicities(records, len(codes), n_trees, self.noise)
+
+        def pay(cost: Fraction, what: str, kind: str, size: float) -> None:
+            self._pay(cost, what, kind, size, ledger)
+
+        k = self.schema.n_classes
+        stops = budget.counts if recipe.stopping == "noisy-counts" else ()
+        grower = Grower(
+            self.schema, recipe, np.ascontiguousarray(codes), class_codes,
+            weights=weights, unit=unit,
+            score=score_for(recipe.score, k, self.n_records, unit),
+            medians=score_for("median", k, self.n_records, unit),
+            relation=self.relation, noise=self.noise, rng=self.rng,
+            pay=pay, release=self._noisy, sized=sized,
+        )  # fmt: skip
+        return grower.grow(budget.tests, stops)
+
+    def _labelled(self, weights: Integers, second: bool) -> Integers:
+        """Return which records have labels in which tree, those without them first.
+
+        Random samples stay hidden: all records count.
+        """
+        assert self.unlabelled is not None  # the recipe asks for them
+        if self.sampled:
+            weights = np.ones_like(weights)
+        n_others = len(self.codes) if second else len(self.unlabelled)
+        others = np.zeros((n_others, weights.shape[1]), np.int64)
+        return np.concatenate([weights, others] if second else [others, weights])
+
+    def _leaves(
+        self, forest: Forest, weights: Integers, budget: Budget, unit: int
+    ) -> Floats:
+        recipe, k = self.recipe, self.schema.n_classes
+        stopped = recipe.draws and recipe.stopping == "noisy-counts"
+        cost = budget.counts[-1] if stopped else sum(budget.counts, Fraction(0))
+        counts = count_leaves(forest, self.codes, self.class_codes, k, weights)
+        if recipe.leaves == "levels":
+            return release_levels(
+                forest, counts, budget.counts, unit, self._pay, self._noisy
+            )
+        if recipe.leaves == "laplace":
+            what = "class counts of leaves"
+            self._pay(cost, what, "laplace", unit)
+            return self._noisy(counts, Fraction(unit), cost, what).astype(np.float64)
+        flipping = recipe.leaves == "permute-and-flip"
+        kind = "permute_and_flip" if flipping else "exponential"
+        self._pay(cost, "labels of leaves", kind, unit)
+        labels = draw_leaf_labels(
+            counts, cost, unit=unit, flipping=flipping, relation=self.relation,
+            noise=self.noise,
+        )  # fmt: skip
+        return (labels[:, None] == np.arange(k)).astype(np.float64)
+
+    def selected(
+        self, forest: Forest, counts: Floats, epsilon: Fraction
+    ) -> tuple[Forest, Floats]:
+        """Remove trees one by one, then draw how many of the removals stand.
+
+        Each draw is by the exponential mechanism, for the records that the remaining
+        trees get right: which of all trees goes next, until one is left, and which
+        prefix of the removals is best.
+        """
+        if forest.n_trees == 1:
+            return forest, counts
+        what = "which trees are removed, one by one"
+        entry = LedgerEntry(epsilon, what, "exponential", self.outer.factor)
+        self.session.pay(entry, self.ledger)
+        rows = forest.apply(self.codes) + forest.leaf_offsets[:-1]
+        saying = leaf_votes(forest, counts, self.recipe.vote)
+        votes = sum(saying[rows[:, tree]] for tree in range(forest.n_trees))
+
+        def right(votes: Floats) -> int:
+            return int((votes.argmax(axis=1) == self.class_codes).sum())
+
+        def drawn(scores: list[int]) -> int:
+            return int(
+                choose_rows(
+                    np.array([scores]), epsilon / forest.n_trees, window=1,
+                    relation=self.outer, noise=self.noise,
+                )[0]
+            )  # fmt: skip
+
+        left, removed, scores = list(range(forest.n_trees)), [], [right(votes)]
+        while len(left) > 1:
+            without = [right(votes - saying[rows[:, tree]]) for tree in left]
+            place = drawn(without)
+            scores.append(without[place])
+            removed.append(left.pop(place))
+            votes = votes - saying[rows[:, removed[-1]]]
+        kept = sorted(left + removed[drawn(scores) :])
+        leaves = [np.arange(*forest.leaf_offsets[tree : tree + 2]) for tree in kept]
+        return picked([(forest, t) for t in kept]), counts[np.concatenate(leaves)]
+
+    def above_noise(
+        self, forest: Forest, counts: Floats, epsilon: Fraction
+    ) -> tuple[Forest, Floats]:
+        """Let nodes speak for the leaves below them that say no more than noise."""
+        return forest, signal_to_noise(forest, counts, float(epsilon))
+
+    # ---- paying and noise ------------------------------------------------------
+
+    def _pay(
+        self,
+        cost: Fraction,
+        what: str,
+        kind: str,
+        size: float,
+        ledger: PrivacyLedger | None = None,
+    ) -> None:
+        """Pay for a release in every tree, unless samples were paid for as a whole."""
+        if not self.sampled:
+            size *= self.outer.factor * (self.times if kind == "laplace" else 1)
+            entry = LedgerEntry(cost * self.times, what, kind, size)
+            self.session.pay(entry, ledger or self.ledger)
+
+    def _noisy(
+        self, values: Integers, moved: Fraction, cost: Fraction, what: str
+    ) -> Integers:
+        """Add noise that was paid for; one record changes each of its trees by own."""
+        flat = values if values.ndim < 3 else values.reshape(-1, values.shape[-1])
+        with paid_together():
+            measured = measure(
+                flat, [(0, len(flat), moved * self.times)], LAPLACE, cost * self.times,
+                released=what, relation=self.relation, ledger=None, noise=self.noise,
+            )  # fmt: skip
+        return measured.values.reshape(values.shape)
+
+
+PRUNINGS: dict[str, tuple[Fraction, Callable[..., tuple[Forest, Floats]]]] = {
+    "none": (Fraction(0), lambda fitting, forest, counts, cost: (forest, counts)),
+    "signal-to-noise": (Fraction(0), Fitting.above_noise),
+    "selective": (Fraction(1, 10), Fitting.selected),
+}
+"""Prunings by name: the share of epsilon that each costs, and the function that prunes.
+Its arguments are trees, counts of their leaves, and what it, or else a count, costs."""
+
 
 MANY = 2**31
 """More records than there are, where their number is not known yet."""
@@ -177,48 +462,13 @@ class RecipeForestClassifier(AccountedForest):
             self.__dict__.pop("_unlabelled", None)
         return self
 
-    def _check_fit(self) -> None:
-        recipe, given = find_recipe(self.recipe), self._unlabelled is not None
-        if recipe.unlabelled and not given:
-            raise ParameterError(
-                "X_unlabelled",
-                f"{{recipe={recipe.name!r}}} grows trees from records without labels",
-                remedy="give X_unlabelled to a fit in Python",
-            )
-        if given and not recipe.unlabelled:
-            raise ParameterError(
-                "X_unlabelled",
-                f"{{recipe={recipe.name!r}}} has no use for X_unlabelled",
-                remedy=("leave it out", "choose a semi-supervised recipe"),
-            )
-        super()._check_fit()
-
     def _check_parameters(self) -> Fraction:
         epsilon = super()._check_parameters()
         recipe = find_recipe(self.recipe)
-        if recipe.guarantee == "labels" and self.neighbours != "labels":
-            raise ParameterError(
-                "recipe",
-                f"{{recipe={recipe.name!r}}} protects labels only: attributes are "
-                "public",
-                remedy="accept that with {neighbours='labels'}",
-            )
-        drops = "drop" in (self.handle_unknown, self.handle_missing)
-        if self.neighbours == "labels" and drops:
-            raise ParameterError(
-                "handle_unknown",
-                "and {handle_missing} cannot be 'drop' for {neighbours='labels'}: the "
-                "number of records is public then, and a record that is dropped for "
-                "its label would change it",
-                remedy="choose 'error'",
-            )
-        if recipe.draws_from_others and self.estimate_accuracy:
-            raise ParameterError(
-                "estimate_accuracy",
-                f"does not go with {{recipe={recipe.name!r}}}, whose budget is for "
-                "persons with and without labels, and cannot be shared out once more",
-                remedy="leave it out",
-            )
+        for rule in listed_in("choices")["fits"]:
+            if self._has(rule["where"]) and not self._has(rule["needs"]):
+                words = rule["words"].replace("RECIPE", f"{{recipe={recipe.name!r}}}")
+                raise ParameterError(rule["name"], words, remedy=rule["remedy"])
         ledger = self.ledger
         if recipe.draws_from_others and getattr(ledger, "whole", ledger) is not ledger:
             raise ParameterError(
@@ -238,9 +488,27 @@ class RecipeForestClassifier(AccountedForest):
                     )
         return epsilon
 
+    def _has(self, choices: dict[str, list[Any]]) -> bool:
+        """Return whether each choice, of the recipe or the fit, is one of a list."""
+        both = vars(self.recipe_) | self.get_params()
+        return all(both[name] in allowed for name, allowed in choices.items())
+
     def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
+        recipe, given = find_recipe(self.recipe), self._unlabelled is not None
+        if recipe.unlabelled and not given:
+            raise ParameterError(
+                "X_unlabelled",
+                f"{{recipe={recipe.name!r}}} grows trees from records without labels",
+                remedy="give X_unlabelled to a fit in Python",
+            )
+        if given and not recipe.unlabelled:
+            raise ParameterError(
+                "X_unlabelled",
+                f"{{recipe={recipe.name!r}}} has no use for X_unlabelled",
+                remedy=("leave it out", "choose a semi-supervised recipe"),
+            )
         encoded = super()._encode_training(X, y)
-        if self._unlabelled is not None:
+        if given:
             self._unlabelled = encoded[0].encode(
                 self._unlabelled,
                 handle_unknown=self.handle_unknown,
@@ -264,8 +532,8 @@ class RecipeForestClassifier(AccountedForest):
         n_trees = recipe.trees(schema, float(epsilon), n_records)
         n_levels = recipe.n_levels(schema, float(epsilon), n_records)
         relation = self._terms.relation
-        own = tree_epsilon(recipe.records, epsilon, n_trees, relation)
-        budget = recipe.budget(own, n_levels)
+        each = tree_epsilon(recipe.records, epsilon, n_trees, relation)
+        budget = recipe.budget(each, n_levels)
         draws = 1
         if recipe.selection == "cut-then-attribute":
             draws = 2 * (1 + recipe.n_candidates(schema.n_features))
@@ -321,10 +589,8 @@ class RecipeForestClassifier(AccountedForest):
         if not self.recipe_.draws:
             return math.ceil(mean_leaves(schema, n_levels, splits))
         many = [
-            size
-            for size, attribute in zip(
-                schema.domain_shape, schema.attributes, strict=True
-            )
+            attribute.size
+            for attribute in schema.attributes
             if splits != "binary" and attribute.kind == "categorical"
         ]
         return math.prod(sorted([*many, *[2] * n_levels], reverse=True)[:n_levels])
@@ -337,24 +603,22 @@ class RecipeForestClassifier(AccountedForest):
 
     # ---- releases ------------------------------------------------------------
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         if self.n_records is None and (
             self._terms.neighbours == "labels" or not self.recipe_.needs_records
         ):
             # Public, or of no use.
-            epsilon = check_epsilon(self.epsilon)
-            self._reserve()
+            self._reserve(epsilon)
             number = self.choice_.n_records if self._again else records.number
             public = self._terms.neighbours == "labels"
             n_records = float(max(number, 1)) if public else math.nan
             self._release_model(records, epsilon, n_records)
         else:
-            super()._fit_counts(records)
+            super()._fit_counts(records, epsilon)
 
     def _release_model(
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
-        codes, class_codes = records.one_by_one()
         recipe = self.recipe_
         known = 1.0 if math.isnan(n_records) else n_records
         n_levels = self._check_nodes(float(epsilon), known)
@@ -362,24 +626,16 @@ class RecipeForestClassifier(AccountedForest):
         if not self._again:
             (seed,) = spawn(self.random_state, 1)
             self._seed = tuple(seed.generate_state(4).tolist())
-        fitting = Fitting(
-            self, codes, class_codes, n_levels, known,
-            codes if self._again and recipe.unlabelled else self._unlabelled,
-        )  # fmt: skip
         with self._timed("measurement"):
-            voting = recipe.pruning == "selective"
-            trees = epsilon * (1 - SELECTION_SHARE) if voting else epsilon
-            forest, counts = fitting.trees(n_trees, trees)
-            exact = recipe.selection == "exact"
-            self._grown = RecipeVotes(forest, counts, recipe.vote) if exact else None
-            if recipe.pruning == "signal-to-noise":
-                own = fitting.budget(n_trees, trees).counts[-1]
-                counts = pruned(forest, counts, float(own))
-            if voting:
-                forest, counts = fitting.selected(forest, counts, epsilon - trees)
-        self.ensembles_ = [Ensemble(np.arange(codes.shape[1]), forest, epsilon)]
-        self._experts = RecipeVotes(forest, counts, recipe.vote)
-        self._choose(known, voting=recipe.vote, n_trees=forest.n_trees)
+            grown, trees = Fitting(self, records, n_levels, known).pruned(
+                n_trees, epsilon
+            )
+        exact = recipe.selection == "exact"
+        self._grown = RecipeVotes(*grown, recipe.vote) if exact else None
+        self._experts = RecipeVotes(*trees, recipe.vote)
+        features = np.arange(self.schema_.n_features)
+        self.ensembles_ = [Ensemble(features, self.forest_, epsilon)]
+        self._choose(known, voting=recipe.vote, n_trees=self.forest_.n_trees)
 
     def _settle(self) -> None:
         super()._settle()
@@ -405,10 +661,8 @@ class RecipeForestClassifier(AccountedForest):
         def leaves(ensemble: int, part: slice) -> list[Node]:
             return labelled(labels[part].tolist(), self.schema_.class_labels)
 
-        forest = self._experts.forest
         every = np.arange(self.schema_.n_features)
-        whole = Ensemble(every, forest, check_epsilon(self.epsilon))
-        return grown_trees([whole], leaves, self.schema_)
+        return grown_trees([(every, self._experts.forest)], leaves, self.schema_)
 
     def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
         """Return the recipe in words, then what was released, as rules.

@@ -1,16 +1,41 @@
-"""Trees whose tests are drawn from the records, level by level, all trees at once.
+r"""Trees whose tests are drawn from the records, level by level, all trees at once.
 
 Every node is drawn, with records or without: which nodes there are follows from the
 domain and from earlier draws only. A node holds the records of a box of the domain,
 kept as the values that it allows of each attribute.
+
+Scores of tests are whole numbers that one record moves within a known window.
+
+A test splits the records of a node into children, with n(v, c) records of class c in
+child v. A score is a sum over children of a term of their class counts, so that a
+record changes one term only. The exponential mechanism at rate :math:`\epsilon / w` is
+:math:`\epsilon`-private for scores that an added record moves within an interval of
+length w (`mmech.exponential_mechanism`).
+
+=======  ======================================================  ====================
+median   -abs(n(left) - n(right))                                [-1, 1]
+max      sum_v max_c n(v, c)                                     [0, 1]
+gini     -sum_v (n(v) - sum_c n(v, c)^2 / n(v))                  (-2, 0]
+entropy  -sum_v n(v) H(v), in bits                               log2(kN + 1) + 1.44
+gain     (1 + 1 / log2(number of children)) / 2 of the gain,     twice that
+         n H - sum_v n(v) H(v): the mean of gain and gain ratio
+=======  ======================================================  ====================
+
+The last is "gain-and-ratio"; the information of a split is taken from even children,
+which is public. For one node the entropy ranks tests as the information gain does.
+
+Fractions are counted on a grid of 2^-6, rounded term by term. Counts of entropies
+are clamped at a public N.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -20,11 +45,113 @@ from mmech.privacy.neighbours import Relation
 from mmech.selection import choose_rows
 from mmech_rf.arrays import Flags, Integers
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import cut_weights
-from mmech_rf.forest.levels import Level, children_of, lay_out
-from mmech_rf.literature.recipe import LEAF_RECORDS, Recipe
-from mmech_rf.literature.scores import SCORES, Score
+from mmech_rf.forest.growth import Level, children_of, cut_weights, lay_out
+from mmech_rf.literature.recipe import LEAF_RECORDS, WORDS, Recipe
 from mmech_rf.schema import Schema
+
+GRID = 6
+"""Scores that are not whole are counted in units of 2**-6."""
+
+MOST = 2**24
+"""Larger counts, of which squares do not fit, count as this; that keeps the windows."""
+
+LARGEST_TABLE = 2**22
+"""Most entries of the table of n log n: beyond, counts are clamped earlier."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of tests."""
+
+    # From class counts (..., k) of a child to its term, (...).
+    term: Callable[[Integers], Integers]
+    window: int  # that an added record moves all scores within
+    contrast: bool = False  # minus the difference of two terms, not their sum
+    ratio: bool = False  # gains over the node, and ratios by the number of children
+    grid: int = 1  # units of the score to one record, or bit
+
+    @property
+    def size(self) -> float:
+        """Length of the window, in records or bits."""
+        return self.window / self.grid
+
+    def two_way(self, left: Integers, right: Integers) -> Integers:
+        """Return the scores of tests with two outcomes."""
+        one, other = self.term(left), self.term(right)
+        if self.contrast:
+            return -abs(one - other)
+        if self.ratio:
+            return one + other - self.term(left + right)
+        return one + other
+
+    def multiway(self, children: Integers) -> Integers:
+        """Return the scores of tests with a child per value, from (..., values, k)."""
+        total = self.term(children).sum(axis=-1)
+        if self.ratio:
+            mean = round(2**15 * (1 + 1 / math.log2(children.shape[-2])))
+            return (total - self.term(children.sum(axis=-2))) * mean // 2**16
+        return total
+
+
+def _size(counts: Integers) -> Integers:
+    return np.asarray(counts.sum(axis=-1))
+
+
+def _largest(counts: Integers) -> Integers:
+    return np.asarray(counts.max(axis=-1))
+
+
+def _gini(counts: Integers) -> Integers:
+    counts = np.minimum(counts, MOST)
+    total = counts.sum(axis=-1)
+    squares = (counts * counts).sum(axis=-1) << GRID
+    return squares // np.maximum(total, 1) - (total << GRID)
+
+
+def _entropy(table: Integers, most: int, counts: Integers) -> Integers:
+    counts = np.minimum(counts, most)
+    return np.asarray(table[counts].sum(axis=-1) - table[counts.sum(axis=-1)])
+
+
+@lru_cache(maxsize=2)  # a fit asks for the most records, and for those there are
+def _n_log_n(most: int) -> tuple[Integers, int]:
+    """Return n log2(n) on the grid, for n = 0 .. most, and the window of its terms."""
+    n = np.arange(most + 1, dtype=np.float64)
+    table = np.rint(n * np.log2(np.maximum(n, 1)) * 2**GRID).astype(np.int64)
+    table.flags.writeable = False
+    # A term changes by a step of the table at n(v, c), less one at n(v) >= n(v, c);
+    # steps increase, but for the rounding of the table.
+    steps = np.diff(table)
+    overshoot = (np.maximum.accumulate(steps) - steps).max()
+    return table, int(steps.max() - steps.min() + overshoot)
+
+
+def score_for(name: str, n_classes: int, n_records: float, unit: int = 1) -> Score:
+    """Return a score, with the window that holds for records of weights up to `unit`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech_rf.literature.grow import score_for
+    >>> gini = score_for("gini", n_classes=2, n_records=100)
+    >>> gini.two_way(np.array([3, 1]), np.array([0, 4])) / 64
+    np.float64(-1.5)
+    """
+    if name == "median":
+        return Score(_size, 2 * unit, contrast=True)
+    if name == "max":
+        return Score(_largest, unit)
+    if name == "gini":
+        return Score(_gini, (2 ** (GRID + 1) + 2) * unit, grid=2**GRID)
+    most = min(math.ceil(2 * n_records) * unit, LARGEST_TABLE // n_classes)
+    table, window = _n_log_n(n_classes * most)
+    window *= unit
+    term = partial(_entropy, table, most)
+    if name == "entropy":
+        return Score(term, window, grid=2**GRID)
+    # The node and one child change, and a product is rounded down.
+    return Score(term, 2 * window + 2, ratio=True, grid=2**GRID)
+
 
 HISTOGRAM_ENTRIES = 2**23
 """Most counts of one pass over the records: nodes by values by classes."""
@@ -110,7 +237,8 @@ class Grower:
                 if self.recipe.stopping in ("size", "labelled"):
                     stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
             else:
-                what = f"splits of level {number + 1}, by {SCORES[self.recipe.score]}"
+                by = WORDS["score"][self.recipe.score]
+                what = f"splits of level {number + 1}, by {by}"
                 if self.recipe.selection == "cut-then-attribute":
                     what = f"cut points and {what}"
                 if self.recipe.selection == "noisy-counts":
@@ -196,15 +324,15 @@ class Grower:
         """
         possible = np.zeros(boxes.shape, np.bool_)
         for a, start in enumerate(self._starts[:-1]):
-            own = boxes[:, start : self._starts[a + 1]]
-            several = own.sum(axis=1) > 1
+            allowed = boxes[:, start : self._starts[a + 1]]
+            several = allowed.sum(axis=1) > 1
             if self._ordered[a]:
-                above = np.cumsum(own[:, ::-1], axis=1)[:, ::-1]
-                possible[:, start : self._starts[a + 1]] = own & (above > 1)
+                above = np.cumsum(allowed[:, ::-1], axis=1)[:, ::-1]
+                possible[:, start : self._starts[a + 1]] = allowed & (above > 1)
             elif self._two_way[a]:
-                possible[:, start : self._starts[a + 1]] = own & several[:, None]
+                possible[:, start : self._starts[a + 1]] = allowed & several[:, None]
             else:
-                possible[:, start] = several & own.all(axis=1)
+                possible[:, start] = several & allowed.all(axis=1)
         if self.recipe.grid is not None:
             possible &= self._on_grid(self.recipe.grid)
         n_candidates = self.recipe.n_candidates(len(self._sizes))
@@ -227,26 +355,26 @@ class Grower:
 
     def _values_of(self, attribute: Integers) -> Flags:
         """Return which values are of the attribute of each node."""
-        own = np.arange(len(self._sizes)) == attribute[:, None]
-        return np.repeat(own, self._sizes, axis=1)
+        matches = np.arange(len(self._sizes)) == attribute[:, None]
+        return np.repeat(matches, self._sizes, axis=1)
 
     # ---- selections ----------------------------------------------------------
 
     def _scores(self, score: Score, counts: Integers) -> Integers:
         """Return the scores of all tests, (nodes, values)."""
-        found = np.zeros(counts.shape[:2], np.int64)
+        scores = np.zeros(counts.shape[:2], np.int64)
         for a, start in enumerate(self._starts[:-1]):
             part = slice(start, self._starts[a + 1])
-            own = counts[:, part]
-            total = own.sum(axis=1, keepdims=True)
+            of_values = counts[:, part]
+            total = of_values.sum(axis=1, keepdims=True)
             if self._ordered[a]:
-                left = np.cumsum(own, axis=1)
-                found[:, part] = score.two_way(left, total - left)
+                left = np.cumsum(of_values, axis=1)
+                scores[:, part] = score.two_way(left, total - left)
             elif self._two_way[a]:
-                found[:, part] = score.two_way(own, total - own)
+                scores[:, part] = score.two_way(of_values, total - of_values)
             else:
-                found[:, start] = score.multiway(own)
-        return found
+                scores[:, start] = score.multiway(of_values)
+        return scores
 
     def _choose(
         self,
@@ -322,9 +450,9 @@ class Grower:
         sums. In rho that is at most a²/4 for each of k attributes, and a²/8 for the
         choice: less than the ((k + 1) a)²/8 that is charged for all of them.
         """
-        own = self._values_of(attribute).astype(np.int64)
-        numbers = np.einsum("nvk,nv->nk", counts, own)
-        sums = np.einsum("nvk,nv->nk", counts, own * self._position)
+        inside = self._values_of(attribute).astype(np.int64)
+        numbers = np.einsum("nvk,nv->nk", counts, inside)
+        sums = np.einsum("nvk,nv->nk", counts, inside * self._position)
         largest = Fraction(self.unit * (int(self._sizes.max()) - 1))
         n = self.release(numbers, Fraction(self.unit), cost / 2, "class counts of cuts")
         s = self.release(sums, largest, cost / 2, "class sums of cuts")

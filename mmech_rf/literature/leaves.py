@@ -17,11 +17,11 @@ from mmech.reconstruction import least_squares
 from mmech.selection import choose_rows, flip
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
+from mmech_rf.estimator.votes import Experts, check_that
+from mmech_rf.forest.ensembles import weight_votes
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.voting import weight_votes
 from mmech_rf.literature.grow import Pay, Release
-from mmech_rf.literature.recipe import VOTES
-from mmech_rf.private.votes import Experts, check_that
+from mmech_rf.literature.recipe import CHOICES
 
 
 def count_leaves(
@@ -122,12 +122,12 @@ def release_levels(
         forest.leaf_offsets[:-1], forest.leaf_offsets[1:], strict=True
     ):
         groups = [np.unique(g[start:stop], return_inverse=True) for g, _, _ in measured]
-        noisy = [v[own] for (_, v, _), (own, _) in zip(measured, groups, strict=True)]
-        sizes = [own.size for own, _ in groups]
+        noisy = [v[ids] for (_, v, _), (ids, _) in zip(measured, groups, strict=True)]
+        sizes = [ids.size for ids, _ in groups]
         scale = np.repeat([float(1 / cost) for _, _, cost in measured], sizes)
         stack = PartitionStack([labels for _, labels in groups], sizes)
-        found = least_squares(stack, np.concatenate(noisy).astype(np.float64), scale)
-        estimate[start:stop] = np.asarray(found)
+        leaves = least_squares(stack, np.concatenate(noisy).astype(np.float64), scale)
+        estimate[start:stop] = np.asarray(leaves)
     return estimate
 
 
@@ -147,7 +147,7 @@ class RecipeVotes(Experts):
         """Raise unless trees are of this domain, and there is a row for each leaf."""
         check_that(self.forest.domain_shape == domain_shape, "trees")
         check_that(self.counts.shape == (self.forest.n_leaves, n_classes), "counts")
-        check_choice(self.voting, "vote", VOTES)
+        check_choice(self.voting, "vote", CHOICES["vote"])
 
     @cached_property
     def saying(self) -> Floats:
@@ -195,7 +195,7 @@ def _node_counts(forest: Forest, counts: Floats) -> tuple[Integers, Floats]:
     return paths, below
 
 
-def pruned(forest: Forest, counts: Floats, epsilon: float) -> Floats:
+def signal_to_noise(forest: Forest, counts: Floats, epsilon: float) -> Floats:
     r"""Return counts of leaves, of nodes above them where these say more than noise.
 
     The signal-to-noise ratio of the leaves L below a node is

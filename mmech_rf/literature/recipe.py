@@ -1,110 +1,204 @@
-"""The choices that make a private forest, and what they say in words."""
+r"""The choices that make a private forest: what they cost, and what they say in words.
+
+``choices.toml`` lists the choices, ``presets.toml`` the forests of the literature.
+Where a paper is not private as published, the preset of its name is a corrected one and
+says what was corrected; the original is refused by name.
+
+Node levels are numbered from the root, 0, to the leaves, `n_levels`. A rule says which
+weight the tests of levels 0 .. n_levels - 1 and the class counts of levels 0 ..
+n_levels have; shares are weights over their sum, so that they add up exactly.
+
+Every record goes to trees by itself, so that an added or removed record moves no other
+one. `multiplicities` says how often each record is in each tree; `tree_epsilon` says
+what a tree may cost so that all trees together cost epsilon:
+
+========  ==========================================  ========================
+disjoint  each record in one tree, drawn for it       epsilon
+all       each record in each tree                    epsilon / trees
+poisson   a bag per tree, each record K ~ Poisson(1)  log(1 + epsilon / trees)
+========  ==========================================  ========================
+"""
 
 from __future__ import annotations
 
+import difflib
+import html
 import math
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import cache, partial
+from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from mmech import ParameterError
 from mmech.checks import check_choice, check_integer
+from mmech.noise import assign_records, poisson_bags
+from mmech.privacy.cost import poisson_bag_epsilon
+from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable
+from mmech_rf.arrays import Integers
 from mmech_rf.forest.growth import fletcher_islam_depth
-from mmech_rf.literature.budgets import RECORDS, RULES, Budget, shares
-from mmech_rf.literature.scores import SCORES
 from mmech_rf.schema import Schema
 
-GUARANTEES = {
-    "pure": "pure epsilon, for whole records",
-    "labels": "pure epsilon, for labels only: attributes are public",
+ROOT_BITS = 40
+"""Powers of the cube root of two are rounded down to multiples of 2**-40."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the releases of one tree cost, level by level, in nats."""
+
+    tests: tuple[Fraction, ...]  # of every level, from the root
+    # for every level, from the root; the last are the leaves'
+    counts: tuple[Fraction, ...]
+
+    @property
+    def total(self) -> Fraction:
+        """Cost of the tree."""
+        return sum((*self.tests, *self.counts), Fraction(0))
+
+
+Weights = Sequence[Fraction]
+Rule = Callable[[int, Fraction], tuple[Weights, Weights]]
+
+
+def _at_leaves(n_levels: int, weight: Fraction) -> Weights:
+    return [Fraction(0)] * n_levels + [weight]
+
+
+def _powers(
+    n_levels: int, leaves: Fraction, ratio: Fraction = Fraction(1)
+) -> tuple[Weights, Weights]:
+    raw = [ratio**level for level in range(n_levels)]
+    tests = [(1 - leaves) * weight / sum(raw) for weight in raw]
+    return tests, _at_leaves(n_levels, leaves)
+
+
+def _hou(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    # Level i of d has 2 / (d - i + 1), half of it for a count, half for a choice; the
+    # leaves have no choice.
+    halves = [Fraction(1, n_levels + 1 - level) for level in range(n_levels + 1)]
+    return halves[:-1], halves
+
+
+def _liu(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    weights = [Fraction(1, n_levels + 1 - level) for level in range(n_levels + 1)]
+    return weights[:-1], _at_leaves(n_levels, weights[-1])
+
+
+def _guan(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    roots = [_cube_root(2**level) for level in range(n_levels)] or [Fraction(1)]
+    counts = [leaves * root / sum(roots) for root in roots]
+    counts = [Fraction(0)] * (n_levels + 1 - len(counts)) + counts
+    return _powers(n_levels, leaves)[0], counts
+
+
+def _alternating(n_levels: int, leaves: Fraction) -> tuple[Weights, Weights]:
+    one = Fraction(1)
+    return [one] * n_levels, [one * (n_levels == 0)] + [one] * n_levels
+
+
+def _cube_root(number: int) -> Fraction:
+    """Return the cube root of a whole number, rounded down to 2**-40."""
+    scaled, low, high = number << 3 * ROOT_BITS, 0, number << ROOT_BITS + 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**3 <= scaled else (low, middle - 1)
+    return Fraction(low, 2**ROOT_BITS)
+
+
+RULES: dict[str, Rule] = {
+    "uniform": _powers,
+    "geometric": partial(_powers, ratio=Fraction(3, 2)),
+    "hou": _hou,
+    "liu": _liu,
+    "guan": _guan,
+    "alternating": _alternating,
 }
+"""Rules by name: weights of the tests and of the counts. Their arguments are the number
+of levels with tests and the share of the leaves, which only some rules use."""
 
-VOTES = ("hard", "weight", "mean", "most-confident")
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "structure": ("random", "drawn", "two-phase", "two-ensembles"),
-    "splits": ("multiway", "threshold", "binary"),
-    "selection": ("joint", "cut-then-attribute", "noisy-counts", "exact"),
-    "score": tuple(SCORES),
-    "levels": tuple(RULES),
-    "cuts": ("exponential", "class-means"),
-    "stopping": ("depth", "size", "labelled", "noisy-counts"),
-    "records": RECORDS,
-    "leaves": ("laplace", "exponential", "permute-and-flip", "levels"),
-    "vote": VOTES,
-    "pruning": ("none", "signal-to-noise", "selective"),
-    "guarantee": tuple(GUARANTEES),
-}
+def shares(rule: str, n_levels: int, leaves: Fraction) -> Budget:
+    """Return the share of every release of a tree; they sum to one.
 
-DEPTHS = ("attributes", "half", "half-or-log", "fletcher-islam", "support", "records")
-N_TREES = ("log-records", "support")
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from mmech_rf.literature.recipe import shares
+    >>> shares("liu", 2, Fraction(1, 2))  # doctest: +NORMALIZE_WHITESPACE
+    Budget(tests=(Fraction(2, 11), Fraction(3, 11)),
+           counts=(Fraction(0, 1), Fraction(0, 1), Fraction(6, 11)))
+    """
+    tests, counts = RULES[rule](n_levels, leaves)
+    total = sum((*tests, *counts), Fraction(0))
+    return Budget(tuple(w / total for w in tests), tuple(w / total for w in counts))
+
+
+# ---- which records train which tree ---------------------------------------------
+
+
+def tree_epsilon(
+    records: str, epsilon: Fraction, n_trees: int, relation: Relation
+) -> Fraction:
+    """Return what the releases of one tree may cost in all.
+
+    Costs of bags hold for one added or removed record, and trees of bags are calibrated
+    to that. For neighbours further apart, epsilon is divided here.
+    """
+    if records == "disjoint":
+        return epsilon
+    if records == "all":
+        return epsilon / n_trees
+    return poisson_bag_epsilon(epsilon / (n_trees * relation.factor))
+
+
+def multiplicities(
+    records: str,
+    n_records: int,
+    n_trees: int,
+    noise: np.random.Generator | None,
+) -> Integers:
+    """Draw how often each record is in each tree, shape (n_records, n_trees).
+
+    Sensitive, because its length is.
+    """
+    if records == "disjoint":
+        trees = assign_records(n_records, n_trees, insecure_rng=noise)
+        return (trees[:, None] == np.arange(n_trees)).astype(np.int64)
+    if records == "all":
+        return np.ones((n_records, n_trees), np.int64)
+    return poisson_bags(n_records, n_trees, insecure_rng=noise)
+
+
+@cache
+def listed_in(name: str) -> dict[str, Any]:
+    """Return what a TOML file of this folder lists."""
+    file = resources.files("mmech_rf") / "literature" / f"{name}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+WORDS: dict[str, dict[str, str]] = listed_in("choices")["choices"]
+"""What every choice says in `Recipe.describe`."""
+
+CHOICES = {name: tuple(words) for name, words in WORDS.items()}
+
+NUMBERS: dict[str, dict[str, str]] = listed_in("choices")["rules"]
+"""What a rule for a number says in `Recipe.describe`."""
+
+ONE_CANDIDATE = (
+    "The attribute of a node is public and random; its cut is drawn by the exponential "
+    "mechanism."
+)
+"""What a joint draw says where nodes have a single candidate."""
 
 LEAF_RECORDS = 10
 """Stopping by size: about so many records are in a leaf; exactly, where tests are exact
 and attributes public."""
-
-SELECTION_SHARE = Fraction(1, 10)
-"""Share of epsilon that the draw of which trees vote costs, under "selective"."""
-
-WORDS = {
-    ("structure", "random"): "Tests are random and look at no record.",
-    ("structure", "drawn"): "Tests are drawn from the records.",
-    ("structure", "two-phase"): "Tests are drawn from the records; a first part of "
-    "the trees says how much every record weighs in the others.",
-    ("structure", "two-ensembles"): "A first ensemble releases its leaves and labels "
-    "the records without labels; they label the leaves of a second ensemble, for free.",
-    ("selection", "joint"): "Attribute and cut are drawn together, by the exponential "
-    "mechanism, among the candidates of a node.",
-    ("selection", "cut-then-attribute"): "A cut of every candidate attribute is drawn, "
-    "then one of the attributes; every draw is paid for.",
-    ("selection", "noisy-counts"): "Tests are the best by noisy class counts.",
-    ("selection", "exact"): "Tests are the best ones, from public attributes.",
-    ("records", "disjoint"): "Every record trains one tree, drawn for it by itself, "
-    "so that each tree has all of epsilon.",
-    ("records", "all"): "Every record trains every tree at epsilon / trees.",
-    ("records", "poisson"): "Every tree has a bag of records, each Poisson(1) times, "
-    "and log(1 + epsilon / trees) inside.",
-    ("leaves", "laplace"): "Class counts of leaves are released with Laplace noise.",
-    ("leaves", "exponential"): "The label of a leaf is drawn by the exponential "
-    "mechanism.",
-    ("leaves", "permute-and-flip"): "The label of a leaf is drawn by permute-and-flip.",
-    ("leaves", "levels"): "Class counts of nodes of all levels are released with "
-    "Laplace noise and made consistent by least squares.",
-    ("stopping", "size"): "Nodes stop at about 10 records: by the public number of "
-    "records, or exactly where attributes are public.",
-    ("stopping", "labelled"): "Nodes stop at 10 records with labels of their tree.",
-    ("stopping", "noisy-counts"): "Nodes stop by noisy numbers of records, paid for.",
-    ("pruning", "signal-to-noise"): "Leaves whose counts are below their noise vote "
-    "with those of a node above.",
-    ("pruning", "selective"): "Trees are removed one by one: which of them goes next, "
-    "and how many removals stand, is drawn and paid for.",
-}
-"""What a choice says in `Recipe.describe`."""
-
-ONE_CANDIDATE = (
-    "Attribute and cut are drawn together, by the exponential mechanism, among the "
-    "candidates of a node.",
-    "The attribute of a node is public and random; its cut is drawn by the exponential "
-    "mechanism.",
-)
-"""What nodes with a single candidate say otherwise."""
-
-
-NUMBERS = {
-    "log-records trees": "As many trees as the logarithm of the number of records",
-    "support trees": "As many trees as leave signal in leaves",
-    "attributes": "as deep as there are attributes",
-    "half": "half as deep as there are attributes",
-    "half-or-log": "half as deep as there are attributes, or the logarithm of the "
-    "number of records less one",
-    "fletcher-islam": "so deep that half of the attributes are tested",
-    "support": "every path as deep as its leaf has signal",
-    "records": "as deep as leaves of 10 records are, by the public number of records",
-}
-"""What a rule for a number says in `Recipe.describe`."""
 
 
 @storable("Recipe")
@@ -141,17 +235,17 @@ class Recipe:
         samples it needs tests from unlabelled records. For an exact test shows which
         records were sampled, and the price of samples assumes that nothing shows it.
     score : {"median", "max", "gini", "entropy", "gain-and-ratio"}
-        Score of a test, see `mmech_rf.literature.scores`.
+        Score of a test, see `mmech_rf.literature.grow`.
     cuts : {"exponential", "class-means"}
         How "cut-then-attribute" draws cuts: near the median, or between noisy means.
     grid : int, optional
         Number of cut points of an attribute that are looked at; all when omitted.
     levels : {"uniform", "geometric", "hou", "liu", "guan", "alternating"}
-        Rule for the share of every level, see `mmech_rf.literature.budgets`.
+        Rule for the share of every level, see `mmech_rf.literature.recipe`.
     leaf_share : Fraction
         Share of the leaves, where the rule asks for it.
     records : {"disjoint", "all", "poisson"}
-        Which records train which tree, see `mmech_rf.literature.budgets`.
+        Which records train which tree, see `mmech_rf.literature.recipe`.
     first_phase : Fraction
         Share of the trees that are grown first, in two phases or two ensembles.
     leaves : {"laplace", "exponential", "permute-and-flip", "levels"}
@@ -213,9 +307,12 @@ class Recipe:
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
             check_choice(getattr(self, name), name, choices)
-        _check_number(self.n_trees, "n_trees", N_TREES)
-        _check_number(self.depth, "depth", DEPTHS)
-        _check_number(self.candidates, "candidates", ("sqrt", "all"))
+        for name, rules in NUMBERS.items():
+            value = getattr(self, name)
+            if isinstance(value, str):
+                check_choice(value, name, rules)
+            else:
+                check_integer(value, name)
         if self.grid is not None:
             check_integer(self.grid, "grid")
         for name in ("leaf_share", "first_phase"):
@@ -225,90 +322,14 @@ class Recipe:
             if not 0 < share <= 1 or (share == 1 and most == ")"):
                 words = f"must be a share in (0, 1{most}"
                 raise ParameterError(name, words, str(share))
-        self._check_together()
+        for rule in listed_in("choices")["together"]:
+            if self._has(rule["where"]) and not self._has(rule["needs"]):
+                name, remedy = rule["name"], tuple(rule["remedy"])
+                raise ParameterError(name, rule["words"], getattr(self, name), remedy)
 
-    def _check_together(self) -> None:
-        """Raise where choices do not go together."""
-        exact = self.selection == "exact"
-        only_labels = self.leaves in ("exponential", "permute-and-flip")
-        by_counts = self.vote != "hard" or self.pruning == "signal-to-noise"
-        sampled = self.records == "poisson"
-        for name, wrong, need, remedy in (
-            (
-                "selection",
-                exact and self.guarantee != "labels",
-                "exact tests show records, and need {guarantee='labels'}, under which "
-                "attributes are public",
-                "use {selection='joint'}",
-            ),
-            (
-                "score",
-                exact and self.score != "median",
-                "exact tests may look at attributes only",
-                "use {score='median'}",
-            ),
-            (
-                "records",
-                exact and sampled and not self.unlabelled,
-                "exact tests show who is in a random sample, and the price of samples "
-                "assumes that nothing does",
-                ("use {records='disjoint'}", "use {unlabelled=True}"),
-            ),
-            (
-                "records",
-                self.structure == "two-phase" and not sampled,
-                "two phases are paid for as random samples",
-                "use {records='poisson'}",
-            ),
-            (
-                "stopping",
-                self.stopping == "labelled" and not exact,
-                "counting records with labels needs exact tests",
-                "use {stopping='size'}",
-            ),
-            (
-                "splits",
-                self.score == "median" and self.draws and self.splits != "binary",
-                "medians need two outcomes",
-                "use {splits='binary'}",
-            ),
-            (
-                "splits",
-                self.splits == "multiway" and self.draws,
-                "a child per value of ordered attributes goes with "
-                "{structure='random'} only",
-                "use {splits='threshold'}",
-            ),
-            (
-                "stopping",
-                self.stopping == "noisy-counts"
-                and (self.leaves == "levels" or self.unlabelled),
-                "noisy numbers of records take the budget of counts of levels, and of "
-                "labelled records",
-                "use {stopping='depth'}",
-            ),
-            (
-                "unlabelled",
-                self.unlabelled and self.structure not in ("drawn", "two-ensembles"),
-                "records without labels are for {structure='drawn'} or "
-                "'two-ensembles' only",
-                "leave it out",
-            ),
-            (
-                "structure",
-                self.structure == "two-ensembles" and not (exact and self.unlabelled),
-                "a second ensemble has public attributes and records without labels",
-                "use {selection='exact'} with {unlabelled=True}",
-            ),
-            (
-                "vote",
-                only_labels and by_counts,
-                "leaves of which only the label is released vote hard",
-                "use {vote='hard'} without pruning by counts",
-            ),
-        ):
-            if wrong:
-                raise ParameterError(name, need, getattr(self, name), remedy)
+    def _has(self, choices: dict[str, list[Any]]) -> bool:
+        """Return whether each choice is one of those that are listed for it."""
+        return all(getattr(self, name) in allowed for name, allowed in choices.items())
 
     # ---- what follows from public numbers --------------------------------------
 
@@ -475,36 +496,127 @@ class Recipe:
         """
         source = f"after {self.paper}" if self.preset else self.paper
         lines = [f"{self.name}: {source}" if source else self.name]
-        lines.append(f"Guarantee: {GUARANTEES[self.guarantee]}.")
-        for part in fields(self):
-            words = WORDS.get((part.name, getattr(self, part.name)))
-            if part.name == "selection" and (words and self.candidates == 1):
-                words = words.replace(*ONE_CANDIDATE)
-            if words and (part.name != "selection" or self.draws):
-                lines.append(words)
+        words = {name: says[getattr(self, name)] for name, says in WORDS.items()}
+        lines.append(f"Guarantee: {words.pop('guarantee')}.")
+        score = words.pop("score")
+        if self.selection == "joint" and self.candidates == 1:
+            words["selection"] = ONE_CANDIDATE
+        if not self.draws:
+            del words["selection"]
+        order = [part.name for part in fields(self) if words.get(part.name)]
+        lines += [words[name] for name in order]
         if self.draws:
-            some = {
-                "all": "all attributes",
-                "sqrt": "random attributes, the square root of how many there are",
-            }
-            looked = some.get(str(self.candidates), "random attributes, {} for each")
-            words = looked.format(self.candidates)
+            n = self.candidates
+            some = NUMBERS["candidates"].get(str(n), f"random attributes, {n} for each")
             cuts = f" at {self.grid} cut points each" * (self.grid is not None)
             lines.append(
-                f"Candidates of a node: {words}{cuts}; splits: {self.splits}. Tests "
-                f"are compared by {SCORES[self.score]}; shares of levels: "
-                f"{self.levels}."
+                f"Candidates of a node: {some}{cuts}; splits: {self.splits}. Tests are "
+                f"compared by {score}; shares of levels: {self.levels}."
             )
-        trees = NUMBERS.get(f"{self.n_trees} trees", f"{self.n_trees} trees")
-        depth = NUMBERS.get(str(self.depth), f"of depth {self.depth}")
+        trees = NUMBERS["n_trees"].get(str(self.n_trees), f"{self.n_trees} trees")
+        depth = NUMBERS["depth"].get(str(self.depth), f"of depth {self.depth}")
         lines.append(f"{trees}, {depth}, {self.vote} vote.")
         if self.corrected:
             lines.append(f"Corrected: {self.corrected}")
         return "\n".join(lines)
 
 
-def _check_number(value: Any, name: str, rules: tuple[str, ...]) -> None:
-    if isinstance(value, str):
-        check_choice(value, name, rules)
-    else:
-        check_integer(value, name)
+def _choices(name: str) -> dict[str, Any]:
+    row = dict(listed_in("presets")[name])
+    return (_choices(row.pop("like")) if "like" in row else {}) | row
+
+
+class Recipes(Mapping[str, Recipe]):
+    """The presets by name; shows them as a table."""
+
+    def __getitem__(self, name: str) -> Recipe:
+        if name == "refused":
+            raise KeyError(name)
+        return Recipe(**_choices(name), name=name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in listed_in("presets") if name != "refused")
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return name, paper, guarantee and corrections of every preset."""
+        words = WORDS["guarantee"]
+        return [
+            (one.name, one.paper, words[one.guarantee], one.corrected or "-")
+            for one in self.values()
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{name}\n  {paper}\n  {guarantee}\n  corrected: {corrected}"
+            for name, paper, guarantee, corrected in self.rows()
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [("recipe", "paper", "guarantee", "corrected"), *self.rows()]
+        cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in r) for r in rows)
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+
+def recipes() -> Recipes:
+    """Return the presets by name, with paper, guarantee and what was corrected.
+
+    Returns
+    -------
+    Recipes
+        A mapping of names to `Recipe`, which prints as a table.
+
+    Examples
+    --------
+    >>> from mmech_rf import recipes
+    >>> recipes()["pte"].guarantee
+    'labels'
+    """
+    return Recipes()
+
+
+def refused() -> dict[str, tuple[str, str]]:
+    """Return names of what is refused: why, and the preset that is corrected."""
+    rows = listed_in("presets")["refused"].items()
+    return {name: (row["why"], row["instead"]) for name, row in rows}
+
+
+def find_recipe(recipe: Any) -> Recipe:
+    """Return a recipe by its name, or the recipe that it is.
+
+    Raises
+    ------
+    ParameterError
+        If no recipe has the name, or the recipe is not private as published. Also if a
+        recipe with other choices has the name of a preset.
+    """
+    if isinstance(recipe, Recipe):
+        if recipe != recipes().get(recipe.name, recipe):
+            raise ParameterError(
+                "recipe",
+                f"{{recipe}} has the name of the preset {recipe.name!r}, but other "
+                "choices",
+                remedy=(
+                    "give it a name of its own",
+                    f"change the preset by recipes()[{recipe.name!r}].replace(...)",
+                ),
+            )
+        return recipe
+    if not isinstance(recipe, str):
+        raise TypeError(
+            f"recipe must be a Recipe or the name of one, got {type(recipe).__name__}; "
+            "choose from recipes()"
+        )
+    if recipe in refused():
+        why, instead = refused()[recipe]
+        words = f"{{recipe={recipe!r}}} is refused: {why}"
+        raise ParameterError("recipe", words, remedy=f"use {{recipe={instead!r}}}")
+    presets = recipes()
+    if recipe not in presets:
+        near = difflib.get_close_matches(recipe, presets, n=3, cutoff=0.3)
+        known = ", ".join(presets)
+        remedy = f"did you mean {' or '.join(near)}" if near else f"choose {known}"
+        raise ParameterError("recipe", "must be the name of a recipe", recipe, remedy)
+    return presets[recipe]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from mmech.checks import check_choice
 from mmech.noise import random_key
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Integers
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.forest.ensembles import Ensemble, spawn
 from mmech_rf.paper.grown import CountedForest
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
 
 
 @storable("LaplaceForestClassifier")
@@ -66,7 +67,7 @@ class LaplaceForestClassifier(CountedForest):
             ensemble.select(codes), class_codes, self.schema_.n_classes
         )
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         forests = [ensemble.forest for ensemble in self.ensembles_]
         leaves = [Identity(forest.n_leaves) for forest in forests]
         shared = self.data == "shared"
@@ -135,7 +136,7 @@ class NonPrivateForestClassifier(CountedForest):
         """A warning: nothing is protected."""
         return "NOT PRIVATE: the leaf counts are exact."
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         ensemble = self.ensembles_[0]
         # Nothing to protect: ties are as reproducible as the forest.
         self._session.noise = np.random.default_rng(spawn(self.random_state, 2)[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import softmax
@@ -11,17 +12,17 @@ from scipy.special import softmax
 from mmech import QueryMatrix, StrategyResult
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.forest.voting import class_shares, leaf_log_odds, weight_votes
-from mmech_rf.paper.grown import CountedForest, OptimizedForest
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
+from mmech_rf.estimator.votes import check_that
+from mmech_rf.forest.ensembles import class_shares, leaf_log_odds, weight_votes
+from mmech_rf.paper.grown import CountedForest, optimized
 from mmech_rf.workloads import training_workload
 
 
 @storable("BatchTrainingClassifier")
 @estimator
-class BatchTrainingClassifier(CountedForest, OptimizedForest):
+class BatchTrainingClassifier(CountedForest):
     r"""Random forest whose leaf counts are released through the matrix mechanism.
 
     Let T be the leaves of all trees as queries, and D the table of counts. The fit
@@ -37,6 +38,8 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
         "hard": a tree votes for the label of its leaf. "weight": it votes with the
         counts of its leaf. "log-odds", beyond [1]_: it adds the log-odds of the classes
         in its leaf, see Notes.
+    template : str, default="auto"
+        Strategy template, see `mmech.optimize`.
 
     Attributes
     ----------
@@ -73,6 +76,8 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     (5,)
     """
 
+    template: str = "auto"
+
     strategies_: list[StrategyResult] = field(init=False)
     leaf_smoothing_: list[float] = field(init=False)
     _strategies: list[QueryMatrix] = field(init=False)
@@ -80,13 +85,13 @@ class BatchTrainingClassifier(CountedForest, OptimizedForest):
     _distinct = True
     _released = (*CountedForest._released, "leaf_smoothing_", "_strategies")
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         with self._timed("optimization"):
             workloads: list[QueryMatrix] = [
                 training_workload(e.forest) for e in self.ensembles_
             ]
             if not self._again:
-                self.strategies_ = self._optimize(workloads)
+                self.strategies_ = [optimized(w, self.template) for w in workloads]
                 self._strategies = [result.strategy for result in self.strategies_]
             ones = [1] * len(workloads)
             mechanisms = self._mechanisms(workloads, self._strategies, ones)

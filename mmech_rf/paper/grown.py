@@ -27,24 +27,31 @@ from mmech.limits import LIMITS as ENGINE_LIMITS
 from mmech.noise import assign_records
 from mmech.storage.codec import fingerprint
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.forest.complete import complete_forest, complete_size
+from mmech_rf.estimator.base import ForestClassifier
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
+from mmech_rf.estimator.shown import grown_trees
+from mmech_rf.estimator.votes import alike, check_labels, check_that
 from mmech_rf.forest.ensembles import (
     Ensemble,
     features_of,
     spawn,
     trees_of,
+    vote_shares,
+    weight_votes,
 )
 from mmech_rf.forest.forest import Forest
-from mmech_rf.forest.growth import check_depth, default_depth, grow_random_forest
-from mmech_rf.forest.sizes import check_cells, check_leaves
-from mmech_rf.forest.voting import vote_shares, weight_votes
+from mmech_rf.forest.growth import (
+    check_cells,
+    check_depth,
+    check_leaves,
+    complete_forest,
+    complete_size,
+    default_depth,
+    grow_random_forest,
+)
 from mmech_rf.limits import LIMITS
 from mmech_rf.methods import SPLITS
-from mmech_rf.private.classifier import ForestClassifier
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
-from mmech_rf.private.shown import ShownForest, grown_trees
-from mmech_rf.private.votes import alike, check_labels, check_that
 from mmech_rf.schema import Schema
 from mmech_rf.show.trees import Node, ShownTree, labelled
 
@@ -224,7 +231,7 @@ class GrownForest(ForestClassifier):
         return [e.forest.origin or GIVEN for e in self.ensembles_ if e.given]
 
     def _remarks(self) -> list[str]:
-        return [*super()._remarks(), *self._origins]
+        return [*self._origins, *super()._remarks()]
 
     def _count_table(self, ensemble: Ensemble, records: EncodedRecords) -> Integers:
         """Return the exact table D, cells by classes. Sensitive."""
@@ -287,7 +294,7 @@ class GrownForest(ForestClassifier):
 
 
 @estimator
-class CountedForest(ShownForest, GrownForest):
+class CountedForest(GrownForest):
     """Base of the classifiers whose leaf counts are released once.
 
     Attributes
@@ -345,9 +352,18 @@ class CountedForest(ShownForest, GrownForest):
         classes = self.schema_.class_labels
 
         def leaves(ensemble: int, part: slice) -> list[Node]:
-            return labelled(self.leaf_labels_[ensemble][part].tolist(), classes)
+            sizes = self.leaf_counts_[ensemble][part].sum(axis=1).tolist()
+            return labelled(self.leaf_labels_[ensemble][part].tolist(), classes, sizes)
 
-        return grown_trees(self.ensembles_, leaves, self.schema_)
+        trees = [(e.features, e.forest) for e in self.ensembles_]
+        n_leaves = sum(e.forest.n_leaves for e in self.ensembles_)
+        error = math.sqrt(self.expected_error_ / n_leaves)
+        return grown_trees(trees, leaves, self.schema_, error)
+
+    def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers]:
+        first = self.ensembles_[0]
+        leaves = first.forest.apply(first.select(codes))[:, 0]
+        return self.leaf_counts_[0][: first.forest.leaf_offsets[1]], leaves
 
     def _settle(self) -> None:
         super()._settle()
@@ -359,8 +375,8 @@ class CountedForest(ShownForest, GrownForest):
             ensemble.check(self.schema_.domain_shape)
             check_that(counts.shape == (ensemble.forest.n_leaves, k), "counts")
             check_labels(labels, ensemble.forest.n_leaves, k)
-            own = np.take_along_axis(counts, labels[:, None], axis=1)[:, 0]
-            check_that(alike(own + 0.0, counts.max(axis=1) + 0.0), "labels")
+            at_labels = np.take_along_axis(counts, labels[:, None], axis=1)[:, 0]
+            check_that(alike(at_labels + 0.0, counts.max(axis=1) + 0.0), "labels")
 
     @property
     def _evident(self) -> list[str]:
@@ -368,28 +384,11 @@ class CountedForest(ShownForest, GrownForest):
         return [name for name in super()._evident if name != "leaf_labels_"]
 
 
-@estimator
-class OptimizedForest(GrownForest):
-    """Base of the classifiers that optimize what they measure.
-
-    Parameters
-    ----------
-    template : str, default="auto"
-        Strategy template, see `mmech.optimize`.
-    """
-
-    template: str = "auto"
-
-    def _optimize(self, workloads: list[QueryMatrix]) -> list[StrategyResult]:
-        """Return a strategy for the workload of every ensemble. Public."""
-        return [_optimized(workload, self.template) for workload in workloads]
-
-
 MOST_KNOWN = 32
 _known: dict[tuple[str, ...], bytes] = {}
 
 
-def _optimized(workload: QueryMatrix, template: str) -> StrategyResult:
+def optimized(workload: QueryMatrix, template: str) -> StrategyResult:
     """Return a strategy, which is searched once for equal workloads. Public.
 
     Matrices keep what products have cost them. So each fit has a copy of its own, and
@@ -400,5 +399,5 @@ def _optimized(workload: QueryMatrix, template: str) -> StrategyResult:
         if len(_known) >= MOST_KNOWN:
             _known.pop(next(iter(_known)), None)
         _known[key] = pickle.dumps(optimize(workload, template=template, seed=0))
-    own: StrategyResult = pickle.loads(_known[key])  # written by the line above
-    return own
+    result: StrategyResult = pickle.loads(_known[key])  # written by the line above
+    return result

@@ -19,18 +19,25 @@ from mmech import (
 )
 from mmech.checks import check_choice
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.forest.ensembles import Ensemble
-from mmech_rf.forest.sizes import OTHERWISE, TableTooLargeError
-from mmech_rf.forest.voting import leaf_label_by_rule, vote_shares
+from mmech_rf.estimator.options import estimator
+from mmech_rf.estimator.records import EncodedRecords
+from mmech_rf.forest.ensembles import Ensemble, leaf_label_by_rule, vote_shares
+from mmech_rf.forest.growth import OTHERWISE, TableTooLargeError
 from mmech_rf.limits import LIMITS
-from mmech_rf.paper.grown import OptimizedForest
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.paper.grown import GrownForest, optimized
 from mmech_rf.workloads import aggregation_workload, explicit_rows, prediction_workload
 
 
+def _no_model(self: Any) -> Any:
+    """Raise: votes of a batch are no model to show, and more of them cost budget."""
+    raise AttributeError(
+        f"a {type(self).__name__} releases votes of a batch and has no model to show; "
+        "fit a PrivateForestClassifier"
+    )
+
+
 @estimator
-class PerBatchClassifier(OptimizedForest):
+class PerBatchClassifier(GrownForest):
     """Base of the classifiers that release the votes of a batch, not a model.
 
     `fit` releases nothing and keeps exact counts; the first `predict` spends the
@@ -41,6 +48,8 @@ class PerBatchClassifier(OptimizedForest):
     ----------
     epsilon : float, str or Fraction
         Privacy budget of one batch, in nats. Required.
+    template : str, default="auto"
+        Strategy template, see `mmech.optimize`.
     answers : {"batch", "per_query"}, default="batch"
         "batch": the batch is measured as a whole. "per_query", the baseline of [1]_:
         each of its b queries is measured with epsilon / b. The noise is then
@@ -59,11 +68,18 @@ class PerBatchClassifier(OptimizedForest):
     """
 
     voting: str = "weight"
+    template: str = "auto"
     answers: str = "batch"
+    estimate_accuracy: bool = field(default=False, init=False)  # of a model
+
+    describe = to_html = property(_no_model)
+    named_importances = feature_importances_ = property(_no_model)
 
     _holds_secrets = True
     _what = "votes of one batch"
     _counts: list[Integers] = field(init=False)
+    _contribution: int = field(init=False)
+    _answered: list[tuple[Integers, Integers, Floats]] = field(init=False)
     _afterwards = (
         "Each new batch of queries spends budget; the same batch again is free. "
         "Queries are public: never predict on training records."
@@ -127,8 +143,8 @@ class PerBatchClassifier(OptimizedForest):
         if self._holds_counts():
             del self._counts
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
-        self._answered: list[tuple[Integers, Integers, Floats]] = []
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
+        self._answered = []
         # Settled with the counts: a later set_params must not halve the noise.
         self._contribution = self._record_contribution()
         with self._timed("measurement"):
@@ -174,9 +190,9 @@ class PerBatchClassifier(OptimizedForest):
         self._reserve()
         try:
             with record_evidence() as record:
-                found = self._answer_batch(codes)
+                answer = self._answer_batch(codes)
             self.evidence_ = record.evidence()
-            return found
+            return answer
         finally:
             self.ledger_.let_go()
 
@@ -196,7 +212,7 @@ class PerBatchClassifier(OptimizedForest):
             else:
                 exact = self._counts
                 moved = [self._contribution] * len(workloads)
-                strategies = self._optimize(workloads)
+                strategies = [optimized(w, self.template) for w in workloads]
             measured = [result.strategy for result in strategies]
             mechanisms = self._mechanisms(workloads, measured, moved)
             expected_error = self._expected_error(mechanisms)

@@ -5,8 +5,7 @@ Everything downstream (domain, forest, strategy) is built from it, so nothing th
 depends on sensitive data.
 
 ==========  =======================================================
-schema      `Schema`: how raw records and their labels become codes
-labels      class labels: types, codes, and what is wrong with them
+schema      `Schema`: how raw records and their labels become codes, or errors
 files       schemas as files
 thresholds  tests of scikit-learn's trees, as cut points of numbers
 ==========  =======================================================

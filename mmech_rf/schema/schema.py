@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.checks import check_choice
 from mmech.domain.attribute import (
     Attribute,
     as_tuple,
@@ -23,18 +24,19 @@ from mmech.domain.attribute import (
 from mmech.domain.discretise import check_bins
 from mmech.domain.domain import Domain
 from mmech.domain.encoding import (
+    PROBLEMS,
     Misfit,
     cell_error,
     check_policies,
     encode_columns,
     list_misfits,
+    look,
 )
 from mmech.domain.frames import read_held, read_table, read_vector
 from mmech.domain.values import MISSING, UNKNOWN, CategoryTable, is_missing, read_once
 from mmech.exceptions import ParameterError, PrivacyLeakWarning
 from mmech.storage.codec import storable
 from mmech_rf.schema.files import parsed
-from mmech_rf.schema.labels import LABEL_PROBLEMS, label_error, label_of_type
 from mmech_rf.schema.thresholds import fitted_nodes
 
 
@@ -258,8 +260,8 @@ class Schema(Domain):
                 keep &= ~bad
             elif bad.any():
                 row = first_row + int(bad.argmax())
-                own = read_vector(y), self.n_classes
-                raise label_error(row, marker, *own, policies=True)
+                facts = read_vector(y), self.n_classes
+                raise label_error(row, marker, *facts, policies=True)
         index = np.flatnonzero(keep) if return_index or not keep.all() else None
         if index is not None and index.size < table.n_rows:
             codes, class_codes = codes[index], class_codes[index]
@@ -294,8 +296,8 @@ class Schema(Domain):
         codes = read_once(read_held(y), self._class_table.codes)
         if codes.size and codes.min() < 0:
             row = int((codes < 0).argmax())
-            own = read_vector(y), self.n_classes
-            raise label_error(row, int(codes[row]), *own, policies=False)
+            facts = read_vector(y), self.n_classes
+            raise label_error(row, int(codes[row]), *facts, policies=False)
         return codes.astype(np.int64, copy=False)
 
     def check(
@@ -334,15 +336,15 @@ class Schema(Domain):
         features, required = table.locate(
             self.names, self._noun, self.required, read_required=y is not None
         )
-        found = self._misfits(table, features, clip=handle_unknown == "clip")
+        misfits = self._misfits(table, features, clip=handle_unknown == "clip")
         for name, position in zip(self.required, required, strict=False):
             values = table.column(position)
             missing = [MISSING if is_missing(value) else 0 for value in values]
-            found += list_misfits(name, values, np.array(missing, np.int64))
+            misfits += list_misfits(name, values, np.array(missing, np.int64))
         if y is not None:
             codes = self._read_labels(y, table.n_rows)
-            found += list_misfits(self.target, read_vector(y), codes, LABEL_PROBLEMS)
-        return sorted(found, key=lambda misfit: misfit.row)
+            misfits += list_misfits(self.target, read_vector(y), codes, LABEL_PROBLEMS)
+        return sorted(misfits, key=lambda misfit: misfit.row)
 
     def _read_labels(self, y: Any, n_rows: int) -> NDArray[np.signedinteger[Any]]:
         """Return the codes of raw labels, with a marker where there is none."""
@@ -534,10 +536,12 @@ class Schema(Domain):
         """
         nodes = fitted_nodes(model, self.names)
         attributes = []
-        for j, own in enumerate(self.attributes):
-            if cuts := nodes.cuts_of(j, own):
-                own = replace(own, cut_points=cuts, n_bins=None, categories=())
-            attributes.append(own)
+        for j, attribute in enumerate(self.attributes):
+            if cuts := nodes.cuts_of(j, attribute):
+                attribute = replace(
+                    attribute, cut_points=cuts, n_bins=None, categories=()
+                )
+            attributes.append(attribute)
         return replace(self, attributes=tuple(attributes))
 
     @classmethod
@@ -655,3 +659,64 @@ def check_schema(schema: Any) -> None:
             f"schema must be a Schema, got {type(schema).__name__}; read one with "
             "Schema.from_json"
         )
+
+
+LABEL_PROBLEMS = {
+    MISSING: PROBLEMS[MISSING],
+    UNKNOWN: "a label that is not one of the classes",
+}
+_TYPES: dict[str, type] = {"int": int, "bool": bool, "str": str}
+_WORDS = {"true": True, "1": True, "false": False, "0": False}
+
+
+def label_of_type(label: Any, kind: str) -> Any:
+    """Return a public class label as an integer, a boolean or text, or raise.
+
+    >>> label_of_type("-1", "int"), label_of_type("False", "bool")
+    (-1, False)
+    """
+    check_choice(kind, "the type of the class labels", _TYPES)
+    if isinstance(label, _TYPES[kind]) and not (
+        kind == "int" and isinstance(label, bool)
+    ):
+        return label
+    try:
+        if kind == "int":
+            return int(str(label).replace("_", "?"))
+        if kind == "bool":
+            return _WORDS[str(label).lower()]
+    except (KeyError, ValueError):
+        raise ValueError(
+            f"the class label {label!r} cannot be written as {kind}; correct the label "
+            "or the type"
+        ) from None
+    return str(label)
+
+
+def label_error(
+    row: int, marker: int, labels: NDArray[Any], n_classes: int, *, policies: bool
+) -> ParameterError:
+    """Return the error for one of all labels, which policies may settle or not."""
+    way = "{handle_missing=}" if marker == MISSING else "{handle_unknown=}"
+    extend = "add it to {class_labels} of the schema"
+    if policies:
+        first = f"{look('schema')}, then "
+        remedy = {
+            MISSING: (f"{first}fill it in", f"choose {way}"),
+            UNKNOWN: (f"{first}correct it", extend, f"choose {way}"),
+        }
+    else:
+        remedy = {
+            MISSING: ("fill it in", "leave its record out"),
+            UNKNOWN: ("correct it", extend),
+        }
+    need = f"row {row} of {{y}} holds {LABEL_PROBLEMS[marker]}"
+    if labels.dtype.kind in "iu" and 0 <= labels.min() <= labels.max() < n_classes:
+        numbers = f"0 to {n_classes - 1}"
+        encoded = f"{numbers}, as ensembles and cross_val_predict encode classes"
+        as_codes = (
+            f"give a Schema the {{class_labels}} {numbers}, and fit to what "
+            "{Schema.encode_target} makes of your labels"
+        )
+        return ParameterError("y", need, encoded, ("correct it", as_codes))
+    return ParameterError("y", need, remedy=remedy[marker])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import groupby, islice, repeat
 
 import numpy as np
 
@@ -106,10 +106,14 @@ def by_values(
     )
 
 
-def labelled(labels: Iterable[int], classes: Sequence[object]) -> list[Node]:
-    """Return leaves that stand for classes."""
+def labelled(
+    labels: Iterable[int],
+    classes: Sequence[object],
+    sizes: Iterable[float] = repeat(math.nan),
+) -> list[Node]:
+    """Return leaves that stand for classes, of noisy numbers of records if known."""
     names = [printable(label) for label in classes]
-    return [Node(names[c], c) for c in labels]
+    return [Node(names[c], c, size=n) for c, n in zip(labels, sizes, strict=False)]
 
 
 def vote(scores: Floats, classes: Sequence[object]) -> Node:

@@ -30,8 +30,8 @@ from mmech.session import Session
 from mmech.stream import _StreamFile
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech_rf.cli import main as forests
+from mmech_rf.estimator.base import ForestClassifier
 from mmech_rf.paper import grown
-from mmech_rf.private.classifier import ForestClassifier
 
 FORESTS = [
     rf.BatchTrainingClassifier, rf.BatchPredictionClassifier,

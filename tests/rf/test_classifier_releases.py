@@ -232,6 +232,17 @@ def test_what_holds_counts_refuses_to_be_copied(name):
 
 
 @BATCHES
+def test_votes_of_a_batch_are_no_model_to_show(name):
+    """Importances would ask for the votes of another batch, which costs budget."""
+    model = classifier(name).fit(*records(60))
+    for shown in ("describe", "to_html", "named_importances", "feature_importances_"):
+        assert not hasattr(model, shown)
+        with pytest.raises(AttributeError, match="votes of a batch and has no model"):
+            getattr(model, shown)
+    assert model.releases_ == ()
+
+
+@BATCHES
 def test_a_closed_model_keeps_its_answers_and_nothing_sensitive(name):
     X, y = records(50)
     ledger = PrivacyLedger(5)

@@ -20,7 +20,7 @@ from rf_cases import (
 )
 
 import mmech_rf as rf
-from mmech_rf.forest.voting import leaf_label_by_rule
+from mmech_rf.forest.ensembles import leaf_label_by_rule
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 BATCHES = pytest.mark.parametrize("name", PER_BATCH)

@@ -30,7 +30,7 @@ from sklearn.utils.estimator_checks import (
 
 import mmech_rf as rf
 from mmech import BudgetExceededError, PrivacyLeakWarning, PrivacyLedger
-from mmech_rf.forest.voting import vote_shares
+from mmech_rf.forest.ensembles import vote_shares
 
 ALL = pytest.mark.parametrize("name", PRIVATE)
 MODELS = pytest.mark.parametrize("name", RELEASED)

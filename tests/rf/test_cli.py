@@ -10,7 +10,7 @@ import pytest
 from cli_cases import assert_refused, write_wide
 
 from mmech_rf import evaluation
-from mmech_rf.cli.common import HELP
+from mmech_rf.cli.common import TEXTS
 from mmech_rf.cli.main import build_parser
 
 FORESTS = ("--trees", "4", "--depth", "2")
@@ -45,7 +45,7 @@ def explained(parser):
 def test_every_option_is_explained_and_nothing_else_is():
     said = list(explained(build_parser()))
     assert all(said)
-    for name, text in HELP.items():
+    for name, text in TEXTS["options"].items():
         assert any(words.startswith(text) for words in said), name
 
 

@@ -19,7 +19,7 @@ from mmech_rf.cli import models as _models
 from mmech_rf.cli.files import write_table
 from mmech_rf.cli.models import releasing
 from mmech_rf.datasets import load_csv
-from mmech_rf.private.classifier import ForestClassifier
+from mmech_rf.estimator.base import ForestClassifier
 
 # ---- fit and predict -------------------------------------------------------------
 

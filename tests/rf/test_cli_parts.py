@@ -7,7 +7,7 @@ from cli_cases import assert_refused, fit
 
 from mmech.cli.files import progress_words
 from mmech_rf import BatchTrainingClassifier, load_model
-from mmech_rf.private.records import RecordParts
+from mmech_rf.estimator.records import RecordParts
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_iris_bins_of_equal_width_inside_public_bounds():
     schema = load_iris(n_bins=5).schema
     assert schema.domain_shape == (5, 5, 5, 5)
     assert [attribute.upper for attribute in schema.attributes] == [10, 5, 10, 5]
-    with pytest.raises(ValueError, match=r"n_bins .* must be an integer >= 1, got 0"):
+    with pytest.raises(ValueError, match="n_bins must be an integer >= 1, got 0"):
         load_iris(n_bins=0)
 
 

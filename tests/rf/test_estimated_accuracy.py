@@ -16,7 +16,7 @@ import mmech_rf as rf
 from mmech import BudgetExceededError, ParameterError, PrivacyLedger
 from mmech.privacy.ledger import LedgerEntry
 from mmech.testing import watch_draws
-from mmech_rf.private.accuracy import HELD_OUT, Accuracy
+from mmech_rf.estimator.accuracy import HELD_OUT, Accuracy
 from mmech_rf.show.page import opening
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise from insecure_rng")

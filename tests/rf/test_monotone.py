@@ -11,8 +11,8 @@ from sklearn.isotonic import isotonic_regression
 
 from mmech import Attribute, PrivacyLedger
 from mmech_rf import PrivateForestClassifier, RecipeForestClassifier, Schema, limits
-from mmech_rf.private.monotone import MonotoneGrid, isotonic
-from mmech_rf.private.shown import importances
+from mmech_rf.estimator.monotone import MonotoneGrid, isotonic
+from mmech_rf.estimator.shown import importances
 
 # ---- the schema ----------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from rf_cases import CELLS, PER_BATCH, PRIVATE, classifier, records
 import mmech_rf as rf
 from mmech import PrivacyLeakWarning, PrivacyLedger
 from mmech.exceptions import BudgetExceededError
-from mmech_rf.private.records import RecordParts
+from mmech_rf.estimator.records import RecordParts
 
 CAR = rf.datasets.load_car()
 X, Y = np.asarray(CAR.data)[::9], np.asarray(CAR.target)[::9]

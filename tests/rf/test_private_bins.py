@@ -8,7 +8,7 @@ from entropy import system_entropy
 
 import mmech_rf as rf
 from mmech import PrivacyLedger
-from mmech_rf.private.cuts import number_of_bins
+from mmech_rf.estimator.accounted import number_of_bins
 
 N_RECORDS = 4000
 UPPER = 60_000

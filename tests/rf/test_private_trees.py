@@ -20,11 +20,11 @@ from mmech.noise import FRACTION_BITS, weighted_choice
 from mmech.privacy.neighbours import Relation
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf import DrawnSettings, PrivateForestClassifier
-from mmech_rf.drawn.plan import Plan
+from mmech_rf.drawn.classifier import LEAST_EPSILON
 from mmech_rf.drawn.scores import SUMS
+from mmech_rf.drawn.settings import Plan
 from mmech_rf.drawn.trees import UNIT
 from mmech_rf.drawn.views import GRID
-from mmech_rf.private.accounted import LEAST_EPSILON
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

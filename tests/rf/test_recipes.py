@@ -14,17 +14,23 @@ from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
 from mmech_rf._kernels import node_histograms
-from mmech_rf.forest.sizes import TableTooLargeError
-from mmech_rf.literature.budgets import tree_epsilon
+from mmech_rf.forest.growth import TableTooLargeError
+from mmech_rf.literature.classifier import PRUNINGS
+from mmech_rf.literature.grow import MOST, score_for
 from mmech_rf.literature.leaves import (
     RecipeVotes,
     ancestors,
     leaf_votes,
-    pruned,
     release_levels,
+    signal_to_noise,
 )
-from mmech_rf.literature.presets import find_recipe, refused
-from mmech_rf.literature.scores import MOST, SCORES, score_for
+from mmech_rf.literature.recipe import (
+    CHOICES,
+    RULES,
+    find_recipe,
+    refused,
+    tree_epsilon,
+)
 
 NURSERY = rf.datasets.load_nursery().schema
 CAR = rf.datasets.load_car()
@@ -143,9 +149,16 @@ def test_what_a_tree_may_cost(name, neighbours, expected):
     assert expected * (1 - 1e-9) < own <= Fraction(expected) * (1 + Fraction(1, 2**40))
 
 
+def test_tables_have_what_recipes_may_choose():
+    assert CHOICES["levels"] == tuple(RULES)
+    assert CHOICES["pruning"] == tuple(PRUNINGS)
+    for name in CHOICES["score"]:
+        assert score_for(name, n_classes=2, n_records=9).window > 0
+
+
 # -------------------------------------------------------------------------- scores
 @pytest.mark.by_day(3)
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("name", CHOICES["score"])
 @pytest.mark.parametrize("unit", [1, 3])
 def test_an_added_record_moves_scores_within_the_window(name, unit, rng):
     """All tests of all small nodes, at once, in both directions of all classes."""
@@ -175,7 +188,7 @@ def multiway(score, children):
 
 
 def test_counts_that_are_too_large_keep_the_window():
-    for name in SCORES:
+    for name in CHOICES["score"]:
         score = score_for(name, 2, 10**6)
         for n in (0, MOST - 1, MOST, 2**30):
             left, right = np.array([[n, 3]]), np.array([[2, n]])
@@ -224,9 +237,9 @@ def test_leaves_of_noise_vote_with_those_around():
     forest = fit(rf.recipes()["jpw"]).forest_
     counts = np.zeros((forest.n_leaves, 4))
     counts[:, 1] = 1
-    kept = pruned(forest, counts, epsilon=1000)
+    kept = signal_to_noise(forest, counts, epsilon=1000)
     np.testing.assert_array_equal(kept, counts)
-    roots = pruned(forest, counts, epsilon=1e-9)
+    roots = signal_to_noise(forest, counts, epsilon=1e-9)
     sizes = np.repeat(np.diff(forest.leaf_offsets), np.diff(forest.leaf_offsets))
     assert roots[:, 1].tolist() == sizes.tolist()
 

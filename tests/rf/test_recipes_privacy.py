@@ -16,8 +16,7 @@ from mmech import ParameterError, PrivacyLedger
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech_rf import Attribute, Recipe, RecipeForestClassifier, Schema, recipes
-from mmech_rf.literature import scores
-from mmech_rf.literature.grow import grow_by_support
+from mmech_rf.literature.grow import grow_by_support, score_for
 from mmech_rf.literature.leaves import draw_leaf_labels
 from mmech_rf.literature.recipe import CHOICES
 
@@ -533,6 +532,6 @@ def test_shares_of_levels_that_are_not_normalised():
 
 def test_a_gain_ratio_goes_from_nothing_to_one():
     """Hou: one record more, and a split that says nothing says it all."""
-    score = scores.score_for("gain-and-ratio", 2, 2000)
+    score = score_for("gain-and-ratio", 2, 2000)
     children = np.array([[[1000, 0], [0, 0], [0, 0]], [[1000, 0], [0, 1], [0, 0]]])
     assert abs(np.diff(score.multiway(children))[0]) <= score.window

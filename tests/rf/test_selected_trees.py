@@ -12,16 +12,16 @@ from mmech import PrivacyLedger
 from mmech.session import Session
 from mmech_rf import PrivateForestClassifier, Schema
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.plan import (
+from mmech_rf.drawn.scores import VOTE_STEPS
+from mmech_rf.drawn.settings import (
     EPSILON_PER_VOTE,
     MOST_SCORES_BOOSTING,
+    DrawnSettings,
     Plan,
     number_of_votes,
 )
-from mmech_rf.drawn.scores import VOTE_STEPS
-from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.drawn.trees import UNIT, boosting_weights
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.estimator.records import EncodedRecords
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

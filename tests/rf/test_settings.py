@@ -11,8 +11,8 @@ from sklearn.base import clone
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings, PrivateForestClassifier
 from mmech_rf.drawn.draw import Fork
-from mmech_rf.drawn.plan import Plan, number_of_votes
-from mmech_rf.private.settings import CountSettings
+from mmech_rf.drawn.settings import Plan, number_of_votes
+from mmech_rf.estimator.options import CountSettings
 
 
 # ---------------------------------------------------------------------- what they are

@@ -35,8 +35,7 @@ from mmech_rf._kernels import (
     split_log_weights,
     view_tables,
 )
-from mmech_rf.drawn.bits import counted
-from mmech_rf.drawn.draw import select_tree
+from mmech_rf.drawn.draw import counted, select_tree
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 
 TWO_LEVELS = {"third_level": 0.0}

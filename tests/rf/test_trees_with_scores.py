@@ -12,11 +12,11 @@ import mmech_rf as rf
 from benchmarks.accuracy.ranking import calibration_error
 from mmech_rf.drawn.draw import Fork, SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.plan import Plan
 from mmech_rf.drawn.scores import SUMS, VOTE_STEPS, WEIGHED_SUMS, score_views
+from mmech_rf.drawn.settings import Plan
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import ScoreView, public_views
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.estimator.records import EncodedRecords
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
 

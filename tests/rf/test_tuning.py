@@ -11,7 +11,7 @@ from schema_cases import schema_of
 
 import mmech_rf as rf
 from mmech import Marginal, optimize
-from mmech_rf.forest.sizes import TableTooLargeError
+from mmech_rf.forest.growth import TableTooLargeError
 
 SHAPE = (3, 2, 4)
 N_CLASSES, N_RECORDS, EPSILON = 3, 50, 0.8

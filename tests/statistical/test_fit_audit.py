@@ -23,9 +23,9 @@ from mmech.testing import watch_draws
 from mmech_rf import Attribute, Schema, SubsampleAggregateClassifier
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.plan import Plan
+from mmech_rf.drawn.settings import Plan
 from mmech_rf.drawn.views import public_views
-from mmech_rf.private.records import EncodedRecords
+from mmech_rf.estimator.records import EncodedRecords
 
 pytestmark = pytest.mark.statistical
 

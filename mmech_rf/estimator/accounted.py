@@ -1,29 +1,34 @@
-"""Classifiers that look at the budget and the number of records before they release."""
+"""Classifiers that look at the budget and the number of records before they release.
+
+Private bins are numeric attributes that are cut where their records are. These are
+first encoded by a fine public grid between the bounds of the attribute. From the counts
+of its cells cut points are drawn together (`mmech.quantiles`), and cells become bins.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import field
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech import ParameterError
-from mmech.checks import check_epsilon
+from mmech import Attribute, ParameterError
+from mmech.checks import nearest
+from mmech.domain.discretise import fine_grid
 from mmech.privacy.cost import ROUNDED_UP, in_rho
 from mmech.privacy.neighbours import Relation
-from mmech.selection import fixed_point_rate
-from mmech_rf.private.cuts import fine_schema, places_to_cut, release_bins
-from mmech_rf.private.estimator import estimator
-from mmech_rf.private.monotone import MonotoneGrid, check_grid
-from mmech_rf.private.records import EncodedRecords, check_n_records
-from mmech_rf.private.settings import CountSettings
-from mmech_rf.private.shown import ShownForest
-from mmech_rf.private.terms import Choice
-from mmech_rf.private.votes import Experts, check_that
+from mmech.selection import epsilon_of_draw, fixed_point_rate
+from mmech.storage.codec import storable
+from mmech_rf.estimator.accuracy import HELD_OUT
+from mmech_rf.estimator.base import ForestClassifier
+from mmech_rf.estimator.monotone import MonotoneGrid, check_grid
+from mmech_rf.estimator.options import CountSettings, estimator
+from mmech_rf.estimator.records import EncodedRecords, check_n_records, in_bins
+from mmech_rf.estimator.votes import Experts, check_that
 from mmech_rf.schema import Schema
 
 NUMBER = "number of records"
@@ -32,14 +37,46 @@ NUMBER = "number of records"
 FEWEST_RECORDS = 8.0
 """Noise guard: a noisy number of records below this counts as this."""
 
-LEAST_EPSILON = Fraction(1, 100_000)
-"""Numerical guard: smallest epsilon that trees are drawn with, for each record that
-comes or goes. Roundings of the arithmetic, which are paid for, would use up a smaller
-one."""
+
+@storable("Choice")
+@dataclass(frozen=True)
+class Choice:
+    """What a fit chose, and from what.
+
+    Attributes
+    ----------
+    n_records : float
+        Number of records that choices went by: stated, or a noisy count.
+    stated : bool
+        Whether the user stated it.
+    method : str
+        What was released: "trees" of `PrivateForestClassifier`.
+    voting : str
+        How trees vote.
+    n_trees : int
+        Number of trees that were drawn.
+    rounds : int
+        Number of trees that were drawn for what those before them get wrong.
+    n_scores : int
+        Number of attributes, or of pairs of neighbours, of which drawn trees have
+        scores to stand for; zero where none were released.
+    """
+
+    n_records: float
+    stated: bool
+    method: str
+    voting: str
+    n_trees: int
+    rounds: int = 0
+    n_scores: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_records < math.inf or self.n_trees < 1:
+            raise ValueError(f"what was chosen does not fit together: {self}")
 
 
 @estimator
-class AccountedForest(ShownForest):
+class AccountedForest(ForestClassifier):
     """Base of the forests that first ask for the number of records.
 
     A subclass releases (`_release_model`) and shows its trees (`_shown_trees`).
@@ -134,20 +171,14 @@ class AccountedForest(ShownForest):
         return fine_schema(schema, places) if places else schema
 
     @property
-    def _least_epsilon(self) -> Fraction:
-        """Smallest epsilon that trees are drawn with. Public."""
-        return LEAST_EPSILON * Relation(self.neighbours, self.records_per_person).factor
-
-    @property
     def _settings(self) -> Any:
         """Settings in use, of the type of the subclass."""
         return self._defaults if self.settings is None else self.settings
 
     # ---- what is released ------------------------------------------------
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
-        epsilon = check_epsilon(self.epsilon)
-        self._reserve()
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
+        self._reserve(epsilon)
         spent = Fraction(0)
         if self.n_records is None:
             spent = epsilon * self._settings.count_share
@@ -157,49 +188,53 @@ class AccountedForest(ShownForest):
                 )
             n_records = max(float(noisy.values[0]), FEWEST_RECORDS)
         else:
-            n_records = max(float(self.n_records) * self._training_share, 1.0)
+            trained = 1 - 1 / HELD_OUT if self.estimate_accuracy else 1.0
+            n_records = max(float(self.n_records) * trained, 1.0)
         epsilon -= spent
         places = places_to_cut(self.schema_, self.private_bins)
         if places:
-            records, cut = self._release_bins(records, places, epsilon, n_records)
-            epsilon -= cut
+            cost = epsilon * self._settings.bin_share
+            epsilon -= cost
+            with self._timed("measurement"):
+                records = self._release_bins(records, places, cost, n_records)
         self._release_model(records, epsilon, n_records)
 
     def _release_bins(
-        self,
-        records: EncodedRecords,
-        places: list[int],
-        epsilon: Fraction,
-        n_records: float,
-    ) -> tuple[EncodedRecords, Fraction]:
-        """Cut attributes; return the records in the new bins, and the epsilon spent."""
-        cost = epsilon * self._settings.bin_share
-        with self._timed("measurement"):
-            self.schema_, records = release_bins(
-                self._session,
-                self.schema_,
-                records,
-                places,
-                cost / len(places),
-                n_records=n_records,
-                most_bins=self._settings.most_bins,
-            )
-        if self._distinct:
-            records = records.added_up(self.schema_)
-        return records, cost
+        self, records: EncodedRecords, places: list[int], cost: Fraction, n: float
+    ) -> EncodedRecords:
+        """Release the cut points of attributes, of about n records, in equal parts.
 
-    @abstractmethod
+        Records come in cells of fine grids (`fine_schema`), and are returned in the
+        bins of a new schema.
+        """
+        read_in, session, cost = self.schema_, self._session, cost / len(places)
+        epsilon = epsilon_of_draw(cost, session.currency)
+        n_bins = number_of_bins(n, epsilon, self._settings.most_bins)
+        attributes = list(read_in.attributes)
+        for place in places:
+            fine = attributes[place]
+            grid = np.array(fine.cut_points)
+            counts = np.bincount(
+                records.codes[:, place], records.multiplicities, minlength=fine.size
+            ).astype(np.int64)[: len(grid) + 1]
+            what = f"cut points of attribute {fine.name!r}"
+            cuts = session.cut(counts, n_bins, n, cost, what)
+            attributes[place] = _with_cuts(fine, grid[cuts - 1].tolist())
+        self.schema_ = replace(read_in, attributes=tuple(attributes))
+        records = in_bins(records, read_in, self.schema_)
+        return records.added_up(self.schema_) if self._distinct else records
+
     def _release_model(
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         """Release trees for what is left of epsilon."""
+        raise NotImplementedError(f"{type(self).__name__} must define _release_model")
 
-    def _reserve(self) -> None:
+    def _reserve(self, epsilon: Fraction) -> None:
         """Raise before anything is drawn unless all of this fit's budget is left.
 
         A ledger of rho is charged for every release by itself, which is less in all.
         """
-        epsilon = check_epsilon(self.epsilon)
         if self.ledger_.currency == "epsilon":
             self.ledger_.hold(epsilon)
         else:
@@ -243,3 +278,87 @@ class AccountedForest(ShownForest):
         later = np.pad(self._later_classes(codes), ((0, 0), (1, 1)))
         later[:, 0] = 1.0
         return np.asarray(-np.diff(later, axis=1))
+
+
+# Provenance: as `mmech_rf.DrawnSettings`.
+
+GRID_CELLS = 1024
+"""Bin resolution: cells of the public grid that private bins are made of."""
+
+BIN_SIGNAL = 1.5
+"""Bin resolution: records times epsilon of a draw that so many bins need, relative to
+the logarithm of the number of ways to cut."""
+
+
+def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
+    """Return the places of the attributes that get private bins, or raise.
+
+    ``"all"`` stands for all numeric attributes with bounds.
+    """
+    bounded = {
+        a.name: place
+        for place, a in enumerate(schema.attributes)
+        if a.kind == "numeric" and a.lower is not None
+    }
+    if isinstance(names, str) and names == "all":
+        return list(bounded.values())
+    if not (
+        isinstance(names, Iterable)
+        and not isinstance(names, str)
+        and all(isinstance(name, str) for name in names)
+    ):
+        raise TypeError(
+            "private_bins must be a sequence of names of attributes, or 'all', got "
+            f"{names!r}; pass a tuple"
+        )
+    for name in names:
+        if name not in schema.names:
+            known = ", ".join(bounded) or "none has bounds"
+            raise ParameterError(
+                "private_bins",
+                "must name attributes of the schema",
+                repr(name),
+                nearest(name, bounded, f"choose from those with bounds: {known}"),
+            )
+        if name not in bounded:
+            raise ParameterError(
+                "private_bins",
+                "must name numeric attributes with public bounds",
+                name,
+                ("give the attribute lower and upper", "leave it out"),
+            )
+    return sorted({bounded[name] for name in names})
+
+
+def fine_schema(schema: Schema, places: Sequence[int]) -> Schema:
+    """Return a schema with fine public grids in place of the bins of attributes."""
+    attributes = list(schema.attributes)
+    for place in places:
+        attribute = attributes[place]
+        assert attribute.lower is not None
+        assert attribute.upper is not None
+        grid = fine_grid(attribute.lower, attribute.upper, GRID_CELLS)
+        attributes[place] = _with_cuts(attribute, grid)
+    return replace(schema, attributes=tuple(attributes))
+
+
+def number_of_bins(n_records: float, epsilon: Fraction, most: int) -> int:
+    """Return the largest power of two that a draw with this epsilon pays for.
+
+    Let E be the logarithm of the number of ways to cut, divided by epsilon. The bins of
+    the drawn cut hold about E records too many. Bins are doubled while E is at most 1 /
+    BIN_SIGNAL of all records.
+    """
+    bins = 2
+    while 2 * bins <= most:
+        ways = math.lgamma(GRID_CELLS) - math.lgamma(2 * bins)
+        ways -= math.lgamma(GRID_CELLS - 2 * bins + 1)
+        if n_records * float(epsilon) < BIN_SIGNAL * ways:
+            break
+        bins *= 2
+    return bins
+
+
+def _with_cuts(attribute: Attribute, cuts: Sequence[Any]) -> Attribute:
+    """Return an attribute with other cut points; names of its bins do not fit them."""
+    return replace(attribute, cut_points=tuple(cuts), n_bins=None, categories=())

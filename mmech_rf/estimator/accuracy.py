@@ -12,7 +12,7 @@ from scipy.special import betaincinv
 from mmech.noise import LAWS
 from mmech.privacy.ledger import LedgerEntry
 from mmech.storage.codec import storable
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.votes import check_that
 
 HELD_OUT = 5
 """One record in so many is held out, on average."""
@@ -84,6 +84,16 @@ class Accuracy:
         lower, upper = self.interval  # rounded outwards
         lower, upper = math.floor(1e3 * lower) / 1e3, math.ceil(1e3 * upper) / 1e3
         return f"{self.estimate:.3f}, {LEVEL:.0%} interval {lower:.3f} to {upper:.3f}"
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a privacy statement says of it."""
+        return [
+            "Every record is in one of the two parts, drawn for it by itself, so that "
+            "together they cost as much as one.",
+            f"Accuracy on new records: {self}, for records that are drawn like those "
+            f"held out, one in {HELD_OUT}.",
+        ]
 
     def card(self) -> dict[str, Any]:
         """Return the facts for a model card."""

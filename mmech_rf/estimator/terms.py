@@ -1,12 +1,11 @@
-"""What a fit settled and chose, its privacy statement, and the card of the model."""
+"""What a fit released: its privacy statement, and the card of the model."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
 from typing import Any
 
@@ -16,67 +15,12 @@ from mmech.privacy.answers import DELTAS, at_deltas, epsilon_delta
 from mmech.privacy.entry import composed
 from mmech.privacy.ledger import LedgerEntry
 from mmech.privacy.neighbours import Relation
-from mmech.storage.codec import storable
-from mmech_rf.private.votes import check_that
+from mmech_rf.estimator.accuracy import Accuracy
+from mmech_rf.estimator.votes import check_that
 from mmech_rf.schema import Schema
 
 NOT_COVERED = "NOT COVERED: the schema was read from the records."
 """What a statement says in place of what is public."""
-
-
-@storable("Terms")
-@dataclass(frozen=True)
-class Terms:
-    """What a fit settled that a later `set_params` must not rewrite."""
-
-    neighbours: str
-    inferred: bool  # whether the schema was read from the records
-    records_per_person: int = 1
-
-    def __post_init__(self) -> None:
-        Relation(self.neighbours, self.records_per_person)
-
-    @property
-    def relation(self) -> Relation:
-        """Neighbour relation of the releases."""
-        return Relation(self.neighbours, self.records_per_person)
-
-
-@storable("Choice")
-@dataclass(frozen=True)
-class Choice:
-    """What a fit chose, and from what.
-
-    Attributes
-    ----------
-    n_records : float
-        Number of records that choices went by: stated, or a noisy count.
-    stated : bool
-        Whether the user stated it.
-    method : str
-        What was released: "trees" of `PrivateForestClassifier`.
-    voting : str
-        How trees vote.
-    n_trees : int
-        Number of trees that were drawn.
-    rounds : int
-        Number of trees that were drawn for what those before them get wrong.
-    n_scores : int
-        Number of attributes, or of pairs of neighbours, of which drawn trees have
-        scores to stand for; zero where none were released.
-    """
-
-    n_records: float
-    stated: bool
-    method: str
-    voting: str
-    n_trees: int
-    rounds: int = 0
-    n_scores: int = 0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.n_records < math.inf or self.n_trees < 1:
-            raise ValueError(f"what was chosen does not fit together: {self}")
 
 
 def spent_ledger(relation: Relation) -> PrivacyLedger:
@@ -92,10 +36,9 @@ def cost_in_words(entries: Sequence[LedgerEntry]) -> str:
 
 
 def statement(
-    terms: Terms,
+    relation: Relation,
     entries: Sequence[LedgerEntry],
     *,
-    guarantee: str,
     remarks: Sequence[str] = (),
     afterwards: str,
     public: str,
@@ -106,8 +49,8 @@ def statement(
     them, what using the model costs afterwards, and what is public.
     """
     lines = [
-        f"Released by this fit: {guarantee} for neighbouring data sets that differ "
-        f"{terms.relation.words}."
+        f"Released by this fit: {cost_in_words(entries)} for neighbouring data sets "
+        f"that differ {relation.words}."
         if entries
         else "Nothing has been released yet.",
         *(f"  {e.released}: {cost_in_words([e])}, {e.how}{_part(e)}." for e in entries),
@@ -118,7 +61,7 @@ def statement(
         ),
         *remarks,
         afterwards,
-        NOT_COVERED if terms.inferred else public,
+        public,
     ]
     if any(entry.insecure for entry in entries):
         lines.append(
@@ -153,36 +96,41 @@ def check_origin(origin: Mapping[str, str]) -> None:
     check_that(len(origin["version"]) < 60, "versions")
 
 
+FACTS = "released", "cost", "currency", "kind", "sensitivity", "insecure", "part"
+"""What a card says of every release."""
+
+
 def model_card(
     model: str,
-    terms: Terms,
+    relation: Relation,
     entries: Sequence[LedgerEntry],
     schema: Schema,
     origin: Mapping[str, str],
     statement: str,
     evidence: Evidence | None,
+    accuracy: Accuracy | None,
+    *,
+    read: bool,
 ) -> dict[str, Any]:
     """Return the card of a fit; `ForestClassifier.card` says what is on it."""
     cost = float(composed(entries))
     in_rho = bool(entries) and entries[0].currency == "rho"
-    promised: tuple[float | None, float | None] = cost, 0.0
-    if in_rho:
-        promised = None, None  # rho promises one epsilon for every delta
-    persons = terms.records_per_person
+    persons = relation.records_per_person
     return {
         "model": model,
         "mechanism": list(dict.fromkeys(entry.kind for entry in entries)),
-        "epsilon": promised[0],
-        "delta": promised[1],
+        # rho promises one epsilon for every delta
+        "epsilon": None if in_rho else cost,
+        "delta": None if in_rho else 0.0,
         "rho": cost if in_rho else None,
         "epsilon_at": {f"{d:g}": epsilon_delta(entries, d) for d in DELTAS}
         if in_rho
         else None,
-        "relation": terms.neighbours,
+        "relation": relation.neighbours,
         "records_per_person": persons,
         "unit": f"one person with at most {persons} record{'s' * (persons > 1)}",
         "private": bool(entries)
-        and not (terms.inferred or schema.read_from_records)
+        and not read
         and not any(entry.insecure for entry in entries),
         "date": origin.get("date"),
         "version": origin.get("version"),
@@ -193,20 +141,13 @@ def model_card(
         "attributes": list(schema.feature_names),
         "monotone": schema.monotone,
         "releases": [
-            {
-                "released": entry.released,
-                "cost": str(entry.cost),
-                "currency": entry.currency,
-                "kind": entry.kind,
-                "sensitivity": entry.sensitivity,
-                "insecure": entry.insecure,
-                "part": entry.part,
-            }
+            {name: getattr(entry, name) for name in FACTS} | {"cost": str(entry.cost)}
             for entry in entries
         ],
         "evidence": None if evidence is None else evidence.verdict,
         "evidence_checked": None if evidence is None else date.today().isoformat(),
         "statement": statement,
+        "accuracy": None if accuracy is None else accuracy.card(),
     }
 
 

@@ -30,7 +30,7 @@ def alike(one: Any, other: Any) -> bool:
             return np.array_equal(a, b)
         return bool(np.abs(a - b).max(initial=0) <= ROUNDING * np.abs(a).max(initial=1))
     if is_dataclass(one) and type(one) is type(other):
-        names = [own.name for own in fields(one)]
+        names = [entry.name for entry in fields(one)]
         pairs = [(getattr(one, name), getattr(other, name)) for name in names]
         return all(alike(*pair) for pair in pairs)
     if isinstance(one, dict) and isinstance(other, dict):

@@ -12,7 +12,7 @@ import os
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -96,6 +96,22 @@ class EncodedRecords:
         out = assign_records(self.number, n_parts, insecure_rng=noise) == 0
         kept, held_out = (self.once(codes[i], class_codes[i]) for i in (~out, out))
         return kept, held_out
+
+
+def in_bins(records: EncodedRecords, fine: Schema, schema: Schema) -> EncodedRecords:
+    """Return records that were encoded by fine grids in the bins of a schema."""
+    codes = records.codes.copy()
+    for place, (before, after) in enumerate(
+        zip(fine.attributes, schema.attributes, strict=True)
+    ):
+        if before.cut_points == after.cut_points:
+            continue
+        cuts = np.searchsorted(before.cut_points, after.cut_points) + 1
+        bins = np.searchsorted(cuts, np.arange(before.size), side="right")
+        if before.other is not None:
+            bins[-1] = len(cuts) + 1
+        codes[:, place] = bins[codes[:, place]]
+    return replace(records, codes=codes)
 
 
 Block: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
@@ -244,7 +260,7 @@ class RecordParts:
                 )
 
     def add(
-        self, found: Counts | list[NDArray[Any]], chunk_id: Hashable | None = None
+        self, read: Counts | list[NDArray[Any]], chunk_id: Hashable | None = None
     ) -> None:
         """Add a part: its counts, or single records with their classes last.
 
@@ -252,12 +268,12 @@ class RecordParts:
         """
         with self._lock:
             self.check(self.schema, chunk_id)
-            if isinstance(found, Counts):
-                found = found._named(None)
+            if isinstance(read, Counts):
+                read = read._named(None)
                 known = len(self._counts._codes) > 0
-                self._counts = self._counts + found if known else found
+                self._counts = self._counts + read if known else read
             else:
-                self._rows += found
+                self._rows += read
             if chunk_id is not None:
                 self._chunks.add(chunk_id)
             if rows := _rows_of(chunk_id):

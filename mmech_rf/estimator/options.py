@@ -6,12 +6,18 @@ a dataclass. Its text is written once, in the docstring of its class.
 
 from __future__ import annotations
 
+import math
+import numbers
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
 from functools import wraps
 from inspect import Parameter, cleandoc, signature
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
+
+from mmech import ParameterError
+from mmech.checks import check_epsilon, check_integer
 
 _Class = TypeVar("_Class")
 
@@ -103,12 +109,12 @@ OURS = {"n_estimators": "n_trees", "max_depth": "depth"}
 
 def refuse_foreign(
     given: Collection[str],
-    own: Collection[str] = (),
+    known: Collection[str] = (),
     error: type[Exception] = TypeError,
 ) -> None:
     """Raise for parameters of scikit-learn's classifiers that are none of these."""
     for name in OURS.keys() & given:
-        remedy = f"pass {OURS[name]}=" if OURS[name] in own else "leave it out"
+        remedy = f"pass {OURS[name]}=" if OURS[name] in known else "leave it out"
         raise error(
             f"{name} is a parameter of scikit-learn's forests, which these forests "
             f"call {OURS[name]} where they have it; {remedy}"
@@ -119,3 +125,63 @@ def refuse_foreign(
                 f"{name} is not supported, because noise hides one record that counts "
                 "once, and a weight would let it change more; leave it out"
             )
+
+
+# ---- numbers that were looked at on data --------------------------------------
+
+
+def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
+    """Return a dataclass field with limits; the type of its default is its own.
+
+    A fraction is a share or a budget: exact, and above zero. Limits of a tuple are
+    those of each of its numbers.
+    """
+    return field(default=default, metadata={"least": least, "most": most})
+
+
+def _checked(value: Any, entry: Any) -> Any:
+    name = entry.name
+    if isinstance(entry.default, tuple):
+        if not isinstance(value, (tuple, list)) or not value:
+            raise TypeError(
+                f"{name} must be a tuple of integers, such as {entry.default}, "
+                f"got {value!r}"
+            )
+        least = entry.metadata["least"]
+        whole = (check_integer(one, name, minimum=least) for one in value)
+        return tuple(_within(one, name, entry) for one in whole)
+    if isinstance(entry.default, Fraction):
+        number: Any = check_epsilon(value, name)
+    elif isinstance(entry.default, int):
+        number = check_integer(value, name, minimum=entry.metadata["least"])
+    elif isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    else:
+        number = float(value)
+    return _within(number, name, entry)
+
+
+def _within(number: Any, name: str, entry: Any) -> Any:
+    least, most = entry.metadata["least"], entry.metadata["most"]
+    if not least <= number <= most:
+        raise ParameterError(
+            name, f"must be a number from {least:g} to {most:g}", number
+        )
+    return number
+
+
+@dataclass(frozen=True)
+class CountSettings:
+    """Settings of the forests that first ask for the number of records.
+
+    `mmech_rf.DrawnSettings` says what they are. A field is checked when it is set.
+    """
+
+    count_share: Fraction = setting(Fraction(3, 100), most=0.5)
+    bin_share: Fraction = setting(Fraction(1, 5), most=0.5)
+    most_bins: int = setting(8, least=2, most=64)
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = _checked(getattr(self, entry.name), entry)
+            object.__setattr__(self, entry.name, value)

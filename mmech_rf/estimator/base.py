@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 import os
 import time
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import partial
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -33,11 +35,18 @@ from mmech import (
     PrivacyLedger,
     record_evidence,
 )
-from mmech.checks import MALFORMED, check_choice, check_epsilon
+from mmech.checks import (
+    MALFORMED,
+    check_bool,
+    check_choice,
+    check_epsilon,
+    check_integer,
+)
 from mmech.domain.domain import warn_if_read
 from mmech.domain.encoding import CellError, look
 from mmech.marginals.counts import count_partitions, is_lazy
 from mmech.noise import (
+    LAPLACE,
     LAWS,
     check_insecure_rng,
     keyed_argmax,
@@ -50,22 +59,25 @@ from mmech.privacy.ledger import as_ledger
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.storage.archive import EvidenceError
-from mmech.storage.codec import write
+from mmech.storage.codec import storable, write
+from mmech.terminal import printable
 from mmech.threads import finishing, one_blas_thread
 from mmech.verify import parsed
-from mmech_rf.forest.ensembles import Ensemble, check_random_state
-from mmech_rf.private.cautions import Lineage, infer_schema, warn_of_encoders
-from mmech_rf.private.estimator import estimator, refuse_foreign
-from mmech_rf.private.records import (
+from mmech_rf.arrays import Floats, Integers
+from mmech_rf.estimator.accuracy import HELD_OUT, Accuracy
+from mmech_rf.estimator.cautions import Lineage, infer_schema, warn_of_encoders
+from mmech_rf.estimator.options import estimator, refuse_foreign
+from mmech_rf.estimator.records import (
     EncodedRecords,
     RecordParts,
     count_in_memory,
     counted,
     encoded_blocks,
+    in_bins,
 )
-from mmech_rf.private.terms import (
+from mmech_rf.estimator.shown import importances, made_up, notes_on
+from mmech_rf.estimator.terms import (
     NOT_COVERED,
-    Terms,
     check_origin,
     cost_in_words,
     model_card,
@@ -73,10 +85,31 @@ from mmech_rf.private.terms import (
     spent_ledger,
     statement,
 )
-from mmech_rf.private.votes import alike, check_that
+from mmech_rf.estimator.votes import alike, check_that
+from mmech_rf.forest.ensembles import Ensemble
 from mmech_rf.schema import Schema, check_schema
+from mmech_rf.show.page import ClassShare, class_shares, html_page
+from mmech_rf.show.trees import ShownTree
 
 STAGES = ("trees", "optimization", "measurement", "prediction")
+
+
+@storable("Terms")
+@dataclass(frozen=True)
+class Terms:
+    """What a fit settled that a later `set_params` must not rewrite."""
+
+    neighbours: str
+    inferred: bool  # whether the schema was read from the records
+    records_per_person: int = 1
+
+    def __post_init__(self) -> None:
+        Relation(self.neighbours, self.records_per_person)
+
+    @property
+    def relation(self) -> Relation:
+        """Neighbour relation of the releases."""
+        return Relation(self.neighbours, self.records_per_person)
 
 
 @estimator
@@ -109,6 +142,11 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         Shapes the forests, never the noise or which record trains which tree.
     insecure_rng : int or numpy.random.Generator, default=None
         Predictable noise for tests; warns and voids the guarantee.
+    estimate_accuracy : bool, default=False
+        Whether one record in five is held out, and noisy counts of its right and wrong
+        labels are released as `accuracy_`. No more of epsilon is spent, because no
+        record is used for both; every fit pays for its own. Proof:
+        ``notebooks/proofs/held_out_records.md``.
 
     Attributes
     ----------
@@ -125,6 +163,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     evidence_ : Evidence or None
         How all of it was drawn, for `mmech.verify`; saved models hold it. Methods that
         answer batches have the evidence of the last batch.
+    accuracy_ : Accuracy or None
+        How often the model is right, with an interval, if `estimate_accuracy`.
     """
 
     schema: Schema | None = field(default=None, kw_only=False)
@@ -136,8 +176,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     ledger: PrivacyLedger | None = None
     random_state: Any = None
     insecure_rng: Any = None
+    estimate_accuracy: bool = False
 
     _holds_secrets = False
+    """Whether a fit keeps exact counts, and there is no model to save."""
     _spends = True
     _distinct: ClassVar[bool] = False
     """Whether distinct records are enough: no record is assigned to a tree."""
@@ -152,6 +194,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     schema_: Schema = field(init=False)
     ensembles_: list[Ensemble] = field(init=False)
     evidence_: Evidence | None = field(init=False)
+    accuracy_: Accuracy | None = field(init=False)
     _session: Session = field(init=False)
     _lineage: Lineage = field(init=False)
     _terms: Terms = field(init=False)
@@ -175,6 +218,17 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 ", ".join(self.schema.monotone),
                 ("fit a PrivateForestClassifier", "leave monotone out"),
             )
+        if check_bool(self.estimate_accuracy, "estimate_accuracy"):
+            if getattr(self.ledger, "whole", self.ledger) is not self.ledger:
+                raise ParameterError(
+                    "estimate_accuracy",
+                    "splits the records once more, which a part of a ledger has no "
+                    "account of",
+                    remedy=("pass the whole ledger", "leave {estimate_accuracy} out"),
+                )
+            # Noise that cannot be drawn is refused before the forest is paid for.
+            persons = Relation(self.neighbours, self.records_per_person)
+            LAPLACE.parameter(Fraction(persons.factor), epsilon)
         return epsilon
 
     # ---- fitting ---------------------------------------------------------
@@ -229,9 +283,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         schema = self._reading_schema(self.schema)
         parts: RecordParts = vars(self).get("_parts") or RecordParts(schema)
         parts.check(schema, chunk_id)
-        found = self._read(schema, X, y, chunk_id)
+        part = self._read(schema, X, y, chunk_id)
         # Another thread may have counted the first part in the meantime.
-        self.__dict__.setdefault("_parts", parts).add(found, chunk_id)
+        self.__dict__.setdefault("_parts", parts).add(part, chunk_id)
         return self
 
     def release(
@@ -321,7 +375,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Fit as a whole or not at all."""
         before = dict(vars(self))
         for name in before:
-            if name in _PRIVATE_STATE or (name.endswith("_") and name[0] != "_"):
+            if name.endswith("_") or (name[0] == "_" and name in self._set_by_fits()):
                 delattr(self, name)
 
         def spent(words: str) -> str:
@@ -346,10 +400,15 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             if isinstance(self.ledger, PrivacyLedger):
                 self.ledger.let_go()
 
+    @classmethod
+    def _set_by_fits(cls) -> set[str]:
+        """Return names of fields that are no parameters: what fits set anew."""
+        made: Any = cls
+        return {entry.name for entry in fields(made) if not entry.init} - {"_lineage"}
+
     def _fit(self, X: Any, y: Any) -> None:
         """Fit to raw records, or to parts that were counted."""
         epsilon = self._check_parameters()
-        self._check_fit()
         counted = self._counts_fits()
         if counted:
             self._family().fits_again(epsilon)
@@ -371,15 +430,38 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         if counted:
             self._family().fitted(epsilon)
         with record_evidence() as record:
-            self._measure(records)
+            self._measure(records, epsilon)
         self.evidence_ = record.evidence() if self.releases_ else None
 
-    def _check_fit(self) -> None:
-        """Raise, or warn, where valid parameters do not go with this fit."""
-
-    def _measure(self, records: EncodedRecords) -> None:
-        """Release what there is to release of the records."""
-        self._fit_counts(records)
+    def _measure(self, records: EncodedRecords, epsilon: Fraction) -> None:
+        """Release the forest; where records are held out, from the others alone."""
+        known, self.accuracy_ = vars(self).get("accuracy_"), None
+        if not self.estimate_accuracy:
+            self._fit_counts(records, epsilon)
+            return
+        # Persons of this fit: who is held out here may train another model.
+        partition = f"records of fit {random_key(None):x}"
+        if self._again:  # a name that the fit made up is public
+            partition = str(known and known.entry.partition)
+        session = self._session
+        session.ledger = session.ledger.part(partition, "training")
+        training, held_out = records.divided(HELD_OUT, session.noise)
+        if self._distinct:
+            training = training.added_up(self.schema_)
+        read_in = self.schema_
+        self._fit_counts(training, epsilon)
+        held_out = in_bins(held_out, read_in, self.schema_)
+        cost, whole = session.ledger.spent, session.ledger.whole
+        with self._timed("prediction"):
+            right = self._predict_classes(held_out.codes) == held_out.class_codes
+        session.ledger = whole.part(partition, "held out")
+        counts = np.array([right.sum(), (~right).sum()])
+        what = "right and wrong labels of held-out records"
+        with self._timed("measurement"):
+            measured = session.add_noise(counts, cost, what, currency=whole.currency)
+        session.ledger = whole
+        n_right, n_wrong = measured.values.tolist()
+        self.accuracy_ = Accuracy(n_right, n_wrong, measured.entry)
 
     def _ledger_of(self, epsilon: Fraction) -> PrivacyLedger:
         """Return the ledger that pays for this fit."""
@@ -431,20 +513,16 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             columns = (*schema.feature_names, *schema.required)
             return count_partitions(count, X, y, columns=columns)
         blocks = encoded_blocks(schema, X, y, policies, chunk_id)
-        if self._counts_distinct:
+        # Held out is every record by itself, and not as often as it is there.
+        if self._distinct and not self.estimate_accuracy:
             return counted(schema, blocks)
         return [np.column_stack(block) for block in blocks]
-
-    @property
-    def _counts_distinct(self) -> bool:
-        """Whether distinct records are enough, and how often each is there."""
-        return self._distinct
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         """Return the forests that do not depend on records, if any."""
         return []
 
-    def _fit_counts(self, records: EncodedRecords) -> None:
+    def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         raise NotImplementedError(f"{type(self).__name__} must define _fit_counts")
 
     # ---- predicting ------------------------------------------------------
@@ -567,8 +645,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         try:
             return encode(X, handle_unknown=unknown, handle_missing=missing)
         except CellError as error:  # policies and the schema are settled since the fit
-            own = (way for way in error.remedy[1:-1] if "{schema}" not in way)
-            remedy = f"{look('schema')}, then correct it", *own, "leave the row out"
+            ways = (way for way in error.remedy[1:-1] if "{schema}" not in way)
+            remedy = f"{look('schema')}, then correct it", *ways, "leave the row out"
             raise CellError("X", error.need, remedy=remedy) from None
 
     def _predict_classes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -609,25 +687,22 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         "records."
     )
 
-    def _guarantee(self) -> str:
-        """Return in words what all releases guarantee together."""
-        return cost_in_words(self.releases_)
-
     def _remarks(self) -> list[str]:
         """Return sentences on what was released, for the statement."""
-        return []
+        return [] if self.accuracy_ is None else self.accuracy_.remarks
 
     @property
     def privacy_statement_(self) -> str:
         """What was released, at which epsilon, to whom it gives protection."""
         check_is_fitted(self)
         return statement(
-            self._terms,
+            self._terms.relation,
             self.releases_,
-            guarantee=self._guarantee() if self.releases_ else "",
             remarks=self._remarks(),
             afterwards=self._afterwards,
-            public=NOT_COVERED if self.schema_.read_from_records else self._public,
+            public=NOT_COVERED
+            if self._terms.inferred or self.schema_.read_from_records
+            else self._public,
         )
 
     @property
@@ -656,7 +731,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             ``classes`` and ``attributes``; ``monotone``, directions
             by name; ``releases``, with exact costs as text; ``evidence``, what
             `mmech.verify` finds of it, on the day ``evidence_checked``;
-            and the ``statement``. Nothing in it depends on records.
+            the ``statement``; and the ``accuracy`` if it was released, with its
+            ``estimate``, bounds ``lower`` and ``upper`` at a ``level``, and noisy
+            counts ``right`` and ``wrong``. Nothing else in it depends on records.
 
         Raises
         ------
@@ -666,12 +743,14 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return model_card(
             type(self).__name__,
-            self._terms,
+            self._terms.relation,
             self.releases_,
             self.schema_,
             getattr(self, "_saved", {}),
             self.privacy_statement_,
             self.evidence_,
+            self.accuracy_,
+            read=self._terms.inferred or self.schema_.read_from_records,
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -679,6 +758,112 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
+
+    # ---- what is shown -----------------------------------------------------
+
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        """Yield the trees in words."""
+        raise NotImplementedError(f"{type(self).__name__} must define _shown_trees")
+
+    def _notes(self) -> list[str]:
+        """Return sentences that explain the words of trees."""
+        return notes_on(self.schema_)
+
+    def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
+        """Return what was released as rules, in the words of the schema.
+
+        Branches of a tree that say the same are joined. Nothing is spent.
+
+        Parameters
+        ----------
+        n_trees : int, default=10
+            Trees to describe, at most.
+        n_rules : int, default=50
+            Rules of each, at most.
+
+        Returns
+        -------
+        str
+            Per tree a title, and one line per leaf: ``age 60 to 75 and margin
+            spiculated: malignant``.
+        """
+        trees = self._first_trees(n_trees)
+        check_integer(n_rules, "n_rules")
+        texts = [tree.text(n_rules) for tree in trees[:n_trees]]
+        if len(trees) > n_trees:
+            texts.append("further trees are left out")
+        return "\n".join([*texts, *self._notes()])
+
+    def _first_trees(self, n_trees: int) -> list[ShownTree]:
+        """Return so many trees, and one more where there are more."""
+        check_is_fitted(self)
+        return list(islice(self._shown_trees(), check_integer(n_trees, "n_trees") + 1))
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """How far predictions move with each attribute, (d,); they sum to one.
+
+        Computed from the released model on made-up records that are spread evenly over
+        the schema, before directions of monotone attributes are kept: no record is
+        looked at, and nothing is spent. Importances on records, by permutation for
+        instance, are not private.
+        """
+        check_is_fitted(self)
+        return importances(self._probabilities, self.schema_.domain_shape)
+
+    def to_html(self, *, n_trees: int = 10, title: str | None = None) -> str:
+        """Return a page with rules, importances, costs and the privacy statement.
+
+        Parameters
+        ----------
+        n_trees : int, default=10
+            Trees to show, at most.
+        title : str, default=None
+            Name of the model; ``None`` takes the schema's, or the predicted column.
+
+        Returns
+        -------
+        str
+            A whole HTML file without scripts; names are escaped.
+        """
+        trees = self._first_trees(n_trees)
+        notes = self._notes()
+        if len(trees) > n_trees:
+            notes = ["Further trees are left out.", *notes]
+        return html_page(
+            title or self.schema_.name or f"Model of {self.schema_.target}",
+            trees[:n_trees],
+            self.named_importances(),
+            self.card(),
+            notes=notes,
+            statement=self.privacy_statement_,
+            shares=self._class_shares(),
+        )
+
+    def _class_shares(self) -> list[ClassShare]:
+        """Return how common classes are, by released counts; none without these."""
+        codes = made_up(self.schema_.domain_shape, np.random.default_rng(0))
+        known = self._counted_leaves(codes)
+        if known is None:
+            return []
+        predicted = self._probabilities_in_order(codes).argmax(axis=1)
+        return class_shares(self.schema_.class_labels, *known, predicted)
+
+    def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers] | None:
+        """Return released class counts of leaves (n, k), and a leaf of each record."""
+        return None
+
+    def named_importances(self) -> list[tuple[str, float]]:
+        """Return attributes with their importances, the largest first.
+
+        Returns
+        -------
+        list of (str, float)
+            Names, and entries of `feature_importances_`.
+        """
+        names = map(printable, self.schema_.feature_names)
+        pairs = zip(names, self.feature_importances_.tolist(), strict=True)
+        return sorted(pairs, key=lambda pair: -pair[1])
 
     # ---- clones ----------------------------------------------------------
 
@@ -707,11 +892,11 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """
         refuse_foreign(params, self._get_param_names(), ValueError)
         for name in params:
-            own, parts, _ = name.partition("__")
-            if parts and own in self._get_param_names():
+            owner, parts, _ = name.partition("__")
+            if parts and owner in self._get_param_names():
                 raise ValueError(
-                    f"{name} is a part of {own}, which has no parts to set; pass "
-                    f"{own}= as a whole, in a grid as a list of whole values"
+                    f"{name} is a part of {owner}, which has no parts to set; pass "
+                    f"{owner}= as a whole, in a grid as a list of whole values"
                 )
         return super().set_params(**params)
 
@@ -780,7 +965,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def _stored(cls) -> dict[str, str]:
         """Return what files hold of a fit, with the attributes that have it."""
-        common = ["evidence_", "_terms", "schema_", "_columns", "_origin"]
+        common = ["evidence_", "_terms", "schema_", "_columns", "_origin", "accuracy_"]
         names = [*common, "_parameters", "_tie_key", *cls._released]
         return {name.strip("_"): name for name in names}
 
@@ -818,7 +1003,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Return the model of a file, which anyone may have written, or raise."""
         check_that(parameters.keys() == set(_public_names(cls)), "parameters")
         model = cls(None if terms.inferred else schema, **parameters)
-        model._check_parameters()
+        epsilon = model._check_parameters()
         for name in ("handle_unknown", "handle_missing"):
             check_choice(getattr(model, name), name, POLICIES)
         evidence: Evidence = released["evidence"]
@@ -828,7 +1013,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             check_choice(entry.currency, "currency", CURRENCIES)
         total = composed(releases)
         check_that(str(total) == evidence.content["cost"]["paid"], "costs")
-        check_that(releases and total <= parameters["epsilon"], "costs")
+        check_that(releases and total <= epsilon, "costs")
         check_that(all(isinstance(name, str) for name in columns), "names")
         check_that(len(columns) in (0, schema.n_features) and tie_key >= 0, "facts")
         check_origin(origin)
@@ -850,7 +1035,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             state[names[name]] = list(value) if type(value) is tuple else value
         model.__setstate__(state)
         model._settle()
-        if not any(map(model._follows_from_evidence, model._ledgers())):
+        if not model._follows_from_evidence(epsilon):
             raise EvidenceError(
                 f"holds a {cls.__name__} that does not follow from its evidence, or "
                 "costs something else; ask for the original file, or fit it again"
@@ -860,22 +1045,19 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _settle(self) -> None:
         """Raise unless what a file held fits together, and set what follows from it."""
 
-    def _ledgers(self) -> list[PrivacyLedger]:
-        """Return ledgers that a fit with this evidence may have been paid from."""
-        relation = asdict(self._terms.relation)
-        first = self.releases_[0]
-        ledgers = [PrivacyLedger(math.inf, currency=first.currency, **relation)]
-        parts = {(entry.partition, entry.part) for entry in self.releases_}
-        if len(parts) == 1 and first.part is not None:
-            return [own.part(str(first.partition), first.part) for own in ledgers]
-        return ledgers
-
-    def _follows_from_evidence(self, ledger: PrivacyLedger) -> bool:
+    def _follows_from_evidence(self, epsilon: Fraction) -> bool:
         """Return whether a fit without records is the same, for the draws of this one.
 
         What it releases is a function of draws and of public facts, and so is what it
         costs.
         """
+        first = self.releases_[0]
+        ledger = PrivacyLedger(
+            math.inf, currency=first.currency, **asdict(self._terms.relation)
+        )
+        parts = {(entry.partition, entry.part) for entry in self.releases_}
+        if len(parts) == 1 and first.part is not None:
+            ledger = ledger.part(str(first.partition), first.part)
         evidence, twin = self.evidence_, copy(self)
         assert evidence is not None
         insecure = evidence.content["insecure"]
@@ -890,20 +1072,20 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         records = EncodedRecords.once(codes, codes.sum(axis=1))
         try:
             with record_evidence() as record, evidence.repeated():
-                twin._measure(records)
+                twin._measure(records, epsilon)
         except (*MALFORMED, StopIteration):
             return False
         before, after = (
-            [parsed(own.text.encode())[name] for name in EVIDENT]
+            [parsed(drawn.text.encode())[name] for name in EVIDENT]
             + [vars(model)[name] for name in model._evident]
-            for model, own in ((self, evidence), (twin, record.evidence()))
+            for model, drawn in ((self, evidence), (twin, record.evidence()))
         )
         return alike(before, after)
 
     @property
     def _evident(self) -> list[str]:
         """Attributes that follow from the evidence."""
-        return ["schema_", *self._released]
+        return ["schema_", "accuracy_", *self._released]
 
     # ---- pickles and text ------------------------------------------------
 
@@ -964,6 +1146,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self.timings_ = dict.fromkeys(STAGES, 0.0)
 
 
+def check_random_state(value: Any) -> None:
+    """Raise unless forests can be grown from it."""
+    generators = np.random.RandomState, np.random.Generator, np.random.SeedSequence
+    if value is None or isinstance(value, generators):
+        return
+    need = "must be an integer >= 0, a random generator of NumPy, or None"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"random_state {need}, got {value!r}")
+    if value < 0:
+        raise ParameterError("random_state", need, value)
+
+
 NOT_IN_FILES = ("schema", "ledger", "insecure_rng")
 """Parameters that files have in another place, or not at all."""
 
@@ -981,18 +1175,3 @@ EVIDENT = ("currency", "relation", "insecure", "cost")
 
 SPENT = "spent"
 """Stands for the ledger in the state of a fitted model that is copied or pickled."""
-
-_PRIVATE_STATE = (
-    "_answered",
-    "_contribution",
-    "_counts",
-    "_experts",
-    "_grown",
-    "_saved",
-    "_seed",
-    "_session",
-    "_strategies",
-    "_terms",
-    "_tie_key",
-)
-"""Attributes of a fit beside those that end with an underscore."""

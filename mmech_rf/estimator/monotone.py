@@ -88,15 +88,15 @@ class MonotoneGrid:
         if not len(lines):
             return probabilities(codes)[:, 1:]
         cell = np.ravel_multi_index(codes[:, self.places].T, self.shape)
-        size, found = len(self.cells), []
+        size, moved = len(self.cells), []
         most = max(1, LIMITS.monotone_numbers // size)
         for start in range(0, len(lines), most):
             part = lines[start : start + most].repeat(size, axis=0)
             part[:, self.places] = np.tile(self.cells, (len(part) // size, 1))
             sums = np.cumsum(probabilities(part)[:, :0:-1], axis=1)[:, ::-1]
             steps = np.rint(STEPS * np.minimum(sums, 1.0))
-            found.append(self._moved(steps.reshape(-1, *self.shape, steps.shape[1])))
-        here = np.concatenate(found).reshape(len(lines), size, -1)
+            moved.append(self._moved(steps.reshape(-1, *self.shape, steps.shape[1])))
+        here = np.concatenate(moved).reshape(len(lines), size, -1)
         return np.asarray(here[line.ravel(), cell] / STEPS)
 
     def _moved(self, steps: Floats) -> Floats:
@@ -120,7 +120,7 @@ def isotonic(lines: Floats) -> Floats:
     Examples
     --------
     >>> import numpy as np
-    >>> from mmech_rf.private.monotone import isotonic
+    >>> from mmech_rf.estimator.monotone import isotonic
     >>> isotonic(np.array([[1.0, 4.0, 2.0, 5.0], [3.0, 2.0, 1.0, 0.0]]))
     array([[1., 3., 3., 5.],
            [2., 2., 2., 2.]])
