@@ -110,10 +110,10 @@ def has_closed_form(workload: QueryMatrix) -> bool:
 
 
 def optimum_under_l2(workload: QueryMatrix, found: Request) -> str:
-    """Return which template is optimal under L2 and suits the workload, in words."""
+    """Return why no other template is needed under L2, in words; empty if one is."""
     if has_closed_form(workload):
         return "weighted residuals are optimal in closed form"
-    return "'dense' is optimal up to its tolerance" if found.has("dense") else ""
+    return "what was found is near the optimum" if found.is_near else ""
 
 
 def spectrum_of(

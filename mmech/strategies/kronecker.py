@@ -54,6 +54,8 @@ from mmech.strategies.starts import random_starts
 from mmech.structure.attributes import box_terms, is_uniform
 from mmech.structure.shape import frobenius_squared
 
+NAME = "kronecker"
+
 EXPLICIT_FACTOR = 512
 """Up to this factor size the surrogate grams are formed explicitly."""
 
@@ -113,7 +115,7 @@ def kronecker_strategy(
     seed, callback
         As in `optimize`.
     """
-    terms = _terms(workload, "template 'pidentity'")
+    terms = product_terms(workload, NAME, 1, "template 'pidentity'")
     sizes = [factor.shape[1] for factor in terms[0][1]]
     p_list = _p_per_factor(p, sizes)
     if n_starts is not None:
@@ -125,25 +127,14 @@ def kronecker_strategy(
             "max_iter": max_iter,
             "tolerance": tolerance,
         }
-        pairs = zip(terms[0][1], p_list, strict=True)
-        runs = [
+        weight, factors = terms[0]
+        parts = [
             try_all(f, Request("L1", seed=rng))
             if p is None and f.shape[1] > LARGE_DOMAIN
             else pidentity_strategy(f, p=k, seed=rng, **options)
-            for f, k in pairs
+            for f, k in zip(factors, p_list, strict=True)
         ]
-        strategy = Kronecker([run.strategy for run in runs])
-        result = StrategyResult(
-            strategy,
-            "kronecker",
-            error.loss(workload, strategy),
-            n_iter=max(run.n_iter for run in runs),
-            success=all(run.success for run in runs),
-            message="factors optimized independently",
-        )
-        if callback is not None:
-            callback(result)
-        return result
+        return _product(weight, parts, callback)
     weights = np.array([weight for weight, _ in terms])
     surrogates = [
         SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
@@ -151,7 +142,7 @@ def kronecker_strategy(
     identity = frobenius_squared(workload)
     best = StrategyResult(
         Kronecker([Identity(size) for size in sizes]),
-        "kronecker",
+        NAME,
         identity,
         message="no start improved on the identity",
     )
@@ -167,7 +158,7 @@ def kronecker_strategy(
         strategy = Kronecker([without_idle_rows(theta) for theta in thetas])
         result = StrategyResult(
             strategy,
-            "kronecker",
+            NAME,
             error.loss(workload, strategy),
             n_iter=len(history),
             success=success,
@@ -181,16 +172,36 @@ def kronecker_strategy(
     return best
 
 
-def _terms(workload: QueryMatrix, others: str) -> list[Term]:
-    """Return a union of products as terms; raise for any other workload."""
-    terms = normal_form(workload).products or box_terms(workload)
-    if not terms:
+def _product(
+    weight: float, parts: list[StrategyResult], callback: Callback | None
+) -> StrategyResult:
+    """Return the product of strategies for the factors of a product."""
+    result = StrategyResult(
+        Kronecker([part.strategy for part in parts]),
+        NAME,
+        weight**2 * math.prod(part.loss for part in parts),
+        n_iter=sum(part.n_iter for part in parts),
+        success=all(part.success for part in parts),
+        message="product of: " + "; ".join(part.message for part in parts),
+    )
+    if callback is not None:
+        callback(result)
+    return result
+
+
+def product_terms(
+    workload: QueryMatrix, template: str, least: int, others: str
+) -> list[Term]:
+    """Return a union of products as terms, at least so many; raise for others."""
+    terms = normal_form(workload).products or box_terms(workload) or ()
+    if len(terms) < least:
+        products = "a VStack of" if least > 1 else "a Kronecker, a VStack of"
         raise UnsupportedWorkloadError(
-            "template 'kronecker' needs a Kronecker, a VStack of Kroneckers with equal "
-            "factor sizes, or partitions into boxes of a known domain_shape, got "
+            f"template {template!r} needs {products} Kroneckers with equal factor "
+            "sizes, or partitions into boxes of a known domain_shape, got "
             f"{workload!r}; use {others}"
         )
-    return terms
+    return list(terms)
 
 
 def _p_per_factor(p: int | Sequence[int] | None, sizes: list[int]) -> list[int]:
@@ -318,27 +329,19 @@ def kronecker_l2_strategy(
     seed, callback
         As in `optimize`; `callback` is called once.
     """
-    terms = _terms(workload, "template='pidentity' or 'dense'")
+    terms = product_terms(workload, NAME, 1, "template='pidentity' or 'dense'")
     if len(terms) == 1:
         weight, factors = terms[0]
         options = {"max_iter": max_iter, "tolerance": tolerance / len(factors)}
         parts = [try_all(f, Request("L2", options, seed=seed)) for f in factors]
-        result = StrategyResult(
-            Kronecker([part.strategy for part in parts]),
-            "kronecker",
-            weight**2 * math.prod(part.loss for part in parts),
-            n_iter=sum(part.n_iter for part in parts),
-            success=all(part.success for part in parts),
-            message="product of: " + "; ".join(part.message for part in parts),
-        )
-    else:
-        result = _alternate(workload, terms, True, seed)
-        longest = max(factor.shape[1] for factor in terms[0][1])
-        if LONG_AXIS < longest <= LONGEST_AXIS:
-            bound, _ = cheap_loss_bound(workload)
-            if result.loss > FAR * bound:
-                other = _alternate(workload, terms, False, seed)
-                result = min(result, other, key=lambda found: found.loss)
+        return _product(weight, parts, callback)
+    result = _alternate(workload, terms, True, seed)
+    longest = max(factor.shape[1] for factor in terms[0][1])
+    if LONG_AXIS < longest <= LONGEST_AXIS:
+        bound, _ = cheap_loss_bound(workload)
+        if result.loss > FAR * bound:
+            other = _alternate(workload, terms, False, seed)
+            result = min(result, other, key=lambda found: found.loss)
     if callback is not None:
         callback(result)
     return result
@@ -378,7 +381,7 @@ def _alternate(
     return better_than_cells(
         workload,
         Kronecker(strategies),
-        "kronecker",
+        NAME,
         n_iter=len(history),
         success=True,
         history=tuple(history),
@@ -412,13 +415,10 @@ def look_at_products(workload: QueryMatrix, found: Request) -> Skip | None:
     searched = [f for _, factors in products for f in factors if not is_uniform(f)]
     if max((factor.shape[1] for factor in searched), default=0) > MOST_CELLS:
         return Skip(f"{TOO_LARGE}an attribute of more than {MOST_CELLS} values")
-    beyond = found.has("marginals") and is_beyond_lattices(workload)
-    if beyond and has_closed_form(workload):
+    if found.runs and is_beyond_lattices(workload) and has_closed_form(workload):
         return Skip("marginals are optimized by 'marginals'")
     return None
 
 
-KRONECKER = Template("kronecker", kronecker_strategy, 70, look=look_at_products)
-KRONECKER_L2 = Template(
-    "kronecker", kronecker_l2_strategy, 40, ("L2",), look_at_products
-)
+KRONECKER = Template(NAME, kronecker_strategy, 70, look=look_at_products)
+KRONECKER_L2 = Template(NAME, kronecker_l2_strategy, 40, ("L2",), look_at_products)

@@ -245,4 +245,4 @@ def look_at_nested(workload: QueryMatrix, found: Request) -> Skip | None:
     return None
 
 
-NESTED = Template("nested", nested_strategy, 55, look=look_at_nested)
+NESTED = Template("nested", nested_strategy, 55, look=look_at_nested, is_near=True)

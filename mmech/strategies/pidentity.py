@@ -502,8 +502,8 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out large domains, products, and what a short descent does not improve."""
     n = workload.shape[1]
     most = LARGE_DOMAIN
-    if found.has("nested") and n > (PRODUCT_DOMAIN if repeats(workload) else most):
-        return Skip("'nested' is better on ordered domains of this size")
+    if found.is_near and n > (PRODUCT_DOMAIN if repeats(workload) else most):
+        return Skip("what was found is better on ordered domains of this size")
     if n > most and find_order(workload.gram()) is not None:
         most = LARGE_ORDERED_DOMAIN
     if n > most:
@@ -557,8 +557,6 @@ def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
 
 def look_at_pidentity_l2(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what has an optimum of another kind, products and large domains."""
-    if found.has("spectral"):
-        return Skip("'spectral' is close to the optimum")
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)

@@ -79,6 +79,8 @@ class Request:
         Seed of the searches.
     callback : callable or None
         What searches call with intermediate results.
+    is_near : bool
+        Whether a template has run that is near the optimum.
     """
 
     norm: str
@@ -86,15 +88,12 @@ class Request:
     runs: tuple[StrategyResult, ...] = ()
     seed: Any = None
     callback: Callback | None = None
+    is_near: bool = False
 
     @property
     def best_loss(self) -> float:
         """Least loss so far, infinity if nothing has run."""
         return min((run.loss for run in self.runs), default=math.inf)
-
-    def has(self, template: str) -> bool:
-        """Return whether a template has run."""
-        return any(run.template == template for run in self.runs)
 
 
 Seen = Skip | StrategyResult | None
@@ -136,6 +135,8 @@ class Template:
         ``adapt(workload, options)`` returns the options with which "auto" runs it.
     by_name : bool
         Whether "auto" leaves it to those who name it.
+    is_near : bool
+        Whether it is near the optimum where its look lets it run.
     """
 
     name: str
@@ -145,6 +146,7 @@ class Template:
     look: Look = _always
     adapt: Callable[[QueryMatrix, dict[str, Any]], dict[str, Any]] = _as_given
     by_name: bool = False
+    is_near: bool = False
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -395,7 +397,8 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
                 large = isinstance(reason, DomainTooLargeError)
                 note = f"{TOO_LARGE if large else 'failed: '}{reason}"
         if run is not None:
-            found = replace(found, runs=(*found.runs, run))
+            near = found.is_near or template.is_near
+            found = replace(found, runs=(*found.runs, run), is_near=near)
             bound = run.loss
         seconds = time.perf_counter() - started
         tried.append(Candidate(template.name, bound, seconds, note))

@@ -206,4 +206,6 @@ def look_at_waves(workload: QueryMatrix, found: Request) -> Skip | None:
     return None
 
 
-SPECTRAL = Template("spectral", spectral_strategy, 25, ("L2",), look_at_waves)
+SPECTRAL = Template(
+    "spectral", spectral_strategy, 25, ("L2",), look_at_waves, is_near=True
+)

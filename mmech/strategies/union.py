@@ -33,9 +33,11 @@ from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
 from mmech.strategies.joint import LARGE, JointObjective, JointRun, Masks
-from mmech.strategies.kronecker import kronecker_strategy
+from mmech.strategies.kronecker import kronecker_strategy, product_terms
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
-from mmech.structure.attributes import box_terms, is_uniform
+from mmech.structure.attributes import is_uniform
+
+NAME = "union"
 
 TRIAL = 60
 """Iterations of every start."""
@@ -96,13 +98,7 @@ def union_strategy(
     seed, callback
         As in `optimize`.
     """
-    terms = normal_form(workload).products or box_terms(workload)
-    if not terms or len(terms) < 2:
-        raise UnsupportedWorkloadError(
-            "template 'union' needs a VStack of Kroneckers with equal factor sizes, or "
-            f"partitions into boxes of a known domain_shape, got {workload!r}; use "
-            "template 'pidentity'"
-        )
+    terms = product_terms(workload, NAME, 2, "template 'pidentity'")
     sizes = [factor.shape[1] for factor in terms[0][1]]
     if workload.shape[1] > LIMITS.union_cells or max(sizes) > LIMITS.spectrum_factor:
         raise UnsupportedWorkloadError(
@@ -175,7 +171,7 @@ def _result(workload: QueryMatrix, run: JointRun) -> StrategyResult:
         message = f"{len(shares)} groups with budget {budgets}, solved jointly"
     return StrategyResult(
         strategy,
-        "union",
+        NAME,
         error.loss(workload, strategy),
         n_iter=len(run.history),
         success=run.success,
@@ -333,4 +329,4 @@ def look_at_union(workload: QueryMatrix, found: Request) -> Skip | None:
     return None
 
 
-UNION = Template("union", union_strategy, 80, look=look_at_union)
+UNION = Template(NAME, union_strategy, 80, look=look_at_union)
