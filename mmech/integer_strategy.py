@@ -313,7 +313,8 @@ def _columns_in_rho(
     largest = max(largest_entry(matrix), 1)
     _, columns = matrix._norm_bounds or (2**62, 2**62)
     t = scale / weight
-    prices = np.atleast_1d(column_sums(matrix)) * _chord(largest, t, moves)
+    chord = float(laplace_rho(moves * largest, t) / largest)  # most that a unit costs
+    prices = np.atleast_1d(column_sums(matrix)) * chord
     if 1 < largest * columns < 2**62:
         squares = np.atleast_1d(column_sums(matrix, 2))
         prices = np.minimum(prices, squares * float((moves / t) ** 2 / 2))
@@ -357,11 +358,6 @@ def _common_entry(matrix: QueryMatrix) -> int:
 @_common_entry.register(Kronecker)
 def _(matrix: Kronecker) -> int:
     return math.prod(map(_common_entry, matrix.factors))
-
-
-def _chord(largest: int, scale: Fraction, moves: int) -> float:
-    """Return what a unit of an entry costs at most, of entries up to the largest."""
-    return float(laplace_rho(moves * largest, scale) / largest)
 
 
 # ---- one rule per kind of strategy ---------------------------------------------
@@ -655,21 +651,14 @@ def weighted(
     norm: str,
     stacked: bool = False,
 ) -> tuple[IntegerBlock, ...]:
-    """Return blocks with whole weights in proportion to heights of their rows."""
-    return tuple(map(IntegerBlock, parts, _whole_weights(list(reals), norm, stacked)))
-
-
-def _whole_weights(
-    reals: Sequence[float], norm: str, stacked: bool = False
-) -> list[int]:
-    """Return whole weights in proportion to heights of rows (L2: to their squares).
+    """Return blocks with whole weights in proportion to heights (L2: their squares).
 
     Exact where all are small multiples of the smallest, else rounded to a total of
     2^20, at least one each. Under L2 a block of few units may be stacked on one of
     many: the smallest weight is 2^10 then, up to a total of 2^40.
     """
-    weights = np.asarray(reals, np.float64)
-    weights = weights / weights.max()
+    weights = np.array(list(reals), np.float64)
+    weights /= weights.max()
     if norm == "L2":
         weights = np.square(weights)
     multiples = weights / max(float(weights.min()), np.finfo(np.float64).tiny)
@@ -682,4 +671,4 @@ def _whole_weights(
         if stacked and norm == "L2" and shares.min() * total < 1:
             total = min(2.0**10 / shares.min(), LARGEST_WEIGHT_TOTAL)
         whole = np.maximum(1, np.rint(shares * total))
-    return [int(w) for w in whole]
+    return tuple(map(IntegerBlock, parts, map(int, whole)))

@@ -28,20 +28,20 @@ from mmech.error.dual_iteration import (
     product_bound,
     spectral_step,
     spread_bound,
-)
-from mmech.error.singular_bounds import (
-    known_loss_bound,
     sum_of_roots,
-    symmetric_loss_bound,
 )
 from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
 from mmech.operators.base import QueryMatrix, once
+from mmech.operators.basic import Identity, Ones
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.known import factored, normal_form
-from mmech.operators.lsmr import known_column_squares
+from mmech.operators.marginals import Anova
+from mmech.operators.pinv import known_column_squares
+from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.reduction.cells import reduce_domain
-from mmech.structure.shape import squared_singular_values
+from mmech.structure.shape import known_singular_values, squared_singular_values
+from mmech.structure.spectrum import is_uniform, mean_spectrum
 from mmech.threads import one_blas_thread
 
 CHEAP_WORK = 5e9
@@ -288,3 +288,49 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
             yield float(squares.max()), "largest column"
     if size <= LIMITS.quick_spectrum_cells:
         yield svd_loss_bound(workload), "singular values"
+
+
+# ---- from singular values ----------------------------------------------------
+
+
+def _symmetric_shape(workload: QueryMatrix) -> tuple[int, ...] | None:
+    """Return a domain shape under whose relabellings the gram is invariant."""
+    shapes = set()
+    for _, block in normal_form(workload).blocks:
+        if type(block) is not Anova and not is_uniform(block):
+            return None
+        # The cells and the total are symmetric in every shape.
+        shapes.add(normal_form(block).domain_shape or (workload.shape[1],))
+    shapes = shapes - {(workload.shape[1],)} or shapes
+    return shapes.pop() if len(shapes) == 1 else None
+
+
+def symmetric_loss_bound(workload: QueryMatrix) -> float | None:
+    """Return (Σ_s m_s √(τ_s / n_s))² where the gram is in the marginal algebra.
+
+    The group of relabellings moves every cell to every other and the bound is
+    concave in p, so uniform p is best.
+    """
+    (weight, block), *others = normal_form(workload).blocks
+    if isinstance(block, (Identity, Ones)) and not others:
+        return float(weight) ** 2 * block.shape[0]
+    shape = _symmetric_shape(workload)
+    if shape is None:
+        return None
+    asked = mean_spectrum(workload, shape)
+    if asked is None:
+        return None
+    roots = ranks_of(asked, shape) * np.sqrt(
+        np.array(list(asked.values())) / sizes_of(asked, shape)
+    )
+    rounding = 1.0 - 4.0 * roots.size * np.finfo(float).eps
+    return float(roots.sum()) ** 2 * rounding
+
+
+def known_loss_bound(workload: QueryMatrix) -> float | None:
+    """Return (Σ σ_i)² / n, or less, where the singular values have a closed form."""
+    values = known_singular_values(workload)
+    if values is None:
+        return None
+    rounding = 1.0 - 64.0 * np.finfo(float).eps
+    return float(values.sum()) ** 2 / workload.shape[1] * rounding

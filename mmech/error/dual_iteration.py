@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats
-from mmech.error.singular_bounds import sum_of_roots
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -112,6 +111,16 @@ def spectral_step(workload: QueryMatrix) -> Step:
 
 def _kept(values: Floats, size: int) -> NDArray[np.bool_]:
     return values > size * np.finfo(float).eps * values.max(initial=0.0)
+
+
+def sum_of_roots(squares: Floats, size: int) -> float:
+    """Return a lower bound on Σ √λ_i given eigenvalues with rounding errors.
+
+    By Weyl's inequality every eigenvalue is off by at most the norm of the error,
+    about size x machine precision x the largest.
+    """
+    noise = size * np.finfo(float).eps * squares.max(initial=0.0)
+    return float(np.sqrt(squares[squares > noise] - noise).sum())
 
 
 def _step_by_cells(gram: Floats, terms: int) -> Step:

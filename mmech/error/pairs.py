@@ -30,22 +30,24 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity
 from mmech.operators.compose import Scaled
-from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
 from mmech.operators.merged import Merged
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.pinv import pinv_entries
+from mmech.operators.pinv import joint_inverse_gram, pinv_entries
 from mmech.operators.residuals import Residuals
 from mmech.operators.stack import VStack
 from mmech.operators.subsets import marginal_precisions, ranks_of
-from mmech.reduction.cells import reduce_domain
-from mmech.reduction.columns import first_members, restrict_columns
-from mmech.structure.attributes import is_uniform
+from mmech.reduction.cells import first_members, reduce_domain, restrict_columns
 from mmech.structure.blocks import block_gain, moved
 from mmech.structure.shape import frobenius_squared, rank, regular_factor
-from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
+from mmech.structure.spectrum import (
+    is_uniform,
+    marginal_terms,
+    mean_spectrum,
+    query_spectra,
+)
 
 Tables = Marginals | Marginal | Residuals
 

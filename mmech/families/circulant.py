@@ -56,10 +56,9 @@ from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
 from mmech.operators.known import BOUNDS, has_full_column_rank, normal_form, power_sum
 from mmech.operators.pinv import pinv_entries
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.structure.blocks import Moved, moved
+from mmech.structure.blocks import Moved, energies, moved, strategies_of, waves_of
 from mmech.structure.exact import SUMS, Sums
 from mmech.structure.shape import closed_singular_values, known_rank, unscaled
-from mmech.structure.waves import energies, strategies_of, waves_of
 
 ZERO_EIGENVALUE = 1e-12
 """Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
@@ -129,7 +128,7 @@ class Circulant(Stored):
     def __post_init__(self) -> None:
         self._set(column=read_only(_vector(self.column, "column")))
 
-    _column = held("column", Array)
+    _column = _entries_held = held("column", Array)
 
     @property
     def n(self) -> int:
@@ -142,10 +141,6 @@ class Circulant(Stored):
 
     def _arguments(self) -> str:
         return f"{self.n} cells"
-
-    @property
-    def _entries_held(self) -> Array:
-        return self._column
 
     @cached_property
     def eigenvalues(self) -> NDArray[np.complex128]:
@@ -301,9 +296,7 @@ class Toeplitz(Stored):
     def shape(self) -> tuple[int, int]:
         return (self._column.size, self._row.size)
 
-    @property
-    def _entries_held(self) -> Array:
-        return self._diagonals
+    _entries_held = held("_diagonals", Array)
 
     def _matmat(self, x: Array, /) -> Array:
         padded = np.zeros((self._circle.n, x.shape[1]), x.dtype)

@@ -524,10 +524,8 @@ class Symmetric(QueryMatrix):
 class Stored(QueryMatrix):
     """Base of the operators that store their entries, and add up powers of them."""
 
-    @property
-    def _entries_held(self) -> Array:
-        """Every entry that is not zero at least once."""
-        raise NotImplementedError(f"{type(self).__name__} must define _entries_held")
+    _entries_held: Array
+    """Every entry that is not zero at least once."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -552,17 +550,10 @@ class ZeroOne(QueryMatrix):
         return math.sqrt(self.sensitivity())
 
 
-_SUMS = {
-    (1, 0): "column_abs_sums",
-    (2, 0): "column_square_sums",
-    (1, 1): "row_abs_sums",
-    (2, 1): "row_square_sums",
-}
-
-
 def power_sums(operator: QueryMatrix, power: int, axis: int) -> Array:
     """Return what `_power_sums` does, by the method that a class of others may have."""
-    sums: Array = getattr(operator, _SUMS[power, axis])()
+    name = f"{('column', 'row')[axis]}_{('abs', 'square')[power - 1]}_sums"
+    sums: Array = getattr(operator, name)()
     return sums
 
 

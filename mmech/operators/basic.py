@@ -89,9 +89,6 @@ class Identity(Symmetric, Sized, ZeroOne):
     def diag(self) -> Array:
         return np.ones(self.n, np.int64)
 
-    def sensitivity(self) -> float:
-        return 1.0
-
     def to_sparse(self) -> sp.csr_array:
         return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))
 
@@ -241,7 +238,7 @@ class Diagonal(Symmetric, Stored):
         values = check_finite_array(self.values, "values", ndim=1)
         self._set(values=read_only(int64_or_float64(values)))
 
-    _values = held("values", Array)
+    _values = _entries_held = held("values", Array)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -249,10 +246,6 @@ class Diagonal(Symmetric, Stored):
 
     def _arguments(self) -> str:
         return f"n={self._values.size}"
-
-    @property
-    def _entries_held(self) -> Array:
-        return self._values
 
     def _matmat(self, x: Array, /) -> Array:
         return x * self._values.astype(x.dtype, copy=False)[:, None]

@@ -61,7 +61,7 @@ class Dense(Stored):
         object.__setattr__(made, "array", array)
         return made
 
-    _array = held("array", Array)
+    _array = _entries_held = held("array", Array)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -69,10 +69,6 @@ class Dense(Stored):
 
     def _arguments(self) -> str:
         return " x ".join(str(size) for size in self.shape)
-
-    @property
-    def _entries_held(self) -> Array:
-        return self._array
 
     def _matmat(self, x: Array, /) -> Array:
         return self._array.astype(x.dtype, copy=False) @ x
@@ -163,9 +159,7 @@ class Sparse(Stored):
         m, n = self.shape
         return f"{m} x {n}, nnz={self.matrix.nnz}"
 
-    @property
-    def _entries_held(self) -> Array:
-        return self.matrix.data
+    _entries_held = held("matrix.data", Array)
 
     @cached_property
     def _converted(self) -> dict[np.dtype[Any], tuple[sp.csr_array, sp.csc_array]]:

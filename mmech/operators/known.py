@@ -231,11 +231,6 @@ def _explicit(entries: Any) -> Bounds:
     return tuple(math.ceil(float(s) * (1 + 2**-20)) for s in (rows, columns))  # type: ignore[return-value]
 
 
-def _diagonal(operator: Diagonal) -> Bounds:
-    largest = int(np.abs(operator._values).max(initial=0))
-    return largest, largest
-
-
 def power_sum(entries: Any, power: int) -> int:
     """Return the sum of magnitudes of whole numbers to a power, exactly."""
     if float((np.abs(entries.astype(np.float64)) ** power).sum()) < 2.0**53:
@@ -243,22 +238,10 @@ def power_sum(entries: Any, power: int) -> int:
     return sum(abs(entry) ** power for entry in entries.tolist())
 
 
-def _tau_bounds(operator: Tau) -> Bounds:
-    return (power_sum(operator.period, 1) * int(np.abs(operator._scales).max()),) * 2
-
-
 def _separable(operator: SeparableGram) -> Bounds:
     vectors = operator._rising, operator._falling, operator._diagonal
     a, b, own = (int(np.abs(v).max(initial=0)) for v in vectors)
     return (operator.shape[0] * a * b + own,) * 2
-
-
-def _gram_bounds(operator: Gram, rows: Parts, columns: Parts) -> Bounds:
-    return rows[0] * columns[0], rows[0] * columns[0]
-
-
-def _merged_bounds(operator: Merged, rows: Parts, columns: Parts) -> Bounds:
-    return rows[0] * int(operator.sizes.max(initial=1)), columns[0]
 
 
 BOUNDS: dict[type, Callable[[Any], Bounds]] = {
@@ -271,8 +254,8 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
     PartitionGram: lambda a: (a.shape[0] * a.partitions.n_partitions,) * 2,
     Marginal: lambda a: (a.shape[1], 1),
     SeparableGram: _separable,
-    Diagonal: _diagonal,
-    Tau: _tau_bounds,
+    Diagonal: lambda a: (int(np.abs(a._values).max(initial=0)),) * 2,
+    Tau: lambda a: (power_sum(a.period, 1) * int(np.abs(a._scales).max()),) * 2,
     Dense: lambda a: _explicit(a._array),
     Sparse: lambda a: _explicit(a.matrix),
     Marginals: lambda a: (
@@ -296,11 +279,9 @@ PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
 _JOINT_BOUNDS: dict[type, Callable[[Any, Parts, Parts], Bounds]] = {
     Scaled: lambda a, r, c: (abs(int(a.weight)) * r[0], abs(int(a.weight)) * c[0]),
     Transpose: lambda a, r, c: (c[0], r[0]),
-    Gram: _gram_bounds,
-    MergedGram: _gram_bounds,
-    Merged: _merged_bounds,
-    Kronecker: lambda a, r, c: (math.prod(r), math.prod(c)),
-    Product: lambda a, r, c: (math.prod(r), math.prod(c)),
+    **dict.fromkeys((Gram, MergedGram), lambda a, r, c: (r[0] * c[0],) * 2),
+    Merged: lambda a, r, c: (r[0] * int(a.sizes.max(initial=1)), c[0]),
+    **dict.fromkeys((Kronecker, Product), lambda a, r, c: (math.prod(r), math.prod(c))),
     Sum: lambda a, r, c: (sum(r), sum(c)),
     VStack: lambda a, r, c: (max(r), sum(c)),
 }

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.arrays import Subset
 from mmech.checks import check_finite_array, check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
@@ -37,7 +38,7 @@ from mmech.operators.compose import Scaled, check_weight
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.stack import VStack
-from mmech.operators.table_tree import TableTree, attributes_of, mask_of
+from mmech.operators.subsets import TableTree, attributes_of, mask_of
 
 MAX_TABLES = 2**12
 """Products in the marginal algebra go by way of at most this number of marginals."""
@@ -186,8 +187,31 @@ def check_weights(
     return checked
 
 
+class Tables(QueryMatrix):
+    """Base of weighted tables over some subsets of the attributes, stacked."""
+
+    domain_shape: tuple[int, ...]
+    weights: Mapping[Subset, float]
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return (type(self), (self.domain_shape, dict(self.weights)))
+
+    def _arguments(self) -> str:
+        return f"{len(self.weights)} of {sizes_label(self.domain_shape)}"
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Number of rows of every table."""
+        return [product_of(self.domain_shape[i] for i in s) for s in self.weights]
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and number of domain cells."""
+        return (sum(self.counts), product_of(self.domain_shape))
+
+
 @query_matrix("Marginals", init=False)
-class Marginals(VStack):
+class Marginals(Tables, VStack):
     """Several weighted marginals of one domain, stacked.
 
     Products sum every table from a smaller one that contains it, so that marginals of
@@ -245,29 +269,12 @@ class Marginals(VStack):
         )
 
     @cached_property
-    def shape(self) -> tuple[int, int]:
-        """Number of table cells in all, and number of domain cells."""
-        return (self._offsets[-1], product_of(self.domain_shape))
-
-    domain_shape: tuple[int, ...]
-    weights: Mapping[tuple[int, ...], float]
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return (type(self), (self.domain_shape, dict(self.weights)))
-
-    def _arguments(self) -> str:
-        sizes = sizes_label(self.domain_shape)
-        return f"{len(self.weights)} of {sizes}"
-
-    @cached_property
     def _tables(self) -> TableTree:
         return TableTree(self.domain_shape, self.weights)
 
     @cached_property
     def _offsets(self) -> list[int]:
-        sizes = self.domain_shape
-        cells = (product_of(sizes[i] for i in key) for key in self.weights)
-        return [0, *accumulate(cells)]
+        return [0, *accumulate(self.counts)]
 
     def _matmat(self, x: Array, /) -> Array:
         _check_enumerable(self)

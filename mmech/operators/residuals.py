@@ -16,22 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from mmech.arrays import Subset
-from mmech.checks import sizes_label
-from mmech.operators.base import Array, QueryMatrix, product_of, query_matrix
+from mmech.operators.base import Array, QueryMatrix, query_matrix
 from mmech.operators.basic import Diagonal, Total
 from mmech.operators.compose import Scaled
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import (
-    check_domain_shape,
-    check_weights,
-)
+from mmech.operators.marginals import Tables, check_domain_shape, check_weights
 from mmech.operators.stack import VStack
 
 
 @query_matrix("Residuals", init=False)
-class Residuals(QueryMatrix):
+class Residuals(Tables):
     r"""Several weighted residuals of one domain, stacked.
 
     The residual over a subset s of the attributes is
@@ -83,9 +78,6 @@ class Residuals(QueryMatrix):
            [-0.5, -0.5,  0.5,  0.5]])
     """
 
-    domain_shape: tuple[int, ...]
-    weights: Mapping[Subset, float]
-
     def __init__(
         self, domain_shape: Iterable[int], weights: Mapping[Any, float]
     ) -> None:
@@ -99,23 +91,6 @@ class Residuals(QueryMatrix):
                 )
         floats = {key: float(weight) for key, weight in checked.items()}
         self._set(domain_shape=sizes, weights=MappingProxyType(floats))
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return (type(self), (self.domain_shape, dict(self.weights)))
-
-    def _arguments(self) -> str:
-        sizes = sizes_label(self.domain_shape)
-        return f"{len(self.weights)} of {sizes}"
-
-    @cached_property
-    def counts(self) -> list[int]:
-        """Number of rows of every residual."""
-        return [product_of(self.domain_shape[i] for i in s) for s in self.weights]
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows, and number of domain cells."""
-        return (sum(self.counts), product_of(self.domain_shape))
 
     @cached_property
     def _stack(self) -> VStack:

@@ -8,7 +8,7 @@ from functools import singledispatch
 import numpy as np
 
 from mmech.arrays import Floats
-from mmech.operators.base import QueryMatrix, product_of
+from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal
 from mmech.operators.compose import Scaled
 from mmech.operators.marginals import Marginals
@@ -64,14 +64,12 @@ def _(operator: Merged, factors: Floats) -> QueryMatrix | None:
 
 @rows_scaled.register(Marginals | Residuals)
 def _(operator: Marginals | Residuals, factors: Floats) -> QueryMatrix | None:
-    sizes = operator.domain_shape
-    counts = [product_of(sizes[i] for i in key) for key in operator.weights]
-    own = one_per_block(factors, counts)
+    own = one_per_block(factors, operator.counts)
     if own is None:
         return None
     tables = zip(operator.weights.items(), own, strict=True)
     weights = {key: weight * factor for (key, weight), factor in tables}
-    return type(operator)(sizes, weights)
+    return type(operator)(operator.domain_shape, weights)
 
 
 @rows_scaled.register(VStack)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, reduce
+from itertools import accumulate, pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,10 +50,7 @@ class VStack(Composite):
 
     @cached_property
     def _offsets(self) -> list[int]:
-        offsets = [0]
-        for block in self.blocks:
-            offsets.append(offsets[-1] + block.shape[0])
-        return offsets
+        return [0, *accumulate(block.shape[0] for block in self.blocks)]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -66,12 +64,9 @@ class VStack(Composite):
         return np.concatenate([block._matmat(x) for block in self.blocks])
 
     def _rmatmat(self, y: Array, /) -> Array:
-        offsets = self._offsets
-        parts = (
-            block._rmatmat(y[offsets[i] : offsets[i + 1]])
-            for i, block in enumerate(self.blocks)
-        )
-        return reduce(np.add, parts)
+        parts = zip(self.blocks, pairwise(self._offsets), strict=True)
+        products = (block._rmatmat(y[start:stop]) for block, (start, stop) in parts)
+        return reduce(np.add, products)
 
     def gram(self) -> QueryMatrix:
         grams = [block.gram() for block in self.blocks]

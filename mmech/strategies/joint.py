@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mmech.arrays import Floats
-from mmech.operators.joint import JointInverseGram, distinct_grams
 from mmech.operators.known import Term
+from mmech.operators.pinv import JointInverseGram, distinct_grams
 from mmech.strategies.pidentity import MAX_WEIGHT
 from mmech.strategies.registry import time_is_up
 
@@ -131,46 +131,36 @@ class JointObjective:
                 for g, share in enumerate(shares)
             ]
         )
+
+        def outer(rows: list[Floats], start: float) -> Floats:
+            return reduce(np.multiply.outer, rows, np.array(start)).ravel()
+
+        def partial(i: int, kind: int) -> Floats:
+            """Partial trace over all attributes but i of X⁻¹VX⁻¹ times their grams."""
+            others = [j for j in range(len(self.sizes)) if j != i]
+            flat = np.moveaxis(spectrum, i, 0).reshape(self.sizes[i], -1)
+            measured = np.zeros(flat.shape[1])
+            for share, mask in zip(shares, self.masks, strict=True):
+                if mask[i] == kind:
+                    rows = [values[j][mask[j]] for j in others]
+                    measured += outer(rows, share**2)
+            asked = np.zeros((len(rotated[i]), flat.shape[1]))
+            for t, square in enumerate(self.squares):
+                rows = [diagonals[j][self.places[j][t]] for j in others]
+                asked[self.places[i][t]] += outer(rows, square)
+            total = np.zeros_like(rotated[i][0])
+            for queries, weight in zip(rotated[i], asked, strict=True):
+                total += queries * ((flat * (weight * measured)) @ flat.T)
+            return total
+
         gradients = [[np.zeros_like(theta) for theta in kinds] for kinds in thetas]
         for i, kind in self.used:
             if thetas[i][kind].size:
-                inner = self._partial(
-                    i, kind, shares, spectrum, rotated[i], diagonals, values
-                )
-                in_cells = -(transforms[i] @ inner @ transforms[i].T)
+                in_cells = -(transforms[i] @ partial(i, kind) @ transforms[i].T)
                 gradients[i][kind] = _through_gram(
                     thetas[i][kind], grams[i][kind], in_cells
                 )
         return value, gradients, in_shares
-
-    def _partial(
-        self,
-        i: int,
-        kind: int,
-        shares: Floats,
-        spectrum: Floats,
-        rotated: Floats,
-        diagonals: list[Floats],
-        values: list[Floats],
-    ) -> Floats:
-        """Partial trace over all attributes but i of X⁻¹VX⁻¹ times their grams."""
-        others = [j for j in range(len(self.sizes)) if j != i]
-        flat = np.moveaxis(spectrum, i, 0).reshape(self.sizes[i], -1)
-        measured = np.zeros(flat.shape[1])
-        for share, mask in zip(shares, self.masks, strict=True):
-            if mask[i] == kind:
-                rows = [values[j][mask[j]] for j in others]
-                measured += reduce(np.multiply.outer, rows, np.array(share**2)).ravel()
-        asked = np.zeros((len(rotated), flat.shape[1]))
-        for t, square in enumerate(self.squares):
-            rows = [diagonals[j][self.places[j][t]] for j in others]
-            asked[self.places[i][t]] += reduce(
-                np.multiply.outer, rows, np.array(square)
-            ).ravel()
-        total = np.zeros_like(rotated[0])
-        for queries, weight in zip(rotated, asked, strict=True):
-            total += queries * ((flat * (weight * measured)) @ flat.T)
-        return total
 
     def minimize(
         self, thetas: Thetas, shares: Floats, max_iter: int, tolerance: float

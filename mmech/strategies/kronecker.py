@@ -25,18 +25,19 @@ from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.compose import Scaled, Sum
 from mmech.operators.explicit import Dense
-from mmech.operators.joint import distinct_grams
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
+from mmech.operators.pinv import distinct_grams
 from mmech.operators.stack import VStack
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
 from mmech.strategies.marginals import is_beyond_lattices
+from mmech.strategies.ordered import BlockLevel, random_starts
 from mmech.strategies.pidentity import (
     LARGE_DOMAIN,
     better_than_cells,
     default_p,
-    minimize_pidentity,
+    descend,
     pidentity_l2_strategy,
     pidentity_strategy,
     without_idle_rows,
@@ -50,9 +51,8 @@ from mmech.strategies.registry import (
     try_all,
 )
 from mmech.strategies.spectral import spectral_strategy, suits_waves
-from mmech.strategies.starts import random_starts
-from mmech.structure.attributes import box_terms, is_uniform
 from mmech.structure.shape import frobenius_squared
+from mmech.structure.spectrum import box_terms, is_uniform
 
 NAME = "kronecker"
 
@@ -282,14 +282,9 @@ def alternate_factors(
     for _ in range(MAX_SWEEPS):
         for i, grams in enumerate(surrogates):
             others = squared * np.prod(np.delete(traces, i, axis=0), axis=0)
-            run = minimize_pidentity(
-                grams.weighted(others),
-                thetas[i],
-                max_iter=max_iter,
-                tolerance=tolerance,
-            )
-            thetas[i] = run.columns
-            traces[i] = grams.traces(run.columns)
+            level = BlockLevel.of(grams.weighted(others))
+            thetas[i] = descend(level, thetas[i], max_iter, tolerance).point
+            traces[i] = grams.traces(thetas[i])
         history.append(float(squared @ np.prod(traces, axis=0)))
         if time_is_up():
             break

@@ -29,16 +29,15 @@ from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.stack import VStack
-from mmech.reduction.columns import restrict_columns
-from mmech.strategies.ordered import BlockLevel
+from mmech.reduction.cells import restrict_columns
+from mmech.strategies.descent import BoxDescent
+from mmech.strategies.ordered import BlockLevel, ordered_starts
 from mmech.strategies.pidentity import (
-    Descent,
     PIdentityObjective,
     descend,
     pidentity_strategy,
 )
 from mmech.strategies.registry import Request, Skip, Template, time_is_up
-from mmech.strategies.starts import ordered_starts
 from mmech.structure.blocks import (
     Separable,
     energies_within,
@@ -142,20 +141,20 @@ def nested_strategy(
     weights, v, total = np.ones(n // size), np.full(size, 1.0 / size), 0.0
     for _ in range(ROUNDS):
         inner = _descended(blocks.within(weights, v, total), inner, rng)
-        part = PIdentity(inner.columns.T)
+        part = PIdentity(inner.point.T)
         covariance = part.inverse_gram().to_dense()
         c = float(covariance.sum())
         v = covariance.sum(axis=0) / c
         rest = energies_within(blocks.terms, covariance - c * np.outer(v, v))
         outer = _descended(blocks.over(c, v, rest), outer, rng)
-        scales = 1.0 + outer.columns.sum(axis=1)
+        scales = 1.0 + outer.point.sum(axis=1)
         strategy = VStack(
             [
                 Kronecker([Diagonal(1.0 / scales), part]),
-                Kronecker([Dense(outer.columns.T / scales), Ones(1, size)]),
+                Kronecker([Dense(outer.point.T / scales), Ones(1, size)]),
             ]
         )
-        found = StrategyResult(strategy, "nested", outer.loss)
+        found = StrategyResult(strategy, "nested", outer.value)
         if time_is_up() or (callback is not None and callback(found)):
             break
         weights = np.square(scales)
@@ -168,22 +167,20 @@ def nested_strategy(
     return replace(found, loss=error.loss(workload, strategy), message=message)
 
 
-def _loss(level: BlockLevel, run: Descent) -> float:
+def _loss(level: BlockLevel, run: BoxDescent) -> float:
     objective = PIdentityObjective(level.gram, level.diagonal, "L1", level.counts)
-    return objective(run.columns)[0]
+    return objective(run.point)[0]
 
 
 def _descended(
-    level: BlockLevel, before: Descent | None, rng: np.random.Generator
-) -> Descent:
+    level: BlockLevel, before: BoxDescent | None, rng: np.random.Generator
+) -> BoxDescent:
     """Descend from where the last descent ended, or from the best of some starts."""
     size = level.counts.size
     p = max(1, min(size // CELLS_PER_QUERY, MOST_QUERIES))
-    starts = (
-        ordered_starts(size, p, rng, STARTS) if before is None else [before.columns]
-    )
+    starts = ordered_starts(size, p, rng, STARTS) if before is None else [before.point]
     runs = [descend(level, start, ITERATIONS, TOLERANCE) for start in starts]
-    return min(runs, key=lambda run: run.loss)
+    return min(runs, key=lambda run: run.value)
 
 
 def _block_size(n: int) -> int:

@@ -18,8 +18,7 @@ from mmech.exceptions import PerformanceWarning
 from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.operators.merged import Merged
-from mmech.reduction.cells import reduce_domain
-from mmech.reduction.columns import merge_rows
+from mmech.reduction.cells import merge_rows, reduce_domain
 from mmech.strategies.closed_form import IDENTITY
 from mmech.strategies.marginals import MARGINALS, forest_work
 from mmech.strategies.registry import (

@@ -32,13 +32,19 @@ from mmech.operators.known import normal_form
 from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies.closed_form import optimum_under_l2
-from mmech.strategies.descent import minimize_in_box
-from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refined
+from mmech.strategies.descent import BoxDescent, minimize_in_box
+from mmech.strategies.ordered import (
+    BlockLevel,
+    asks_in_order,
+    find_order,
+    ordered_starts,
+    random_starts,
+    refined,
+)
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
-from mmech.strategies.starts import ordered_starts, random_starts
-from mmech.structure.attributes import comes_from_partitions
 from mmech.structure.blocks import repeats
 from mmech.structure.shape import frobenius_squared
+from mmech.structure.spectrum import comes_from_partitions
 
 MAX_WEIGHT = 1e3
 """Upper bound on entries of theta; larger ones only cost accuracy."""
@@ -245,8 +251,8 @@ def pidentity_strategy(
     levels = [BlockLevel.of(gram)] if ordered is None else ordered.levels(p)
     make_starts = random_starts if ordered is None else ordered_starts
 
-    def finished(level: BlockLevel, run: Descent) -> StrategyResult:
-        columns = np.repeat(run.columns, level.counts, axis=0)
+    def finished(level: BlockLevel, run: BoxDescent) -> StrategyResult:
+        columns = np.repeat(run.point, level.counts, axis=0)
         if ordered is not None and ordered.position is not None:
             columns = columns[ordered.position]
         strategy = PIdentity(columns.T)
@@ -262,7 +268,7 @@ def pidentity_strategy(
         worst = min(best.loss, identity * (1 - COLLAPSE_GAP))
         return result if result.loss < worst else best
 
-    runs: list[Descent] = []
+    runs: list[BoxDescent] = []
     first = levels[0]
     descents = _schedule(levels, n_starts, max_iter, tolerance)
     limit, stop = _race(max_iter, descents[-1].tolerance)
@@ -272,7 +278,7 @@ def pidentity_strategy(
     if n_starts > 1 and ordered is None:  # a total, of a weight that it may pay for
         starts = chain(starts, [np.eye(1, p).repeat(n, axis=0) / math.sqrt(n)])
     for start in starts:
-        ahead = sorted(run.loss for run in runs)[n_kept - 1 : n_kept]
+        ahead = sorted(run.value for run in runs)[n_kept - 1 : n_kept]
         worst = FAR_AHEAD * ahead[0] if ahead else math.inf
         run = descend(first, start, limit, stop, by_face=short, worst=worst)
         runs.append(run)
@@ -284,12 +290,14 @@ def pidentity_strategy(
             break
     level = first
     for finer, keep, limit, stop in descents:
-        runs = sorted(runs, key=lambda run: run.loss)[:keep]
+        runs = sorted(runs, key=lambda run: run.value)[:keep]
         if time_is_up():
             break
+        starts = (refined(run.point, level, finer) for run in runs)
+        more = [descend(finer, start, limit, stop) for start in starts]
         runs = [
-            _then(run, descend(finer, refined(run.columns, level, finer), limit, stop))
-            for run in runs
+            replace(run, history=before.history + run.history)
+            for before, run in zip(runs, more, strict=True)
         ]
         level = finer
     for run in runs:
@@ -385,12 +393,11 @@ def pidentity_l2_strategy(
     check_integer(max_iter, "max_iter")
     check_nonnegative(tolerance, "tolerance")
     start = next(random_starts(n, p, np.random.default_rng(seed), 1))
-    run = minimize_pidentity(
-        workload.gram(), start, max_iter=max_iter, tolerance=tolerance, norm="L2"
-    )
+    level = BlockLevel.of(workload.gram())
+    run = descend(level, start, max_iter, tolerance, norm="L2")
     result = better_than_cells(
         workload,
-        without_idle_rows(run.columns, "L2"),
+        without_idle_rows(run.point, "L2"),
         "pidentity",
         n_iter=len(run.history),
         success=run.success,
@@ -428,38 +435,6 @@ def better_than_cells(
     return StrategyResult(strategy, template, loss, message=ended, **details)
 
 
-@dataclass(frozen=True)
-class Descent:
-    """End point of one descent."""
-
-    columns: Floats
-    loss: float
-    success: bool
-    message: str
-    history: tuple[float, ...]
-
-
-def minimize_pidentity(
-    gram: QueryMatrix,
-    start: Floats,
-    *,
-    max_iter: int,
-    tolerance: float,
-    norm: str = "L1",
-) -> Descent:
-    """Descend from Θᵀ = `start` (n, p), on the non-negative orthant for "L1".
-
-    `tolerance` is the relative decrease per iteration at which to stop; losses are in
-    units of the gram (n, n) of the workload.
-    """
-    return descend(BlockLevel.of(gram), start, max_iter, tolerance, norm=norm)
-
-
-def _then(first: Descent, second: Descent) -> Descent:
-    """Return the second descent with the history of both."""
-    return replace(second, history=first.history + second.history)
-
-
 def descend(
     level: BlockLevel,
     start: Floats,
@@ -468,11 +443,16 @@ def descend(
     by_face: bool = True,
     norm: str = "L1",
     worst: float = math.inf,
-) -> Descent:
-    """Descend from Θᵀ = `start` (n, p) on blocks of cells, as `minimize_pidentity`."""
+) -> BoxDescent:
+    """Descend from Θᵀ = `start` (n, p), on the non-negative orthant for "L1".
+
+    `tolerance` is the relative decrease per iteration at which to stop; losses are in
+    units of the gram (n, n) of the workload, on blocks of cells.
+    """
     unit = float(level.diagonal.sum())
     if unit == 0:
-        return Descent(np.zeros_like(start), 0.0, True, "the workload is zero", ())
+        nothing = np.zeros_like(start)
+        return BoxDescent(nothing, 0.0, (), True, "the workload is zero")
     counts = None if level.counts.max() == 1 else level.counts
     objective = PIdentityObjective(level.gram, level.diagonal, norm, counts)
 
@@ -492,7 +472,7 @@ def descend(
         worst=worst / unit,
     )
     history = tuple(value * unit for value in run.history)
-    return Descent(run.point, run.value * unit, run.success, run.message, history)
+    return replace(run, value=run.value * unit, history=history)
 
 
 # ---- in "auto" ---------------------------------------------------------------

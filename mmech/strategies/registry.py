@@ -27,7 +27,6 @@ from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.lazy import load_families
 from mmech.operators.base import QueryMatrix
-from mmech.operators.known import normal_form
 from mmech.threads import showing
 
 PRIVACY = {"L1": "pure", "L2": "zcdp"}
@@ -102,12 +101,7 @@ Seen = Skip | StrategyResult | None
 Look = Callable[[QueryMatrix, Request], Seen]
 
 
-def _always(workload: QueryMatrix, found: Request) -> None:
-    """Look of a template that suits every workload."""
-
-
-def _as_given(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
-    return options
+Adapt = Callable[[QueryMatrix, dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -143,8 +137,8 @@ class Template:
     run: Callable[..., StrategyResult]
     rank: int
     norms: tuple[str, ...] = ("L1",)
-    look: Look = _always
-    adapt: Callable[[QueryMatrix, dict[str, Any]], dict[str, Any]] = _as_given
+    look: Look = lambda workload, found: None
+    adapt: Adapt = lambda workload, options: options
     by_name: bool = False
     is_near: bool = False
 
@@ -193,14 +187,12 @@ class Template:
 MODULES = (
     "closed_form",
     "marginals",
-    "equal_totals",
     "nested",
     "pidentity",
     "kronecker",
     "union",
     "spectral",
     "dual",
-    "marginal_weights",
 )
 """Modules of `mmech.strategies` with templates; ``mmech/__init__.pyi`` lists those of
 `mmech.families`."""
@@ -286,17 +278,6 @@ def check_options(template: str, norm: str, options: Mapping[str, Any]) -> None:
 
 def _norm_in_words(norm: str) -> str:
     return f"{norm} sensitivity (privacy={PRIVACY[norm]!r})"
-
-
-def attribute_sizes(workload: QueryMatrix, template: str) -> tuple[int, ...]:
-    """Return the attribute sizes that a workload knows, which a template needs."""
-    shape = normal_form(workload).domain_shape
-    if shape is None:
-        raise UnsupportedWorkloadError(
-            f"template {template!r} needs the attribute sizes of {workload!r}; make it "
-            "of marginals, or of a Kronecker with a factor per attribute"
-        )
-    return shape
 
 
 # ---- the walk, and its time ------------------------------------------------------

@@ -35,9 +35,8 @@ from mmech.operators.merged import Merged
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.structure.blocks import separable_terms
+from mmech.structure.blocks import energies, separable_terms, strategies_of, waves_of
 from mmech.structure.shape import unscaled
-from mmech.structure.waves import energies, strategies_of, waves_of
 
 
 @waves_of.register(Product)

@@ -13,7 +13,7 @@ queries only; descent on all weights then makes use of what the groups share.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -35,7 +35,7 @@ from mmech.operators.stack import VStack
 from mmech.strategies.joint import LARGE, JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy, product_terms
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
-from mmech.structure.attributes import is_uniform
+from mmech.structure.spectrum import is_uniform
 
 NAME = "union"
 
@@ -114,10 +114,10 @@ def union_strategy(
     runs: list[JointRun] = []
     # Two designs share the starts: both have at least one.
     n_starts = -(-n_starts // len(designs))
-    for design in designs:
-        groups = [[terms[j] for j in part] for part in design.members]
+    for members, masks in designs:
+        groups = [[terms[j] for j in part] for part in members]
         own, losses = _separate(groups, p, rng)
-        objective = JointObjective(terms, design.masks)
+        objective = JointObjective(terms, masks)
         shared = objective.shared(own)
         near = [_near_totals(*pair) for pair in zip(groups, own, strict=True)]
         pairs = zip(itertools.chain(*near), itertools.chain(*own), strict=True)
@@ -128,7 +128,7 @@ def union_strategy(
                 start, shares = objective.shared(near), roots / roots.sum()
             elif index == n_starts - 1 and n_starts > 1:
                 start, shares = shared, roots / roots.sum()
-            elif index == 0 and len(design.masks) > 2:
+            elif index == 0 and len(masks) > 2:
                 start, shares = objective.coarse(shared, rng), roots / roots.sum()
             else:
                 start = objective.walks(shared, rng)
@@ -190,10 +190,8 @@ def _tilt(shares: Floats, index: int) -> Floats:
 # ---- groups ------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Design:
-    members: list[list[int]]
-    masks: Masks
+_Design = tuple[list[list[int]], Masks]
+"""Terms of every group, and the kind of factor of every group on every attribute."""
 
 
 def _designs(richness: Floats) -> list[_Design]:
@@ -212,7 +210,7 @@ def _design(members: list[list[int]], richness: Floats) -> _Design:
     n_attributes = richness.shape[1]
     if len(members) < 3:  # each has factors of its own
         masks = [(index,) * n_attributes for index in range(len(members))]
-        return _Design(members, masks)
+        return members, masks
     kinds = _kinds(richness)
     merged: dict[tuple[int, ...], list[int]] = {}
     for part in members:
@@ -230,7 +228,7 @@ def _design(members: list[list[int]], richness: Floats) -> _Design:
             ),
         )
         merged[first] += merged.pop(second)
-    return _Design(list(merged.values()), list(merged))
+    return list(merged.values()), list(merged)
 
 
 def _richness(terms: list[Term]) -> Floats:

@@ -46,10 +46,6 @@ def unscaled(operator: QueryMatrix) -> QueryMatrix:
 @singledispatch
 def frobenius_squared(operator: QueryMatrix) -> float:
     """Return the sum of all squared entries, along the cheaper side."""
-    return _visited(operator)
-
-
-def _visited(operator: QueryMatrix) -> float:
     by_rows = operator.has_row_forms or operator.shape[0] < operator.shape[1]
     sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
     return float(sums.sum(dtype=np.float64))  # int64 could wrap

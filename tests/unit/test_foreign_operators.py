@@ -20,11 +20,10 @@ from mmech.operators.known import (
     norm_bounds,
     normal_form,
 )
-from mmech.operators.lsmr import preconditioner
+from mmech.operators.pinv import preconditioner
 from mmech.operators.row_scaling import scale_rows
 from mmech.reconstruction import least_squares
-from mmech.reduction.columns import merge_rows, restrict_columns
-from mmech.structure.attributes import is_uniform
+from mmech.reduction.cells import merge_rows, restrict_columns
 from mmech.structure.blocks import block_energies
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.shape import (
@@ -36,6 +35,7 @@ from mmech.structure.shape import (
 )
 from mmech.structure.spectrum import (
     box_groups,
+    is_uniform,
     marginal_terms,
     mean_spectrum,
     query_spectra,
