@@ -89,6 +89,9 @@ class Identity(Symmetric, Sized, ZeroOne):
     def diag(self) -> Array:
         return np.ones(self.n, np.int64)
 
+    def sensitivity(self) -> float:
+        return 1.0
+
     def to_sparse(self) -> sp.csr_array:
         return sp.csr_array(sp.eye_array(self.n, dtype=np.int64, format="csr"))
 

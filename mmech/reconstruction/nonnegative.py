@@ -80,30 +80,11 @@ def _fit(
     totals = None
     if error.supports(Total(strategy.shape[1]), strategy):
         totals = np.maximum(start.sum(axis=0), 0.0)
-    estimate = _descend(strategy, columns, start, totals, max_iter, tolerance)
-    return estimate.reshape(strategy.shape[1], *values.shape[1:])
-
-
-@_fit.register(Merged)
-def _(strategy: Merged, values: Floats, max_iter: int, tolerance: float) -> Floats:
-    inner = _fit(strategy.operator, values, max_iter, tolerance)
-    sizes = strategy.sizes.reshape(-1, *[1] * (inner.ndim - 1))
-    return np.asarray(strategy._spread(inner / sizes), dtype=np.float64)
-
-
-def _descend(
-    strategy: QueryMatrix,
-    values: Floats,
-    start: Floats,
-    totals: Floats | None,
-    max_iter: int,
-    tolerance: float,
-) -> Floats:
     gram = strategy.gram()
     metric = np.asarray(gram.diag(), dtype=np.float64)
     used = metric > 0
     inverse = np.divide(1.0, metric, out=np.zeros_like(metric), where=used)
-    target = strategy.rmatmat(values)
+    target = strategy.rmatmat(columns)
     roots = np.sqrt(metric)[:, None]
     scales = np.linalg.norm(roots * start, axis=0)
     lipschitz = 1.0  # of a diagonal gram; doubled where steps are too long
@@ -129,7 +110,8 @@ def _descend(
             continue
         # A fixed point of the projected step is the solution.
         if (np.sqrt(lengths) <= tolerance * scales).all():
-            return new
+            x = new
+            break
         uphill = np.einsum("ij,ij->j", metric[:, None] * -moved, new - x) > 0
         age = np.where(uphill, 1.0, age)
         later = (1 + np.sqrt(1 + 4 * age**2)) / 2
@@ -137,13 +119,21 @@ def _descend(
         momentum = new + weight * (new - x)
         slope_at_momentum = new_slope + weight * (new_slope - slope)
         x, slope, age = new, new_slope, later
-    warnings.warn(
-        f"non-negative least squares stopped after {max_iter} iterations before it "
-        "converged; the strategy may be badly scaled: rescale its rows",
-        ConvergenceWarning,
-        stacklevel=7,
-    )
-    return x
+    else:
+        warnings.warn(
+            f"non-negative least squares stopped after {max_iter} iterations before it "
+            "converged; the strategy may be badly scaled: rescale its rows",
+            ConvergenceWarning,
+            stacklevel=6,
+        )
+    return x.reshape(strategy.shape[1], *values.shape[1:])
+
+
+@_fit.register(Merged)
+def _(strategy: Merged, values: Floats, max_iter: int, tolerance: float) -> Floats:
+    inner = _fit(strategy.operator, values, max_iter, tolerance)
+    sizes = strategy.sizes.reshape(-1, *[1] * (inner.ndim - 1))
+    return np.asarray(strategy._spread(inner / sizes), dtype=np.float64)
 
 
 def _project(points: Floats, metric: Floats, totals: Floats | None) -> Floats:

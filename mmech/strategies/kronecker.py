@@ -9,10 +9,11 @@ With the other factors fixed, factor i sees the surrogate gram
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mmech.arrays import Floats
 from mmech.checks import check_integer
@@ -135,7 +136,7 @@ def kronecker_strategy(
             for f, k in zip(factors, p_list, strict=True)
         ]
         return _product(weight, parts, callback)
-    weights = np.array([weight for weight, _ in terms])
+    squares = np.square([weight for weight, _ in terms])
     surrogates = [
         SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
     ]
@@ -146,15 +147,22 @@ def kronecker_strategy(
         identity,
         message="no start improved on the identity",
     )
+    thetas: list[Floats] = []
+
+    def improve(i: int, asked: Floats, roughly: bool) -> Floats:
+        level = BlockLevel.of(surrogates[i].weighted(asked))
+        thetas[i] = descend(level, thetas[i], max_iter, tolerance).point
+        return surrogates[i].traces(thetas[i])
+
     for _ in range(UNION_STARTS if n_starts is None else n_starts):
         kind = int(rng.integers(1, 4))
-        thetas = [
+        thetas[:] = [
             list(random_starts(size, rows, rng, kind))[-1]
             for size, rows in zip(sizes, p_list, strict=True)
         ]
-        thetas, history, success = alternate_factors(
-            thetas, weights, surrogates, max_iter, tolerance
-        )
+        pairs = zip(surrogates, thetas, strict=True)
+        errors = np.stack([grams.traces(theta) for grams, theta in pairs])
+        history, success = _sweep(errors, squares, improve, MAX_SWEEPS, tolerance)
         strategy = Kronecker([without_idle_rows(theta) for theta in thetas])
         result = StrategyResult(
             strategy,
@@ -163,7 +171,7 @@ def kronecker_strategy(
             n_iter=len(history),
             success=success,
             message=f"{len(history)} sweeps over {len(sizes)} factors",
-            history=tuple(history),
+            history=history,
         )
         if result.loss < best.loss:
             best = result
@@ -261,36 +269,31 @@ class SurrogateGrams:
         )
 
 
-def alternate_factors(
-    thetas: list[Floats],
-    weights: Floats,
-    surrogates: list[SurrogateGrams],
-    max_iter: int,
-    tolerance: float,
-) -> tuple[list[Floats], list[float], bool]:
-    """Sweep over the factors until the loss stops decreasing.
+Improve = Callable[[int, Floats, bool], ArrayLike]
+"""(attribute, weight of every term, whether roughly) -> new errors of its terms."""
 
-    From transposed extra queries of every factor, each (n_i, p_i), for products of the
-    given weights; `surrogates` are their grams, by factor. Returns the queries, the
-    loss after every sweep, and whether its relative decrease fell below the tolerance.
+
+def _sweep(
+    errors: Floats, squares: Floats, improve: Improve, most: int, tolerance: float
+) -> tuple[tuple[float, ...], bool]:
+    """Improve one factor after the other until the loss stops decreasing.
+
+    `errors` (attributes, terms) are those of the factors of every term, in place, and
+    `squares` the squared weights of the terms. Every factor sees its queries weighed by
+    the errors along the others. Returns the loss after every sweep, and whether its
+    relative decrease fell to the tolerance.
     """
-    traces = np.stack(
-        [grams.traces(theta) for grams, theta in zip(surrogates, thetas, strict=True)]
-    )
-    squared = np.square(weights)
     history: list[float] = []
-    for _ in range(MAX_SWEEPS):
-        for i, grams in enumerate(surrogates):
-            others = squared * np.prod(np.delete(traces, i, axis=0), axis=0)
-            level = BlockLevel.of(grams.weighted(others))
-            thetas[i] = descend(level, thetas[i], max_iter, tolerance).point
-            traces[i] = grams.traces(thetas[i])
-        history.append(float(squared @ np.prod(traces, axis=0)))
+    for _ in range(most):
+        for i in range(len(errors)):
+            others = squares * np.prod(np.delete(errors, i, axis=0), axis=0)
+            errors[i] = improve(i, others, not history)
+        history.append(float(squares @ np.prod(errors, axis=0)))
+        if len(history) > 1 and history[-2] - history[-1] <= tolerance * history[-2]:
+            return tuple(history), True
         if time_is_up():
             break
-        if len(history) > 1 and history[-2] - history[-1] <= tolerance * history[-2]:
-            return thetas, history, True
-    return thetas, history, False
+    return tuple(history), False
 
 
 # ---- under L2 ------------------------------------------------------------------
@@ -347,39 +350,28 @@ def _alternate(
 ) -> StrategyResult:
     """Optimize every attribute for its queries, weighed by the errors of the others."""
     squares = np.square([weight for weight, _ in terms])
-    gains = np.array(
-        [[frobenius_squared(factor) for factor in factors] for _, factors in terms]
-    )
-    strategies: list[QueryMatrix] = [Identity(f.shape[1]) for f in terms[0][1]]
-    history: list[float] = []
-    for _ in range(AXIS_SWEEPS + waves):  # the first one is rough
-        for i in range(len(strategies)):
-            asked = squares * np.delete(gains, i, axis=1).prod(axis=1)
-            weights = np.sqrt(asked / (asked.max() or 1.0))
-            union = VStack(
-                [
-                    float(weight) * factors[i]
-                    for weight, (_, factors) in zip(weights, terms, strict=True)
-                ]
-            )
-            found = _best_factor(union, waves, not history, seed)
-            strategies[i] = found.strategy
-            size = found.strategy.l2_sensitivity() ** 2
-            gains[:, i] = [
-                size * gain(factors[i], found.strategy) for _, factors in terms
-            ]
-        history.append(float(squares @ gains.prod(axis=1)))
-        if time_is_up():
-            break
-        if len(history) > 1 and history[-1] > (1 - AXIS_TOLERANCE) * history[-2]:
-            break
+    columns = list(zip(*(factors for _, factors in terms), strict=True))
+    strategies: list[QueryMatrix] = [Identity(own[0].shape[1]) for own in columns]
+    errors = np.array([list(map(frobenius_squared, own)) for own in columns])
+
+    def improve(i: int, asked: Floats, roughly: bool) -> list[float]:
+        weights = np.sqrt(asked / (asked.max() or 1.0)).tolist()
+        pairs = zip(weights, columns[i], strict=True)
+        union = VStack([weight * factor for weight, factor in pairs])
+        best = _best_factor(union, waves, roughly, seed).strategy
+        strategies[i] = best
+        return [best.l2_sensitivity() ** 2 * gain(own, best) for own in columns[i]]
+
+    # The first sweep is rough.
+    most = AXIS_SWEEPS + waves
+    history, _ = _sweep(errors, squares, improve, most, AXIS_TOLERANCE)
     return better_than_cells(
         workload,
         Kronecker(strategies),
         NAME,
         n_iter=len(history),
         success=True,
-        history=tuple(history),
+        history=history,
         ended=f"{len(history)} sweeps over {len(strategies)} factors",
     )
 

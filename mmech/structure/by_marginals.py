@@ -16,7 +16,6 @@ from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product, Sum
 from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal
 from mmech.structure.spectrum import BoxGroup, box_groups
 
 Answers = NDArray[Any]
@@ -47,12 +46,6 @@ def _answers(
     """Return the answers of one block of a union."""
     groups = box_groups(operator, domain_shape)
     return None if groups is None else _boxes(operator.shape[0], groups, tables)
-
-
-@_answers.register(Marginal)
-def _(operator: Marginal, domain_shape: Subset, tables: Tables) -> Answers | None:
-    same = operator.domain_shape == domain_shape
-    return tables(operator.attributes) if same else None
 
 
 @_answers.register(Sum)
