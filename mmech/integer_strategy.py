@@ -32,19 +32,16 @@ from mmech.arrays import Floats, Integers
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
+from mmech.operators.algebra import scale_rows
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Ones
-from mmech.operators.compose import Product, Scaled
+from mmech.operators.compose import Merged, Product, Scaled, VStack
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.known import is_known
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged
+from mmech.operators.marginals import Marginal, Marginals, Residuals
 from mmech.operators.pidentity import ColumnScaledPIdentity, PIdentity
-from mmech.operators.residuals import Residuals
-from mmech.operators.row_scaling import scale_rows
-from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.cost import laplace_rho, rounded_up
 from mmech.structure.exact import (
@@ -405,17 +402,13 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     # A block of size s that became whole rows of size K has rows s / K times as tall;
     # under L2, K is a sum of squares.
     power = 2 if norm == "L2" else 1
-    ratios = [
-        _size(block, norm) / part.sensitivity ** (1 / power)
-        for block, part in zip(blocks, parts, strict=True)
-    ]
-    flat = [
-        (block, ratio)
-        for part, ratio in zip(parts, ratios, strict=True)
-        for block in part.blocks
-    ]
-    reals = [ratio * float(block.weight) ** (1 / power) for block, ratio in flat]
-    whole = weighted([block.matrix for block, _ in flat], reals, norm, True)
+    matrices: list[QueryMatrix] = []
+    reals: list[float] = []
+    for block, part in zip(blocks, parts, strict=True):
+        ratio = _size(block, norm) / part.sensitivity ** (1 / power)
+        matrices += [own.matrix for own in part.blocks]
+        reals += [ratio * float(own.weight) ** (1 / power) for own in part.blocks]
+    whole = weighted(matrices, reals, norm, True)
     return IntegerStrategy(whole, VStack([part.form for part in parts]), norm)
 
 

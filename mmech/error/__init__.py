@@ -5,8 +5,7 @@ expected         expected errors, in closed form
 pairs            what is asked of a workload and a strategy, without a rule
 rules            the tables of rules for pairs
 shared_totals    marginals whose K-norm noise has equal totals: the best, and errors
-bounds           what no strategy can beat, from singular values
-dual_iteration   bounds from the best probabilities of the cells
+bounds           what no strategy can beat: by singular values, and the dual
 result           what an optimization returns, and strategies as files
 report           tables of errors, and confidence intervals
 ===============  ====================================================

@@ -38,8 +38,7 @@ from mmech.noise import K_NORM
 from mmech.noise.norm import norm_noise_components
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.known import normal_form
-from mmech.operators.marginals import Marginals, marginals_of
-from mmech.operators.residuals import Residuals
+from mmech.operators.marginals import Marginals, Residuals, marginals_of
 from mmech.operators.subsets import downward_closure, marginal_precisions
 from mmech.structure.spectrum import mean_spectrum
 
@@ -97,11 +96,8 @@ class EqualTotals:
         """Return the strategy whose noise of variance one makes the same errors."""
         weights = self.marginals.weights
         subsets = tuple(downward_closure(weights, self.domain_shape))
-        squares = marginal_precisions(
-            ((a, weight**2) for a, weight in weights.items()),
-            subsets,
-            self.domain_shape,
-        )
+        terms = ((a, weight**2) for a, weight in weights.items())
+        squares = marginal_precisions(terms, subsets, self.domain_shape)
         squares[subsets.index(())] = (1 / self.totals).sum()
         roots = np.sqrt(squares).tolist()
         return Residuals(self.domain_shape, dict(zip(subsets, roots, strict=True)))

@@ -394,15 +394,8 @@ class Toeplitz(Stored):
         if kept.size == 0:
             return sp.csr_array(self.shape, dtype=self.dtype)
         values, offsets = self._diagonals[kept], self.shape[1] - 1 - kept
-        return sp.csr_array(
-            sp.diags_array(
-                list(values),
-                offsets=offsets.tolist(),
-                shape=self.shape,
-                format="csr",
-                dtype=self.dtype,
-            )
-        )
+        form = {"offsets": offsets.tolist(), "shape": self.shape, "dtype": self.dtype}
+        return sp.csr_array(sp.diags_array(list(values), **form))
 
 
 @query_matrix("SectionPinv")

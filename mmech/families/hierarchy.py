@@ -20,10 +20,10 @@ from mmech.error.result import Callback, StrategyResult
 from mmech.error.rules import known_gain
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy, by_structure, weighted
+from mmech.operators.algebra import one_per_block, rows_scaled
 from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums, query_matrix
 from mmech.operators.compose import check_weight
 from mmech.operators.known import BOUNDS, has_full_column_rank
-from mmech.operators.row_scaling import one_per_block, rows_scaled
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.structure.blocks import BlockEnergies, block_energies
 from mmech.structure.exact import SUMS
@@ -494,8 +494,8 @@ def _best_weights(
 ) -> list[dict[int, float]]:
     """Return the best weights of the levels of trees, without idle levels.
 
-    Of least loss with cut blocks filled up: empty cells make a tree regular. Leaving
-    their columns out again keeps its sensitivity and cannot raise its loss.
+    They have the least loss with cut blocks filled up: empty cells make a tree regular.
+    Leaving their columns out again keeps its sensitivity and cannot raise its loss.
     """
 
     @cache

@@ -30,12 +30,7 @@ from mmech.operators.explicit import Sparse
 from mmech.operators.known import BOUNDS
 from mmech.operators.marginals import check_domain_shape
 from mmech.operators.tau import Tau
-from mmech.reduction.cells import (
-    DESCRIBED,
-    Groups,
-    restrict_any,
-    restrict_columns,
-)
+from mmech.reduction.cells import DESCRIBED, Groups, restrict_any, restrict_columns
 from mmech.structure.blocks import Moved, asks_ranges, energies, moved, waves_of
 from mmech.structure.exact import zeros_and_ones
 from mmech.structure.shape import frobenius_squared, known_rank

@@ -19,12 +19,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 from mmech.arrays import Floats
 from mmech.error.rules import known_gain, known_rows
-from mmech.operators.base import (
-    Array,
-    QueryMatrix,
-    ZeroOne,
-    query_matrix,
-)
+from mmech.operators.base import Array, QueryMatrix, ZeroOne, query_matrix
 from mmech.operators.basic import Identity, Ones, SeparableGram, Sized, scan
 from mmech.operators.compose import Product
 from mmech.operators.explicit import Sparse

@@ -436,14 +436,9 @@ class QueryMatrix:
         """
         from scipy.sparse.linalg import LinearOperator
 
-        return LinearOperator(
-            self.shape,
-            matvec=self.matvec,
-            rmatvec=self.rmatvec,
-            matmat=self.matmat,
-            rmatmat=self.rmatmat,
-            dtype=_FLOAT64,
-        )
+        products = "matvec", "rmatvec", "matmat", "rmatmat"
+        own = {name: getattr(self, name) for name in products}
+        return LinearOperator(self.shape, dtype=_FLOAT64, **own)
 
     # ---- block-wise fallbacks --------------------------------------------
 

@@ -273,6 +273,4 @@ class Diagonal(Symmetric, Stored):
         return self._values.copy()
 
     def to_sparse(self) -> sp.csr_array:
-        return sp.csr_array(
-            sp.diags_array(self._values, format="csr", dtype=self.dtype)
-        )
+        return sp.csr_array(sp.diags_array(self._values, dtype=self.dtype))

@@ -15,6 +15,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Stored,
     exact_sums,
+    freeze,
     held,
     int64_or_float64,
     query_matrix,
@@ -147,8 +148,7 @@ class Sparse(Stored):
         csr = sp.csr_array(
             (int64_or_float64(data), csr.indices, csr.indptr), shape=csr.shape
         )
-        for part in (csr.data, csr.indices, csr.indptr):
-            part.setflags(write=False)
+        freeze(csr)
         self._set(matrix=csr)
 
     @property
@@ -192,13 +192,9 @@ class Sparse(Stored):
         return self if self.is_nonnegative else Sparse(abs(self.matrix))
 
     def _power_sums(self, power: int, axis: int) -> Array:
-        index = (
-            self.matrix.indices
-            if axis == 0
-            else np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
-        )
         out = np.zeros(self.shape[1 - axis])
-        np.add.at(out, index, np.abs(self.matrix.data.astype(np.float64)) ** power)
+        places = self.matrix.nonzero()[1 - axis]
+        np.add.at(out, places, np.abs(self.matrix.data.astype(np.float64)) ** power)
         return exact_sums(out, self.dtype)
 
     def diag(self) -> Array:

@@ -17,11 +17,19 @@ import numpy as np
 
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram, Total
-from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
+from mmech.operators.compose import (
+    Gram,
+    Merged,
+    MergedGram,
+    Product,
+    Scaled,
+    Sum,
+    Transpose,
+    VStack,
+)
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged, MergedGram
 from mmech.operators.partition import (
     Conjunctions,
     Partition,
@@ -29,7 +37,6 @@ from mmech.operators.partition import (
     PartitionStack,
 )
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 
 Factors = tuple[QueryMatrix, ...]
@@ -267,8 +274,7 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
 
 PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
     **dict.fromkeys(
-        (Scaled, Transpose, Gram, Merged, MergedGram),
-        lambda a: (a.operator,),
+        (Scaled, Transpose, Gram, Merged, MergedGram), lambda a: (a.operator,)
     ),
     **dict.fromkeys((Kronecker, Product), lambda a: a.factors),
     VStack: lambda a: a.blocks,

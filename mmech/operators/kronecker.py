@@ -143,10 +143,8 @@ class Kronecker(Composite):
     @property
     def shape(self) -> tuple[int, int]:
         """Products of the factors' sizes, as Python integers of any size."""
-        return (
-            product_of(factor.shape[0] for factor in self.factors),
-            product_of(factor.shape[1] for factor in self.factors),
-        )
+        rows, columns = zip(*(factor.shape for factor in self.factors), strict=True)
+        return product_of(rows), product_of(columns)
 
     @property
     def parts(self) -> Sequence[QueryMatrix]:

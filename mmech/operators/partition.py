@@ -44,7 +44,7 @@ SAMPLED_CELLS = 64
 Lists = tuple[NDArray[np.int64], NDArray[np.uint32]]
 
 
-class Sets(ZeroOne):
+class _Sets(ZeroOne):
     """Base of rows that are sets of cells, with products by lists where these fit.
 
     These list the cells of a row, or the rows of a cell. They are made once as many
@@ -108,7 +108,7 @@ def _lists(matrix: sp.csr_array | sp.csc_array) -> Lists:
 
 
 @query_matrix("PartitionStack")
-class PartitionStack(Sets):
+class PartitionStack(_Sets):
     """Several partitions of one domain, stacked: one query per group.
 
     Row ``offsets[t] + g`` counts the records in group g of partition t. This is
@@ -341,7 +341,7 @@ class Partition(PartitionStack):
 
 
 @query_matrix("Conjunctions")
-class Conjunctions(Sets):
+class Conjunctions(_Sets):
     """Boxes of cells: row r counts the records whose every attribute is allowed.
 
     Row r is the Kronecker product of its masks, so memory is one boolean per

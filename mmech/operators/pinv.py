@@ -24,12 +24,10 @@ from mmech.exceptions import ConvergenceWarning
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix, Symmetric, product_of, query_matrix
 from mmech.operators.basic import Diagonal
-from mmech.operators.compose import Composite, Product, Scaled, Wrapper
+from mmech.operators.compose import Composite, Merged, Product, Scaled, VStack, Wrapper
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.known import has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.merged import Merged
-from mmech.operators.stack import VStack
 
 MAX_TERMS = 64
 """Largest number of stacked products."""

@@ -18,8 +18,12 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.marginals import Marginals, check_attributes, marginals_of
-from mmech.operators.residuals import Residuals
+from mmech.operators.marginals import (
+    Marginals,
+    Residuals,
+    check_attributes,
+    marginals_of,
+)
 from mmech.operators.subsets import TableTree, downward_closure
 from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.spectrum import mean_spectrum

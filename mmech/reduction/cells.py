@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Identity, Ones, Total
-from mmech.operators.compose import Product, Scaled
+from mmech.operators.compose import Product, Scaled, VStack
 from mmech.operators.explicit import Dense, Matrix, Sparse, as_query_matrix
 from mmech.operators.known import Term, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.partition import PartitionStack
-from mmech.operators.stack import VStack
 
 Groups = NDArray[np.int64]
 
@@ -251,8 +250,7 @@ def _reduce(workload: QueryMatrix) -> tuple[QueryMatrix, Groups]:
 
 
 def _reduce_products(
-    workload: QueryMatrix,
-    terms: list[Term],
+    workload: QueryMatrix, terms: list[Term]
 ) -> tuple[QueryMatrix, Groups]:
     """Reduce every attribute of a union of products by itself."""
     sizes = [factor.shape[1] for factor in terms[0][1]]

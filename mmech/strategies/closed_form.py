@@ -13,17 +13,10 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.known import normal_form
-from mmech.operators.residuals import Residuals
+from mmech.operators.marginals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
 from mmech.strategies.marginals import is_beyond_lattices, spectrum_of
-from mmech.strategies.registry import (
-    PRIVACY,
-    TOO_LARGE,
-    Request,
-    Seen,
-    Skip,
-    Template,
-)
+from mmech.strategies.registry import PRIVACY, TOO_LARGE, Request, Seen, Skip, Template
 from mmech.structure.shape import measured_loss_bound, unscaled
 from mmech.structure.spectrum import is_uniform, marginal_terms, mean_spectrum
 

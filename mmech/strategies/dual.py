@@ -26,9 +26,9 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.families.separable import AllRange, Prefix, Suffix
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Merged
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
-from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.closed_form import has_closed_form, identity_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up

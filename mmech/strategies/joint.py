@@ -28,9 +28,6 @@ Thetas = list[list[Floats]]
 Masks = list[tuple[int, ...]]
 """Kind of factor, 0 or 1, by group and attribute."""
 
-TOTAL_WEIGHT = 3.0
-"""Weight of a total against the cells, in a plain factor to start from."""
-
 LARGE = 2**14
 """Cells above which one start goes on at once: an iteration takes long there."""
 
@@ -97,20 +94,6 @@ class JointObjective:
             walks[i][kind] = _walk(thetas[i][kind], rng)
         return walks
 
-    def coarse(self, thetas: Thetas, rng: np.random.Generator) -> Thetas:
-        """Return plain factors that are mostly a total, and the rich ones as given.
-
-        A group then learns little but what is asked on its own attributes, at little
-        noise: hard to find from afar where the plain queries are totals.
-        """
-        starts = [list(kinds) for kinds in thetas]
-        for i, kind in self.used:
-            if kind == 0:
-                rows = 0.1 * rng.random((max(len(thetas[i][0]), 1), self.sizes[i]))
-                rows[0] = TOTAL_WEIGHT
-                starts[i][0] = rows
-        return starts
-
     def __call__(self, thetas: Thetas, shares: Floats) -> tuple[float, Thetas, Floats]:
         """Return the loss, its gradients in the rows, and those in the shares."""
         grams = [[_gram(theta) for theta in kinds] for kinds in thetas]
@@ -125,12 +108,8 @@ class JointObjective:
         spectrum = 1.0 / inverse.spectrum
         value = float((energy * spectrum).sum())
         pull = energy * np.square(spectrum)
-        in_shares = np.array(
-            [
-                -2.0 * share * float((pull * inverse.spectrum_of(g)).sum())
-                for g, share in enumerate(shares)
-            ]
-        )
+        groups = map(inverse.spectrum_of, range(len(shares)))
+        in_shares = -2.0 * shares * [float((pull * own).sum()) for own in groups]
 
         def outer(rows: list[Floats], start: float) -> Floats:
             return reduce(np.multiply.outer, rows, np.array(start)).ravel()
@@ -202,6 +181,7 @@ class JointObjective:
         lower = np.zeros(start.size)
         upper = np.full(start.size, MAX_WEIGHT)
         lower[:n_groups], upper[:n_groups] = LEAST_SHARE, 1.0
+        limits = {"maxiter": max_iter, "maxfun": 2 * max_iter, "ftol": tolerance}
         run = minimize(
             function,
             start,
@@ -209,13 +189,7 @@ class JointObjective:
             method="L-BFGS-B",
             bounds=Bounds(lower, upper),
             callback=record,
-            options={
-                "maxiter": max_iter,
-                "maxcor": FEW_STEPS if large else STEPS,
-                "maxfun": 2 * max_iter,
-                "ftol": tolerance,
-                "gtol": 0.0,
-            },
+            options=limits | {"maxcor": FEW_STEPS if large else STEPS, "gtol": 0.0},
         )
         final, budgets = unpack(np.clip(run.x, lower, upper))  # rounding leaves the box
         return JointRun(

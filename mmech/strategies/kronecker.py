@@ -24,13 +24,12 @@ from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
-from mmech.operators.compose import Scaled, Sum
+from mmech.operators.compose import Scaled, Sum, VStack
 from mmech.operators.explicit import Dense
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
 from mmech.operators.pinv import distinct_grams
-from mmech.operators.stack import VStack
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
 from mmech.strategies.marginals import is_beyond_lattices
 from mmech.strategies.ordered import BlockLevel, random_starts
@@ -123,16 +122,12 @@ def kronecker_strategy(
         check_integer(n_starts, "n_starts")
     rng = np.random.default_rng(seed)
     if len(terms) == 1:
-        options: dict[str, Any] = {
-            "n_starts": n_starts,
-            "max_iter": max_iter,
-            "tolerance": tolerance,
-        }
+        limits: dict[str, Any] = {"max_iter": max_iter, "tolerance": tolerance}
         weight, factors = terms[0]
         parts = [
             try_all(f, Request("L1", seed=rng))
             if p is None and f.shape[1] > LARGE_DOMAIN
-            else pidentity_strategy(f, p=k, seed=rng, **options)
+            else pidentity_strategy(f, p=k, n_starts=n_starts, seed=rng, **limits)
             for f, k in zip(factors, p_list, strict=True)
         ]
         return _product(weight, parts, callback)
@@ -140,13 +135,9 @@ def kronecker_strategy(
     surrogates = [
         SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
     ]
-    identity = frobenius_squared(workload)
-    best = StrategyResult(
-        Kronecker([Identity(size) for size in sizes]),
-        NAME,
-        identity,
-        message="no start improved on the identity",
-    )
+    cells = Kronecker([Identity(size) for size in sizes])
+    note = "no start improved on the identity"
+    best = StrategyResult(cells, NAME, frobenius_squared(workload), message=note)
     thetas: list[Floats] = []
 
     def improve(i: int, asked: Floats, roughly: bool) -> Floats:
@@ -241,12 +232,8 @@ class SurrogateGrams:
     def weighted(self, weights: Floats) -> QueryMatrix:
         """Return Σ_j weights_j V_j as an operator."""
         if self._explicit is None:
-            return Sum(
-                [
-                    Scaled(float(weight), gram)
-                    for weight, gram in zip(weights, self.grams, strict=True)
-                ]
-            )
+            pairs = zip(weights.tolist(), self.grams, strict=True)
+            return Sum([Scaled(weight, gram) for weight, gram in pairs])
         totals = np.bincount(self._kind, weights, minlength=len(self._explicit))
         return Dense(np.einsum("j,jab->ab", totals, self._explicit))
 
@@ -260,13 +247,9 @@ class SurrogateGrams:
         strategy = inverse.strategy
         scales = strategy.column_scales
         directions = strategy.orthonormal_factors[0] * scales[:, None]
-        return np.array(
-            [
-                np.square(scales) @ gram.diag()
-                - np.vdot(directions, gram.matmat(directions))
-                for gram in self.grams
-            ]
-        )
+        explained = [np.vdot(directions, g.matmat(directions)) for g in self.grams]
+        totals = [np.square(scales) @ gram.diag() for gram in self.grams]
+        return np.subtract(totals, explained)
 
 
 Improve = Callable[[int, Floats, bool], ArrayLike]

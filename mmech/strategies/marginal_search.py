@@ -84,12 +84,8 @@ class Designs:
                         dealt[i % points] |= 1 << j
                     dealt = self.rng.permutation(dealt)
                     groups = [int(group) for group in dealt]
-                    yield self._covering(
-                        [
-                            sum(groups[i] for i in attributes_of(block))
-                            for block in design
-                        ]
-                    )
+                    inside = (attributes_of(block) for block in design)
+                    yield self._covering([sum(groups[i] for i in b) for b in inside])
 
     def _lexicode(self, blocks: list[int], overlap: int) -> list[int]:
         """First-fit packing: two blocks share fewer than `overlap` attributes."""
@@ -317,18 +313,9 @@ class Search:
 
         cells, starts, stops = self.pool.layout(blocks)
         theta = theta / theta.sum()
-        loss, iterations = _kernels.pool_descend(
-            theta,
-            cells,
-            starts,
-            stops,
-            self.pool.members,
-            self.energies,
-            max_iter,
-            tolerance,
-            self.precisions,
-            np.empty(theta.size),
-        )
+        pool = cells, starts, stops, self.pool.members, self.energies
+        limits, scratch = (max_iter, tolerance), (self.precisions, np.empty(theta.size))
+        loss, iterations = _kernels.pool_descend(theta, *pool, *limits, *scratch)
         self.n_iter += iterations
         visited = 2 * int((stops - starts).sum()) + self.energies.size
         self.work += (iterations + 1) * visited + OVERHEAD * len(blocks)
@@ -439,18 +426,12 @@ class Search:
             np.concatenate([[0], np.cumsum(own)]).astype(np.int64)
             for own in (lengths, counts)
         )
-        out = np.zeros((len(targets), d), np.uint8)
-        count = _kernels.cover_greedily(
-            starts,
-            flat,
-            owner_starts,
-            owner[np.argsort(flat, kind="stable")],
-            np.log([float(self.sizes[i]) for i in self.attributes]),
-            math.log(cap) + 1e-9,
-            DECAY,
-            self.rng.random((64, d)),
-            out,
-        )
+        owners = owner[np.argsort(flat, kind="stable")]
+        sides = starts, flat, owner_starts, owners
+        logs = np.log([float(self.sizes[i]) for i in self.attributes])
+        ties, out = self.rng.random((64, d)), np.zeros((len(targets), d), np.uint8)
+        most = math.log(cap) + 1e-9
+        count = _kernels.cover_greedily(*sides, logs, most, DECAY, ties, out)
         return self._listed(out[:count])
 
     def _listed(self, inside: NDArray[np.uint8]) -> list[Subset]:
@@ -518,13 +499,10 @@ class Search:
                     continue
                 weights = dict(zip(blocks, theta.tolist(), strict=True))
                 weights[new] = sum(weights.pop(block) for block in inside)
-                found, value = self.descend(
-                    list(weights),
-                    np.array(list(weights.values())),
-                    max_iter=MOVE_ITERATIONS,
-                )
+                listed, start = list(weights), np.array(list(weights.values()))
+                found, value = self.descend(listed, start, max_iter=MOVE_ITERATIONS)
                 if value < loss * (1 - 1e-6):
-                    blocks, theta = _used(list(weights), found)
+                    blocks, theta = _used(listed, found)
                     loss, improved = value, True
                     if self.keep(blocks, theta, loss):
                         yield

@@ -34,13 +34,7 @@ from mmech.strategies.marginal_search import (
     NAME,
     Search,
 )
-from mmech.strategies.registry import (
-    TIE,
-    Request,
-    Skip,
-    Template,
-    time_is_up,
-)
+from mmech.strategies.registry import TIE, Request, Skip, Template, time_is_up
 from mmech.structure.spectrum import (
     comes_from_partitions,
     is_union_of_boxes,
@@ -231,11 +225,7 @@ def _hurry_for_forests(
 
 
 MARGINALS = Template(
-    "marginals",
-    marginals_strategy,
-    30,
-    look=look_at_marginals,
-    adapt=_hurry_for_forests,
+    NAME, marginals_strategy, 30, look=look_at_marginals, adapt=_hurry_for_forests
 )
 
 
@@ -246,10 +236,7 @@ NEGLIGIBLE = 1e-12
 
 
 def marginal_weights(
-    workload: QueryMatrix,
-    *,
-    max_iter: int = 20_000,
-    tolerance: float = 1e-4,
+    workload: QueryMatrix, *, max_iter: int = 20_000, tolerance: float = 1e-4
 ) -> StrategyResult:
     """Weight the marginals over the downward closure of what the workload asks.
 
@@ -303,14 +290,13 @@ def marginal_weights(
 
 def _incidence(closure: dict[tuple[int, ...], int], cells: Floats) -> sp.csr_array:
     """Return n_s / n_a for every s ⊆ a, rows s and columns a."""
-    rows, columns = np.transpose(
-        [
-            (closure[inner], column)
-            for subset, column in closure.items()
-            for size in range(len(subset) + 1)
-            for inner in combinations(subset, size)
-        ]
-    )
+    pairs = [
+        (closure[inner], column)
+        for subset, column in closure.items()
+        for size in range(len(subset) + 1)
+        for inner in combinations(subset, size)
+    ]
+    rows, columns = np.transpose(pairs)
     entries = cells[rows] / cells[columns]
     shape = (len(closure), len(closure))
     return sp.csr_array((entries, (rows, columns)), shape=shape)

@@ -23,20 +23,15 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram
-from mmech.operators.compose import Scaled, Sum
+from mmech.operators.compose import Scaled, Sum, VStack
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.stack import VStack
 from mmech.reduction.cells import restrict_columns
 from mmech.strategies.descent import BoxDescent
 from mmech.strategies.ordered import BlockLevel, ordered_starts
-from mmech.strategies.pidentity import (
-    PIdentityObjective,
-    descend,
-    pidentity_strategy,
-)
+from mmech.strategies.pidentity import PIdentityObjective, descend, pidentity_strategy
 from mmech.strategies.registry import Request, Skip, Template, time_is_up
 from mmech.structure.blocks import (
     Separable,
@@ -148,12 +143,9 @@ def nested_strategy(
         rest = energies_within(blocks.terms, covariance - c * np.outer(v, v))
         outer = _descended(blocks.over(c, v, rest), outer, rng)
         scales = 1.0 + outer.point.sum(axis=1)
-        strategy = VStack(
-            [
-                Kronecker([Diagonal(1.0 / scales), part]),
-                Kronecker([Dense(outer.point.T / scales), Ones(1, size)]),
-            ]
-        )
+        within = Kronecker([Diagonal(1.0 / scales), part])
+        over = Kronecker([Dense(outer.point.T / scales), Ones(1, size)])
+        strategy = VStack([within, over])
         found = StrategyResult(strategy, "nested", outer.value)
         if time_is_up() or (callback is not None and callback(found)):
             break

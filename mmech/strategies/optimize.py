@@ -16,8 +16,8 @@ from mmech.error.expected import NORMS
 from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import PerformanceWarning
 from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Merged
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.merged import Merged
 from mmech.reduction.cells import merge_rows, reduce_domain
 from mmech.strategies.closed_form import IDENTITY
 from mmech.strategies.marginals import MARGINALS, forest_work

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from mmech.arrays import Floats
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram
-from mmech.operators.compose import Gram, Product, Scaled, Sum
+from mmech.operators.compose import Gram, MergedGram, Product, Scaled, Sum
 from mmech.operators.explicit import Dense
-from mmech.operators.merged import MergedGram
 from mmech.operators.partition import PartitionStack
 from mmech.structure.blocks import asks_ranges, separable_terms
 

@@ -28,10 +28,9 @@ from mmech.families.circulant import MOST_LEFT_OUT, on_a_circle
 from mmech.families.ranges import Ranges, WidthRange
 from mmech.families.separable import AllRange
 from mmech.operators.base import QueryMatrix
-from mmech.operators.compose import Product
+from mmech.operators.compose import Merged, Product
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.known import normal_form
-from mmech.operators.merged import Merged
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template

@@ -26,12 +26,11 @@ from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
-from mmech.operators.compose import Scaled
+from mmech.operators.compose import Scaled, VStack
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.stack import VStack
 from mmech.strategies.joint import LARGE, JointObjective, JointRun, Masks
 from mmech.strategies.kronecker import kronecker_strategy, product_terms
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
@@ -44,9 +43,6 @@ TRIAL = 60
 
 FURTHER = 4
 """Starts that go on to four times as many, of which only the best goes to the end."""
-
-TILT = 2.5
-"""Factor by which the first shares of a start favour one group."""
 
 MAX_TERMS = 16
 """Largest union that "auto" optimizes jointly."""
@@ -87,10 +83,9 @@ def union_strategy(
     p : int, default=None
         Extra queries per factor; about n_i / 32, at least 4, when omitted.
     n_starts : int, default=10
-        Number of starts: random walks, last the groups' own strategies, and first of
-        more than two groups plain factors close to a total. Where more than two
-        groups are found, half of the starts try two groups. Where a group asks for
-        totals of an attribute, one more start measures nearly these.
+        Number of starts: random walks, and last the groups' own strategies. Where more
+        than two groups are found, half of the starts try two groups. Where a group asks
+        for totals of an attribute, one more start measures nearly these.
     max_iter : int, default=1000
         Iterations of the joint descent; the first 60 are run from every start.
     tolerance : float, default=1e-9
@@ -125,15 +120,12 @@ def union_strategy(
         roots = np.cbrt(losses)
         for index in range(n_starts + asks_totals):
             if index == n_starts:
-                start, shares = objective.shared(near), roots / roots.sum()
+                start = objective.shared(near)
             elif index == n_starts - 1 and n_starts > 1:
-                start, shares = shared, roots / roots.sum()
-            elif index == 0 and len(masks) > 2:
-                start, shares = objective.coarse(shared, rng), roots / roots.sum()
+                start = shared
             else:
                 start = objective.walks(shared, rng)
-                shares = _tilt(roots / roots.sum(), index)
-            run = objective.minimize(start, shares, TRIAL, tolerance)
+            run = objective.minimize(start, roots / roots.sum(), TRIAL, tolerance)
             runs.append(replace(run, split=float(roots.sum() ** 3)))
             if time_is_up() or (
                 callback is not None and callback(_result(workload, run))
@@ -178,13 +170,6 @@ def _result(workload: QueryMatrix, run: JointRun) -> StrategyResult:
         message=f"{message}; loss {run.split:.6g} if each answered its own queries",
         history=run.history,
     )
-
-
-def _tilt(shares: Floats, index: int) -> Floats:
-    """Favour one group or another in turn: good unions are seldom symmetric."""
-    tilted = shares.copy()
-    tilted[index % shares.size] *= TILT
-    return tilted / tilted.sum()
 
 
 # ---- groups ------------------------------------------------------------------
@@ -233,12 +218,9 @@ def _design(members: list[list[int]], richness: Floats) -> _Design:
 
 def _richness(terms: list[Term]) -> Floats:
     """Return how much the queries of every term need a strategy, by attribute."""
-    return np.array(
-        [
-            [f.sensitivity() * (f.shape[0] / f.shape[1]) for f in term]
-            for _, term in terms
-        ]
-    )
+    factors = [f for _, term in terms for f in term]
+    richness = [f.sensitivity() * (f.shape[0] / f.shape[1]) for f in factors]
+    return np.reshape(richness, (len(terms), -1))
 
 
 def _kinds(richness: Floats) -> Masks:

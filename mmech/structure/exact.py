@@ -31,14 +31,12 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones, Total
-from mmech.operators.compose import Product, Scaled, Transpose
+from mmech.operators.compose import Merged, Product, Scaled, Transpose, VStack
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.known import BOUNDS, is_known
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged
 from mmech.operators.partition import Conjunctions, Partition, PartitionStack
-from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 
 Kind = TypeVar("Kind", bound=type)
@@ -317,15 +315,8 @@ def _are_integers(block: Array, floats: Array, shape: tuple[int, int]) -> bool:
 
 # ---- one rule per class ----------------------------------------------------------
 
-_ZEROS_AND_ONES: tuple[type, ...] = (
-    Identity,
-    Ones,
-    Total,
-    Conjunctions,
-    Partition,
-    PartitionStack,
-    Marginal,
-)
+_BOXES: tuple[type, ...] = (Conjunctions, Partition, PartitionStack, Marginal)
+_ZEROS_AND_ONES = (Identity, Ones, Total, *_BOXES)
 
 LARGEST: dict[type, Callable[[Any], int]] = {
     **dict.fromkeys(_ZEROS_AND_ONES, lambda a: 1),

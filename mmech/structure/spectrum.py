@@ -32,13 +32,13 @@ from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     Anova,
     Marginal,
+    Residuals,
     check_lattice,
     lattice_product,
     subset_cells,
     subset_ranks,
 )
 from mmech.operators.partition import Conjunctions, PartitionStack
-from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import (
     attributes_of,
     downward_closure,
@@ -96,13 +96,8 @@ def box_terms(workload: QueryMatrix) -> list[Term] | None:
     filled = np.all([mask.any(axis=1) for mask in masks], axis=0)
     boxes, counts = np.unique(np.hstack(masks)[filled], axis=0, return_counts=True)
     ends = np.cumsum([mask.shape[1] for mask in masks])[:-1]
-    return [
-        (
-            float(weight),
-            tuple(Dense(row[None].astype(int)) for row in np.split(box, ends)),
-        )
-        for weight, box in zip(np.sqrt(counts), boxes, strict=True)
-    ]
+    terms = zip(np.sqrt(counts).tolist(), boxes[:, None].astype(int), strict=True)
+    return [(w, tuple(map(Dense, np.split(box, ends, axis=1)))) for w, box in terms]
 
 
 # ---- what a workload asks of every subset of attributes ----------------------

@@ -14,6 +14,7 @@ from mmech.error.bounds import cheap_loss_bound
 from mmech.error.rules import known_gain
 from mmech.integer_strategy import integer_strategy
 from mmech.marginals.records import OccupiedCells, exact_answers
+from mmech.operators.algebra import scale_rows
 from mmech.operators.explicit import Dense
 from mmech.operators.known import (
     has_full_column_rank,
@@ -21,7 +22,6 @@ from mmech.operators.known import (
     normal_form,
 )
 from mmech.operators.pinv import preconditioner
-from mmech.operators.row_scaling import scale_rows
 from mmech.reconstruction import least_squares
 from mmech.reduction.cells import merge_rows, restrict_columns
 from mmech.structure.blocks import block_energies
