@@ -50,6 +50,7 @@ from mmech.operators.base import (
     int64_or_float64,
     query_matrix,
     read_only,
+    square,
 )
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
@@ -130,14 +131,10 @@ class Circulant(Stored):
 
     _column = _entries_held = held("column", Array)
 
-    @property
-    def n(self) -> int:
-        """Number of cells, and of queries."""
-        return int(self._column.size)
+    n = held("_column.size", int)
+    """Number of cells, and of queries."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.n, self.n)
+    shape = square("n")
 
     def _arguments(self) -> str:
         return f"{self.n} cells"

@@ -21,7 +21,14 @@ from mmech.error.rules import known_gain
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy, by_structure, weighted
 from mmech.operators.algebra import one_per_block, rows_scaled
-from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums, query_matrix
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    Symmetric,
+    exact_sums,
+    query_matrix,
+    square,
+)
 from mmech.operators.compose import check_weight
 from mmech.operators.known import BOUNDS, has_full_column_rank
 from mmech.strategies.registry import Request, Skip, Template
@@ -234,9 +241,7 @@ class HierarchyInverseGram(Symmetric):
 
     strategy: Hierarchy
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.strategy.n, self.strategy.n)
+    shape = square("strategy.n")
 
     def _matmat(self, x: Array, /) -> Array:
         weights, counts = self.strategy.weights, self.strategy.counts

@@ -504,6 +504,11 @@ def once(question: Question) -> Question:
     return ask  # type: ignore[return-value]
 
 
+def held(name: str, kind: type[Kind]) -> Kind:
+    """Return a property that reads a field as what the constructor makes of it."""
+    return property(attrgetter(name))  # type: ignore[return-value]
+
+
 class Symmetric(QueryMatrix):
     """Base of the operators that equal their transpose."""
 
@@ -522,9 +527,7 @@ class Stored(QueryMatrix):
     _entries_held: Array
     """Every entry that is not zero at least once."""
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._entries_held.dtype
+    dtype = held("_entries_held.dtype", np.dtype)
 
     @cached_property
     def is_nonnegative(self) -> bool:  # type: ignore[override]
@@ -581,9 +584,10 @@ def freeze(value: Any) -> None:
             freeze(part)
 
 
-def held(name: str, kind: type[Kind]) -> Kind:
-    """Return a property that reads a field as what the constructor makes of it."""
-    return property(attrgetter(name))  # type: ignore[return-value]
+def square(name: str) -> tuple[int, int]:
+    """Return a property of the shape (n, n), where an attribute of a name is n."""
+    size = attrgetter(name)
+    return property(lambda own: (size(own), size(own)))  # type: ignore[return-value]
 
 
 def read_only(array: Array) -> Array:

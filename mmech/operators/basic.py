@@ -21,6 +21,7 @@ from mmech.operators.base import (
     int64_or_float64,
     query_matrix,
     read_only,
+    square,
 )
 
 KERNEL_ENTRIES = 2**14
@@ -192,9 +193,7 @@ class SeparableGram(Symmetric):
     _falling = held("falling", Array)
     _diagonal = held("diagonal", Array)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self._diagonal.size, self._diagonal.size)
+    shape = square("_diagonal.size")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -243,9 +242,7 @@ class Diagonal(Symmetric, Stored):
 
     _values = _entries_held = held("values", Array)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self._values.size, self._values.size)
+    shape = square("_values.size")
 
     def _arguments(self) -> str:
         return f"n={self._values.size}"

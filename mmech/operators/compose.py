@@ -50,10 +50,8 @@ def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
 class Composite(QueryMatrix):
     """Base of the operators made of several others."""
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        """The operators that it is made of."""
-        raise NotImplementedError(f"{type(self).__name__} must define parts")
+    parts: Sequence[QueryMatrix]
+    """The operators that it is made of."""
 
     def _arguments(self) -> str:
         labels = [part._label() for part in self.parts]
@@ -78,14 +76,8 @@ class Wrapper(QueryMatrix):
 
     operator: QueryMatrix
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry of the operator is known to be negative."""
-        return self.operator.is_nonnegative
+    dtype = held("operator.dtype", np.dtype)
+    is_nonnegative = held("operator.is_nonnegative", bool)
 
 
 @query_matrix("Transpose")
@@ -109,9 +101,7 @@ class Transpose(Wrapper):
     def _rmatmat(self, y: Array, /) -> Array:
         return self.operator._matmat(y)
 
-    @property
-    def T(self) -> QueryMatrix:
-        return self.operator
+    T = held("operator", QueryMatrix)
 
     def pinv(self) -> QueryMatrix:
         return self.operator.pinv().T
@@ -202,9 +192,7 @@ class Scaled(QueryMatrix):
         operator = as_query_matrix(self.operator, "operator")
         self._set(operator=operator, weight=check_weight(self.weight))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.operator.shape
+    shape = held("operator.shape", tuple[int, int])
 
     def _arguments(self) -> str:
         return f"{self.weight:g}, {self.operator._label()}"
@@ -302,9 +290,7 @@ class Product(Composite):
     def shape(self) -> tuple[int, int]:
         return (self.factors[0].shape[0], self.factors[-1].shape[1])
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        return self.factors
+    parts = held("factors", tuple[QueryMatrix, ...])
 
     def _matmat(self, x: Array, /) -> Array:
         for factor in reversed(self.factors):
@@ -432,9 +418,7 @@ class Sum(Composite):
     def shape(self) -> tuple[int, int]:
         return self.terms[0].shape
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        return self.terms
+    parts = held("terms", tuple[QueryMatrix, ...])
 
     def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:
         return reduce(np.add, (parts(term) for term in self.terms))
@@ -503,9 +487,7 @@ class VStack(Composite):
     def shape(self) -> tuple[int, int]:
         return (self._offsets[-1], self.blocks[0].shape[1])
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        return self.blocks
+    parts = held("blocks", tuple[QueryMatrix, ...])
 
     def _matmat(self, x: Array, /) -> Array:
         return np.concatenate([block._matmat(x) for block in self.blocks])

@@ -64,9 +64,7 @@ class Dense(Stored):
 
     _array = _entries_held = held("array", Array)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self._array.shape[0], self._array.shape[1])
+    shape = held("_array.shape", tuple[int, int])
 
     def _arguments(self) -> str:
         return " x ".join(str(size) for size in self.shape)

@@ -98,11 +98,6 @@ class NormalForm:
         found = self.ask(question, *rest)
         return found and sum(float(weight) ** 2 * answer for weight, answer in found)
 
-    def stacked(self, question: Callable[..., Any], *rest: Any) -> Any:
-        """Return the answers about rows, by squared weights, one after the other."""
-        found = self.ask(question, *rest)
-        return found and np.concatenate([float(c) ** 2 * rows for c, rows in found])
-
 
 @singledispatch
 def normal_form(workload: QueryMatrix) -> NormalForm:

@@ -17,6 +17,7 @@ from mmech.operators.base import (
     Array,
     QueryMatrix,
     exact_sums,
+    held,
     power_sums,
     product_of,
     query_matrix,
@@ -146,9 +147,7 @@ class Kronecker(Composite):
         rows, columns = zip(*(factor.shape for factor in self.factors), strict=True)
         return product_of(rows), product_of(columns)
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        return self.factors
+    parts = held("factors", tuple[QueryMatrix, ...])
 
     @cached_property
     def _matrices(self) -> list[Array | None]:

@@ -188,10 +188,8 @@ class ColumnScaledPIdentity(PIdentity):
     def _arguments(self) -> str:
         return f"p={self.p}, n={self.shape[1]}"
 
-    @property
-    def column_scales(self) -> Array:
-        """The column scales s as they were given, shape (n,)."""
-        return np.asarray(self.scales)
+    column_scales = held("scales", Array)
+    """The column scales s as they were given, shape (n,)."""
 
     def abs(self) -> QueryMatrix:
         return ColumnScaledPIdentity(np.abs(self._theta), self.scales)

@@ -18,6 +18,7 @@ from mmech.operators.base import (
     int64_or_float64,
     query_matrix,
     read_only,
+    square,
 )
 from mmech.operators.convolution import IntegerFilter
 
@@ -195,18 +196,11 @@ class Tau(QueryMatrix):
 
     _scales = held("scales", Array)
 
-    @property
-    def n(self) -> int:
-        """Number of cells, and of queries."""
-        return int(self._scales.size)
+    n = held("_scales.size", int)
+    """Number of cells, and of queries."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.n, self.n)
-
-    @property
-    def dtype(self) -> np.dtype[np.int64] | np.dtype[np.float64]:
-        return self._symbol.dtype
+    shape = square("n")
+    dtype = held("_symbol.dtype", np.dtype)
 
     def _arguments(self) -> str:
         end = "" if self.free_end == "none" else f", {self.free_end} end free"

@@ -28,6 +28,9 @@ Thetas = list[list[Floats]]
 Masks = list[tuple[int, ...]]
 """Kind of factor, 0 or 1, by group and attribute."""
 
+TOTAL_WEIGHT = 3.0
+"""Weight of a total against the cells, in a plain factor to start from."""
+
 LARGE = 2**14
 """Cells above which one start goes on at once: an iteration takes long there."""
 
@@ -91,8 +94,23 @@ class JointObjective:
         """Return random walks in place of the rows."""
         walks = [list(kinds) for kinds in thetas]
         for i, kind in self.used:
-            walks[i][kind] = _walk(thetas[i][kind], rng)
+            sums = np.cumsum(rng.standard_normal(thetas[i][kind].shape), axis=1)
+            walks[i][kind] = np.maximum(0.0, 2.0 * sums / np.sqrt(self.sizes[i]))
         return walks
+
+    def coarse(self, thetas: Thetas, rng: np.random.Generator) -> Thetas:
+        """Return plain factors that are mostly a total, and the rich ones as given.
+
+        A group then learns little but what is asked on its own attributes, at little
+        noise: hard to find from afar where the plain queries are totals.
+        """
+        starts = [list(kinds) for kinds in thetas]
+        for i, kind in self.used:
+            if kind == 0:
+                rows = 0.1 * rng.random((max(len(thetas[i][0]), 1), self.sizes[i]))
+                rows[0] = TOTAL_WEIGHT
+                starts[i][0] = rows
+        return starts
 
     def __call__(self, thetas: Thetas, shares: Floats) -> tuple[float, Thetas, Floats]:
         """Return the loss, its gradients in the rows, and those in the shares."""
@@ -200,13 +218,6 @@ class JointObjective:
             bool(run.success),
             self.masks,
         )
-
-
-def _walk(theta: Floats, rng: np.random.Generator) -> Floats:
-    """Return random walks in place of the rows; a factor without rows keeps none."""
-    rows, n = theta.shape
-    steps = rng.standard_normal((rows, n))
-    return np.maximum(0.0, 2.0 * np.cumsum(steps, axis=1) / np.sqrt(n))
 
 
 def _gram(theta: Floats) -> Floats:

@@ -206,15 +206,13 @@ def product_terms(
 def _p_per_factor(p: int | Sequence[int] | None, sizes: list[int]) -> list[int]:
     if p is None:
         return [default_p(size) for size in sizes]
-    if isinstance(p, (int, np.integer)):
-        return [check_integer(p, "p")] * len(sizes)
-    checked = [check_integer(value, "p") for value in p]
-    if len(checked) != len(sizes):
+    given = [p] * len(sizes) if isinstance(p, (int, np.integer)) else list(p)
+    if len(given) != len(sizes):
         raise ValueError(
             f"p must be one integer or {len(sizes)} integers, one per factor, got "
-            f"{len(checked)}"
+            f"{len(given)}"
         )
-    return checked
+    return [check_integer(value, "p") for value in given]
 
 
 class SurrogateGrams:

@@ -149,13 +149,9 @@ def _(gram: Gram) -> SeparableGram | None:
     return SeparableGram(*terms[0]) if len(terms) == 1 else None
 
 
+@singledispatch
 def block_gram(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
     """Return P V Pᵀ (k, k), the sums of a gram (n, n) over blocks of neighbours."""
-    return gram if len(starts) == gram.shape[0] else _sums_over_blocks(gram, starts)
-
-
-@singledispatch
-def _sums_over_blocks(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatrix:
     n, k = gram.shape[0], len(starts)
     labels = np.repeat(np.arange(k), np.diff(np.append(starts, n)))
     blocks = PartitionStack(labels[None], [k])
@@ -169,16 +165,11 @@ def _sums_over_blocks(gram: QueryMatrix, starts: NDArray[np.int64]) -> QueryMatr
     return Dense(entries)
 
 
-@_sums_over_blocks.register(Dense)
-def _(gram: Dense, starts: NDArray[np.int64]) -> QueryMatrix:
-    return Dense(_block_sums(_block_sums(gram._dense(), starts).T, starts))
-
-
 def _block_sums(rows: Array, starts: NDArray[np.int64]) -> Floats:
     return np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
 
 
-@_sums_over_blocks.register(SeparableGram)
+@block_gram.register(SeparableGram)
 def _separable_blocks(gram: SeparableGram, starts: NDArray[np.int64]) -> SeparableGram:
     """Sum over blocks; within a block, V_ij counts twice for every i < j.
 

@@ -99,8 +99,8 @@ EXACTING_DOMAIN = 1024
 """Above this number of cells without an order "auto" stops at the tolerance of a race:
 the last half percent of the loss takes ten times as long."""
 
-MAX_ROWS_L2 = 64
-"""Largest default number of extra queries under L2."""
+MAX_ROWS = 64
+"""Largest default number of extra queries."""
 
 MAX_CELLS_L2 = 2**14
 """Above this domain size "auto" does not try p-Identity under L2."""
@@ -109,9 +109,9 @@ COLLAPSE_GAP = 1e-6
 """A start that ends this close to the identity's loss has collapsed to it."""
 
 
-def default_p(n_cells: int) -> int:
-    """Return the default number of extra queries: one per 16 cells, 4 to 64."""
-    return max(min(n_cells, 4), min(n_cells // 16, 64))
+def default_p(n_cells: int, per_query: int = 16) -> int:
+    """Return the default number of extra queries, by cells for each: 4 to 64."""
+    return max(min(n_cells, 4), min(n_cells // per_query, MAX_ROWS))
 
 
 @dataclass(frozen=True)
@@ -357,11 +357,6 @@ def _schedule(
     return [*rounds, Round(finest, 1, max_iter, stop)]
 
 
-def default_p_l2(n_cells: int) -> int:
-    """Return the default number under L2: a quarter of the cells, 4 to 64."""
-    return min(n_cells, max(4, min(n_cells // 4, MAX_ROWS_L2)))
-
-
 def pidentity_l2_strategy(
     workload: QueryMatrix,
     *,
@@ -389,7 +384,7 @@ def pidentity_l2_strategy(
         As in `optimize`; `callback` is called once.
     """
     n = workload.shape[1]
-    p = default_p_l2(n) if p is None else check_integer(p, "p")
+    p = default_p(n, 4) if p is None else check_integer(p, "p")
     check_integer(max_iter, "max_iter")
     check_nonnegative(tolerance, "tolerance")
     start = next(random_starts(n, p, np.random.default_rng(seed), 1))

@@ -108,7 +108,8 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
         )
     best, least = None, math.inf
     for strategy in strategies_of(queries) or _by_energies(queries):
-        loss = _known_gain(strategy, workload)  # columns have length one
+        _, asked, inner = pairs.unwrapped(strategy, workload)
+        loss: float | None = known_gain(asked, inner)  # columns have length one
         if loss is not None and loss < least:
             best, least = strategy, loss
     if best is None:
@@ -118,13 +119,6 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
         )
     message = "the fourth root of the gram, with columns of length one"
     return StrategyResult(best, "spectral", least, message=message)
-
-
-def _known_gain(strategy: QueryMatrix, workload: QueryMatrix) -> float | None:
-    """Return ‖W A⁺‖_F² where a rule of waves knows it."""
-    _, queries, inner = pairs.unwrapped(strategy, workload)
-    gain: float | None = known_gain(queries, inner)
-    return gain
 
 
 def _by_energies(workload: QueryMatrix) -> Iterator[QueryMatrix]:

@@ -83,9 +83,10 @@ def union_strategy(
     p : int, default=None
         Extra queries per factor; about n_i / 32, at least 4, when omitted.
     n_starts : int, default=10
-        Number of starts: random walks, and last the groups' own strategies. Where more
-        than two groups are found, half of the starts try two groups. Where a group asks
-        for totals of an attribute, one more start measures nearly these.
+        Number of starts: random walks, last the groups' own strategies, and first of
+        more than two groups plain factors close to a total. Where more than two
+        groups are found, half of the starts try two groups. Where a group asks for
+        totals of an attribute, one more start measures nearly these.
     max_iter : int, default=1000
         Iterations of the joint descent; the first 60 are run from every start.
     tolerance : float, default=1e-9
@@ -123,6 +124,8 @@ def union_strategy(
                 start = objective.shared(near)
             elif index == n_starts - 1 and n_starts > 1:
                 start = shared
+            elif index == 0 and len(masks) > 2:
+                start = objective.coarse(shared, rng)
             else:
                 start = objective.walks(shared, rng)
             run = objective.minimize(start, roots / roots.sum(), TRIAL, tolerance)

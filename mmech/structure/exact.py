@@ -340,10 +340,7 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
     Dense: lambda a, power: _reduced(a._array, power),
     Sparse: _sparse_sums,
     Scaled: lambda a, p: times(column_sums(a.operator, p), abs(int(a.weight)) ** p),
-    **dict.fromkeys(
-        (VStack, Marginals),
-        lambda a, p: total_sums(column_sums(b, p) for b in a.blocks),
-    ),
+    **dict.fromkeys((VStack, Marginals), _stack_sums),
     Kronecker: _kronecker_sums,
     Product: _product_sums,
     Merged: _merged_sums,
