@@ -198,9 +198,6 @@ class Circulant(Stored):
         np.divide(1.0, self.eigenvalues, out=inverse, where=kept)
         return Circulant(irfft(inverse, self.n))
 
-    def abs(self) -> Circulant:
-        return self if self.is_nonnegative else Circulant(np.abs(self._column))
-
     def _power_sums(self, power: int, axis: int) -> Array:
         total = (np.abs(self._column.astype(np.float64)) ** power).sum()
         return exact_sums(np.full(self.n, total), self.dtype)
@@ -357,11 +354,6 @@ class Toeplitz(Stored):
                 inverse = Toeplitz(column, column[0] * np.eye(1, column.size)[0])
                 return inverse.T if transposed else inverse
         return super().pinv() if self.whole is None else SectionPinv(self)
-
-    def abs(self) -> Toeplitz:
-        if self.is_nonnegative:
-            return self
-        return Toeplitz(np.abs(self._column), np.abs(self._row))
 
     def _power_sums(self, power: int, axis: int) -> Array:
         """Return sums of windows of the diagonals, without differences.

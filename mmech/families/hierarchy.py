@@ -197,9 +197,6 @@ class Hierarchy(QueryMatrix):
             return super().pinv()
         return HierarchyInverseGram(self) @ self.T
 
-    def abs(self) -> QueryMatrix:
-        return Hierarchy(self.n, {m: abs(w) for m, w in self.weights.items()})
-
     def _power_sums(self, power: int, axis: int) -> Array:
         if axis == 1:
             levels = zip(self.weights.items(), self.counts, strict=True)

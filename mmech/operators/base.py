@@ -302,17 +302,6 @@ class QueryMatrix:
 
         return pinv(self)
 
-    def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
-        if self.is_nonnegative:
-            return self
-        from mmech.operators.explicit import Dense
-
-        return Dense(np.abs(self.to_dense()))
-
-    def __abs__(self) -> QueryMatrix:
-        return self.abs()
-
     def column_abs_sums(self) -> Array:
         """Return the L1 norm of every column, shape (n,)."""
         return self._power_sums(1, 0)

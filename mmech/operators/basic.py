@@ -260,9 +260,6 @@ class Diagonal(Symmetric, Stored):
             np.divide(1.0, values, out=np.zeros_like(values), where=values != 0)
         )
 
-    def abs(self) -> Diagonal:
-        return Diagonal(np.abs(self._values))
-
     def _power_sums(self, power: int, axis: int) -> Array:
         return exact_sums(np.abs(self._values.astype(np.float64)) ** power, self.dtype)
 

@@ -106,9 +106,6 @@ class Transpose(Wrapper):
     def pinv(self) -> QueryMatrix:
         return self.operator.pinv().T
 
-    def abs(self) -> QueryMatrix:
-        return self.operator.abs().T
-
     def _power_sums(self, power: int, axis: int) -> Array:
         return power_sums(self.operator, power, 1 - axis)
 
@@ -226,9 +223,6 @@ class Scaled(QueryMatrix):
     def pinv(self) -> QueryMatrix:
         pinv = self.operator.pinv()
         return Scaled(0 if self.weight == 0 else 1 / self.weight, pinv)
-
-    def abs(self) -> QueryMatrix:
-        return Scaled(abs(self.weight), self.operator.abs())
 
     def _power_sums(self, power: int, axis: int) -> Array:
         sums = power_sums(self.operator, power, axis).astype(np.float64)
@@ -501,9 +495,6 @@ class VStack(Composite):
         grams = [block.gram() for block in self.blocks]
         return Sum(grams) if len(grams) > 1 else grams[0]
 
-    def abs(self) -> QueryMatrix:
-        return VStack([block.abs() for block in self.blocks])
-
     def _power_sums(self, power: int, axis: int) -> Array:
         sums = (power_sums(block, power, axis) for block in self.blocks)
         if axis == 1:
@@ -621,9 +612,6 @@ class Merged(Wrapper):
 
     def gram(self) -> QueryMatrix:
         return MergedGram(self)
-
-    def abs(self) -> QueryMatrix:
-        return Merged(self.operator.abs(), self._groups)
 
     def _power_sums(self, power: int, axis: int) -> Array:
         if axis == 1:

@@ -97,9 +97,6 @@ class Dense(Stored):
         cutoff = max(floats.shape) * np.finfo(np.float64).eps
         return Dense(np.linalg.pinv(floats, rcond=cutoff))
 
-    def abs(self) -> Dense:
-        return self if self.is_nonnegative else Dense(np.abs(self._array))
-
     def _power_sums(self, power: int, axis: int) -> Array:
         powers = np.abs(self._array.astype(np.float64)) ** power
         return exact_sums(powers.sum(axis=axis), self.dtype)
@@ -185,9 +182,6 @@ class Sparse(Stored):
     @cached_property
     def _transposed(self) -> Sparse:
         return Sparse(self.matrix.T)
-
-    def abs(self) -> Sparse:
-        return self if self.is_nonnegative else Sparse(abs(self.matrix))
 
     def _power_sums(self, power: int, axis: int) -> Array:
         out = np.zeros(self.shape[1 - axis])

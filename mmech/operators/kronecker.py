@@ -238,9 +238,6 @@ class Kronecker(Composite):
     def pinv(self) -> QueryMatrix:
         return Kronecker([factor.pinv() for factor in self.factors])
 
-    def abs(self) -> QueryMatrix:
-        return Kronecker([factor.abs() for factor in self.factors])
-
     def _outer(self, parts: Callable[[QueryMatrix], Array]) -> Array:
         sides = (parts(factor).astype(np.float64) for factor in self.factors)
         return exact_sums(reduce(np.kron, sides), self.dtype)

@@ -125,9 +125,6 @@ class PIdentity(QueryMatrix):
         """Return (AᵀA)⁻¹ as an operator of shape (n, n)."""
         return InverseGram(self)
 
-    def abs(self) -> QueryMatrix:
-        return self if self.is_nonnegative else PIdentity(abs(self._theta), self.norm)
-
     def _power_sums(self, power: int, axis: int) -> Array:
         if axis == 0 and self.norm == f"L{power}":
             return np.ones(self.shape[1])
@@ -190,9 +187,6 @@ class ColumnScaledPIdentity(PIdentity):
 
     column_scales = held("scales", Array)
     """The column scales s as they were given, shape (n,)."""
-
-    def abs(self) -> QueryMatrix:
-        return ColumnScaledPIdentity(np.abs(self._theta), self.scales)
 
 
 def column_norms(columns: Array, norm: str) -> Array:
