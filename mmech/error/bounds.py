@@ -271,10 +271,8 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
     if len(blocks) > 1:
         parts = [(weight, cheap_loss_bound(block)) for weight, block in blocks]
         total = sum(float(weight) ** 2 * own for weight, (own, _) in parts)
-        yield (
-            total,
-            _weakest(["sum over the blocks", *(name for _, (_, name) in parts)]),
-        )
+        names = [name for _, (_, name) in parts]
+        yield total, _weakest(["sum over the blocks", *names])
     yield 0.0, "none"
     if max(m, n) <= LIMITS.table_entries and n <= LIMITS.dual_distribution:
         squares = known_column_squares(workload)

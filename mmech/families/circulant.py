@@ -569,28 +569,21 @@ def _(workload: Circulant | Identity, strategy: Circulant) -> Floats | None:
     return None if gain is None else np.full(workload.n, gain / workload.n)
 
 
-@by_structure.register(Circulant)
-def _(strategy: Circulant, norm: str, bits: int) -> IntegerStrategy | None:
-    """Round the column, and measure the matrix as one of constant diagonals."""
+@by_structure.register(Circulant | Toeplitz)
+def _(strategy: Circulant | Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
+    """Round the column of a circulant matrix, all of whose columns then stay alike."""
+    if not (isinstance(strategy, Circulant) or strategy.whole):
+        return None
     if strategy.dtype == np.int64:
         return None
-    check_filter(strategy, 2 * strategy.n, MOST_CELLS // 2)
-    column = strategy._column
-    whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
-    matrix = Toeplitz(whole, np.roll(whole[::-1], 1))
-    return IntegerStrategy((IntegerBlock(matrix),), Circulant(whole), norm)
-
-
-@by_structure.register(Toeplitz)
-def _(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
-    """Round the column of a circulant matrix, all of whose columns then stay alike."""
+    is_whole = isinstance(strategy, Circulant)
+    most = MOST_CELLS // 2 - (0 if is_whole else MOST_CELLS // 16)
+    check_filter(strategy, sum(strategy.shape), most)
     column, n = strategy._column, strategy.shape[1]
-    if strategy.whole is None or strategy.dtype == np.int64:
-        return None
-    check_filter(strategy, sum(strategy.shape), MOST_CELLS // 2 - MOST_CELLS // 16)
     whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
     matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
-    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+    form = Circulant(whole) if is_whole else matrix
+    return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
 @pinv_entries.register(Toeplitz)

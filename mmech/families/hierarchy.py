@@ -351,10 +351,8 @@ def tree_components(
     infinite where nothing is measured.
     """
     sizes = sorted({1, *strategy.weights})
-    contrasts = [
-        *_contrasts_of_whole_parts(energies, strategy, sizes),
-        *_contrasts_of_cut_parts(energies, strategy, sizes),
-    ]
+    tree = energies, strategy, sizes
+    contrasts = *_contrasts_of_whole_parts(*tree), *_contrasts_of_cut_parts(*tree)
     values, variances = np.array(contrasts).T
     return values, variances
 

@@ -168,11 +168,8 @@ def _(operator: Marginals | Residuals, factors: Floats) -> QueryMatrix | None:
 def _(operator: VStack, factors: Floats) -> QueryMatrix | None:
     ends = np.cumsum([block.shape[0] for block in operator.blocks])
     parts = np.split(factors, ends[:-1])
-    scaled = [
-        _structured(block, part)
-        for block, part in zip(operator.blocks, parts, strict=True)
-        if part.size
-    ]
+    pairs = zip(operator.blocks, parts, strict=True)
+    scaled = [_structured(block, part) for block, part in pairs if part.size]
     kept = [block for block in scaled if block is not None]
     return VStack(kept) if len(kept) == len(scaled) else None
 

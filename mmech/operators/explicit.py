@@ -175,12 +175,9 @@ class Sparse(Stored):
     def _rmatmat(self, y: Array, /) -> Array:
         return _sparse_product(self._as(y.dtype)[1], y)
 
-    @property
-    def T(self) -> Sparse:
-        return self._transposed
-
     @cached_property
-    def _transposed(self) -> Sparse:
+    def T(self) -> Sparse:
+        """The transpose, made once."""
         return Sparse(self.matrix.T)
 
     def _power_sums(self, power: int, axis: int) -> Array:

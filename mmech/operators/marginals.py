@@ -265,12 +265,8 @@ class Marginals(Tables, VStack):
     @cached_property  # type: ignore[misc]
     def blocks(self) -> Sequence[QueryMatrix]:
         """The weighted marginals as operators, made when first asked for."""
-        return tuple(
-            Marginal(self.domain_shape, key)
-            if isinstance(weight, int) and weight == 1
-            else Scaled(weight, Marginal(self.domain_shape, key))
-            for key, weight in self.weights.items()
-        )
+        shape, pairs = self.domain_shape, self.weights.items()
+        return tuple(weight * Marginal(shape, key) for key, weight in pairs)
 
     @cached_property
     def _tables(self) -> TableTree:

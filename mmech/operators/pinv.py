@@ -106,11 +106,8 @@ class JointInverseGram(Symmetric):
 
     def spectrum_of(self, group: int) -> Floats:
         """⊗_i λ_gi of one product, as a tensor with one axis per attribute."""
-        rows = [
-            values[kind]
-            for values, kind in zip(self.eigenvalues, self.choice[group], strict=True)
-        ]
-        return reduce(np.multiply.outer, rows)
+        kinds = zip(self.eigenvalues, self.choice[group], strict=True)
+        return reduce(np.multiply.outer, [values[kind] for values, kind in kinds])
 
     @cached_property
     def spectrum(self) -> Floats:

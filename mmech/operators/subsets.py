@@ -13,7 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import combinations
+from itertools import chain, combinations
 from operator import or_
 
 import numpy as np
@@ -72,12 +72,8 @@ def subsets_inside(
     if sum(math.comb(len(block), size) for size in range(most + 1)) > len(numbers):
         whole = set(block)
         return [i for subset, i in numbers.items() if whole.issuperset(subset)]
-    return [
-        numbers[subset]
-        for size in range(most + 1)
-        for subset in combinations(block, size)
-        if subset in numbers
-    ]
+    inside = chain.from_iterable(combinations(block, k) for k in range(most + 1))
+    return [numbers[subset] for subset in inside if subset in numbers]
 
 
 def marginal_precisions(

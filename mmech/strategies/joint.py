@@ -210,13 +210,9 @@ class JointObjective:
             options=limits | {"maxcor": FEW_STEPS if large else STEPS, "gtol": 0.0},
         )
         final, budgets = unpack(np.clip(run.x, lower, upper))  # rounding leaves the box
+        shares, loss = budgets / budgets.sum(), float(run.fun) * unit
         return JointRun(
-            final,
-            budgets / budgets.sum(),
-            float(run.fun) * unit,
-            tuple(history),
-            bool(run.success),
-            self.masks,
+            final, shares, loss, tuple(history), bool(run.success), self.masks
         )
 
 

@@ -150,10 +150,8 @@ def nested_strategy(
         if time_is_up() or (callback is not None and callback(found)):
             break
         weights = np.square(scales)
-        above, below = (
-            _loss(blocks.over(c * step, v, rest), outer)
-            for step in (1.0 + STEP, 1.0 - STEP)
-        )
+        steps = c * (1.0 + STEP), c * (1.0 - STEP)
+        above, below = (_loss(blocks.over(own, v, rest), outer) for own in steps)
         total = (above - below) / (2.0 * STEP * c)
     message = f"{n // size} blocks of {size} cells"
     return replace(found, loss=error.loss(workload, strategy), message=message)

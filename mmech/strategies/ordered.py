@@ -179,11 +179,9 @@ def _separable_blocks(gram: SeparableGram, starts: NDArray[np.int64]) -> Separab
     running = np.cumsum(gram._falling)
     ends = np.repeat(running[starts + counts - 1], counts)
     pairs = _block_sums(gram._rising * (ends - running), starts)
-    return SeparableGram(
-        _block_sums(gram._rising, starts),
-        _block_sums(gram._falling, starts),
-        _block_sums(gram._diagonal, starts) + 2.0 * pairs,
-    )
+    vectors = gram._rising, gram._falling, gram._diagonal
+    rising, falling, own = (_block_sums(vector, starts) for vector in vectors)
+    return SeparableGram(rising, falling, own + 2.0 * pairs)
 
 
 # ---- where descents start ----------------------------------------------------

@@ -184,16 +184,7 @@ class Template:
             ) from None
 
 
-MODULES = (
-    "closed_form",
-    "marginals",
-    "nested",
-    "pidentity",
-    "kronecker",
-    "union",
-    "spectral",
-    "dual",
-)
+MODULES = "closed_form marginals nested pidentity kronecker union spectral dual"
 """Modules of `mmech.strategies` with templates; ``mmech/__init__.pyi`` lists those of
 `mmech.families`."""
 
@@ -203,7 +194,7 @@ _registry: dict[tuple[str, str], Template] = {}
 @cache
 def _load() -> None:
     """Register the templates of all modules that are listed."""
-    own = [f"mmech.strategies.{name}" for name in MODULES]
+    own = [f"mmech.strategies.{name}" for name in MODULES.split()]
     for module in (*map(import_module, own), *load_families()):
         for value in vars(module).values():
             if isinstance(value, Template) and value not in _registry.values():

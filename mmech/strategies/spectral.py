@@ -131,7 +131,9 @@ def _by_energies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
     for end, half_period in half_periods.items():
         if end in ends:
             steps = np.arange(1.0, n + 1) - (end != "none") / 2
-            yield _on_a_line(_added(parts, steps * (math.pi / half_period)), end)
+            roots = np.sqrt(_added(parts, steps * (math.pi / half_period)))
+            waves = Tau.of_eigenvalues(np.sqrt(roots), end)
+            yield waves.with_scales(1.0 / np.sqrt(waves.diagonal_of(roots)))
     if "circle" in kinds or {"first", "last"} <= kinds:
         size = n + min(n, MOST_LEFT_OUT)
         angles = np.arange(size // 2 + 1.0) * (2 * math.pi / size)
@@ -182,13 +184,6 @@ def _(workload: Ranges) -> Iterator[QueryMatrix]:
     reduced, groups = reduce_domain(workload)
     for strategy in _by_energies(AllRange(reduced.shape[1])):
         yield strategy if reduced is workload else Merged(strategy, groups)
-
-
-def _on_a_line(squares: Floats, end: str) -> QueryMatrix:
-    roots = np.sqrt(squares)
-    waves = Tau.of_eigenvalues(np.sqrt(roots), end)
-    scales = 1.0 / np.sqrt(waves.diagonal_of(roots))
-    return waves.with_scales(scales)
 
 
 def look_at_waves(workload: QueryMatrix, found: Request) -> Skip | None:

@@ -136,10 +136,8 @@ def union_strategy(
                 return _result(workload, min(runs, key=attrgetter("loss")))
     stages = [(FURTHER, min(4 * TRIAL, max_iter)), (1, max_iter)]
     for kept, until in stages if workload.shape[1] <= LARGE else stages[1:]:
-        runs = [
-            _further(terms, run, until, tolerance)
-            for run in sorted(runs, key=attrgetter("loss"))[:kept]
-        ]
+        best = sorted(runs, key=attrgetter("loss"))[:kept]
+        runs = [_further(terms, run, until, tolerance) for run in best]
     return _result(workload, runs[0])
 
 
@@ -158,12 +156,24 @@ def _further(
 
 
 def _result(workload: QueryMatrix, run: JointRun) -> StrategyResult:
-    strategy, shares = _stack(run)
-    if len(shares) == 1:
-        message = "one of the groups takes all of the budget"
-    else:
-        budgets = ", ".join(f"{share:.3f}" for share in shares)
-        message = f"{len(shares)} groups with budget {budgets}, solved jointly"
+    """Return the strategy of all groups, with their budgets in words."""
+    kept = run.shares > NEGLIGIBLE
+    shares = (run.shares[kept] / run.shares[kept].sum()).tolist()
+    factors = [
+        [PIdentity(theta[(theta > 1e-9).any(axis=1)]) for theta in kinds]
+        for kinds in run.thetas
+    ]
+    products = [
+        Kronecker([kinds[k] for kinds, k in zip(factors, mask, strict=True)])
+        for mask, keep in zip(run.masks, kept, strict=True)
+        if keep
+    ]
+    pairs = zip(shares, products, strict=True)
+    strategy: QueryMatrix = VStack([Scaled(share, product) for share, product in pairs])
+    budgets = ", ".join(f"{share:.3f}" for share in shares)
+    message = f"{len(shares)} groups with budget {budgets}, solved jointly"
+    if len(products) == 1:
+        strategy, message = products[0], "one of the groups takes all of the budget"
     return StrategyResult(
         strategy,
         NAME,
@@ -279,25 +289,6 @@ def _near_totals(group: list[Term], thetas: list[Floats]) -> list[Floats]:
         else theta
         for theta, factors in zip(thetas, asked, strict=True)
     ]
-
-
-def _stack(run: JointRun) -> tuple[QueryMatrix, list[float]]:
-    """Return the strategy and the budgets of its groups."""
-    kept = run.shares > NEGLIGIBLE
-    shares = (run.shares[kept] / run.shares[kept].sum()).tolist()
-    factors = [
-        [PIdentity(theta[(theta > 1e-9).any(axis=1)]) for theta in kinds]
-        for kinds in run.thetas
-    ]
-    products = [
-        Kronecker([kinds[k] for kinds, k in zip(factors, mask, strict=True)])
-        for mask, keep in zip(run.masks, kept, strict=True)
-        if keep
-    ]
-    if len(products) == 1:
-        return products[0], shares
-    pairs = zip(shares, products, strict=True)
-    return VStack([Scaled(share, product) for share, product in pairs]), shares
 
 
 def look_at_union(workload: QueryMatrix, found: Request) -> Skip | None:

@@ -47,10 +47,8 @@ class _RangeEnergies:
         return sum(square * energy(first, size, count) for square, energy in self.terms)
 
     def of_segments(self, edges: Sequence[int], /) -> Floats:
-        return np.sum(
-            [square * _segment_gram(energy, edges) for square, energy in self.terms],
-            axis=0,
-        )
+        grams = [square * _segment_gram(own, edges) for square, own in self.terms]
+        return np.sum(grams, axis=0)
 
 
 def _segment_gram(energy: Overlaps, edges: Sequence[int]) -> Floats:

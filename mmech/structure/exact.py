@@ -230,10 +230,7 @@ def _kronecker_sums(operator: Kronecker, power: int) -> Sums:
     limit = LIMITS.listed_entries if largest < FITS else LIMITS.wide_sums
     if n > limit or all(isinstance(part, int) for part in parts):
         return largest
-    sides = [
-        _each(part, factor.shape[1])
-        for part, factor in zip(parts, operator.factors, strict=True)
-    ]
+    sides = map(_each, parts, [factor.shape[1] for factor in operator.factors])
 
     def outer(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(times(left[:, None], right[None, :])).ravel()

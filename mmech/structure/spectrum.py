@@ -362,9 +362,8 @@ def box_groups(workload: QueryMatrix, sizes: Sizes) -> list[BoxGroup] | None:
     groups = []
     for kind, rows in zip(kinds, np.split(filled[order], ends[:-1]), strict=True):
         attributes = tuple(np.flatnonzero(kind).tolist())
-        groups.append(
-            BoxGroup(attributes, rows, tuple(masks[i][rows] for i in attributes))
-        )
+        own = tuple(masks[i][rows] for i in attributes)
+        groups.append(BoxGroup(attributes, rows, own))
     return groups
 
 
