@@ -481,8 +481,7 @@ def best_tree(
             loss = strategy.sensitivity() ** 2 * float(values @ variances)
             found[tuple(weights)] = loss, strategy
     loss, strategy = min(found.values(), key=itemgetter(0))
-    levels = ", ".join(map(str, strategy.weights))
-    message = f"levels of block sizes {levels}"
+    message = f"levels of block sizes {', '.join(map(str, strategy.weights))}"
     result = StrategyResult(strategy, "hierarchy", loss, message=message)
     if callback is not None:
         callback(result)

@@ -25,8 +25,7 @@ from mmech.operators.marginals import (
     marginals_of,
 )
 from mmech.operators.subsets import TableTree, downward_closure
-from mmech.structure.by_marginals import answers_by_marginals
-from mmech.structure.spectrum import mean_spectrum
+from mmech.structure.spectrum import answers_by_marginals, mean_spectrum
 
 
 def is_lazy(strategy: QueryMatrix) -> bool:

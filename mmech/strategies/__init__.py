@@ -13,7 +13,6 @@ spectral          sine waves for ranges, near the optimum under L2 at any size
 nested            p-Identity within blocks of neighbours, and over their totals
 ordered           workloads whose cells have an order, and starts of descents
 dual              the optimum under L2 sensitivity
-joint             the loss of stacked products, and its gradient
 streams           rows that are whole when they are drawn, with their errors
 descent           projected L-BFGS in a box
 ================  =======================================================

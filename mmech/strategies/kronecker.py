@@ -237,12 +237,11 @@ class SurrogateGrams:
 
     def traces(self, theta: Floats) -> Floats:
         """Return tr(V_j (AᵀA)⁻¹) for every term j."""
-        inverse = PIdentity(theta.T).inverse_gram()
+        strategy = PIdentity(theta.T)
         if self._explicit is not None:
-            dense = inverse._dense()
+            dense = strategy.inverse_gram()._dense()
             distinct = np.einsum("jab,ab->j", self._explicit, dense)
             return np.asarray(distinct[self._kind])
-        strategy = inverse.strategy
         scales = strategy.column_scales
         directions = strategy.orthonormal_factors[0] * scales[:, None]
         explained = [np.vdot(directions, g.matmat(directions)) for g in self.grams]

@@ -59,7 +59,9 @@ class Designs:
     def random(self) -> list[int]:
         """Return random blocks, and what they leave out."""
         count = int(self.rng.integers(2, 3 * self.d + 3))
-        return self._covering([self._random_block() for _ in range(count)])
+        sizes = (int(self.rng.integers(1, self.d + 1)) for _ in range(count))
+        drawn = (self.rng.permutation(self.d)[:size].tolist() for size in sizes)
+        return self._covering(list(map(mask_of, drawn)))
 
     def inflated(self) -> Iterator[list[int]]:
         """Yield designs on fewer points, each point standing for a group of attributes.
@@ -119,10 +121,6 @@ class Designs:
         outside = self.needed[:, None] & ~np.array(blocks, np.int64) != 0
         missing = self.needed[outside.all(axis=1)]
         return sorted({*blocks, *missing.tolist()})
-
-    def _random_block(self) -> int:
-        size = int(self.rng.integers(1, self.d + 1))
-        return mask_of(self.rng.permutation(self.d)[:size].tolist())
 
 
 def _subsets(points: int, size: int) -> list[int]:
@@ -457,14 +455,10 @@ class Search:
         shared = self.energies / np.maximum(counts, 1) ** 2
         mass = np.array([shared[self.pool.inside(block)].sum() for block in blocks])
         alive = np.ones(len(blocks), np.bool_)
-        _kernels.merge_blocks(
-            inside,
-            np.array([float(self.sizes[i]) for i in self.attributes]),
-            np.array([self.pool.cells(block) for block in blocks]),
-            mass,
-            np.array([float(self.max_cells), price]),
-            alive,
-        )
+        sizes = np.array([float(self.sizes[i]) for i in self.attributes])
+        cells = np.array([self.pool.cells(block) for block in blocks])
+        limits = np.array([float(self.max_cells), price])
+        _kernels.merge_blocks(inside, sizes, cells, mass, limits, alive)
         return self._listed(inside[alive])
 
     def _low_orders(self) -> Iterator[None]:

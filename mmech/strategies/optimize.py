@@ -233,11 +233,8 @@ def _warn_if_far(result: StrategyResult) -> None:
     it warns if a search was left out for the size of the workload, and no other beats
     the cells or the queries.
     """
-    large = [
-        candidate
-        for candidate in result.candidates
-        if candidate.note.startswith(TOO_LARGE) and candidate.template not in UNSEARCHED
-    ]
+    left_out = (c for c in result.candidates if c.note.startswith(TOO_LARGE))
+    large = [c for c in left_out if c.template not in UNSEARCHED]
     unsearched = result.template in UNSEARCHED and large
     if result.template == "dense" or (result.norm == "L1" and not unsearched):
         return

@@ -295,10 +295,8 @@ def pidentity_strategy(
             break
         starts = (refined(run.point, level, finer) for run in runs)
         more = [descend(finer, start, limit, stop) for start in starts]
-        runs = [
-            replace(run, history=before.history + run.history)
-            for before, run in zip(runs, more, strict=True)
-        ]
+        pairs = zip(runs, more, strict=True)
+        runs = [replace(run, history=old.history + run.history) for old, run in pairs]
         level = finer
     for run in runs:
         best = finished(level, run)

@@ -3,9 +3,8 @@
 ============  ==============================================================
 shape         rank, norms, singular values
 exact         largest magnitudes, in whole numbers
-spectrum      which attributes a workload asks for, and what of their interactions
+spectrum      what it asks of subsets of attributes, and answers from their tables
 blocks        what it asks of blocks of neighbours, and of waves
-by_marginals  its answers, from marginals alone
 ============  ==============================================================
 """
 

@@ -25,7 +25,6 @@ from mmech.operators.pinv import preconditioner
 from mmech.reconstruction import least_squares
 from mmech.reduction.cells import merge_rows, restrict_columns
 from mmech.structure.blocks import block_energies
-from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.shape import (
     frobenius_squared,
     measured_loss_bound,
@@ -34,6 +33,7 @@ from mmech.structure.shape import (
     unscaled,
 )
 from mmech.structure.spectrum import (
+    answers_by_marginals,
     box_groups,
     is_uniform,
     marginal_terms,
