@@ -167,8 +167,8 @@ class IntegerStrategy:
     @cached_property
     def sensitivity(self) -> int:
         """K, the largest weighted sum of the magnitudes (L2: squares) of a column."""
-        power = 2 if self.norm == "L2" else 1
         pairs = ((block.matrix, block.weight) for block in self.blocks)
+        power = 2 if self.norm == "L2" else 1
         sums = total_sums(times(column_sums(own, power), k) for own, k in pairs)
         largest = sums if isinstance(sums, int) else int(sums.max(initial=0))
         if largest <= 0:

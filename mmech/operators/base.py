@@ -495,7 +495,8 @@ def once(question: Question) -> Question:
 
 def held(name: str, kind: type[Kind]) -> Kind:
     """Return a property that reads a field as what the constructor makes of it."""
-    return property(attrgetter(name))  # type: ignore[return-value]
+    doc = f"The same as ``{name}``."
+    return property(attrgetter(name), doc=doc)  # type: ignore[return-value]
 
 
 class Symmetric(QueryMatrix):
@@ -576,7 +577,8 @@ def freeze(value: Any) -> None:
 def square(name: str) -> tuple[int, int]:
     """Return a property of the shape (n, n), where an attribute of a name is n."""
     size = attrgetter(name)
-    return property(lambda own: (size(own), size(own)))  # type: ignore[return-value]
+    doc = "Number of rows and of columns, which are equal."
+    return property(lambda own: (size(own),) * 2, doc=doc)  # type: ignore[return-value]
 
 
 def read_only(array: Array) -> Array:

@@ -164,8 +164,7 @@ def has_full_column_rank(strategy: QueryMatrix) -> bool:
 
 has_full_column_rank.register(Identity | PIdentity, lambda strategy: True)
 has_full_column_rank.register(
-    Merged,
-    lambda strategy: strategy.reorders and has_full_column_rank(strategy.operator),
+    Merged, lambda merged: merged.reorders and has_full_column_rank(merged.operator)
 )
 
 

@@ -101,9 +101,6 @@ Seen = Skip | StrategyResult | None
 Look = Callable[[QueryMatrix, Request], Seen]
 
 
-Adapt = Callable[[QueryMatrix, dict[str, Any]], dict[str, Any]]
-
-
 @dataclass(frozen=True)
 class Template:
     """One family of strategies.
@@ -138,7 +135,7 @@ class Template:
     rank: int
     norms: tuple[str, ...] = ("L1",)
     look: Look = lambda workload, found: None
-    adapt: Adapt = lambda workload, options: options
+    adapt: Callable[..., dict[str, Any]] = lambda workload, options: options
     by_name: bool = False
     is_near: bool = False
 
