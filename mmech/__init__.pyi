@@ -16,7 +16,7 @@ from mmech.operators.basic import Identity as Identity
 from mmech.operators.kronecker import Kronecker as Kronecker
 from mmech.operators.marginals import Marginal as Marginal
 from mmech.operators.marginals import Marginals as Marginals
-from mmech.operators.merged import Merged as Merged
+from mmech.operators.compose import Merged as Merged
 from mmech.operators.basic import Ones as Ones
 from mmech.operators.pidentity import PIdentity as PIdentity
 from mmech.operators.partition import Partition as Partition
@@ -25,13 +25,13 @@ from mmech.families.separable import Prefix as Prefix
 from mmech.operators.compose import Product as Product
 from mmech.operators.base import QueryMatrix as QueryMatrix
 from mmech.families.ranges import Ranges as Ranges
-from mmech.operators.residuals import Residuals as Residuals
+from mmech.operators.marginals import Residuals as Residuals
 from mmech.operators.compose import Scaled as Scaled
 from mmech.operators.explicit import Sparse as Sparse
 from mmech.families.separable import Suffix as Suffix
 from mmech.operators.compose import Sum as Sum
 from mmech.operators.basic import Total as Total
-from mmech.operators.stack import VStack as VStack
+from mmech.operators.compose import VStack as VStack
 from mmech.families.ranges import WidthRange as WidthRange
 from mmech.operators.marginals import all_marginals as all_marginals
 
@@ -41,7 +41,7 @@ from mmech.families.hierarchy import Hierarchy as Hierarchy
 from mmech.families.circulant import Toeplitz as Toeplitz
 
 # strategies and errors
-from mmech.error.dual_iteration import BoundResult as BoundResult
+from mmech.error.bounds import BoundResult as BoundResult
 from mmech.error.bounds import dual_bound as dual_bound
 from mmech.error.bounds import svd_bound as svd_bound
 from mmech.error.expected import expected_error as expected_error

@@ -250,16 +250,7 @@ def box_cells(masks, starts, strides, ends, out):
 
 @kernel
 def pool_descend(
-    theta,
-    cells,
-    starts,
-    stops,
-    members,
-    energies,
-    max_iter,
-    tolerance,
-    precisions,
-    pulls,
+    theta, cells, starts, stops, members, energies, most, tolerance, precisions, pulls
 ):
     # Monotone updates of the weights of blocks, normalised to sum one,
     # θ_a <- (θ_a⁴ / n_a Σ_{s⊆a} v_s/k_s²)^{1/3}: block a holds the subsets
@@ -272,7 +263,7 @@ def pool_descend(
     previous = np.inf
     loss = np.inf
     iteration = 0
-    for iteration in range(max_iter):
+    for iteration in range(most):
         precisions[:] = 0.0
         for a in range(n_blocks):
             square = theta[a] * theta[a] / cells[a]

@@ -40,13 +40,11 @@ from mmech.noise.seam import (
 )
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones, Total
-from mmech.operators.compose import Scaled
+from mmech.operators.compose import Merged, Scaled, VStack
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged
 from mmech.operators.partition import Partition, PartitionStack
-from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.entry import LedgerEntry, as_json, composed, entry_in_rho, entry_of
 from mmech.storage.codec import storable

@@ -32,19 +32,16 @@ from mmech.arrays import Floats, Integers
 from mmech.checks import magnitude
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
+from mmech.operators.algebra import scale_rows
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.basic import Diagonal, Ones
-from mmech.operators.compose import Product, Scaled
+from mmech.operators.compose import Merged, Product, Scaled, VStack
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.known import is_known
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged
+from mmech.operators.marginals import Marginal, Marginals, Residuals
 from mmech.operators.pidentity import ColumnScaledPIdentity, PIdentity
-from mmech.operators.residuals import Residuals
-from mmech.operators.row_scaling import scale_rows
-from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 from mmech.privacy.cost import laplace_rho, rounded_up
 from mmech.structure.exact import (
@@ -170,11 +167,9 @@ class IntegerStrategy:
     @cached_property
     def sensitivity(self) -> int:
         """K, the largest weighted sum of the magnitudes (L2: squares) of a column."""
+        pairs = ((block.matrix, block.weight) for block in self.blocks)
         power = 2 if self.norm == "L2" else 1
-        sums = total_sums(
-            times(column_sums(block.matrix, power), block.weight)
-            for block in self.blocks
-        )
+        sums = total_sums(times(column_sums(own, power), k) for own, k in pairs)
         largest = sums if isinstance(sums, int) else int(sums.max(initial=0))
         if largest <= 0:
             raise _nothing_to_measure()
@@ -313,7 +308,8 @@ def _columns_in_rho(
     largest = max(largest_entry(matrix), 1)
     _, columns = matrix._norm_bounds or (2**62, 2**62)
     t = scale / weight
-    prices = np.atleast_1d(column_sums(matrix)) * _chord(largest, t, moves)
+    chord = float(laplace_rho(moves * largest, t) / largest)  # most that a unit costs
+    prices = np.atleast_1d(column_sums(matrix)) * chord
     if 1 < largest * columns < 2**62:
         squares = np.atleast_1d(column_sums(matrix, 2))
         prices = np.minimum(prices, squares * float((moves / t) ** 2 / 2))
@@ -357,11 +353,6 @@ def _common_entry(matrix: QueryMatrix) -> int:
 @_common_entry.register(Kronecker)
 def _(matrix: Kronecker) -> int:
     return math.prod(map(_common_entry, matrix.factors))
-
-
-def _chord(largest: int, scale: Fraction, moves: int) -> float:
-    """Return what a unit of an entry costs at most, of entries up to the largest."""
-    return float(laplace_rho(moves * largest, scale) / largest)
 
 
 # ---- one rule per kind of strategy ---------------------------------------------
@@ -409,17 +400,13 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     # A block of size s that became whole rows of size K has rows s / K times as tall;
     # under L2, K is a sum of squares.
     power = 2 if norm == "L2" else 1
-    ratios = [
-        _size(block, norm) / part.sensitivity ** (1 / power)
-        for block, part in zip(blocks, parts, strict=True)
-    ]
-    flat = [
-        (block, ratio)
-        for part, ratio in zip(parts, ratios, strict=True)
-        for block in part.blocks
-    ]
-    reals = [ratio * float(block.weight) ** (1 / power) for block, ratio in flat]
-    whole = weighted([block.matrix for block, _ in flat], reals, norm, True)
+    matrices: list[QueryMatrix] = []
+    reals: list[float] = []
+    for block, part in zip(blocks, parts, strict=True):
+        ratio = _size(block, norm) / part.sensitivity ** (1 / power)
+        matrices += [own.matrix for own in part.blocks]
+        reals += [ratio * float(own.weight) ** (1 / power) for own in part.blocks]
+    whole = weighted(matrices, reals, norm, True)
     return IntegerStrategy(whole, VStack([part.form for part in parts]), norm)
 
 
@@ -655,21 +642,14 @@ def weighted(
     norm: str,
     stacked: bool = False,
 ) -> tuple[IntegerBlock, ...]:
-    """Return blocks with whole weights in proportion to heights of their rows."""
-    return tuple(map(IntegerBlock, parts, _whole_weights(list(reals), norm, stacked)))
-
-
-def _whole_weights(
-    reals: Sequence[float], norm: str, stacked: bool = False
-) -> list[int]:
-    """Return whole weights in proportion to heights of rows (L2: to their squares).
+    """Return blocks with whole weights in proportion to heights (L2: their squares).
 
     Exact where all are small multiples of the smallest, else rounded to a total of
     2^20, at least one each. Under L2 a block of few units may be stacked on one of
     many: the smallest weight is 2^10 then, up to a total of 2^40.
     """
-    weights = np.asarray(reals, np.float64)
-    weights = weights / weights.max()
+    weights = np.array(list(reals), np.float64)
+    weights /= weights.max()
     if norm == "L2":
         weights = np.square(weights)
     multiples = weights / max(float(weights.min()), np.finfo(np.float64).tiny)
@@ -682,4 +662,4 @@ def _whole_weights(
         if stacked and norm == "L2" and shares.min() * total < 1:
             total = min(2.0**10 / shares.min(), LARGEST_WEIGHT_TOTAL)
         whole = np.maximum(1, np.rint(shares * total))
-    return [int(w) for w in whole]
+    return tuple(map(IntegerBlock, parts, map(int, whole)))

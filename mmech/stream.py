@@ -25,12 +25,7 @@ from mmech.privacy.guards import Settled, check_process
 from mmech.privacy.ledger import LedgerEntry, PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import charge, ledger_or_own, measure
-from mmech.strategies.streams import (
-    ToeplitzRows,
-    TreeRows,
-    weights_of,
-    whole_numbers,
-)
+from mmech.strategies.streams import ToeplitzRows, TreeRows, weights_of, whole_numbers
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable, locked, write_through
 

@@ -91,7 +91,6 @@ def assert_query_matrix(
     same(operator.diag(), np.diagonal(expected), "diag")
     if m == n:
         same(operator.trace(), np.trace(expected), "trace", n)
-    same(abs(operator).to_dense(), np.abs(expected), "abs")
     same((-operator).to_dense(), -expected, "negation")
     same((operator * 2.5).to_dense(), 2.5 * expected, "scaling")
     same(operator.T.to_dense(), expected.T, "transpose")

@@ -143,14 +143,14 @@ def pinv(matrix, **options):
 
 
 def pool_descend(
-    theta, cells, starts, stops, members, energies, max_iter, tolerance, precisions,
+    theta, cells, starts, stops, members, energies, most, tolerance, precisions,
     pulls,
 ):  # fmt: skip
     inside = np.zeros((theta.size, energies.size))
     for a in range(theta.size):
         inside[a, members[starts[a] : stops[a]]] = 1
     previous = np.inf
-    for iteration in range(max_iter):
+    for iteration in range(most):
         kappa = (np.square(theta) / cells) @ inside
         if (kappa <= 0).any():
             return np.inf, iteration

@@ -9,8 +9,8 @@ from mmech import (
     Prefix,
     optimize,
 )
+from mmech.strategies.ordered import random_starts
 from mmech.strategies.pidentity import PIdentityObjective
-from mmech.strategies.starts import random_starts
 
 from ._common import check, dense_pidentity, published_pidentity, range_gram
 from ._trees import best_tree, block_energy, tree_loss

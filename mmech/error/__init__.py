@@ -4,10 +4,8 @@
 expected         expected errors, in closed form
 pairs            what is asked of a workload and a strategy, without a rule
 rules            the tables of rules for pairs
-shared_totals    marginals whose K-norm noise has equal totals
-bounds           what no strategy can beat
-singular_bounds  bounds from singular values
-dual_iteration   bounds from the best probabilities of the cells
+shared_totals    marginals whose K-norm noise has equal totals: the best, and errors
+bounds           what no strategy can beat: by singular values, and the dual
 result           what an optimization returns, and strategies as files
 report           tables of errors, and confidence intervals
 ===============  ====================================================

@@ -93,7 +93,8 @@ def sized_pair(
     noise = getattr(strategy, "noise", "")
     if noise and LAWS[noise].grouped is not None:
         return queries, of_residuals(measured), 1.0
-    return queries, measured, sensitivity_in(measured, norm)
+    size = measured.l2_sensitivity() if norm == "L2" else measured.sensitivity()
+    return queries, measured, size
 
 
 @one_blas_thread()
@@ -200,11 +201,6 @@ def loss(workload: Matrix, strategy: Matrix, *, privacy: str = "pure") -> float:
     norm = NORMS[check_choice(privacy, "privacy", tuple(NORMS))]
     workload, strategy, size = sized_pair(workload, strategy, norm)
     return size**2 * pairs.gain(workload, strategy)
-
-
-def sensitivity_in(strategy: QueryMatrix, norm: str) -> float:
-    """Return the sensitivity of a strategy in a norm, "L1" or "L2"."""
-    return strategy.l2_sensitivity() if norm == "L2" else strategy.sensitivity()
 
 
 @one_blas_thread()

@@ -19,33 +19,27 @@ from scipy.linalg.lapack import dpotri
 
 from mmech.arrays import Floats, Subset
 from mmech.checks import magnitude
-from mmech.error.rules import (
-    known_gain,
-    known_rows,
-    known_support,
-    missing_attributes,
-)
+from mmech.error.rules import known_gain, known_rows, known_support, missing_attributes
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity
-from mmech.operators.compose import Scaled
-from mmech.operators.joint import joint_inverse_gram
+from mmech.operators.compose import Merged, Scaled, VStack
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged
+from mmech.operators.marginals import Marginal, Marginals, Residuals
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.pinv import pinv_entries
-from mmech.operators.residuals import Residuals
-from mmech.operators.stack import VStack
+from mmech.operators.pinv import joint_inverse_gram, pinv_entries
 from mmech.operators.subsets import marginal_precisions, ranks_of
-from mmech.reduction.cells import reduce_domain
-from mmech.reduction.columns import first_members, restrict_columns
-from mmech.structure.attributes import is_uniform
+from mmech.reduction.cells import first_members, reduce_domain, restrict_columns
 from mmech.structure.blocks import block_gain, moved
 from mmech.structure.shape import frobenius_squared, rank, regular_factor
-from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
+from mmech.structure.spectrum import (
+    is_uniform,
+    marginal_terms,
+    mean_spectrum,
+    query_spectra,
+)
 
 Tables = Marginals | Marginal | Residuals
 
@@ -255,14 +249,11 @@ def _(workload: QueryMatrix, strategy: Kronecker) -> float | None:
     ):
         return None
     terms = [term for term in terms if not _is_zero_product(*term)]
-    return sum(
-        weight**2
-        * math.prod(
-            gain(query, measured)
-            for query, measured in zip(factors, strategy.factors, strict=True)
-        )
-        for weight, factors in terms
-    )
+    total = 0.0
+    for weight, factors in terms:
+        gains = map(gain, factors, strategy.factors)
+        total += weight**2 * math.prod(gains)
+    return total
 
 
 @known_rows.rule(Kronecker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,6 @@ from mmech.error.result import Candidate, StrategyResult, over_bound
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.noise import law_and_cost
-from mmech.operators.base import QueryMatrix
 from mmech.operators.explicit import Matrix, as_pair
 from mmech.threads import one_blas_thread
 
@@ -79,15 +79,11 @@ class Report:
     rows: tuple[tuple[str, str], ...]
 
     def _candidate_rows(self) -> list[tuple[str, str, str, str]]:
-        return [
-            (
-                c.template,
-                f"{c.loss:.6g}" if math.isfinite(c.loss) else "-",
-                f"{c.seconds:.2f}",
-                c.note,
-            )
-            for c in self.candidates
+        losses = [
+            f"{c.loss:.6g}" if math.isfinite(c.loss) else "-" for c in self.candidates
         ]
+        pairs = zip(self.candidates, losses, strict=True)
+        return [(c.template, loss, f"{c.seconds:.2f}", c.note) for c, loss in pairs]
 
     def __str__(self) -> str:
         width = max(len(name) for name, _ in self.rows)
@@ -203,14 +199,21 @@ def report(
     k_norm = result is not None and bool(result.noise)
     loss_bound = loss_bound / 2 if k_norm else loss_bound
     bound, ratio = variance * loss_bound, over_bound(loss, loss_bound)
-    extremes = _extremes(workload, measured)
+    errors: tuple[float, float, float] | None = None
+    spread = "omitted: no closed form for so many queries"
+    with suppress(DomainTooLargeError):
+        if m <= LIMITS.reported_queries:
+            gains = variance * sensitivity**2 * pairs.row_gains(workload, measured)
+            low, middle, high = np.quantile(np.sqrt(gains), [0, 0.5, 1]).tolist()
+            errors = (low, middle, high)
+            spread = f"min {low:.6g}, median {middle:.6g}, max {high:.6g}"
+    size = ("sensitivity", f"{sensitivity:.6g}")
+    size = ("noise", "K-norm, of equal totals") if k_norm else size
     rows = [
         ("workload", f"{workload._label()}, {m} queries on {n} cells"),
         ("strategy", f"{operator._label()}, {operator.shape[0]} measurements"),
         (law.currency, f"{float(cost):g}"),
-        ("noise", "K-norm, of equal totals")
-        if k_norm
-        else ("sensitivity", f"{sensitivity:.6g}"),
+        size,
         ("loss", f"{loss:.6g}"),
         ("expected error", f"{total:.6g}"),
         ("rmse", f"{rmse:.6g}"),
@@ -228,16 +231,7 @@ def report(
         rows.append(("tie with Gaussian", text))
     if result is not None:
         rows.insert(2, ("template", result.template))
-    errors: tuple[float, float, float] | None = None
-    if extremes is None:
-        rows.append(("standard errors", "omitted: no closed form for so many queries"))
-    else:
-        low, middle, high = (
-            math.sqrt(variance) * norm * sensitivity for norm in extremes
-        )
-        errors = (low, middle, high)
-        text = f"min {low:.6g}, median {middle:.6g}, max {high:.6g}"
-        rows.append(("standard errors", text))
+    rows.append(("standard errors", spread))
     return Report(
         loss=loss,
         expected_error=total,
@@ -260,23 +254,6 @@ def _delta_of_gaussian(epsilon: float, rho: float) -> float:
     size = math.sqrt(2 * rho)
     above = math.exp(epsilon + float(log_ndtr(-epsilon / size - size / 2)))
     return float(ndtr(size / 2 - epsilon / size)) - above
-
-
-# ---- errors of single queries ------------------------------------------------
-
-
-def _extremes(
-    workload: QueryMatrix, strategy: QueryMatrix
-) -> tuple[float, float, float] | None:
-    """Return the least, median and largest row norm of W A⁺, if that is cheap."""
-    if workload.shape[0] > LIMITS.reported_queries:
-        return None
-    try:
-        gains = pairs.row_gains(workload, strategy)
-    except DomainTooLargeError:
-        return None
-    low, middle, high = np.quantile(np.sqrt(gains), [0, 0.5, 1]).tolist()
-    return low, middle, high
 
 
 # ---- confidence intervals ----------------------------------------------------

@@ -7,7 +7,8 @@ rule may return ``None``: then the answer is computed, at a cost that is known b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import product
 from types import UnionType
 from typing import Any, TypeVar, get_args
 
@@ -51,13 +52,6 @@ class PairQuestion:
         """Take a rule out again."""
         del self._rules[strategy, workload]
 
-    def _found(self, workload: QueryMatrix, strategy: QueryMatrix) -> Iterator[Any]:
-        """Yield the answers of rules, those for the nearest types first."""
-        for own in type(strategy).__mro__:
-            for asked in type(workload).__mro__:
-                if (own, asked) in self._rules:
-                    yield self._rules[own, asked](workload, strategy)
-
     def _apart(self, workload: QueryMatrix, strategy: QueryMatrix) -> list[Any]:
         """Return the answers about the blocks of a union, none if one is not known."""
         blocks = normal_form(workload).blocks
@@ -74,9 +68,11 @@ class PairQuestion:
     def __call__(self, workload: QueryMatrix, strategy: QueryMatrix) -> Any:
         """Return the answer by the nearest rule, else by those for the blocks."""
         load_families()
-        for answer in self._found(workload, strategy):
-            if answer is not None:
-                return answer
+        for kinds in product(type(strategy).__mro__, type(workload).__mro__):
+            if kinds in self._rules:
+                answer = self._rules[kinds](workload, strategy)
+                if answer is not None:
+                    return answer
         if self._combine is not None:
             answers = self._apart(workload, strategy)
             if answers:

@@ -50,16 +50,16 @@ from mmech.operators.base import (
     int64_or_float64,
     query_matrix,
     read_only,
+    square,
 )
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
 from mmech.operators.known import BOUNDS, has_full_column_rank, normal_form, power_sum
 from mmech.operators.pinv import pinv_entries
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.structure.blocks import Moved, moved
+from mmech.structure.blocks import Moved, energies, moved, strategies_of, waves_of
 from mmech.structure.exact import SUMS, Sums
 from mmech.structure.shape import closed_singular_values, known_rank, unscaled
-from mmech.structure.waves import energies, strategies_of, waves_of
 
 ZERO_EIGENVALUE = 1e-12
 """Magnitude of an eigenvalue, relative to the largest, that counts as zero."""
@@ -129,23 +129,15 @@ class Circulant(Stored):
     def __post_init__(self) -> None:
         self._set(column=read_only(_vector(self.column, "column")))
 
-    _column = held("column", Array)
+    _column = _entries_held = held("column", Array)
 
-    @property
-    def n(self) -> int:
-        """Number of cells, and of queries."""
-        return int(self._column.size)
+    n = held("_column.size", int)
+    """Number of cells, and of queries."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.n, self.n)
+    shape = square("n")
 
     def _arguments(self) -> str:
         return f"{self.n} cells"
-
-    @property
-    def _entries_held(self) -> Array:
-        return self._column
 
     @cached_property
     def eigenvalues(self) -> NDArray[np.complex128]:
@@ -205,9 +197,6 @@ class Circulant(Stored):
         inverse = np.zeros_like(self.eigenvalues)
         np.divide(1.0, self.eigenvalues, out=inverse, where=kept)
         return Circulant(irfft(inverse, self.n))
-
-    def abs(self) -> Circulant:
-        return self if self.is_nonnegative else Circulant(np.abs(self._column))
 
     def _power_sums(self, power: int, axis: int) -> Array:
         total = (np.abs(self._column.astype(np.float64)) ** power).sum()
@@ -301,9 +290,7 @@ class Toeplitz(Stored):
     def shape(self) -> tuple[int, int]:
         return (self._column.size, self._row.size)
 
-    @property
-    def _entries_held(self) -> Array:
-        return self._diagonals
+    _entries_held = held("_diagonals", Array)
 
     def _matmat(self, x: Array, /) -> Array:
         padded = np.zeros((self._circle.n, x.shape[1]), x.dtype)
@@ -368,11 +355,6 @@ class Toeplitz(Stored):
                 return inverse.T if transposed else inverse
         return super().pinv() if self.whole is None else SectionPinv(self)
 
-    def abs(self) -> Toeplitz:
-        if self.is_nonnegative:
-            return self
-        return Toeplitz(np.abs(self._column), np.abs(self._row))
-
     def _power_sums(self, power: int, axis: int) -> Array:
         """Return sums of windows of the diagonals, without differences.
 
@@ -401,15 +383,8 @@ class Toeplitz(Stored):
         if kept.size == 0:
             return sp.csr_array(self.shape, dtype=self.dtype)
         values, offsets = self._diagonals[kept], self.shape[1] - 1 - kept
-        return sp.csr_array(
-            sp.diags_array(
-                list(values),
-                offsets=offsets.tolist(),
-                shape=self.shape,
-                format="csr",
-                dtype=self.dtype,
-            )
-        )
+        form = {"offsets": offsets.tolist(), "shape": self.shape, "dtype": self.dtype}
+        return sp.csr_array(sp.diags_array(list(values), **form))
 
 
 @query_matrix("SectionPinv")
@@ -594,28 +569,21 @@ def _(workload: Circulant | Identity, strategy: Circulant) -> Floats | None:
     return None if gain is None else np.full(workload.n, gain / workload.n)
 
 
-@by_structure.register(Circulant)
-def _(strategy: Circulant, norm: str, bits: int) -> IntegerStrategy | None:
-    """Round the column, and measure the matrix as one of constant diagonals."""
+@by_structure.register(Circulant | Toeplitz)
+def _(strategy: Circulant | Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
+    """Round the column of a circulant matrix, all of whose columns then stay alike."""
+    if not (isinstance(strategy, Circulant) or strategy.whole):
+        return None
     if strategy.dtype == np.int64:
         return None
-    check_filter(strategy, 2 * strategy.n, MOST_CELLS // 2)
-    column = strategy._column
-    whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
-    matrix = Toeplitz(whole, np.roll(whole[::-1], 1))
-    return IntegerStrategy((IntegerBlock(matrix),), Circulant(whole), norm)
-
-
-@by_structure.register(Toeplitz)
-def _(strategy: Toeplitz, norm: str, bits: int) -> IntegerStrategy | None:
-    """Round the column of a circulant matrix, all of whose columns then stay alike."""
+    is_whole = isinstance(strategy, Circulant)
+    most = MOST_CELLS // 2 - (0 if is_whole else MOST_CELLS // 16)
+    check_filter(strategy, sum(strategy.shape), most)
     column, n = strategy._column, strategy.shape[1]
-    if strategy.whole is None or strategy.dtype == np.int64:
-        return None
-    check_filter(strategy, sum(strategy.shape), MOST_CELLS // 2 - MOST_CELLS // 16)
     whole = np.rint(column * (2**bits / np.abs(column).max())).astype(np.int64)
     matrix = Toeplitz(whole, [whole[0], *whole[::-1][: n - 1]])
-    return IntegerStrategy((IntegerBlock(matrix),), matrix, norm)
+    form = Circulant(whole) if is_whole else matrix
+    return IntegerStrategy((IntegerBlock(matrix),), form, norm)
 
 
 @pinv_entries.register(Toeplitz)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,10 +20,17 @@ from mmech.error.result import Callback, StrategyResult
 from mmech.error.rules import known_gain
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy, by_structure, weighted
-from mmech.operators.base import Array, QueryMatrix, Symmetric, exact_sums, query_matrix
+from mmech.operators.algebra import one_per_block, rows_scaled
+from mmech.operators.base import (
+    Array,
+    QueryMatrix,
+    Symmetric,
+    exact_sums,
+    query_matrix,
+    square,
+)
 from mmech.operators.compose import check_weight
 from mmech.operators.known import BOUNDS, has_full_column_rank
-from mmech.operators.row_scaling import one_per_block, rows_scaled
 from mmech.strategies.registry import Request, Skip, Template
 from mmech.structure.blocks import BlockEnergies, block_energies
 from mmech.structure.exact import SUMS
@@ -189,9 +197,6 @@ class Hierarchy(QueryMatrix):
             return super().pinv()
         return HierarchyInverseGram(self) @ self.T
 
-    def abs(self) -> QueryMatrix:
-        return Hierarchy(self.n, {m: abs(w) for m, w in self.weights.items()})
-
     def _power_sums(self, power: int, axis: int) -> Array:
         if axis == 1:
             levels = zip(self.weights.items(), self.counts, strict=True)
@@ -233,9 +238,7 @@ class HierarchyInverseGram(Symmetric):
 
     strategy: Hierarchy
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.strategy.n, self.strategy.n)
+    shape = square("strategy.n")
 
     def _matmat(self, x: Array, /) -> Array:
         weights, counts = self.strategy.weights, self.strategy.counts
@@ -348,10 +351,8 @@ def tree_components(
     infinite where nothing is measured.
     """
     sizes = sorted({1, *strategy.weights})
-    contrasts = [
-        *_contrasts_of_whole_parts(energies, strategy, sizes),
-        *_contrasts_of_cut_parts(energies, strategy, sizes),
-    ]
+    tree = energies, strategy, sizes
+    contrasts = *_contrasts_of_whole_parts(*tree), *_contrasts_of_cut_parts(*tree)
     values, variances = np.array(contrasts).T
     return values, variances
 
@@ -472,74 +473,46 @@ def best_tree(
     n: int, energies: BlockEnergies, callback: Callback | None = None
 ) -> StrategyResult:
     """Return the best tree over n cells, for a workload with these energies."""
-    search = _Search(n, energies)
-    search.settle(_simple_trees(n))
-    result = search.result()
+    found: dict[Sizes, tuple[float, Hierarchy]] = {}
+    for weights in _best_weights(n, energies, list(_simple_trees(n))):
+        if tuple(weights) not in found:
+            strategy = Hierarchy(n, weights)
+            values, variances = tree_components(energies, strategy)
+            loss = strategy.sensitivity() ** 2 * float(values @ variances)
+            found[tuple(weights)] = loss, strategy
+    loss, strategy = min(found.values(), key=itemgetter(0))
+    message = f"levels of block sizes {', '.join(map(str, strategy.weights))}"
+    result = StrategyResult(strategy, "hierarchy", loss, message=message)
     if callback is not None:
         callback(result)
     return result
 
 
-class _Search:
-    """Trees over n cells, compared by the loss with cut blocks filled up.
+def _best_weights(
+    n: int, blocks: BlockEnergies, trees: Sequence[Sizes]
+) -> list[dict[int, float]]:
+    """Return the best weights of the levels of trees, without idle levels.
 
-    Empty cells that fill cut blocks up make a tree regular; leaving their columns out
-    again keeps its sensitivity and cannot raise its loss.
+    They have the least loss with cut blocks filled up: empty cells make a tree regular.
+    Leaving their columns out again keeps its sensitivity and cannot raise its loss.
     """
 
-    def __init__(self, n: int, blocks: BlockEnergies) -> None:
-        self.n = n
-        self._blocks = blocks
-        self._energies: dict[int, float] = {}
-        self._settled: dict[Sizes, tuple[float, Hierarchy]] = {}
-
-    def settle(self, trees: Iterable[Sizes]) -> None:
-        """Find the exact losses of trees with their best weights."""
-        for weights in self._weights(list(trees)):
-            if tuple(weights) not in self._settled:
-                strategy = Hierarchy(self.n, weights)
-                values, variances = tree_components(self._blocks, strategy)
-                loss = strategy.sensitivity() ** 2 * float(values @ variances)
-                self._settled[tuple(weights)] = (loss, strategy)
-
-    def result(self) -> StrategyResult:
-        """Return the best tree."""
-        best = min(self._settled, key=lambda sizes: self._settled[sizes][0])
-        loss, strategy = self._settled[best]
-        levels = ", ".join(str(m) for m in best)
-        message = f"levels of block sizes {levels}"
-        return StrategyResult(strategy, "hierarchy", loss, message=message)
-
-    def _weights(self, trees: Sequence[Sizes]) -> list[dict[int, float]]:
-        """Return the best weights of the levels of trees, without idle levels."""
-        _, weights = _descend(*self._table(trees), ITERATIONS)
-        return [
-            {
-                size: weight
-                for size, weight in zip(tree, row.tolist(), strict=False)
-                if size == 1 or weight > IDLE
-            }
-            for tree, row in zip(trees, weights, strict=True)
-        ]
-
-    def _energy(self, size: int) -> float:
+    @cache
+    def energy(size: int) -> float:
         """Return Σ ‖W 1_b‖² / size over all blocks b of a size."""
-        if size not in self._energies:
-            count = self.n // size
-            total, rest = self._blocks.of_blocks(0, size, count), self.n - count * size
-            if rest:
-                total += self._blocks.of_blocks(self.n - rest, rest, 1)
-            self._energies[size] = total / size
-        return self._energies[size]
+        count, rest = divmod(n, size)
+        total = blocks.of_blocks(0, size, count)
+        return (total + (blocks.of_blocks(n - rest, rest, 1) if rest else 0.0)) / size
 
-    def _table(self, trees: Sequence[Sizes]) -> tuple[Floats, Floats]:
-        """Return sizes and energies of trees, one in a row, filled up by zeros."""
-        shape = (len(trees), max(map(len, trees), default=0))
-        sizes, energies = np.zeros(shape), np.zeros(shape)
-        for row, tree in enumerate(trees):
-            sizes[row, : len(tree)] = tree
-            energies[row, : len(tree)] = [self._energy(size) for size in tree]
-        return sizes, energies
+    sizes, energies = np.zeros((2, len(trees), max(map(len, trees))))
+    for row, tree in enumerate(trees):
+        sizes[row, : len(tree)] = tree
+        energies[row, : len(tree)] = list(map(energy, tree))
+    _, weights = _descend(sizes, energies, ITERATIONS)
+    return [
+        {m: w for m, w in zip(tree, row, strict=False) if m == 1 or w > IDLE}
+        for tree, row in zip(trees, weights.tolist(), strict=True)
+    ]
 
 
 def _descend(sizes: Floats, energies: Floats, iterations: int) -> tuple[Floats, Floats]:

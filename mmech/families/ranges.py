@@ -30,23 +30,17 @@ from mmech.operators.explicit import Sparse
 from mmech.operators.known import BOUNDS
 from mmech.operators.marginals import check_domain_shape
 from mmech.operators.tau import Tau
-from mmech.reduction.columns import (
-    DESCRIBED,
-    Groups,
-    restrict_any,
-    restrict_columns,
-)
-from mmech.structure.attributes import asks_boxes
-from mmech.structure.blocks import Moved, asks_ranges, moved
+from mmech.reduction.cells import DESCRIBED, Groups, restrict_any, restrict_columns
+from mmech.structure.blocks import Moved, asks_ranges, energies, moved, waves_of
 from mmech.structure.exact import zeros_and_ones
 from mmech.structure.shape import frobenius_squared, known_rank
 from mmech.structure.spectrum import (
     Sizes,
     Squares,
+    asks_boxes,
     squares_by_kind,
     squares_of_boxes,
 )
-from mmech.structure.waves import energies, waves_of
 
 RANGE_CANCELLATION = 1e-4
 """The same for the variance of a range as a difference of two prefix sums."""

@@ -19,30 +19,26 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 from mmech.arrays import Floats
 from mmech.error.rules import known_gain, known_rows
-from mmech.operators.axes import apply_along, axis_kind
-from mmech.operators.base import (
-    Array,
-    QueryMatrix,
-    ZeroOne,
-    query_matrix,
-)
+from mmech.operators.base import Array, QueryMatrix, ZeroOne, query_matrix
 from mmech.operators.basic import Identity, Ones, SeparableGram, Sized, scan
 from mmech.operators.compose import Product
 from mmech.operators.explicit import Sparse
 from mmech.operators.known import BOUNDS, has_full_column_rank
+from mmech.operators.kronecker import apply_along, axis_kind
 from mmech.operators.tau import Tau
-from mmech.reduction.columns import DESCRIBED
+from mmech.reduction.cells import DESCRIBED
 from mmech.structure.blocks import (
     Overlaps,
     Separable,
     asks_ranges,
+    energies,
     overlaps,
     separable,
     separable_terms,
+    waves_of,
 )
 from mmech.structure.exact import zeros_and_ones
 from mmech.structure.shape import closed_singular_values, frobenius_squared
-from mmech.structure.waves import energies, waves_of
 
 SMALL_BLOCK = 16
 """Sums within blocks of so many cells are taken pair by pair."""

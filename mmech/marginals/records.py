@@ -19,9 +19,9 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.marginals.counts import Counts
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.merged import Merged
+from mmech.operators.compose import Merged
 from mmech.operators.partition import PartitionStack
-from mmech.structure.by_marginals import answers_by_marginals
+from mmech.structure.spectrum import answers_by_marginals
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,23 +7,15 @@ tau          sine waves: functions of the grams of ranges and prefix sums
 convolution  exact convolutions of integers
 explicit     dense and sparse matrices
 partition    partitions of a domain, and boxes of cells: what forests ask
-compose      transposes, grams, multiples, products and sums
-stack        queries under each other
-kronecker    one operator per attribute of a product domain
-marginals    sets of marginals, and their algebra
-residuals    orthogonal contrasts, one block per set of attributes
-merged       operators on a domain whose cells were merged, or reordered
+compose      transposes, grams, multiples, products, sums, stacks, and merged cells
+kronecker    one operator per attribute of a product domain, axis by axis
+marginals    sets of marginals, their algebra, and orthogonal contrasts
 pidentity    identity and a few further queries, with a closed inverse
-joint        the inverse gram of stacked Kronecker products
-algebra      how pairs of operators combine
-row_scaling  operators with scaled rows, in the structure they had
+algebra      how pairs of operators combine, and rows are scaled
 known        normal form, rank and norms, by the class of an operator
-pinv         pseudoinverses, by structure or solved
-lsmr         least squares for operators too large to factorise
-axes         products along one axis of a tensor
-subsets      lists of sets of attributes, where all would be too many
-table_tree   tables of counts, each summed from a smaller one
+pinv         pseudoinverses, by structure, by a common basis of products, or solved
+subsets      sets of attributes in lists, and their tables of counts
 ===========  ==============================================================
 """
 
-from mmech.operators import algebra, known, pinv, residuals, row_scaling  # noqa: F401
+from mmech.operators import algebra, known, marginals, pinv  # noqa: F401

@@ -1,4 +1,4 @@
-"""Pair rules: how two operators combine so that structure survives.
+"""Pair rules: how two operators combine, or rows are scaled, and structure survives.
 
 A rule takes the two operators and returns their product, or ``None`` when it does not
 apply after all; the first rule that fits wins.
@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from mmech.arrays import Floats
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones
-from mmech.operators.compose import Product, Scaled, Sum, check_weight
+from mmech.operators.compose import Merged, Product, Scaled, Sum, VStack, check_weight
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.stack import VStack
+from mmech.operators.marginals import Marginals, Residuals
 
 Rule = Callable[[Any, Any], QueryMatrix | None]
 
@@ -103,3 +104,79 @@ def _scaled(operator: QueryMatrix, weight: float) -> QueryMatrix:
 _scaled.register(
     Scaled, lambda operator, weight: scale(weight * operator.weight, operator.operator)
 )
+
+
+# ---- scaled rows -------------------------------------------------------------
+
+
+def scale_rows(operator: QueryMatrix, factors: Floats) -> QueryMatrix:
+    """Return diag(factors) A, for one factor per row, without empty blocks.
+
+    Stacks whose blocks have one factor each stay stacks, and so keep the closed forms
+    that they have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech import Identity, Total, VStack
+    >>> from mmech.operators.algebra import scale_rows
+    >>> scale_rows(VStack([Total(2), Identity(2)]), np.array([0.5, 2.0, 2.0]))
+    VStack(Scaled(0.5, Total(2)), Scaled(2, Identity(2))) shape=(3, 2)
+    """
+    structured = _structured(operator, factors)
+    return Diagonal(factors) @ operator if structured is None else structured
+
+
+def _structured(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
+    """Return the scaled operator in its own structure, if the factors respect it."""
+    if factors.size == 0:
+        return operator
+    if (factors == factors[0]).all():
+        return float(factors[0]) * operator
+    return rows_scaled(operator, factors)
+
+
+@singledispatch
+def rows_scaled(operator: QueryMatrix, factors: Floats) -> QueryMatrix | None:
+    """Return the scaled operator by a rule for its class, else ``None``."""
+    return None
+
+
+@rows_scaled.register(Scaled)
+def _(operator: Scaled, factors: Floats) -> QueryMatrix | None:
+    inner = _structured(operator.operator, factors)
+    return None if inner is None else operator.weight * inner
+
+
+@rows_scaled.register(Merged)
+def _(operator: Merged, factors: Floats) -> QueryMatrix | None:
+    inner = _structured(operator.operator, factors)
+    return inner and Merged(inner, operator.groups)
+
+
+@rows_scaled.register(Marginals | Residuals)
+def _(operator: Marginals | Residuals, factors: Floats) -> QueryMatrix | None:
+    own = one_per_block(factors, operator.counts)
+    if own is None:
+        return None
+    tables = zip(operator.weights.items(), own, strict=True)
+    weights = {key: weight * factor for (key, weight), factor in tables}
+    return type(operator)(operator.domain_shape, weights)
+
+
+@rows_scaled.register(VStack)
+def _(operator: VStack, factors: Floats) -> QueryMatrix | None:
+    ends = np.cumsum([block.shape[0] for block in operator.blocks])
+    parts = np.split(factors, ends[:-1])
+    pairs = zip(operator.blocks, parts, strict=True)
+    scaled = [_structured(block, part) for block, part in pairs if part.size]
+    kept = [block for block in scaled if block is not None]
+    return VStack(kept) if len(kept) == len(scaled) else None
+
+
+def one_per_block(factors: Floats, counts: Sequence[int]) -> list[float] | None:
+    """Return the factor of every block, if all rows of each have one."""
+    parts = np.split(factors, np.cumsum(counts)[:-1])
+    if any((part != part[0]).any() for part in parts):
+        return None
+    return [float(part[0]) for part in parts]

@@ -302,17 +302,6 @@ class QueryMatrix:
 
         return pinv(self)
 
-    def abs(self) -> QueryMatrix:
-        """Return the operator of absolute entries."""
-        if self.is_nonnegative:
-            return self
-        from mmech.operators.explicit import Dense
-
-        return Dense(np.abs(self.to_dense()))
-
-    def __abs__(self) -> QueryMatrix:
-        return self.abs()
-
     def column_abs_sums(self) -> Array:
         """Return the L1 norm of every column, shape (n,)."""
         return self._power_sums(1, 0)
@@ -436,14 +425,9 @@ class QueryMatrix:
         """
         from scipy.sparse.linalg import LinearOperator
 
-        return LinearOperator(
-            self.shape,
-            matvec=self.matvec,
-            rmatvec=self.rmatvec,
-            matmat=self.matmat,
-            rmatmat=self.rmatmat,
-            dtype=_FLOAT64,
-        )
+        products = "matvec", "rmatvec", "matmat", "rmatmat"
+        own = {name: getattr(self, name) for name in products}
+        return LinearOperator(self.shape, dtype=_FLOAT64, **own)
 
     # ---- block-wise fallbacks --------------------------------------------
 
@@ -509,6 +493,12 @@ def once(question: Question) -> Question:
     return ask  # type: ignore[return-value]
 
 
+def held(name: str, kind: type[Kind]) -> Kind:
+    """Return a property that reads a field as what the constructor makes of it."""
+    doc = f"The same as ``{name}``."
+    return property(attrgetter(name), doc=doc)  # type: ignore[return-value]
+
+
 class Symmetric(QueryMatrix):
     """Base of the operators that equal their transpose."""
 
@@ -524,14 +514,10 @@ class Symmetric(QueryMatrix):
 class Stored(QueryMatrix):
     """Base of the operators that store their entries, and add up powers of them."""
 
-    @property
-    def _entries_held(self) -> Array:
-        """Every entry that is not zero at least once."""
-        raise NotImplementedError(f"{type(self).__name__} must define _entries_held")
+    _entries_held: Array
+    """Every entry that is not zero at least once."""
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._entries_held.dtype
+    dtype = held("_entries_held.dtype", np.dtype)
 
     @cached_property
     def is_nonnegative(self) -> bool:  # type: ignore[override]
@@ -552,17 +538,10 @@ class ZeroOne(QueryMatrix):
         return math.sqrt(self.sensitivity())
 
 
-_SUMS = {
-    (1, 0): "column_abs_sums",
-    (2, 0): "column_square_sums",
-    (1, 1): "row_abs_sums",
-    (2, 1): "row_square_sums",
-}
-
-
 def power_sums(operator: QueryMatrix, power: int, axis: int) -> Array:
     """Return what `_power_sums` does, by the method that a class of others may have."""
-    sums: Array = getattr(operator, _SUMS[power, axis])()
+    name = f"{('column', 'row')[axis]}_{('abs', 'square')[power - 1]}_sums"
+    sums: Array = getattr(operator, name)()
     return sums
 
 
@@ -595,9 +574,11 @@ def freeze(value: Any) -> None:
             freeze(part)
 
 
-def held(name: str, kind: type[Kind]) -> Kind:
-    """Return a property that reads a field as what the constructor makes of it."""
-    return property(attrgetter(name))  # type: ignore[return-value]
+def square(name: str) -> tuple[int, int]:
+    """Return a property of the shape (n, n), where an attribute of a name is n."""
+    size = attrgetter(name)
+    doc = "Number of rows and of columns, which are equal."
+    return property(lambda own: (size(own),) * 2, doc=doc)  # type: ignore[return-value]
 
 
 def read_only(array: Array) -> Array:

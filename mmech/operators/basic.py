@@ -21,6 +21,7 @@ from mmech.operators.base import (
     int64_or_float64,
     query_matrix,
     read_only,
+    square,
 )
 
 KERNEL_ENTRIES = 2**14
@@ -192,9 +193,7 @@ class SeparableGram(Symmetric):
     _falling = held("falling", Array)
     _diagonal = held("diagonal", Array)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self._diagonal.size, self._diagonal.size)
+    shape = square("_diagonal.size")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -241,18 +240,12 @@ class Diagonal(Symmetric, Stored):
         values = check_finite_array(self.values, "values", ndim=1)
         self._set(values=read_only(int64_or_float64(values)))
 
-    _values = held("values", Array)
+    _values = _entries_held = held("values", Array)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self._values.size, self._values.size)
+    shape = square("_values.size")
 
     def _arguments(self) -> str:
         return f"n={self._values.size}"
-
-    @property
-    def _entries_held(self) -> Array:
-        return self._values
 
     def _matmat(self, x: Array, /) -> Array:
         return x * self._values.astype(x.dtype, copy=False)[:, None]
@@ -267,9 +260,6 @@ class Diagonal(Symmetric, Stored):
             np.divide(1.0, values, out=np.zeros_like(values), where=values != 0)
         )
 
-    def abs(self) -> Diagonal:
-        return Diagonal(np.abs(self._values))
-
     def _power_sums(self, power: int, axis: int) -> Array:
         return exact_sums(np.abs(self._values.astype(np.float64)) ** power, self.dtype)
 
@@ -277,6 +267,4 @@ class Diagonal(Symmetric, Stored):
         return self._values.copy()
 
     def to_sparse(self) -> sp.csr_array:
-        return sp.csr_array(
-            sp.diags_array(self._values, format="csr", dtype=self.dtype)
-        )
+        return sp.csr_array(sp.diags_array(self._values, dtype=self.dtype))

@@ -1,16 +1,21 @@
-"""Operators made of operators: transposes, grams, multiples, products and sums."""
+"""Operators made of operators: transposes, multiples, products, sums, stacks.
+
+Operators on a domain whose cells were merged without loss, or reordered, are too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce, singledispatch
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
 
+from mmech.checks import plain_array
 from mmech.limits import LIMITS
 from mmech.operators.base import (
     Array,
@@ -18,8 +23,11 @@ from mmech.operators.base import (
     Symmetric,
     common_dtype,
     exact_sums,
+    freeze,
+    held,
     power_sums,
     query_matrix,
+    read_only,
 )
 from mmech.operators.basic import Diagonal, SeparableGram
 from mmech.operators.explicit import Sparse, as_query_matrix
@@ -42,10 +50,8 @@ def check_operators(parts: Any, name: str) -> tuple[QueryMatrix, ...]:
 class Composite(QueryMatrix):
     """Base of the operators made of several others."""
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        """The operators that it is made of."""
-        raise NotImplementedError(f"{type(self).__name__} must define parts")
+    parts: Sequence[QueryMatrix]
+    """The operators that it is made of."""
 
     def _arguments(self) -> str:
         labels = [part._label() for part in self.parts]
@@ -70,14 +76,8 @@ class Wrapper(QueryMatrix):
 
     operator: QueryMatrix
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.operator.dtype
-
-    @property
-    def is_nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether no entry of the operator is known to be negative."""
-        return self.operator.is_nonnegative
+    dtype = held("operator.dtype", np.dtype)
+    is_nonnegative = held("operator.is_nonnegative", bool)
 
 
 @query_matrix("Transpose")
@@ -101,15 +101,10 @@ class Transpose(Wrapper):
     def _rmatmat(self, y: Array, /) -> Array:
         return self.operator._matmat(y)
 
-    @property
-    def T(self) -> QueryMatrix:
-        return self.operator
+    T = held("operator", QueryMatrix)
 
     def pinv(self) -> QueryMatrix:
         return self.operator.pinv().T
-
-    def abs(self) -> QueryMatrix:
-        return self.operator.abs().T
 
     def _power_sums(self, power: int, axis: int) -> Array:
         return power_sums(self.operator, power, 1 - axis)
@@ -194,9 +189,7 @@ class Scaled(QueryMatrix):
         operator = as_query_matrix(self.operator, "operator")
         self._set(operator=operator, weight=check_weight(self.weight))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.operator.shape
+    shape = held("operator.shape", tuple[int, int])
 
     def _arguments(self) -> str:
         return f"{self.weight:g}, {self.operator._label()}"
@@ -230,9 +223,6 @@ class Scaled(QueryMatrix):
     def pinv(self) -> QueryMatrix:
         pinv = self.operator.pinv()
         return Scaled(0 if self.weight == 0 else 1 / self.weight, pinv)
-
-    def abs(self) -> QueryMatrix:
-        return Scaled(abs(self.weight), self.operator.abs())
 
     def _power_sums(self, power: int, axis: int) -> Array:
         sums = power_sums(self.operator, power, axis).astype(np.float64)
@@ -294,9 +284,7 @@ class Product(Composite):
     def shape(self) -> tuple[int, int]:
         return (self.factors[0].shape[0], self.factors[-1].shape[1])
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        return self.factors
+    parts = held("factors", tuple[QueryMatrix, ...])
 
     def _matmat(self, x: Array, /) -> Array:
         for factor in reversed(self.factors):
@@ -351,10 +339,8 @@ class Product(Composite):
         floats = (f.to_sparse().astype(np.float64) for f in left)
         picks = reduce(lambda a, b: a @ b, floats).tocsr()
         work = (abs(picks) != 0).astype(np.int64) @ right.row_abs_sums()
-        if (
-            SPARSE_ADVANTAGE * work.sum()
-            > self.shape[0] * self.shape[1] * right.n_partitions
-        ):
+        dense = self.shape[0] * self.shape[1] * right.n_partitions
+        if SPARSE_ADVANTAGE * work.sum() > dense:
             return None
         groups = right.to_sparse()
         out = np.zeros(self.shape[0])
@@ -426,9 +412,7 @@ class Sum(Composite):
     def shape(self) -> tuple[int, int]:
         return self.terms[0].shape
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        return self.terms
+    parts = held("terms", tuple[QueryMatrix, ...])
 
     def _add(self, parts: Callable[[QueryMatrix], Array]) -> Array:
         return reduce(np.add, (parts(term) for term in self.terms))
@@ -455,3 +439,204 @@ class Sum(Composite):
         dtype = self._entry_dtype
         parts = (term.to_sparse().astype(dtype) for term in self.terms)
         return sp.csr_array(self._entries(reduce(lambda a, b: a + b, parts)))
+
+
+# ---- queries under each other ------------------------------------------------
+
+
+@query_matrix("VStack")
+class VStack(Composite):
+    """Operators over one domain, stacked: the union of their queries.
+
+    Parameters
+    ----------
+    blocks : sequence of QueryMatrix, each of shape (m_i, n)
+        The operators to stack, first on top. Stacked transposes, transposed, stand side
+        by side.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Total, VStack
+    >>> VStack([Total(3), Identity(3)])
+    VStack(Total(3), Identity(3)) shape=(4, 3)
+    """
+
+    blocks: Sequence[QueryMatrix]
+
+    def __post_init__(self) -> None:
+        blocks = check_operators(self.blocks, "VStack")
+        if len({block.shape[1] for block in blocks}) > 1:
+            raise ValueError(
+                "a stack needs operators over one domain, got "
+                + ", ".join(f"{block.shape[1]}" for block in blocks)
+                + " columns"
+            )
+        self._set(blocks=blocks)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [0, *accumulate(block.shape[0] for block in self.blocks)]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self._offsets[-1], self.blocks[0].shape[1])
+
+    parts = held("blocks", tuple[QueryMatrix, ...])
+
+    def _matmat(self, x: Array, /) -> Array:
+        return np.concatenate([block._matmat(x) for block in self.blocks])
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        parts = zip(self.blocks, pairwise(self._offsets), strict=True)
+        products = (block._rmatmat(y[start:stop]) for block, (start, stop) in parts)
+        return reduce(np.add, products)
+
+    def gram(self) -> QueryMatrix:
+        grams = [block.gram() for block in self.blocks]
+        return Sum(grams) if len(grams) > 1 else grams[0]
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        sums = (power_sums(block, power, axis) for block in self.blocks)
+        if axis == 1:
+            return np.concatenate(list(sums))
+        floats = (part.astype(np.float64) for part in sums)
+        return exact_sums(reduce(np.add, floats), self.dtype)
+
+    def _explicit_entries(self) -> Array:
+        return np.concatenate([block._dense() for block in self.blocks])
+
+    def to_sparse(self) -> sp.csr_array:
+        parts = [block.to_sparse() for block in self.blocks]
+        return sp.csr_array(sp.vstack(parts, format="csr"))
+
+
+# ---- domains whose cells were merged without loss ----------------------------
+
+
+@query_matrix("Merged")
+class Merged(Wrapper):
+    """An operator on merged cells, as an operator on the original cells.
+
+    Column j is column ``groups[j]`` of the inner operator, or zero where ``groups[j]``
+    is -1. Where the groups are an order of the cells, the operator asks a relabelled
+    domain: ranges become ranges of an order that the cells do not come in.
+
+    Parameters
+    ----------
+    operator : QueryMatrix, shape (m, n')
+        Operator on the merged cells.
+    groups : array_like of int, shape (n,)
+        Merged cell of every original cell, -1 for none; every merged cell occurs.
+
+    See Also
+    --------
+    reduce_domain : finds the groups of a workload.
+
+    Examples
+    --------
+    >>> from mmech import Identity, Merged, Prefix
+    >>> Merged(Identity(2), [0, 1, 1, -1]).to_dense()
+    array([[1, 0, 0, 0],
+           [0, 1, 1, 0]])
+    >>> Merged(Prefix(3), [2, 0, 1]).to_dense()
+    array([[0, 1, 0],
+           [0, 1, 1],
+           [1, 1, 1]])
+    """
+
+    groups: ArrayLike
+
+    def __post_init__(self) -> None:
+        operator = as_query_matrix(self.operator, "operator")
+        self._set(operator=operator)
+        groups = plain_array(self.groups, "groups")
+        size = self.operator.shape[1]
+        if groups.ndim != 1 or groups.dtype.kind not in "iu":
+            raise ValueError(
+                f"groups must be a vector of integers, got {groups.dtype} of shape "
+                f"{groups.shape}"
+            )
+        if groups.size == 0 or groups.min() < -1 or groups.max() >= size:
+            raise ValueError(
+                f"groups must lie in -1..{size - 1}, the columns of the operator"
+            )
+        if np.unique(groups[groups >= 0]).size != size:
+            raise ValueError(f"every one of the {size} merged cells must occur")
+        self._set(groups=read_only(groups.astype(np.int64)))
+
+    _groups = held("groups", NDArray[np.int64])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.operator.shape[0], int(self._groups.size))
+
+    def _arguments(self) -> str:
+        return f"{self.operator._label()}, {self._groups.size} cells"
+
+    @property
+    def reorders(self) -> bool:
+        """Whether every merged cell is one cell, and none is left out."""
+        return self._groups.size == self.operator.shape[1]
+
+    @cached_property
+    def merge(self) -> sp.csr_array:
+        """The 0/1 matrix C of shape (n', n) that adds up merged cells."""
+        columns = np.flatnonzero(self._groups >= 0)
+        rows = self._groups[columns]
+        shape = (self.operator.shape[1], self._groups.size)
+        merge = sp.csr_array((np.ones(columns.size, np.int64), (rows, columns)), shape)
+        freeze(merge)
+        return merge
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of original cells in every merged cell."""
+        kept = self._groups[self._groups >= 0]
+        return read_only(np.bincount(kept, minlength=self.operator.shape[1]))
+
+    def _spread(self, values: Array) -> Array:
+        """Return values of the merged cells at the original cells."""
+        nothing = np.zeros((1, *values.shape[1:]), values.dtype)
+        return np.concatenate([values, nothing])[self._groups]
+
+    def _merged(self, x: Array) -> Array:
+        """Return values of the original cells, added up by merged cell."""
+        merged = np.asarray(self.merge.astype(x.dtype, copy=False) @ x)
+        return np.ascontiguousarray(merged)
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._matmat(self._merged(x))
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._spread(self.operator._rmatmat(y))
+
+    def gram(self) -> QueryMatrix:
+        return MergedGram(self)
+
+    def _power_sums(self, power: int, axis: int) -> Array:
+        if axis == 1:
+            return super()._power_sums(power, axis)
+        return self._spread(power_sums(self.operator, power, 0))
+
+    def sensitivity(self) -> float:
+        """Return the largest L1 norm of a column; every inner column occurs."""
+        return self.operator.sensitivity()
+
+    def l2_sensitivity(self) -> float:
+        """Return the largest L2 norm of a column; every inner column occurs."""
+        return self.operator.l2_sensitivity()
+
+
+@query_matrix("MergedGram")
+class MergedGram(Gram):
+    """The gram of an operator on merged cells, by the gram of the inner operator."""
+
+    operator: Merged
+
+    @cached_property
+    def inner(self) -> QueryMatrix:
+        """The gram of the operator on the merged cells."""
+        return self.operator.operator.gram()
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self.operator._spread(self.inner._matmat(self.operator._merged(x)))

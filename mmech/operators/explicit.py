@@ -15,6 +15,7 @@ from mmech.operators.base import (
     QueryMatrix,
     Stored,
     exact_sums,
+    freeze,
     held,
     int64_or_float64,
     query_matrix,
@@ -61,18 +62,12 @@ class Dense(Stored):
         object.__setattr__(made, "array", array)
         return made
 
-    _array = held("array", Array)
+    _array = _entries_held = held("array", Array)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self._array.shape[0], self._array.shape[1])
+    shape = held("_array.shape", tuple[int, int])
 
     def _arguments(self) -> str:
         return " x ".join(str(size) for size in self.shape)
-
-    @property
-    def _entries_held(self) -> Array:
-        return self._array
 
     def _matmat(self, x: Array, /) -> Array:
         return self._array.astype(x.dtype, copy=False) @ x
@@ -101,9 +96,6 @@ class Dense(Stored):
         # NumPy's default keeps singular values that are rounding errors.
         cutoff = max(floats.shape) * np.finfo(np.float64).eps
         return Dense(np.linalg.pinv(floats, rcond=cutoff))
-
-    def abs(self) -> Dense:
-        return self if self.is_nonnegative else Dense(np.abs(self._array))
 
     def _power_sums(self, power: int, axis: int) -> Array:
         powers = np.abs(self._array.astype(np.float64)) ** power
@@ -151,8 +143,7 @@ class Sparse(Stored):
         csr = sp.csr_array(
             (int64_or_float64(data), csr.indices, csr.indptr), shape=csr.shape
         )
-        for part in (csr.data, csr.indices, csr.indptr):
-            part.setflags(write=False)
+        freeze(csr)
         self._set(matrix=csr)
 
     @property
@@ -163,9 +154,7 @@ class Sparse(Stored):
         m, n = self.shape
         return f"{m} x {n}, nnz={self.matrix.nnz}"
 
-    @property
-    def _entries_held(self) -> Array:
-        return self.matrix.data
+    _entries_held = held("matrix.data", Array)
 
     @cached_property
     def _converted(self) -> dict[np.dtype[Any], tuple[sp.csr_array, sp.csc_array]]:
@@ -186,25 +175,15 @@ class Sparse(Stored):
     def _rmatmat(self, y: Array, /) -> Array:
         return _sparse_product(self._as(y.dtype)[1], y)
 
-    @property
-    def T(self) -> Sparse:
-        return self._transposed
-
     @cached_property
-    def _transposed(self) -> Sparse:
+    def T(self) -> Sparse:
+        """The transpose, made once."""
         return Sparse(self.matrix.T)
 
-    def abs(self) -> Sparse:
-        return self if self.is_nonnegative else Sparse(abs(self.matrix))
-
     def _power_sums(self, power: int, axis: int) -> Array:
-        index = (
-            self.matrix.indices
-            if axis == 0
-            else np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
-        )
         out = np.zeros(self.shape[1 - axis])
-        np.add.at(out, index, np.abs(self.matrix.data.astype(np.float64)) ** power)
+        places = self.matrix.nonzero()[1 - axis]
+        np.add.at(out, places, np.abs(self.matrix.data.astype(np.float64)) ** power)
         return exact_sums(out, self.dtype)
 
     def diag(self) -> Array:

@@ -17,11 +17,19 @@ import numpy as np
 
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram, Total
-from mmech.operators.compose import Gram, Product, Scaled, Sum, Transpose
+from mmech.operators.compose import (
+    Gram,
+    Merged,
+    MergedGram,
+    Product,
+    Scaled,
+    Sum,
+    Transpose,
+    VStack,
+)
 from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged, MergedGram
 from mmech.operators.partition import (
     Conjunctions,
     Partition,
@@ -29,7 +37,6 @@ from mmech.operators.partition import (
     PartitionStack,
 )
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 
 Factors = tuple[QueryMatrix, ...]
@@ -90,11 +97,6 @@ class NormalForm:
         """Return the sum of answers, by squared weights, ``None`` if not known."""
         found = self.ask(question, *rest)
         return found and sum(float(weight) ** 2 * answer for weight, answer in found)
-
-    def stacked(self, question: Callable[..., Any], *rest: Any) -> Any:
-        """Return the answers about rows, by squared weights, one after the other."""
-        found = self.ask(question, *rest)
-        return found and np.concatenate([float(c) ** 2 * rows for c, rows in found])
 
 
 @singledispatch
@@ -162,8 +164,7 @@ def has_full_column_rank(strategy: QueryMatrix) -> bool:
 
 has_full_column_rank.register(Identity | PIdentity, lambda strategy: True)
 has_full_column_rank.register(
-    Merged,
-    lambda strategy: strategy.reorders and has_full_column_rank(strategy.operator),
+    Merged, lambda merged: merged.reorders and has_full_column_rank(merged.operator)
 )
 
 
@@ -231,11 +232,6 @@ def _explicit(entries: Any) -> Bounds:
     return tuple(math.ceil(float(s) * (1 + 2**-20)) for s in (rows, columns))  # type: ignore[return-value]
 
 
-def _diagonal(operator: Diagonal) -> Bounds:
-    largest = int(np.abs(operator._values).max(initial=0))
-    return largest, largest
-
-
 def power_sum(entries: Any, power: int) -> int:
     """Return the sum of magnitudes of whole numbers to a power, exactly."""
     if float((np.abs(entries.astype(np.float64)) ** power).sum()) < 2.0**53:
@@ -243,22 +239,10 @@ def power_sum(entries: Any, power: int) -> int:
     return sum(abs(entry) ** power for entry in entries.tolist())
 
 
-def _tau_bounds(operator: Tau) -> Bounds:
-    return (power_sum(operator.period, 1) * int(np.abs(operator._scales).max()),) * 2
-
-
 def _separable(operator: SeparableGram) -> Bounds:
     vectors = operator._rising, operator._falling, operator._diagonal
     a, b, own = (int(np.abs(v).max(initial=0)) for v in vectors)
     return (operator.shape[0] * a * b + own,) * 2
-
-
-def _gram_bounds(operator: Gram, rows: Parts, columns: Parts) -> Bounds:
-    return rows[0] * columns[0], rows[0] * columns[0]
-
-
-def _merged_bounds(operator: Merged, rows: Parts, columns: Parts) -> Bounds:
-    return rows[0] * int(operator.sizes.max(initial=1)), columns[0]
 
 
 BOUNDS: dict[type, Callable[[Any], Bounds]] = {
@@ -271,8 +255,8 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
     PartitionGram: lambda a: (a.shape[0] * a.partitions.n_partitions,) * 2,
     Marginal: lambda a: (a.shape[1], 1),
     SeparableGram: _separable,
-    Diagonal: _diagonal,
-    Tau: _tau_bounds,
+    Diagonal: lambda a: (int(np.abs(a._values).max(initial=0)),) * 2,
+    Tau: lambda a: (power_sum(a.period, 1) * int(np.abs(a._scales).max()),) * 2,
     Dense: lambda a: _explicit(a._array),
     Sparse: lambda a: _explicit(a.matrix),
     Marginals: lambda a: (
@@ -284,8 +268,7 @@ BOUNDS: dict[type, Callable[[Any], Bounds]] = {
 
 PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
     **dict.fromkeys(
-        (Scaled, Transpose, Gram, Merged, MergedGram),
-        lambda a: (a.operator,),
+        (Scaled, Transpose, Gram, Merged, MergedGram), lambda a: (a.operator,)
     ),
     **dict.fromkeys((Kronecker, Product), lambda a: a.factors),
     VStack: lambda a: a.blocks,
@@ -296,11 +279,9 @@ PARTS: dict[type, Callable[[Any], Sequence[QueryMatrix]]] = {
 _JOINT_BOUNDS: dict[type, Callable[[Any, Parts, Parts], Bounds]] = {
     Scaled: lambda a, r, c: (abs(int(a.weight)) * r[0], abs(int(a.weight)) * c[0]),
     Transpose: lambda a, r, c: (c[0], r[0]),
-    Gram: _gram_bounds,
-    MergedGram: _gram_bounds,
-    Merged: _merged_bounds,
-    Kronecker: lambda a, r, c: (math.prod(r), math.prod(c)),
-    Product: lambda a, r, c: (math.prod(r), math.prod(c)),
+    **dict.fromkeys((Gram, MergedGram), lambda a, r, c: (r[0] * c[0],) * 2),
+    Merged: lambda a, r, c: (r[0] * int(a.sizes.max(initial=1)), c[0]),
+    **dict.fromkeys((Kronecker, Product), lambda a, r, c: (math.prod(r), math.prod(c))),
     Sum: lambda a, r, c: (sum(r), sum(c)),
     VStack: lambda a, r, c: (max(r), sum(c)),
 }

@@ -1,24 +1,114 @@
-"""The Kronecker product: one operator per attribute of a product domain."""
+"""The Kronecker product: one operator per attribute of a product domain.
+
+A tensor is seen as (left, n, right) around the axis of a factor, a view of the flat
+data. What a factor costs depends on which of its products needs no transposed copy;
+`axis_kind` names it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, reduce
+from functools import cached_property, reduce, singledispatch
 
 import numpy as np
 import scipy.sparse as sp
 
-from mmech.operators.axes import apply_along, axis_kind, rotate
 from mmech.operators.base import (
     Array,
     QueryMatrix,
     exact_sums,
+    held,
     power_sums,
     product_of,
     query_matrix,
     read_only,
 )
+from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Composite, check_operators
+from mmech.operators.explicit import Dense
+from mmech.operators.pidentity import PIdentityPinv
+
+SMALL_FACTOR = 64
+"""Other operators of at most this many rows and columns are multiplied as matrices."""
+
+LOW_RANK_FACTOR = 512
+"""Pseudoinverses of p-Identities of at most so many rows and columns are matrices."""
+
+THIN = 8
+"""Batched matrix products with fewer columns lose to transposed copies."""
+
+SLICE_ENTRIES = 2**14
+"""Slices with fewer entries are gathered into one product by transposed copies."""
+
+
+@singledispatch
+def axis_kind(factor: QueryMatrix) -> str:
+    """Return how a factor is applied along an axis.
+
+    "identity", "scan" and "total" need no matrix, "matrix" has one, dense; "other"
+    multiplies by its own method.
+    """
+    return "matrix" if max(factor.shape) <= SMALL_FACTOR else "other"
+
+
+axis_kind.register(Identity, lambda factor: "identity")
+axis_kind.register(Ones, lambda factor: "total")
+axis_kind.register(Dense, lambda factor: "matrix")
+axis_kind.register(
+    PIdentityPinv,
+    lambda factor: "matrix" if max(factor.shape) <= LOW_RANK_FACTOR else "other",
+)
+
+
+@singledispatch
+def apply_along(
+    factor: QueryMatrix, matrix: Array | None, x: Array, transpose: bool
+) -> Array:
+    """Return the factor's product along the middle axis of a (left, n, right) tensor.
+
+    `matrix` is the explicit factor, transposed if that is asked for, where it is to be
+    multiplied as one. Tensors are C-contiguous; the factor is not an identity.
+    """
+    left, n, right = x.shape
+    m = factor.shape[1 if transpose else 0]
+    if matrix is not None:
+        if right == 1:
+            return (x.reshape(left, n) @ matrix.T)[:, :, None]
+        if left == 1 or right >= THIN:
+            return np.matmul(matrix, x)
+    product = factor._rmatmat if transpose else factor._matmat
+    if n * right >= SLICE_ENTRIES or left == 1:
+        out = np.empty((left, m, right), x.dtype)
+        for source, target in zip(x, out, strict=True):
+            target[:] = product(source)
+        return out
+    moved = np.ascontiguousarray(np.swapaxes(x, 0, 1)).reshape(n, -1)
+    result = product(moved).reshape(m, left, right)
+    return np.ascontiguousarray(np.swapaxes(result, 0, 1))
+
+
+@apply_along.register(Ones)
+def _(factor: Ones, matrix: Array | None, x: Array, transpose: bool) -> Array:
+    sums = x.sum(axis=1, keepdims=True, dtype=x.dtype)
+    return np.repeat(sums, factor.shape[1 if transpose else 0], axis=1)
+
+
+def rotate(matrices: list[Array], x: Array) -> Array:
+    """Return the Kronecker product of matrices times a vector, last factor first.
+
+    Every step is one matrix product that reads the last axis and writes its result as
+    the first one: after as many steps as there are axes all are in their places again,
+    and no transposed copy was made. The columns of a (n, k) array are one more axis,
+    brought to the front by the only copy.
+    """
+    columns = x.shape[1]
+    tensor = x if columns == 1 else np.ascontiguousarray(x.T)
+    for matrix in reversed(matrices):
+        tensor = matrix @ tensor.reshape(-1, matrix.shape[1]).T
+    return tensor.reshape(-1, columns)
+
+
+# ---- the product -------------------------------------------------------------
 
 
 @query_matrix("Kronecker")
@@ -54,14 +144,10 @@ class Kronecker(Composite):
     @property
     def shape(self) -> tuple[int, int]:
         """Products of the factors' sizes, as Python integers of any size."""
-        return (
-            product_of(factor.shape[0] for factor in self.factors),
-            product_of(factor.shape[1] for factor in self.factors),
-        )
+        rows, columns = zip(*(factor.shape for factor in self.factors), strict=True)
+        return product_of(rows), product_of(columns)
 
-    @property
-    def parts(self) -> Sequence[QueryMatrix]:
-        return self.factors
+    parts = held("factors", tuple[QueryMatrix, ...])
 
     @cached_property
     def _matrices(self) -> list[Array | None]:
@@ -85,13 +171,6 @@ class Kronecker(Composite):
         kinds = set(self._kinds)
         return self.dtype == np.int64 and "matrix" in kinds and "other" not in kinds
 
-    @cached_property
-    def _growth(self) -> tuple[float, float]:
-        """How much larger entries get in a product, and in a transposed product."""
-        rows = (max(1.0, f.row_abs_sums().max(initial=0)) for f in self.factors)
-        columns = (max(1.0, f.sensitivity()) for f in self.factors)
-        return float(np.prod(list(rows))), float(np.prod(list(columns)))
-
     def _order(self, transpose: bool) -> list[int]:
         """Shrinking factors first: it keeps the intermediate tensors small."""
         growth = [f.shape[0] / max(1, f.shape[1]) for f in self.factors]
@@ -113,7 +192,8 @@ class Kronecker(Composite):
         if x.dtype == np.int64 and self._multiplies_floats:
             # Float products are exact below 2**53, and NumPy has no fast integer ones.
             largest = max(abs(int(x.max())), abs(int(x.min())))
-            if largest * self._growth[int(transpose)] < 2.0**53:
+            bounds = self._norm_bounds  # of what entries grow to
+            if bounds and largest * bounds[int(transpose)] < 2**53:
                 floats = self._apply(x.astype(np.float64), transpose)
                 return floats.astype(np.int64)
         matrices = [
@@ -157,9 +237,6 @@ class Kronecker(Composite):
 
     def pinv(self) -> QueryMatrix:
         return Kronecker([factor.pinv() for factor in self.factors])
-
-    def abs(self) -> QueryMatrix:
-        return Kronecker([factor.abs() for factor in self.factors])
 
     def _outer(self, parts: Callable[[QueryMatrix], Array]) -> Array:
         sides = (parts(factor).astype(np.float64) for factor in self.factors)

@@ -1,10 +1,15 @@
-"""Marginals and their algebra.
+"""Marginals, their algebra, and residuals: orthogonal blocks, one per subset.
 
 The marginal over a subset a of the attributes sums the data vector over all
 others. With the orthogonal projectors P_s onto the 2^d ANOVA subspaces,
 M_aᵀM_a = (n / n_a) Σ_{s⊆a} P_s. So grams of stacked marginals and their
 pseudoinverses are of the form Σ_s κ_s P_s. Subsets are bit masks: bit i is
 attribute i.
+
+Where a marginal over s answers all interactions inside s, its residual answers only
+those of exactly the attributes s. Residuals of different subsets are orthogonal. So the
+gram, the pseudoinverse and the errors of a stack have closed forms over the listed
+subsets, at any number of attributes.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mmech.arrays import Subset
 from mmech.checks import check_finite_array, check_integer, magnitude, sizes_label
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
@@ -32,12 +38,11 @@ from mmech.operators.base import (
     query_matrix,
     read_only,
 )
-from mmech.operators.basic import Identity, Total
-from mmech.operators.compose import Scaled, check_weight
+from mmech.operators.basic import Diagonal, Identity, Total
+from mmech.operators.compose import Scaled, VStack, check_weight
 from mmech.operators.explicit import Dense
 from mmech.operators.kronecker import Kronecker
-from mmech.operators.stack import VStack
-from mmech.operators.table_tree import TableTree, attributes_of, mask_of
+from mmech.operators.subsets import TableTree, attributes_of, mask_of
 
 MAX_TABLES = 2**12
 """Products in the marginal algebra go by way of at most this number of marginals."""
@@ -186,8 +191,31 @@ def check_weights(
     return checked
 
 
+class Tables(QueryMatrix):
+    """Base of weighted tables over some subsets of the attributes, stacked."""
+
+    domain_shape: tuple[int, ...]
+    weights: Mapping[Subset, float]
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return (type(self), (self.domain_shape, dict(self.weights)))
+
+    def _arguments(self) -> str:
+        return f"{len(self.weights)} of {sizes_label(self.domain_shape)}"
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Number of rows of every table."""
+        return [product_of(self.domain_shape[i] for i in s) for s in self.weights]
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and number of domain cells."""
+        return (sum(self.counts), product_of(self.domain_shape))
+
+
 @query_matrix("Marginals", init=False)
-class Marginals(VStack):
+class Marginals(Tables, VStack):
     """Several weighted marginals of one domain, stacked.
 
     Products sum every table from a smaller one that contains it, so that marginals of
@@ -237,27 +265,8 @@ class Marginals(VStack):
     @cached_property  # type: ignore[misc]
     def blocks(self) -> Sequence[QueryMatrix]:
         """The weighted marginals as operators, made when first asked for."""
-        return tuple(
-            Marginal(self.domain_shape, key)
-            if isinstance(weight, int) and weight == 1
-            else Scaled(weight, Marginal(self.domain_shape, key))
-            for key, weight in self.weights.items()
-        )
-
-    @cached_property
-    def shape(self) -> tuple[int, int]:
-        """Number of table cells in all, and number of domain cells."""
-        return (self._offsets[-1], product_of(self.domain_shape))
-
-    domain_shape: tuple[int, ...]
-    weights: Mapping[tuple[int, ...], float]
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return (type(self), (self.domain_shape, dict(self.weights)))
-
-    def _arguments(self) -> str:
-        sizes = sizes_label(self.domain_shape)
-        return f"{len(self.weights)} of {sizes}"
+        shape, pairs = self.domain_shape, self.weights.items()
+        return tuple(weight * Marginal(shape, key) for key, weight in pairs)
 
     @cached_property
     def _tables(self) -> TableTree:
@@ -265,9 +274,7 @@ class Marginals(VStack):
 
     @cached_property
     def _offsets(self) -> list[int]:
-        sizes = self.domain_shape
-        cells = (product_of(sizes[i] for i in key) for key in self.weights)
-        return [0, *accumulate(cells)]
+        return [0, *accumulate(self.counts)]
 
     def _matmat(self, x: Array, /) -> Array:
         _check_enumerable(self)
@@ -530,3 +537,133 @@ marginals_of.register(Marginals, lambda tables: tables)
 marginals_of.register(
     Marginal, lambda table: Marginals(table.domain_shape, {table.attributes: 1})
 )
+
+
+# ---- interaction contrasts ---------------------------------------------------
+
+
+@query_matrix("Residuals", init=False)
+class Residuals(Tables):
+    r"""Several weighted residuals of one domain, stacked.
+
+    The residual over a subset s of the attributes is
+
+    .. math:: R_s = \bigotimes_{i \in s} (I - J / n_i) \otimes
+              \bigotimes_{i \notin s} 1^T , \qquad
+              R_s^T R_s = \Big(\prod_{i \notin s} n_i\Big) P_s ,
+
+    where J is all ones and P_s is the projector on the interactions of exactly s. It
+    is the marginal over s with the means along every axis taken off: a row for every
+    cell. Orthonormal contrasts have the same gram, so the same errors and L2
+    sensitivity, and fewer rows, which are not whole numbers over one denominator.
+
+    Parameters
+    ----------
+    domain_shape : sequence of int
+        Number of values of every attribute.
+    weights : mapping of (sequence of int) to float
+        Weight of the residual over each subset of attributes; rows come in the
+        order of the mapping. Attributes of a subset have at least two values.
+
+    Attributes
+    ----------
+    weights : dict of tuple to float
+        The same, with sorted subsets.
+
+    Raises
+    ------
+    ValueError
+        If there is no residual, all weights are zero, or a subset occurs twice. If an
+        attribute in a subset has a single value and so no contrast.
+
+    See Also
+    --------
+    Marginals : tables of counts, whose rows are 0/1.
+
+    References
+    ----------
+    .. [1] Xiao, He, Zhang, Kifer, "An optimal and scalable matrix mechanism for
+       noisy marginals under convex loss functions", NeurIPS 2023, Section 4.
+
+    Examples
+    --------
+    >>> from mmech import Residuals
+    >>> A = Residuals((2, 2), {(): 1, (0,): 1})
+    >>> A.to_dense().round(3)
+    array([[ 1. ,  1. ,  1. ,  1. ],
+           [ 0.5,  0.5, -0.5, -0.5],
+           [-0.5, -0.5,  0.5,  0.5]])
+    """
+
+    def __init__(
+        self, domain_shape: Iterable[int], weights: Mapping[Any, float]
+    ) -> None:
+        sizes = check_domain_shape(domain_shape)
+        checked = check_weights(weights, len(sizes), "residual")
+        for i in sorted(set().union(*checked)):
+            if sizes[i] == 1:
+                raise ValueError(
+                    f"attribute {i} has a single value and no contrast; leave it out "
+                    "of the subsets"
+                )
+        floats = {key: float(weight) for key, weight in checked.items()}
+        self._set(domain_shape=sizes, weights=MappingProxyType(floats))
+
+    @cached_property
+    def _stack(self) -> VStack:
+        blocks = []
+        for subset, weight in self.weights.items():
+            factors: list[QueryMatrix] = [Total(n) for n in self.domain_shape]
+            for i in subset:
+                factors[i] = Dense(np.eye(n := self.domain_shape[i]) - 1 / n)
+            blocks.append(Scaled(weight, Kronecker(factors)))
+        return VStack(blocks)
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._stack._matmat(x)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._stack._rmatmat(y)
+
+    def pinv(self) -> QueryMatrix:
+        """Return Aᵀ with scaled columns: blocks of A are multiples of projectors."""
+        squares = self._eigenvalues()
+        inverse = np.divide(1.0, squares, out=np.zeros(squares.size), where=squares > 0)
+        return self.T @ Diagonal(inverse)
+
+    def _eigenvalues(self) -> Array:
+        """Return what A Aᵀ multiplies the rows of each block by, w_s² n / n_s."""
+        n = self.shape[1]
+        weights = zip(self.weights.values(), self.counts, strict=True)
+        squares = [weight**2 * (n // count) for weight, count in weights]
+        return np.repeat(np.array(squares, np.float64), self.counts)
+
+    def column_abs_sums(self) -> Array:
+        return self._stack.column_abs_sums()
+
+    def column_square_sums(self) -> Array:
+        """Return the squared L2 norms of the columns, all equal, shape (n,)."""
+        return np.full(self.shape[1], self._column_square_sum())
+
+    def _column_square_sum(self) -> float:
+        """Return Σ_s w_s² rank(P_s) / n_s, at any domain size."""
+        sizes = self.domain_shape
+        return sum(
+            weight**2 * math.prod((sizes[i] - 1) / sizes[i] for i in subset)
+            for subset, weight in self.weights.items()
+        )
+
+    def row_square_sums(self) -> Array:
+        """Return the squared L2 norm of every row, shape (m,)."""
+        shares = [
+            math.prod(1 - 1 / self.domain_shape[i] for i in subset)
+            for subset in self.weights
+        ]
+        return self._eigenvalues() * np.repeat(shares, self.counts)
+
+    def sensitivity(self) -> float:
+        return float(self.column_abs_sums().max())
+
+    def l2_sensitivity(self) -> float:
+        """Return the L2 norm of a column, at any domain size."""
+        return math.sqrt(self._column_square_sum())

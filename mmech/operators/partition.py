@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +21,7 @@ from mmech.operators.base import (
     ZeroOne,
     freeze,
     held,
+    once,
     product_of,
     query_matrix,
     read_only,
@@ -41,12 +44,21 @@ SAMPLED_CELLS = 64
 Lists = tuple[NDArray[np.int64], NDArray[np.uint32]]
 
 
-class Sets(ZeroOne):
+class _Sets(ZeroOne):
     """Base of rows that are sets of cells, with products by lists where these fit.
 
     These list the cells of a row, or the rows of a cell. They are made once as many
     columns have been multiplied as they cost.
     """
+
+    _kernels: ClassVar[tuple[str, str]]
+    """Names of the kernels of A x and Aᵀ x."""
+
+    _most_listed: ClassVar[float] = math.inf
+    """Up to so many columns lists are faster."""
+
+    _layout: tuple[Array, ...]
+    """What the kernels read."""
 
     @cached_property
     def _columns_multiplied(self) -> list[int]:
@@ -64,21 +76,29 @@ class Sets(ZeroOne):
     def _column_lists(self) -> Lists:
         return _lists(self.to_sparse().tocsc())
 
-    def _product_by_lists(self, x: Array, axis: int) -> Array | None:
-        """Return A x, or Aᵀ x for axis 1; ``None`` before lists are worth making."""
+    def _product(self, x: Array, axis: int) -> Array:
+        """Return A x, or Aᵀ x for axis 1: by lists where these are worth making."""
         from mmech import _kernels
 
-        self._columns_multiplied[axis] += x.shape[1]
-        if self._columns_multiplied[axis] <= RENTED:
-            return None
-        if self._n_members > LIMITS.listed_members:
-            return None
+        layout = self._layout
         out = np.zeros((self.shape[axis], x.shape[1]), x.dtype)
-        lists = self._column_lists if axis else self._row_lists
-        column = np.ascontiguousarray(x).view()
-        freeze((column,))  # one type, and so one compiled kernel
-        _kernels.list_sums(*lists, column, out)
+        if x.shape[1] <= self._most_listed:
+            self._columns_multiplied[axis] += x.shape[1]
+            rented = self._columns_multiplied[axis] <= RENTED
+            if not rented and self._n_members <= LIMITS.listed_members:
+                lists = self._column_lists if axis else self._row_lists
+                column = np.ascontiguousarray(x).view()
+                freeze((column,))  # one type, and so one compiled kernel
+                _kernels.list_sums(*lists, column, out)
+                return out
+        getattr(_kernels, self._kernels[axis])(*layout, x, out)
         return out
+
+    def _matmat(self, x: Array, /) -> Array:
+        return self._product(x, 0)
+
+    def _rmatmat(self, y: Array, /) -> Array:
+        return self._product(y, 1)
 
 
 def _lists(matrix: sp.csr_array | sp.csc_array) -> Lists:
@@ -88,7 +108,7 @@ def _lists(matrix: sp.csr_array | sp.csc_array) -> Lists:
 
 
 @query_matrix("PartitionStack")
-class PartitionStack(Sets):
+class PartitionStack(_Sets):
     """Several partitions of one domain, stacked: one query per group.
 
     Row ``offsets[t] + g`` counts the records in group g of partition t. This is
@@ -162,6 +182,7 @@ class PartitionStack(Sets):
         """First row of every partition, and the number of rows; shape (t + 1,)."""
         return read_only(np.concatenate([[0], np.cumsum(self.n_groups)]))
 
+    @once
     def boxes(self) -> list[NDArray[np.bool_]] | None:
         """Return the groups as boxes of a product domain, if they all are.
 
@@ -172,11 +193,6 @@ class PartitionStack(Sets):
             ``None`` without `domain_shape`, where a group is not a box, or where
             finding out would take more than 2^30 visits of labels.
         """
-        return self._boxes
-
-    @cached_property
-    def _boxes(self) -> list[NDArray[np.bool_]] | None:
-        # Several questions ask for them, and each answer visits every label.
         if self.domain_shape is None:
             return None
         if len(self.domain_shape) * self._labels.size > LIMITS.box_visits:
@@ -206,27 +222,12 @@ class PartitionStack(Sets):
     def _arguments(self) -> str:
         return f"{self.n_partitions} partitions"
 
-    def _matmat(self, x: Array, /) -> Array:
-        from mmech import _kernels
+    _kernels = ("partition_matmat", "partition_rmatmat")
+    _most_listed = LISTED_COLUMNS
 
-        if x.shape[1] <= LISTED_COLUMNS:
-            product = self._product_by_lists(x, 0)
-            if product is not None:
-                return product
-        out = np.zeros((self.shape[0], x.shape[1]), x.dtype)
-        _kernels.partition_matmat(self._labels, self.offsets, x, out)
-        return out
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        from mmech import _kernels
-
-        if y.shape[1] <= LISTED_COLUMNS:
-            product = self._product_by_lists(y, 1)
-            if product is not None:
-                return product
-        out = np.zeros((self.shape[1], y.shape[1]), y.dtype)
-        _kernels.partition_rmatmat(self._labels, self.offsets, y, out)
-        return out
+    @property
+    def _layout(self) -> tuple[Array, ...]:  # type: ignore[override]
+        return self._labels, self.offsets
 
     def gram(self) -> PartitionGram:
         """Return TᵀT: entry (i, j) counts the groups that cells i and j share."""
@@ -340,7 +341,7 @@ class Partition(PartitionStack):
 
 
 @query_matrix("Conjunctions")
-class Conjunctions(Sets):
+class Conjunctions(_Sets):
     """Boxes of cells: row r counts the records whose every attribute is allowed.
 
     Row r is the Kronecker product of its masks, so memory is one boolean per
@@ -409,7 +410,7 @@ class Conjunctions(Sets):
         return f"{self.shape[0]} boxes over {sizes}"
 
     @cached_property
-    def _layout(self) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    def _layout(self) -> tuple[Array, ...]:  # type: ignore[override]
         if self.shape[1] > LIMITS.enumerated_cells:
             raise DomainTooLargeError(
                 f"products over {magnitude(self.shape[1])} cells do not fit in memory; "
@@ -425,27 +426,7 @@ class Conjunctions(Sets):
         freeze(layout)  # as in a copy: kernels are compiled anew for other arrays
         return layout
 
-    def _matmat(self, x: Array, /) -> Array:
-        from mmech import _kernels
-
-        layout = self._layout
-        product = self._product_by_lists(x, 0)
-        if product is not None:
-            return product
-        out = np.zeros((self.shape[0], x.shape[1]), x.dtype)
-        _kernels.conjunction_matmat(*layout, x, out)
-        return out
-
-    def _rmatmat(self, y: Array, /) -> Array:
-        from mmech import _kernels
-
-        layout = self._layout
-        product = self._product_by_lists(y, 1)
-        if product is not None:
-            return product
-        out = np.zeros((self.shape[1], y.shape[1]), y.dtype)
-        _kernels.conjunction_rmatmat(*layout, y, out)
-        return out
+    _kernels = ("conjunction_matmat", "conjunction_rmatmat")
 
     def _power_sums(self, power: int, axis: int) -> Array:
         """Return sizes of boxes at any domain size, as floats where int64 is short."""

@@ -12,11 +12,11 @@ from mmech.checks import check_choice, check_finite_array
 from mmech.operators.base import (
     Array,
     QueryMatrix,
-    Symmetric,
     held,
     query_matrix,
     read_only,
 )
+from mmech.operators.compose import Product
 
 
 @query_matrix("PIdentity")
@@ -121,12 +121,9 @@ class PIdentity(QueryMatrix):
     def pinv(self) -> PIdentityPinv:
         return PIdentityPinv(self)
 
-    def inverse_gram(self) -> InverseGram:
-        """Return (AᵀA)⁻¹ as an operator of shape (n, n)."""
-        return InverseGram(self)
-
-    def abs(self) -> QueryMatrix:
-        return self if self.is_nonnegative else PIdentity(abs(self._theta), self.norm)
+    def inverse_gram(self) -> QueryMatrix:
+        """Return (AᵀA)⁻¹ = A⁺ A⁺ᵀ as an operator of shape (n, n)."""
+        return Product(self.pinv(), self.pinv().T)
 
     def _power_sums(self, power: int, axis: int) -> Array:
         if axis == 0 and self.norm == f"L{power}":
@@ -136,10 +133,6 @@ class PIdentity(QueryMatrix):
         if axis == 0:
             return (1.0 + powers.sum(axis=0)) / scales
         return np.concatenate([1.0 / scales, powers @ (1.0 / scales)])
-
-    def diag(self) -> Array:
-        """Return 1 / s."""
-        return 1.0 / self.column_scales
 
     @cached_property
     def orthonormal_factors(self) -> tuple[Array, Array]:
@@ -188,13 +181,8 @@ class ColumnScaledPIdentity(PIdentity):
     def _arguments(self) -> str:
         return f"p={self.p}, n={self.shape[1]}"
 
-    @property
-    def column_scales(self) -> Array:
-        """The column scales s as they were given, shape (n,)."""
-        return np.asarray(self.scales)
-
-    def abs(self) -> QueryMatrix:
-        return ColumnScaledPIdentity(np.abs(self._theta), self.scales)
+    column_scales = held("scales", Array)
+    """The column scales s as they were given, shape (n,)."""
 
 
 def column_norms(columns: Array, norm: str) -> Array:
@@ -216,35 +204,11 @@ def thin_factors(columns: Array) -> tuple[Array, Array]:
     return read_only(q[:n]), read_only(q[n:])
 
 
-@query_matrix("InverseGram")
-class InverseGram(Symmetric):
-    """(AᵀA)⁻¹ = S (I - Q₁Q₁ᵀ) S of a p-Identity A, with S = diag(s).
-
-    Q₁Q₁ᵀ = Θᵀ(I + ΘΘᵀ)⁻¹Θ by the Woodbury identity.
-    """
-
-    strategy: PIdentity
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n = self.strategy.shape[1]
-        return (n, n)
-
-    def _matmat(self, x: Array, /) -> Array:
-        q1, _ = self.strategy.orthonormal_factors
-        scales = self.strategy.column_scales[:, None]
-        scaled = x * scales
-        return ((scaled - q1 @ (q1.T @ scaled)) * scales).astype(x.dtype, copy=False)
-
-    def diag(self) -> Array:
-        q1, _ = self.strategy.orthonormal_factors
-        explained = np.einsum("np,np->n", q1, q1)
-        return (1.0 - explained) * np.square(self.strategy.column_scales)
-
-
 @query_matrix("PIdentityPinv")
 class PIdentityPinv(QueryMatrix):
-    """The pseudoinverse A⁺ = S [I - Q₁Q₁ᵀ, Q₁Q₂ᵀ] of a p-Identity A.
+    """The pseudoinverse A⁺ = S [I - Q₁Q₁ᵀ, Q₁Q₂ᵀ] of a p-Identity A, S = diag(s).
+
+    Q₁Q₁ᵀ = Θᵀ(I + ΘΘᵀ)⁻¹Θ by the Woodbury identity.
 
     Costs O(n p) per vector, after one QR factorisation.
     """

@@ -18,6 +18,7 @@ from mmech.operators.base import (
     int64_or_float64,
     query_matrix,
     read_only,
+    square,
 )
 from mmech.operators.convolution import IntegerFilter
 
@@ -195,18 +196,11 @@ class Tau(QueryMatrix):
 
     _scales = held("scales", Array)
 
-    @property
-    def n(self) -> int:
-        """Number of cells, and of queries."""
-        return int(self._scales.size)
+    n = held("_scales.size", int)
+    """Number of cells, and of queries."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.n, self.n)
-
-    @property
-    def dtype(self) -> np.dtype[np.int64] | np.dtype[np.float64]:
-        return self._symbol.dtype
+    shape = square("n")
+    dtype = held("_symbol.dtype", np.dtype)
 
     def _arguments(self) -> str:
         end = "" if self.free_end == "none" else f", {self.free_end} end free"
@@ -245,10 +239,6 @@ class Tau(QueryMatrix):
 
     # ---- products ------------------------------------------------------------------
 
-    @property
-    def _reads_backwards(self) -> bool:
-        return self.free_end == "first"
-
     @cached_property
     def _spectra(self) -> tuple[NDArray[np.complex128], ...]:
         length = next_fast_len(2 * self.n, real=True)
@@ -263,7 +253,7 @@ class Tau(QueryMatrix):
     def _waves(self, x: Array) -> Array:
         """Multiply by the symmetric matrix without scales."""
         n = self.n
-        if self._reads_backwards:
+        if self.free_end == "first":
             x = x[::-1]
         if x.dtype == np.int64:
             padded = np.pad(x, ((0, self._filter.n - n), (0, 0)))
@@ -276,7 +266,7 @@ class Tau(QueryMatrix):
             waves = waves * toeplitz - waves.conj() * hankel
             out = irfft(waves, length, axis=0).astype(x.dtype, copy=False)
         out = out[:n]
-        return np.ascontiguousarray(out[::-1] if self._reads_backwards else out)
+        return np.ascontiguousarray(out[::-1] if self.free_end == "first" else out)
 
     def _matmat(self, x: Array, /) -> Array:
         return self._waves(x * self._scales.astype(x.dtype, copy=False)[:, None])
@@ -337,15 +327,15 @@ class Tau(QueryMatrix):
             c += own[n + 1] * own[n::-1]
             places = 2 * np.minimum(places, n + 1 - places)
         squares = np.square(own).sum() - c[places - 1]
-        return read_only(squares[::-1].copy() if self._reads_backwards else squares)
+        return read_only(squares[::-1].copy() if self.free_end == "first" else squares)
 
     def diag(self) -> Array:
         own = self._symbol[0] - self.period[2 : 2 * self.n + 1 : 2]
-        return (own[::-1] if self._reads_backwards else own) * self._scales
+        return (own[::-1] if self.free_end == "first" else own) * self._scales
 
     def _explicit_entries(self) -> Array:
         i = np.arange(1, self.n + 1)
         entries = self.period[np.subtract.outer(i, i)] - self.period[np.add.outer(i, i)]
-        if self._reads_backwards:
+        if self.free_end == "first":
             entries = entries[::-1, ::-1]
         return np.ascontiguousarray(entries * self._scales)

@@ -18,12 +18,14 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, product_of
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.marginals import Marginals, check_attributes, marginals_of
-from mmech.operators.residuals import Residuals
-from mmech.operators.subsets import downward_closure
-from mmech.operators.table_tree import TableTree
-from mmech.structure.by_marginals import answers_by_marginals
-from mmech.structure.spectrum import mean_spectrum
+from mmech.operators.marginals import (
+    Marginals,
+    Residuals,
+    check_attributes,
+    marginals_of,
+)
+from mmech.operators.subsets import TableTree, downward_closure
+from mmech.structure.spectrum import answers_by_marginals, mean_spectrum
 
 
 def is_lazy(strategy: QueryMatrix) -> bool:
@@ -116,15 +118,13 @@ class MarginalEstimate:
         self._columns = math.prod(array.shape[1:])
         self._blocks: list[tuple[Subset, float, float, Floats]] = []
         self._alphas: dict[Subset, Floats | None] = {}
-        start = 0
-        for attributes, weight in strategy.weights.items():
-            sizes = [self.domain_shape[i] for i in attributes]
-            stop = start + product_of(sizes)
+        tables = np.split(array, np.cumsum(strategy.counts)[:-1])
+        pairs = zip(strategy.weights.items(), tables, strict=True)
+        for (attributes, weight), own in pairs:
             if weight != 0:
                 kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
-                table = array[start:stop].reshape(*self._sizes(kept), self._columns)
-                self._blocks.append((kept, float(weight), float(stop - start), table))
-            start = stop
+                table = own.reshape(*self._sizes(kept), self._columns)
+                self._blocks.append((kept, float(weight), float(len(own)), table))
         if marginals_of(operator) is None:  # each residual has its own interactions
             for kept, weight, _, table in self._blocks:
                 self._alphas[kept] = _centred(table / weight, len(kept))
@@ -215,34 +215,29 @@ class MarginalEstimate:
                 "attributes"
             )
 
-    def _assemble(self, kept: Subset, *, exact: bool) -> Floats:
-        """Return Σ_s α_s n_s / n_t over the subsets of t, shape (*n_t, k)."""
+    def _table(self, attributes: Subset, *, exact: bool = True) -> Floats:
+        """Return Σ_s α_s n_s / n_t over the subsets s of the attributes t, (n_t, k).
+
+        Interactions that were not measured are refused, or zero.
+        """
+        kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
         self._check_table(kept)
         sizes = self._sizes(kept)
         out = np.zeros((*sizes, self._columns))
         for size in range(len(kept) + 1):
             for subset in combinations(kept, size):
                 alpha = self._alpha(subset)
-                if alpha is None:
-                    if exact:
-                        raise UnsupportedWorkloadError(
-                            f"no measured marginal contains the attributes {subset} "
-                            "together; measure a marginal over them"
-                        )
-                    continue
-                shape = [
-                    n if i in subset else 1 for i, n in zip(kept, sizes, strict=True)
-                ]
-                removed = math.prod(
-                    n for i, n in zip(kept, sizes, strict=True) if i not in subset
-                )
-                out += alpha.reshape(*shape, self._columns) / removed
-        return out
-
-    def _table(self, attributes: Subset, *, exact: bool = True) -> Floats:
-        """Return a table; unmeasured interactions are refused, or zero."""
-        kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
-        return self._assemble(kept, exact=exact).reshape(-1, self._columns)
+                if alpha is not None:
+                    inside = zip(kept, sizes, strict=True)
+                    shape = [n if i in subset else 1 for i, n in inside]
+                    removed = product_of(sizes) // product_of(shape)
+                    out += alpha.reshape(*shape, self._columns) / removed
+                elif exact:
+                    raise UnsupportedWorkloadError(
+                        f"no measured marginal contains the attributes {subset} "
+                        "together; measure a marginal over them"
+                    )
+        return out.reshape(-1, self._columns)
 
     def _out(self, table: Floats) -> Floats:
         return table if len(self.shape) == 2 else table[:, 0]

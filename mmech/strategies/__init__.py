@@ -7,18 +7,13 @@ closed_form       strategies that need no search
 pidentity         identity and a few optimized queries
 kronecker         products of such strategies, one per attribute
 union             groups of queries with a product each
-marginals         weighted marginals under L1 sensitivity
-marginal_search   its search: starts, growth and local moves
-marginal_designs  the designs that it starts from
-marginal_weights  weighted marginals under L2 sensitivity, with their gap
-equal_totals      single attributes, for K-norm noise with equal totals
+marginals         weighted marginals under L1 and L2 sensitivity
+marginal_search   the search under L1: designs, starts, growth and local moves
 spectral          sine waves for ranges, near the optimum under L2 at any size
 nested            p-Identity within blocks of neighbours, and over their totals
-ordered           workloads whose cells have an order
+ordered           workloads whose cells have an order, and starts of descents
 dual              the optimum under L2 sensitivity
-joint             the loss of stacked products, and its gradient
 streams           rows that are whole when they are drawn, with their errors
-starts            where descents start
 descent           projected L-BFGS in a box
 ================  =======================================================
 """

@@ -8,26 +8,17 @@ import numpy as np
 
 from mmech.error import expected as error
 from mmech.error.result import StrategyResult
-from mmech.exceptions import UnsupportedWorkloadError
+from mmech.error.shared_totals import TEMPLATE, equal_totals_strategy
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
 from mmech.operators.known import normal_form
-from mmech.operators.residuals import Residuals
+from mmech.operators.marginals import Residuals
 from mmech.operators.subsets import ranks_of, sizes_of
-from mmech.strategies.marginals import is_beyond_lattices
-from mmech.strategies.registry import (
-    PRIVACY,
-    TOO_LARGE,
-    Request,
-    Seen,
-    Skip,
-    Template,
-    attribute_sizes,
-)
-from mmech.structure.attributes import is_uniform
+from mmech.strategies.marginals import is_beyond_lattices, spectrum_of
+from mmech.strategies.registry import PRIVACY, TOO_LARGE, Request, Seen, Skip, Template
 from mmech.structure.shape import measured_loss_bound, unscaled
-from mmech.structure.spectrum import marginal_terms, mean_spectrum
+from mmech.structure.spectrum import is_uniform, marginal_terms, mean_spectrum
 
 DENSE_ENTRIES = 2**28
 """Above this number of entries "auto" does not compute the rank of a workload of few
@@ -54,13 +45,11 @@ def _measure(
 
 def look_at_identity(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out more cells than fit in memory."""
-    large = workload.shape[1] > LIMITS.enumerated_cells
-    if found.norm == "L2":
-        sizes = normal_form(workload).domain_shape or ()
-        if large and len(sizes) > LIMITS.lattice_attributes:
-            return Skip(f"{TOO_LARGE}more cells than fit in memory")
-        return None
-    if large and is_beyond_lattices(workload):
+    sizes = normal_form(workload).domain_shape or ()
+    beyond = len(sizes) > LIMITS.lattice_attributes
+    if found.norm == "L1":
+        beyond = beyond and is_beyond_lattices(workload)
+    if beyond and workload.shape[1] > LIMITS.enumerated_cells:
         return Skip(f"{TOO_LARGE}more cells than fit in memory")
     return None
 
@@ -110,26 +99,10 @@ def has_closed_form(workload: QueryMatrix) -> bool:
 
 
 def optimum_under_l2(workload: QueryMatrix, found: Request) -> str:
-    """Return which template is optimal under L2 and suits the workload, in words."""
+    """Return why no other template is needed under L2, in words; empty if one is."""
     if has_closed_form(workload):
         return "weighted residuals are optimal in closed form"
-    return "'dense' is optimal up to its tolerance" if found.has("dense") else ""
-
-
-def spectrum_of(
-    workload: QueryMatrix, template: str
-) -> tuple[tuple[int, ...], dict[tuple[int, ...], float]]:
-    """Return the attribute sizes and what the workload asks of every subset."""
-    sizes = attribute_sizes(workload, template)
-    spectrum = mean_spectrum(workload, sizes)
-    if spectrum is None:
-        raise UnsupportedWorkloadError(
-            f"template {template!r} has no projection of {workload!r} on the marginal "
-            "algebra; use template='dense' or 'identity'"
-        )
-    if not spectrum:  # nothing is asked: measure the total, for form's sake
-        spectrum = {(): 0.0}
-    return sizes, spectrum
+    return "what was found is near the optimum" if found.is_near else ""
 
 
 def residuals_strategy(workload: QueryMatrix) -> StrategyResult:
@@ -140,7 +113,9 @@ def residuals_strategy(workload: QueryMatrix) -> StrategyResult:
     (Σ m_s √(e_s / n_s))². In the eigenvalues κ_s = x_s n / n_s of the gram this
     is κ_s ∝ √(v_s / m_s).
     """
-    sizes, spectrum = spectrum_of(workload, "residuals")
+    sizes, spectrum = spectrum_of(
+        workload, "residuals", "template='dense' or 'identity'"
+    )
     ranks, cells = ranks_of(spectrum, sizes), sizes_of(spectrum, sizes)
     asked = np.array(list(spectrum.values()))
     root = float(np.sum(ranks * np.sqrt(asked / cells)))
@@ -176,4 +151,5 @@ def look_at_residuals(workload: QueryMatrix, found: Request) -> Seen:
 
 IDENTITY = Template("identity", identity_strategy, 10, ("L1", "L2"), look_at_identity)
 WORKLOAD = Template("workload", workload_strategy, 20, ("L1", "L2"), look_at_workload)
+EQUAL_TOTALS = Template(TEMPLATE, equal_totals_strategy, 35, by_name=True)
 RESIDUALS = Template("residuals", residuals_strategy, 60, ("L2",), look_at_residuals)

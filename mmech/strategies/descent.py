@@ -13,6 +13,8 @@ from mmech.arrays import Floats
 from mmech.strategies.registry import time_is_up
 
 Singles = NDArray[np.float32]
+Pairs = tuple[Singles, Singles, Floats, Floats]
+"""Steps, changes of the gradient, and the products of both and of changes."""
 
 WINDOW = 5
 """Iterations over which a decrease is judged: single steps may be short."""
@@ -99,19 +101,12 @@ class _Memory:
         the others did says nothing about the curvature along the face of the box.
         ``None`` if no step is left with a positive curvature there.
         """
-        used = self.newest_last
         if not (by_face and stuck.any()):
-            direction = self._newton(
-                gradient,
-                self.steps,
-                self.changes,
-                self.step_change,
-                self.change_change,
-                used,
-            )
+            pairs = self.steps, self.changes, self.step_change, self.change_change
+            direction = _newton(gradient, pairs, self.newest_last)
             direction[stuck] = 0.0
             return direction
-        free = np.flatnonzero(~stuck)
+        free, used = np.flatnonzero(~stuck), self.newest_last
         steps = self.steps.take(free, axis=1)[used]  # in half the time of the reverse
         changes = self.changes.take(free, axis=1)[used]
         step_change = (steps @ changes.T).astype(np.float64)
@@ -121,38 +116,32 @@ class _Memory:
         if not kept:
             return None
         result = np.zeros_like(gradient)
-        result[free] = self._newton(
-            gradient[free], steps, changes, step_change, change_change, kept
-        )
+        pairs = steps, changes, step_change, change_change
+        result[free] = _newton(gradient[free], pairs, kept)
         return result
 
-    @staticmethod
-    def _newton(
-        gradient: Floats,
-        steps: Singles,
-        changes: Singles,
-        step_change: Floats,
-        change_change: Floats,
-        used: list[int],
-    ) -> Floats:
-        single = gradient.astype(np.float32)
-        by_steps = (steps @ single)[used]
-        by_changes = (changes @ single)[used]
-        upper = step_change[used][:, used] * TRIANGLE[: len(used), : len(used)]
-        last = used[-1]
-        scale = step_change[last, last] / change_change[last, last]
-        inverse = np.linalg.inv(upper)
-        inner = inverse @ by_steps
-        middle = scale * change_change[used][:, used]
-        middle.flat[:: len(used) + 1] += upper.diagonal()
-        along_steps = np.zeros(len(steps), np.float32)
-        along_changes = np.zeros(len(steps), np.float32)
-        along_steps[used] = inverse.T @ (middle @ inner - scale * by_changes)
-        along_changes[used] = -scale * inner
-        result: Floats = scale * gradient
-        result += along_steps @ steps
-        result += along_changes @ changes
-        return result
+
+def _newton(gradient: Floats, pairs: Pairs, used: list[int]) -> Floats:
+    """Return the inverse Hessian times a gradient by the pairs that are used."""
+    steps, changes, step_change, change_change = pairs
+    single = gradient.astype(np.float32)
+    by_steps = (steps @ single)[used]
+    by_changes = (changes @ single)[used]
+    upper = step_change[used][:, used] * TRIANGLE[: len(used), : len(used)]
+    last = used[-1]
+    scale = step_change[last, last] / change_change[last, last]
+    inverse = np.linalg.inv(upper)
+    inner = inverse @ by_steps
+    middle = scale * change_change[used][:, used]
+    middle.flat[:: len(used) + 1] += upper.diagonal()
+    along_steps = np.zeros(len(steps), np.float32)
+    along_changes = np.zeros(len(steps), np.float32)
+    along_steps[used] = inverse.T @ (middle @ inner - scale * by_changes)
+    along_changes[used] = -scale * inner
+    result: Floats = scale * gradient
+    result += along_steps @ steps
+    result += along_changes @ changes
+    return result
 
 
 def minimize_in_box(

@@ -26,11 +26,11 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.families.separable import AllRange, Prefix, Suffix
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Merged
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
-from mmech.operators.merged import Merged
 from mmech.reduction.cells import reduce_domain
-from mmech.strategies.closed_form import identity_strategy, optimum_under_l2
+from mmech.strategies.closed_form import has_closed_form, identity_strategy
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
 from mmech.strategies.spectral import spectral_strategy
 
@@ -46,9 +46,8 @@ REGULAR = 1e-8
 
 def look_at_dense(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what has a closed form, products, and what is too large."""
-    optimum = optimum_under_l2(workload, found)
-    if optimum:
-        return Skip(optimum)
+    if has_closed_form(workload):
+        return Skip("weighted residuals are optimal in closed form")
     products = normal_form(workload).products
     if products is not None and len(products) == 1 and len(products[0][1]) > 1:
         return Skip("the factors of a product are optimized one by one")
@@ -193,4 +192,4 @@ def _left_factors(
     return left[:, keep], np.sqrt(squares[keep])
 
 
-DENSE = Template("dense", dual_strategy, 30, ("L2",), look_at_dense)
+DENSE = Template("dense", dual_strategy, 30, ("L2",), look_at_dense, is_near=True)

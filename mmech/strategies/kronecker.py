@@ -9,10 +9,11 @@ With the other factors fixed, factor i sees the surrogate gram
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mmech.arrays import Floats
 from mmech.checks import check_integer
@@ -23,20 +24,20 @@ from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity
-from mmech.operators.compose import Scaled, Sum
+from mmech.operators.compose import Scaled, Sum, VStack
 from mmech.operators.explicit import Dense
-from mmech.operators.joint import distinct_grams
 from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.stack import VStack
+from mmech.operators.pinv import distinct_grams
 from mmech.strategies.closed_form import has_closed_form, optimum_under_l2
 from mmech.strategies.marginals import is_beyond_lattices
+from mmech.strategies.ordered import BlockLevel, random_starts
 from mmech.strategies.pidentity import (
     LARGE_DOMAIN,
     better_than_cells,
     default_p,
-    minimize_pidentity,
+    descend,
     pidentity_l2_strategy,
     pidentity_strategy,
     without_idle_rows,
@@ -50,9 +51,10 @@ from mmech.strategies.registry import (
     try_all,
 )
 from mmech.strategies.spectral import spectral_strategy, suits_waves
-from mmech.strategies.starts import random_starts
-from mmech.structure.attributes import box_terms, is_uniform
 from mmech.structure.shape import frobenius_squared
+from mmech.structure.spectrum import box_terms, is_uniform
+
+NAME = "kronecker"
 
 EXPLICIT_FACTOR = 512
 """Up to this factor size the surrogate grams are formed explicitly."""
@@ -113,66 +115,54 @@ def kronecker_strategy(
     seed, callback
         As in `optimize`.
     """
-    terms = _terms(workload, "template 'pidentity'")
+    terms = product_terms(workload, NAME, 1, "template 'pidentity'")
     sizes = [factor.shape[1] for factor in terms[0][1]]
     p_list = _p_per_factor(p, sizes)
     if n_starts is not None:
         check_integer(n_starts, "n_starts")
     rng = np.random.default_rng(seed)
     if len(terms) == 1:
-        options: dict[str, Any] = {
-            "n_starts": n_starts,
-            "max_iter": max_iter,
-            "tolerance": tolerance,
-        }
-        pairs = zip(terms[0][1], p_list, strict=True)
-        runs = [
+        limits: dict[str, Any] = {"max_iter": max_iter, "tolerance": tolerance}
+        weight, factors = terms[0]
+        parts = [
             try_all(f, Request("L1", seed=rng))
             if p is None and f.shape[1] > LARGE_DOMAIN
-            else pidentity_strategy(f, p=k, seed=rng, **options)
-            for f, k in pairs
+            else pidentity_strategy(f, p=k, n_starts=n_starts, seed=rng, **limits)
+            for f, k in zip(factors, p_list, strict=True)
         ]
-        strategy = Kronecker([run.strategy for run in runs])
-        result = StrategyResult(
-            strategy,
-            "kronecker",
-            error.loss(workload, strategy),
-            n_iter=max(run.n_iter for run in runs),
-            success=all(run.success for run in runs),
-            message="factors optimized independently",
-        )
-        if callback is not None:
-            callback(result)
-        return result
-    weights = np.array([weight for weight, _ in terms])
+        return _product(weight, parts, callback)
+    squares = np.square([weight for weight, _ in terms])
     surrogates = [
         SurrogateGrams([factors[i] for _, factors in terms]) for i in range(len(sizes))
     ]
-    identity = frobenius_squared(workload)
-    best = StrategyResult(
-        Kronecker([Identity(size) for size in sizes]),
-        "kronecker",
-        identity,
-        message="no start improved on the identity",
-    )
+    cells = Kronecker([Identity(size) for size in sizes])
+    note = "no start improved on the identity"
+    best = StrategyResult(cells, NAME, frobenius_squared(workload), message=note)
+    thetas: list[Floats] = []
+
+    def improve(i: int, asked: Floats, roughly: bool) -> Floats:
+        level = BlockLevel.of(surrogates[i].weighted(asked))
+        thetas[i] = descend(level, thetas[i], max_iter, tolerance).point
+        return surrogates[i].traces(thetas[i])
+
     for _ in range(UNION_STARTS if n_starts is None else n_starts):
         kind = int(rng.integers(1, 4))
-        thetas = [
+        thetas[:] = [
             list(random_starts(size, rows, rng, kind))[-1]
             for size, rows in zip(sizes, p_list, strict=True)
         ]
-        thetas, history, success = alternate_factors(
-            thetas, weights, surrogates, max_iter, tolerance
-        )
+        pairs = zip(surrogates, thetas, strict=True)
+        errors = np.stack([grams.traces(theta) for grams, theta in pairs])
+        history, success = _sweep(errors, squares, improve, MAX_SWEEPS, tolerance)
         strategy = Kronecker([without_idle_rows(theta) for theta in thetas])
         result = StrategyResult(
             strategy,
-            "kronecker",
+            NAME,
             error.loss(workload, strategy),
             n_iter=len(history),
             success=success,
             message=f"{len(history)} sweeps over {len(sizes)} factors",
-            history=tuple(history),
+            history=history,
         )
         if result.loss < best.loss:
             best = result
@@ -181,30 +171,48 @@ def kronecker_strategy(
     return best
 
 
-def _terms(workload: QueryMatrix, others: str) -> list[Term]:
-    """Return a union of products as terms; raise for any other workload."""
-    terms = normal_form(workload).products or box_terms(workload)
-    if not terms:
+def _product(
+    weight: float, parts: list[StrategyResult], callback: Callback | None
+) -> StrategyResult:
+    """Return the product of strategies for the factors of a product."""
+    result = StrategyResult(
+        Kronecker([part.strategy for part in parts]),
+        NAME,
+        weight**2 * math.prod(part.loss for part in parts),
+        n_iter=sum(part.n_iter for part in parts),
+        success=all(part.success for part in parts),
+        message="product of: " + "; ".join(part.message for part in parts),
+    )
+    if callback is not None:
+        callback(result)
+    return result
+
+
+def product_terms(
+    workload: QueryMatrix, template: str, least: int, others: str
+) -> list[Term]:
+    """Return a union of products as terms, at least so many; raise for others."""
+    terms = normal_form(workload).products or box_terms(workload) or ()
+    if len(terms) < least:
+        products = "a VStack of" if least > 1 else "a Kronecker, a VStack of"
         raise UnsupportedWorkloadError(
-            "template 'kronecker' needs a Kronecker, a VStack of Kroneckers with equal "
-            "factor sizes, or partitions into boxes of a known domain_shape, got "
+            f"template {template!r} needs {products} Kroneckers with equal factor "
+            "sizes, or partitions into boxes of a known domain_shape, got "
             f"{workload!r}; use {others}"
         )
-    return terms
+    return list(terms)
 
 
 def _p_per_factor(p: int | Sequence[int] | None, sizes: list[int]) -> list[int]:
     if p is None:
         return [default_p(size) for size in sizes]
-    if isinstance(p, (int, np.integer)):
-        return [check_integer(p, "p")] * len(sizes)
-    checked = [check_integer(value, "p") for value in p]
-    if len(checked) != len(sizes):
+    given = [p] * len(sizes) if isinstance(p, (int, np.integer)) else list(p)
+    if len(given) != len(sizes):
         raise ValueError(
             f"p must be one integer or {len(sizes)} integers, one per factor, got "
-            f"{len(checked)}"
+            f"{len(given)}"
         )
-    return checked
+    return [check_integer(value, "p") for value in given]
 
 
 class SurrogateGrams:
@@ -222,69 +230,50 @@ class SurrogateGrams:
     def weighted(self, weights: Floats) -> QueryMatrix:
         """Return Σ_j weights_j V_j as an operator."""
         if self._explicit is None:
-            return Sum(
-                [
-                    Scaled(float(weight), gram)
-                    for weight, gram in zip(weights, self.grams, strict=True)
-                ]
-            )
+            pairs = zip(weights.tolist(), self.grams, strict=True)
+            return Sum([Scaled(weight, gram) for weight, gram in pairs])
         totals = np.bincount(self._kind, weights, minlength=len(self._explicit))
         return Dense(np.einsum("j,jab->ab", totals, self._explicit))
 
     def traces(self, theta: Floats) -> Floats:
         """Return tr(V_j (AᵀA)⁻¹) for every term j."""
-        inverse = PIdentity(theta.T).inverse_gram()
+        strategy = PIdentity(theta.T)
         if self._explicit is not None:
-            dense = inverse._dense()
+            dense = strategy.inverse_gram()._dense()
             distinct = np.einsum("jab,ab->j", self._explicit, dense)
             return np.asarray(distinct[self._kind])
-        strategy = inverse.strategy
         scales = strategy.column_scales
         directions = strategy.orthonormal_factors[0] * scales[:, None]
-        return np.array(
-            [
-                np.square(scales) @ gram.diag()
-                - np.vdot(directions, gram.matmat(directions))
-                for gram in self.grams
-            ]
-        )
+        explained = [np.vdot(directions, g.matmat(directions)) for g in self.grams]
+        totals = [np.square(scales) @ gram.diag() for gram in self.grams]
+        return np.subtract(totals, explained)
 
 
-def alternate_factors(
-    thetas: list[Floats],
-    weights: Floats,
-    surrogates: list[SurrogateGrams],
-    max_iter: int,
-    tolerance: float,
-) -> tuple[list[Floats], list[float], bool]:
-    """Sweep over the factors until the loss stops decreasing.
+Improve = Callable[[int, Floats, bool], ArrayLike]
+"""(attribute, weight of every term, whether roughly) -> new errors of its terms."""
 
-    From transposed extra queries of every factor, each (n_i, p_i), for products of the
-    given weights; `surrogates` are their grams, by factor. Returns the queries, the
-    loss after every sweep, and whether its relative decrease fell below the tolerance.
+
+def _sweep(
+    errors: Floats, squares: Floats, improve: Improve, most: int, tolerance: float
+) -> tuple[tuple[float, ...], bool]:
+    """Improve one factor after the other until the loss stops decreasing.
+
+    `errors` (attributes, terms) are those of the factors of every term, in place, and
+    `squares` the squared weights of the terms. Every factor sees its queries weighed by
+    the errors along the others. Returns the loss after every sweep, and whether its
+    relative decrease fell to the tolerance.
     """
-    traces = np.stack(
-        [grams.traces(theta) for grams, theta in zip(surrogates, thetas, strict=True)]
-    )
-    squared = np.square(weights)
     history: list[float] = []
-    for _ in range(MAX_SWEEPS):
-        for i, grams in enumerate(surrogates):
-            others = squared * np.prod(np.delete(traces, i, axis=0), axis=0)
-            run = minimize_pidentity(
-                grams.weighted(others),
-                thetas[i],
-                max_iter=max_iter,
-                tolerance=tolerance,
-            )
-            thetas[i] = run.columns
-            traces[i] = grams.traces(run.columns)
-        history.append(float(squared @ np.prod(traces, axis=0)))
+    for _ in range(most):
+        for i in range(len(errors)):
+            others = squares * np.prod(np.delete(errors, i, axis=0), axis=0)
+            errors[i] = improve(i, others, not history)
+        history.append(float(squares @ np.prod(errors, axis=0)))
+        if len(history) > 1 and history[-2] - history[-1] <= tolerance * history[-2]:
+            return tuple(history), True
         if time_is_up():
             break
-        if len(history) > 1 and history[-2] - history[-1] <= tolerance * history[-2]:
-            return thetas, history, True
-    return thetas, history, False
+    return tuple(history), False
 
 
 # ---- under L2 ------------------------------------------------------------------
@@ -318,27 +307,19 @@ def kronecker_l2_strategy(
     seed, callback
         As in `optimize`; `callback` is called once.
     """
-    terms = _terms(workload, "template='pidentity' or 'dense'")
+    terms = product_terms(workload, NAME, 1, "template='pidentity' or 'dense'")
     if len(terms) == 1:
         weight, factors = terms[0]
         options = {"max_iter": max_iter, "tolerance": tolerance / len(factors)}
         parts = [try_all(f, Request("L2", options, seed=seed)) for f in factors]
-        result = StrategyResult(
-            Kronecker([part.strategy for part in parts]),
-            "kronecker",
-            weight**2 * math.prod(part.loss for part in parts),
-            n_iter=sum(part.n_iter for part in parts),
-            success=all(part.success for part in parts),
-            message="product of: " + "; ".join(part.message for part in parts),
-        )
-    else:
-        result = _alternate(workload, terms, True, seed)
-        longest = max(factor.shape[1] for factor in terms[0][1])
-        if LONG_AXIS < longest <= LONGEST_AXIS:
-            bound, _ = cheap_loss_bound(workload)
-            if result.loss > FAR * bound:
-                other = _alternate(workload, terms, False, seed)
-                result = min(result, other, key=lambda found: found.loss)
+        return _product(weight, parts, callback)
+    result = _alternate(workload, terms, True, seed)
+    longest = max(factor.shape[1] for factor in terms[0][1])
+    if LONG_AXIS < longest <= LONGEST_AXIS:
+        bound, _ = cheap_loss_bound(workload)
+        if result.loss > FAR * bound:
+            other = _alternate(workload, terms, False, seed)
+            result = min(result, other, key=lambda found: found.loss)
     if callback is not None:
         callback(result)
     return result
@@ -349,39 +330,28 @@ def _alternate(
 ) -> StrategyResult:
     """Optimize every attribute for its queries, weighed by the errors of the others."""
     squares = np.square([weight for weight, _ in terms])
-    gains = np.array(
-        [[frobenius_squared(factor) for factor in factors] for _, factors in terms]
-    )
-    strategies: list[QueryMatrix] = [Identity(f.shape[1]) for f in terms[0][1]]
-    history: list[float] = []
-    for _ in range(AXIS_SWEEPS + waves):  # the first one is rough
-        for i in range(len(strategies)):
-            asked = squares * np.delete(gains, i, axis=1).prod(axis=1)
-            weights = np.sqrt(asked / (asked.max() or 1.0))
-            union = VStack(
-                [
-                    float(weight) * factors[i]
-                    for weight, (_, factors) in zip(weights, terms, strict=True)
-                ]
-            )
-            found = _best_factor(union, waves, not history, seed)
-            strategies[i] = found.strategy
-            size = found.strategy.l2_sensitivity() ** 2
-            gains[:, i] = [
-                size * gain(factors[i], found.strategy) for _, factors in terms
-            ]
-        history.append(float(squares @ gains.prod(axis=1)))
-        if time_is_up():
-            break
-        if len(history) > 1 and history[-1] > (1 - AXIS_TOLERANCE) * history[-2]:
-            break
+    columns = list(zip(*(factors for _, factors in terms), strict=True))
+    strategies: list[QueryMatrix] = [Identity(own[0].shape[1]) for own in columns]
+    errors = np.array([list(map(frobenius_squared, own)) for own in columns])
+
+    def improve(i: int, asked: Floats, roughly: bool) -> list[float]:
+        weights = np.sqrt(asked / (asked.max() or 1.0)).tolist()
+        pairs = zip(weights, columns[i], strict=True)
+        union = VStack([weight * factor for weight, factor in pairs])
+        best = _best_factor(union, waves, roughly, seed).strategy
+        strategies[i] = best
+        return [best.l2_sensitivity() ** 2 * gain(own, best) for own in columns[i]]
+
+    # The first sweep is rough.
+    most = AXIS_SWEEPS + waves
+    history, _ = _sweep(errors, squares, improve, most, AXIS_TOLERANCE)
     return better_than_cells(
         workload,
         Kronecker(strategies),
-        "kronecker",
+        NAME,
         n_iter=len(history),
         success=True,
-        history=tuple(history),
+        history=history,
         ended=f"{len(history)} sweeps over {len(strategies)} factors",
     )
 
@@ -412,13 +382,10 @@ def look_at_products(workload: QueryMatrix, found: Request) -> Skip | None:
     searched = [f for _, factors in products for f in factors if not is_uniform(f)]
     if max((factor.shape[1] for factor in searched), default=0) > MOST_CELLS:
         return Skip(f"{TOO_LARGE}an attribute of more than {MOST_CELLS} values")
-    beyond = found.has("marginals") and is_beyond_lattices(workload)
-    if beyond and has_closed_form(workload):
+    if found.runs and is_beyond_lattices(workload) and has_closed_form(workload):
         return Skip("marginals are optimized by 'marginals'")
     return None
 
 
-KRONECKER = Template("kronecker", kronecker_strategy, 70, look=look_at_products)
-KRONECKER_L2 = Template(
-    "kronecker", kronecker_l2_strategy, 40, ("L2",), look_at_products
-)
+KRONECKER = Template(NAME, kronecker_strategy, 70, look=look_at_products)
+KRONECKER_L2 = Template(NAME, kronecker_l2_strategy, 40, ("L2",), look_at_products)

@@ -1,4 +1,4 @@
-"""The search for weighted marginals: starts, growth, random starts, and local moves.
+"""The search for weighted marginals: designs, growth, random starts, local moves.
 
 Blocks are subsets of attributes. A strategy is blocks with weights; each that is tried
 descends on its weights before it is compared.
@@ -18,10 +18,117 @@ from mmech.error.result import StrategyResult
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
-from mmech.operators.subsets import ranks_of, sizes_of, subsets_inside
-from mmech.operators.table_tree import attributes_of
-from mmech.strategies.marginal_designs import Designs, cover_greedily
+from mmech.operators.subsets import (
+    attributes_of,
+    mask_of,
+    ranks_of,
+    sizes_of,
+    subsets_inside,
+)
 from mmech.strategies.registry import time_is_up
+
+MAX_VISITS = 10**9
+"""Pairs of a block and a subset asked for that designs may visit."""
+
+MAX_POINTS = 13
+"""Largest base design that is inflated (the projective plane of order 3)."""
+
+INFLATIONS = 6
+"""Random assignments of attributes to the points of a base design."""
+
+DECAY = 0.1
+"""Worth of a target for every attribute that a growing block still lacks."""
+
+
+class Designs:
+    """Block designs that cover all that is needed, as bit masks of few attributes."""
+
+    def __init__(
+        self,
+        attributes: Sequence[int],
+        needed: Iterable[Subset],
+        rng: np.random.Generator,
+    ) -> None:
+        self.rng = rng
+        self.d = len(attributes)
+        place = {i: j for j, i in enumerate(attributes)}
+        masks = [mask_of(place[i] for i in subset) for subset in needed]
+        self.needed = np.array(masks, np.int64)
+        self.visits = 0
+
+    def random(self) -> list[int]:
+        """Return random blocks, and what they leave out."""
+        count = int(self.rng.integers(2, 3 * self.d + 3))
+        sizes = (int(self.rng.integers(1, self.d + 1)) for _ in range(count))
+        drawn = (self.rng.permutation(self.d)[:size].tolist() for size in sizes)
+        return self._covering(list(map(mask_of, drawn)))
+
+    def inflated(self) -> Iterator[list[int]]:
+        """Yield designs on fewer points, each point standing for a group of attributes.
+
+        Ten attributes dealt to the seven points of the Fano plane, for instance,
+        give seven blocks in which every two attributes meet.
+        """
+        d = self.d
+        order = max(mask.bit_count() for mask in self.needed.tolist())
+        for points in range(order + 1, min(d, MAX_POINTS + 1)):
+            targets = _subsets(points, order)
+            for size in range(order, points):
+                candidates = _subsets(points, size)
+                if self.visits > MAX_VISITS:
+                    return
+                design = self._lexicode(candidates, order)
+                left = [t for t in targets if all(t & ~block for block in design)]
+                design = design + self._greedy_cover(candidates, left)
+                for _ in range(INFLATIONS):
+                    dealt = np.zeros(points, np.int64)
+                    for i, j in enumerate(self.rng.permutation(d)):
+                        dealt[i % points] |= 1 << j
+                    dealt = self.rng.permutation(dealt)
+                    groups = [int(group) for group in dealt]
+                    inside = (attributes_of(block) for block in design)
+                    yield self._covering([sum(groups[i] for i in b) for b in inside])
+
+    def _lexicode(self, blocks: list[int], overlap: int) -> list[int]:
+        """First-fit packing: two blocks share fewer than `overlap` attributes."""
+        chosen: list[int] = []
+        left = np.array(blocks, np.int64)
+        held = (left[:, None] >> np.arange(self.d) & 1).astype(np.int8)
+        while left.size:
+            chosen.append(int(left[0]))
+            apart = held @ held[0] < overlap
+            left, held = left[apart], held[apart]
+        return chosen
+
+    def _greedy_cover(self, blocks: list[int], targets: list[int]) -> list[int]:
+        """Repeatedly the block that contains most targets left."""
+        candidates = np.array(blocks, np.int64)
+        left = np.array(targets, np.int64)
+        chosen: list[int] = []
+        while left.size:
+            self.visits += left.size * candidates.size
+            covers = (left[None, :] & ~candidates[:, None]) == 0
+            counts = covers.sum(axis=1)
+            best = int(counts.argmax())
+            if counts[best] == 0:
+                break
+            chosen.append(int(candidates[best]))
+            left = left[~covers[best]]
+        return chosen
+
+    def _covering(self, blocks: list[int]) -> list[int]:
+        """Add what is missing so that every needed subset lies in a block."""
+        outside = self.needed[:, None] & ~np.array(blocks, np.int64) != 0
+        missing = self.needed[outside.all(axis=1)]
+        return sorted({*blocks, *missing.tolist()})
+
+
+def _subsets(points: int, size: int) -> list[int]:
+    """All subsets of one size as bit masks, in lexicographic order."""
+    return [mask_of(block) for block in combinations(range(points), size)]
+
+
+# ---- the search --------------------------------------------------------------
 
 NAME = "marginals"
 
@@ -204,18 +311,9 @@ class Search:
 
         cells, starts, stops = self.pool.layout(blocks)
         theta = theta / theta.sum()
-        loss, iterations = _kernels.pool_descend(
-            theta,
-            cells,
-            starts,
-            stops,
-            self.pool.members,
-            self.energies,
-            max_iter,
-            tolerance,
-            self.precisions,
-            np.empty(theta.size),
-        )
+        pool = cells, starts, stops, self.pool.members, self.energies
+        limits, scratch = (max_iter, tolerance), (self.precisions, np.empty(theta.size))
+        loss, iterations = _kernels.pool_descend(theta, *pool, *limits, *scratch)
         self.n_iter += iterations
         visited = 2 * int((stops - starts).sum()) + self.energies.size
         self.work += (iterations + 1) * visited + OVERHEAD * len(blocks)
@@ -231,7 +329,7 @@ class Search:
         """Note a strategy if it is the best so far."""
         if not loss < self.best_loss * (1 - 1e-9):
             return False
-        self.best = (_used(blocks, theta), theta[theta > 0])
+        self.best = _used(blocks, theta)
         self.best_loss = loss
         self.history.append(loss)
         return True
@@ -250,11 +348,10 @@ class Search:
 
     def run(self, n_starts: int) -> Iterator[None]:
         """Try starts, then local moves; yield after every improvement."""
-        designs = (
-            Designs(self.attributes, self.needed, self.rng)
-            if self._is_small()
-            else None
-        )
+        few = len(self.attributes) <= LIMITS.lattice_attributes
+        designs = None
+        if few and len(self.needed) <= MAX_NEEDED:  # all subsets are within reach
+            designs = Designs(self.attributes, self.needed, self.rng)
         promised = [self.needed]
         union = tuple(self.attributes)
         if self.pool.cells(union) <= self.max_cells:
@@ -272,18 +369,13 @@ class Search:
         yield from self._low_orders()
         yield from self._local_moves()
 
-    def _is_small(self) -> bool:
-        """Whether designs on all subsets of the attributes are within reach."""
-        few = len(self.attributes) <= LIMITS.lattice_attributes
-        return few and len(self.needed) <= MAX_NEEDED
-
     def _remember(self, blocks: list[Subset], theta: Floats, loss: float) -> None:
         """Keep a start for the local search, unless its loss is known."""
         if not math.isfinite(loss) or any(
             abs(loss - other) <= 1e-9 * loss for other, *_ in self.starts
         ):
             return
-        self.starts.append((loss, _used(blocks, theta), theta[theta > 0]))
+        self.starts.append((loss, *_used(blocks, theta)))
         self.starts.sort(key=lambda start: start[0])
         del self.starts[CHAINS:]
 
@@ -299,8 +391,7 @@ class Search:
         rounds = max(1, min(n_starts, MAX_COVER_WORK // (len(self.needed) * 1000)))
         for _ in range(rounds):
             for cap in reversed(caps):
-                cover = self._cover(cap)
-                yield cover
+                yield self._cover(cap)
         for price in PRICES:
             yield self._merged(self.best[0], price)
         if designs is not None:
@@ -317,13 +408,29 @@ class Search:
         return tuple(self.attributes[place] for place in attributes_of(mask))
 
     def _cover(self, cap: float) -> list[Subset]:
-        """Return blocks of at most `cap` cells that contain all that is needed."""
-        d = len(self.attributes)
-        place = {i: j for j, i in enumerate(self.attributes)}
-        targets = [tuple(place[i] for i in subset) for subset in self.needed]
+        """Return blocks of at most `cap` cells that contain all that is needed.
+
+        What exceeds the cap, where no other fits, is a block of its own. Random numbers
+        decide between attributes that are about as good.
+        """
+        from mmech import _kernels
+
+        d, targets = len(self.attributes), self.needed
+        lengths = list(map(len, targets))
+        flat = np.searchsorted(self.attributes, np.concatenate(targets))
+        owner = np.repeat(np.arange(len(targets)), lengths)
+        counts = np.bincount(flat, minlength=d)
+        starts, owner_starts = (
+            np.concatenate([[0], np.cumsum(own)]).astype(np.int64)
+            for own in (lengths, counts)
+        )
+        owners = owner[np.argsort(flat, kind="stable")]
+        sides = starts, flat, owner_starts, owners
         logs = np.log([float(self.sizes[i]) for i in self.attributes])
-        blocks = cover_greedily(targets, logs, cap, self.rng.random((64, d)))
-        return [tuple(self.attributes[j] for j in block) for block in blocks]
+        ties, out = self.rng.random((64, d)), np.zeros((len(targets), d), np.uint8)
+        most = math.log(cap) + 1e-9
+        count = _kernels.cover_greedily(*sides, logs, most, DECAY, ties, out)
+        return self._listed(out[:count])
 
     def _listed(self, inside: NDArray[np.uint8]) -> list[Subset]:
         names = np.array(self.attributes)
@@ -348,14 +455,10 @@ class Search:
         shared = self.energies / np.maximum(counts, 1) ** 2
         mass = np.array([shared[self.pool.inside(block)].sum() for block in blocks])
         alive = np.ones(len(blocks), np.bool_)
-        _kernels.merge_blocks(
-            inside,
-            np.array([float(self.sizes[i]) for i in self.attributes]),
-            np.array([self.pool.cells(block) for block in blocks]),
-            mass,
-            np.array([float(self.max_cells), price]),
-            alive,
-        )
+        sizes = np.array([float(self.sizes[i]) for i in self.attributes])
+        cells = np.array([self.pool.cells(block) for block in blocks])
+        limits = np.array([float(self.max_cells), price])
+        _kernels.merge_blocks(inside, sizes, cells, mass, limits, alive)
         return self._listed(inside[alive])
 
     def _low_orders(self) -> Iterator[None]:
@@ -390,14 +493,11 @@ class Search:
                     continue
                 weights = dict(zip(blocks, theta.tolist(), strict=True))
                 weights[new] = sum(weights.pop(block) for block in inside)
-                found, value = self.descend(
-                    list(weights),
-                    np.array(list(weights.values())),
-                    max_iter=MOVE_ITERATIONS,
-                )
+                listed, start = list(weights), np.array(list(weights.values()))
+                found, value = self.descend(listed, start, max_iter=MOVE_ITERATIONS)
                 if value < loss * (1 - 1e-6):
-                    blocks = _used(list(weights), found)
-                    theta, loss, improved = found[found > 0], value, True
+                    blocks, theta = _used(listed, found)
+                    loss, improved = value, True
                     if self.keep(blocks, theta, loss):
                         yield
         self._remember(blocks, theta, loss)
@@ -459,7 +559,7 @@ class Search:
             if value < limit * 1.02:
                 weights, value = self.descend(new, weights)
             if value < limit:
-                blocks, theta, loss = _used(new, weights), weights[weights > 0], value
+                (blocks, theta), loss = _used(new, weights), value
                 if self.keep(blocks, theta, loss):
                     yield
 
@@ -538,5 +638,6 @@ class Search:
             self.history.append(loss)
 
 
-def _used(blocks: Sequence[Subset], theta: Floats) -> list[Subset]:
-    return [block for block, weight in zip(blocks, theta, strict=True) if weight > 0]
+def _used(blocks: Sequence[Subset], theta: Floats) -> tuple[list[Subset], Floats]:
+    kept = [block for block, weight in zip(blocks, theta, strict=True) if weight > 0]
+    return kept, theta[theta > 0]

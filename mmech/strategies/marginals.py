@@ -1,4 +1,4 @@
-"""Weighted marginals under L1 sensitivity: a search over block designs.
+"""Weighted marginals: a search over block designs under L1, convex under L2.
 
 Only the subsets s that the workload asks for matter, with their mean energies τ_s. With
 k_s = Σ_{a⊇s} θ_a² n_s / n_a the loss of {θ_a M_a} is (Σθ)² Σ_s m_s τ_s / k_s. A
@@ -12,17 +12,21 @@ it. A monotone descent on the weights follows each of them.
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from mmech.checks import check_integer
+from mmech.arrays import Floats, Subset
+from mmech.checks import check_integer, check_nonnegative
 from mmech.error.result import Callback, StrategyResult
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.known import normal_form
 from mmech.operators.marginals import Marginals, marginals_of
+from mmech.operators.subsets import downward_closure, ranks_of, sizes_of
 from mmech.strategies.marginal_search import (
     MAX_CELLS,
     MAX_EVALUATIONS,
@@ -30,12 +34,12 @@ from mmech.strategies.marginal_search import (
     NAME,
     Search,
 )
-from mmech.strategies.registry import TIE, Request, Skip, Template, attribute_sizes
-from mmech.structure.attributes import (
+from mmech.strategies.registry import TIE, Request, Skip, Template, time_is_up
+from mmech.structure.spectrum import (
     comes_from_partitions,
     is_union_of_boxes,
+    mean_spectrum,
 )
-from mmech.structure.spectrum import mean_spectrum
 
 PAIR_EVALUATIONS = 100
 """Evaluations per pair of subsets of the attributes: few attributes need no more."""
@@ -97,21 +101,15 @@ def marginals_strategy(
     DomainTooLargeError
         If a query restricts so many attributes that their subsets are too many.
     """
-    sizes = attribute_sizes(workload, NAME)
+    sizes, asked = spectrum_of(workload, NAME, "template 'pidentity'")
     # Blocks that the workload itself asks for may be larger.
     max_cells = MAX_CELLS if len(sizes) > LIMITS.lattice_attributes else None
     n_starts = check_integer(n_starts, "n_starts")
     max_work = check_integer(max_work, "max_work")
-    asked = mean_spectrum(workload, sizes)
-    if asked is None:
-        raise UnsupportedWorkloadError(
-            f"template 'marginals' has no projection of {workload!r} on the marginal "
-            "algebra; use template 'pidentity'"
-        )
     if not any(asked):  # at most the total is asked
         total = Marginals(sizes, {(): 1})
         message = "the total alone"
-        return StrategyResult(total, NAME, asked.get((), 0.0), message=message)
+        return StrategyResult(total, NAME, asked[()], message=message)
     search = Search(sizes, asked, max_cells, np.random.default_rng(seed))
     if max_evaluations is None:
         pairs = min(4 ** len(search.attributes), MAX_EVALUATIONS)
@@ -123,6 +121,27 @@ def marginals_strategy(
             break
     search.polish()
     return search.result()
+
+
+def spectrum_of(
+    workload: QueryMatrix, template: str, others: str
+) -> tuple[tuple[int, ...], dict[Subset, float]]:
+    """Return the attribute sizes and what the workload asks of every subset."""
+    sizes = normal_form(workload).domain_shape
+    if sizes is None:
+        raise UnsupportedWorkloadError(
+            f"template {template!r} needs the attribute sizes of {workload!r}; make it "
+            "of marginals, or of a Kronecker with a factor per attribute"
+        )
+    spectrum = mean_spectrum(workload, sizes)
+    if spectrum is None:
+        raise UnsupportedWorkloadError(
+            f"template {template!r} has no projection of {workload!r} on the marginal "
+            f"algebra; use {others}"
+        )
+    if not spectrum:  # nothing is asked: measure the total, for form's sake
+        spectrum = {(): 0.0}
+    return sizes, spectrum
 
 
 # ---- in "auto" ---------------------------------------------------------------
@@ -206,9 +225,83 @@ def _hurry_for_forests(
 
 
 MARGINALS = Template(
-    "marginals",
-    marginals_strategy,
-    30,
-    look=look_at_marginals,
-    adapt=_hurry_for_forests,
+    NAME, marginals_strategy, 30, look=look_at_marginals, adapt=_hurry_for_forests
 )
+
+
+# ---- under L2 sensitivity ----------------------------------------------------
+
+NEGLIGIBLE = 1e-12
+"""Share of the squared sensitivity below which a marginal is not measured."""
+
+
+def marginal_weights(
+    workload: QueryMatrix, *, max_iter: int = 20_000, tolerance: float = 1e-4
+) -> StrategyResult:
+    """Weight the marginals over the downward closure of what the workload asks.
+
+    With shares u_a = θ_a² of the squared sensitivity, k_s = Σ_{a⊇s} u_a n_s / n_a. The
+    loss is Σ u_a Σ m_s τ_s / k_s, convex in u. From 1 / k_s <= Σ_a α_a² n_a / (u_a
+    n_s) with Σ_a α_a = 1, the update u_a <- u_a √(Σ_{s⊆a} (n_s / n_a) m_s τ_s / k_s²)
+    never increases it. It stops at a relative gap of `tolerance` to the best weights.
+    """
+    max_iter = check_integer(max_iter, "max_iter")
+    check_nonnegative(tolerance, "tolerance")
+    sizes, spectrum = spectrum_of(workload, NAME, "template='dense' or 'identity'")
+    closure = downward_closure(spectrum, sizes)
+    cells = sizes_of(closure, sizes)
+    asked = np.array([spectrum.get(subset, 0.0) for subset in closure])
+    energies = ranks_of(closure, sizes) * asked
+    if not energies.any():
+        return StrategyResult(Marginals(sizes, {(): 1}), NAME, 0.0)
+    inside = _incidence(closure, cells)
+    outside = inside.T.tocsr()
+    shares = np.full(len(closure), 1.0 / len(closure))
+    history: list[float] = []
+    gap = math.inf
+    for _ in range(max_iter):
+        precisions = inside @ shares
+        loss = float(np.sum(energies / precisions))
+        history.append(loss)
+        ratios = (outside @ (energies / precisions**2)) / loss
+        # Convexity: no shares have a loss below loss (2 - max ratio).
+        gap = float(ratios.max()) - 1.0
+        if gap <= tolerance or time_is_up():
+            break
+        shares = shares * np.sqrt(ratios)
+        shares /= shares.sum()
+    shares = np.where(shares > NEGLIGIBLE, shares, 0.0)
+    shares /= shares.sum()
+    loss = float(np.sum(energies / (inside @ shares)))
+    weights = {
+        subset: math.sqrt(shares[i]) for subset, i in closure.items() if shares[i] > 0
+    }
+    return StrategyResult(
+        Marginals(sizes, weights),
+        NAME,
+        loss,
+        n_iter=len(history),
+        success=gap <= tolerance,
+        message=f"gap {gap:.1e} to the best weights of {len(closure)} marginals after "
+        f"{len(history)} iterations",
+        history=tuple(history),
+    )
+
+
+def _incidence(closure: dict[tuple[int, ...], int], cells: Floats) -> sp.csr_array:
+    """Return n_s / n_a for every s ⊆ a, rows s and columns a."""
+    pairs = [
+        (closure[inner], column)
+        for subset, column in closure.items()
+        for size in range(len(subset) + 1)
+        for inner in combinations(subset, size)
+    ]
+    rows, columns = np.transpose(pairs)
+    entries = cells[rows] / cells[columns]
+    shape = (len(closure), len(closure))
+    return sp.csr_array((entries, (rows, columns)), shape=shape)
+
+
+MARGINALS_L2 = Template(NAME, marginal_weights, 70, ("L2",), by_name=True)
+"""Tables are measured by it; weighted residuals are never worse where nothing else is
+asked."""

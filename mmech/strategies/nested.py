@@ -23,22 +23,16 @@ from mmech.exceptions import UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones, SeparableGram
-from mmech.operators.compose import Scaled, Sum
+from mmech.operators.compose import Scaled, Sum, VStack
 from mmech.operators.explicit import Dense
 from mmech.operators.known import normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.pidentity import PIdentity
-from mmech.operators.stack import VStack
-from mmech.reduction.columns import restrict_columns
-from mmech.strategies.ordered import BlockLevel
-from mmech.strategies.pidentity import (
-    Descent,
-    PIdentityObjective,
-    descend,
-    pidentity_strategy,
-)
+from mmech.reduction.cells import restrict_columns
+from mmech.strategies.descent import BoxDescent
+from mmech.strategies.ordered import BlockLevel, ordered_starts
+from mmech.strategies.pidentity import PIdentityObjective, descend, pidentity_strategy
 from mmech.strategies.registry import Request, Skip, Template, time_is_up
-from mmech.strategies.starts import ordered_starts
 from mmech.structure.blocks import (
     Separable,
     energies_within,
@@ -142,48 +136,41 @@ def nested_strategy(
     weights, v, total = np.ones(n // size), np.full(size, 1.0 / size), 0.0
     for _ in range(ROUNDS):
         inner = _descended(blocks.within(weights, v, total), inner, rng)
-        part = PIdentity(inner.columns.T)
+        part = PIdentity(inner.point.T)
         covariance = part.inverse_gram().to_dense()
         c = float(covariance.sum())
         v = covariance.sum(axis=0) / c
         rest = energies_within(blocks.terms, covariance - c * np.outer(v, v))
         outer = _descended(blocks.over(c, v, rest), outer, rng)
-        scales = 1.0 + outer.columns.sum(axis=1)
-        strategy = VStack(
-            [
-                Kronecker([Diagonal(1.0 / scales), part]),
-                Kronecker([Dense(outer.columns.T / scales), Ones(1, size)]),
-            ]
-        )
-        found = StrategyResult(strategy, "nested", outer.loss)
+        scales = 1.0 + outer.point.sum(axis=1)
+        within = Kronecker([Diagonal(1.0 / scales), part])
+        over = Kronecker([Dense(outer.point.T / scales), Ones(1, size)])
+        strategy = VStack([within, over])
+        found = StrategyResult(strategy, "nested", outer.value)
         if time_is_up() or (callback is not None and callback(found)):
             break
         weights = np.square(scales)
-        above, below = (
-            _loss(blocks.over(c * step, v, rest), outer)
-            for step in (1.0 + STEP, 1.0 - STEP)
-        )
+        steps = c * (1.0 + STEP), c * (1.0 - STEP)
+        above, below = (_loss(blocks.over(own, v, rest), outer) for own in steps)
         total = (above - below) / (2.0 * STEP * c)
     message = f"{n // size} blocks of {size} cells"
     return replace(found, loss=error.loss(workload, strategy), message=message)
 
 
-def _loss(level: BlockLevel, run: Descent) -> float:
+def _loss(level: BlockLevel, run: BoxDescent) -> float:
     objective = PIdentityObjective(level.gram, level.diagonal, "L1", level.counts)
-    return objective(run.columns)[0]
+    return objective(run.point)[0]
 
 
 def _descended(
-    level: BlockLevel, before: Descent | None, rng: np.random.Generator
-) -> Descent:
+    level: BlockLevel, before: BoxDescent | None, rng: np.random.Generator
+) -> BoxDescent:
     """Descend from where the last descent ended, or from the best of some starts."""
     size = level.counts.size
     p = max(1, min(size // CELLS_PER_QUERY, MOST_QUERIES))
-    starts = (
-        ordered_starts(size, p, rng, STARTS) if before is None else [before.columns]
-    )
+    starts = ordered_starts(size, p, rng, STARTS) if before is None else [before.point]
     runs = [descend(level, start, ITERATIONS, TOLERANCE) for start in starts]
-    return min(runs, key=lambda run: run.loss)
+    return min(runs, key=lambda run: run.value)
 
 
 def _block_size(n: int) -> int:
@@ -245,4 +232,4 @@ def look_at_nested(workload: QueryMatrix, found: Request) -> Skip | None:
     return None
 
 
-NESTED = Template("nested", nested_strategy, 55, look=look_at_nested)
+NESTED = Template("nested", nested_strategy, 55, look=look_at_nested, is_near=True)

@@ -16,10 +16,9 @@ from mmech.error.expected import NORMS
 from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import PerformanceWarning
 from mmech.operators.base import QueryMatrix
+from mmech.operators.compose import Merged
 from mmech.operators.explicit import Matrix, as_query_matrix
-from mmech.operators.merged import Merged
-from mmech.reduction.cells import reduce_domain
-from mmech.reduction.columns import merge_rows
+from mmech.reduction.cells import merge_rows, reduce_domain
 from mmech.strategies.closed_form import IDENTITY
 from mmech.strategies.marginals import MARGINALS, forest_work
 from mmech.strategies.registry import (
@@ -234,11 +233,8 @@ def _warn_if_far(result: StrategyResult) -> None:
     it warns if a search was left out for the size of the workload, and no other beats
     the cells or the queries.
     """
-    large = [
-        candidate
-        for candidate in result.candidates
-        if candidate.note.startswith(TOO_LARGE) and candidate.template not in UNSEARCHED
-    ]
+    left_out = (c for c in result.candidates if c.note.startswith(TOO_LARGE))
+    large = [c for c in left_out if c.template not in UNSEARCHED]
     unsearched = result.template in UNSEARCHED and large
     if result.template == "dense" or (result.norm == "L1" and not unsearched):
         return

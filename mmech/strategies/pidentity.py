@@ -32,13 +32,19 @@ from mmech.operators.known import normal_form
 from mmech.operators.marginals import marginals_of
 from mmech.operators.pidentity import PIdentity, column_norms, thin_factors
 from mmech.strategies.closed_form import optimum_under_l2
-from mmech.strategies.descent import minimize_in_box
-from mmech.strategies.ordered import BlockLevel, asks_in_order, find_order, refined
+from mmech.strategies.descent import BoxDescent, minimize_in_box
+from mmech.strategies.ordered import (
+    BlockLevel,
+    asks_in_order,
+    find_order,
+    ordered_starts,
+    random_starts,
+    refined,
+)
 from mmech.strategies.registry import TOO_LARGE, Request, Skip, Template, time_is_up
-from mmech.strategies.starts import ordered_starts, random_starts
-from mmech.structure.attributes import comes_from_partitions
 from mmech.structure.blocks import repeats
 from mmech.structure.shape import frobenius_squared
+from mmech.structure.spectrum import comes_from_partitions
 
 MAX_WEIGHT = 1e3
 """Upper bound on entries of theta; larger ones only cost accuracy."""
@@ -93,8 +99,8 @@ EXACTING_DOMAIN = 1024
 """Above this number of cells without an order "auto" stops at the tolerance of a race:
 the last half percent of the loss takes ten times as long."""
 
-MAX_ROWS_L2 = 64
-"""Largest default number of extra queries under L2."""
+MAX_ROWS = 64
+"""Largest default number of extra queries."""
 
 MAX_CELLS_L2 = 2**14
 """Above this domain size "auto" does not try p-Identity under L2."""
@@ -103,9 +109,9 @@ COLLAPSE_GAP = 1e-6
 """A start that ends this close to the identity's loss has collapsed to it."""
 
 
-def default_p(n_cells: int) -> int:
-    """Return the default number of extra queries: one per 16 cells, 4 to 64."""
-    return max(min(n_cells, 4), min(n_cells // 16, 64))
+def default_p(n_cells: int, per_query: int = 16) -> int:
+    """Return the default number of extra queries, by cells for each: 4 to 64."""
+    return max(min(n_cells, 4), min(n_cells // per_query, MAX_ROWS))
 
 
 @dataclass(frozen=True)
@@ -245,8 +251,8 @@ def pidentity_strategy(
     levels = [BlockLevel.of(gram)] if ordered is None else ordered.levels(p)
     make_starts = random_starts if ordered is None else ordered_starts
 
-    def finished(level: BlockLevel, run: Descent) -> StrategyResult:
-        columns = np.repeat(run.columns, level.counts, axis=0)
+    def finished(level: BlockLevel, run: BoxDescent) -> StrategyResult:
+        columns = np.repeat(run.point, level.counts, axis=0)
         if ordered is not None and ordered.position is not None:
             columns = columns[ordered.position]
         strategy = PIdentity(columns.T)
@@ -262,7 +268,7 @@ def pidentity_strategy(
         worst = min(best.loss, identity * (1 - COLLAPSE_GAP))
         return result if result.loss < worst else best
 
-    runs: list[Descent] = []
+    runs: list[BoxDescent] = []
     first = levels[0]
     descents = _schedule(levels, n_starts, max_iter, tolerance)
     limit, stop = _race(max_iter, descents[-1].tolerance)
@@ -272,7 +278,7 @@ def pidentity_strategy(
     if n_starts > 1 and ordered is None:  # a total, of a weight that it may pay for
         starts = chain(starts, [np.eye(1, p).repeat(n, axis=0) / math.sqrt(n)])
     for start in starts:
-        ahead = sorted(run.loss for run in runs)[n_kept - 1 : n_kept]
+        ahead = sorted(run.value for run in runs)[n_kept - 1 : n_kept]
         worst = FAR_AHEAD * ahead[0] if ahead else math.inf
         run = descend(first, start, limit, stop, by_face=short, worst=worst)
         runs.append(run)
@@ -284,13 +290,13 @@ def pidentity_strategy(
             break
     level = first
     for finer, keep, limit, stop in descents:
-        runs = sorted(runs, key=lambda run: run.loss)[:keep]
+        runs = sorted(runs, key=lambda run: run.value)[:keep]
         if time_is_up():
             break
-        runs = [
-            _then(run, descend(finer, refined(run.columns, level, finer), limit, stop))
-            for run in runs
-        ]
+        starts = (refined(run.point, level, finer) for run in runs)
+        more = [descend(finer, start, limit, stop) for start in starts]
+        pairs = zip(runs, more, strict=True)
+        runs = [replace(run, history=old.history + run.history) for old, run in pairs]
         level = finer
     for run in runs:
         best = finished(level, run)
@@ -349,11 +355,6 @@ def _schedule(
     return [*rounds, Round(finest, 1, max_iter, stop)]
 
 
-def default_p_l2(n_cells: int) -> int:
-    """Return the default number under L2: a quarter of the cells, 4 to 64."""
-    return min(n_cells, max(4, min(n_cells // 4, MAX_ROWS_L2)))
-
-
 def pidentity_l2_strategy(
     workload: QueryMatrix,
     *,
@@ -381,16 +382,15 @@ def pidentity_l2_strategy(
         As in `optimize`; `callback` is called once.
     """
     n = workload.shape[1]
-    p = default_p_l2(n) if p is None else check_integer(p, "p")
+    p = default_p(n, 4) if p is None else check_integer(p, "p")
     check_integer(max_iter, "max_iter")
     check_nonnegative(tolerance, "tolerance")
     start = next(random_starts(n, p, np.random.default_rng(seed), 1))
-    run = minimize_pidentity(
-        workload.gram(), start, max_iter=max_iter, tolerance=tolerance, norm="L2"
-    )
+    level = BlockLevel.of(workload.gram())
+    run = descend(level, start, max_iter, tolerance, norm="L2")
     result = better_than_cells(
         workload,
-        without_idle_rows(run.columns, "L2"),
+        without_idle_rows(run.point, "L2"),
         "pidentity",
         n_iter=len(run.history),
         success=run.success,
@@ -428,38 +428,6 @@ def better_than_cells(
     return StrategyResult(strategy, template, loss, message=ended, **details)
 
 
-@dataclass(frozen=True)
-class Descent:
-    """End point of one descent."""
-
-    columns: Floats
-    loss: float
-    success: bool
-    message: str
-    history: tuple[float, ...]
-
-
-def minimize_pidentity(
-    gram: QueryMatrix,
-    start: Floats,
-    *,
-    max_iter: int,
-    tolerance: float,
-    norm: str = "L1",
-) -> Descent:
-    """Descend from Θᵀ = `start` (n, p), on the non-negative orthant for "L1".
-
-    `tolerance` is the relative decrease per iteration at which to stop; losses are in
-    units of the gram (n, n) of the workload.
-    """
-    return descend(BlockLevel.of(gram), start, max_iter, tolerance, norm=norm)
-
-
-def _then(first: Descent, second: Descent) -> Descent:
-    """Return the second descent with the history of both."""
-    return replace(second, history=first.history + second.history)
-
-
 def descend(
     level: BlockLevel,
     start: Floats,
@@ -468,11 +436,16 @@ def descend(
     by_face: bool = True,
     norm: str = "L1",
     worst: float = math.inf,
-) -> Descent:
-    """Descend from Θᵀ = `start` (n, p) on blocks of cells, as `minimize_pidentity`."""
+) -> BoxDescent:
+    """Descend from Θᵀ = `start` (n, p), on the non-negative orthant for "L1".
+
+    `tolerance` is the relative decrease per iteration at which to stop; losses are in
+    units of the gram (n, n) of the workload, on blocks of cells.
+    """
     unit = float(level.diagonal.sum())
     if unit == 0:
-        return Descent(np.zeros_like(start), 0.0, True, "the workload is zero", ())
+        nothing = np.zeros_like(start)
+        return BoxDescent(nothing, 0.0, (), True, "the workload is zero")
     counts = None if level.counts.max() == 1 else level.counts
     objective = PIdentityObjective(level.gram, level.diagonal, norm, counts)
 
@@ -492,7 +465,7 @@ def descend(
         worst=worst / unit,
     )
     history = tuple(value * unit for value in run.history)
-    return Descent(run.point, run.value * unit, run.success, run.message, history)
+    return replace(run, value=run.value * unit, history=history)
 
 
 # ---- in "auto" ---------------------------------------------------------------
@@ -502,8 +475,8 @@ def look_at_pidentity(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out large domains, products, and what a short descent does not improve."""
     n = workload.shape[1]
     most = LARGE_DOMAIN
-    if found.has("nested") and n > (PRODUCT_DOMAIN if repeats(workload) else most):
-        return Skip("'nested' is better on ordered domains of this size")
+    if found.is_near and n > (PRODUCT_DOMAIN if repeats(workload) else most):
+        return Skip("what was found is better on ordered domains of this size")
     if n > most and find_order(workload.gram()) is not None:
         most = LARGE_ORDERED_DOMAIN
     if n > most:
@@ -557,8 +530,6 @@ def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
 
 def look_at_pidentity_l2(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out what has an optimum of another kind, products and large domains."""
-    if found.has("spectral"):
-        return Skip("'spectral' is close to the optimum")
     optimum = optimum_under_l2(workload, found)
     if optimum:
         return Skip(optimum)

@@ -27,7 +27,6 @@ from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.lazy import load_families
 from mmech.operators.base import QueryMatrix
-from mmech.operators.known import normal_form
 from mmech.threads import showing
 
 PRIVACY = {"L1": "pure", "L2": "zcdp"}
@@ -79,6 +78,8 @@ class Request:
         Seed of the searches.
     callback : callable or None
         What searches call with intermediate results.
+    is_near : bool
+        Whether a template has run that is near the optimum.
     """
 
     norm: str
@@ -86,29 +87,18 @@ class Request:
     runs: tuple[StrategyResult, ...] = ()
     seed: Any = None
     callback: Callback | None = None
+    is_near: bool = False
 
     @property
     def best_loss(self) -> float:
         """Least loss so far, infinity if nothing has run."""
         return min((run.loss for run in self.runs), default=math.inf)
 
-    def has(self, template: str) -> bool:
-        """Return whether a template has run."""
-        return any(run.template == template for run in self.runs)
-
 
 Seen = Skip | StrategyResult | None
 """Why to leave a template out, what settles the search, or nothing."""
 
 Look = Callable[[QueryMatrix, Request], Seen]
-
-
-def _always(workload: QueryMatrix, found: Request) -> None:
-    """Look of a template that suits every workload."""
-
-
-def _as_given(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
-    return options
 
 
 @dataclass(frozen=True)
@@ -136,15 +126,18 @@ class Template:
         ``adapt(workload, options)`` returns the options with which "auto" runs it.
     by_name : bool
         Whether "auto" leaves it to those who name it.
+    is_near : bool
+        Whether it is near the optimum where its look lets it run.
     """
 
     name: str
     run: Callable[..., StrategyResult]
     rank: int
     norms: tuple[str, ...] = ("L1",)
-    look: Look = _always
-    adapt: Callable[[QueryMatrix, dict[str, Any]], dict[str, Any]] = _as_given
+    look: Look = lambda workload, found: None
+    adapt: Callable[..., dict[str, Any]] = lambda workload, options: options
     by_name: bool = False
+    is_near: bool = False
 
     @cached_property
     def parameters(self) -> frozenset[str]:
@@ -188,18 +181,7 @@ class Template:
             ) from None
 
 
-MODULES = (
-    "closed_form",
-    "marginals",
-    "equal_totals",
-    "nested",
-    "pidentity",
-    "kronecker",
-    "union",
-    "spectral",
-    "dual",
-    "marginal_weights",
-)
+MODULES = "closed_form marginals nested pidentity kronecker union spectral dual"
 """Modules of `mmech.strategies` with templates; ``mmech/__init__.pyi`` lists those of
 `mmech.families`."""
 
@@ -209,7 +191,7 @@ _registry: dict[tuple[str, str], Template] = {}
 @cache
 def _load() -> None:
     """Register the templates of all modules that are listed."""
-    own = [f"mmech.strategies.{name}" for name in MODULES]
+    own = [f"mmech.strategies.{name}" for name in MODULES.split()]
     for module in (*map(import_module, own), *load_families()):
         for value in vars(module).values():
             if isinstance(value, Template) and value not in _registry.values():
@@ -284,17 +266,6 @@ def check_options(template: str, norm: str, options: Mapping[str, Any]) -> None:
 
 def _norm_in_words(norm: str) -> str:
     return f"{norm} sensitivity (privacy={PRIVACY[norm]!r})"
-
-
-def attribute_sizes(workload: QueryMatrix, template: str) -> tuple[int, ...]:
-    """Return the attribute sizes that a workload knows, which a template needs."""
-    shape = normal_form(workload).domain_shape
-    if shape is None:
-        raise UnsupportedWorkloadError(
-            f"template {template!r} needs the attribute sizes of {workload!r}; make it "
-            "of marginals, or of a Kronecker with a factor per attribute"
-        )
-    return shape
 
 
 # ---- the walk, and its time ------------------------------------------------------
@@ -395,7 +366,8 @@ def try_all(workload: QueryMatrix, found: Request) -> StrategyResult:
                 large = isinstance(reason, DomainTooLargeError)
                 note = f"{TOO_LARGE if large else 'failed: '}{reason}"
         if run is not None:
-            found = replace(found, runs=(*found.runs, run))
+            near = found.is_near or template.is_near
+            found = replace(found, runs=(*found.runs, run), is_near=near)
             bound = run.loss
         seconds = time.perf_counter() - started
         tried.append(Candidate(template.name, bound, seconds, note))

@@ -28,16 +28,14 @@ from mmech.families.circulant import MOST_LEFT_OUT, on_a_circle
 from mmech.families.ranges import Ranges, WidthRange
 from mmech.families.separable import AllRange
 from mmech.operators.base import QueryMatrix
-from mmech.operators.compose import Product
+from mmech.operators.compose import Merged, Product
 from mmech.operators.convolution import MOST_CELLS
 from mmech.operators.known import normal_form
-from mmech.operators.merged import Merged
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import reduce_domain
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.structure.blocks import separable_terms
+from mmech.structure.blocks import energies, separable_terms, strategies_of, waves_of
 from mmech.structure.shape import unscaled
-from mmech.structure.waves import energies, strategies_of, waves_of
 
 
 @waves_of.register(Product)
@@ -110,7 +108,8 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
         )
     best, least = None, math.inf
     for strategy in strategies_of(queries) or _by_energies(queries):
-        loss = _known_gain(strategy, workload)  # columns have length one
+        _, asked, inner = pairs.unwrapped(strategy, workload)
+        loss: float | None = known_gain(asked, inner)  # columns have length one
         if loss is not None and loss < least:
             best, least = strategy, loss
     if best is None:
@@ -120,13 +119,6 @@ def spectral_strategy(workload: QueryMatrix) -> StrategyResult:
         )
     message = "the fourth root of the gram, with columns of length one"
     return StrategyResult(best, "spectral", least, message=message)
-
-
-def _known_gain(strategy: QueryMatrix, workload: QueryMatrix) -> float | None:
-    """Return ‖W A⁺‖_F² where a rule of waves knows it."""
-    _, queries, inner = pairs.unwrapped(strategy, workload)
-    gain: float | None = known_gain(queries, inner)
-    return gain
 
 
 def _by_energies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
@@ -139,7 +131,9 @@ def _by_energies(workload: QueryMatrix) -> Iterator[QueryMatrix]:
     for end, half_period in half_periods.items():
         if end in ends:
             steps = np.arange(1.0, n + 1) - (end != "none") / 2
-            yield _on_a_line(_added(parts, steps * (math.pi / half_period)), end)
+            roots = np.sqrt(_added(parts, steps * (math.pi / half_period)))
+            waves = Tau.of_eigenvalues(np.sqrt(roots), end)
+            yield waves.with_scales(1.0 / np.sqrt(waves.diagonal_of(roots)))
     if "circle" in kinds or {"first", "last"} <= kinds:
         size = n + min(n, MOST_LEFT_OUT)
         angles = np.arange(size // 2 + 1.0) * (2 * math.pi / size)
@@ -192,13 +186,6 @@ def _(workload: Ranges) -> Iterator[QueryMatrix]:
         yield strategy if reduced is workload else Merged(strategy, groups)
 
 
-def _on_a_line(squares: Floats, end: str) -> QueryMatrix:
-    roots = np.sqrt(squares)
-    waves = Tau.of_eigenvalues(np.sqrt(roots), end)
-    scales = 1.0 / np.sqrt(waves.diagonal_of(roots))
-    return waves.with_scales(scales)
-
-
 def look_at_waves(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out workloads whose gram has no waves."""
     if not suits_waves(unscaled(workload)):
@@ -206,4 +193,6 @@ def look_at_waves(workload: QueryMatrix, found: Request) -> Skip | None:
     return None
 
 
-SPECTRAL = Template("spectral", spectral_strategy, 25, ("L2",), look_at_waves)
+SPECTRAL = Template(
+    "spectral", spectral_strategy, 25, ("L2",), look_at_waves, is_near=True
+)

@@ -395,11 +395,8 @@ class TreeRows:
         found = cast(Hierarchy, best_tree(n, energies).strategy)
         shares = np.array(list(found.weights.values()))
         parts = np.rint(PART_UNITS * shares / shares.sum()).astype(int).tolist()
-        kept = [
-            (size, max(part, 1))
-            for size, part in zip(found.weights, parts, strict=True)
-            if part or size == 1
-        ]
+        pairs = zip(found.weights, parts, strict=True)
+        kept = [(size, max(part, 1)) for size, part in pairs if part or size == 1]
         return cls(weights, variance, *zip(*kept, strict=True))
 
     def _from(self, time: int) -> Hierarchy | None:

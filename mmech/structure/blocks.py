@@ -1,8 +1,8 @@
-"""What a workload asks of blocks of neighbours, and of strategies on two levels."""
+"""What a workload asks of blocks of neighbours, of two levels, and of waves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import NamedTuple, Protocol
@@ -14,8 +14,8 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
 from mmech.operators.compose import Product
-from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
+from mmech.operators.pinv import joint_inverse_gram
 
 Separable = tuple[Floats, Floats, Floats]
 """Vectors (a, b, d) of a gram with the entries a_i b_j for i < j, and d_i for i = j."""
@@ -47,10 +47,8 @@ class _RangeEnergies:
         return sum(square * energy(first, size, count) for square, energy in self.terms)
 
     def of_segments(self, edges: Sequence[int], /) -> Floats:
-        return np.sum(
-            [square * _segment_gram(energy, edges) for square, energy in self.terms],
-            axis=0,
-        )
+        grams = [square * _segment_gram(own, edges) for square, own in self.terms]
+        return np.sum(grams, axis=0)
 
 
 def _segment_gram(energy: Overlaps, edges: Sequence[int]) -> Floats:
@@ -238,3 +236,39 @@ moved.register(Identity, lambda workload: Moved(1, Identity))
 def repeats(workload: QueryMatrix) -> bool:
     """Whether a workload is a union of queries that are moved from cell to cell."""
     return normal_form(workload).ask(moved) is not None
+
+
+# ---- waves -------------------------------------------------------------------
+
+
+@singledispatch
+def waves_of(workload: QueryMatrix) -> str | None:
+    """Return which waves suit the gram of queries, ``None`` for none.
+
+    Those of a tau algebra, by its free end, or those of a circle; "any" of them for
+    cells and totals.
+    """
+    return None
+
+
+waves_of.register(Identity | Ones, lambda workload: "any")
+
+
+@singledispatch
+def energies(workload: QueryMatrix, angles: Floats) -> Floats:
+    """Return the eigenvalues of the gram for waves of angles, or about these."""
+    raise TypeError(f"the gram of {workload!r} has no waves")
+
+
+energies.register(Identity, lambda workload, angles: np.ones(angles.size))
+
+
+@energies.register(Ones)
+def _(workload: Ones, angles: Floats) -> Floats:
+    return np.where(angles == angles.min(), float(workload.m) * workload.n, 0.0)
+
+
+@singledispatch
+def strategies_of(workload: QueryMatrix) -> Iterator[QueryMatrix] | None:
+    """Return strategies that a class makes of waves itself, ``None`` without a rule."""
+    return None

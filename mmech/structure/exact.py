@@ -31,14 +31,12 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import Array, QueryMatrix
 from mmech.operators.basic import Diagonal, Identity, Ones, Total
-from mmech.operators.compose import Product, Scaled, Transpose
+from mmech.operators.compose import Merged, Product, Scaled, Transpose, VStack
 from mmech.operators.explicit import Dense, Sparse
-from mmech.operators.known import BOUNDS, PARTS, is_known
+from mmech.operators.known import BOUNDS, is_known
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals
-from mmech.operators.merged import Merged
 from mmech.operators.partition import Conjunctions, Partition, PartitionStack
-from mmech.operators.stack import VStack
 from mmech.operators.tau import Tau
 
 Kind = TypeVar("Kind", bound=type)
@@ -66,8 +64,6 @@ def largest_entry(operator: QueryMatrix) -> int:
     kind = type(operator)
     if kind in LARGEST:
         return LARGEST[kind](operator)
-    if kind in PARTS and kind in _ENTRYWISE:
-        return _ENTRYWISE[kind](map(largest_entry, PARTS[kind](operator)))
     return min(operator._norm_bounds or (FITS,))
 
 
@@ -141,17 +137,12 @@ def times(left: Sums, right: Sums) -> Sums:
     return _wide(left) * _wide(right)
 
 
-def _plus(left: Sums, right: Sums) -> Sums:
-    if _largest(left) + _largest(right) < FITS:
-        return left + right
-    return _wide(left) + _wide(right)
-
-
 def total_sums(parts: Iterable[Sums]) -> Sums:
     """Return the sum of the column sums of several operators."""
     total: Sums = 0
     for part in parts:
-        total = _plus(total, part)
+        fits = _largest(total) + _largest(part) < FITS
+        total = total + part if fits else _wide(total) + _wide(part)
     return total
 
 
@@ -228,11 +219,6 @@ def _tau_sums(operator: Tau, power: int) -> Sums | None:
     return times(times(scales, scales), operator.squares)
 
 
-def _scaled_sums(operator: Scaled, power: int) -> Sums:
-    factor = abs(int(operator.weight)) ** power
-    return times(column_sums(operator.operator, power), factor)
-
-
 def _stack_sums(operator: VStack, power: int) -> Sums:
     return total_sums(column_sums(block, power) for block in operator.blocks)
 
@@ -244,10 +230,7 @@ def _kronecker_sums(operator: Kronecker, power: int) -> Sums:
     limit = LIMITS.listed_entries if largest < FITS else LIMITS.wide_sums
     if n > limit or all(isinstance(part, int) for part in parts):
         return largest
-    sides = [
-        _each(part, factor.shape[1])
-        for part, factor in zip(parts, operator.factors, strict=True)
-    ]
+    sides = map(_each, parts, [factor.shape[1] for factor in operator.factors])
 
     def outer(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(times(left[:, None], right[None, :])).ravel()
@@ -329,15 +312,8 @@ def _are_integers(block: Array, floats: Array, shape: tuple[int, int]) -> bool:
 
 # ---- one rule per class ----------------------------------------------------------
 
-_ZEROS_AND_ONES: tuple[type, ...] = (
-    Identity,
-    Ones,
-    Total,
-    Conjunctions,
-    Partition,
-    PartitionStack,
-    Marginal,
-)
+_BOXES: tuple[type, ...] = (Conjunctions, Partition, PartitionStack, Marginal)
+_ZEROS_AND_ONES = (Identity, Ones, Total, *_BOXES)
 
 LARGEST: dict[type, Callable[[Any], int]] = {
     **dict.fromkeys(_ZEROS_AND_ONES, lambda a: 1),
@@ -345,14 +321,11 @@ LARGEST: dict[type, Callable[[Any], int]] = {
     Sparse: lambda a: _largest(np.abs(a.matrix.data)),
     Diagonal: lambda a: BOUNDS[Diagonal](a)[0],
     Scaled: lambda a: abs(int(a.weight)) * largest_entry(a.operator),
+    **dict.fromkeys((Merged, Transpose), lambda a: largest_entry(a.operator)),
+    VStack: lambda a: max(map(largest_entry, a.blocks)),
+    Kronecker: lambda a: math.prod(map(largest_entry, a.factors)),
 }
 """Class to the rule for `largest_entry`; without one, a norm bounds the entries."""
-
-_ENTRYWISE: dict[type, Callable[[Iterable[int]], int]] = {
-    **dict.fromkeys((VStack, Merged, Transpose), max),
-    Kronecker: math.prod,
-}
-"""Class to the largest entry, by those of the operators that one is made of."""
 
 SUMS: dict[type, Callable[..., Sums | None]] = {
     **dict.fromkeys(_ZEROS_AND_ONES, _zeros_and_ones),
@@ -363,9 +336,8 @@ SUMS: dict[type, Callable[..., Sums | None]] = {
     Tau: _tau_sums,
     Dense: lambda a, power: _reduced(a._array, power),
     Sparse: _sparse_sums,
-    Scaled: _scaled_sums,
-    VStack: _stack_sums,
-    Marginals: _stack_sums,
+    Scaled: lambda a, p: times(column_sums(a.operator, p), abs(int(a.weight)) ** p),
+    **dict.fromkeys((VStack, Marginals), _stack_sums),
     Kronecker: _kronecker_sums,
     Product: _product_sums,
     Merged: _merged_sums,

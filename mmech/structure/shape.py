@@ -19,13 +19,11 @@ from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Diagonal, Identity, Ones
-from mmech.operators.compose import Scaled
+from mmech.operators.compose import Merged, Scaled, VStack
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
-from mmech.operators.merged import Merged
 from mmech.operators.partition import PartitionStack
-from mmech.operators.stack import VStack
 from mmech.operators.subsets import downward_closure
 from mmech.structure.spectrum import marginal_terms
 
@@ -46,10 +44,6 @@ def unscaled(operator: QueryMatrix) -> QueryMatrix:
 @singledispatch
 def frobenius_squared(operator: QueryMatrix) -> float:
     """Return the sum of all squared entries, along the cheaper side."""
-    return _visited(operator)
-
-
-def _visited(operator: QueryMatrix) -> float:
     by_rows = operator.has_row_forms or operator.shape[0] < operator.shape[1]
     sums = operator.row_square_sums() if by_rows else operator.column_square_sums()
     return float(sums.sum(dtype=np.float64))  # int64 could wrap

@@ -11,10 +11,11 @@ marginals have few of them: one per subset of the attributes that they restrict.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce, singledispatch
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,28 +24,84 @@ from numpy.typing import NDArray
 from mmech.arrays import Floats, Integers, Subset
 from mmech.exceptions import DomainTooLargeError
 from mmech.limits import LIMITS
-from mmech.operators.base import QueryMatrix, once
+from mmech.operators.base import Array, QueryMatrix, once
 from mmech.operators.basic import Identity, Ones
-from mmech.operators.compose import Product
-from mmech.operators.known import normal_form
+from mmech.operators.compose import Product, Sum, Transpose
+from mmech.operators.explicit import Dense
+from mmech.operators.known import Term, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import (
     Anova,
     Marginal,
+    Residuals,
     check_lattice,
     lattice_product,
     subset_cells,
     subset_ranks,
 )
 from mmech.operators.partition import Conjunctions, PartitionStack
-from mmech.operators.residuals import Residuals
 from mmech.operators.subsets import (
+    attributes_of,
     downward_closure,
     marginal_precisions,
     ranks_of,
 )
-from mmech.operators.table_tree import attributes_of
-from mmech.structure.attributes import is_uniform
+
+
+def is_uniform(workload: QueryMatrix) -> bool:
+    """Whether relabelling values maps every query to every other.
+
+    Then all queries have one error under a strategy that relabelling leaves
+    unchanged, such as marginals: a table of counts has one variance.
+    """
+    factors = workload.factors if isinstance(workload, Kronecker) else (workload,)
+    return all(isinstance(factor, Identity | Ones) for factor in factors)
+
+
+def is_union_of_boxes(workload: QueryMatrix) -> bool:
+    """Return whether a workload is a union of products or of boxes."""
+    return all(asks_boxes(block) for _, block in normal_form(workload).blocks)
+
+
+@singledispatch
+def asks_boxes(block: QueryMatrix) -> bool:
+    """Return whether queries are products of attributes, or boxes."""
+    return False
+
+
+asks_boxes.register(Kronecker | Conjunctions, lambda block: True)
+asks_boxes.register(PartitionStack, lambda block: block.boxes() is not None)
+
+
+def comes_from_partitions(workload: QueryMatrix) -> bool:
+    """Return whether columns come from partitions of the domain, as of a forest."""
+    blocks = [block for _, block in normal_form(workload).blocks]
+    inside = [block.factors[-1] for block in blocks if isinstance(block, Product)]
+    inside += [block.operator for block in blocks if isinstance(block, Transpose)]
+    forests = PartitionStack | Conjunctions
+    known = any(isinstance(block, forests) for block in blocks)
+    return known or any(map(comes_from_partitions, inside))
+
+
+def box_terms(workload: QueryMatrix) -> list[Term] | None:
+    """Return the leaves of a forest as a union of products, else ``None``.
+
+    A leaf that is a box is one product of rows of 0 and 1, as (weight, factors). Equal
+    leaves are one term, whose squared weight is their number.
+    """
+    masks = None
+    if isinstance(workload, Conjunctions | PartitionStack):
+        masks = workload.boxes()
+    if masks is None:
+        return None
+    filled = np.all([mask.any(axis=1) for mask in masks], axis=0)
+    boxes, counts = np.unique(np.hstack(masks)[filled], axis=0, return_counts=True)
+    ends = np.cumsum([mask.shape[1] for mask in masks])[:-1]
+    terms = zip(np.sqrt(counts).tolist(), boxes[:, None].astype(int), strict=True)
+    return [(w, tuple(map(Dense, np.split(box, ends, axis=1)))) for w, box in terms]
+
+
+# ---- what a workload asks of every subset of attributes ----------------------
 
 Sizes = tuple[int, ...]
 Squares = dict[Subset, float]
@@ -86,11 +143,8 @@ def _marginal_of(block: QueryMatrix) -> tuple[Subset, float] | None:
 
 def _terms_over(workload: QueryMatrix, sizes: Sizes) -> Terms | None:
     """Return the marginals that a workload is a union of, if over these attributes."""
-    return (
-        marginal_terms(workload)
-        if normal_form(workload).domain_shape == sizes
-        else None
-    )
+    same = normal_form(workload).domain_shape == sizes
+    return marginal_terms(workload) if same else None
 
 
 @once
@@ -309,9 +363,8 @@ def box_groups(workload: QueryMatrix, sizes: Sizes) -> list[BoxGroup] | None:
     groups = []
     for kind, rows in zip(kinds, np.split(filled[order], ends[:-1]), strict=True):
         attributes = tuple(np.flatnonzero(kind).tolist())
-        groups.append(
-            BoxGroup(attributes, rows, tuple(masks[i][rows] for i in attributes))
-        )
+        own = tuple(masks[i][rows] for i in attributes)
+        groups.append(BoxGroup(attributes, rows, own))
     return groups
 
 
@@ -346,13 +399,6 @@ def _spectra(
     return QuerySpectra(n_queries, tuple(numbers), *places, np.concatenate(values))
 
 
-def _too_many_pairs() -> DomainTooLargeError:
-    return DomainTooLargeError(
-        f"the queries and the subsets of the attributes that they restrict are more "
-        f"than {LIMITS.box_terms} pairs; ask for queries over fewer attributes"
-    )
-
-
 def _widths_of(masks: Masks) -> Integers:
     return np.stack([mask.sum(axis=1) for mask in masks], axis=1)
 
@@ -369,7 +415,10 @@ def _box_norms(
     filled = np.flatnonzero((widths > 0).all(axis=1))
     counts = tested[filled].sum(axis=1)
     if (2.0**counts).sum() > LIMITS.box_terms:
-        raise _too_many_pairs()
+        raise DomainTooLargeError(
+            "the queries and the subsets of the attributes that they restrict are more "
+            f"than {LIMITS.box_terms} pairs; ask for queries over fewer attributes"
+        )
     for h in np.unique(counts).tolist():
         rows = filled[counts == h]
         attributes = np.nonzero(tested[rows])[1].reshape(rows.size, h)
@@ -466,3 +515,105 @@ def box_tables(group: BoxGroup, subset: Subset) -> Floats:
         else:
             tables = tables * share
     return tables
+
+
+# ---- answers, from marginals alone -------------------------------------------
+
+Answers = NDArray[Any]
+
+Tables = Callable[[Subset], Array]
+"""Function from sorted attributes a to the marginal over them, shape (n_a, k)."""
+
+
+def answers_by_marginals(
+    operator: QueryMatrix, domain_shape: Subset, tables: Tables
+) -> Answers | None:
+    """Return A X (m, k) from marginals of X, without its cells, or ``None``.
+
+    For marginals, products of attributes and boxes, and for their sums, stacks and
+    combinations. Exact for integer operators and tables. Every table that is
+    asked for is over the attributes that some query of the operator restricts.
+    """
+    found = normal_form(operator).ask(_answers, domain_shape, tables)
+    if found is None:
+        return None
+    return np.concatenate([answers * c for c, answers in found])
+
+
+@singledispatch
+def _answers(
+    operator: QueryMatrix, domain_shape: Subset, tables: Tables
+) -> Answers | None:
+    """Return the answers of one block of a union."""
+    groups = box_groups(operator, domain_shape)
+    return None if groups is None else _boxes(operator.shape[0], groups, tables)
+
+
+@_answers.register(Sum)
+def _(operator: Sum, domain_shape: Subset, tables: Tables) -> Answers | None:
+    parts = [answers_by_marginals(a, domain_shape, tables) for a in operator.terms]
+    known = [part for part in parts if part is not None]
+    return np.asarray(sum(known)) if len(known) == len(parts) else None
+
+
+@_answers.register(Identity)
+def _(operator: Identity, domain_shape: Subset, tables: Tables) -> Answers | None:
+    return tables(tuple(range(len(domain_shape))))
+
+
+@_answers.register(Ones)
+def _(operator: Ones, domain_shape: Subset, tables: Tables) -> Answers | None:
+    return np.repeat(tables(()), operator.m, axis=0)
+
+
+@_answers.register(Product)
+def _product(operator: Product, domain_shape: Subset, tables: Tables) -> Answers | None:
+    """Boxes that no query adds up, such as leaves without a query, are left out."""
+    *left, last = operator.factors
+    groups = box_groups(last, domain_shape)
+    if groups is None:
+        answers = answers_by_marginals(last, domain_shape, tables)
+    else:
+        asked = left[-1].column_abs_sums() > 0
+        groups = [part for group in groups for part in group.restricted(asked)]
+        answers = _boxes(last.shape[0], groups, tables)
+    if answers is not None:
+        for factor in reversed(left):
+            answers = factor.matmat(answers)
+    return answers
+
+
+@_answers.register(Kronecker)
+def _kronecker(
+    operator: Kronecker, domain_shape: Subset, tables: Tables
+) -> Answers | None:
+    """Totals of an attribute need no axis: they only repeat rows."""
+    factors = operator.factors
+    if tuple(factor.shape[1] for factor in factors) != domain_shape:
+        return None
+    kept = tuple(i for i, f in enumerate(factors) if not isinstance(f, Ones))
+    answers = tables(kept)
+    own = [
+        factor if i in kept else Ones(factor.shape[0], 1)
+        for i, factor in enumerate(factors)
+        if i in kept or factor.shape[0] > 1
+    ]
+    return Kronecker(own).matmat(answers) if own else answers
+
+
+def _boxes(m: int, groups: list[BoxGroup], tables: Tables) -> NDArray[Any]:
+    total = tables(())
+    out = np.zeros((m, total.shape[1]), total.dtype)
+    for group in groups:
+        table = tables(group.attributes)
+        height = max(1, LIMITS.block_entries // table.size)
+        for start in range(0, group.rows.size, height):
+            part = slice(start, start + height)
+            rows = group.rows[part]
+            sums = np.broadcast_to(table.reshape(1, -1), (rows.size, table.size))
+            for mask in group.masks:
+                own = mask[part].astype(table.dtype)
+                cut = sums.reshape(rows.size, mask.shape[1], -1)
+                sums = np.einsum("ri,rij->rj", own, cut)
+            out[rows] = sums
+    return out

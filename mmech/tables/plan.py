@@ -24,8 +24,7 @@ from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.operators.marginals import Marginals
-from mmech.operators.residuals import Residuals
+from mmech.operators.marginals import Marginals, Residuals
 from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.storage.codec import storable

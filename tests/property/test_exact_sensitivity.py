@@ -214,7 +214,6 @@ def test_nothing_public_wraps_around(data):
         (lambda: operator.to_dense(), entries, scale),
         (lambda: operator.to_sparse().toarray(), entries, scale),
         (lambda: operator.diag(), np.diag(entries), scale),
-        (lambda: operator.abs().to_dense(), magnitudes, scale),
         (lambda: operator.gram().to_dense(), gram, scale**2),
         (lambda: (operator @ operator.T).to_dense(), entries @ entries.T, scale**2),
     ):

@@ -5,8 +5,8 @@ import pytest
 from catalogue import of_all
 
 import mmech as mm
-from mmech.operators.axes import apply_along
 from mmech.operators.basic import KERNEL_ENTRIES
+from mmech.operators.kronecker import apply_along
 
 SIGNED = [[1, -2, 0], [0, 3, 1]]
 COIN = mm.Dense([[1, 1], [1, -1]])

@@ -8,7 +8,7 @@ import pytest
 
 import mmech as mm
 from mmech.marginals.counts import occupied_cells
-from mmech.operators.merged import Merged
+from mmech.operators.compose import Merged
 
 SHAPES = [(1,), (2, 3), (5, 1, 7), (2,) * 15, (60,) * 12, (2,) * 130, (3, 2**62, 2)]
 SHAPES += [(1, 16, 16, 256, 1, 2), (257, 255), (2**32, 2**31, 2)]

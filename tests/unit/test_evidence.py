@@ -19,7 +19,7 @@ from mmech.evidence import LONG, term
 from mmech.integer_strategy import integer_strategy
 from mmech.noise import GAUSSIAN, LAPLACE, k_norm
 from mmech.noise import seam as seams
-from mmech.operators.merged import Merged
+from mmech.operators.compose import Merged
 from mmech.tables import Histogram, Mean, Quantiles, Sum, recompute
 from mmech.verify import examine
 

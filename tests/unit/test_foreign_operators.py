@@ -14,19 +14,17 @@ from mmech.error.bounds import cheap_loss_bound
 from mmech.error.rules import known_gain
 from mmech.integer_strategy import integer_strategy
 from mmech.marginals.records import OccupiedCells, exact_answers
+from mmech.operators.algebra import scale_rows
 from mmech.operators.explicit import Dense
 from mmech.operators.known import (
     has_full_column_rank,
     norm_bounds,
     normal_form,
 )
-from mmech.operators.lsmr import preconditioner
-from mmech.operators.row_scaling import scale_rows
+from mmech.operators.pinv import preconditioner
 from mmech.reconstruction import least_squares
-from mmech.reduction.columns import merge_rows, restrict_columns
-from mmech.structure.attributes import is_uniform
+from mmech.reduction.cells import merge_rows, restrict_columns
 from mmech.structure.blocks import block_energies
-from mmech.structure.by_marginals import answers_by_marginals
 from mmech.structure.shape import (
     frobenius_squared,
     measured_loss_bound,
@@ -35,7 +33,9 @@ from mmech.structure.shape import (
     unscaled,
 )
 from mmech.structure.spectrum import (
+    answers_by_marginals,
     box_groups,
+    is_uniform,
     marginal_terms,
     mean_spectrum,
     query_spectra,

@@ -11,8 +11,8 @@ from catalogue import of_all
 
 import mmech as mm
 from mmech.families.hierarchy import (
+    _best_weights,
     _descend,
-    _Search,
     hierarchy_strategy,
 )
 from mmech.integer_strategy import integer_strategy
@@ -118,8 +118,8 @@ def every_tree(n, size=1):
 @pytest.mark.parametrize("kind", [mm.AllRange, mm.Prefix])
 def test_levels_are_the_best_of_all_sets(kind, n):
     workload = kind(n)
-    search = _Search(n, block_energies(workload))
-    trees = [mm.Hierarchy(n, weights) for weights in search._weights([*every_tree(n)])]
+    best = _best_weights(n, block_energies(workload), [*every_tree(n)])
+    trees = [mm.Hierarchy(n, weights) for weights in best]
     least = min(mm.loss(workload, strategy) for strategy in trees)
     result = hierarchy_strategy(workload)
     assert result.loss == pytest.approx(least, rel=1e-5)

@@ -21,7 +21,7 @@ LAYER = re.compile(r"^\| (\d+) \| `([\w.]+)/?` \| .+ \|$", re.MULTILINE)
 
 DEFAULT_FORMS = {
     ("mmech.operators.base", f"mmech.operators.{name}")
-    for name in ("algebra", "compose", "explicit", "known", "pinv")
+    for name in ("algebra", "compose", "known", "pinv")
 }
 """Imports inside of methods of the protocol, whose default forms are operators.
 Nothing else may close a circle."""

@@ -17,7 +17,7 @@ from mmech import (
     VStack,
     limits,
 )
-from mmech.operators.lsmr import preconditioner
+from mmech.operators.pinv import preconditioner
 from mmech.reconstruction import least_squares
 
 

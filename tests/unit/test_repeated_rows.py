@@ -19,7 +19,7 @@ from mmech import (
     loss,
     optimize,
 )
-from mmech.reduction.columns import merge_rows
+from mmech.reduction.cells import merge_rows
 
 
 @given(

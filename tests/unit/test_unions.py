@@ -8,12 +8,11 @@ import reference as ref
 from scipy.optimize import minimize
 
 import mmech as mm
-from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import normal_form
-from mmech.strategies.joint import JointObjective
-from mmech.strategies.union import union_strategy
-from mmech.structure.attributes import box_terms
+from mmech.operators.pinv import joint_inverse_gram
+from mmech.strategies.union import JointObjective, union_strategy
 from mmech.structure.shape import frobenius_squared
+from mmech.structure.spectrum import box_terms
 from mmech.testing import assert_query_matrix
 from mmech_rf import grow_random_forest, training_workload
 
