@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_choice, nearest
-from mmech.domain.values import Dictionary
+from mmech.domain.values import Dictionary, as_objects
 from mmech.exceptions import ParameterError
 
 
@@ -36,6 +36,13 @@ class Table:
         """Return the raw values of a column, shape (n_rows,)."""
         found = self.read(j)
         return found.values() if isinstance(found, Dictionary) else found
+
+    def cells(self) -> NDArray[np.object_]:
+        """Return the raw values of all columns, shape (n_rows, n_columns)."""
+        cells = np.empty((self.n_rows, self.n_columns), dtype=object)
+        for j in range(self.n_columns):
+            cells[:, j] = as_objects(self.column(j))
+        return cells
 
     def locate(
         self,
