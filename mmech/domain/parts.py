@@ -7,7 +7,7 @@ name that no other part has: the file and the rows in it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,6 +196,43 @@ def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike)) or hasattr(source, "seek")
 
 
+def is_in_parts(source: Any) -> bool:
+    """Whether `read` takes a source apart: files, a dataset, frames, arrays or pairs.
+
+    Other lists are the rows of a table.
+    """
+    if not isinstance(source, (list, tuple)):
+        return _is_path(source) or isinstance(source, Iterator) or _is_dataset(source)
+    first = source[0] if source else None
+    part = first[0] if isinstance(first, tuple) and len(first) == 2 else first
+    if isinstance(part, np.ndarray):
+        return part.ndim == 2
+    texts = all(isinstance(entry, str) for entry in source)
+    if texts and not all(e.endswith(TABLES) or os.path.isdir(e) for e in source):
+        return False  # a column of values, which no message may take for names of files
+    return _is_path(part) or _is_frame(part) or isinstance(part, Part)
+
+
+def of_parts(source: Any, domain: Domain, each: Callable[[Part], Any]) -> Iterator[Any]:
+    """Yield what a function makes of the parts of a source; errors name the file."""
+    part = None
+    try:
+        for part in read(source, domain):
+            with located(f"cannot use the data {file_of(part, 'in parts')!r}"):
+                found = each(part)
+            yield found
+    finally:
+        if isinstance(source, Generator):  # what is left must not be taken for all
+            source.close()
+    if part is None:
+        raise ValueError("the iterator of records has no part; read them anew")
+
+
+def first_row(part: Part) -> int:
+    """Return the number of the first row of a part, for messages."""
+    return part.chunk_id[1] if part.chunk_id else 0
+
+
 # ---- frames --------------------------------------------------------------------------
 
 
@@ -204,12 +241,13 @@ def _frames(source: Any) -> Iterable[Any]:
     source = in_memory(source, "source")
     if _is_frame(source):
         return (source,)
-    if hasattr(source, "to_batches"):  # a dataset of pyarrow
+    if _is_dataset(source):
         return source.to_batches()
     if isinstance(source, Mapping) or not hasattr(source, "__iter__"):
         raise TypeError(
             "source must be a path, a frame of pandas, polars or pyarrow, or an "
-            f"iterable of frames or of pairs (X, y), got {type(source).__name__}"
+            "iterable of frames, of arrays or of pairs (X, y), got "
+            f"{type(source).__name__}"
         )
     return source
 
@@ -222,19 +260,31 @@ def _is_frame(source: Any) -> bool:
     )
 
 
+def _is_dataset(source: Any) -> bool:
+    """Whether a source is a ``pyarrow.dataset``."""
+    return hasattr(source, "to_batches") and not hasattr(source, "num_rows")
+
+
 def _of_memory(
     frames: Iterable[Any], wanted: _Wanted, chunk_rows: int, name: str | None
 ) -> Iterator[Part]:
     first = 0
     for frame in frames:
+        if isinstance(frame, Part):
+            yield frame
+            continue
+        parts: Iterable[tuple[Any, Any, int]]
         if isinstance(frame, tuple) and len(frame) == 2 and wanted.target:
-            parts: Iterable[tuple[Any, Any, int]] = [(*frame, len(frame[1]))]
+            parts = [(*frame, len(frame[1]))]
+        elif isinstance(frame, np.ndarray) and not wanted.target:
+            parts = [(frame, None, len(frame))]
         elif _is_frame(frame):
             parts = _slices(frame, wanted, chunk_rows)
         else:
             raise TypeError(
-                "an iterable source must yield frames of pandas, polars or pyarrow, or "
-                f"pairs (X, y), got {type(frame).__name__}"
+                "an iterable source must yield frames of pandas, polars or pyarrow, "
+                "arrays where there are no classes, or pairs (X, y), got "
+                f"{type(frame).__name__}"
             )
         for X, y, rows in parts:
             yield Part(X, y, None if name is None else (name, first, first + rows))

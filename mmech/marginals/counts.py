@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_codes
 from mmech.domain.domain import warn_if_read
+from mmech.domain.parts import Part, first_row, is_in_parts, of_parts
 from mmech.exceptions import ParameterError, located
 from mmech.operators.marginals import check_domain_shape
 
@@ -197,13 +198,15 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
     Parameters
     ----------
     records : frame, array, dictionary of columns or list of rows, shape (N, d)
-        Raw values, as `Domain.encode` reads them; or a Dask frame, a Dask array or a
-        list of delayed parts, whose partitions are counted where they are.
+        Raw values, as `Domain.encode` reads them. Also what `read` takes apart: files,
+        folders, and iterables of frames, of arrays or of pairs (X, y), which have the
+        class of a schema in them. Also a Dask frame, a Dask array or a list of delayed
+        parts, whose partitions are counted where they are.
     schema_or_domain : Domain or mmech_rf.Schema
         Public; what encodes the records.
     y : sequence of class labels, shape (N,), default=None
-        Where it is given, the class is one more attribute, the last one. Needs a schema
-        with class labels.
+        Where there are classes, they are one more attribute, the last one. Needs a
+        schema with class labels.
 
     Returns
     -------
@@ -248,15 +251,23 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
     both = (records,) if y is None else (records, y)
     if any(map(is_lazy, both)):
         return count_partitions(partial(_counted, own), *both)
+    if y is None and is_in_parts(records):
+
+        def counted(part: Part) -> Counts:
+            return _counted(own, part.X, part.y, first_row(part))
+
+        total: Any = sum(of_parts(records, own, counted))
+        return total
     return _counted(own, *both)
 
 
-def _counted(schema: Any, *both: Any) -> Counts:
+def _counted(schema: Any, X: Any, y: Any = None, first_row: int = 0) -> Counts:
     """Return the counts of records, or of records and their classes, in memory."""
-    codes = schema.encode(*both, narrow=True)
-    if both[1:]:
-        return Counts(np.column_stack(codes), (*schema.shape, schema.n_classes))
-    return Counts(codes, schema.shape)
+    own: dict[str, Any] = {"narrow": True, "first_row": first_row}
+    if y is None:
+        return Counts(schema.encode(X, **own), schema.shape)
+    codes = np.column_stack(schema.encode(X, y, **own))
+    return Counts(codes, (*schema.shape, schema.n_classes))
 
 
 # ---- records that Dask holds -----------------------------------------------------
