@@ -276,7 +276,7 @@ def _of_memory(
         parts: Iterable[tuple[Any, Any, int]]
         if isinstance(frame, tuple) and len(frame) == 2 and wanted.target:
             parts = [(*frame, len(frame[1]))]
-        elif isinstance(frame, np.ndarray) and not wanted.target:
+        elif isinstance(frame, np.ndarray) and frame.ndim == 2 and not wanted.target:
             parts = [(frame, None, len(frame))]
         elif _is_frame(frame):
             parts = _slices(frame, wanted, chunk_rows)
@@ -312,6 +312,8 @@ def _slices(
 def _parts(
     files: list[tuple[Any, Keys]], wanted: _Wanted, chunk_rows: int, form: CsvFormat
 ) -> Iterator[Part]:
+    import pyarrow
+
     before = [_state(path) for path, _ in files]
     for (path, keys), state in zip(files, before, strict=True):
         # By its real path: other names of one file must not count it again.
@@ -325,9 +327,8 @@ def _parts(
                 first += len(X)
             if not first:
                 # Nobody learns from a part that is not there.
-                X = np.empty((0, len(wanted.features)), object)
-                y = None if wanted.target is None else np.empty(0, object)
-                yield Part(X, y, (name, 0, 0))
+                none = pyarrow.table({column: [] for column in wanted.names})
+                yield Part(*_split(none, wanted, {}), (name, 0, 0))
             if _state(path) != state:
                 raise ValueError(
                     "the file changed while it was read; count all parts anew"
