@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_choice, nearest
-from mmech.domain.values import Dictionary, as_objects
+from mmech.domain.values import Dictionary, as_objects, object_column, of_arrow
 from mmech.exceptions import ParameterError
 
 
@@ -101,13 +101,6 @@ class Table:
         return names.index(name)
 
 
-def _object_column(cells: list[Any]) -> NDArray[Any]:
-    column = np.empty(len(cells), dtype=object)
-    for row, cell in enumerate(cells):  # slice assignment would unpack sequences
-        column[row] = cell
-    return column
-
-
 def _held(column: Any, name: str = "y") -> NDArray[Any] | Dictionary:
     """Return a column of a frame as it is held: a dictionary where that is one."""
     if hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
@@ -121,43 +114,10 @@ def _held(column: Any, name: str = "y") -> NDArray[Any] | Dictionary:
         if not isinstance(series, nw.Series):
             return _plain(column)
         if series.dtype in (nw.Object, nw.Unknown, nw.Int128, nw.UInt128):
-            return _object_column(series.to_list())  # Arrow holds none of these
+            return object_column(series.to_list())  # Arrow holds none of these
         column = series.to_arrow()
     check_flat(column.type, name)
-    return _of_arrow(column)
-
-
-def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
-    """Return a column of pyarrow; integers without gaps, and floats, as they are.
-
-    A gap in a column of floats is NaN, so that the others keep their width.
-    """
-    kind = str(column.type)
-    if kind == "null" or not len(column):
-        return _object_column(column.to_pylist())
-    if _are_numbers(column):
-        return np.asarray(column)
-    if not kind.startswith("dictionary"):
-        try:
-            column = column.dictionary_encode()
-        except NotImplementedError:  # values that no cell reads
-            return _object_column(column.to_pylist())
-    if hasattr(column, "unify_dictionaries"):
-        column = column.unify_dictionaries().combine_chunks()
-    indices = column.indices
-    if indices.null_count:
-        indices = indices.cast("int64").fill_null(-1)  # they may be unsigned
-    held = column.dictionary
-    numbers = _are_numbers(held)
-    entries = np.asarray(held) if numbers else _object_column(held.to_pylist())
-    return Dictionary(entries, indices.to_numpy(zero_copy_only=False))
-
-
-def _are_numbers(column: Any) -> bool:
-    """Whether NumPy holds what a column of pyarrow does: floats, gapless integers."""
-    kind = str(column.type)
-    whole = kind.startswith(("int", "uint")) and not column.null_count
-    return whole or kind in ("halffloat", "float", "double")
+    return of_arrow(column)
 
 
 def _plain(column: Any) -> NDArray[Any]:
@@ -277,7 +237,7 @@ def _is_column(values: Any) -> bool:
 def _mapping_columns(X: Mapping[Any, Any]) -> Table:
     names = tuple(map(str, X))
     columns = [
-        _object_column(list(values))
+        object_column(list(values))
         if isinstance(values, (list, tuple))
         else _held(values, str(name))
         for name, values in X.items()
@@ -292,20 +252,18 @@ def _mapping_columns(X: Mapping[Any, Any]) -> Table:
     return Table(lengths[0], len(names), names, lambda j: columns[j])
 
 
-def _no_names(columns: Iterable[str] | None) -> None:
+def _no_names(
+    columns: Iterable[str] | None, got: str = "a frame, which names its"
+) -> None:
     if columns is not None:
         raise ValueError(
-            "columns= names the columns of an array or of rows, got a frame, "
-            "which names its own; leave columns out"
+            f"columns= names the columns of an array or of rows, got {got} own; leave "
+            "columns out"
         )
 
 
 def _mapping_rows(rows: Sequence[Any], columns: Iterable[str] | None) -> Table:
-    if columns is not None:
-        raise ValueError(
-            "columns= names the columns of an array or of rows, got rows that are "
-            "dicts, which name their own; leave columns out"
-        )
+    _no_names(columns, "rows that are dicts, which name their")
     names: dict[str, None] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -318,24 +276,18 @@ def _mapping_rows(rows: Sequence[Any], columns: Iterable[str] | None) -> Table:
 
 
 def _sequence_rows(rows: Sequence[Any]) -> Table:
-    width = -1
-    cells = []
-    for number, row in enumerate(rows):
-        if isinstance(row, (str, bytes, Set)) or not hasattr(row, "__len__"):
-            _not_two_dimensional((len(rows),))
-        masked = isinstance(row, np.ma.MaskedArray)
-        cells.append(row.tolist() if masked else list(row))
-        if width >= 0 and len(row) != width:
+    if any(isinstance(r, (str, bytes, Set)) or not hasattr(r, "__len__") for r in rows):
+        _not_two_dimensional((len(rows),))
+    cells = [r.tolist() if isinstance(r, np.ma.MaskedArray) else list(r) for r in rows]
+    width = len(cells[0]) if cells else 0
+    for number, row in enumerate(cells):
+        if len(row) != width:
             raise ValueError(
                 f"row {number} of X has {len(row)} values but row 0 has {width}; "
                 "every row needs one value per column"
             )
-        width = len(row)
     return Table(
-        len(rows),
-        max(width, 0),
-        None,
-        lambda j: _object_column([row[j] for row in cells]),
+        len(rows), width, None, lambda j: object_column([row[j] for row in cells])
     )
 
 
@@ -348,7 +300,7 @@ def read_vector(y: Any) -> NDArray[Any]:
 def read_held(y: Any) -> NDArray[Any] | Dictionary:
     """View class labels as `read_vector` does, or a dictionary of them as it is."""
     if isinstance(y, (list, tuple)):
-        return _object_column(list(y))
+        return object_column(list(y))
     y = in_memory(y)
     is_records = isinstance(y, np.ndarray) and y.dtype.names is not None
     if is_records or hasattr(y, "columns") or isinstance(y, Mapping):
