@@ -323,7 +323,7 @@ def test_import_is_light(statement, absent):
 WITHOUT_LEARNING = """
 import sys
 
-absent = ("sklearn", "joblib", "tqdm", "narwhals", "pyarrow")
+absent = ("sklearn", "joblib", "tqdm")
 for name in absent:
     sys.modules[name] = None  # importing it fails
 
