@@ -336,7 +336,7 @@ def files_by_workers(n: int, rounds: int, n_files: int = 20) -> None:
 
 
 def _files_counted_by(n_workers: int, folder: str) -> tuple[float, float, float]:
-    """Return seconds on the clock and of the busier worker, and the largest peak in MiB.
+    """Return seconds of the clock and of the busier worker, and the largest peak.
 
     One worker counts the whole folder at once, and two a file at a time.
     """
