@@ -313,8 +313,9 @@ def encoded_records(
     def encoded(X: Any, first: int = 0) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         table = read_table(X)
         if table.names is None:
-            table.locate(domain.names, "domain")
-            table = replace(table, names=domain.names)
+            names, _ = domain._columns(with_target=False)
+            table.locate(names, "domain")
+            table = replace(table, names=tuple(names))
         return own._encode(table, None, narrow=True, first_row=first, **policies)
 
     if is_lazy(data):
