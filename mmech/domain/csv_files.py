@@ -336,17 +336,12 @@ def _malformed(
             f"line {line} of the file has {fields} fields but the "
             f"header has {n_fields}; {remedy}"
         )
-    multiline, longest = form.get("multiline", False), csv.field_size_limit()
-    if fault == 4:
+    longest = f"{csv.field_size_limit():,}"
+    if fault == 4 or (fault == 3 and form.get("multiline", False)):
         return ValueError(
-            f"line {line} of the file has a field of more than {longest:,} bytes; "
-            "shorten it"
-        )
-    if fault == 3 and multiline:
-        return ValueError(
-            f"line {line} of the file begins a record with a quote that is not "
-            f"closed within {longest:,} bytes, or not followed by "
-            "a separator; close it, and write each quote in a field twice"
+            f"line {line} of the file begins a record with a field of more than "
+            f"{longest} bytes, or with a quote that is not closed before a separator; "
+            "shorten it, or close the quote and write each quote in a field twice"
         )
     if fault == 3:
         return ParameterError(

@@ -6,7 +6,6 @@ lazy frames (polars, DuckDB, Ibis, PySpark) are collected by it.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -341,13 +340,8 @@ def columns_named(count: int) -> str:
 # ---- made of columns ---------------------------------------------------------
 
 
-FRAMES = {
-    "pandas": ("pandas", "DataFrame"),
-    "polars": ("polars", "DataFrame"),
-    "pyarrow": ("pyarrow", "table"),
-    "dict": ("builtins", "dict"),
-}
-"""Kind of frame to the module and function that make one of a dict of columns."""
+FRAMES = ("pandas", "polars", "pyarrow", "dict")
+"""Kinds of frames that are made of columns."""
 
 
 def kind_of_frame(data: Any) -> str | None:
@@ -360,18 +354,20 @@ def as_frame(columns: Mapping[str, NDArray[Any]], kind: str | None = None) -> An
     """Return columns as a frame; of pandas by default, or a dict without it."""
     if kind is None:
         kind = "pandas" if importlib.util.find_spec("pandas") else "dict"
-    check_choice(kind, "frame", tuple(FRAMES))
-    module, name = FRAMES[kind]
+    check_choice(kind, "frame", FRAMES)
+    if kind == "dict":
+        return dict(columns)
+    import narwhals.stable.v2 as nw
+
     try:
-        make = getattr(importlib.import_module(module), name)
+        return nw.from_dict(dict(columns), backend=kind).to_native()
     except ImportError:
         raise ParameterError(
             "frame",
-            f"needs a library that is not installed, {module}",
+            f"needs a library that is not installed, {kind}",
             kind,
             ("install it", "choose {frame='dict'}"),
         ) from None
-    return make(dict(columns))
 
 
 def as_column(values: tuple[Any, ...], codes: NDArray[np.int64]) -> NDArray[Any]:

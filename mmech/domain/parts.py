@@ -351,8 +351,6 @@ def _split(table: Any, wanted: _Wanted, keys: Keys) -> tuple[Any, Any]:
     """Return attributes and labels, with the columns that the folders' names give."""
     import pyarrow
 
-    if keys and isinstance(table, pyarrow.RecordBatch):
-        table = pyarrow.Table.from_batches([table])  # old batches do not take columns
     for name, value in keys.items():
         column = pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), len(table))
         table = table.append_column(name, column.dictionary_encode())
@@ -508,6 +506,8 @@ def _tables(
 def _of_parquet(
     path: Path, columns: list[str], names: list[str], chunk_rows: int
 ) -> Iterator[Any]:
+    import pyarrow
+
     for name in names:
         if columns.count(name) != 1:
             raise column_error(name, columns, names)
@@ -518,7 +518,8 @@ def _of_parquet(
         _sound_parquet(path) as (parquet, file),
         parquet.ParquetFile(file, read_dictionary=names) as table,
     ):
-        yield from table.iter_batches(batch_size=chunk_rows, columns=names)
+        for batch in table.iter_batches(batch_size=chunk_rows, columns=names):
+            yield pyarrow.Table.from_batches([batch])
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:

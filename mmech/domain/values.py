@@ -215,26 +215,16 @@ class Dictionary(NamedTuple):
         width = highest - lowest + 1
         if width > max(column.size, FEW):
             return None
-        present = np.arange(width)
-        places: NDArray[Any]
-        if width <= FEW:
-            # A byte is enough, and wraps where the difference would.
-            places = _as_bytes(column)
-            if lowest % FEW:
-                places = places - np.uint8(lowest % FEW)
-        else:
-            if kind.kind == "u":  # beyond int64, maybe
-                places = (column - kind.type(lowest)).astype(np.int64)
-            else:
-                places = column.astype(np.int64) - lowest
-            # Only values that are there are read: a code may be slow to find.
-            found = np.zeros(width, dtype=bool)
-            found[places] = True
-            present = np.flatnonzero(found)
-            position = np.empty(width, np.int64)
-            position[present] = np.arange(present.size)
-            places = position[places]
-        return cls(np.array([lowest + i for i in present.tolist()], kind), places)
+        if width > FEW:
+            import pyarrow
+
+            held = pyarrow.array(column).dictionary_encode()
+            return cls(np.asarray(held.dictionary), np.asarray(held.indices))
+        # A byte is enough, and wraps where the difference would.
+        places = _as_bytes(column)
+        if lowest % FEW:
+            places = places - np.uint8(lowest % FEW)
+        return cls(np.array([lowest + i for i in range(width)], kind), places)
 
 
 def object_column(cells: list[Any]) -> NDArray[np.object_]:
