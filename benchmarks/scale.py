@@ -8,7 +8,8 @@ is the whole peak. Files are written to a temporary folder and deleted. Adult is
 from the folder that ``MMECH_DATA_DIR`` names.
 
 ``--workers 1 2`` measures in place of the table the processor seconds of each stage at
-growing sizes. Then Dask counts a Parquet folder with one worker, and with two.
+growing sizes. Then Dask counts a Parquet folder with one worker, and with two; and one
+process counts 20 csv files, beside two workers that count a file at a time.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 
 import benchmarks.suite  # noqa: F401  limits the threads
 from benchmarks.accuracy._data import load
+from mmech import count
 from mmech_rf import (
     Attribute,
     BatchTrainingClassifier,
@@ -163,14 +165,20 @@ def with_csv(size: int) -> None:
             report(f"CSV of {size / 2**30:.1f} GB, {label}", *of_command(arguments))
 
 
-def write_parquet(folder: str, n: int) -> None:
-    """Write records into eight files."""
+def table_of(n: int) -> Any:
+    """Return records as a table of pyarrow."""
     import pyarrow as pa
-    from pyarrow import parquet
 
     codes, classes = records(n)
     columns = {f"a{i}": column for i, column in enumerate(codes.T.copy())}
-    table = pa.table({**columns, "class": classes})
+    return pa.table({**columns, "class": classes})
+
+
+def write_parquet(folder: str, n: int) -> None:
+    """Write records into eight files."""
+    from pyarrow import parquet
+
+    table = table_of(n)
     for part in range(8):
         first, stop = (place * n // 8 for place in (part, part + 1))
         path = f"{folder}/{part}.parquet"
@@ -306,6 +314,52 @@ def _counted_by(n_workers: int, folder: str, n: int) -> tuple[float, float]:
     return taken, max(after[worker] - before[worker] for worker in after)
 
 
+def files_by_workers(n: int, rounds: int, n_files: int = 20) -> None:
+    """Print what it takes to count csv files in one process, and by two workers."""
+    from pyarrow import csv
+
+    taken: dict[int, list[tuple[float, ...]]] = {1: [], 2: []}
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(n_files):
+            csv.write_csv(table_of(n // n_files), f"{folder}/{i}.csv")
+        for _ in range(rounds):
+            for n_workers, found in taken.items():
+                found.append(_files_counted_by(n_workers, folder))
+    for n_workers, found in taken.items():
+        clock, processor, peak = np.median(found, axis=0)
+        print(
+            f"{n:,} records in {n_files} csv files, {n_workers} workers: {clock:.3g} s "
+            f"on the clock, of a processor {processor:.3g} s, {peak:,.0f} MB in the "
+            f"largest process; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores",
+            flush=True,
+        )
+
+
+def _files_counted_by(n_workers: int, folder: str) -> tuple[float, float, float]:
+    """Return seconds of the clock and of the busier worker, and the largest peak.
+
+    One worker counts the whole folder at once, and two a file at a time.
+    """
+    from dask.distributed import Client, LocalCluster
+
+    options = {"n_workers": n_workers, "threads_per_worker": 1}
+    files = sorted(map(str, Path(folder).iterdir()))
+    sources = [folder] if n_workers == 1 else files
+    with (
+        LocalCluster(**options, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(count, files[0], SCHEMA)  # compiles and imports
+        started, before = time.perf_counter(), client.run(time.process_time)
+        found = client.map(count, sources, schema_or_domain=SCHEMA, pure=False)
+        total = sum(client.gather(found))
+        taken, after = time.perf_counter() - started, client.run(time.process_time)
+        peaks = client.run(memory, "VmHWM")
+    assert total._total() == len(files) * count(files[0], SCHEMA)._total()
+    used = max(after[worker] - before[worker] for worker in after)
+    return taken, used, max(peaks.values())
+
+
 # ---- measuring -----------------------------------------------------------------------
 
 
@@ -393,6 +447,7 @@ def main(argv: list[str] | None = None) -> None:
         n = int(args.scale * 1e8)
         stages(n)
         with_workers(n, args.rounds, args.workers)
+        files_by_workers(n // 20, args.rounds)
         return
     jobs = rows(args.scale)
     of_files = {

@@ -744,3 +744,69 @@ def join_residues(r1, r2, r3, p1, p2, p3, inverse1, inverse12, out):
         if x3 + x3 >= q3:
             value -= every
         out[i] = np.int64(value)
+
+
+@kernel
+def csv_records(data, sep, n_fields, multiline, last, longest, out):
+    # Whole records at the beginning of a csv file in UTF-8, or of a later part of it
+    # that begins a record: data (n,) uint8 -> out (5,) int64. These are bytes, lines
+    # and records that are well-formed; what is wrong with the record behind them, if
+    # anything: its number of fields (1), text after a quote (2), a quote that is not
+    # closed (3), or a field of more than `longest` bytes (4); and how many fields the
+    # last record has. Without n_fields it is one record, of any number of fields. A
+    # blank line is a record where n_fields is 1.
+    n, pos = data.size, 0
+    out[:] = 0
+    while pos < n:
+        start, breaks, fault = pos, 0, 0
+        out[4] = 0
+        while True:  # a field
+            begun = pos
+            if pos < n and data[pos] == 34:
+                open_quote = True
+                pos += 1
+                while pos < n:
+                    c = data[pos]
+                    if c == 34:
+                        if pos + 1 == n or data[pos + 1] != 34:
+                            open_quote = False
+                            pos += 1
+                            break
+                        pos += 1
+                    elif c == 10 or c == 13:
+                        if not multiline:
+                            break
+                        breaks += c == 10 or pos + 1 == n or data[pos + 1] != 10
+                    pos += 1
+                if open_quote and (last or pos < n or pos - begun > longest):
+                    fault = 3
+                elif pos < n and data[pos] not in (sep, 10, 13):
+                    fault = 3 if breaks else 2
+            else:
+                while pos < n and data[pos] not in (sep, 10, 13):
+                    pos += 1
+            if fault == 0 and pos - begun > longest:
+                fault = 4
+            out[4] += 1
+            if fault or pos == n or data[pos] != sep:
+                break
+            pos += 1
+        if fault == 0:
+            if not last and (pos == n or (pos + 1 == n and data[pos] == 13)):
+                return
+            blank = pos == start
+            pos += pos + 1 < n and data[pos] == 13 and data[pos + 1] == 10
+            pos += pos < n
+            if blank and n_fields > 1:
+                out[4] = n_fields
+            elif n_fields and out[4] != n_fields:
+                fault = 1
+            else:
+                out[2] += 1
+        out[3] = fault
+        if fault:
+            return
+        out[0] = pos
+        out[1] += 1 + breaks
+        if n_fields == 0:
+            return

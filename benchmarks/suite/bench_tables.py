@@ -11,6 +11,7 @@ import numpy as np
 
 from mmech import (
     Attribute,
+    Counts,
     Domain,
     PrivacyLeakWarning,
     Stream,
@@ -42,6 +43,7 @@ class ReleaseTables:
         self.domain = Domain([Attribute.categorical(name, values) for name in names])
         first = rng.integers(0, SIZE, (RECORDS, 1))
         self.codes = (first + rng.integers(0, 2, (RECORDS, d))) % SIZE
+        self.records = Counts(self.codes, self.domain.shape)
         self.matrix = all_marginals((SIZE,) * d, 2).to_dense().astype(float)
         self.plan, self.pinv = self.time_plan_mmech(d), self.time_plan_dense(d)
         self.measured, self.noisy = self.time_measure_mmech(d), self.measure_numpy()
@@ -71,7 +73,7 @@ class ReleaseTables:
     def time_measure_mmech(self, d):
         own = {"ledger": None, "say": str, "insecure_rng": None}
         with patch.object(MeasuredTables, "finish", lambda measured, say: measured):
-            return release(self.plan, self.codes, **own)
+            return release(self.plan, self.records, **own)
 
     def time_measure_numpy(self, d):
         self.measure_numpy()

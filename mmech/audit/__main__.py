@@ -44,6 +44,7 @@ from mmech.audit import (
     one_by_one,
 )
 from mmech.checks import check_epsilon, check_integer
+from mmech.marginals.counts import Counts as CellCounts
 from mmech.noise.norm import as_blocks
 from mmech.privacy.neighbours import Relation
 from mmech.tables.plan import make_plan
@@ -327,8 +328,9 @@ def tables_case(epsilon: float, neighbours: str) -> Case:
     )
 
     def release(codes: Counts) -> Counts:
+        records = CellCounts(codes, domain.shape)
         tables = release_by_plan(
-            plan, codes, ledger=None, say=lambda text: None, insecure_rng=None
+            plan, records, ledger=None, say=lambda text: None, insecure_rng=None
         )
         found = [tables.table(name, frame="dict")["count"] for name in names]
         return np.concatenate(found)

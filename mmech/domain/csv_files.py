@@ -1,28 +1,33 @@
 """Csv files, read strictly: every line is a record, and every line must parse.
 
 A lenient reader decides what one record is by the records around it: a quote that is
-never closed makes one record of all lines up to the next quote. Here this line is an
-error that names its number, never its content.
+never closed makes one record of all lines up to the next quote. Here one pass over the
+bytes finds whole records, or names the line that is wrong, never its content. pyarrow
+parses what passed.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from io import TextIOWrapper
-from typing import Any, BinaryIO, TextIO, TypeAlias, TypedDict, Unpack
+from itertools import islice
+from typing import Any, BinaryIO, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_text, nearest
-from mmech.domain.frames import columns_named
+from mmech.domain.frames import columns_named, read_table
 from mmech.exceptions import ParameterError
+
+BLOCK = 2**24
+"""Memory: bytes of a file that are looked at and parsed at a time."""
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
 """A path, or a file that can be read from its beginning again."""
@@ -66,58 +71,90 @@ def check_format(form: CsvFormat) -> None:
 
 def read_header(source: Source, **form: Unpack[CsvFormat]) -> list[str]:
     """Return the names of the columns; nothing below them is looked at."""
-    with _records(source, form) as records:
-        return next((fields for _, fields in records), [])
+    with _records(source, form, 2**16) as (header, _):
+        return header
 
 
-def read_rows(
+def read_tables(
     source: Source,
     wanted: Sequence[str],
     numbers: Collection[str] = (),
+    *,
+    block: int = BLOCK,
     **form: Unpack[CsvFormat],
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the first line of every record, and its wanted fields.
+) -> Iterator[Any]:
+    """Yield tables of pyarrow: wanted columns as text, each distinct one held once.
 
-    A file is compressed with gzip where its name ends in ``.gz``. All fields of a line
-    are read, those of the wanted columns returned, numbers in the columns `numbers` as
-    Python writes them; see `CsvFormat` for options. Raises `ValueError` if a column is
-    missing or there twice, or a line does not parse.
+    A file is compressed with gzip where its name ends in ``.gz``. Numbers in the
+    columns `numbers` are written as Python writes them; see `CsvFormat` for options.
+    `block` is how many bytes are read at a time. Raises `ValueError` if a column is
+    missing or there twice, or a line does not parse, also in columns that nobody wants.
     """
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+
     usual = usual_form(form)
-    with _records(source, form) as records:
-        header = next((fields for _, fields in records), [])
+    kind = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    with _records(source, form, block) as (header, records):
         for name in wanted:
-            if header.count(name) != 1:
-                near = [mark for mark in ";\t|," if mark in "".join(header)]
-                if len(header) == 1 and near:
-                    raise ParameterError(
-                        "sep",
-                        f"the header of the file is one column at this {{sep}}, with "
-                        f"{near[0]!r} in its name, and no column named {name!r}",
-                        remedy=(f"pass {{sep={near[0]!r}}}", "rename the column"),
-                    )
-                raise column_error(name, header, wanted)
-        positions = [header.index(name) for name in wanted]
-        for number, fields in records:
-            if not fields:
-                if len(header) > 1:  # an empty line
-                    continue
-                fields = [""]
-            if len(fields) != len(header):
-                remedy = "correct the line or quote its separators"
-                if len(fields) == len(header) + 1:
-                    remedy += ", or name the first column, which R leaves unnamed"
-                raise ValueError(
-                    f"line {number} of the file has {len(fields)} fields but the "
-                    f"header has {len(header)}; {remedy}"
+            _check_column(name, header, wanted)
+        places = [str(header.index(name)) for name in wanted]
+        parsing = arrow_csv.ParseOptions(
+            delimiter=form.get("sep", ","),
+            newlines_in_values=form.get("multiline", False),
+            ignore_empty_lines=len(header) > 1,
+        )
+        converting = arrow_csv.ConvertOptions(
+            check_utf8=False,
+            column_types=dict.fromkeys(places, kind),
+            include_columns=places or ["0"],
+            strings_can_be_null=False,
+        )
+        for data, number in records:
+            reading = arrow_csv.ReadOptions(
+                block_size=len(data) + 1,
+                column_names=[str(j) for j in range(len(header))],
+            )
+            try:
+                table: Any = arrow_csv.read_csv(
+                    pyarrow.BufferReader(data), reading, parsing, converting
                 )
-            cells = [fields[position] for position in positions]
+            except pyarrow.ArrowException:  # it shows what stands there
+                table = ()
+            if len(table) != number:
+                raise ValueError("the file does not parse; correct its quotes")
+            columns = table.columns[: len(wanted)]
             if usual is not None:
-                cells = [
-                    usual(cell, number=name in numbers)
-                    for name, cell in zip(wanted, cells, strict=True)
+                columns = [
+                    _in_usual_form(column, usual, number=name in numbers)
+                    for name, column in zip(wanted, columns, strict=True)
                 ]
-            yield number, cells
+            yield pyarrow.table(columns, list(wanted))
+
+
+def _check_column(name: str, header: list[str], wanted: Sequence[str]) -> None:
+    if header.count(name) == 1:
+        return
+    near = [mark for mark in ";\t|," if mark in "".join(header)]
+    if len(header) == 1 and near:
+        raise ParameterError(
+            "sep",
+            f"the header of the file is one column at this {{sep}}, with "
+            f"{near[0]!r} in its name, and no column named {name!r}",
+            remedy=(f"pass {{sep={near[0]!r}}}", "rename the column"),
+        )
+    raise column_error(name, header, wanted)
+
+
+def _in_usual_form(column: Any, usual: Callable[..., str], *, number: bool) -> Any:
+    import pyarrow
+
+    def written(chunk: Any) -> Any:
+        texts = [usual(text, number=number) for text in chunk.dictionary.to_pylist()]
+        texts = pyarrow.array(texts, pyarrow.string())
+        return pyarrow.DictionaryArray.from_arrays(chunk.indices, texts)
+
+    return pyarrow.chunked_array(map(written, column.chunks), column.type)
 
 
 def usual_form(form: CsvFormat) -> Callable[..., str] | None:
@@ -182,18 +219,14 @@ def read_cells(
     **form: Unpack[CsvFormat],
 ) -> NDArray[np.object_]:
     """Return some columns of a csv file as text, shape (N, len(wanted))."""
-    rows = [fields for _, fields in read_rows(source, wanted, numbers, **form)]
-    cells = np.empty((len(rows), len(wanted)), dtype=object)
-    if rows:
-        cells[:] = rows
-    return cells
+    parts = [read_table(t) for t in read_tables(source, wanted, numbers, **form)]
+    return np.concatenate(
+        [np.empty((0, len(wanted)), object), *(p.cells() for p in parts)]
+    )
 
 
 @contextmanager
-def _opened(source: Source, encoding: str) -> Iterator[TextIO]:
-    # Bytes of another encoding become surrogates, for `_decoded` to find in their line.
-    options: Any = {"errors": "surrogateescape", "newline": ""}
-    options["encoding"] = "utf-8-sig" if encoding.lower() == "utf-8" else encoding
+def _opened(source: Source, encoding: str) -> Iterator[BinaryIO]:
     given: Any = source
     is_path = isinstance(source, (str, os.PathLike))
     try:
@@ -205,11 +238,7 @@ def _opened(source: Source, encoding: str) -> Iterator[TextIO]:
                 remedy = "save it as csv, or if it is Parquet or gzip, name it so"
                 check_text(file.read(64), "the file", remedy)
                 file.seek(0)
-            wrapper = TextIOWrapper(file, **options)
-            try:
-                yield wrapper
-            finally:
-                wrapper.detach()  # it would close what others still read
+            yield file
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise ValueError(
             "the file is not a gzip file, or is damaged or cut off; compress or "
@@ -221,14 +250,16 @@ def _opened(source: Source, encoding: str) -> Iterator[TextIO]:
 
 @contextmanager
 def _records(
-    source: Source, form: CsvFormat
-) -> Iterator[Iterator[tuple[int, list[str]]]]:
-    """Open a file, for the number of the first line of every record, and its fields."""
+    source: Source, form: CsvFormat, block: int
+) -> Iterator[tuple[list[str], Iterator[tuple[bytes, int]]]]:
+    """Open a file, for its header, and blocks of whole records with their number."""
     check_format(form)
     sep, encoding = form.get("sep", ","), form.get("encoding", "utf-8")
-    if not isinstance(sep, str) or len(sep) != 1 or sep in '"\r\n':
+    if not isinstance(sep, str) or len(sep) != 1 or sep in '"\r\n' or not sep.isascii():
         raise ParameterError(
-            "sep", "must be one character, no quote and no line break", repr(sep)
+            "sep",
+            "must be one ASCII character, no quote and no line break",
+            repr(sep),
         )
     try:
         "".encode(encoding)
@@ -236,73 +267,105 @@ def _records(
         raise ParameterError(
             "encoding", "must be one that Python knows, such as utf-8", repr(encoding)
         ) from None
-    multiline = form.get("multiline", False)
     with _opened(source, encoding) as stream:
-        last = [""]
-        lines = _decoded(stream, encoding, last)
-        reader = csv.reader(lines, strict=True, delimiter=sep)
-        yield _parsed(reader, last, multiline=multiline)
+        found = _whole_records(_in_utf8(stream, encoding, block), form)
+        lines = [data.decode() for data, _ in islice(found, 1)]
+        yield next(csv.reader(lines, strict=True, delimiter=sep), []), found
 
 
-def _parsed(
-    reader: Any, last: list[str], *, multiline: bool
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield records; `last` holds the line that was read last, for errors."""
-    while True:
-        number = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            cut_off = str(error).startswith(("unexpected end", "field larger"))
-            if cut_off or reader.line_num > number:
-                raise _quote_error(number, multiline=multiline) from None
-            marks = [m for m in ";\t|," if f'"{m}' in last[0] or f'{m}"' in last[0]]
-            if marks and reader.dialect.delimiter not in marks:
-                raise ParameterError(
-                    "sep",
-                    f"line {number} of the file has {marks[0]!r} beside its quotes, "
-                    f"but {{sep}} is {reader.dialect.delimiter!r}",
-                    remedy=(f"pass {{sep={marks[0]!r}}}", "correct the quotes"),
-                ) from None
-            raise ValueError(
-                f"line {number} of the file has text after a closing quote, or a "
-                "carriage return inside of a field; quote the field, and "
-                "write each quote in them twice"
-            ) from None
-        if reader.line_num > number and not multiline:
-            raise _quote_error(number, multiline=False)
-        yield number, fields
+def _in_utf8(stream: BinaryIO, encoding: str, block: int) -> Iterator[bytes]:
+    """Yield a file in UTF-8. What has no meaning in its encoding has none there."""
+    known = codecs.lookup(encoding).name
+    decoder: Any = None
+    if known not in ("utf-8", "utf-8-sig"):
+        decoder = codecs.getincrementaldecoder(known)("surrogateescape")
+    data = stream.read(block).removeprefix(b"" if decoder else codecs.BOM_UTF8)
+    while data:
+        yield decoder.decode(data).encode(errors="surrogatepass") if decoder else data
+        data = stream.read(block)
+    if decoder:
+        yield decoder.decode(b"", True).encode(errors="surrogatepass")
 
 
-def _quote_error(number: int, *, multiline: bool) -> ValueError:
-    if multiline:
-        return ValueError(
-            f"line {number} of the file begins a record with a quote that is not "
-            f"closed within {csv.field_size_limit():,} characters, or not followed by "
-            "a separator; close it, and write each quote in a field twice"
-        )
-    return ParameterError(
-        "multiline",
-        f"line {number} of the file opens a quote that is not closed on the same "
-        "line, which is for {multiline=True}",
-        remedy=(
-            "close it",
-            "read with {multiline=True} a file whose fields hold line breaks",
-        ),
-    )
+def _whole_records(
+    parts: Iterator[bytes], form: CsvFormat
+) -> Iterator[tuple[bytes, int]]:
+    """Yield the header, then blocks of whole records, each with their number.
 
+    Raises `ValueError` for a line that is not well-formed, with its number.
+    """
+    from mmech._kernels import csv_records
 
-def _decoded(lines: Iterable[str], encoding: str, last: list[str]) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
-        last[0] = line
-        if not line.isascii():
+    own = ord(form.get("sep", ",")), form.get("multiline", False)
+    longest, out = csv.field_size_limit(), np.zeros(5, np.int64)
+    rest, line, n_fields, last = b"", 1, 0, False
+    while not last:
+        part = next(parts, None)
+        last = part is None
+        rest += part or b""
+        while True:
+            data = np.frombuffer(rest, np.uint8)
+            csv_records(data, own[0], n_fields, own[1], last, longest, out)
+            end, lines, number, fault, fields = out.tolist()
+            whole, rest = rest[:end], rest[end:]
             try:
-                line.encode()
-            except UnicodeEncodeError:
-                raise _not_decoded(f"line {number} of the file", encoding) from None
-        yield line
+                whole.decode()
+            except UnicodeDecodeError as error:
+                line += len((whole[: error.start] + b".").splitlines()) - 1
+                encoding = form.get("encoding", "utf-8")
+                raise _not_decoded(f"line {line} of the file", encoding) from None
+            line += lines
+            if fault:
+                raise _malformed(fault, line, rest, fields, n_fields, form)
+            if end:
+                yield whole, number
+            if n_fields or not end:
+                break
+            n_fields = fields
+
+
+def _malformed(
+    fault: int, line: int, rest: bytes, fields: int, n_fields: int, form: CsvFormat
+) -> ValueError:
+    """Return the error for what the kernel finds wrong with the record in a line."""
+    if fault == 1:
+        remedy = "correct the line or quote its separators"
+        if fields == n_fields + 1:
+            remedy += ", or name the first column, which R leaves unnamed"
+        return ValueError(
+            f"line {line} of the file has {fields} fields but the "
+            f"header has {n_fields}; {remedy}"
+        )
+    longest = f"{csv.field_size_limit():,}"
+    if fault == 4 or (fault == 3 and form.get("multiline", False)):
+        return ValueError(
+            f"line {line} of the file begins a record with a field of more than "
+            f"{longest} bytes, or with a quote that is not closed before a separator; "
+            "shorten it, or close the quote and write each quote in a field twice"
+        )
+    if fault == 3:
+        return ParameterError(
+            "multiline",
+            f"line {line} of the file opens a quote that is not closed on the same "
+            "line, which is for {multiline=True}",
+            remedy=(
+                "close it",
+                "read with {multiline=True} a file whose fields hold line breaks",
+            ),
+        )
+    text, sep = rest.splitlines()[0].decode(errors="replace"), form.get("sep", ",")
+    marks = [mark for mark in ";\t|," if f'"{mark}' in text or f'{mark}"' in text]
+    if marks and sep not in marks:
+        return ParameterError(
+            "sep",
+            f"line {line} of the file has {marks[0]!r} beside its quotes, "
+            f"but {{sep}} is {sep!r}",
+            remedy=(f"pass {{sep={marks[0]!r}}}", "correct the quotes"),
+        )
+    return ValueError(
+        f"line {line} of the file has text after a closing quote; quote the whole "
+        "field, and write each quote in it twice"
+    )
 
 
 def _not_decoded(what: str, encoding: str) -> ParameterError:

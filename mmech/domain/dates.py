@@ -52,21 +52,11 @@ def day_values(
         return days, np.isnat(values), np.zeros(values.shape, dtype=bool)
     days = np.zeros(values.shape, dtype=np.int64)
     missing, bad = (np.zeros(values.shape, dtype=bool) for _ in range(2))
-    known: dict[str, int | None] = {}
     for row, value in enumerate(values.tolist()):
-        if isinstance(value, str) and value in known:
-            day = known[value]
-        elif is_missing(value):
-            missing[row] = True
-            continue
-        else:
-            day = _day(value)
-            if isinstance(value, str):
-                known[value] = day
-        if day is None:
-            bad[row] = True
-        else:
-            days[row] = day
+        missing[row] = is_missing(value)
+        day = None if missing[row] else _day(value)
+        bad[row] = day is None and not missing[row]
+        days[row] = day or 0
     return days, missing, bad
 
 

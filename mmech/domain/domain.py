@@ -250,6 +250,7 @@ class Domain:
         handle_unknown: str = "clip",
         handle_missing: str = "error",
         narrow: bool = False,
+        first_row: int = 0,
     ) -> NDArray[Any]:
         """Return the cell of every record along every attribute.
 
@@ -261,8 +262,8 @@ class Domain:
         ----------
         X : frame, array, dictionary of columns or list of rows, shape (N, d)
             Raw values. Columns with names match attributes, and there may be more of
-            them in any order: of frames (pandas, polars, pyarrow; lazy ones with the
-            extra ``frames``), record arrays, dictionaries, and rows that are dicts.
+            them in any order: of frames (pandas, polars, pyarrow, lazy ones), record
+            arrays, dictionaries, and rows that are dicts.
             Arrays and other rows hold the attributes in the order of the domain.
         columns : sequence of str, optional
             Names of the columns of an array or of rows, to match them by name.
@@ -277,6 +278,8 @@ class Domain:
         narrow : bool, default=False
             Whether to return the narrowest unsigned integers that hold all codes,
             column by column. Attributes of up to 256 cells take an eighth of memory.
+        first_row : int, default=0
+            Number of the first row in messages, where `X` is a part of a file.
 
         Returns
         -------
@@ -310,6 +313,7 @@ class Domain:
             X,
             columns,
             narrow=narrow,
+            first_row=first_row,
             handle_unknown=handle_unknown,
             handle_missing=handle_missing,
         )

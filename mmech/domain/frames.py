@@ -1,12 +1,11 @@
 """Tables in memory: raw ones seen as columns, and frames that are made of columns.
 
-Frames of pandas, polars and pyarrow are read by themselves, lazy ones (polars, DuckDB,
-Ibis, PySpark) through narwhals.
+Columns of frames that NumPy does not hold become columns of pyarrow, through narwhals;
+lazy frames (polars, DuckDB, Ibis, PySpark) are collected by it.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.checks import check_choice, nearest
-from mmech.domain.values import Dictionary
+from mmech.domain.values import Dictionary, as_objects, object_column, of_arrow
 from mmech.exceptions import ParameterError
 
 
@@ -36,6 +35,13 @@ class Table:
         """Return the raw values of a column, shape (n_rows,)."""
         found = self.read(j)
         return found.values() if isinstance(found, Dictionary) else found
+
+    def cells(self) -> NDArray[np.object_]:
+        """Return the raw values of all columns, shape (n_rows, n_columns)."""
+        cells = np.empty((self.n_rows, self.n_columns), dtype=object)
+        for j in range(self.n_columns):
+            cells[:, j] = as_objects(self.column(j))
+        return cells
 
     def locate(
         self,
@@ -94,86 +100,30 @@ class Table:
         return names.index(name)
 
 
-def _object_column(cells: list[Any]) -> NDArray[Any]:
-    column = np.empty(len(cells), dtype=object)
-    for row, cell in enumerate(cells):  # slice assignment would unpack sequences
-        column[row] = cell
-    return column
-
-
 def _held(column: Any, name: str = "y") -> NDArray[Any] | Dictionary:
     """Return a column of a frame as it is held: a dictionary where that is one."""
-    check_flat(getattr(column, "type", getattr(column, "dtype", None)), name)
     if hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
         return Dictionary(_plain(column.cat.categories), column.cat.codes.to_numpy())
-    kind = getattr(column, "dtype", None)
-    if getattr(kind, "storage", None) == "pyarrow" or hasattr(kind, "pyarrow_dtype"):
-        column = column.array.__arrow_array__()  # of pandas
-    if hasattr(column, "dictionary_encode"):  # pyarrow
-        return _of_arrow(column)
-    if hasattr(column, "cat") and hasattr(column, "to_physical"):  # polars
-        return _of_polars(column)
-    return _plain(column)
-
-
-def _of_arrow(column: Any) -> NDArray[Any] | Dictionary:
-    """Return a column of pyarrow; integers without gaps, and floats, as they are.
-
-    A gap in a column of floats is NaN, so that the others keep their width.
-    """
-    kind = str(column.type)
-    if kind == "null" or not len(column):
-        return _object_column(column.to_pylist())
-    if _are_numbers(column):
-        return np.asarray(column)
-    if not kind.startswith("dictionary"):
-        try:
-            column = column.dictionary_encode()
-        except NotImplementedError:  # values that no cell reads
-            return _object_column(column.to_pylist())
-    if hasattr(column, "unify_dictionaries"):
-        column = column.unify_dictionaries().combine_chunks()
-    if hasattr(column, "chunks"):
-        column = column.chunk(0)
-    indices = column.indices
-    if indices.null_count:
-        indices = indices.cast("int64").fill_null(-1)  # they may be unsigned
-    held = column.dictionary
-    numbers = _are_numbers(held)
-    entries = np.asarray(held) if numbers else _object_column(held.to_pylist())
-    return Dictionary(entries, indices.to_numpy(zero_copy_only=False))
-
-
-def _are_numbers(column: Any) -> bool:
-    """Whether NumPy holds what a column of pyarrow does: floats, gapless integers."""
-    kind = str(column.type)
-    whole = kind.startswith(("int", "uint")) and not column.null_count
-    return whole or kind in ("halffloat", "float", "double")
-
-
-def _of_polars(column: Any) -> NDArray[Any] | Dictionary:
-    """Return a column of polars; text, categories and zoned times as a dictionary."""
-    kind, zone = str(column.dtype), getattr(column.dtype, "time_zone", None)
-    if kind.startswith("Decimal"):  # floats in older versions
-        return _object_column(column.to_list())
-    if zone is None and not kind.startswith(("String", "Categorical", "Enum")):
+    if isinstance(getattr(column, "dtype", None), np.dtype):
         return _plain(column)
-    entries = column.unique()
-    places = range(len(entries))
-    indices = column.replace_strict(entries, list(places)).to_numpy()
-    return Dictionary(_object_column(entries.to_list()), indices)
+    if not hasattr(column, "dictionary_encode"):
+        import narwhals.stable.v2 as nw
+
+        series = nw.from_native(column, series_only=True, pass_through=True)
+        if not isinstance(series, nw.Series):
+            return _plain(column)
+        if series.dtype in (nw.Object, nw.Unknown, nw.Int128, nw.UInt128):
+            return object_column(series.to_list())  # Arrow holds none of these
+        column = series.to_arrow()
+    check_flat(column.type, name)
+    return of_arrow(column)
 
 
 def _plain(column: Any) -> NDArray[Any]:
     if isinstance(column, np.ma.MaskedArray):
         gaps: Any = column.astype(object)
         return np.asarray(gaps.filled(None))
-    masked = getattr(getattr(column, "dtype", None), "numpy_dtype", None)
-    if masked is not None and masked.kind == "f":  # older pandas widens short ones
-        return np.asarray(column.to_numpy(masked, na_value=np.nan))
-    values = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
-    if values.dtype.kind == "f" and _is_whole(column):  # pandas, polars: there are gaps
-        return _object_column(column.to_list())
+    values = np.asarray(column)
     if values.dtype.kind == "c":
         raise ValueError(
             "Complex data not supported: X must hold text, numbers or booleans; "
@@ -182,11 +132,6 @@ def _plain(column: Any) -> NDArray[Any]:
     if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
         return values.astype(f"{values.dtype.kind}8[us]")  # Python has no shorter times
     return values.astype(str) if values.dtype.kind == "S" else values
-
-
-def _is_whole(column: Any) -> bool:
-    """Whether a frame holds a column as integers."""
-    return str(getattr(column, "dtype", "")).lower().startswith(("int", "uint"))
 
 
 def _not_two_dimensional(shape: tuple[int, ...] | str) -> NoReturn:
@@ -203,24 +148,11 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     if isinstance(X, Table):
         return X
     X = in_memory(X)
-    if hasattr(X, "column_names") and hasattr(X, "num_rows"):  # pyarrow
+    if (frame := _frame_columns(X)) is not None:
         _no_names(columns)
-        names = tuple(map(str, X.column_names))
-        return Table(
-            X.num_rows, len(names), names, lambda j: _held(X.column(j), names[j])
-        )
-    if hasattr(X, "columns") and hasattr(X, "__getitem__"):
-        _no_names(columns)
-        labels = list(X.columns)
-        names = tuple(str(label) for label in labels)
-        if len(set(labels)) == len(labels):
-            return Table(
-                len(X), len(labels), names, lambda j: _held(X[labels[j]], names[j])
-            )
-        # a name that occurs twice is an error only where the schema asks for it
-        return Table(
-            len(X), len(labels), names, lambda j: _held(X.iloc[:, j], names[j])
-        )
+        labels, n_rows, column = frame
+        names = tuple(map(str, labels))
+        return Table(n_rows, len(names), names, lambda j: _held(column(j), names[j]))
     if hasattr(X, "toarray"):
         raise TypeError(
             "X must be dense, got a sparse matrix; call .toarray() on it first"
@@ -230,10 +162,9 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
         return _mapping_columns(X)
     if isinstance(X, np.ndarray) and X.dtype.names is not None:
         _no_names(columns)
-        fields = X.dtype.names
         if X.ndim != 1:
-            _not_two_dimensional((*X.shape, len(fields)))
-        return Table(len(X), len(fields), fields, lambda j: _plain(X[fields[j]]))
+            _not_two_dimensional((*X.shape, len(X.dtype.names)))
+        return _mapping_columns({name: X[name] for name in X.dtype.names})
     if isinstance(X, (str, bytes, Mapping)):
         raise TypeError(
             "X must be a frame, an array or a list of rows, "
@@ -260,6 +191,23 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     return Table(table.n_rows, len(names), names, table.read)
 
 
+def _frame_columns(X: Any) -> tuple[Iterable[Any], int, Callable[[int], Any]] | None:
+    """Return names, number of rows and columns of a frame; a name may be there twice.
+
+    It is an error only where the schema asks for it.
+    """
+    if hasattr(X, "iloc"):
+        return X.columns, len(X), lambda j: X.iloc[:, j]
+    if hasattr(X, "num_rows"):  # pyarrow
+        return X.schema.names, X.num_rows, X.column
+    import narwhals.stable.v2 as nw
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    return frame.columns, len(frame), lambda j: frame[:, j].to_native()
+
+
 _LAZY = ("collect", "compute", "execute")
 """What lazy frames are made real with: polars and PySpark, Dask, DuckDB and Ibis."""
 
@@ -270,14 +218,11 @@ def in_memory(X: Any, name: str = "X") -> Any:
     if method is None:
         return X
     if method != "compute":  # Dask is for records that do not fit into memory
-        try:
-            import narwhals.stable.v2 as nw
-        except ImportError:
-            pass
-        else:
-            frame = nw.from_native(X, pass_through=True)
-            if isinstance(frame, nw.LazyFrame):
-                return frame.collect().to_native()
+        import narwhals.stable.v2 as nw
+
+        frame = nw.from_native(X, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            return frame.collect().to_native()
     raise TypeError(
         f"{name} must be in memory, got a lazy {type(X).__name__}; call .{method}() on "
         "it first"
@@ -291,12 +236,12 @@ def _is_column(values: Any) -> bool:
 def _mapping_columns(X: Mapping[Any, Any]) -> Table:
     names = tuple(map(str, X))
     columns = [
-        _object_column(list(values))
+        object_column(list(values))
         if isinstance(values, (list, tuple))
         else _held(values, str(name))
         for name, values in X.items()
     ]
-    lengths = [len(values) for values in X.values()]
+    lengths = [len(values) for values in X.values()] or [0]
     if len(set(lengths)) > 1:
         wrong = next(j for j, length in enumerate(lengths) if length != lengths[0])
         raise ValueError(
@@ -306,20 +251,18 @@ def _mapping_columns(X: Mapping[Any, Any]) -> Table:
     return Table(lengths[0], len(names), names, lambda j: columns[j])
 
 
-def _no_names(columns: Iterable[str] | None) -> None:
+def _no_names(
+    columns: Iterable[str] | None, got: str = "a frame, which names its"
+) -> None:
     if columns is not None:
         raise ValueError(
-            "columns= names the columns of an array or of rows, got a frame, "
-            "which names its own; leave columns out"
+            f"columns= names the columns of an array or of rows, got {got} own; leave "
+            "columns out"
         )
 
 
 def _mapping_rows(rows: Sequence[Any], columns: Iterable[str] | None) -> Table:
-    if columns is not None:
-        raise ValueError(
-            "columns= names the columns of an array or of rows, got rows that are "
-            "dicts, which name their own; leave columns out"
-        )
+    _no_names(columns, "rows that are dicts, which name their")
     names: dict[str, None] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -328,34 +271,22 @@ def _mapping_rows(rows: Sequence[Any], columns: Iterable[str] | None) -> Table:
                 f"{type(row).__name__} in row {number}; use one kind of row"
             )
         names.update((name, None) for name in row)
-    keys = list(names)
-    return Table(
-        len(rows),
-        len(keys),
-        tuple(str(key) for key in keys),
-        lambda j: _object_column([row.get(keys[j]) for row in rows]),
-    )
+    return _mapping_columns({name: [row.get(name) for row in rows] for name in names})
 
 
 def _sequence_rows(rows: Sequence[Any]) -> Table:
-    width = -1
-    cells = []
-    for number, row in enumerate(rows):
-        if isinstance(row, (str, bytes, Set)) or not hasattr(row, "__len__"):
-            _not_two_dimensional((len(rows),))
-        masked = isinstance(row, np.ma.MaskedArray)
-        cells.append(row.tolist() if masked else list(row))
-        if width >= 0 and len(row) != width:
+    if any(isinstance(r, (str, bytes, Set)) or not hasattr(r, "__len__") for r in rows):
+        _not_two_dimensional((len(rows),))
+    cells = [r.tolist() if isinstance(r, np.ma.MaskedArray) else list(r) for r in rows]
+    width = len(cells[0]) if cells else 0
+    for number, row in enumerate(cells):
+        if len(row) != width:
             raise ValueError(
                 f"row {number} of X has {len(row)} values but row 0 has {width}; "
                 "every row needs one value per column"
             )
-        width = len(row)
     return Table(
-        len(rows),
-        max(width, 0),
-        None,
-        lambda j: _object_column([row[j] for row in cells]),
+        len(rows), width, None, lambda j: object_column([row[j] for row in cells])
     )
 
 
@@ -368,7 +299,7 @@ def read_vector(y: Any) -> NDArray[Any]:
 def read_held(y: Any) -> NDArray[Any] | Dictionary:
     """View class labels as `read_vector` does, or a dictionary of them as it is."""
     if isinstance(y, (list, tuple)):
-        return _object_column(list(y))
+        return object_column(list(y))
     y = in_memory(y)
     is_records = isinstance(y, np.ndarray) and y.dtype.names is not None
     if is_records or hasattr(y, "columns") or isinstance(y, Mapping):
@@ -409,13 +340,8 @@ def columns_named(count: int) -> str:
 # ---- made of columns ---------------------------------------------------------
 
 
-FRAMES = {
-    "pandas": ("pandas", "DataFrame"),
-    "polars": ("polars", "DataFrame"),
-    "pyarrow": ("pyarrow", "table"),
-    "dict": ("builtins", "dict"),
-}
-"""Kind of frame to the module and function that make one of a dict of columns."""
+FRAMES = ("pandas", "polars", "pyarrow", "dict")
+"""Kinds of frames that are made of columns."""
 
 
 def kind_of_frame(data: Any) -> str | None:
@@ -428,18 +354,20 @@ def as_frame(columns: Mapping[str, NDArray[Any]], kind: str | None = None) -> An
     """Return columns as a frame; of pandas by default, or a dict without it."""
     if kind is None:
         kind = "pandas" if importlib.util.find_spec("pandas") else "dict"
-    check_choice(kind, "frame", tuple(FRAMES))
-    module, name = FRAMES[kind]
+    check_choice(kind, "frame", FRAMES)
+    if kind == "dict":
+        return dict(columns)
+    import narwhals.stable.v2 as nw
+
     try:
-        make = getattr(importlib.import_module(module), name)
+        return nw.from_dict(dict(columns), backend=kind).to_native()
     except ImportError:
         raise ParameterError(
             "frame",
-            f"needs a library that is not installed, {module}",
+            f"needs a library that is not installed, {kind}",
             kind,
             ("install it", "choose {frame='dict'}"),
         ) from None
-    return make(dict(columns))
 
 
 def as_column(values: tuple[Any, ...], codes: NDArray[np.int64]) -> NDArray[Any]:

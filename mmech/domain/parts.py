@@ -1,27 +1,20 @@
 """Records of files, frames and iterators in parts, so that memory stays bounded.
 
 A part is a table of so many rows, its labels where the description has classes, and a
-name that no other part has: the file and the rows in it. pyarrow reads plain csv files
-where it is installed, and our own reader the others, with the same outcome: every line
-is a record by itself.
+name that no other part has: the file and the rows in it.
 """
 
 from __future__ import annotations
 
-import codecs
-import csv
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Unpack
 from urllib.parse import unquote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmech.checks import check_file, check_integer
 from mmech.domain import csv_files
@@ -29,7 +22,7 @@ from mmech.domain.attribute import Attribute
 from mmech.domain.csv_files import CsvFormat, check_format, column_error
 from mmech.domain.domain import Domain
 from mmech.domain.frames import check_flat, in_memory, read_table, read_vector
-from mmech.domain.values import as_objects, is_missing
+from mmech.domain.values import is_missing
 from mmech.exceptions import located
 
 TABLES = (".csv", ".csv.gz", ".parquet")
@@ -40,9 +33,6 @@ HIDDEN = (".", "_")
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """What folders of a partitioned table are called whose value is missing."""
-
-_BLOCK = 2**24
-"""Memory: bytes of a file that are looked at, or parsed, at a time."""
 
 
 class Part(NamedTuple):
@@ -72,9 +62,6 @@ class Part(NamedTuple):
     chunk_id: tuple[str, int, int] | None
 
 
-_PLAIN = {"multiline": False, "sep": ",", "encoding": "utf-8", "decimal": "."}
-
-
 def read(
     source: Any,
     domain: Domain,
@@ -90,11 +77,11 @@ def read(
     Parameters
     ----------
     source : path, sequence of paths, file, frame, or iterable of frames or pairs
-        CSV files with a header row, plain or compressed with gzip. Parquet files, which
-        need pyarrow (``pip install mmech[arrow]``). Folders of these, whose files are
-        read in the order of their names; names that begin with ``_`` or a dot are left
-        out. Folders below it that are called ``column=value`` give that column to the
-        files in them, as Hive and Spark write partitions. An open binary file is csv.
+        CSV files with a header row, plain or compressed with gzip. Parquet files.
+        Folders of these, whose files are read in the order of their names; names that
+        begin with ``_`` or a dot are left out. Folders below it that are called
+        ``column=value`` give that column to the files in them, as Hive and Spark write
+        partitions. An open binary file is csv.
         Also frames of pandas, polars or pyarrow, of a schema with the class in them; a
         ``pyarrow.dataset``; iterables of frames or of pairs (X, y).
     domain : Domain or Schema
@@ -185,21 +172,10 @@ def read_whole(
     Parameters and errors are those of `read`.
     """
     parts = list(read(source, domain, with_target=with_target, **form))
-    X = np.concatenate([_cells(part.X) for part in parts])
+    X = np.concatenate([read_table(part.X).cells() for part in parts])
     if parts[0].y is None:
         return Part(X, None, None)
     return Part(X, np.concatenate([read_vector(part.y) for part in parts]), None)
-
-
-def _cells(X: Any) -> NDArray[np.object_]:
-    """Return the values of a table as an object array."""
-    if isinstance(X, np.ndarray):
-        return X
-    table = read_table(X)
-    cells = np.empty((table.n_rows, table.n_columns), dtype=object)
-    for j in range(table.n_columns):
-        cells[:, j] = as_objects(table.column(j))
-    return cells
 
 
 class _Wanted:
@@ -220,6 +196,43 @@ def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike)) or hasattr(source, "seek")
 
 
+def is_in_parts(source: Any) -> bool:
+    """Whether `read` takes a source apart: files, a dataset, frames, arrays or pairs.
+
+    Other lists are the rows of a table.
+    """
+    if not isinstance(source, (list, tuple)):
+        return _is_path(source) or isinstance(source, Iterator) or _is_dataset(source)
+    first = source[0] if source else None
+    part = first[0] if isinstance(first, tuple) and len(first) == 2 else first
+    if isinstance(part, np.ndarray):
+        return part.ndim == 2
+    texts = all(isinstance(entry, str) for entry in source)
+    if texts and not all(e.endswith(TABLES) or os.path.isdir(e) for e in source):
+        return False  # a column of values, which no message may take for names of files
+    return _is_path(part) or _is_frame(part) or isinstance(part, Part)
+
+
+def of_parts(source: Any, domain: Domain, each: Callable[[Part], Any]) -> Iterator[Any]:
+    """Yield what a function makes of the parts of a source; errors name the file."""
+    part = None
+    try:
+        for part in read(source, domain):
+            with located(f"cannot use the data {file_of(part, 'in parts')!r}"):
+                found = each(part)
+            yield found
+    finally:
+        if isinstance(source, Generator):  # what is left must not be taken for all
+            source.close()
+    if part is None:
+        raise ValueError("the iterator of records has no part; read them anew")
+
+
+def first_row(part: Part) -> int:
+    """Return the number of the first row of a part, for messages."""
+    return part.chunk_id[1] if part.chunk_id else 0
+
+
 # ---- frames --------------------------------------------------------------------------
 
 
@@ -228,12 +241,13 @@ def _frames(source: Any) -> Iterable[Any]:
     source = in_memory(source, "source")
     if _is_frame(source):
         return (source,)
-    if hasattr(source, "to_batches"):  # a dataset of pyarrow
+    if _is_dataset(source):
         return source.to_batches()
     if isinstance(source, Mapping) or not hasattr(source, "__iter__"):
         raise TypeError(
             "source must be a path, a frame of pandas, polars or pyarrow, or an "
-            f"iterable of frames or of pairs (X, y), got {type(source).__name__}"
+            "iterable of frames, of arrays or of pairs (X, y), got "
+            f"{type(source).__name__}"
         )
     return source
 
@@ -246,19 +260,31 @@ def _is_frame(source: Any) -> bool:
     )
 
 
+def _is_dataset(source: Any) -> bool:
+    """Whether a source is a ``pyarrow.dataset``."""
+    return hasattr(source, "to_batches") and not hasattr(source, "num_rows")
+
+
 def _of_memory(
     frames: Iterable[Any], wanted: _Wanted, chunk_rows: int, name: str | None
 ) -> Iterator[Part]:
     first = 0
     for frame in frames:
+        if isinstance(frame, Part):
+            yield frame
+            continue
+        parts: Iterable[tuple[Any, Any, int]]
         if isinstance(frame, tuple) and len(frame) == 2 and wanted.target:
-            parts: Iterable[tuple[Any, Any, int]] = [(*frame, len(frame[1]))]
+            parts = [(*frame, len(frame[1]))]
+        elif isinstance(frame, np.ndarray) and frame.ndim == 2 and not wanted.target:
+            parts = [(frame, None, len(frame))]
         elif _is_frame(frame):
             parts = _slices(frame, wanted, chunk_rows)
         else:
             raise TypeError(
-                "an iterable source must yield frames of pandas, polars or pyarrow, or "
-                f"pairs (X, y), got {type(frame).__name__}"
+                "an iterable source must yield frames of pandas, polars or pyarrow, "
+                "arrays where there are no classes, or pairs (X, y), got "
+                f"{type(frame).__name__}"
             )
         for X, y, rows in parts:
             yield Part(X, y, None if name is None else (name, first, first + rows))
@@ -286,6 +312,8 @@ def _slices(
 def _parts(
     files: list[tuple[Any, Keys]], wanted: _Wanted, chunk_rows: int, form: CsvFormat
 ) -> Iterator[Part]:
+    import pyarrow
+
     before = [_state(path) for path, _ in files]
     for (path, keys), state in zip(files, before, strict=True):
         # By its real path: other names of one file must not count it again.
@@ -299,9 +327,8 @@ def _parts(
                 first += len(X)
             if not first:
                 # Nobody learns from a part that is not there.
-                X = np.empty((0, len(wanted.features)), object)
-                y = None if wanted.target is None else np.empty(0, object)
-                yield Part(X, y, (name, 0, 0))
+                none = pyarrow.table({column: [] for column in wanted.names})
+                yield Part(*_split(none, wanted, {}), (name, 0, 0))
             if _state(path) != state:
                 raise ValueError(
                     "the file changed while it was read; count all parts anew"
@@ -322,17 +349,8 @@ def file_of(part: Part, otherwise: str) -> str:
 
 def _split(table: Any, wanted: _Wanted, keys: Keys) -> tuple[Any, Any]:
     """Return attributes and labels, with the columns that the folders' names give."""
-    names, d = wanted.names, len(wanted.features)
-    if isinstance(table, np.ndarray):
-        cells = np.empty((len(table), len(names)), dtype=object)
-        cells[:, [j for j, name in enumerate(names) if name not in keys]] = table
-        for name, value in keys.items():
-            cells[:, names.index(name)] = value
-        return cells[:, :d], None if wanted.target is None else cells[:, d]
     import pyarrow
 
-    if keys and isinstance(table, pyarrow.RecordBatch):
-        table = pyarrow.Table.from_batches([table])  # old batches do not take columns
     for name, value in keys.items():
         column = pyarrow.repeat(pyarrow.scalar(value, pyarrow.string()), len(table))
         table = table.append_column(name, column.dictionary_encode())
@@ -474,108 +492,22 @@ def _tables(
             )
     if name_of(path).endswith(".parquet"):
         batches = _ahead(_of_parquet(path, columns, names, chunk_rows))
-    elif _is_other(form) or _arrow() is None or not _is_plain(path):
-        rows = csv_files.read_rows(path, names, wanted.numbers, **form)
-        batches = _by_lines(rows, len(names), chunk_rows)
     else:
-        batches = _of_plain_csv(path, columns, names, chunk_rows)
+        # At least two lines of the greatest length, and less than a part takes.
+        block = min(csv_files.BLOCK, max(2**19, 16 * chunk_rows))
+        batches = csv_files.read_tables(
+            path, names, wanted.numbers, block=block, **form
+        )
     for batch in batches:
         for start in range(0, len(batch), chunk_rows):
-            if isinstance(batch, np.ndarray):
-                yield batch
-            else:
-                yield batch.slice(start, chunk_rows)
-
-
-def _is_other(form: CsvFormat) -> bool:
-    """Whether a csv file may be written otherwise than pyarrow reads it."""
-    return any(value not in (None, (), _PLAIN.get(key)) for key, value in form.items())
-
-
-def _by_lines(
-    rows: Iterator[tuple[int, list[str]]], n_columns: int, chunk_rows: int
-) -> Iterator[Any]:
-    while fields := [cells for _, cells in islice(rows, chunk_rows)]:
-        table = np.empty((len(fields), n_columns), dtype=object)
-        table[:] = fields
-        yield table
-
-
-def _arrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        return None
-    return pyarrow
-
-
-def _is_plain(path: Any, block_size: int = _BLOCK) -> bool:
-    """Whether pyarrow reads a file as our own reader does, each line as a record.
-
-    It has no quotes, no lone carriage returns, which end a line for pyarrow, and no
-    line longer than our reader takes for a field. All of it is UTF-8: pyarrow does not
-    look at columns that nobody asks for.
-    """
-    if name_of(path).endswith(".gz") or not (state := _state(path)) or not state[0]:
-        return False
-    longest = csv.field_size_limit()
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    begun, returned = 0, False  # bytes of a line, and whether "\r" was the last one
-    with path.open("rb") as stream:
-        while block := stream.read(block_size):
-            if b'"' in block or (returned and not block.startswith(b"\n")):
-                return False
-            if b"\r" in block and re.search(rb"\r(?!\n|\Z)", block):
-                return False
-            start, returned = -begun, block.endswith(b"\r")
-            while start + longest < len(block):
-                start = block.rfind(b"\n", max(start, 0), start + longest) + 1
-                if not start:
-                    return False
-            begun = len(block) - (block.rfind(b"\n") + 1 or start)
-            try:
-                if decoder.getstate()[0] or not block.isascii():
-                    decoder.decode(block)
-            except UnicodeDecodeError:
-                return False
-    return not (returned or decoder.getstate()[0])
-
-
-def _of_plain_csv(
-    path: Path, header: list[str], names: list[str], chunk_rows: int
-) -> Iterator[Any]:
-    """Yield batches of a file without quotes: text, each distinct one held once."""
-    import pyarrow
-    from pyarrow import csv
-
-    # At least two lines of the greatest length, and less than a part takes.
-    block = min(_BLOCK, max(2**19, 16 * chunk_rows))
-    kind = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-    try:
-        if any(header.count(name) != 1 for name in names):
-            raise pyarrow.ArrowInvalid
-        with path.open("rb") as file:  # pyarrow takes only names that are UTF-8
-            yield from csv.open_csv(
-                file,
-                read_options=csv.ReadOptions(block_size=block),
-                parse_options=csv.ParseOptions(
-                    quote_char=False, ignore_empty_lines=len(header) > 1
-                ),
-                convert_options=csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, kind),
-                    include_columns=names,
-                    strings_can_be_null=False,
-                ),
-            )
-    except pyarrow.ArrowInvalid:
-        # Which shows what stands there. The other reader says what is wrong, and where.
-        if any([True for _ in csv_files.read_rows(path, names)]):
-            raise ValueError("the file does not parse; correct it") from None
+            yield batch.slice(start, chunk_rows)
 
 
 def _of_parquet(
     path: Path, columns: list[str], names: list[str], chunk_rows: int
 ) -> Iterator[Any]:
+    import pyarrow
+
     for name in names:
         if columns.count(name) != 1:
             raise column_error(name, columns, names)
@@ -586,7 +518,8 @@ def _of_parquet(
         _sound_parquet(path) as (parquet, file),
         parquet.ParquetFile(file, read_dictionary=names) as table,
     ):
-        yield from table.iter_batches(batch_size=chunk_rows, columns=names)
+        for batch in table.iter_batches(batch_size=chunk_rows, columns=names):
+            yield pyarrow.Table.from_batches([batch])
 
 
 def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
@@ -601,10 +534,7 @@ def _ahead(batches: Iterator[Any]) -> Iterator[Any]:
 @contextmanager
 def _sound_parquet(path: Any) -> Iterator[tuple[Any, BinaryIO]]:
     """Give the module that reads Parquet files, and the open file; word its errors."""
-    if (pyarrow := _arrow()) is None:
-        raise ImportError(
-            "Parquet files need pyarrow, which is not installed; install mmech[arrow]"
-        )
+    import pyarrow
     from pyarrow import parquet
 
     try:

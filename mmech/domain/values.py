@@ -139,50 +139,17 @@ class CategoryTable:
             distinct, inverse = np.unique(values, return_inverse=True)
             table = np.array([self.code(value) for value in distinct], self._dtype)
             return table[inverse.ravel()] if distinct.size else table
-        cells = values.tolist()
-        try:
-            return self._codes_of_texts(cells)
-        except Exception:  # not text, maybe unhashable
-            pass
         read = lru_cache(maxsize=None, typed=True)(self.code)
         found = (
             read(cell) if isinstance(cell, _CACHEABLE) else self.code(cell)
-            for cell in cells
+            for cell in values.tolist()
         )
-        return np.fromiter(found, self._dtype, len(cells))
-
-    def _codes_of_texts(self, cells: list[Any]) -> NDArray[np.signedinteger[Any]]:
-        """Return the codes of text and missing values, or raise at any other value."""
-        if self._dtype == np.int8:
-            # Bytes are made without an integer object for each; -1 is 255 as a byte.
-            memo = _TextMemo(lambda value: self.code(value) % 256)
-            return np.frombuffer(bytes(map(memo.__getitem__, cells)), np.int8)
-        memo = _TextMemo(self.code)
-        return np.fromiter(map(memo.__getitem__, cells), self._dtype, len(cells))
+        return np.fromiter(found, self._dtype, len(values))
 
 
 def code_type(n_codes: int) -> np.dtype[np.signedinteger[Any]]:
     """Return the narrowest type of so many codes, and of markers."""
     return np.min_scalar_type(min(-n_codes, OTHER_TIME))
-
-
-class _NotText(Exception):
-    """A cell is neither text nor missing."""
-
-
-class _TextMemo(dict[Any, int]):
-    """Remember the codes of texts, None and NaN, of which no two are equal."""
-
-    def __init__(self, code: Callable[[Any], int]) -> None:
-        super().__init__()
-        self._code = code
-
-    def __missing__(self, value: Any) -> int:
-        is_nan = isinstance(value, float) and value != value
-        if not (isinstance(value, str) or value is None or is_nan):
-            raise _NotText
-        self[value] = code = self._code(value)
-        return code
 
 
 def number_values(
@@ -248,26 +215,70 @@ class Dictionary(NamedTuple):
         width = highest - lowest + 1
         if width > max(column.size, FEW):
             return None
-        present = np.arange(width)
-        places: NDArray[Any]
-        if width <= FEW:
-            # A byte is enough, and wraps where the difference would.
-            places = _as_bytes(column)
-            if lowest % FEW:
-                places = places - np.uint8(lowest % FEW)
-        else:
-            if kind.kind == "u":  # beyond int64, maybe
-                places = (column - kind.type(lowest)).astype(np.int64)
-            else:
-                places = column.astype(np.int64) - lowest
-            # Only values that are there are read: a code may be slow to find.
-            found = np.zeros(width, dtype=bool)
-            found[places] = True
-            present = np.flatnonzero(found)
-            position = np.empty(width, np.int64)
-            position[present] = np.arange(present.size)
-            places = position[places]
-        return cls(np.array([lowest + i for i in present.tolist()], kind), places)
+        if width > FEW:
+            import pyarrow
+
+            held = pyarrow.array(column).dictionary_encode()
+            return cls(np.asarray(held.dictionary), np.asarray(held.indices))
+        # A byte is enough, and wraps where the difference would.
+        places = _as_bytes(column)
+        if lowest % FEW:
+            places = places - np.uint8(lowest % FEW)
+        return cls(np.array([lowest + i for i in range(width)], kind), places)
+
+
+def object_column(cells: list[Any]) -> NDArray[np.object_]:
+    """Return cells as a column, whatever they are."""
+    column = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):  # slice assignment would unpack sequences
+        column[row] = cell
+    return column
+
+
+def of_arrow(column: Any) -> NDArray[Any] | Dictionary:
+    """Return a column of pyarrow; integers without gaps, and floats, as they are.
+
+    A gap in a column of floats is NaN, so that the others keep their width.
+    """
+    kind = str(column.type)
+    if kind == "null" or not len(column):
+        return object_column(column.to_pylist())
+    if _are_numbers(column):
+        return np.asarray(column)
+    if not kind.startswith("dictionary"):
+        try:
+            column = column.dictionary_encode()
+        except NotImplementedError:  # values that no cell reads
+            return object_column(column.to_pylist())
+    if hasattr(column, "unify_dictionaries"):
+        column = column.unify_dictionaries().combine_chunks()
+    indices = column.indices
+    if indices.null_count:
+        indices = indices.cast("int64").fill_null(-1)  # they may be unsigned
+    held = column.dictionary
+    numbers = _are_numbers(held)
+    entries = np.asarray(held) if numbers else object_column(held.to_pylist())
+    return Dictionary(entries, indices.to_numpy(zero_copy_only=False))
+
+
+def _are_numbers(column: Any) -> bool:
+    """Whether NumPy holds what a column of pyarrow does: floats, gapless integers."""
+    kind = str(column.type)
+    whole = kind.startswith(("int", "uint")) and not column.null_count
+    return whole or kind in ("halffloat", "float", "double")
+
+
+def _of_texts(column: NDArray[Any]) -> NDArray[Any] | Dictionary | None:
+    """Return text, some of it missing, as a dictionary; None for other columns."""
+    if column.dtype.kind not in "OU" or not column.size:
+        return None
+    import pyarrow
+
+    try:
+        held = pyarrow.array(column, from_pandas=True)
+    except Exception:  # values of several types
+        return None
+    return of_arrow(held) if str(held.type).endswith("string") else None
 
 
 def _as_bytes(column: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
@@ -284,8 +295,8 @@ def read_once(
     What `read` makes of a value must not depend on the others.
     """
     if not isinstance(column, Dictionary):
-        short = Dictionary.of_integers(column)
-        if short is None:
+        short = Dictionary.of_integers(column) or _of_texts(column)
+        if not isinstance(short, Dictionary):
             return read(column)
         column = short
     # The last entry is for missing values, whose index is -1.

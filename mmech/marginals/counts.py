@@ -10,7 +10,8 @@ by several workers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,7 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_codes
-from mmech.domain.domain import warn_if_read
+from mmech.domain.domain import Domain, warn_if_read
+from mmech.domain.frames import read_table
+from mmech.domain.parts import Part, first_row, is_in_parts, of_parts
 from mmech.exceptions import ParameterError, located
 from mmech.operators.marginals import check_domain_shape
 
@@ -97,11 +100,17 @@ class Counts:
         self._codes, self._multiplicities = occupied_cells([(array.T, None)], shape)
 
     @classmethod
-    def _as_given(cls, codes: ArrayLike, domain_shape: Any) -> Counts:
-        """Return records that are measured but never added to others, not sorted."""
+    def _as_given(
+        cls, codes: ArrayLike, domain_shape: Any, times: NDArray[np.int64] | None = None
+    ) -> Counts:
+        """Return records that are measured but never added to others, not sorted.
+
+        `times` says how often each is there; None stands for once.
+        """
         shape = check_domain_shape(domain_shape)
-        array = check_codes(codes, shape).astype(_narrow(shape))
-        return cls._of(shape, array, np.ones(len(array), np.int64))
+        array = check_codes(codes, shape).astype(_narrow(shape), copy=False)
+        times = np.ones(len(array), np.int64) if times is None else times
+        return cls._of(shape, array, times)
 
     @classmethod
     def _none(cls, shape: tuple[int, ...]) -> Counts:
@@ -197,13 +206,15 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
     Parameters
     ----------
     records : frame, array, dictionary of columns or list of rows, shape (N, d)
-        Raw values, as `Domain.encode` reads them; or a Dask frame, a Dask array or a
-        list of delayed parts, whose partitions are counted where they are.
+        Raw values, as `Domain.encode` reads them. Also what `read` takes apart: files,
+        folders, and iterables of frames, of arrays or of pairs (X, y), which have the
+        class of a schema in them. Also a Dask frame, a Dask array or a list of delayed
+        parts, whose partitions are counted where they are.
     schema_or_domain : Domain or mmech_rf.Schema
         Public; what encodes the records.
     y : sequence of class labels, shape (N,), default=None
-        Where it is given, the class is one more attribute, the last one. Needs a schema
-        with class labels.
+        Where there are classes, they are one more attribute, the last one. Needs a
+        schema with class labels.
 
     Returns
     -------
@@ -248,15 +259,84 @@ def count(records: Any, schema_or_domain: Any, y: Any = None) -> Counts:
     both = (records,) if y is None else (records, y)
     if any(map(is_lazy, both)):
         return count_partitions(partial(_counted, own), *both)
+    if y is None and is_in_parts(records):
+
+        def counted(part: Part) -> Counts:
+            return _counted(own, part.X, part.y, first_row(part))
+
+        total: Any = sum(of_parts(records, own, counted))
+        return total
     return _counted(own, *both)
 
 
-def _counted(schema: Any, *both: Any) -> Counts:
+def _counted(schema: Any, X: Any, y: Any = None, first_row: int = 0) -> Counts:
     """Return the counts of records, or of records and their classes, in memory."""
-    codes = schema.encode(*both, narrow=True)
-    if both[1:]:
-        return Counts(np.column_stack(codes), (*schema.shape, schema.n_classes))
-    return Counts(codes, schema.shape)
+    own: dict[str, Any] = {"narrow": True, "first_row": first_row}
+    if y is None:
+        return Counts(schema.encode(X, **own), schema.shape)
+    codes = np.column_stack(schema.encode(X, y, **own))
+    return Counts(codes, (*schema.shape, schema.n_classes))
+
+
+def encoded_records(
+    data: Any,
+    own: Domain,
+    domain: Domain,
+    sizes: tuple[int, ...],
+    policies: Mapping[str, str],
+) -> tuple[Counts, int]:
+    """Return records of any form as counts of cells, and how many are left out.
+
+    Both are sensitive. Records in memory are counted one by one, in their order.
+
+    Parameters
+    ----------
+    data : as in `count`
+    own : Domain
+        What encodes the records: part of the domain, maybe with more codes.
+    domain : Domain
+        Attributes of tables without names, in their order.
+    sizes : tuple of int
+        Number of values of every code.
+    policies : dict
+        What becomes of unknown and of missing values.
+    """
+    if isinstance(data, Counts):
+        if data.domain_shape != domain.shape:
+            raise ValueError(
+                f"data must be counts over the {len(domain.shape)} attributes of the "
+                f"domain, got {data!r}, or other sizes; count the records with it"
+            )
+        codes = data._codes[:, [domain.names.index(name) for name in own.names]]
+        return Counts._as_given(codes, sizes, data._multiplicities), 0
+
+    def encoded(X: Any, first: int = 0) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        table = read_table(X)
+        if table.names is None:
+            names, _ = domain._columns(with_target=False)
+            table.locate(names, "domain")
+            table = replace(table, names=tuple(names))
+        return own._encode(table, None, narrow=True, first_row=first, **policies)
+
+    if is_lazy(data):
+
+        def counted(X: Any) -> Counts:  # whether a record is kept is its first code
+            codes, keep = encoded(X)
+            rows = np.column_stack([keep, np.where(keep[:, None], codes, 0)])
+            return Counts(rows, (2, *sizes))
+
+        columns, _ = own._columns(with_target=False)
+        total = count_partitions(counted, data, columns=columns)
+        kept, times = total._codes[:, 0] > 0, total._multiplicities
+        rows = total._codes[kept, 1:]
+        return Counts._as_given(rows, sizes, times[kept]), int(times[~kept].sum())
+    if is_in_parts(data):
+        parts = of_parts(data, own, lambda part: encoded(part.X, first_row(part)))
+        codes, keep = map(np.concatenate, zip(*parts, strict=True))
+    else:
+        codes, keep = encoded(data)
+    codes = codes if keep.all() else codes[keep]
+    return Counts._as_given(codes, sizes), len(keep) - int(keep.sum())
 
 
 # ---- records that Dask holds -----------------------------------------------------

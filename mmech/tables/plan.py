@@ -21,6 +21,7 @@ from mmech.domain.frames import as_frame
 from mmech.error.result import StrategyResult
 from mmech.exceptions import ParameterError, UnsupportedWorkloadError, located
 from mmech.limits import LIMITS
+from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY
 from mmech.operators.base import QueryMatrix, product_of
@@ -126,9 +127,10 @@ class TablePlan:
         several = len(self.names) > len(self.domain.names)
         return chain_of(self.domain, self.names) if several else None
 
-    def axis_codes(self, codes: Any) -> Any:
-        """Return the codes of axes (N, axes) for those of the domain. Sensitive."""
-        return self.domain.at_levels(codes, self.names)
+    def on_axes(self, records: Counts) -> Counts:
+        """Return records in cells of the axes, for those of the domain. Sensitive."""
+        codes = self.domain.at_levels(records._codes, self.names)
+        return Counts._as_given(codes, self.axes.shape, records._multiplicities)
 
     @property
     def tables(self) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import check_bool
-from mmech.domain.domain import Domain
-from mmech.domain.frames import kind_of_frame, read_table
-from mmech.domain.parts import Part, file_of, read
+from mmech.domain.frames import kind_of_frame
 from mmech.error.result import StrategyResult
 from mmech.evidence import record_evidence
-from mmech.exceptions import ParameterError, keeping, located
-from mmech.marginals.counts import Counts
+from mmech.exceptions import ParameterError, keeping
+from mmech.marginals.counts import Counts, encoded_records
 from mmech.noise import OF_CURRENCY, Price, check_insecure_rng
 from mmech.noise.seam import paid_together
 from mmech.noise.system import Rng
@@ -76,11 +74,14 @@ def release_tables(
 
     Parameters
     ----------
-    data : frame, array, list of rows, path, or parts
+    data : frame, array, list of rows, path, parts, Dask collection or Counts
         Records: frames of pandas, polars or pyarrow, and rows that are dicts, match
         attributes by name; arrays and other rows hold all attributes in the order of
         the domain. A path is a csv or Parquet file, or a folder of them; `mmech.read`
-        takes files that are written in other ways, and returns parts. Sensitive.
+        takes files that are written in other ways, and returns parts. Parts may also
+        be frames or arrays that an iterator yields. Partitions that Dask holds are
+        counted where they are. `Counts` are those of `count`, without `statistics`.
+        Sensitive.
     domain : Domain, or path
         The attributes and their values. Public.
     ways : int or sequence of int
@@ -260,14 +261,19 @@ def release_tables(
             "None",
             remedy="pass a frame, rows or the path of a csv file",
         )
-    if isinstance(data, (str, os.PathLike)):  # other columns need not be there
-        data, domain = read(data, reading or plan.domain), reading or plan.domain
-    codes, fits = _encoded(data, reading or plan.domain, domain, plan.policies)
-    left_out = len(fits) - int(fits.sum())
-    codes = codes if fits.all() else codes[fits]
+    if isinstance(data, Counts) and (asked or plan.drops):
+        raise ParameterError(
+            "data",
+            "must be the records where statistics are asked for, or some left out, got "
+            "Counts, which hold cells only",
+            remedy="pass a frame, rows or files",
+        )
+    own = reading or plan.domain
+    sizes = reading.sizes if reading else own.shape
+    records, left_out = encoded_records(data, own, domain, sizes, plan.policies)
     return release(
         plan,
-        codes,
+        records,
         left_out,
         promised=cost,
         ledger=ledger,
@@ -281,7 +287,7 @@ def release_tables(
 @one_blas_thread()
 def release(
     plan: TablePlan,
-    codes: Any,
+    records: Counts,
     left_out: int = 0,
     *,
     promised: Fraction | None = None,
@@ -305,8 +311,8 @@ def release(
     words = f"{words}, and how many records they leave out" * plan.drops or words
     with ExitStack() as stack:
         with record_evidence() as record:
-            later = reading.measure(codes, plan, ledger, noise) if reading else ()
-            codes = plan.axis_codes(codes)
+            later = reading.measure(records, plan, ledger, noise) if reading else ()
+            records = plan.on_axes(records)
             say("measuring")
 
             def kept(
@@ -331,7 +337,7 @@ def release(
                         measured.save(keep)
                 return measured
 
-            measurement = _measure(plan, codes, words, ledger, noise, say, kept)
+            measurement = _measure(plan, records, words, ledger, noise, say, kept)
             measured, dropped = kept(measurement), None
             if plan.drops:
                 # A record is in the tables or left out: one charge pays for both.
@@ -350,7 +356,7 @@ def release(
 
 def _measure(
     plan: TablePlan,
-    codes: Any,
+    records: Counts,
     words: str,
     ledger: PrivacyLedger | None,
     noise: Rng,
@@ -363,11 +369,11 @@ def _measure(
         def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
             return settle(estimate, law, plan.pairs, say, fits=FITS_OF_A_ROUND).tables
 
-        return measure_in_steps(plan, codes, words, ledger, noise, say, explain, keep)
+        return measure_in_steps(plan, records, words, ledger, noise, say, explain, keep)
     mechanism = plan.mechanism(ledger, noise)
     # The number that is left out may cost as much as any release of this epsilon.
     price = Price() if plan.drops else mechanism._price
-    return mechanism._measured(Counts._as_given(codes, plan.axes.shape), words, price)
+    return mechanism._measured(records, words, price)
 
 
 def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:
@@ -384,45 +390,6 @@ def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:
             noise=noise,
             part="left out",
         )
-
-
-def _encoded(
-    data: Any, own: Domain, domain: Domain, policies: Mapping[str, Any]
-) -> Any:
-    """Return the codes of records, in part of the domain, and which are kept."""
-    if not isinstance(data, Iterator):
-        return _encoded_part(data, own, domain, 0, policies)
-    with ExitStack() as stack:
-        if isinstance(data, Generator):  # what is left must not be taken for all
-            stack.callback(data.close)
-        found = [_codes_of(part, own, domain, policies) for part in data]
-    if not found:
-        raise ValueError("the iterator of records has no part; read them anew")
-    codes, keep = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-    return codes, keep
-
-
-def _codes_of(
-    part: Any, own: Domain, domain: Domain, policies: Mapping[str, Any]
-) -> Any:
-    if not isinstance(part, Part):
-        raise TypeError(
-            "an iterator of records must yield parts as mmech.read does, got "
-            f"{type(part).__name__}; pass what read returns, or a frame"
-        )
-    first = part.chunk_id[1] if part.chunk_id else 0
-    with located(f"cannot use the data {file_of(part, 'in parts')!r}"):
-        return _encoded_part(part.X, own, domain, first, policies)
-
-
-def _encoded_part(
-    X: Any, own: Domain, domain: Domain, first_row: int, policies: Mapping[str, Any]
-) -> Any:
-    table = read_table(X)
-    if table.names is None:
-        table.locate(domain.names, "domain")
-        table = replace(table, names=domain.names)
-    return own._encode(table, None, narrow=True, first_row=first_row, **policies)
 
 
 def _tell(say: Callable[[str], None], found: StrategyResult) -> None:

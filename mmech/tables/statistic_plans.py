@@ -22,6 +22,7 @@ from mmech.domain.values import number_values
 from mmech.exceptions import ParameterError
 from mmech.families.separable import Prefix
 from mmech.limits import LIMITS
+from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
 from mmech.noise.system import Rng
@@ -506,23 +507,30 @@ class ReadDomain(Domain):
             columns_of.append(np.where(none, plan.n_steps + 1, places))
         return np.stack(columns_of).T, keep
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of values of every code."""
+        return (*self.shape, *(plan.n_steps + 2 for plan in self.plans))
+
     def measure(
-        self, codes: NDArray[Any], plan: Any, ledger: PrivacyLedger | None, noise: Rng
+        self, records: Counts, plan: Any, ledger: PrivacyLedger | None, noise: Rng
     ) -> Iterator[MeasuredStatistic]:
         """Return what measures the statistics, one after another; not the tables.
 
-        `codes` were made by this domain. A ledger that does not cover statistics and
+        This domain has encoded the records. A ledger that does not cover statistics and
         tables is charged for neither.
         """
         held = ledger_or_own(ledger, self.plans[0].law, plan.relation)
         held.check_relation(plan.relation)
         held.check(plan.total_cost, currency=plan.currency)
-        session = Session(held, noise)
+        session, codes = Session(held, noise), records._codes
+
+        def rows(by: Any, j: int) -> NDArray[Any]:
+            found = np.column_stack([self.at_levels(codes, by), codes[:, j]])
+            return np.repeat(found, records._multiplicities, axis=0)
+
         return (
-            own.measure(
-                session,
-                np.column_stack([self.at_levels(codes, own.statistic.by), codes[:, j]]),
-            )
+            own.measure(session, rows(own.statistic.by, j))
             for j, own in enumerate(self.plans, len(self.names))
         )
 

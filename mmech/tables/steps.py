@@ -147,20 +147,20 @@ def rounds_of(plan: TablePlan, regime: str) -> list[int]:
     return {"tree": [first], "rounds": [first, int(MORE * first)]}.get(regime, [])
 
 
-def scores(codes: Any, sizes: tuple[int, ...], expected: Iterator[Floats]) -> Integers:
+def scores(records: Counts, expected: Iterator[Floats]) -> Integers:
     r"""Return \|count - m\| summed over the table of every pair. Sensitive.
 
     Parameters
     ----------
-    codes : ndarray, shape (N, d)
-    sizes : tuple of int
+    records : Counts
     expected : iterator of ndarray
         What a model expects of the pairs, in the order of `combinations`.
     """
-    found = []
+    found, codes, sizes = [], records._codes, records.domain_shape
     for (i, j), model in zip(combinations(range(len(sizes)), 2), expected, strict=True):
         place = codes[:, i].astype(np.int64) * sizes[j] + codes[:, j]
-        counts = np.bincount(place, minlength=model.size)
+        counts = np.zeros(model.size, np.int64)
+        np.add.at(counts, place, records._multiplicities)
         whole = np.rint(np.clip(model, 0, LARGEST_MODEL)).astype(np.int64)
         found.append(int(np.abs(counts - whole.ravel()).sum()))
     return np.array(found, np.int64)
@@ -198,7 +198,7 @@ def noise_of(plan: TablePlan, measured: Measurement | Steps) -> Intervals:
 
 def measure_in_steps(
     plan: TablePlan,
-    codes: Any,
+    records: Counts,
     words: str,
     ledger: PrivacyLedger | None,
     noise: Rng,
@@ -223,7 +223,7 @@ def measure_in_steps(
             keep(steps)
             return steps
 
-        return _measured_steps(plan, codes, session, say, explain, measured)
+        return _measured_steps(plan, records, session, say, explain, measured)
 
 
 def check_budget(plan: TablePlan) -> None:
@@ -245,7 +245,7 @@ def check_budget(plan: TablePlan) -> None:
 
 def _measured_steps(
     plan: TablePlan,
-    codes: Any,
+    records: Counts,
     session: Session,
     say: Callable[[str], None],
     explain: Callable[[Any, Intervals], Mapping[Subset, Any]],
@@ -253,11 +253,10 @@ def _measured_steps(
 ) -> Steps:
     """Measure encoded records, which was paid for; `measured` makes steps."""
     number = session.add_noise(
-        np.array([len(codes)]), plan.cost * COUNTED, "the number of records"
+        np.array([records._total()]), plan.cost * COUNTED, "the number of records"
     )
     regime = regime_of(plan, float(number.values[0]))
     chosen: tuple[Subset, ...] = ()
-    records = Counts._as_given(codes, plan.axes.shape)
     what = "tables of pairs" if regime == "all" else "tables of one attribute"
     own = mechanisms_of(plan, regime, (), session)[0]
     tables = [session.measure(own, records, what)]
@@ -270,7 +269,7 @@ def _measured_steps(
         model = _independent(estimate, plan.axes.shape)
         if place:
             model = map(explain(estimate, law).__getitem__, plan.pairs)
-        scored = scores(codes, plan.axes.shape, model)
+        scored = scores(records, model)
         chosen = steps.chosen + _choose(plan, scored, regime, steps.chosen, session)
         say(f"measuring {more} tables of pairs")
         own = mechanisms_of(plan, regime, chosen, session)[-1]

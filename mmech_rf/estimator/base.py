@@ -19,7 +19,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -44,6 +44,7 @@ from mmech.checks import (
 )
 from mmech.domain.domain import warn_if_read
 from mmech.domain.encoding import CellError, look
+from mmech.domain.parts import Part, is_in_parts, of_parts
 from mmech.marginals.counts import count_partitions, is_lazy
 from mmech.noise import (
     LAPLACE,
@@ -68,6 +69,7 @@ from mmech_rf.estimator.accuracy import HELD_OUT, Accuracy
 from mmech_rf.estimator.cautions import Lineage, infer_schema, warn_of_encoders
 from mmech_rf.estimator.options import estimator, refuse_foreign
 from mmech_rf.estimator.records import (
+    Block,
     EncodedRecords,
     RecordParts,
     count_in_memory,
@@ -234,7 +236,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     # ---- fitting ---------------------------------------------------------
 
     def count(
-        self, X: Any, y: Any, *, chunk_id: Hashable | None = None
+        self, X: Any, y: Any = None, *, chunk_id: Hashable | None = None
     ) -> ForestClassifier:
         """Count a part of the records, to be released with all others.
 
@@ -247,7 +249,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X, y : as in `fit`
-            A part of the records. Sensitive.
+            A part of the records. Sensitive. Files are parts by themselves: those that
+            were read before an error stay counted.
         chunk_id : hashable, default=None
             Name of the part, such as ``(file, first_row, stop_row)`` that `read` gives,
             whose rows errors name. A record counts once: a part of the same name, or
@@ -281,6 +284,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
                 "public Schema"
             )
         schema = self._reading_schema(self.schema)
+        if y is None and chunk_id is None and is_in_parts(X):
+            for _ in of_parts(X, schema, lambda p: self.count(*p[:2], chunk_id=p[2])):
+                pass
+            return self
         parts: RecordParts = vars(self).get("_parts") or RecordParts(schema)
         parts.check(schema, chunk_id)
         part = self._read(schema, X, y, chunk_id)
@@ -323,15 +330,18 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         del self._parts
         return self
 
-    def fit(self, X: Any, y: Any, **weights: Any) -> ForestClassifier:
+    def fit(self, X: Any, y: Any = None, **weights: Any) -> ForestClassifier:
         """Grow the forests, then count the records in them.
 
         Parameters
         ----------
         X : frame, list of rows or array, shape (N, d)
-            Records in the schema's raw values. Sensitive.
-        y : array_like, shape (N,)
-            Class labels of any type that the schema can read. Sensitive.
+            Records in the schema's raw values. Also what `mmech.count` takes: files,
+            folders, iterables, Dask collections, or `Counts` with the class last.
+            Sensitive.
+        y : array_like, shape (N,), optional
+            Class labels of any type that the schema can read; ``None`` where `X` has
+            them in it. Sensitive.
         **weights
             Nothing: ``sample_weight`` is refused, because noise hides one record that
             counts once.
@@ -473,10 +483,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _encode_training(self, X: Any, y: Any) -> tuple[Schema, EncodedRecords]:
         if self.schema is None:
-            if is_lazy(X):
+            if is_lazy(X) or is_in_parts(X) or isinstance(X, Counts):
                 raise ValueError(
-                    "schema must be given to fit records that Dask holds, got None; "
-                    "pass a public Schema"
+                    "schema must be given to fit records that are not in one table, "
+                    "got None; pass a public Schema"
                 )
             schema, X, y = infer_schema(self, X, y)
         else:
@@ -499,7 +509,9 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         self, schema: Schema, X: Any, y: Any, chunk_id: Hashable | None = None
     ) -> Counts | list[NDArray[Any]]:
         """Return the counts of records, or where these are not enough, them."""
-        if y is None:
+        if isinstance(X, Counts):
+            return self._given(schema, X)
+        if y is None and not is_in_parts(X):
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y "
                 "is None; pass the class label of every record"
@@ -512,11 +524,37 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             count = partial(count_in_memory, schema, policies)
             columns = (*schema.feature_names, *schema.required)
             return count_partitions(count, X, y, columns=columns)
-        blocks = encoded_blocks(schema, X, y, policies, chunk_id)
-        # Held out is every record by itself, and not as often as it is there.
-        if self._distinct and not self.estimate_accuracy:
+
+        blocks: Any = encoded_blocks(schema, X, y, policies, chunk_id)
+        if y is None:
+
+            def encoded(part: Part) -> list[Block]:
+                own = part.X, part.y, policies, part.chunk_id
+                return list(encoded_blocks(schema, *own))
+
+            blocks = chain.from_iterable(of_parts(X, schema, encoded))
+        if self._counts_distinct:
             return counted(schema, blocks)
         return [np.column_stack(block) for block in blocks]
+
+    def _given(self, schema: Schema, counts: Counts) -> Counts | list[NDArray[Any]]:
+        """Return counts that `mmech.count` made, or where they are not enough, rows."""
+        shape = (*schema.domain_shape, schema.n_classes)
+        if counts.domain_shape != shape:
+            raise ValueError(
+                f"X must be counts of the {len(shape)} attributes of the schema, the "
+                f"class last, got {counts!r}; make them with mmech.count of the "
+                "records, the schema and y"
+            )
+        if self._counts_distinct:
+            return counts
+        return [np.repeat(counts._codes, counts._multiplicities, axis=0)]
+
+    @property
+    def _counts_distinct(self) -> bool:
+        """Whether distinct records are enough, and how often each is there."""
+        # Held out is every record by itself, and not as often as it is there.
+        return self._distinct and not self.estimate_accuracy
 
     def _grow(self, schema: Schema, epsilon: Fraction) -> list[Ensemble]:
         """Return the forests that do not depend on records, if any."""

@@ -403,7 +403,7 @@ class RecipeForestClassifier(AccountedForest):
     # ---- before anything is released -----------------------------------------
 
     def fit(
-        self, X: Any, y: Any, X_unlabelled: Any = None, **weights: Any
+        self, X: Any, y: Any = None, X_unlabelled: Any = None, **weights: Any
     ) -> RecipeForestClassifier:
         """Draw the tests of the trees, then release their leaves.
 

@@ -77,6 +77,51 @@ def test_the_release_is_that_of_all_records_at_once(source, n_parts):
         assert released(model, *source(n_parts)) == released_at_once(name)
 
 
+def as_one_folder(folder):
+    """Files of all records: two of csv, one of Parquet."""
+    parts = [frame().iloc[rows] for rows in np.array_split(EVERY, 3)]
+    for i, part in enumerate(parts[:2]):
+        part.to_csv(folder / f"{i}.csv", index=False)
+    parts[2].to_parquet(folder / "2.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_files_chunks_and_counts_are_fitted_as_all_records_at_once(name, tmp_path):
+    folder, expected = as_one_folder(tmp_path), released_at_once(name)
+    pairs = ((CAR.data[i::2], CAR.target[i::2]) for i in range(2))
+    given = count(CAR.data, CAR.schema, CAR.target)
+    for source in (folder, sorted(folder.iterdir()), pairs, given):
+        assert released(MODELS[name], source, None) == expected
+    model = clone(MODELS[name])
+    model.count(folder)
+    with pytest.raises(ValueError, match="twice"):
+        model.count(folder / "1.csv")
+    with entropy(3):
+        model.release()
+    assert (model.predict(CAR.data).tolist(), model.releases_) == expected
+
+
+def test_sources_that_do_not_fit_are_refused(tmp_path):
+    ledger = PrivacyLedger(1)
+    model = rf.PrivateForestClassifier(CAR.schema, epsilon=1, ledger=ledger)
+    folder = as_one_folder(tmp_path)
+    with open(folder / "1.csv", "a", encoding="utf-8") as stream:
+        stream.write("SECRET\n")
+    few = count(CAR.data, CAR.schema)
+    for source, message in [
+        (folder, r"1.csv.*line 578 of the file has 1 fields"),
+        (few, "7 attributes of the schema, the class last, got Counts.6"),
+        (CAR.data, "requires y to be passed"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.fit(source)
+    for source in (folder, few):
+        with pytest.raises(ValueError, match="schema must be given"):
+            rf.PrivateForestClassifier(epsilon=1).fit(source)
+    assert ledger.spent == 0
+
+
 @cache
 def released_twice():
     twice = np.repeat(CAR.data, 2, axis=0), np.repeat(CAR.target, 2)

@@ -2,9 +2,10 @@
 
 import csv
 import gzip
+import io
 import os
-import sys
 import threading
+import traceback
 import zipfile
 
 import numpy as np
@@ -14,7 +15,7 @@ from refusals import refused
 
 import mmech.domain.parts as reading
 from mmech import Domain
-from mmech.domain.csv_files import read_cells
+from mmech.domain.csv_files import read_cells, read_tables
 from mmech.domain.parts import NULL_PARTITION
 from mmech_rf import Attribute, PrivateForestClassifier, Schema, datasets, read
 
@@ -45,19 +46,6 @@ def test_a_schema_is_needed():
         read("records.csv", None)
 
 
-def without_pyarrow(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-
-
-@pytest.fixture(params=["lines", "arrow"])
-def reader(request, monkeypatch):
-    """With pyarrow and without it."""
-    if request.param == "lines":
-        without_pyarrow(monkeypatch)
-    else:
-        pytest.importorskip("pyarrow")
-
-
 def written(path, lines, end="\n"):
     data = (end.join([*lines, ""]) if end else "\n".join(lines)).encode(
         errors="surrogateescape"
@@ -66,21 +54,24 @@ def written(path, lines, end="\n"):
     return path
 
 
-def encoded(parts):
+def encoded(parts, policies=POLICIES):
     """Codes and classes of all parts, and their names."""
-    found = [(*SCHEMA.encode(X, y, **POLICIES), chunk) for X, y, chunk in parts]
+    found = [(*SCHEMA.encode(X, y, **policies), chunk) for X, y, chunk in parts]
     codes, classes, chunks = zip(*found, strict=True)
     return np.concatenate(codes).tolist(), np.concatenate(classes).tolist(), chunks
 
 
-def whole(path, **settings):
-    wanted = [*SCHEMA.feature_names, SCHEMA.target]
-    cells = read_cells(path, wanted, ["size"], **settings)
+def whole(path):
+    """Codes and classes of a file as the reader of Python has it."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        header, *rows = filter(None, csv.reader(stream))
+    places = [header.index(name) for name in (*SCHEMA.feature_names, SCHEMA.target)]
+    cells = np.array(rows, object)[:, places]
     codes, classes = SCHEMA.encode(cells[:, :-1], cells[:, -1], **POLICIES)
     return codes.tolist(), classes.tolist()
 
 
-@pytest.mark.usefixtures("reader")
 @of_all(
     change=["none", "quotes", "empty lines", "mark", "spaces", "no end", "twice",
         "long"],
@@ -111,7 +102,6 @@ def test_parts_are_the_file(name, end, chunk_rows, change, tmp_path):
     assert max(np.diff([0, *stops])) <= chunk_rows
 
 
-@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_blank_line_of_one_column_is_a_missing_value(end, tmp_path):
     domain = Domain([Attribute.numeric("a", lower=0, upper=10, other="none")])
@@ -122,39 +112,108 @@ def test_a_blank_line_of_one_column_is_a_missing_value(end, tmp_path):
     refused(lambda: domain.encode(read_cells(path, ["a"])), "row 1.*missing value")
 
 
-@of_all(
-    size=[1, 2, 3, 7, 20],
-    text=[
-        b"a,b\n1,2\n",
-        b"a,b\r\n1,2\r\n",
-        b"a,b\n1,2",
-        "å,b\nå€,2\n".encode(),
-        b"a,b\n12345678,1\n",
-        b"a,b\n1234567890123,1\n1,2\n",
-        b"a,b\n1,2\n1234567890123",
-        b"a,b\r1,2\n",
-        b"a,b\n1,2\r",
-        b'a,b\n1,"2"\n',
-        b"a,b\n1,\xe9\n",
-        "a,b\n1,€".encode()[:-1],
-    ],
-)
-def test_files_are_plain_or_not_in_blocks_of_any_size(text, size, tmp_path):
-    (tmp_path / "a.csv").write_bytes(text)
-    lines = text.replace(b"\r\n", b"\n").split(b"\n")
-    try:
-        plain = b'"' not in text and b"\r" not in b"".join(lines)
-        plain &= max(map(len, text.decode().encode().split(b"\n"))) < 11
-    except UnicodeDecodeError:
-        plain = False
-    before = csv.field_size_limit(11)
-    try:
-        assert reading._is_plain(tmp_path / "a.csv", size) == plain
-    finally:
-        csv.field_size_limit(before)
+def by_python(text, sep, multiline):
+    """Records of a file, or the line of the first that is wrong, as Python has them."""
+    lines = io.StringIO(text, newline="")
+    records, reader = [], csv.reader(lines, strict=True, delimiter=sep)
+    while True:
+        line = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return records
+        except csv.Error:
+            return line
+        if reader.line_num > line and not multiline:
+            return line
+        one = len(records[0]) if records else 0
+        if fields or one < 2:
+            records.append(fields or [""])
+            if len(records[-1]) != len(records[0]):
+                return line
 
 
-@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("n_files", [150, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_records_are_those_of_the_reader_of_python(n_files, tmp_path):
+    """And so are lines that do not parse, whichever blocks the file is read in."""
+    rng, path = np.random.default_rng(0), tmp_path / "a.csv"
+    outcomes = set()
+    for _ in range(n_files):
+        sep, multiline = rng.choice([",", ";"]), bool(rng.integers(2))
+        pieces = ["é", "b ", '"', '""', "\n", "\r", "\r\n", "\0", '"x"', f'"{sep}\n"']
+        weights = np.array([4, 4, 1, 1, 2, 1, 2, 1, 4, 1, 8])
+        drawn = rng.choice([*pieces, sep], rng.integers(30), p=weights / weights.sum())
+        text = sep.join("abc"[: rng.integers(1, 4)]) + "\n" + "".join(drawn)
+        path.write_bytes(text.encode())
+        form = {"sep": sep, "multiline": multiline, "block": int(rng.integers(1, 40))}
+        expected = by_python(text, sep, multiline)
+        tables = read_tables(path, text.split("\n")[0].split(sep), **form)
+        if isinstance(expected, int):
+            with pytest.raises(ValueError, match=f"line {expected} of"):
+                list(tables)
+        else:
+            columns = [t.to_pydict().values() for t in tables]
+            rows = [list(row) for c in columns for row in zip(*c, strict=True)]
+            assert rows == expected[1:], text
+        outcomes.add(type(expected))
+    assert outcomes == {int, list}
+
+
+def broken_file(rng):
+    """Return the bytes of a file that is no table of SCHEMA, and all its cells."""
+    rows = [
+        [f"{k}{i}{j}".replace(".", "q") for j, k in enumerate(rng.random(4))]
+        for i in range(4)
+    ]
+    cells, sep, end = [*np.ravel(rows)], str(rng.choice([",", ";", "\t"])), "\n"
+    header = ["size", "other", "answer", "colour"]
+    own = rows[int(rng.integers(4))]
+    place, way = int(rng.integers(len(own))), int(rng.integers(10))
+    if way == 0:
+        del own[place]
+    elif way == 1:
+        own.insert(place, own[place])
+    elif way < 6:
+        marks = ['"{}', '"{}" {}', '"{}\n{}"', "{}\r{}"]
+        own[place] = marks[way - 2].format(own[place], own[place])
+    elif way == 6:
+        own[place] = own[place] * 9_000
+    elif way == 7:
+        header = rows[0]
+    elif way == 8:
+        end = '"\n'
+    text = end.join(map(sep.join, [header, *rows]))
+    encoding = str(rng.choice(["utf-8", "utf-16", "latin-1"]))
+    return text.encode(encoding) + b"\xff" * (way == 9), cells
+
+
+def pass_all(data, sep, n_fields, multiline, last, longest, out):
+    """Let the rest of a file through, whatever it is, after the first line."""
+    end = data.size if n_fields else bytes(data).find(b"\n") + 1
+    out[:] = end, 1, 3 if n_fields else 1, 0, 4
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("n_files", [40, pytest.param(300, marks=pytest.mark.slow)])
+def test_no_cell_is_in_the_message_of_a_broken_file(
+    n_files, checked, tmp_path, monkeypatch
+):
+    """Neither of our words, nor where pyarrow reads what it should not."""
+    if not checked:
+        monkeypatch.setattr("mmech._kernels.csv_records", pass_all)
+    rng, path = np.random.default_rng(1), tmp_path / "a.csv"
+    for _ in range(n_files):
+        data, cells = broken_file(rng)
+        path.write_bytes(data)
+        parts = read(path, SCHEMA, multiline=bool(rng.integers(2)))
+        with pytest.raises(ValueError, match=r"\w") as caught:
+            encoded(parts, {})
+        shown = "".join(traceback.format_exception_only(caught.value))
+        shown += repr(caught.value.__cause__)
+        assert not [cell for cell in cells if cell in shown]
+        assert "\n" not in str(caught.value)
+
+
 def test_a_folder_is_all_its_files(tmp_path):
     (tmp_path / "more").mkdir()
     first = written(tmp_path / "a.csv", LINES)
@@ -170,7 +229,6 @@ def test_a_folder_is_all_its_files(tmp_path):
             read(nothing, SCHEMA)
 
 
-@pytest.mark.usefixtures("reader")
 @of_all(
     case=[
         ("3,secret,yes", "line 4 of the file has 3 fields"),
@@ -191,14 +249,12 @@ def test_lines_that_do_not_parse_are_named_and_not_shown(case, tmp_path):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("header", ["size,other,answer", "size,size,answer,colour"])
 def test_every_column_is_there_once(header, tmp_path):
     path = written(tmp_path / "a.csv", [header, *LINES[1:]])
     refused(lambda: list(read(path, SCHEMA)), "exactly one", ValueError)
 
 
-@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize(
     ("line", "form"),
     [
@@ -217,7 +273,6 @@ def test_a_first_line_that_is_a_record_is_not_shown(line, form, tmp_path):
     assert len(list(read(path, SCHEMA))) == 1
 
 
-@pytest.mark.usefixtures("reader")
 def test_columns_that_are_found_are_not_suggested(tmp_path):
     """Only one that nothing reads may be meant."""
     sizes = [Attribute.numeric(f"size{i}", lower=0, upper=1) for i in (1, 2)]
@@ -285,7 +340,6 @@ def test_files_whose_names_are_not_utf8(name, tmp_path):
         assert encoded(read(tmp_path, SCHEMA))[0] == []
 
 
-@pytest.mark.usefixtures("reader")
 def test_a_file_without_records_is_a_part_without_records(tmp_path):
     path = written(tmp_path / "a.csv", LINES[:1])
     codes, classes, chunks = encoded(read(path, SCHEMA))
@@ -293,7 +347,6 @@ def test_a_file_without_records_is_a_part_without_records(tmp_path):
     assert chunks == ((str(path), 0, 0),)
 
 
-@pytest.mark.usefixtures("reader")
 def test_a_file_that_changes_is_noticed(tmp_path):
     path = written(tmp_path / "a.csv", LINES)
     parts = read(path, SCHEMA, chunk_rows=2)
@@ -387,15 +440,6 @@ def test_reading_that_stops_leaves_no_thread(tmp_path):
     assert threading.active_count() == before
 
 
-def test_parquet_needs_pyarrow(tmp_path, monkeypatch):
-    without_pyarrow(monkeypatch)
-    path = tmp_path / "a.parquet"
-    path.touch()
-    with pytest.raises(ImportError, match=r"mmech\[arrow\]"):
-        list(read(path, SCHEMA))
-
-
-@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize(
     ("line", "place"),
     [("3,x,yes,secret", "row 5, column 'colour'"), ("3,x,secret,red", "row 5 of y")],
@@ -413,7 +457,6 @@ def test_rows_in_errors_are_those_of_the_file(line, place, tmp_path):
 # ---- folders of partitions -----------------------------------------------------------
 
 
-@pytest.mark.usefixtures("reader")
 def test_names_of_folders_are_columns(tmp_path):
     expected = []
     header = "size,answer"
@@ -547,7 +590,7 @@ def test_numbers_are_read_as_the_file_writes_them(case, tmp_path):
         assert misfits == ["a missing value (empty, None or NaN)"]
     else:
         assert misfits == []
-        assert float(part.X[0, 1]) == meant
+        assert float(part.X["size"][0].as_py()) == meant
 
 
 def test_texts_are_left_as_they_are_unless_they_stand_for_nothing(tmp_path):
@@ -559,9 +602,9 @@ def test_texts_are_left_as_they_are_unless_they_stand_for_nothing(tmp_path):
         target="answer",
     )
     (part,) = read(path, schema, sep=";", decimal=",", na=["NA"])
-    assert part.X.tolist() == [["1,5", "1.5"], ["", "2.5"]]
+    assert part.X.to_pydict() == {"colour": ["1,5", ""], "size": ["1.5", "2.5"]}
     bunch = datasets.load_csv(path, schema, sep=";", decimal=",", na=["NA"])
-    assert bunch.data.tolist() == part.X.tolist()
+    assert bunch.data.tolist() == [["1,5", "1.5"], ["", "2.5"]]
     assert bunch.target.tolist() == ["yes", "no"]
 
 

@@ -194,7 +194,7 @@ def test_what_was_paid_for_is_finished_after_an_interruption(
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("_encoded", "nothing was spent"),
+        ("encoded_records", "nothing was spent"),
         ("MeasuredTables", "what it paid for is spent"),
     ],
 )

@@ -1,12 +1,15 @@
 """Raw records as counts of cells, with a domain or with anything that encodes them."""
 
+import io
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 from refusals import refused
 
-from mmech import Attribute, Counts, Domain, PrivacyLeakWarning, count
+from mmech import Attribute, Counts, Domain, PrivacyLeakWarning, count, read
 from mmech_rf import Schema
 
 ATTRIBUTES = (
@@ -33,6 +36,65 @@ KINDS = {
     "pandas": lambda: frame("pandas"),
     "polars": lambda: frame("polars"),
 }
+
+
+def in_files(folder, *, target=True):
+    """Write a csv file and a Parquet file, each of all records; return the folder."""
+    (shapes, sizes), folder = zip(*ROWS, strict=True), folder / "records"
+    columns = {"size": sizes, "shape": shapes, "class": LABELS}
+    table = pyarrow.table({k: columns[k] for k in list(columns)[: 2 + target]})
+    folder.mkdir()
+    pyarrow.parquet.write_table(table, folder / "b.parquet")
+    rows = zip(*table.to_pydict().values(), strict=True)
+    lines = [",".join(map(str, row)) for row in (table.column_names, *rows)]
+    (folder / "a.csv").write_text("\n".join(lines))
+    return folder
+
+
+SOURCES = {
+    "folder": lambda folder: folder,
+    "paths": lambda folder: [folder / "a.csv", str(folder / "b.parquet")],
+    "file": lambda folder: io.BytesIO((folder / "a.csv").read_bytes()),
+    "dataset": lambda folder: pyarrow.dataset.dataset(folder / "b.parquet"),
+    "parts": lambda folder: read(folder, DOMAIN),
+    "chunks": lambda folder: iter([frame("pandas"), frame("polars")]),
+    "frames": lambda folder: [frame("polars"), frame("pandas")],
+    "arrays": lambda folder: (np.array(ROWS, object) for _ in range(2)),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_records_in_parts_add_up(source, tmp_path):
+    records = source(in_files(tmp_path, target=False))
+    times = 1 if hasattr(records, "seek") or hasattr(records, "scanner") else 2
+    assert count(records, DOMAIN) == Counts(CODES * times, (2, 3))
+
+
+def test_files_and_pairs_have_the_class_in_them(tmp_path):
+    folder = in_files(tmp_path)
+    classes = np.column_stack([CODES, [1, 0, 1]])
+    expected = Counts([*classes, *classes], (2, 3, 2))
+    pairs = [(frame("pandas"), LABELS), (np.array(ROWS, object), LABELS)]
+    for records in (folder, pairs, iter(pairs), read(folder, SCHEMA, chunk_rows=2)):
+        assert count(records, SCHEMA) == expected
+
+
+def test_a_row_in_parts_is_named_by_its_file(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("shape,size\n" + "round,1\n" * 4 + "SECRET,2\n")
+    for source in (path, read(path, DOMAIN, chunk_rows=2)):
+        with pytest.raises(ValueError, match=r"a.csv.*row 4, column 'shape'") as caught:
+            count(source, DOMAIN)
+        assert "SECRET" not in str(caught.value)
+    parts = read(path, DOMAIN, chunk_rows=1)
+    refused(lambda: count(parts, DOMAIN), "row 4", ValueError)
+    assert list(parts) == []
+    refused(lambda: count(iter([]), DOMAIN), "has no part; read them", ValueError)
+    refused(lambda: count(iter([5]), DOMAIN), "must yield frames", TypeError)
+    # A column of values is no list of files, which messages would name.
+    with pytest.raises(ValueError, match="two-dimensional") as caught:
+        count(["SECRET", "round"], DOMAIN)
+    assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize("records", KINDS.values(), ids=KINDS)

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OLDEST = ROOT / ".ci" / "oldest.txt"
-EXTRAS = ("accounting", "arrow", "dask", "excel", "plot", "notebooks", "test")
+EXTRAS = ("accounting", "dask", "excel", "plot", "notebooks", "test")
 
 
 @pytest.mark.skipif(not OLDEST.exists(), reason="no constraints in this copy")

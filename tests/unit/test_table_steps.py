@@ -8,15 +8,17 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import reference as ref
-from replay import People, check_neighbours, play, watched
+from replay import People, check_neighbours, entropy, play, watched
 from replay import facts_of_tables as seen
 
 from mmech import (
     Attribute,
     BudgetExceededError,
+    Counts,
     Domain,
     MeasuredTables,
     PrivacyLedger,
+    count,
     release_tables,
 )
 from mmech.tables import measured as measured_module
@@ -101,19 +103,37 @@ def test_one_record_moves_scores_within_the_window_on_all_small_data():
         for n in range(3):
             for own in itertools.combinations_with_replacement(cells, n):
                 codes = np.array(own, np.int64).reshape(n, 3)
-                before = steps.scores(codes, sizes, iter(model))
+                before = steps.scores(Counts(codes, sizes), iter(model))
                 for new in cells:
-                    more = np.concatenate([codes, [new]])
-                    change = steps.scores(more, sizes, iter(model)) - before
+                    more = Counts(np.concatenate([codes, [new]]), sizes)
+                    change = steps.scores(more, iter(model)) - before
                     assert (abs(change) == 1).all()
                     widest = max(widest, np.ptp(change))
     assert widest == steps.WINDOW
 
 
 def test_a_score_is_worked_out_by_hand():
-    codes = np.array([[0, 0], [0, 1], [0, 1]])
-    model = np.array([1.4, 0.6, 0.2, -3.0])  # whole: 1, 1, 0, 0
-    assert steps.scores(codes, (2, 2), iter([model])).tolist() == [1]
+    codes, model = [[0, 0], [0, 1], [0, 1]], np.array([1.4, 0.6, 0.2, -3.0])
+    # The model is 1, 1, 0, 0 in whole records, of distinct cells or one by one.
+    for records in (Counts(codes, (2, 2)), Counts._as_given(codes, (2, 2))):
+        assert steps.scores(records, iter([model])).tolist() == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("regime", THRESHOLDS)
+def test_counts_and_lazy_records_choose_and_measure_what_records_do(
+    regime, monkeypatch
+):
+    parts = pytest.importorskip("dask.array").from_array
+    monkeypatch.setattr(steps, "FEW", THRESHOLDS[regime][0])
+    monkeypatch.setattr(steps, "MANY", THRESHOLDS[regime][1])
+    rows = np.random.default_rng(0).integers(0, 2, (200, len(SIZES)))
+    found = []
+    for data in (rows, count(rows, DOMAIN), parts(rows, chunks=(30, 5))):
+        with entropy(1):
+            released = release_tables(data, DOMAIN, ways=2, epsilon=3)
+        found.append([released.table(t, frame="dict") for t in released.tables])
+    assert repr(found[0]) == repr(found[1]) == repr(found[2])
 
 
 # ---- privacy -----------------------------------------------------------------------

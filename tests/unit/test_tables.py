@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import reference as ref
-from replay import People, check_neighbours, no_clock, play, same, watched
+from replay import People, check_neighbours, entropy, no_clock, play, same, watched
 from replay import facts_of_tables as seen
 from scipy import stats
 
 import mmech as mm
 from mmech.domain.csv_files import read_cells
 from mmech.tables import measured as measured_module
+from mmech.tables import release as release_module
 from mmech.tables.classes import expected_pairs
 from mmech.tables.files import file_names
 from mmech.tables.intervals import Intervals
@@ -25,6 +26,7 @@ from mmech.tables.model import draw_codes
 from mmech.tables.release import release
 from mmech.tables.result import SLACK
 from mmech.tables.rounding import apportion, controlled_rounding, with_margins
+from mmech.tables.statistics import Mean, Sum
 from mmech.tables.whole import settle
 
 DOMAIN = mm.Domain(
@@ -538,7 +540,10 @@ def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng
     alone = together = 0.0
     for _ in range(2):
         released = release(
-            plan, codes, ledger=None, say=lambda text: None, insecure_rng=noise_rng
+            *(plan, mm.Counts(codes, domain.shape)),
+            ledger=None,
+            say=lambda text: None,
+            insecure_rng=noise_rng,
         )
         together += misplaced(released.counts)
         with mm.limits.changed(linked_entries=0):
@@ -627,10 +632,78 @@ def test_arrays_hold_all_attributes_whichever_tables_are_asked_for(tmp_path):
     parts = mm.read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
     with pytest.raises(ValueError, match=r"people.csv'*: row 25, column 'town'"):
         mm.release_tables(parts, DOMAIN, **options)
-    with pytest.raises(TypeError, match=r"must yield parts as mmech\.read does"):
+    with pytest.raises(TypeError, match="must yield frames"):
         mm.release_tables(iter(rows), DOMAIN, **options)
     with pytest.raises(ValueError, match="has no part; read them anew"):
         mm.release_tables(parts, DOMAIN, **options)
+
+
+def in_every_form(folder, frame):
+    """Yield records as files, chunks, rows and what Dask holds."""
+    dask = pytest.importorskip("dask")
+    frames = pytest.importorskip("dask.dataframe")
+    polars = pytest.importorskip("polars")
+    arrow = pytest.importorskip("pyarrow")
+    rows, parts = frame.to_numpy(object), [frame[:13], frame[13:]]
+    (folder / "some").mkdir()
+    for i, part in enumerate(parts):
+        part.to_csv(folder / "some" / f"{i}.csv", index=False)
+    yield from (frame, rows, rows.tolist(), frame.to_dict("list"), folder / "some")
+    yield from (arrow.Table.from_pandas(frame), polars.from_pandas(frame).lazy())
+    yield from (sorted((folder / "some").iterdir()), parts, iter(parts), iter([rows]))
+    yield polars.from_pandas(frame).iter_slices(7)
+    yield mm.read(folder / "some", DOMAIN, chunk_rows=5)
+    yield frames.from_pandas(frame, npartitions=3, sort=False)
+    yield pytest.importorskip("dask.array").from_array(rows, chunks=(9, 4))
+    yield [dask.delayed(part) for part in parts]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ways": (1, 2)},
+        {"tables": [("town", "size")]},
+        {"tables": ["town"], "statistics": [Mean("age", by="sex")]},
+        {"ways": 1, "handle_unknown": "drop", "handle_missing": "drop"},
+        {"ways": 1, "statistics": [Sum("age")], "handle_unknown": "drop"},
+    ],
+)
+def test_records_of_any_form_are_counted_alike(options, tmp_path, monkeypatch):
+    """Also by workers; and so is the number that is left out."""
+
+    def counted(plan, records, left_out, **more):
+        rows = np.repeat(records._codes, records._multiplicities, axis=0)
+        return sorted(rows.tolist()), left_out
+
+    monkeypatch.setattr(release_module, "release", counted)
+    frame = frame_of(people(40))[list(DOMAIN.names)]
+    n_out = 2 * ("handle_unknown" in options)
+    frame.loc[range(n_out), "town"] = "elsewhere"
+    found = [
+        mm.release_tables(data, DOMAIN, epsilon=2, **options)
+        for data in in_every_form(tmp_path, frame)
+    ]
+    assert found == found[:1] * len(found)
+    assert (len(found[0][0]), found[0][1]) == (40 - n_out, n_out)
+
+
+def test_counts_make_tables_and_no_statistics():
+    frame = frame_of(people(40))
+    counts, options = mm.count(frame, DOMAIN), {"ways": 2, "epsilon": 1}
+    found = []
+    for data in (frame, counts):
+        with entropy(2):
+            made = mm.release_tables(data, DOMAIN, **options)
+        found.append(repr([made.table(t, frame="dict") for t in made.tables]))
+    assert found[0] == found[1]
+    ledger = mm.PrivacyLedger(1)
+    options["ledger"] = ledger
+    for more in ({"statistics": [Sum("age")]}, {"handle_missing": "drop"}):
+        with pytest.raises(mm.ParameterError, match="got Counts, which hold cells"):
+            mm.release_tables(counts, DOMAIN, **options, **more)
+    with pytest.raises(ValueError, match="counts over the 2 attributes of the domain"):
+        mm.release_tables(counts, DOMAIN.select(["sex", "age"]), **options)
+    assert ledger.spent == 0
 
 
 def test_a_table_that_is_too_large_names_the_attribute_to_make_coarser():
