@@ -363,7 +363,8 @@ class CountedForest(GrownForest):
     def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers]:
         first = self.ensembles_[0]
         leaves = first.forest.apply(first.select(codes))[:, 0]
-        return self.leaf_counts_[0][: first.forest.leaf_offsets[1]], leaves
+        counts = self.leaf_counts_[0][: first.forest.leaf_offsets[1]]
+        return counts.astype(np.float64), leaves.astype(np.int64)
 
     def _settle(self) -> None:
         super()._settle()
