@@ -43,7 +43,12 @@ from mmech.operators.subsets import marginal_precisions, ranks_of
 from mmech.reduction.cells import reduce_domain
 from mmech.reduction.columns import first_members, restrict_columns
 from mmech.structure.attributes import is_uniform
-from mmech.structure.blocks import block_gain, moved
+from mmech.structure.blocks import (
+    block_gain,
+    equal_blocks,
+    in_equal_blocks,
+    moved,
+)
 from mmech.structure.shape import frobenius_squared, rank, regular_factor
 from mmech.structure.spectrum import marginal_terms, mean_spectrum, query_spectra
 
@@ -279,25 +284,27 @@ def _(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
     return gains
 
 
-def _repeated_rows(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
+@known_rows.rule(VStack)
+def _repeated_rows(workload: QueryMatrix, strategy: QueryMatrix) -> Floats | None:
     """Return the norms for one query that is moved along blocks with one strategy.
 
-    They repeat from block to block, but near the cells where the query is cut off.
+    They repeat from block to block, but near the cells where the query is cut off, and
+    for cells behind the blocks.
     """
-    query = moved(workload)
-    if query is None or len(strategy.factors) != 2:
+    query, found = moved(workload), equal_blocks(strategy)
+    if query is None or found is None:
         return None
-    first, part = strategy.factors
-    size = part.shape[1]
+    count, part, last = found
+    (m, n), size = workload.shape, part.shape[1]
     few = 1 + query.around(size)
-    if not isinstance(first, Identity) or few >= first.n:
+    if few >= count or (last is not None and query.is_circular):
         return None
-    gains = row_gains(query.over(few * size), Kronecker([Identity(few), part]))
-    gains = gains[::-1] if query.cut_last else gains
-    rows = np.arange(workload.shape[0])
-    behind = gains.size - size + (rows - gains.size) % size
-    gains = gains[np.where(rows < gains.size, rows, behind)]
-    return gains[::-1].copy() if query.cut_last else gains
+    over = n - (count - few) * size
+    gains = row_gains(query.over(over), in_equal_blocks(few, part, last))
+    # Rows of a whole block, which cells around it do not cut off.
+    stop = size if query.cut_last or m < n else few * size
+    again = np.tile(gains[stop - size : stop], count - few)
+    return np.concatenate([gains[:stop], again, gains[stop:]])
 
 
 def _is_zero_product(weight: float, factors: tuple[QueryMatrix, ...]) -> bool:

@@ -37,7 +37,7 @@ from mmech.reduction.columns import (
     restrict_columns,
 )
 from mmech.structure.attributes import asks_boxes
-from mmech.structure.blocks import Moved, asks_ranges, moved
+from mmech.structure.blocks import Moved, Overlaps, asks_ranges, moved, overlaps
 from mmech.structure.exact import zeros_and_ones
 from mmech.structure.shape import frobenius_squared, known_rank
 from mmech.structure.spectrum import (
@@ -274,6 +274,33 @@ moved.register(
     lambda workload: Moved(workload.width, lambda n: WidthRange(n, workload.width)),
 )
 asks_ranges.register(Ranges, lambda workload: len(workload.domain_shape) == 1)
+
+
+@overlaps.register(WidthRange)
+def _(workload: WidthRange) -> Overlaps:
+    """Take windows that leave the domain off all that touch a block."""
+    width, n = workload.width, workload.n
+
+    def squares(size: int) -> int:
+        return size * (size + 1) * (2 * size + 1) // 6
+
+    def cut_off(longest: int, size: int, count: int) -> int:
+        """Add up min(t, size)² over t <= longest, longest - size, ..., count times."""
+        whole = min(count, max(longest, 0) // max(size, 1))
+        more = whole * (longest - size) - size * (whole * (whole - 1) // 2)
+        rest = max(longest - whole * size, 0) if whole < count else 0
+        return whole * squares(size) + size**2 * more + squares(rest)
+
+    def energy(first: int, size: int, count: int) -> int:
+        least, most = sorted((width, size))
+        touched = 2 * squares(least - 1) + least**2 * (most - least + 1)
+        after = n - first - size * count  # behind the last block
+        before, behind = (
+            cut_off(width - 1 - cells, size, count) for cells in (first, after)
+        )
+        return count * touched - before - behind
+
+    return energy
 
 
 @known_rank.register(WidthRange)

@@ -17,6 +17,7 @@ from benchmarks.strategy_table import behind, random_workload
 from mmech.strategies.kronecker import SurrogateGrams
 from mmech.strategies.pidentity import PIdentityObjective
 from mmech.strategies.registry import PRIVACY
+from mmech.structure.blocks import in_equal_blocks
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
 from mmech.threads import one_blas_thread
@@ -441,15 +442,17 @@ def _filters(n, reach):
         mm.Circulant(np.roll(taps, 3)),
         mm.Toeplitz(taps, ends),
         mm.Toeplitz(ends, taps),
-        mm.VStack([2 * mm.WidthRange(n, reach), mm.Identity(n)]),
+        mm.VStack([2 * mm.WidthRange(n, reach), mm.Identity(n), mm.Total(n)]),
     ]
 
 
-@pytest.mark.parametrize("workload", _filters(60, 7), ids=str)
+@pytest.mark.parametrize("workload", [*_filters(60, 7), *_filters(63, 7)], ids=str)
 @pytest.mark.parametrize("size", [4, 6, 10])
 def test_errors_of_moved_queries_repeat_from_block_to_block(workload, size):
     part = mm.PIdentity(np.arange(1.0, 1 + 2 * size).reshape(2, size) / size)
-    strategy = mm.Kronecker([mm.Identity(60 // size), part])
+    rest = workload.shape[1] % 60
+    last = mm.PIdentity(np.ones((1, rest))) if rest else None
+    strategy = in_equal_blocks(60 // size, part, last)
     with mm.limits.changed(dense_cells=16):
         found = mm.per_query_error(workload, strategy, epsilon=1)
         loss = mm.loss(workload, strategy)
@@ -460,10 +463,12 @@ def test_errors_of_moved_queries_repeat_from_block_to_block(workload, size):
     assert loss == pytest.approx(wanted.sum())
 
 
-@pytest.mark.parametrize("workload", _filters(240, 24), ids=str)
-def test_blocks_of_windows_go_from_search_to_release(workload, tmp_path):
+@pytest.mark.parametrize("n", [240, 251])
+@pytest.mark.parametrize("kind", range(5))
+def test_blocks_of_windows_go_from_search_to_release(n, kind, tmp_path):
+    workload = _filters(n, 24)[kind]
     result = mm.optimize(workload, template="nested", seed=0)
-    assert result.loss <= 0.8 * mm.loss(workload, mm.Identity(240))
+    assert result.loss <= 0.8 * mm.loss(workload, mm.Identity(n))
     assert result.loss >= mm.svd_bound(workload, epsilon=1) / 2
     assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
     mm.save(tmp_path / "blocks.mmech", result)
@@ -471,7 +476,7 @@ def test_blocks_of_windows_go_from_search_to_release(workload, tmp_path):
     mechanism = mm.MatrixMechanism(workload, loaded, epsilon=1)
     errors = mechanism.per_query_error()
     assert errors.sum() == pytest.approx(2 * result.loss, rel=0.01)  # of rounding
-    answers = mechanism.answer(np.full(240, 10**6))
+    answers = mechanism.answer(np.full(n, 10**6))
     spread = np.abs(answers - 10**6 * workload.to_dense().sum(axis=1))
     assert (spread <= 100 * np.sqrt(errors)).all()  # e^-70 for each
 
@@ -479,7 +484,14 @@ def test_blocks_of_windows_go_from_search_to_release(workload, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "width", "rmse"),
-    [(4096, 64, 7.8), (16_384, 256, 10.9), (65_536, 1024, 14.5), (10_000, 168, 9.9)],
+    [
+        (4096, 64, 7.8),
+        (4099, 64, 7.8),
+        (16_384, 256, 10.9),
+        (16_411, 256, 10.9),
+        (65_536, 1024, 14.5),
+        (10_000, 168, 9.9),
+    ],
 )
 def test_windows_under_epsilon_are_answered_by_blocks(n, width, rmse):
     workload = mm.WidthRange(n, width)
@@ -487,6 +499,13 @@ def test_windows_under_epsilon_are_answered_by_blocks(n, width, rmse):
     assert np.sqrt(2 * result.loss / workload.shape[0]) <= rmse
     errors = mm.per_query_error(workload, result, epsilon=1)
     assert errors.sum() == pytest.approx(2 * result.loss)
+
+
+@pytest.mark.parametrize(("n", "width"), [(16_384, 128), (21_613, 6000)])
+def test_windows_are_in_reach_of_trees_at_any_size(n, width):
+    workload = mm.VStack([mm.Total(n), mm.WidthRange(n, width)])
+    result = mm.optimize(workload, template="hierarchy")
+    assert result.loss < 0.5 * mm.loss(workload, mm.Identity(n))
 
 
 # ---- ranges whose columns are scaled -------------------------------------------------
