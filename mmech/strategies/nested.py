@@ -217,7 +217,8 @@ def _window_size(workload: QueryMatrix) -> int:
     if not 1 < reach <= min(n // LEAST_REACHES, 2 * LARGEST_BLOCK):
         return 0
     best = min(2 * reach, LARGEST_BLOCK)
-    near = [k for k in range(best - best // 3, best + best // 2) if n % k == 0]
+    most = min(best + best // 2, LARGEST_BLOCK)
+    near = [k for k in range(best - best // 3, most + 1) if n % k == 0]
     # Blocks that leave cells on a circle have no rule for their errors.
     rest = n <= LIMITS.dense_cells or not any(q.is_circular for _, q in found or ())
     return min(near, key=lambda k: abs(math.log(k / best)), default=best * rest)
