@@ -29,7 +29,8 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity
-from mmech.operators.compose import Scaled
+from mmech.operators.compose import Product, Scaled
+from mmech.operators.explicit import Dense
 from mmech.operators.joint import joint_inverse_gram
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
@@ -334,6 +335,21 @@ def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
             energy = np.multiply.outer(energy, own)
         total += float((energy / inverse.spectrum).sum())
     return total
+
+
+@known_rows.rule(Product)
+def _(workload: QueryMatrix, strategy: Product) -> Floats | None:
+    """Take L⁻¹, which is W A⁺, for A = L W of regular L and independent queries."""
+    left, *others = strategy.factors
+    m = workload.shape[0]
+    if left.shape != (m, m) or [q.shape for q in others] != [workload.shape]:
+        return None
+    weights = np.random.default_rng(0).standard_normal((m, 2))
+    asked, measured = workload.rmatmat(weights), others[0].rmatmat(weights)
+    alike = np.allclose(asked, measured, rtol=0, atol=1e-9 * np.abs(asked).max())
+    if not isinstance(left, Dense) or not alike or rank(workload) < m:
+        return None
+    return np.asarray(np.square(np.linalg.inv(left._array)).sum(axis=1))
 
 
 # Strategies that see a workload by its energies on subsets of attributes.

@@ -22,12 +22,13 @@ from mmech.operators.base import (
     QueryMatrix,
     ZeroOne,
     held,
+    once,
     product_of,
     query_matrix,
     read_only,
 )
 from mmech.operators.explicit import Sparse
-from mmech.operators.known import BOUNDS
+from mmech.operators.known import BOUNDS, NormalForm, normal_form
 from mmech.operators.marginals import check_domain_shape
 from mmech.operators.tau import Tau
 from mmech.reduction.columns import (
@@ -301,6 +302,21 @@ def _(workload: WidthRange) -> Overlaps:
         return count * touched - before - behind
 
     return energy
+
+
+@normal_form.register(Sparse)
+@once
+def _(workload: Sparse) -> NormalForm:
+    """See listed ranges in different rows that are each one run of one value."""
+    rows, widths = workload.matrix, np.diff(workload.matrix.indptr)
+    if rows.nnz > widths.size and widths.all() and not np.ptp(rows.data):
+        ends = rows.indptr[1:]
+        lower, upper = rows.indices[ends - widths], rows.indices[ends - 1]
+        pairs = np.unique(np.stack([lower, upper]), axis=1)
+        if (upper - lower < widths).all() and pairs.shape[1] == widths.size:
+            ranges = Ranges(workload.shape[1], lower, upper)
+            return NormalForm(((rows.data[0].item(), ranges),))
+    return NormalForm(((1, workload),))
 
 
 @known_rank.register(WidthRange)

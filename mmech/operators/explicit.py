@@ -203,9 +203,9 @@ class Sparse(Stored):
             if axis == 0
             else np.repeat(np.arange(self.shape[0]), np.diff(self.matrix.indptr))
         )
-        out = np.zeros(self.shape[1 - axis])
-        np.add.at(out, index, np.abs(self.matrix.data.astype(np.float64)) ** power)
-        return exact_sums(out, self.dtype)
+        powers = np.abs(self.matrix.data.astype(np.float64)) ** power
+        sums = np.bincount(index, powers, minlength=self.shape[1 - axis])
+        return exact_sums(sums, self.dtype)
 
     def diag(self) -> Array:
         return np.asarray(self.matrix.diagonal())

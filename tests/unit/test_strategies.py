@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 import mmech
 import mmech as mm
 from benchmarks.strategy_table import behind, random_workload
+from mmech.operators.known import normal_form
 from mmech.strategies.kronecker import SurrogateGrams
 from mmech.strategies.pidentity import PIdentityObjective
 from mmech.strategies.registry import PRIVACY
@@ -506,6 +507,56 @@ def test_windows_are_in_reach_of_trees_at_any_size(n, width):
     workload = mm.VStack([mm.Total(n), mm.WidthRange(n, width)])
     result = mm.optimize(workload, template="hierarchy")
     assert result.loss < 0.5 * mm.loss(workload, mm.Identity(n))
+
+
+# ---- ranges in sparse rows -----------------------------------------------------------
+
+
+def _rows_of_ranges(m, n, value=1):
+    ends = np.sort(np.random.default_rng(m).integers(0, n, (m, 2)), axis=1)
+    ranges = mm.Ranges(n, ends[:, 0], ends[:, 1])
+    return ranges, mm.Sparse(sp.csr_array(value * ranges.to_dense()))
+
+
+@pytest.mark.parametrize("value", [1, -3, 0.5])
+def test_sparse_rows_of_one_run_are_ranges(value):
+    ranges, rows = _rows_of_ranges(30, 200, value)
+    ((weight, block),) = normal_form(rows).blocks
+    assert weight == value
+    assert np.array_equal(block.to_dense(), ranges.to_dense())
+    found = mm.optimize(rows, privacy="zcdp", template="spectral")
+    wanted = mm.optimize(ranges, privacy="zcdp", template="spectral")
+    assert found.loss == pytest.approx(value**2 * wanted.loss)
+    assert mm.loss(rows, found, privacy="zcdp") == pytest.approx(found.loss)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1, 0, 1], [1, 1, 0]],  # a gap
+        [[1, 1, 0], [0, 2, 2]],  # two values
+        [[1, 1, 0], [1, 1, 0]],  # one query twice
+        [[1, 1, 0], [0, 0, 0]],
+        [[1, 0, 0], [0, 1, 0]],  # cells
+        np.zeros((0, 3)),
+    ],
+)
+def test_other_sparse_rows_stay_as_they_are(rows):
+    workload = mm.Sparse(sp.csr_array(np.array(rows)))
+    assert normal_form(workload).blocks == ((1, workload),)
+
+
+def test_auto_stops_near_the_optimum_of_many_ranges():
+    _, workload = _rows_of_ranges(40, 700)
+    with mm.limits.changed(quick_dual_cells=8):
+        found = mm.optimize(workload, privacy="zcdp")
+    best = mm.optimize(workload, privacy="zcdp", template="dense")
+    assert found.template == best.template == "dense"
+    assert best.loss * (1 - 1e-4) <= found.loss <= 1.005 * best.loss
+    reference = ref.pinv(found.strategy.to_dense())
+    wanted = np.square(workload.to_dense() @ reference).sum(axis=1)
+    gains = mm.per_query_error(workload, found, rho=0.5)
+    assert gains == pytest.approx(wanted * found.strategy.l2_sensitivity() ** 2)
 
 
 # ---- ranges whose columns are scaled -------------------------------------------------
