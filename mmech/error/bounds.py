@@ -413,7 +413,7 @@ def spectral_step(workload: QueryMatrix) -> Step:
     """
     m, n = workload.shape
     if m < n and m <= LIMITS.dual_cells and m * n <= LIMITS.dual_entries:
-        return _step_by_rows(workload._dense().astype(np.float64))
+        return _step_by_rows(workload)
     if n <= LIMITS.dual_cells:
         gram = workload.gram()._dense().astype(np.float64)
         return _step_by_cells(gram, n if workload.dtype == np.int64 else m)
@@ -464,16 +464,17 @@ def _step_by_cells(gram: Floats, terms: int) -> Step:
     return step
 
 
-def _step_by_rows(rows: Floats) -> Step:
+def _step_by_rows(workload: QueryMatrix) -> Step:
     """With K = W P Wᵀ: φ = tr K^½, M_j = p_j w_jᵀ K^{-½} w_j."""
-    support = (rows != 0).any(axis=0)
+    columns = np.ascontiguousarray(workload._dense().T, np.float64)
+    support = columns.any(axis=1)
 
     def step(p: Floats) -> Moments:
-        values, vectors = np.linalg.eigh((rows * p) @ rows.T)
+        values, vectors = np.linalg.eigh(workload._matmat(columns * p[:, None]))
         keep = _kept(values, p.size)
         singular = np.sqrt(values[keep])
-        rotated = vectors[:, keep].T @ rows
-        ratios = (1.0 / singular) @ np.square(rotated)
+        rotated = workload._rmatmat(np.ascontiguousarray(vectors[:, keep]))
+        ratios = np.square(rotated) @ (1.0 / singular)
         lower = sum_of_roots(values, p.size)
         return lower, float(singular.sum()), ratios, support, math.inf
 

@@ -24,7 +24,8 @@ from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity
-from mmech.operators.compose import Merged, Scaled, VStack
+from mmech.operators.compose import Merged, Product, Scaled, VStack
+from mmech.operators.explicit import Dense
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals, Residuals
@@ -32,7 +33,12 @@ from mmech.operators.pidentity import PIdentity
 from mmech.operators.pinv import joint_inverse_gram, pinv_entries
 from mmech.operators.subsets import marginal_precisions, ranks_of
 from mmech.reduction.cells import first_members, reduce_domain, restrict_columns
-from mmech.structure.blocks import block_gain, moved
+from mmech.structure.blocks import (
+    block_gain,
+    equal_blocks,
+    in_equal_blocks,
+    moved,
+)
 from mmech.structure.shape import frobenius_squared, rank, regular_factor
 from mmech.structure.spectrum import (
     is_uniform,
@@ -270,25 +276,27 @@ def _(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
     return gains
 
 
-def _repeated_rows(workload: QueryMatrix, strategy: Kronecker) -> Floats | None:
+@known_rows.rule(VStack)
+def _repeated_rows(workload: QueryMatrix, strategy: QueryMatrix) -> Floats | None:
     """Return the norms for one query that is moved along blocks with one strategy.
 
-    They repeat from block to block, but near the cells where the query is cut off.
+    They repeat from block to block, but near the cells where the query is cut off, and
+    for cells behind the blocks.
     """
-    query = moved(workload)
-    if query is None or len(strategy.factors) != 2:
+    query, found = moved(workload), equal_blocks(strategy)
+    if query is None or found is None:
         return None
-    first, part = strategy.factors
-    size = part.shape[1]
+    count, part, last = found
+    (m, n), size = workload.shape, part.shape[1]
     few = 1 + query.around(size)
-    if not isinstance(first, Identity) or few >= first.n:
+    if few >= count or (last is not None and query.is_circular):
         return None
-    gains = row_gains(query.over(few * size), Kronecker([Identity(few), part]))
-    gains = gains[::-1] if query.cut_last else gains
-    rows = np.arange(workload.shape[0])
-    behind = gains.size - size + (rows - gains.size) % size
-    gains = gains[np.where(rows < gains.size, rows, behind)]
-    return gains[::-1].copy() if query.cut_last else gains
+    over = n - (count - few) * size
+    gains = row_gains(query.over(over), in_equal_blocks(few, part, last))
+    # Rows of a whole block, which cells around it do not cut off.
+    stop = size if query.cut_last or m < n else few * size
+    again = np.tile(gains[stop - size : stop], count - few)
+    return np.concatenate([gains[:stop], again, gains[stop:]])
 
 
 def _is_zero_product(weight: float, factors: tuple[QueryMatrix, ...]) -> bool:
@@ -318,6 +326,21 @@ def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
             energy = np.multiply.outer(energy, own)
         total += float((energy / inverse.spectrum).sum())
     return total
+
+
+@known_rows.rule(Product)
+def _(workload: QueryMatrix, strategy: Product) -> Floats | None:
+    """Take L⁻¹, which is W A⁺, for A = L W of regular L and independent queries."""
+    left, *others = strategy.factors
+    m = workload.shape[0]
+    if left.shape != (m, m) or [q.shape for q in others] != [workload.shape]:
+        return None
+    weights = np.random.default_rng(0).standard_normal((m, 2))
+    asked, measured = workload.rmatmat(weights), others[0].rmatmat(weights)
+    alike = np.allclose(asked, measured, rtol=0, atol=1e-9 * np.abs(asked).max())
+    if not isinstance(left, Dense) or not alike or rank(workload) < m:
+        return None
+    return np.asarray(np.square(np.linalg.inv(left._array)).sum(axis=1))
 
 
 # Strategies that see a workload by its energies on subsets of attributes.

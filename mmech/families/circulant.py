@@ -535,7 +535,7 @@ def _(block: Circulant) -> Moved | None:
         column[: arc.size] = arc
         return Circulant(np.roll(column, start))
 
-    return Moved(reach, over)
+    return Moved(reach, over, is_circular=True)
 
 
 @moved.register(Toeplitz)

@@ -22,16 +22,25 @@ from mmech.operators.base import (
     QueryMatrix,
     ZeroOne,
     held,
+    once,
     product_of,
     query_matrix,
     read_only,
 )
 from mmech.operators.explicit import Sparse
-from mmech.operators.known import BOUNDS
+from mmech.operators.known import BOUNDS, NormalForm, normal_form
 from mmech.operators.marginals import check_domain_shape
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import DESCRIBED, Groups, restrict_any, restrict_columns
-from mmech.structure.blocks import Moved, asks_ranges, energies, moved, waves_of
+from mmech.structure.blocks import (
+    Moved,
+    Overlaps,
+    asks_ranges,
+    energies,
+    moved,
+    overlaps,
+    waves_of,
+)
 from mmech.structure.exact import zeros_and_ones
 from mmech.structure.shape import frobenius_squared, known_rank
 from mmech.structure.spectrum import (
@@ -268,6 +277,48 @@ moved.register(
     lambda workload: Moved(workload.width, lambda n: WidthRange(n, workload.width)),
 )
 asks_ranges.register(Ranges, lambda workload: len(workload.domain_shape) == 1)
+
+
+@overlaps.register(WidthRange)
+def _(workload: WidthRange) -> Overlaps:
+    """Take windows that leave the domain off all that touch a block."""
+    width, n = workload.width, workload.n
+
+    def squares(size: int) -> int:
+        return size * (size + 1) * (2 * size + 1) // 6
+
+    def cut_off(longest: int, size: int, count: int) -> int:
+        """Add up min(t, size)² over t <= longest, longest - size, ..., count times."""
+        whole = min(count, max(longest, 0) // max(size, 1))
+        more = whole * (longest - size) - size * (whole * (whole - 1) // 2)
+        rest = max(longest - whole * size, 0) if whole < count else 0
+        return whole * squares(size) + size**2 * more + squares(rest)
+
+    def energy(first: int, size: int, count: int) -> int:
+        least, most = sorted((width, size))
+        touched = 2 * squares(least - 1) + least**2 * (most - least + 1)
+        after = n - first - size * count  # behind the last block
+        before, behind = (
+            cut_off(width - 1 - cells, size, count) for cells in (first, after)
+        )
+        return count * touched - before - behind
+
+    return energy
+
+
+@normal_form.register(Sparse)
+@once
+def _(workload: Sparse) -> NormalForm:
+    """See listed ranges in different rows that are each one run of one value."""
+    rows, widths = workload.matrix, np.diff(workload.matrix.indptr)
+    if rows.nnz > widths.size and widths.all() and not np.ptp(rows.data):
+        ends = rows.indptr[1:]
+        lower, upper = rows.indices[ends - widths], rows.indices[ends - 1]
+        pairs = np.unique(np.stack([lower, upper]), axis=1)
+        if (upper - lower < widths).all() and pairs.shape[1] == widths.size:
+            ranges = Ranges(workload.shape[1], lower, upper)
+            return NormalForm(((rows.data[0].item(), ranges),))
+    return NormalForm(((1, workload),))
 
 
 @known_rank.register(WidthRange)

@@ -181,10 +181,10 @@ class Sparse(Stored):
         return Sparse(self.matrix.T)
 
     def _power_sums(self, power: int, axis: int) -> Array:
-        out = np.zeros(self.shape[1 - axis])
         places = self.matrix.nonzero()[1 - axis]
-        np.add.at(out, places, np.abs(self.matrix.data.astype(np.float64)) ** power)
-        return exact_sums(out, self.dtype)
+        powers = np.abs(self.matrix.data.astype(np.float64)) ** power
+        sums = np.bincount(places, powers, minlength=self.shape[1 - axis])
+        return exact_sums(sums, self.dtype)
 
     def diag(self) -> Array:
         return np.asarray(self.matrix.diagonal())

@@ -455,9 +455,25 @@ def structured_pinv(operator: QueryMatrix) -> QueryMatrix | None:
     return None
 
 
+def are_apart(operator: VStack) -> bool:
+    """Whether blocks ask different cells of the domain each, one by one."""
+    blocks: Any = operator.blocks
+    return (
+        all(isinstance(block, Merged) for block in blocks)
+        and np.sum([block._groups >= 0 for block in blocks], axis=0).max() == 1
+        and all((block.sizes == 1).all() for block in blocks)
+    )
+
+
 @structured_pinv.register
 def _(operator: VStack) -> QueryMatrix | None:
-    """(AᵀA)⁻¹Aᵀ for Kroneckers of full rank in a common basis."""
+    """(AᵀA)⁻¹Aᵀ for Kroneckers of full rank in a common basis.
+
+    Blocks that ask different cells are inverted one by one.
+    """
+    if are_apart(operator):
+        blocks: Any = operator.blocks
+        return VStack([Merged(b.operator.pinv().T, b.groups) for b in blocks]).T
     inverse = joint_inverse_gram(operator)
     return None if inverse is None else Product(inverse, operator.T)
 

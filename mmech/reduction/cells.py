@@ -167,9 +167,14 @@ def restrict_any(workload: QueryMatrix, columns: Groups) -> QueryMatrix:
 restrict_columns.register(
     Dense, lambda workload, columns: Dense(workload._array[:, columns])
 )
-restrict_columns.register(
-    Sparse, lambda workload, columns: Sparse(workload.matrix[:, columns])
-)
+
+
+@restrict_columns.register(Sparse)
+def _(workload: Sparse, columns: Groups) -> QueryMatrix:
+    weight, block = normal_form(workload).blocks[0]
+    if block is workload:
+        return Sparse(workload.matrix[:, columns])
+    return float(weight) * restrict_columns(block, columns)
 
 
 @restrict_columns.register(PartitionStack)

@@ -40,6 +40,9 @@ REPAIRS = 2
 SVD_ENTRIES = 2**24
 """Up to this size singular values are computed without squaring them, where needed."""
 
+NEAR_OPTIMUM = 5e-3
+"""Gap to the optimum at which "auto" stops with many queries of more cells."""
+
 REGULAR = 1e-8
 """Ratio of the extreme eigenvalues of a gram above which squares suffice."""
 
@@ -192,4 +195,13 @@ def _left_factors(
     return left[:, keep], np.sqrt(squares[keep])
 
 
-DENSE = Template("dense", dual_strategy, 30, ("L2",), look_at_dense, is_near=True)
+def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
+    """Stop earlier where an iteration over many queries takes seconds."""
+    m, n = workload.shape
+    many = LIMITS.quick_dual_cells < m < n
+    return {"tolerance": NEAR_OPTIMUM} | options if many else options
+
+
+DENSE = Template(
+    "dense", dual_strategy, 30, ("L2",), look_at_dense, _in_auto, is_near=True
+)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,11 @@ from mmech.strategies.ordered import BlockLevel, ordered_starts
 from mmech.strategies.pidentity import PIdentityObjective, descend, pidentity_strategy
 from mmech.strategies.registry import Request, Skip, Template, time_is_up
 from mmech.structure.blocks import (
+    Moved,
     Separable,
     energies_within,
     in_blocks,
+    in_equal_blocks,
     moved,
     separable_terms,
 )
@@ -59,9 +62,9 @@ QUICK_BLOCKS = 1024
 STEP = 1e-3
 """Relative change of the variance of totals for the slope of the loss."""
 
-LEAST_REACHES, WIDEST, LARGEST_BLOCK = 8, 8, 1024
-"""Windows and filters reach over at most an eighth of the cells. Their blocks have at
-most so many times as many cells as they reach over, and 1,024."""
+LEAST_REACHES, LARGEST_BLOCK = 8, 1024
+"""Windows and filters reach over at most an eighth of the cells, and over two of the
+largest blocks."""
 
 TOTAL = 11.0
 """Weight of the total of a block beside the mean energy of its cells, at first."""
@@ -111,15 +114,16 @@ def nested_strategy(
     workload : QueryMatrix, shape (m, n)
         Queries `AllRange`, `Prefix` or `Suffix` of one attribute, or a union of
         weighted ones with `Identity` and `Total`. Else `WidthRange`, `Circulant` and
-        triangular `Toeplitz` matrices, or a union of weighted ones with `Identity`.
+        triangular `Toeplitz` matrices, or a union of weighted ones with `Identity` and
+        `Total`.
     seed, callback
         As in `optimize`; `callback` is called after every descent on the totals.
 
     Raises
     ------
     UnsupportedWorkloadError
-        If the workload is another, or n has no divisor near its root, or near twice the
-        reach of windows.
+        If the workload is another, or ranges are over n cells without a divisor near
+        its root.
     """
     n = workload.shape[1]
     if _window_size(workload):
@@ -128,7 +132,7 @@ def nested_strategy(
     if terms is None or not size:
         raise UnsupportedWorkloadError(
             "template 'nested' needs ranges with a divisor of its size near its "
-            "root, or windows with one near twice their width, got "
+            "root, or windows of at most an eighth of the cells, got "
             f"{workload!r}; use template='hierarchy'"
         )
     blocks, rng = _Blocks(terms, size), np.random.default_rng(seed)
@@ -183,31 +187,48 @@ def _block_size(n: int) -> int:
     return min(near, key=lambda k: cost[k], default=0)
 
 
+def _asked(workload: QueryMatrix) -> list[tuple[float, Moved]] | None:
+    """Return weighted queries that are moved, and totals as if they were."""
+
+    def asked(block: QueryMatrix) -> Moved | None:
+        total = Moved(1, partial(Ones, block.shape[0]))
+        return total if isinstance(block, Ones) else moved(block)
+
+    return normal_form(workload).ask(asked)
+
+
 def _window_size(workload: QueryMatrix) -> int:
-    """Return the divisor of n nearest to twice the reach of moved queries, or 0."""
-    n, found = workload.shape[1], normal_form(workload).ask(moved)
+    """Return a size of blocks, about twice the reach of moved queries, or 0."""
+    n, found = workload.shape[1], _asked(workload)
     reach = max((query.reach for _, query in found or ()), default=1)
-    if not 1 < reach <= n // LEAST_REACHES:
+    if not 1 < reach <= min(n // LEAST_REACHES, 2 * LARGEST_BLOCK):
         return 0
-    most = min(WIDEST * reach, n // 4, LARGEST_BLOCK)
-    near = [k for k in range(-(-reach // 2), most + 1) if n % k == 0 and k > 1]
-    return min(near, key=lambda k: abs(math.log(k / reach / 2)), default=0)
+    best = min(2 * reach, LARGEST_BLOCK)
+    most = min(best + best // 2, LARGEST_BLOCK)
+    near = [k for k in range(best - best // 3, most + 1) if n % k == 0]
+    # Blocks that leave cells on a circle have no rule for their errors.
+    rest = n <= LIMITS.dense_cells or not any(q.is_circular for _, q in found or ())
+    return min(near, key=lambda k: abs(math.log(k / best)), default=best * rest)
 
 
 def _alike_blocks(
     workload: QueryMatrix, seed: Any, callback: Callback | None
 ) -> StrategyResult:
-    """Optimize one p-Identity for what moved queries ask of a block in the middle."""
+    """Optimize one p-Identity for what moved queries ask of a block in the middle.
+
+    The cells behind the last block have the first columns of it.
+    """
     size, parts = _window_size(workload), []
-    for weight, query in normal_form(workload).ask(moved) or ():
+    for weight, query in _asked(workload) or ():
         around = query.around(size)
         cells = np.arange(around * size, (around + 1) * size)
         asked = restrict_columns(query.over((2 * around + 1) * size), cells)
         parts.append(Scaled(weight, asked))
-    part = pidentity_strategy(VStack(parts), seed=seed)
-    count = workload.shape[1] // size
-    strategy = Kronecker([Identity(count), part.strategy])
-    message = f"{count} blocks of {size} cells"
+    part: Any = pidentity_strategy(VStack(parts), seed=seed).strategy
+    count, rest = divmod(workload.shape[1], size)
+    last = PIdentity(part.theta[:, :rest]) if rest else None
+    strategy = in_equal_blocks(count, part, last)
+    message = f"{count} blocks of {size} cells" + f", and {rest} more" * (rest > 0)
     loss = error.loss(workload, strategy)
     found = StrategyResult(strategy, "nested", loss, message=message)
     if callback is not None:

@@ -17,7 +17,8 @@ from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import PerformanceWarning
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Merged
-from mmech.operators.explicit import Matrix, as_query_matrix
+from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
+from mmech.operators.known import normal_form
 from mmech.reduction.cells import merge_rows, reduce_domain
 from mmech.strategies.closed_form import IDENTITY
 from mmech.strategies.marginals import MARGINALS, forest_work
@@ -192,20 +193,24 @@ def optimize(
     def told(result: StrategyResult) -> StrategyResult:
         return replace(result, workload=workload, norm=norm)
 
+    searched = workload
+    if isinstance(workload, Sparse):  # whose rows may be ranges
+        ((weight, block),) = normal_form(workload).blocks
+        searched = workload if block is workload else float(weight) * block
     inner = None if callback is None else lambda result: callback(told(result))
     asked = Request(norm, options, seed=seed, callback=inner)
     with time_limit(budget_seconds):
         if template != "auto":
             start_template(template)
             started = time.perf_counter()
-            result = find(template, norm).search(workload, asked)
+            result = find(template, norm).search(searched, asked)
             seconds = time.perf_counter() - started
             tried = (Candidate(template, result.loss, seconds),)
             result = replace(result, candidates=tried)
         elif norm == "L1":
-            result = _auto_on_distinct_cells(workload, asked)
+            result = _auto_on_distinct_cells(searched, asked)
         else:  # whose templates merge cells themselves where no structure is lost
-            result = try_all(workload, asked)
+            result = try_all(searched, asked)
         if template == "auto" and result.template == IDENTITY.name:
             result = replace(result, message=_of_cells(result))
         if time_is_up():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from mmech.arrays import Floats
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Identity, Ones
-from mmech.operators.compose import Product
+from mmech.operators.compose import Merged, Product, VStack
 from mmech.operators.known import normal_form
-from mmech.operators.pinv import joint_inverse_gram
+from mmech.operators.kronecker import Kronecker
+from mmech.operators.pinv import are_apart, joint_inverse_gram
 
 Separable = tuple[Floats, Floats, Floats]
 """Vectors (a, b, d) of a gram with the entries a_i b_j for i < j, and d_i for i = j."""
@@ -212,12 +213,13 @@ class Moved(NamedTuple):
     """What is known of one query that is moved along all cells.
 
     It reaches over some neighbours. The same queries exist over other numbers of cells.
-    They are cut off at the first cells, or at the last.
+    They are cut off at the first cells, or at the last, or go on at the other end.
     """
 
     reach: int
     over: Callable[[int], QueryMatrix]
     cut_last: bool = False
+    is_circular: bool = False
 
     def around(self, size: int) -> int:
         """Return how many blocks of a size a query may touch beside its first."""
@@ -272,3 +274,45 @@ def _(workload: Ones, angles: Floats) -> Floats:
 def strategies_of(workload: QueryMatrix) -> Iterator[QueryMatrix] | None:
     """Return strategies that a class makes of waves itself, ``None`` without a rule."""
     return None
+
+
+# ---- one strategy for every block ----------------------------------------------------
+
+
+def in_equal_blocks(
+    count: int, part: QueryMatrix, last: QueryMatrix | None
+) -> QueryMatrix:
+    """Return one strategy for blocks of neighbours, and another for the cells behind.
+
+    Parameters
+    ----------
+    count : int
+        Number of blocks.
+    part, last : QueryMatrix, shapes (k, s) and (k', s')
+        The strategies of a block and of the last cells; ``None`` where none are left.
+    """
+    blocks = Kronecker([Identity(count), part])
+    if last is None:
+        return blocks
+    n = blocks.shape[1]
+    cells = np.arange(n + last.shape[1])
+    first, behind = np.where(cells < n, cells, -1), np.where(cells < n, -1, cells - n)
+    return VStack([Merged(blocks, first), Merged(last, behind)])
+
+
+def equal_blocks(
+    strategy: QueryMatrix,
+) -> tuple[int, QueryMatrix, QueryMatrix | None] | None:
+    """Return what `in_equal_blocks` was made of, ``None`` for other strategies."""
+    blocks: Any = strategy
+    last = None
+    if isinstance(strategy, VStack) and are_apart(strategy):
+        stacked: Any = strategy.blocks
+        blocks, last, *more = [block.operator for block in stacked]
+        cells = np.arange(blocks.shape[1])
+        if more or not np.array_equal(stacked[0].groups[: cells.size], cells):
+            return None
+    if not isinstance(blocks, Kronecker) or len(blocks.factors) != 2:
+        return None
+    first, part = blocks.factors
+    return (first.n, part, last) if isinstance(first, Identity) else None

@@ -60,10 +60,11 @@ def test_a_block_beyond_the_end_takes_no_memory():
 
 SIZES = [1, 2, 7, 23, 24, 25, 31]
 KINDS = [mm.AllRange, mm.Prefix, mm.Suffix, mm.Identity, mm.Total]
+WINDOWS = [mm.WidthRange(n, w) for n in (12, 23) for w in (1, 4, n // 2, n - 1, n)]
 
 
 @of_all(
-    workload=[*WORKLOADS, *(kind(n) for kind in KINDS for n in SIZES)],
+    workload=[*WORKLOADS, *WINDOWS, *(kind(n) for kind in KINDS for n in SIZES)],
     weights=[
         {1: 0.5, 3: 0.2, 6: 0.3},
         {1: 1, 2: -2, 12: 1},
@@ -79,7 +80,7 @@ def test_loss_is_the_dense_one(workload, weights):
     assert found == pytest.approx(wanted, rel=1e-9)
 
 
-@pytest.mark.parametrize("workload", WORKLOADS, ids=str)
+@pytest.mark.parametrize("workload", [*WORKLOADS, *WINDOWS[:5]], ids=str)
 def test_energies_of_blocks_and_segments(workload):
     """The formulas of ranges beside the gram of the workload."""
     energies = block_energies(workload)

@@ -14,9 +14,11 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 import mmech
 import mmech as mm
 from benchmarks.strategy_table import behind, random_workload
+from mmech.operators.known import normal_form
 from mmech.strategies.kronecker import SurrogateGrams
 from mmech.strategies.pidentity import PIdentityObjective
 from mmech.strategies.registry import PRIVACY
+from mmech.structure.blocks import in_equal_blocks
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
 from mmech.threads import one_blas_thread
@@ -441,15 +443,17 @@ def _filters(n, reach):
         mm.Circulant(np.roll(taps, 3)),
         mm.Toeplitz(taps, ends),
         mm.Toeplitz(ends, taps),
-        mm.VStack([2 * mm.WidthRange(n, reach), mm.Identity(n)]),
+        mm.VStack([2 * mm.WidthRange(n, reach), mm.Identity(n), mm.Total(n)]),
     ]
 
 
-@pytest.mark.parametrize("workload", _filters(60, 7), ids=str)
+@pytest.mark.parametrize("workload", [*_filters(60, 7), *_filters(63, 7)], ids=str)
 @pytest.mark.parametrize("size", [4, 6, 10])
 def test_errors_of_moved_queries_repeat_from_block_to_block(workload, size):
     part = mm.PIdentity(np.arange(1.0, 1 + 2 * size).reshape(2, size) / size)
-    strategy = mm.Kronecker([mm.Identity(60 // size), part])
+    rest = workload.shape[1] % 60
+    last = mm.PIdentity(np.ones((1, rest))) if rest else None
+    strategy = in_equal_blocks(60 // size, part, last)
     with mm.limits.changed(dense_cells=16):
         found = mm.per_query_error(workload, strategy, epsilon=1)
         loss = mm.loss(workload, strategy)
@@ -460,10 +464,12 @@ def test_errors_of_moved_queries_repeat_from_block_to_block(workload, size):
     assert loss == pytest.approx(wanted.sum())
 
 
-@pytest.mark.parametrize("workload", _filters(240, 24), ids=str)
-def test_blocks_of_windows_go_from_search_to_release(workload, tmp_path):
+@pytest.mark.parametrize("n", [240, 251])
+@pytest.mark.parametrize("kind", range(5))
+def test_blocks_of_windows_go_from_search_to_release(n, kind, tmp_path):
+    workload = _filters(n, 24)[kind]
     result = mm.optimize(workload, template="nested", seed=0)
-    assert result.loss <= 0.8 * mm.loss(workload, mm.Identity(240))
+    assert result.loss <= 0.8 * mm.loss(workload, mm.Identity(n))
     assert result.loss >= mm.svd_bound(workload, epsilon=1) / 2
     assert result.loss == pytest.approx(mm.loss(workload, result.strategy))
     mm.save(tmp_path / "blocks.mmech", result)
@@ -471,7 +477,7 @@ def test_blocks_of_windows_go_from_search_to_release(workload, tmp_path):
     mechanism = mm.MatrixMechanism(workload, loaded, epsilon=1)
     errors = mechanism.per_query_error()
     assert errors.sum() == pytest.approx(2 * result.loss, rel=0.01)  # of rounding
-    answers = mechanism.answer(np.full(240, 10**6))
+    answers = mechanism.answer(np.full(n, 10**6))
     spread = np.abs(answers - 10**6 * workload.to_dense().sum(axis=1))
     assert (spread <= 100 * np.sqrt(errors)).all()  # e^-70 for each
 
@@ -479,7 +485,14 @@ def test_blocks_of_windows_go_from_search_to_release(workload, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "width", "rmse"),
-    [(4096, 64, 7.8), (16_384, 256, 10.9), (65_536, 1024, 14.5), (10_000, 168, 9.9)],
+    [
+        (4096, 64, 7.8),
+        (4099, 64, 7.8),
+        (16_384, 256, 10.9),
+        (16_411, 256, 10.9),
+        (65_536, 1024, 14.5),
+        (10_000, 168, 9.9),
+    ],
 )
 def test_windows_under_epsilon_are_answered_by_blocks(n, width, rmse):
     workload = mm.WidthRange(n, width)
@@ -487,6 +500,63 @@ def test_windows_under_epsilon_are_answered_by_blocks(n, width, rmse):
     assert np.sqrt(2 * result.loss / workload.shape[0]) <= rmse
     errors = mm.per_query_error(workload, result, epsilon=1)
     assert errors.sum() == pytest.approx(2 * result.loss)
+
+
+@pytest.mark.parametrize(("n", "width"), [(16_384, 128), (21_613, 6000)])
+def test_windows_are_in_reach_of_trees_at_any_size(n, width):
+    workload = mm.VStack([mm.Total(n), mm.WidthRange(n, width)])
+    result = mm.optimize(workload, template="hierarchy")
+    assert result.loss < 0.5 * mm.loss(workload, mm.Identity(n))
+
+
+# ---- ranges in sparse rows -----------------------------------------------------------
+
+
+def _rows_of_ranges(m, n, value=1):
+    ends = np.sort(np.random.default_rng(m).integers(0, n, (m, 2)), axis=1)
+    ranges = mm.Ranges(n, ends[:, 0], ends[:, 1])
+    return ranges, mm.Sparse(sp.csr_array(value * ranges.to_dense()))
+
+
+@pytest.mark.parametrize("value", [1, -3, 0.5])
+def test_sparse_rows_of_one_run_are_ranges(value):
+    ranges, rows = _rows_of_ranges(30, 200, value)
+    ((weight, block),) = normal_form(rows).blocks
+    assert weight == value
+    assert np.array_equal(block.to_dense(), ranges.to_dense())
+    found = mm.optimize(rows, privacy="zcdp", template="spectral")
+    wanted = mm.optimize(ranges, privacy="zcdp", template="spectral")
+    assert found.loss == pytest.approx(value**2 * wanted.loss)
+    assert mm.loss(rows, found, privacy="zcdp") == pytest.approx(found.loss)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[1, 0, 1], [1, 1, 0]],  # a gap
+        [[1, 1, 0], [0, 2, 2]],  # two values
+        [[1, 1, 0], [1, 1, 0]],  # one query twice
+        [[1, 1, 0], [0, 0, 0]],
+        [[1, 0, 0], [0, 1, 0]],  # cells
+        np.zeros((0, 3)),
+    ],
+)
+def test_other_sparse_rows_stay_as_they_are(rows):
+    workload = mm.Sparse(sp.csr_array(np.array(rows)))
+    assert normal_form(workload).blocks == ((1, workload),)
+
+
+def test_auto_stops_near_the_optimum_of_many_ranges():
+    _, workload = _rows_of_ranges(40, 700)
+    with mm.limits.changed(quick_dual_cells=8):
+        found = mm.optimize(workload, privacy="zcdp")
+    best = mm.optimize(workload, privacy="zcdp", template="dense")
+    assert found.template == best.template == "dense"
+    assert best.loss * (1 - 1e-4) <= found.loss <= 1.005 * best.loss
+    reference = ref.pinv(found.strategy.to_dense())
+    wanted = np.square(workload.to_dense() @ reference).sum(axis=1)
+    gains = mm.per_query_error(workload, found, rho=0.5)
+    assert gains == pytest.approx(wanted * found.strategy.l2_sensitivity() ** 2)
 
 
 # ---- ranges whose columns are scaled -------------------------------------------------
