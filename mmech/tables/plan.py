@@ -39,12 +39,14 @@ from mmech.tables.level_weights import level_strategy
 from mmech.tables.levels import Chain, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import Statistic
-from mmech.tables.steps import COUNTED
 from mmech.tables.whole import divided_tables, topmost_tables
 from mmech.threads import one_blas_thread
 
 LEAST_PAIRS = 10
 """Fewer tables of pairs are measured at once: there is little to choose."""
+
+COUNTED = Fraction(1, 50)
+"""Share of the budget of a release in steps for the number of records."""
 
 EVALUATIONS = 3000
 """Work of the search for a strategy, in evaluations of the loss: a second or two. Ten

@@ -40,13 +40,7 @@ from mmech.tables.field import Field, Solution
 from mmech.tables.known import Known
 from mmech.tables.levels import Chain
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
-from mmech.tables.rounding import (
-    apportion,
-    controlled_rounding,
-    divide,
-    nearest_with_sums,
-    with_margins,
-)
+from mmech.tables.rounding import nearest_with_sums, rounded, with_margins
 
 ROUNDING = {
     "margins": "every table is rounded to the rounded tables of its single attributes "
@@ -158,7 +152,7 @@ def _settle_flat(
     def alone() -> list[Integers]:
         drawn = toward(target, estimate, noise)
         own = [
-            apportion(nearest_with_sums(drawn[i,], np.array(float(total))), total)
+            rounded(nearest_with_sums(drawn[i,], np.array(float(total))), total)
             if (i,) in drawn
             else exact[i,]
             for i in range(len(sizes))
@@ -225,10 +219,10 @@ def _settle_flat(
         made = Counts(total, {}, "records", fit)
         made.tables.update(_of_records(made.model, total, subsets))
         return made
-    rounded = {
+    whole = {
         subset: single[subset[0]]
         if len(subset) == 1
-        else controlled_rounding(
+        else rounded(
             fitted[subset],
             single[subset[0]],
             single[subset[1]],
@@ -236,7 +230,7 @@ def _settle_flat(
         )
         for subset in subsets
     }
-    return Counts(total, rounded, "margins", fit)
+    return Counts(total, whole, "margins", fit)
 
 
 def toward(
@@ -449,7 +443,8 @@ def _divided(
                 drawn = np.concatenate(moved)
             else:
                 drawn = _fitted(drawn, chain, level, above[family], rows)
-            whole[family] = divide(drawn, chain, level, above[family], rows)
+            sums = (above[family],) if rows is None else (rows, above[family])
+            whole[family] = rounded(drawn, *sums, parents=chain.parents[level - 1])
             rows = whole[()][:, 0]
             tables[key] = whole[family].T.reshape([sizes[i] for i in key])
     largest = max(families, key=lambda family: whole[family].shape[1])

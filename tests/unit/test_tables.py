@@ -24,7 +24,7 @@ from mmech.tables.intervals import Intervals
 from mmech.tables.model import draw_codes
 from mmech.tables.release import release
 from mmech.tables.result import SLACK
-from mmech.tables.rounding import apportion, controlled_rounding, with_margins
+from mmech.tables.rounding import rounded, with_margins
 from mmech.tables.whole import settle
 
 DOMAIN = mm.Domain(
@@ -568,7 +568,7 @@ def test_noise_alone_is_explained_by_independence(noise_rng):
 
 def test_controlled_rounding_keeps_margins_of_a_table_that_has_others(rng):
     rows, columns = np.array([9, 0, 1]), np.array([2, 8])
-    whole = controlled_rounding(rng.random((3, 2)) * 9, rows, columns)
+    whole = rounded(rng.random((3, 2)) * 9, rows, columns)
     assert whole.sum(axis=1).tolist() == rows.tolist()
     assert whole.sum(axis=0).tolist() == columns.tolist()
     assert (whole >= 0).all()
@@ -583,8 +583,8 @@ def test_the_nearest_table_with_margins_is_worked_out_by_hand():
 
 
 def test_apportioned_numbers_have_their_sum():
-    assert apportion(np.array([0.5, 0.5, 0.5]), 2).tolist() == [1, 1, 0]
-    assert apportion(np.zeros(3), 4).sum() == 4
+    assert rounded(np.array([0.5, 0.5, 0.5]), 2).tolist() == [1, 1, 0]
+    assert rounded(np.zeros(3), 4).sum() == 4
 
 
 # ---- ways in and out ---------------------------------------------------------------
