@@ -6,7 +6,8 @@ With the unbiased tables of least squares at hand,
 1. the total and the tables of single attributes become whole and non-negative, drawn
    towards what the model of pairs of step 2 expects;
 2. a table of a pair is drawn towards what a latent class model of all pairs expects,
-   by what its noise explains (empirical Bayes); of very many values towards
+   and towards independence, by what its noise explains (empirical Bayes): both are
+   weighed by what either foretells of noisier tables; of very many values towards
    independence, then towards a model of maximum entropy;
 3. tables of one and two attributes get exactly the margins of step 1 by controlled
    rounding; where a table has three attributes or more, all are tabulated from one set
@@ -35,7 +36,13 @@ from numpy.typing import NDArray
 from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
-from mmech.tables.classes import FITS, expected_pairs, too_many_values
+from mmech.tables.classes import (
+    FITS,
+    SIGNALS,
+    expected_pairs,
+    posterior,
+    too_many_values,
+)
 from mmech.tables.field import Field, Solution
 from mmech.tables.known import Known
 from mmech.tables.levels import Chain
@@ -52,14 +59,11 @@ ROUNDING = {
 }
 """How counts are made whole, in words."""
 
-SIGNALS = np.concatenate([[0.0], np.geomspace(1e-3, 1e6, 37)])
-"""Ratios that are tried: variance of the signal of an average count over the noise."""
+CLEAR = 1.0
+"""Signals of this ratio or more are taken from what is nearer than the estimate."""
 
 LEAST_EXPECTED = 1e-3
 """Counts that are expected to be smaller have as much signal as this one."""
-
-EM_STEPS = 300
-"""Steps that find how often variances of the signal are met."""
 
 LEAST = 1e-6
 """Records that every cell has at least before its margins are fitted."""
@@ -149,8 +153,8 @@ def _settle_flat(
         (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
     }
 
-    def alone() -> list[Integers]:
-        drawn = toward(target, estimate, noise)
+    def alone(margins: Mapping[Subset, Floats] = {}) -> list[Integers]:
+        drawn = toward(target, estimate, noise, toward(margins, estimate, noise))
         own = [
             rounded(nearest_with_sums(drawn[i,], np.array(float(total))), total)
             if (i,) in drawn
@@ -169,6 +173,12 @@ def _settle_flat(
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
         targets = {pair: expected[pair] for pair in measured if pair not in exact}
         tables = {**expected, **toward(targets, estimate, noise)}
+        independent = {
+            (i, j): total * np.outer(shares[i], shares[j])
+            for i, j in trust.keys() & targets.keys()
+        }
+        for pair, table in toward(independent, estimate, noise).items():
+            tables[pair] = table + trust[pair] * (tables[pair] - table)
         return {
             (i, j): exact[i, j].astype(float)
             if (i, j) in exact
@@ -182,17 +192,19 @@ def _settle_flat(
         }
 
     expected: dict[Subset, Floats] = {}
+    trust: dict[Subset, float] = {}
     if pairs:
         say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
-        expected = expected_pairs(estimate, noise, shares, total, pairs, fits)
-    for (i, j), table in expected.items():  # pairs tell of their attributes, too
-        margins: dict[Subset, Floats] = {
-            (i,): table.sum(axis=1),
-            (j,): table.sum(axis=0),
+        expected, trust = expected_pairs(estimate, noise, shares, total, pairs, fits)
+    if trust:  # pairs tell of their attributes, too
+        margins = {
+            (i,): table.sum(axis=axis)
+            for pair, table in expected.items()
+            for axis, i in zip((1, 0), pair, strict=True)
+            if (i,) in target
         }
-        target |= {own: margins[own] for own in target.keys() & margins.keys()}
-    single = alone()
-    shares = [table / max(total, 1) for table in single]
+        single = alone(margins)
+        shares = [table / max(total, 1) for table in single]
     fitted = drawn(expected)
     if pairs and total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
         told = {pair: fitted[pair] for pair in measured}
@@ -237,6 +249,7 @@ def toward(
     targets: Mapping[Subset, Floats],
     estimate: Solution,
     noise: Field,
+    better: Mapping[Subset, Floats] = {},
 ) -> dict[Subset, Floats]:
     r"""Return posterior means of tables, between their targets and their estimates.
 
@@ -246,7 +259,8 @@ def toward(
     cells of a table tells what its :math:`\gamma` may be. The likelihoods of all
     tables tell how often each :math:`\gamma` is met (non-parametric empirical Bayes
     [1]_). Where most targets are right, a small table's estimates hardly speak against
-    its own.
+    its own. A signal as large as the noise, or larger, is read from `better`, where
+    that has the table, in place of the estimate.
 
     References
     ----------
@@ -266,19 +280,18 @@ def toward(
                 for own in (strength * signals[subset] for strength in SIGNALS)
             ]
         )
-    likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
-    shares = np.full(SIGNALS.size, 1 / SIGNALS.size)
-    for _ in range(EM_STEPS):
-        posterior = likelihoods * shares
-        posterior /= posterior.sum(axis=1, keepdims=True)
-        shares = posterior.mean(axis=0)
     found = {}
-    for (subset, target), own in zip(targets.items(), posterior, strict=True):
-        kept = np.zeros(target.shape)
+    for (subset, target), own in zip(targets.items(), posterior(logs), strict=True):
+        kept, clear = np.zeros(target.shape), 0.0
         for strength, share in zip(SIGNALS, own, strict=True):
-            signal = strength * signals[subset]
-            kept += share * signal / (variances[subset] + signal)
+            if subset in better and strength >= CLEAR:
+                clear += share
+            else:
+                signal = strength * signals[subset]
+                kept += share * signal / (variances[subset] + signal)
         found[subset] = target + kept * aparts[subset]
+        if clear:
+            found[subset] += clear * (better[subset] - target)
     return found
 
 
