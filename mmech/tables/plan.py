@@ -142,6 +142,12 @@ class TablePlan:
             for subset in self.subsets
         )
 
+    def held(self, names: Sequence[str]) -> Subset | None:
+        """Return the axes of names that one table holds together, or none."""
+        axes = tuple(self.names.index(name) for name in names if name in self.names)
+        held = any({*axes} <= {*table} for table in self.subsets)
+        return axes if held and len(axes) == len(names) else None
+
     @property
     def outputs(self) -> list[tuple[str, ...]]:
         """Names that all tables, then all statistics, are written by."""
