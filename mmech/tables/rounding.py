@@ -148,7 +148,8 @@ def rounded(
         return _divided(table, parents, given[-1], *given[:-1])
     if table.ndim == 1:
         return _apportioned(table, *given)
-    return _balanced(table, *given, closed)
+    rows, columns = given
+    return _balanced(table, rows, columns, closed)
 
 
 def _apportioned(shares: Floats, total: int) -> Integers:
@@ -260,7 +261,7 @@ def _divided(
                 more, less = own[apart[own].argmax()], own[apart[own].argmin()]
                 gain = whole[more] - table[more] - (whole[less] - table[less])
                 j = int(np.where(whole[more] > 0, gain, -np.inf).argmax())
-                for row, step in ((more, -1), (less, 1)):
-                    whole[row, j] += step
-                    apart[row] += step
+                for row, unit in ((more, -1), (less, 1)):
+                    whole[row, j] += unit
+                    apart[row] += unit
     return whole

@@ -413,7 +413,8 @@ class MeasuredStatistic:
         if not isinstance(plan.statistic, Ratio) or plan.alone or plan.total_is_public:
             return None
         variance = 2 * plan.law.variance(plan.parameter) / plan.n_steps**2
-        return sum(self.distances) / plan.n_steps, variance
+        above, below = self.distances
+        return (above + below) / plan.n_steps, variance
 
     def means(self, counts: TableCounts) -> tuple[Floats, Integers]:
         """Return means, (k,), and how many records they are of, as published."""

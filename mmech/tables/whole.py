@@ -173,7 +173,7 @@ def _settle_flat(
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
         targets = {pair: expected[pair] for pair in measured if pair not in exact}
         tables = {**expected, **toward(targets, estimate, noise)}
-        independent = {
+        independent: dict[Subset, Floats] = {
             (i, j): total * np.outer(shares[i], shares[j])
             for i, j in trust.keys() & targets.keys()
         }
@@ -197,7 +197,7 @@ def _settle_flat(
         say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
         expected, trust = expected_pairs(estimate, noise, shares, total, pairs, fits)
     if trust:  # pairs tell of their attributes, too
-        margins = {
+        margins: dict[Subset, Floats] = {
             (i,): table.sum(axis=axis)
             for pair, table in expected.items()
             for axis, i in zip((1, 0), pair, strict=True)
