@@ -5,9 +5,9 @@ With the unbiased tables of least squares at hand,
 
 1. the total and the tables of single attributes become whole and non-negative, drawn
    towards what the model of pairs of step 2 expects;
-2. a table of a pair is drawn towards what a latent class model of all pairs expects,
-   and towards independence, by what its noise explains (empirical Bayes): both are
-   weighed by what either foretells of noisier tables; of very many values towards
+2. tables of pairs are drawn towards a latent class model of all pairs, and towards
+   independence, by what noise explains (empirical Bayes). Both are weighed by what they
+   foretell of noisier tables. A table of very many values is drawn towards
    independence, then towards a model of maximum entropy;
 3. tables of one and two attributes get exactly the margins of step 1 by controlled
    rounding; where a table has three attributes or more, all are tabulated from one set
