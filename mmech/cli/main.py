@@ -114,8 +114,8 @@ _STATISTICS = {
 }
 """Options of statistics, and what they are for."""
 
-_AS_GIVEN = ("share", "epsilon", "rho", "neighbours", "records_per_person")
-_AS_GIVEN += ("handle_unknown", "handle_missing", "dry_run")
+_AS_GIVEN: tuple[str, ...] = ("share", "epsilon", "rho", "neighbours", "dry_run")
+_AS_GIVEN += ("records_per_person", "handle_unknown", "handle_missing")
 """Options that `release_tables` takes as they are."""
 
 _RESUME = """\
