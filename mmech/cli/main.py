@@ -8,6 +8,7 @@ import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -113,6 +114,10 @@ _STATISTICS = {
 }
 """Options of statistics, and what they are for."""
 
+_AS_GIVEN: tuple[str, ...] = ("share", "epsilon", "rho", "neighbours", "dry_run")
+_AS_GIVEN += ("records_per_person", "handle_unknown", "handle_missing")
+"""Options that `release_tables` takes as they are."""
+
 _RESUME = """\
 Finish tables that were paid for. If `tables` is interrupted after the measurement,
 its noisy numbers are in a file beside the folder of --out. This command makes tables of
@@ -157,11 +162,7 @@ _WORDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return 0, 2 for wrong input, or 130 where it was interrupted."""
-    return run_command(PROG, build_parser, argv, _worded)
-
-
-def _worded(error: Exception, args: argparse.Namespace) -> str:
-    return in_words(error, args, _WORDS)
+    return run_command(PROG, build_parser, argv, partial(in_words, words=_WORDS))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -339,12 +340,8 @@ def _statistics(args: argparse.Namespace) -> list[Any]:
     """Return the statistics that are asked for."""
     from mmech.tables import Histogram, Mean, Quantiles, Sum
 
-    made: dict[str, Any] = {
-        "mean": Mean,
-        "sum": Sum,
-        "histogram": Histogram,
-        "quantiles": Quantiles,
-    }
+    kinds: Any = Mean, Sum, Histogram, Quantiles
+    made = {own.noun: own for own in kinds}
     found: list[Any] = []
     for kind, given in args.statistics or ():
         bounds = given.pop("bounds", None)
@@ -636,19 +633,12 @@ def _tables(args: argparse.Namespace) -> None:
             ways=ways,
             tables=listed,
             statistics=statistics,
-            share=args.share,
             known=known,
             impossible=rules,
-            epsilon=args.epsilon,
-            rho=args.rho,
-            neighbours=args.neighbours,
-            records_per_person=args.records_per_person,
             ledger=ledger,
-            handle_unknown=args.handle_unknown,
-            handle_missing=args.handle_missing,
-            dry_run=args.dry_run,
             keep=kept,
             callback=said.append,
+            **{name: getattr(args, name) for name in _AS_GIVEN},
         )
         if not args.dry_run:
             said.append("writing")

@@ -15,7 +15,9 @@ interactions of pairs and tables of single attributes, with their noise and the 
 of N records: their errors are uncorrelated. How large deviations are is chosen for
 every attribute by splitting the noise. With normal errors e of the variance of the
 noise, y + e and y - e have uncorrelated errors: one is fitted, and the other tells the
-error of the fit.
+error of the fit. By further splits every pair has the odds of the model against
+independence: each is drawn towards y + e by what the noise explains, and foretells
+y - e.
 
 Constants were looked at on car, nursery, bank-marketing, mushroom (at an epsilon of 10,
 too), magic and student-por. So were seven fits to one noisy estimate of Adult.
@@ -24,6 +26,7 @@ too), magic and student-por. So were seven fits to one noisy estimate of Adult.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -58,6 +61,16 @@ WORK = 2**32
 SPREADS = (0.5, 1.0, 2.0)
 """Standard deviations of logarithms that are tried, beside none: independence."""
 
+SPLITS = 2
+"""Splits that weigh the model of a pair against independence. On Car with one split
+.044 of the records were misplaced, with two .043, with three .042."""
+
+SIGNALS = np.concatenate([[0.0], np.geomspace(1e-3, 1e6, 37)])
+"""Ratios that are tried: variance of the signal of an average count over the noise."""
+
+EM_STEPS = 300
+"""Steps that find how often variances of the signal are met."""
+
 LEAST_COUNT = 0.5
 """Records of a value that has fewer, before its logarithm is taken."""
 
@@ -74,8 +87,8 @@ def expected_pairs(
     total: int,
     pairs: Sequence[Subset],
     fits: int = FITS,
-) -> dict[Subset, Floats]:
-    """Return what a latent class model of all pairs expects of each.
+) -> tuple[dict[Subset, Floats], dict[Subset, float]]:
+    """Return what a latent class model of all pairs expects of each, and its weights.
 
     Parameters
     ----------
@@ -96,6 +109,9 @@ def expected_pairs(
     dict of tuple to ndarray
         Independence where this foretells the estimates better than classes do. Also
         where there are no records, no measured pair, or `too_many_values`.
+    dict of tuple to float
+        Posterior probability that a measured pair is nearer to it than to
+        independence. None if all are independent.
 
     References
     ----------
@@ -110,7 +126,7 @@ def expected_pairs(
     model = _Classes(np.concatenate(shares), sizes, total)
     known = [pair for pair in pairs if noise.measures(pair)]
     if too_many_values(sizes) or total < 1 or not known:
-        return {(i, j): total * np.outer(shares[i], shares[j]) for i, j in pairs}
+        return {(i, j): total * np.outer(shares[i], shares[j]) for i, j in pairs}, {}
     at = model.places
     # All tables side by side, as shares of records (the Burt matrix).
     values = np.zeros((model.n_values, model.n_values))
@@ -126,25 +142,36 @@ def expected_pairs(
         for i, n in enumerate(sizes)
     ]
     model.precision = 1 / np.repeat(alone, sizes)
-    linked = _fitted(model, model.interactions(values), variance, sampling, fits)
-    return {(i, j): total * linked[at[i], at[j]] for i, j in pairs}
+    values = model.interactions(values)
+    linked, trust = _fitted(model, known, values, variance, sampling, fits)
+    return {(i, j): total * linked[at[i], at[j]] for i, j in pairs}, trust
 
 
 def _fitted(
-    model: _Classes, values: Floats, variance: Floats, sampling: Floats, fits: int
-) -> Floats:
-    """Return expected shares of pairs, with the best size of deviations.
+    model: _Classes,
+    known: Sequence[Subset],
+    values: Floats,
+    variance: Floats,
+    sampling: Floats,
+    fits: int,
+) -> tuple[Floats, dict[Subset, float]]:
+    """Return expected shares of pairs with the best size of deviations, and weights.
 
     Parameters
     ----------
     model : _Classes
+    known : sequence of tuple of int
+        Pairs that are measured.
     values, variance, sampling : ndarray, shape (n_values, n_values)
         Interactions of pairs, and what their errors come from.
     fits : int
     """
-    draws = np.triu(np.random.default_rng(0).normal(size=values.shape), 1)
     scale = np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
-    split = model.interactions((draws + draws.T) * scale)
+    splits = []
+    for seed in range(1 + SPLITS):
+        draws = np.triu(np.random.default_rng(seed).normal(size=values.shape), 1)
+        splits.append(model.interactions((draws + draws.T) * scale))
+    split = splits[0]
     precision = 1 / (2 * variance + sampling)
 
     independent = np.outer(model.shares, model.shares)
@@ -159,10 +186,57 @@ def _fitted(
         gains.append(np.where(gain > error, gain, 0.0))
     best = np.array([0.0, *SPREADS])[np.argmax(gains, axis=0)]
     if not best.any():
-        return independent
+        return independent, {}
+    logs = np.zeros((len(known), 2))
+    for split in splits[1:]:
+        trial = model.fit(values + split, precision, best, 0, TRIAL_ITERATIONS)
+        both = map(model.interactions, (independent, trial))
+        told = [_told(model, known, values - m, split, scale) for m in both]
+        logs -= np.transpose(told) / (2 * SPLITS)
+    trust = dict(zip(known, posterior(logs)[:, 1].tolist(), strict=True))
     precision = 1 / (variance + sampling)
     found = [model.fit(values, precision, best, k, ITERATIONS) for k in range(fits)]
-    return np.mean(found, axis=0)
+    return np.mean(found, axis=0), trust
+
+
+def _told(
+    model: _Classes,
+    known: Sequence[Subset],
+    apart: Floats,
+    split: Floats,
+    scale: Floats,
+) -> Floats:
+    """Return the squared errors of half of the noise, over its variance, by pair.
+
+    The other half foretells it, drawn towards a target that values are `apart` from.
+    """
+    first, last = np.transpose(known)
+    noise = 2 * np.square(scale[model.starts[first], model.starts[last]])
+
+    def sums(values: Floats) -> Floats:
+        own = model.sums(model.sums(values).T).T[first, last]
+        return own / np.maximum(noise, 1e-300)
+
+    half, other = apart + split, apart - split
+    squares = sums(np.square(half))
+    free = (model.sizes[first] - 1) * (model.sizes[last] - 1)
+    logs = free[:, None] * np.log1p(SIGNALS) + squares[:, None] / (1 + SIGNALS)
+    kept = posterior(-0.5 * logs) @ (SIGNALS / (1 + SIGNALS))
+    return sums(np.square(other)) - 2 * kept * sums(half * other) + kept**2 * squares
+
+
+def posterior(logs: Any) -> Floats:
+    """Return probabilities of hypotheses by table, (tables, hypotheses).
+
+    All tables tell how often each is met: `logs` are logarithms of their likelihoods.
+    """
+    likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
+    shares = np.full(likelihoods.shape[1], 1 / likelihoods.shape[1])
+    for _ in range(EM_STEPS):
+        found = likelihoods * shares
+        found /= found.sum(axis=1, keepdims=True)
+        shares = found.mean(axis=0)
+    return found
 
 
 class _Classes:
@@ -182,15 +256,15 @@ class _Classes:
         self.shares, self.sizes = shares, np.asarray(sizes)
         self.n_values = shares.size
         stops = np.cumsum(self.sizes)
-        self._starts = stops - self.sizes
-        self.places = [slice(*ends) for ends in zip(self._starts, stops, strict=True)]
+        self.starts = stops - self.sizes
+        self.places = [slice(*ends) for ends in zip(self.starts, stops, strict=True)]
         self.precision = np.zeros(shares.size)
         self._even = 1 / np.repeat(self.sizes, self.sizes)
         self._logs = np.log(np.maximum(shares, LEAST_COUNT / max(total, 1)))
 
     def sums(self, values: Floats) -> Floats:
         """Return the sum over the values of every attribute."""
-        return np.add.reduceat(values, self._starts, axis=-1)
+        return np.add.reduceat(values, self.starts, axis=-1)
 
     def _repeated(self, values: Floats) -> Floats:
         """Return the sum over every attribute, at each of its values."""

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from fractions import Fraction
 from functools import cached_property, reduce
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -164,6 +165,15 @@ class Field:
             ]
         )
         self._trees: dict[Subset, Tree] = {}
+
+    def with_more(self, measured: Sequence[Measured]) -> Self:
+        """Return the field of these tables, too; there is one hierarchy at most."""
+        found = copy(self)
+        found.__dict__.pop("_root", None)
+        closed = {s: (mask, np.zeros(mask.shape)) for s, mask in self._masks.items()}
+        own = [*self.measured, *measured]
+        Field.__init__(found, self.sizes, own, self.known, closed, self.chain)
+        return found
 
     def _factorize(self, places: Sequence[tuple[Subset, Subset]]) -> None:
         """Take precisions for products of factors, which they are but for rounding.

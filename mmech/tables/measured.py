@@ -11,10 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mmech.evidence import Evidence
 from mmech.release import Measurement
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
+from mmech.tables.field import Measured, Solution
+from mmech.tables.intervals import Intervals
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
 from mmech.tables.statistic_plans import MeasuredStatistic
@@ -95,8 +99,26 @@ class MeasuredTables:
         noise = noise_of(plan, self.measurement)
         estimate = noise.estimate(self.measurement.values)
         say = checked_callback(callback)
-        counts = settle(estimate, noise, plan.subsets, say, plan.known)
+        pooled = self._pooled(noise, estimate)
+        counts = settle(*pooled, plan.subsets, say, plan.known)
         return Tables(self, noise, estimate, counts)
+
+    def _pooled(
+        self, noise: Intervals, estimate: Solution
+    ) -> tuple[Solution, Intervals]:
+        """Return estimates by what tables and statistics count, and their errors."""
+        more, values = [], [self.measurement.values]
+        for own in self.statistics:
+            order = self.plan.held(own.plan.statistic.by)
+            if own.counted and own.plan.has_numbers and order is not None:
+                counts, variance = own.counted
+                table = counts.reshape(own.plan.domain.shape[1:])
+                values.append(table.transpose(np.argsort(order)).ravel())
+                more.append(Measured(tuple(sorted(order)), variance))
+        if not more or noise.chain.beside:  # there precisions are products
+            return estimate, noise
+        field = noise.with_more(more)
+        return field.estimate(np.concatenate(values)), field
 
     @property
     def text(self) -> str:

@@ -16,7 +16,6 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
@@ -27,9 +26,7 @@ from mmech.noise import LAPLACE
 from mmech.noise.norm import norm_noise_components
 from mmech.noise.tails import FREQUENCIES, NO_ERROR, ErrorLaw
 from mmech.operators.base import product_of
-
-if TYPE_CHECKING:
-    from mmech.tables.field import Field
+from mmech.tables.field import Field
 
 SHARES = 24
 """Points at which the total of a set is looked at, as a share of the radius."""

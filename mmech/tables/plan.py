@@ -39,12 +39,14 @@ from mmech.tables.level_weights import level_strategy
 from mmech.tables.levels import Chain, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import Statistic
-from mmech.tables.steps import COUNTED
 from mmech.tables.whole import divided_tables, topmost_tables
 from mmech.threads import one_blas_thread
 
 LEAST_PAIRS = 10
 """Fewer tables of pairs are measured at once: there is little to choose."""
+
+COUNTED = Fraction(1, 50)
+"""Share of the budget of a release in steps for the number of records."""
 
 EVALUATIONS = 3000
 """Work of the search for a strategy, in evaluations of the loss: a second or two. Ten
@@ -140,6 +142,12 @@ class TablePlan:
             tuple(sorted((names[i] for i in subset), key=order))
             for subset in self.subsets
         )
+
+    def held(self, names: Sequence[str]) -> Subset | None:
+        """Return the axes of names that one table holds together, or none."""
+        axes = tuple(self.names.index(name) for name in names if name in self.names)
+        held = any({*axes} <= {*table} for table in self.subsets)
+        return axes if held and len(axes) == len(names) else None
 
     @property
     def outputs(self) -> list[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from mmech.checks import check_bool
+from mmech.domain.domain import Domain
 from mmech.domain.frames import kind_of_frame
-from mmech.error.result import StrategyResult
 from mmech.evidence import record_evidence
 from mmech.exceptions import ParameterError, keeping
 from mmech.marginals.counts import Counts, encoded_records
@@ -32,7 +32,7 @@ from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
 from mmech.tables.statistic_plans import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
-from mmech.tables.steps import Steps, check_budget, measure_in_steps
+from mmech.tables.steps import check_budget, measure_in_steps
 from mmech.tables.whole import settle
 from mmech.threads import one_blas_thread
 from mmech.writing import check_writable
@@ -96,7 +96,8 @@ def release_tables(
         expected squared errors least: of an average cell of each table, and of an
         average number of each statistic, in records. A statistic may have a `share`.
         `Sum` and `Mean` of a number by the same groups agree. They agree with the
-        table of these groups, if it is released and every record has a number.
+        table of these groups, if it is released and every record has a number: its
+        counts are made of both measurements.
     share : float, str or Fraction, default=None
         What part of the budget the tables have, beside `statistics`, such as ``"1/4"``;
         ``None`` is the best one.
@@ -212,7 +213,7 @@ def release_tables(
     True
     """
     cost, currency = one_cost(epsilon, rho)
-    domain = read_domain(domain)
+    domain, say = read_domain(domain), checked_callback(callback)
     dry_run = check_bool(dry_run, "dry_run")
     if keep is not None and check_writable(keep).exists() and not dry_run:
         raise ParameterError(
@@ -221,20 +222,11 @@ def release_tables(
             repr(os.fspath(keep)),
             ("finish it with MeasuredTables.load", "remove it", "name another"),
         )
-    say = checked_callback(callback)
-    say("choosing what to measure")
-    asked = listed(statistics) if statistics else []
-    if share is not None and not asked:
-        raise ParameterError(
-            "share",
-            "is the part of tables beside statistics, of which there are none",
-            share,
-            "leave it out",
-        )
-    if ways is None and tables is None:
-        tables = [own.by or own.name for own in asked] or None
-    plan = make_plan(
+    plan, reading = _plan(
         domain,
+        listed(statistics) if statistics else [],
+        share,
+        say,
         ways=ways,
         tables=tables,
         currency=currency,
@@ -242,35 +234,14 @@ def release_tables(
         relation=Relation(neighbours, records_per_person),
         policies={"handle_unknown": handle_unknown, "handle_missing": handle_missing},
         frame=kind_of_frame(data),
-        callback=lambda found: _tell(say, found),
         known=known,
         impossible=impossible,
     )
-    reading = None
-    if asked:
-        reading, left = plan_statistics(asked, domain, plan, share)
-        plan = replace(plan, cost=left, statistics=reading.plans)
     if dry_run:
         return plan
     if keep is not None:
         file_names(plan.outputs)  # raises for those that cannot be written
-    if data is None:
-        raise ParameterError(
-            "data",
-            "must be the records, unless {dry_run=True} asks for the plan only, got "
-            "None",
-            remedy="pass a frame, rows or the path of a csv file",
-        )
-    if isinstance(data, Counts) and (asked or plan.drops):
-        raise ParameterError(
-            "data",
-            "must be the records where statistics are asked for, or some left out, got "
-            "Counts, which hold cells only",
-            remedy="pass a frame, rows or files",
-        )
-    own = reading or plan.domain
-    sizes = reading.sizes if reading else own.shape
-    records, left_out = encoded_records(data, own, domain, sizes, plan.policies)
+    records, left_out = _read(data, plan, reading, domain)
     return release(
         plan,
         records,
@@ -290,90 +261,158 @@ def release(
     records: Counts,
     left_out: int = 0,
     *,
-    promised: Fraction | None = None,
-    ledger: PrivacyLedger | None,
     say: Callable[[str], None],
-    insecure_rng: Any,
     keep: str | os.PathLike[str] | None = None,
-    reading: ReadDomain | None = None,
+    **options: Any,
 ) -> Tables:
     """Measure encoded records by a plan, and make tables of what was measured.
 
     `left_out` is the number of records that the policies of the plan drop. Sensitive.
-    `reading` made the codes, where they have places of statistics. The evidence claims
-    the cost that is `promised`, by default what the plan costs.
     """
-    noise = check_insecure_rng(insecure_rng)
-    if plan.adaptive:
-        check_budget(plan)
-    tables, attributes = plan.sizes
-    words = f"{tables} of counts over {attributes}"
-    words = f"{words}, and how many records they leave out" * plan.drops or words
-    with ExitStack() as stack:
-        with record_evidence() as record:
-            later = reading.measure(records, plan, ledger, noise) if reading else ()
-            records = plan.on_axes(records)
-            say("measuring")
+    with ExitStack() as paid:  # whatever stops the work has what was paid for
+        measured = _measure(plan, records, left_out, say, keep, paid, **options)
+        return _publish(measured, say, keep)
 
-            def kept(
-                measurement: Any, dropped: Any = None, statistics: Any = ()
-            ) -> MeasuredTables:
-                """Keep what was measured so far, whatever stops the work from now."""
-                rest = plan.statistics[len(statistics) :]
-                own = plan
-                if rest:
-                    found = tuple(measured.plan for measured in statistics)
-                    own = replace(plan, statistics=found)
-                claim = (promised or plan.total_cost) - sum(one.cost for one in rest)
-                evidence = record.evidence(claim, plan.currency)
-                measured = MeasuredTables(
-                    own, measurement, evidence, dropped, statistics=statistics
-                )
-                spent = f"{plan.currency} = {own.total_cost}"
-                then = "measured.finish() makes the tables"
-                stack.enter_context(keeping(spent, then, measured=measured))
-                if keep is not None:
-                    with suppress(Exception):  # all of it is saved at the end
-                        measured.save(keep)
-                return measured
 
-            measurement = _measure(plan, records, words, ledger, noise, say, kept)
-            measured, dropped = kept(measurement), None
-            if plan.drops:
-                # A record is in the tables or left out: one charge pays for both.
-                dropped = _count_dropped(plan, left_out, noise)
-                measured = kept(measurement, dropped)
-            for own in later:
-                measured = kept(measurement, dropped, (*measured.statistics, own))
-        # From here on there are only noisy numbers and public facts.
-        if keep is not None:
-            measured.save(keep)
-        made = measured.finish(say)
-        for words in made.cautions:
-            warnings.warn(words, UserWarning, stacklevel=5)
-        return made
+def _plan(
+    domain: Domain,
+    statistics: Sequence[Statistic],
+    share: Any,
+    say: Callable[[str], None],
+    *,
+    tables: Any,
+    **asked: Any,
+) -> tuple[TablePlan, ReadDomain | None]:
+    """Choose what to measure, by public facts, and what reads records for it."""
+    say("choosing what to measure")
+    if share is not None and not statistics:
+        raise ParameterError(
+            "share",
+            "is the part of tables beside statistics, of which there are none",
+            share,
+            "leave it out",
+        )
+    if asked["ways"] is None and tables is None:
+        tables = [own.by or own.name for own in statistics] or None
+    plan = make_plan(
+        domain,
+        tables=tables,
+        callback=lambda found: say(f"choosing what to measure: {found.message}"),
+        **asked,
+    )
+    if not statistics:
+        return plan, None
+    reading, left = plan_statistics(statistics, domain, plan, share)
+    return replace(plan, cost=left, statistics=reading.plans), reading
+
+
+def _read(
+    data: Any, plan: TablePlan, reading: ReadDomain | None, domain: Domain
+) -> tuple[Counts, int]:
+    """Return records, and the number of those left out. Sensitive."""
+    own = reading or plan.domain
+    if data is None:
+        raise ParameterError(
+            "data",
+            "must be the records, unless {dry_run=True} asks for the plan only, got "
+            "None",
+            remedy="pass a frame, rows or the path of a csv file",
+        )
+    if isinstance(data, Counts) and (reading or plan.drops):
+        raise ParameterError(
+            "data",
+            "must be the records where statistics are asked for, or some left out, got "
+            "Counts, which hold cells only",
+            remedy="pass a frame, rows or files",
+        )
+    sizes = reading.sizes if reading else own.shape
+    return encoded_records(data, own, domain, sizes, plan.policies)
 
 
 def _measure(
     plan: TablePlan,
     records: Counts,
-    words: str,
-    ledger: PrivacyLedger | None,
-    noise: Rng,
+    left_out: int,
     say: Callable[[str], None],
-    keep: Callable[[Steps], Any],
-) -> Measurement | Steps:
-    """Measure encoded records, at once or in steps."""
+    keep: str | os.PathLike[str] | None,
+    paid: ExitStack,
+    *,
+    ledger: PrivacyLedger | None,
+    insecure_rng: Any,
+    reading: ReadDomain | None = None,
+    promised: Fraction | None = None,
+) -> MeasuredTables:
+    """Pay for all noisy numbers, and draw them: tables, then statistics.
+
+    `reading` made the codes, where they have places of statistics. The evidence claims
+    the cost that is `promised`, by default what the plan costs.
+    """
+    noise, cost = check_insecure_rng(insecure_rng), promised or plan.total_cost
+    tables, attributes = plan.sizes
+    words = f"{tables} of counts over {attributes}"
+    words = f"{words}, and how many records they leave out" * plan.drops or words
     if plan.adaptive:
+        check_budget(plan)
+    with record_evidence() as record:
+        later = reading.measure(records, plan, ledger, noise) if reading else ()
+        records = plan.on_axes(records)
+        say("measuring")
 
-        def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
-            return settle(estimate, law, plan.pairs, say, fits=FITS_OF_A_ROUND).tables
+        def kept(measurement: Any, dropped: Any = None, *found: Any) -> MeasuredTables:
+            """Keep what was measured so far, whatever stops the work from now."""
+            rest = plan.statistics[len(found) :]
+            own = plan
+            if rest:
+                own = replace(plan, statistics=tuple(each.plan for each in found))
+            claim = cost - sum(one.cost for one in rest)
+            evidence = record.evidence(claim, plan.currency)
+            measured = MeasuredTables(
+                own, measurement, evidence, dropped, statistics=found
+            )
+            spent = f"{plan.currency} = {own.total_cost}"
+            then = "measured.finish() makes the tables"
+            paid.enter_context(keeping(spent, then, measured=measured))
+            if keep is not None:
+                with suppress(Exception):  # all of it is saved at the end
+                    measured.save(keep)
+            return measured
 
-        return measure_in_steps(plan, records, words, ledger, noise, say, explain, keep)
-    mechanism = plan.mechanism(ledger, noise)
-    # The number that is left out may cost as much as any release of this epsilon.
-    price = Price() if plan.drops else mechanism._price
-    return mechanism._measured(records, words, price)
+        if plan.adaptive:
+
+            def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
+                fits = FITS_OF_A_ROUND
+                return settle(estimate, law, plan.pairs, say, fits=fits).tables
+
+            measurement: Any = measure_in_steps(
+                plan, records, words, ledger, noise, say, explain, kept
+            )
+        else:
+            mechanism = plan.mechanism(ledger, noise)
+            # The number that is left out may cost as much as any release of this price.
+            price = Price() if plan.drops else mechanism._price
+            measurement = mechanism._measured(records, words, price)
+        measured, dropped = kept(measurement), None
+        if plan.drops:
+            # A record is in the tables or left out: one charge pays for both.
+            dropped = _count_dropped(plan, left_out, noise)
+            measured = kept(measurement, dropped)
+        for own in later:
+            measured = kept(measurement, dropped, *measured.statistics, own)
+    return measured
+
+
+def _publish(
+    measured: MeasuredTables,
+    say: Callable[[str], None],
+    keep: str | os.PathLike[str] | None,
+) -> Tables:
+    """Make tables of noisy numbers and public facts: there is nothing else here."""
+    if keep is not None:
+        measured.save(keep)
+    made = measured.finish(say)
+    for words in made.cautions:
+        warnings.warn(words, UserWarning, stacklevel=6)
+    return made
 
 
 def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:
@@ -390,7 +429,3 @@ def _count_dropped(plan: TablePlan, left_out: int, noise: Rng) -> Measurement:
             noise=noise,
             part="left out",
         )
-
-
-def _tell(say: Callable[[str], None], found: StrategyResult) -> None:
-    say(f"choosing what to measure: {found.message}")

@@ -266,16 +266,12 @@ class Tables:
             if self.noise.measures(subset)
         )
         bound = TableCounts(most[1] + 40 * (1 + most[0]))  # tails are exponential
-        by = plan.statistic.by
-        if plan.domain.attributes[0].other_code is not None:
+        order = self.plan.held(plan.statistic.by)
+        if order is None or not plan.has_numbers:
             return bound
-        if not by:
+        if not order:
             return bound._replace(published=np.array([self.total]))
-        order = [self.plan.names.index(name) for name in by if name in self.plan.names]
         subset = tuple(sorted(order))
-        held = any({*subset} <= {*table} for table in self.plan.subsets)
-        if len(order) < len(by) or not held:
-            return bound
         axes, found = [subset.index(i) for i in order], self._count(subset)
         counts = bound._replace(published=found.transpose(axes).ravel())
         if not self.noise.measures(subset):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Mask
-from mmech.tables.levels import Chain
 
 SWEEPS = 500
 """Most sweeps of a projection on tables with given margins."""
@@ -96,24 +98,61 @@ def with_margins(
     return fitted
 
 
-def apportion(shares: Floats, total: int) -> Integers:
-    """Return whole numbers near non-negative shares, with an exact sum.
+def rounded(
+    table: Floats,
+    *sums: NDArray[np.int64] | int,
+    closed: Mask | None = None,
+    parents: Integers | None = None,
+) -> Integers:
+    """Return whole, non-negative numbers near others, with exactly the given sums.
 
-    By largest remainders; of equal ones the first.
+    Numbers of one sum are rounded by largest remainders; of equal ones the first. A
+    table of two margins is a transport problem, whose optimum is whole [1]_: every
+    count is rounded down or up, so that the changes are smallest in sum. Rows that are
+    divided among several parents are rounded column by column, which is fast and moves
+    a sixth more.
 
     Parameters
     ----------
-    shares : ndarray, shape (n,)
-        Their sum is about `total`.
-    total : int
+    table : ndarray, shape (a,) or (a, b)
+        Non-negative, with these sums up to rounding errors.
+    *sums : int, or ndarray of int64
+        The total of numbers; or the sums of rows, (a,), and of columns, (b,) or
+        (parents, b). Rows that are divided need no sums.
+    closed : ndarray of bool, shape (a, b), optional
+        Cells that stay zero, and leave a table with these margins.
+    parents : ndarray of int64, shape (a,), optional
+        Increasing: the parent of every row. Columns have a sum for each.
+
+    References
+    ----------
+    .. [1] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
+       the American Statistical Association 82(398), 1987.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from mmech.tables.rounding import apportion
-    >>> apportion(np.array([1.4, 2.4, 0.2]), 4)
+    >>> from mmech.tables.rounding import rounded
+    >>> rounded(np.array([1.4, 2.4, 0.2]), 4)
     array([2, 2, 0])
+    >>> table = np.array([[0.6, 1.4], [1.4, 0.6]])
+    >>> rounded(table, np.array([2, 2]), np.array([2, 2]))
+    array([[1, 1],
+           [1, 1]])
+    >>> rounded(table, np.array([[2, 2]]), parents=np.array([0, 0]))
+    array([[1, 1],
+           [1, 1]])
     """
+    given: Any = sums
+    if parents is not None:
+        return _divided(table, parents, given[-1], *given[:-1])
+    if table.ndim == 1:
+        return _apportioned(table, *given)
+    rows, columns = given
+    return _balanced(table, rows, columns, closed)
+
+
+def _apportioned(shares: Floats, total: int) -> Integers:
     mass = float(shares.sum())
     exact = (
         shares * (total / mass)
@@ -126,42 +165,14 @@ def apportion(shares: Floats, total: int) -> Integers:
     return whole
 
 
-def controlled_rounding(
-    table: Floats, rows: Integers, columns: Integers, closed: Mask | None = None
+def _balanced(
+    table: Floats, rows: Integers, columns: Integers, closed: Mask | None
 ) -> Integers:
-    """Return a whole, non-negative table with exactly the given margins.
-
-    Every count is its estimate rounded down or up, so that the changes are smallest in
-    sum: a transport problem, whose optimum is whole [1]_.
-
-    Parameters
-    ----------
-    table : ndarray, shape (a, b)
-        Non-negative, with these margins up to rounding errors.
-    rows, columns : ndarray of int64, shapes (a,) and (b,)
-        Of the same total.
-    closed : ndarray of bool, shape (a, b), optional
-        Cells that stay zero, and leave a table with these margins.
-
-    References
-    ----------
-    .. [1] Cox, "A constructive procedure for unbiased controlled rounding", Journal of
-       the American Statistical Association 82(398), 1987.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mmech.tables.rounding import controlled_rounding
-    >>> table = np.array([[0.6, 1.4], [1.4, 0.6]])
-    >>> controlled_rounding(table, np.array([2, 2]), np.array([2, 2]))
-    array([[1, 1],
-           [1, 1]])
-    """
     whole = np.floor(table + 1e-9).astype(np.int64)
     for axis, sums in ((1, rows), (0, columns)):  # where margins are not quite exact
         for line in np.flatnonzero(whole.sum(axis=axis) > sums).tolist():
             own = whole[line] if axis == 1 else whole[:, line]
-            own[...] = apportion(own.astype(np.float64), int(sums[line]))
+            own[...] = _apportioned(own.astype(np.float64), int(sums[line]))
     if closed is not None:
         whole[closed] = 0
     left, above = rows - whole.sum(axis=1), columns - whole.sum(axis=0)
@@ -217,49 +228,22 @@ def _transport(
     return units
 
 
-def divide(
-    fitted: Floats,
-    chain: Chain,
-    level: int,
-    sums: Integers,
-    rows: Integers | None = None,
+def _divided(
+    table: Floats, parents: Integers, sums: Integers, rows: Integers | None = None
 ) -> Integers:
-    """Return whole counts near fractional ones, with exact sums over children.
+    """Return whole counts column by column, by largest remainders.
 
-    Column by column, by largest remainders; what rounding left over in a row is added
-    to its next column. Units then move within columns until rows are exact.
-
-    Parameters
-    ----------
-    fitted : ndarray, shape (nodes, columns)
-        At least zero.
-    chain : Chain
-    level : int
-        Of the nodes.
-    sums : ndarray of int64, shape (nodes above, columns)
-    rows : ndarray of int64, shape (nodes,), optional
-        Sums of rows, which add up to those of `sums`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mmech.tables.rounding import divide
-    >>> from mmech.tables.levels import Chain
-    >>> chain = Chain((0,), (np.array([0, 0, 0]),))
-    >>> fitted = np.array([[0.6, 1.4], [1.2, 0.8], [0.2, 1.8]])
-    >>> divide(fitted, chain, 1, np.array([[2, 4]]), np.array([2, 2, 2]))
-    array([[1, 1],
-           [1, 1],
-           [0, 2]])
+    What rounding left over in a row is added to its next column. Units then move within
+    columns until rows are exact.
     """
-    parents, first = chain.parents[level - 1], chain.first[level - 1]
-    place = np.arange(len(fitted)) - first[parents]
-    whole = np.zeros(fitted.shape, np.int64)
-    carried = np.zeros(len(fitted))
-    for j in range(fitted.shape[1]):
-        aim = fitted[:, j] + carried
+    first = np.flatnonzero(np.diff(parents, prepend=-1))
+    place = np.arange(len(table)) - first[parents]
+    whole = np.zeros(table.shape, np.int64)
+    carried = np.zeros(len(table))
+    for j in range(table.shape[1]):
+        aim = table[:, j] + carried
         own = np.maximum(np.floor(aim), 0).astype(np.int64)
-        left = sums[:, j] - chain.up(level, own)
+        left = sums[:, j] - np.add.reduceat(own, first)
         while left.any():
             step = np.sign(left)[parents]
             free = (step > 0) | ((step < 0) & (own > 0))
@@ -267,17 +251,17 @@ def divide(
             rank = np.empty(len(own), np.int64)
             rank[order] = place
             own += step * (free & (rank < np.abs(left)[parents]))
-            left = sums[:, j] - chain.up(level, own)
+            left = sums[:, j] - np.add.reduceat(own, first)
         whole[:, j], carried = own, aim - own
     if rows is not None:
         apart = whole.sum(axis=1) - rows
-        for node in np.flatnonzero(chain.up(level, np.abs(apart))).tolist():
+        for node in np.flatnonzero(np.add.reduceat(np.abs(apart), first)).tolist():
             own = np.flatnonzero(parents == node)
             while apart[own].any():
                 more, less = own[apart[own].argmax()], own[apart[own].argmin()]
-                gain = whole[more] - fitted[more] - (whole[less] - fitted[less])
+                gain = whole[more] - table[more] - (whole[less] - table[less])
                 j = int(np.where(whole[more] > 0, gain, -np.inf).argmax())
-                for row, step in ((more, -1), (less, 1)):
-                    whole[row, j] += step
-                    apart[row] += step
+                for row, unit in ((more, -1), (less, 1)):
+                    whole[row, j] += unit
+                    apart[row] += unit
     return whole

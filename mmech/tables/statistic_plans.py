@@ -248,6 +248,11 @@ class StatisticPlan:
         return OF_CURRENCY[self.currency]
 
     @property
+    def has_numbers(self) -> bool:
+        """Whether every record that tables count has a number."""
+        return self.domain.attributes[0].other_code is None
+
+    @property
     def total_is_public(self) -> bool:
         """Whether a ratio has a public number of records: as many in all neighbours."""
         same = self.relation.neighbours == "replace" and isinstance(
@@ -402,13 +407,22 @@ class MeasuredStatistic:
         total = float(self.plan.n_steps * self.n_records)
         return (total + noisy) / 2, (total - noisy) / 2
 
+    @property
+    def counted(self) -> tuple[Floats, float] | None:
+        """Unbiased numbers of records, (k,), and their variance, if they are held."""
+        plan = self.plan
+        if not isinstance(plan.statistic, Ratio) or plan.alone or plan.total_is_public:
+            return None
+        variance = 2 * plan.law.variance(plan.parameter) / plan.n_steps**2
+        above, below = self.distances
+        return (above + below) / plan.n_steps, variance
+
     def means(self, counts: TableCounts) -> tuple[Floats, Integers]:
         """Return means, (k,), and how many records they are of, as published."""
         plan, (above, below) = self.plan, self.distances
         total = (above + below) / plan.n_steps
-        if self.n_records is None and counts.estimate is not None:
-            own = 2 * plan.law.variance(plan.parameter) / plan.n_steps**2
-            variance = max(counts.variance, VARIANCE_FLOOR)
+        if self.counted is not None and counts.estimate is not None:
+            own, variance = self.counted[1], max(counts.variance, VARIANCE_FLOOR)
             total += own / (variance + own) * (counts.estimate - total)
         some = total > 0
         share = (above - below) / (2 * plan.n_steps * np.where(some, total, np.inf))

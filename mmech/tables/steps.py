@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -39,13 +39,7 @@ from mmech.selection import epsilon_of_draw, fixed_point_rate, select
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.tables.intervals import Intervals
-
-if TYPE_CHECKING:
-    from mmech.tables.plan import TablePlan
-
-
-COUNTED = Fraction(1, 50)
-"""Share of the budget for the number of records."""
+from mmech.tables.plan import COUNTED, TablePlan
 
 FEW, MANY = 1.1, 0.195
 """Share of records that noise would misplace in tables of single attributes, if all

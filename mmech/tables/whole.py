@@ -5,8 +5,9 @@ With the unbiased tables of least squares at hand,
 
 1. the total and the tables of single attributes become whole and non-negative, drawn
    towards what the model of pairs of step 2 expects;
-2. a table of a pair is drawn towards what a latent class model of all pairs expects,
-   by what its noise explains (empirical Bayes); of very many values towards
+2. tables of pairs are drawn towards a latent class model of all pairs, and towards
+   independence, by what noise explains (empirical Bayes). Both are weighed by what they
+   foretell of noisier tables. A table of very many values is drawn towards
    independence, then towards a model of maximum entropy;
 3. tables of one and two attributes get exactly the margins of step 1 by controlled
    rounding; where a table has three attributes or more, all are tabulated from one set
@@ -35,18 +36,18 @@ from numpy.typing import NDArray
 from mmech.arrays import Floats, Integers, Subset
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
-from mmech.tables.classes import FITS, expected_pairs, too_many_values
+from mmech.tables.classes import (
+    FITS,
+    SIGNALS,
+    expected_pairs,
+    posterior,
+    too_many_values,
+)
 from mmech.tables.field import Field, Solution
 from mmech.tables.known import Known
 from mmech.tables.levels import Chain
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
-from mmech.tables.rounding import (
-    apportion,
-    controlled_rounding,
-    divide,
-    nearest_with_sums,
-    with_margins,
-)
+from mmech.tables.rounding import nearest_with_sums, rounded, with_margins
 
 ROUNDING = {
     "margins": "every table is rounded to the rounded tables of its single attributes "
@@ -58,14 +59,11 @@ ROUNDING = {
 }
 """How counts are made whole, in words."""
 
-SIGNALS = np.concatenate([[0.0], np.geomspace(1e-3, 1e6, 37)])
-"""Ratios that are tried: variance of the signal of an average count over the noise."""
+CLEAR = 1.0
+"""Signals of this ratio or more are taken from what is nearer than the estimate."""
 
 LEAST_EXPECTED = 1e-3
 """Counts that are expected to be smaller have as much signal as this one."""
-
-EM_STEPS = 300
-"""Steps that find how often variances of the signal are met."""
 
 LEAST = 1e-6
 """Records that every cell has at least before its margins are fitted."""
@@ -155,10 +153,10 @@ def _settle_flat(
         (i,): np.full(n, total / n) for i, n in enumerate(sizes) if (i,) not in exact
     }
 
-    def alone() -> list[Integers]:
-        drawn = toward(target, estimate, noise)
+    def alone(margins: Mapping[Subset, Floats] = {}) -> list[Integers]:
+        drawn = toward(target, estimate, noise, toward(margins, estimate, noise))
         own = [
-            apportion(nearest_with_sums(drawn[i,], np.array(float(total))), total)
+            rounded(nearest_with_sums(drawn[i,], np.array(float(total))), total)
             if (i,) in drawn
             else exact[i,]
             for i in range(len(sizes))
@@ -175,6 +173,12 @@ def _settle_flat(
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
         targets = {pair: expected[pair] for pair in measured if pair not in exact}
         tables = {**expected, **toward(targets, estimate, noise)}
+        independent: dict[Subset, Floats] = {
+            (i, j): total * np.outer(shares[i], shares[j])
+            for i, j in trust.keys() & targets.keys()
+        }
+        for pair, table in toward(independent, estimate, noise).items():
+            tables[pair] = table + trust[pair] * (tables[pair] - table)
         return {
             (i, j): exact[i, j].astype(float)
             if (i, j) in exact
@@ -188,17 +192,19 @@ def _settle_flat(
         }
 
     expected: dict[Subset, Floats] = {}
+    trust: dict[Subset, float] = {}
     if pairs:
         say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
-        expected = expected_pairs(estimate, noise, shares, total, pairs, fits)
-    for (i, j), table in expected.items():  # pairs tell of their attributes, too
+        expected, trust = expected_pairs(estimate, noise, shares, total, pairs, fits)
+    if trust:  # pairs tell of their attributes, too
         margins: dict[Subset, Floats] = {
-            (i,): table.sum(axis=1),
-            (j,): table.sum(axis=0),
+            (i,): table.sum(axis=axis)
+            for pair, table in expected.items()
+            for axis, i in zip((1, 0), pair, strict=True)
+            if (i,) in target
         }
-        target |= {own: margins[own] for own in target.keys() & margins.keys()}
-    single = alone()
-    shares = [table / max(total, 1) for table in single]
+        single = alone(margins)
+        shares = [table / max(total, 1) for table in single]
     fitted = drawn(expected)
     if pairs and total and (too_many_values(sizes) or 0 < len(measured) < len(pairs)):
         told = {pair: fitted[pair] for pair in measured}
@@ -225,10 +231,10 @@ def _settle_flat(
         made = Counts(total, {}, "records", fit)
         made.tables.update(_of_records(made.model, total, subsets))
         return made
-    rounded = {
+    whole = {
         subset: single[subset[0]]
         if len(subset) == 1
-        else controlled_rounding(
+        else rounded(
             fitted[subset],
             single[subset[0]],
             single[subset[1]],
@@ -236,13 +242,14 @@ def _settle_flat(
         )
         for subset in subsets
     }
-    return Counts(total, rounded, "margins", fit)
+    return Counts(total, whole, "margins", fit)
 
 
 def toward(
     targets: Mapping[Subset, Floats],
     estimate: Solution,
     noise: Field,
+    better: Mapping[Subset, Floats] = {},
 ) -> dict[Subset, Floats]:
     r"""Return posterior means of tables, between their targets and their estimates.
 
@@ -252,7 +259,8 @@ def toward(
     cells of a table tells what its :math:`\gamma` may be. The likelihoods of all
     tables tell how often each :math:`\gamma` is met (non-parametric empirical Bayes
     [1]_). Where most targets are right, a small table's estimates hardly speak against
-    its own.
+    its own. A signal as large as the noise, or larger, is read from `better`, where
+    that has the table, in place of the estimate.
 
     References
     ----------
@@ -272,19 +280,18 @@ def toward(
                 for own in (strength * signals[subset] for strength in SIGNALS)
             ]
         )
-    likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
-    shares = np.full(SIGNALS.size, 1 / SIGNALS.size)
-    for _ in range(EM_STEPS):
-        posterior = likelihoods * shares
-        posterior /= posterior.sum(axis=1, keepdims=True)
-        shares = posterior.mean(axis=0)
     found = {}
-    for (subset, target), own in zip(targets.items(), posterior, strict=True):
-        kept = np.zeros(target.shape)
+    for (subset, target), own in zip(targets.items(), posterior(logs), strict=True):
+        kept, clear = np.zeros(target.shape), 0.0
         for strength, share in zip(SIGNALS, own, strict=True):
-            signal = strength * signals[subset]
-            kept += share * signal / (variances[subset] + signal)
+            if subset in better and strength >= CLEAR:
+                clear += share
+            else:
+                signal = strength * signals[subset]
+                kept += share * signal / (variances[subset] + signal)
         found[subset] = target + kept * aparts[subset]
+        if clear:
+            found[subset] += clear * (better[subset] - target)
     return found
 
 
@@ -449,7 +456,8 @@ def _divided(
                 drawn = np.concatenate(moved)
             else:
                 drawn = _fitted(drawn, chain, level, above[family], rows)
-            whole[family] = divide(drawn, chain, level, above[family], rows)
+            sums = (above[family],) if rows is None else (rows, above[family])
+            whole[family] = rounded(drawn, *sums, parents=chain.parents[level - 1])
             rows = whole[()][:, 0]
             tables[key] = whole[family].T.reshape([sizes[i] for i in key])
     largest = max(families, key=lambda family: whole[family].shape[1])

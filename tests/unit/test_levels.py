@@ -14,7 +14,7 @@ from replay import People, check_neighbours
 import mmech as mm
 from mmech.tables.level_weights import _errors_and_pulls, level_strategy
 from mmech.tables.levels import Chain
-from mmech.tables.rounding import divide
+from mmech.tables.rounding import rounded
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
@@ -437,11 +437,12 @@ def test_dividing_keeps_sums_of_rows_and_over_children():
         sums, rows = chain.up(1, whole), whole.sum(axis=1)
         near = np.maximum(whole + rng.normal(0, 0.4, whole.shape), 0)
         for fitted in (near, rng.random(whole.shape) * 3, 0.0 * near):
-            found = divide(fitted, chain, 1, sums, rows)
+            found = rounded(fitted, rows, sums, parents=parents)
             assert found.min() >= 0
             assert (chain.up(1, found) == sums).all()
             assert (found.sum(axis=1) == rows).all()
-        assert (divide(whole.astype(float), chain, 1, sums, rows) == whole).all()
+        same = rounded(whole.astype(float), rows, sums, parents=parents)
+        assert (same == whole).all()
 
 
 @pytest.mark.by_day(2)

@@ -408,6 +408,42 @@ def test_sums_beside_a_table_are_closer_than_by_either_measurement():
     assert all(best < 0.95 * own for own in found.values()), (best, found)
 
 
+@pytest.mark.parametrize(
+    ("by", "ways"), [((), 1), ("sex", 1), (("pay", "sex"), 2)], ids=str
+)
+def test_tables_are_pooled_with_what_statistics_count(by, ways):
+    """All but a thousandth of the budget is for a mean, which has no noise left."""
+    records = people(500)
+    released = mm.release_tables(
+        records,
+        DOMAIN,
+        ways=ways,
+        epsilon=100,
+        statistics=[Mean("age", by=by), Sum("age", by=by)],
+        share="1/1000",
+    )
+    assert released.total == 500
+    if by:
+        codes = DOMAIN.encode(records)[:, [2, 0]]
+        shape = DOMAIN.shape[2], DOMAIN.shape[0]
+        exact = np.bincount(np.ravel_multi_index(tuple(codes.T), shape)).reshape(shape)
+        exact = exact.sum(axis=0) if by == "sex" else exact
+        count = released.table(by, frame="dict")["count"]
+        assert count.tolist() == exact.ravel().tolist()
+
+
+def test_levels_are_pooled_with_what_statistics_count():
+    place = mm.Attribute.hierarchy("city", {"N": ["a", "b"], "S": ["c"]}, ["region"])
+    domain = mm.Domain([*DOMAIN.attributes, place])
+    cities = ["a", "b", "c", "c"] * 100
+    records = [[*own, city] for own, city in zip(people(400), cities, strict=True)]
+    asked = {"statistics": [Mean("age", by="region")], "share": "1/1000"}
+    released = mm.release_tables(
+        records, domain, tables=["region", ("city", "sex")], epsilon=100, **asked
+    )
+    assert released.table("region", frame="dict")["count"].tolist() == [200, 200]
+
+
 def test_other_bounds_or_steps_are_another_measurement_and_the_plan_says_so():
     given = {"ways": 1, "epsilon": 1, "dry_run": True}
     for other in ({"upper": 60}, {"step": 2}):

@@ -19,13 +19,14 @@ import mmech as mm
 from mmech.domain.csv_files import read_cells
 from mmech.tables import measured as measured_module
 from mmech.tables import release as release_module
+from mmech.tables import whole as whole_module
 from mmech.tables.classes import expected_pairs
 from mmech.tables.files import file_names
 from mmech.tables.intervals import Intervals
 from mmech.tables.model import draw_codes
 from mmech.tables.release import release
 from mmech.tables.result import SLACK
-from mmech.tables.rounding import apportion, controlled_rounding, with_margins
+from mmech.tables.rounding import rounded, with_margins
 from mmech.tables.statistics import Mean, Sum
 from mmech.tables.whole import settle
 
@@ -563,7 +564,8 @@ def test_noise_alone_is_explained_by_independence(noise_rng):
     shares = [
         np.bincount(codes[:, i], minlength=n) / 2000 for i, n in enumerate(DOMAIN.shape)
     ]
-    expected = expected_pairs(estimate, plan.noise, shares, 2000, plan.subsets)
+    expected, trust = expected_pairs(estimate, plan.noise, shares, 2000, plan.subsets)
+    assert max(trust.values(), default=0.0) <= 1
     for (i, j), table in expected.items():
         np.testing.assert_allclose(
             table, 2000 * np.outer(shares[i], shares[j]), atol=40
@@ -573,9 +575,44 @@ def test_noise_alone_is_explained_by_independence(noise_rng):
 # ---- wholeness ---------------------------------------------------------------------
 
 
+def test_full_designs_are_drawn_towards_independence(noise_rng, monkeypatch):
+    """Every combination of six attributes occurs once, as in Car; a class is linked.
+
+    Before both targets were weighed, twice as many records were misplaced as with
+    independence alone, and 1.9 times at least. Now 1.05 +- .04 times.
+    """
+    codes = np.stack(np.indices((4, 4, 4, 3, 3, 3)), axis=-1).reshape(-1, 6)
+    a, b, _, c, _, d = codes.T
+    target = (a + b >= 5 - c * d) + np.int64(c * d > 1)
+    codes = np.column_stack([codes, target])
+    sizes = codes.max(axis=0) + 1
+    domain = mm.Domain(
+        [mm.Attribute.categorical(f"x{k}", range(n)) for k, n in enumerate(sizes)]
+    )
+    plan = mm.release_tables(None, domain, ways=2, epsilon=4, dry_run=True)
+    own = {"ledger": None, "say": lambda text: None, "insecure_rng": noise_rng}
+    made = release(plan, codes, **own)
+
+    def misplaced(counts):
+        apart = 0
+        for pair, table in counts.tables.items():
+            places = tuple(codes[:, i] for i in pair)
+            np.subtract.at(found := table.copy(), places, 1)
+            apart += np.abs(found).sum()
+        return apart
+
+    monkeypatch.setattr(whole_module, "expected_pairs", _independent)
+    alone = settle(made.estimate, made.noise, plan.subsets, str)
+    assert misplaced(made.counts) < 1.5 * misplaced(alone)
+
+
+def _independent(estimate, noise, shares, total, pairs, fits):
+    return {(i, j): total * np.outer(shares[i], shares[j]) for i, j in pairs}, {}
+
+
 def test_controlled_rounding_keeps_margins_of_a_table_that_has_others(rng):
     rows, columns = np.array([9, 0, 1]), np.array([2, 8])
-    whole = controlled_rounding(rng.random((3, 2)) * 9, rows, columns)
+    whole = rounded(rng.random((3, 2)) * 9, rows, columns)
     assert whole.sum(axis=1).tolist() == rows.tolist()
     assert whole.sum(axis=0).tolist() == columns.tolist()
     assert (whole >= 0).all()
@@ -590,8 +627,8 @@ def test_the_nearest_table_with_margins_is_worked_out_by_hand():
 
 
 def test_apportioned_numbers_have_their_sum():
-    assert apportion(np.array([0.5, 0.5, 0.5]), 2).tolist() == [1, 1, 0]
-    assert apportion(np.zeros(3), 4).sum() == 4
+    assert rounded(np.array([0.5, 0.5, 0.5]), 2).tolist() == [1, 1, 0]
+    assert rounded(np.zeros(3), 4).sum() == 4
 
 
 # ---- ways in and out ---------------------------------------------------------------
