@@ -459,7 +459,7 @@ def are_apart(operator: VStack) -> bool:
     """Whether blocks ask different cells of the domain each, one by one."""
     blocks: Any = operator.blocks
     return (
-        all(isinstance(block, Merged) for block in blocks)
+        {type(block) for block in blocks} == {Merged}
         and np.sum([block._groups >= 0 for block in blocks], axis=0).max() == 1
         and all((block.sizes == 1).all() for block in blocks)
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ from mmech.structure.blocks import (
     energies_within,
     in_blocks,
     in_equal_blocks,
-    moved,
+    moved_or_total,
     separable_terms,
 )
 
@@ -189,12 +188,7 @@ def _block_size(n: int) -> int:
 
 def _asked(workload: QueryMatrix) -> list[tuple[float, Moved]] | None:
     """Return weighted queries that are moved, and totals as if they were."""
-
-    def asked(block: QueryMatrix) -> Moved | None:
-        total = Moved(1, partial(Ones, block.shape[0]))
-        return total if isinstance(block, Ones) else moved(block)
-
-    return normal_form(workload).ask(asked)
+    return normal_form(workload).ask(moved_or_total)
 
 
 def _window_size(workload: QueryMatrix) -> int:

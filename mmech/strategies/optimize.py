@@ -17,8 +17,7 @@ from mmech.error.result import Callback, Candidate, StrategyResult
 from mmech.exceptions import PerformanceWarning
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Merged
-from mmech.operators.explicit import Matrix, Sparse, as_query_matrix
-from mmech.operators.known import normal_form
+from mmech.operators.explicit import Matrix, as_query_matrix
 from mmech.reduction.cells import merge_rows, reduce_domain
 from mmech.strategies.closed_form import IDENTITY
 from mmech.strategies.marginals import MARGINALS, forest_work
@@ -34,7 +33,7 @@ from mmech.strategies.registry import (
     time_limit,
     try_all,
 )
-from mmech.structure.shape import unscaled
+from mmech.structure.shape import ranges_in_rows, unscaled
 from mmech.threads import one_blas_thread
 
 UNSEARCHED = ("identity", "workload")
@@ -193,10 +192,7 @@ def optimize(
     def told(result: StrategyResult) -> StrategyResult:
         return replace(result, workload=workload, norm=norm)
 
-    searched = workload
-    if isinstance(workload, Sparse):  # whose rows may be ranges
-        ((weight, block),) = normal_form(workload).blocks
-        searched = workload if block is workload else float(weight) * block
+    searched = ranges_in_rows(workload)
     inner = None if callback is None else lambda result: callback(told(result))
     asked = Request(norm, options, seed=seed, callback=inner)
     with time_limit(budget_seconds):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -233,6 +233,12 @@ def moved(workload: QueryMatrix) -> Moved | None:
 
 
 moved.register(Identity, lambda workload: Moved(1, Identity))
+
+
+def moved_or_total(block: QueryMatrix) -> Moved | None:
+    """Return the query that is moved, or totals as if they were: over any cells."""
+    total = Moved(1, partial(Ones, block.shape[0]))
+    return total if isinstance(block, Ones) else moved(block)
 
 
 def repeats(workload: QueryMatrix) -> bool:

@@ -20,6 +20,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix, once
 from mmech.operators.basic import Diagonal, Identity, Ones
 from mmech.operators.compose import Merged, Scaled, VStack
+from mmech.operators.explicit import Sparse
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginals
@@ -35,6 +36,14 @@ def unscaled(operator: QueryMatrix) -> QueryMatrix:
     while isinstance(operator, Scaled) and operator.weight != 0:
         operator = operator.operator
     return operator
+
+
+def ranges_in_rows(workload: QueryMatrix) -> QueryMatrix:
+    """Return listed ranges for sparse rows that are these, else the workload."""
+    (weight, block), *_ = normal_form(workload).blocks
+    if not isinstance(workload, Sparse) or block is workload:
+        return workload
+    return float(weight) * block
 
 
 # ---- norms -----------------------------------------------------------------------
