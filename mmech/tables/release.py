@@ -420,8 +420,9 @@ def _encoded_part(
 ) -> Any:
     table = read_table(X)
     if table.names is None:
-        table.locate(domain.names, "domain")
-        table = replace(table, names=domain.names)
+        names, _ = domain._columns(with_target=False)
+        table.locate(names, "domain")
+        table = replace(table, names=tuple(names))
     return own._encode(table, None, narrow=True, first_row=first_row, **policies)
 
 
