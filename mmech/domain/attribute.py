@@ -685,33 +685,33 @@ class Attribute:
 
         These are nodes of a level, or negative markers; in the last column cells.
         """
-        if not self.columns:
-            yield self.name, self._codes(next(iter(columns)), clip=clip)
-            return
-        above = np.zeros(1, np.int64)
-        for part, column, (keys, nodes) in zip(
-            self._parts, columns, self._children, strict=False
-        ):
-            own = part._codes(column, clip=clip)
-            wanted = above * part.size + own
-            place = np.searchsorted(keys, wanted).clip(max=keys.size - 1)
-            none = np.where(own == part.other_code, io.MISSING, io.NO_PATH)
-            found = np.where(keys[place] == wanted, nodes[place], none)
-            found = np.where(above < 0, 0, found)  # told of the column before
-            above = np.where(own < 0, own, found)
-            yield part.name, above.astype(io.code_type(self.size))
+        codes: Any = None
+        for k, (part, column) in enumerate(zip(self._parts, columns, strict=False)):
+            above, codes = codes, part._codes(column, clip=clip)
+            if k:
+                keys, nodes = self._children[k]
+                own, wanted = codes, above * np.array([part.size]) + codes
+                place = np.searchsorted(keys, wanted).clip(max=keys.size - 1)
+                codes, none = nodes[place], (keys[place] != wanted) | (own < 0)
+                own, above = own[none], above[none]
+                lost = np.where(own == part.other_code, io.MISSING, io.NO_PATH)
+                lost[above < 0] = 0  # told of the column before
+                codes[none] = np.where(own < 0, own, lost)
+            yield part.name, codes
 
     @cached_property
-    def _children(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """For every column sorted keys of a node above and a name, and the nodes."""
+    def _children(self) -> list[tuple[NDArray[np.int64], NDArray[Any]]]:
+        """For every column the sorted keys of its nodes, and these.
+
+        A key is the node above and the code of the name.
+        """
         found, above = [], np.zeros(self.size, np.int64)
-        for part, names in zip(
-            self._parts, zip(*self.categories, strict=True), strict=True
-        ):
-            own = np.array([part._table.code(name) for name in names], np.int64)
+        paths, dtype = np.array(self.categories, object), io.code_type(self.size)
+        for part, names in zip(self._parts, paths.T, strict=True):
+            own = part._table.codes(names)
             keys, first = np.unique(above * part.size + own, return_index=True)
             above = self.nodes(part.name)
-            found.append((keys, above[first]))
+            found.append((keys, above[first].astype(dtype)))
         return found
 
     def _codes(
