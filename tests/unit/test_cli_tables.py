@@ -390,6 +390,22 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     assert sorted(line.split()[0] for line in cells) == sorted(shown)
 
 
+def test_a_dry_run_says_that_hierarchies_are_measured_apart(folder, capsys):
+    tree = {name: [f"{name}{i}" for i in range(8)] for name in "ABC"}
+    entries = [
+        {"name": n, "type": "hierarchy", "tree": tree, "levels": [up]}
+        for n, up in (("city", "region"), ("job", "field"))
+    ]
+    Path("d.json").write_text(json.dumps({"features": entries}))
+    tables = "--table city --table region --table job --table field"
+    line = f"tables --domain d.json {tables} --epsilon 1 --dry-run"
+    code, out, _ = run(line, capsys)
+    assert code == 0
+    assert "Tables of each hierarchy are measured apart" in " ".join(out.split())
+    code, out, _ = run(f"{line} --table city,field", capsys)
+    assert "are measured apart" not in " ".join(out.split())
+
+
 def test_places_in_several_columns_are_one_hierarchy(folder, capsys):
     Path("r.csv").write_text("City,sex,Region\nA,f,N\nA,f,S\nB,m,N\n")
     code, out, _ = run("schema suggest r.csv --out d.json --force", capsys)

@@ -229,6 +229,9 @@ def nodes_of(plan, subset):
 def test_estimates_are_those_of_least_squares(asked, cost):
     """With two hierarchies rounded weights make errors larger by half a percent."""
     domain, plan = ASKED[asked][0], plan_of(asked, **cost)
+    if plan.parts:
+        joint = plan.chain, plan.axes.shape, plan.subsets, plan.currency
+        plan = replace(plan, strategy=level_strategy(*joint))
     noise, codes = plan.noise, np.indices(domain.shape).reshape(3, -1).T
 
     def matrix(subset):
@@ -260,6 +263,63 @@ def test_estimates_are_those_of_least_squares(asked, cost):
         sums = own[0] + own[2]
         errors, _ = noise.law(subset, (2, 1)).at(0.95, np.arange(6))
         np.testing.assert_allclose(errors**2, np.diag(sums @ covariance @ sums.T))
+
+
+def test_tables_of_each_hierarchy_have_a_least_squares_of_their_own():
+    plan = plan_of("two, apart")
+    codes, noise = np.indices(TWO.shape).reshape(3, -1).T, plan.noise
+    assert [len(tables) for _, tables in plan.parts] == [2, 2]
+    assert {*plan.strategy.strategy.weights} == {*plan.subsets}
+
+    def matrix(subset):
+        rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
+        return (rows[:, None] == cells_of(plan, codes, subset, TWO)).astype(float)
+
+    y = np.random.default_rng(1).normal(50, 9, plan.mechanism().released.shape[0])
+    estimate, start = noise.estimate(y), 0
+    own = {}
+    for m in noise.measured:
+        A = matrix(m.subset)
+        own[m.subset] = A, y[start : start + len(A)], m.variance
+        start += len(A)
+    for _, tables in plan.parts:
+        A = np.concatenate([own[s][0] for s in tables])
+        values = np.concatenate([own[s][1] for s in tables])
+        precision = np.concatenate([np.full(len(own[s][0]), 1 / own[s][2])
+                                    for s in tables])  # fmt: skip
+        covariance = ref.pinv(A.T @ (precision[:, None] * A))
+        x = covariance @ (A.T @ (precision * values))
+        for subset in tables:
+            B = own[subset][0]
+            np.testing.assert_allclose(estimate.marginal(subset), B @ x, atol=1e-8)
+            squares = np.diag(B @ covariance @ B.T)
+            found = noise.variances(subset).ravel()
+            np.testing.assert_allclose(found, squares, rtol=1e-7)
+    restored = pickle.loads(pickle.dumps(plan))
+    assert restored.parts[1][1] == plan.parts[1][1]
+
+
+@pytest.mark.by_day(3)
+@pytest.mark.parametrize("seed", range(40))
+def test_a_second_hierarchy_costs_no_more_than_calls_of_their_own(seed):
+    """Random tables of one hierarchy each, beside the best shares of two calls."""
+    rng = np.random.default_rng(seed)
+    levels = [("region", "county", "city"), ("field", "branch", "job")]
+    currency = ("epsilon", "rho")[seed % 2]
+    calls = []
+    for own in levels:
+        picked = rng.choice(own, 2, replace=False).tolist()
+        calls.append([(name, "sex") if rng.random() < 0.3 else name for name in picked])
+
+    def error(tables):
+        plan = mm.release_tables(
+            None, TWO, tables=tables, **{currency: 0.01}, dry_run=True
+        )
+        return plan.squared_error
+
+    power = {"epsilon": 1 / 3, "rho": 1 / 2}[currency]
+    best = sum(error(call) ** power for call in calls) ** (1 / power)
+    assert error(calls[0] + calls[1]) <= 1.01 * best
 
 
 PUBLIC = {
