@@ -221,7 +221,7 @@ def parts_of(
     from mmech.domain.parts import expected_rows, read
 
     source = opened(args, path)
-    columns = len(domain.attributes) + 1
+    columns = len(domain._columns(with_target=True)[0]) + 1
     rows = _rows_within(args.memory, columns)
     expected = expected_rows(source)
     parts = read(source, domain, chunk_rows=rows, **csv_format(args))

@@ -789,6 +789,11 @@ def _print_plan(plan: TablePlan) -> None:
     expected = [own.expected for own in plan.statistics]
     for words in (*expected, *unequal(plan.statistics)):
         print_wrapped(printable(words), bullet=True)
+    if plan.parts:
+        print_wrapped(
+            "Tables of each hierarchy are measured apart, with shares of the budget "
+            "of their own: these errors are smaller than those of all together."
+        )
     if plan.adaptive:
         print_wrapped(
             "These are the errors if all tables are measured. Where records are few, "

@@ -94,6 +94,12 @@ How to fill it in, by entry of "features":
   dates, in days, weeks, months, quarters or years
       {"name": "admitted", "type": "date", "lower": "2026-01-01",
        "upper": "2026-12-31", "unit": "month"}
+  levels that add up, in one column or, for tables, in several, topmost first;
+  the tree may be a csv file of all paths
+      {"name": "city", "type": "hierarchy", "levels": ["region"],
+       "tree": {"North": ["Ham", "Alt"], "South": ["Cor"]}}
+      {"name": "place", "type": "hierarchy", "columns": ["region", "city"],
+       "tree": "places.csv"}
 
 An entry may have "other": a name for one more cell, or one of the categories,
 that takes unknown or missing values (--handle-unknown category).
@@ -274,13 +280,17 @@ def _template(
     target: str | None,
     prog: str,
 ) -> dict[str, Any]:
+    rest = [name for name in header if name != target]
+    places = _places(rest) if target is None else []
+    features = [_entry(name, kinds.get(name)) for name in rest if name not in places]
+    if places:
+        own = {"name": "place", "type": "hierarchy", "columns": places, "tree": {}}
+        features.insert(min(map(rest.index, places)), own)
     document: dict[str, Any] = {
         "note": "Fill in every list and bound from public documentation, never from "
         f"the records; `{prog} schema suggest --help` shows all kinds of entries. "
         "Types are guessed from names.",
-        "features": [
-            _entry(name, kinds.get(name)) for name in header if name != target
-        ],
+        "features": features,
     }
     if target is not None:
         document["target"] = {"name": target, "categories": []}
@@ -295,6 +305,21 @@ _NUMERIC = re.compile(
 _ORDINAL = re.compile("degree|education|grade|level|rank|stage")
 _DATE = re.compile("dates?|datetime|timestamp")
 """Words of names that mean a number, an order or a date; who fills it in decides."""
+
+
+_PLACES = (
+    *("continent", "country", "region", "state", "province", "county", "district"),
+    *("municipality", "city", "town", "village"),
+)
+"""Names of columns that say together where something is, largest places first."""
+
+
+def _places(header: Sequence[str]) -> list[str]:
+    """Return the columns that one hierarchy may be in, or none."""
+    named = {name.lower(): name for name in header}
+    found = [named[word] for word in _PLACES if word in named]
+    apart = len(named) == len(header) and "place" not in named
+    return found if apart and len(found) > 1 else []
 
 
 def _entry(name: str, kind: str | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -27,7 +27,10 @@ from mmech.domain.hierarchies import check_levels, read_tree
 from mmech.domain.values import Dictionary, read_once
 
 FIELDS = {
-    "categorical": ("categories", "groups", "value_map", "other", "monotone", "levels"),
+    "categorical": (
+        *("categories", "groups", "value_map", "other", "monotone"),
+        *("levels", "columns"),
+    ),
     "ordinal": ("categories", "groups", "value_map", "other", "monotone"),
     "numeric": (
         *("lower", "upper", "cut_points", "n_bins", "quantiles", "categories"),
@@ -38,6 +41,9 @@ FIELDS = {
 """What an attribute may have beside its name, by kind."""
 
 KINDS = tuple(FIELDS)
+
+BELOW = " / "
+"""Text between the names of a path, where one label stands for it."""
 
 
 # ------------------------------------------------------------------- validation
@@ -184,13 +190,18 @@ class Attribute:
     levels : mapping from str to sequence, optional
         Levels above the categories, topmost first: by the name of a level, the node
         that holds each category. They are a tree; `hierarchy` makes them.
+    columns : sequence of str, default=()
+        Columns of the records that hold one value together, topmost first, such as
+        region, state and city. Each category is then a path, with a name for every
+        column; they also name the levels.
 
     Attributes
     ----------
     size : int
         Number of cells.
     labels : tuple
-        What each cell is called: categories, names of bins, or intervals.
+        What each cell is called: categories, names of bins, or intervals. Names of a
+        path are put together, ``"North / Ham"``.
     other_code : int or None
         The cell for unknown and missing values.
 
@@ -247,6 +258,7 @@ class Attribute:
     integer: bool | None = None
     unit: str | None = None
     levels: Mapping[str, tuple[Any, ...]] | None = field(default=None, hash=False)
+    columns: tuple[str, ...] = ()
     quantiles: InitVar[Any] = None
 
     @classmethod
@@ -265,6 +277,7 @@ class Attribute:
         name: str,
         tree: Any,
         levels: Iterable[str] | None = None,
+        columns: Iterable[str] = (),
         **options: Any,
     ) -> Self:
         """Describe categories in groups, these in larger groups, and so on: a tree.
@@ -275,12 +288,16 @@ class Attribute:
         ----------
         name : str
             Name of the attribute, and of the column of its values.
-        tree : mapping, or path of a csv file
-            Nested names down to lists of values, all equally deep; or a file with a
-            header, whose rows hold a value in the last column and what holds it before.
+        tree : mapping, sequence of sequences, or path of a csv file
+            Nested names down to lists of values, all equally deep; or paths, each a
+            value after what holds it; or a file with a header, whose rows are paths.
         levels : sequence of str, optional
             Names of the levels above the values, topmost first; by default those in
             the header, or ``name_1``, ``name_2`` and so on.
+        columns : sequence of str, default=()
+            Columns of the records that hold a path together, topmost first, in place
+            of `levels`: tables name a level by its column. A name may stand in several
+            branches. A file of the tree has these columns, and maybe others.
         **options
             As for `categorical`.
 
@@ -292,9 +309,14 @@ class Attribute:
         ('Alt', 'Bek', 'Cor')
         >>> place.at_level("county").labels
         ('Ham', 'Lim')
+        >>> tree = {"North": {"Ham": ["Alt"]}, "South": {"Ham": ["Alt", "Cor"]}}
+        >>> columns = ("region", "county", "city")
+        >>> place = Attribute.hierarchy("place", tree, columns=columns)
+        >>> place.at_level("county").labels
+        ('North / Ham', 'South / Ham')
         """
-        categories, above = read_tree(name, tree, levels)
-        return cls(name, "categorical", categories, levels=above, **options)
+        found = read_tree(name, tree, levels, columns)
+        return cls(name, "categorical", **found, **options)
 
     @classmethod
     def numeric(cls, name: str, **options: Any) -> Self:
@@ -312,7 +334,7 @@ class Attribute:
         check_name(self.name, "the name of an attribute")
         check_choice(self.kind, f"the kind of attribute {self.name!r}", KINDS)
         label = f"attribute {self.name!r}"
-        for name in ("categories", "cut_points"):
+        for name in ("categories", "cut_points", "columns"):
             self._set(**{name: as_tuple(getattr(self, name), f"{name} of {label}")})
         given = self._given() | ({} if quantiles is None else {"quantiles": quantiles})
         if extra := sorted({*given} - {"name", "kind", *FIELDS[self.kind]}):
@@ -329,7 +351,7 @@ class Attribute:
         if self.levels is not None:
             self._set(levels=check_levels(label, self.categories, self.levels))
             for level in check_names(self.levels, f"levels of {label}"):
-                check_cells(self.at_level(level).categories, f"nodes of {level!r}")
+                check_cells(self.at_level(level).labels, f"nodes of {level!r}")
         if self.monotone is not None:
             self._check_monotone(self.monotone)
         for name, kind in (("integer", bool), ("unit", str)):
@@ -468,8 +490,10 @@ class Attribute:
 
     def _check_categorical(self) -> None:
         label = f"attribute {self.name!r}"
-        cells = check_cells(self.categories, f"categories of {label}")
-        self._set(categories=cells, cut_points=())
+        if self.columns:
+            self._check_paths(label)
+        cells = check_cells(self.labels, f"categories of {label}")
+        self._set(categories=self.categories if self.columns else cells, cut_points=())
         if self.groups is not None:
             groups = {
                 category: as_tuple(members, f"groups of {label}")
@@ -495,11 +519,60 @@ class Attribute:
                     "categories; add the category or correct the map"
                 )
             self._set(value_map=dict(self.value_map))
-        if self.other is not None and self.other not in cells:
+        if self.other is not None and self.other not in self.categories:
             raise ValueError(
                 f"other of {label} must be one of its categories, "
                 f"got {self.other!r}; add it to the categories"
             )
+
+    def _check_paths(self, label: str) -> None:
+        """Check categories that are paths, and make their levels."""
+        names = check_names(self.columns, f"columns of {label}")
+        paths = tuple(as_tuple(own, f"a path of {label}") for own in self.categories)
+        many = {len(path) for path in paths} != {len(names)}
+        if many or len({*names}) < len(names) or self.name in names[:-1]:
+            raise ValueError(
+                f"columns of {label} must be a name for each level of its tree, "
+                "topmost first and each once, and none of its own name but the last, "
+                f"got {list(names)!r:.80}"
+            )
+        levels = {
+            name: tuple(path[:k] for path in paths)
+            for k, name in enumerate(names[:-1], 1)
+        }
+        if (self.groups, self.value_map) != (None, None) or (
+            self.levels not in (None, levels)
+        ):
+            raise ValueError(
+                f"{label} has columns, which name its levels, and takes no levels, "
+                "groups or value_map; leave them out"
+            )
+        other = tuple(self.other) if isinstance(self.other, list) else self.other
+        self._set(columns=names, categories=paths, levels=levels, other=other)
+        _ = self._parts  # each name is checked
+
+    @cached_property
+    def _parts(self) -> tuple[Attribute, ...]:
+        """An attribute for every column of records: itself, or the names in each."""
+        if not self.columns:
+            return (self,)
+        names = zip(*self.categories, strict=True)
+        return tuple(
+            Attribute.categorical(column, dict.fromkeys(own))
+            for column, own in zip(self.columns, names, strict=True)
+        )
+
+    @property
+    def _lowest(self) -> str:
+        """What tables call the cells: the last column of several, or the name."""
+        return self.columns[-1] if self.columns else self.name
+
+    @property
+    def _cells_by_column(self) -> dict[str, tuple[Any, ...]]:
+        """What each cell is called in the columns of tables, by the names of these."""
+        if not self.columns:
+            return {self.name: self.labels}
+        return dict(zip(self.columns, zip(*self.categories, strict=True), strict=True))
 
     @property
     def size(self) -> int:
@@ -515,7 +588,9 @@ class Attribute:
         """Code of the cell for unknown and missing values, None if there is none."""
         if self.kind in ("numeric", "date"):
             return None if self.other is None else self.size - 1
-        name = "?" if self.other is None else self.other
+        name = self.other
+        if name is None:
+            name = ("?",) * len(self.columns) or "?"
         return self.categories.index(name) if name in self.categories else None
 
     @property
@@ -524,6 +599,8 @@ class Attribute:
         extra = () if self.other is None else (self.other,)
         if self.kind == "date":
             return (*self._periods, *extra)
+        if self.columns:
+            return tuple(BELOW.join(map(str, path)) for path in self.categories)
         if self.kind != "numeric":
             return self.categories
         if self.categories:
@@ -549,10 +626,16 @@ class Attribute:
         """
         if self.levels is None:
             return self
-        if name == self.name:
-            return replace(self, levels=None)
-        check_choice(name, f"a level of attribute {self.name!r}", tuple(self.levels))
-        return Attribute.categorical(name, dict.fromkeys(self.levels[name]))
+        names = (*self.levels, self._lowest)
+        check_choice(name, f"a level of attribute {self.name!r}", names)
+        if name == self._lowest:
+            own = replace(self, name=name, levels=None)
+        else:
+            columns = self.columns[: names.index(name) + 1]
+            nodes = dict.fromkeys(self.levels[name])
+            own = Attribute.categorical(name, nodes, columns=columns)
+        own._set(levels=None)
+        return own
 
     def nodes(self, name: str) -> NDArray[np.int64]:
         """Return the node of a level that holds each category: increasing numbers.
@@ -566,7 +649,7 @@ class Attribute:
         -------
         int64 array, shape (size,)
         """
-        if name == self.name:
+        if name == self._lowest:
             return np.arange(self.size)
         nodes = (self.levels or {})[name]
         return np.cumsum([0, *(a != b for a, b in pairwise(nodes))])
@@ -598,6 +681,42 @@ class Attribute:
     def _table(self) -> io.CategoryTable:
         cells = self._periods if self.kind == "date" else self.categories
         return io.CategoryTable(cells, self.groups, self.value_map)
+
+    def _read(
+        self, columns: Iterable[NDArray[Any] | Dictionary], *, clip: bool
+    ) -> Iterator[tuple[str, NDArray[np.signedinteger[Any]]]]:
+        """Yield the name of every column of records, and codes (N,) of its values.
+
+        These are nodes of a level, or negative markers; in the last column cells.
+        """
+        codes: Any = None
+        for k, (part, column) in enumerate(zip(self._parts, columns, strict=False)):
+            above, codes = codes, part._codes(column, clip=clip)
+            if k:
+                keys, nodes = self._children[k]
+                own, wanted = codes, above * np.array([part.size]) + codes
+                place = np.searchsorted(keys, wanted).clip(max=keys.size - 1)
+                codes, none = nodes[place], (keys[place] != wanted) | (own < 0)
+                own, above = own[none], above[none]
+                lost = np.where(own == part.other_code, io.MISSING, io.NO_PATH)
+                lost[above < 0] = 0  # told of the column before
+                codes[none] = np.where(own < 0, own, lost)
+            yield part.name, codes
+
+    @cached_property
+    def _children(self) -> list[tuple[NDArray[np.int64], NDArray[Any]]]:
+        """For every column the sorted keys of its nodes, and these.
+
+        A key is the node above and the code of the name.
+        """
+        found, above = [], np.zeros(self.size, np.int64)
+        paths, dtype = np.array(self.categories, object), io.code_type(self.size)
+        for part, names in zip(self._parts, paths.T, strict=True):
+            own = part._table.codes(names)
+            keys, first = np.unique(above * part.size + own, return_index=True)
+            above = self.nodes(part.name)
+            found.append((keys, above[first].astype(dtype)))
+        return found
 
     def _codes(
         self, column: NDArray[Any] | Dictionary, *, clip: bool
@@ -646,18 +765,23 @@ class Attribute:
 
     def _given(self) -> dict[str, Any]:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        none = [name for name in ("categories", "cut_points") if not len(values[name])]
+        lists = ("categories", "cut_points", "columns")
+        none = [name for name in lists if not len(values[name])]
+        none += ["levels"] * bool(self.columns)  # which name them
         return {k: v for k, v in values.items() if v is not None and k not in none}
 
     def _to_dict(self) -> dict[str, Any]:
         """Return the entry of a file; pairs, because JSON keys all become text."""
+        given = self._given()
+        if self.columns:
+            given |= {"kind": "hierarchy", "tree": given.pop("categories")}
         return {
             "type" if key == "kind" else key: [
                 [raw, target] for raw, target in value.items()
             ]
             if isinstance(value, Mapping)
             else value
-            for key, value in self._given().items()
+            for key, value in given.items()
         }
 
     def __repr__(self) -> str:

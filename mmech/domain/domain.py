@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -129,7 +130,11 @@ class Domain:
                 "read_from_records must be true or false, got "
                 f"{self.read_from_records!r:.60}"
             )
-        self._check_distinct(n for a in attributes for n in (*(a.levels or ()), a.name))
+        self._check_distinct(
+            name
+            for own in attributes
+            for name in dict.fromkeys((*(own.levels or ()), own._lowest, own.name))
+        )
 
     def _check_distinct(self, names: Iterable[str]) -> None:
         seen = set()
@@ -172,12 +177,12 @@ class Domain:
         return {
             name: own.name
             for own in self.attributes
-            for name in (*(own.levels or ()), own.name)
+            for name in (*(own.levels or ()), own._lowest)
         }
 
     def by_level(self) -> Domain:
         """Return a domain with an attribute for each of these names."""
-        if len(self.levels) == len(self.names):
+        if tuple(self.levels) == self.names:
             return self
         owners = {own.name: own for own in self.attributes}
         made = [owners[owner].at_level(name) for name, owner in self.levels.items()]
@@ -198,7 +203,12 @@ class Domain:
 
     def _columns(self, *, with_target: bool) -> tuple[list[str], str | None]:
         """Return the columns of records, and the one of their class if it is read."""
-        return list(self.names), None
+        return [own.name for own in self._parts], None
+
+    @cached_property
+    def _parts(self) -> tuple[Attribute, ...]:
+        """An attribute for every column of records."""
+        return tuple(part for own in self.attributes for part in own._parts)
 
     def select(self, features: Iterable[int | str]) -> Self:
         """Return the domain of some attributes, given by position or name.
@@ -264,7 +274,8 @@ class Domain:
             Raw values. Columns with names match attributes, and there may be more of
             them in any order: of frames (pandas, polars, pyarrow, lazy ones), record
             arrays, dictionaries, and rows that are dicts.
-            Arrays and other rows hold the attributes in the order of the domain.
+            Arrays and other rows hold the attributes in the order of the domain. A
+            hierarchy over several columns has all of them.
         columns : sequence of str, optional
             Names of the columns of an array or of rows, to match them by name.
         handle_unknown : {"clip", "error", "category", "drop"}, default="clip"
@@ -331,7 +342,8 @@ class Domain:
         """Return the cells of all records, and which records are not left out."""
         check_policies(self.attributes, self._noun, **policies)
         table = read_table(X, columns)
-        positions, _ = table.locate(self.names, self._noun)
+        names, _ = self._columns(with_target=False)
+        positions, _ = table.locate(names, self._noun)
         return encode_columns(
             self.attributes,
             table,
@@ -381,18 +393,20 @@ class Domain:
         """
         check_policies(self.attributes, self._noun, handle_unknown=handle_unknown)
         table = read_table(X, columns)
-        positions, _ = table.locate(self.names, self._noun)
+        names, _ = self._columns(with_target=False)
+        positions, _ = table.locate(names, self._noun)
         found = self._misfits(table, positions, clip=handle_unknown == "clip")
         return sorted(found, key=lambda misfit: misfit.row)
 
     def _misfits(
         self, table: Table, positions: Iterable[int], *, clip: bool
     ) -> list[Misfit]:
-        found = []
-        for attribute, position in zip(self.attributes, positions, strict=True):
-            values = table.column(position)
-            codes = attribute._codes(values, clip=clip)
-            found += list_misfits(attribute.name, values, codes)
+        found, places = [], map(table.column, positions)
+        for attribute in self.attributes:
+            columns = [*islice(places, len(attribute._parts))]
+            own = attribute._read(columns, clip=clip)
+            for values, (name, codes) in zip(columns, own, strict=True):
+                found += list_misfits(name, values, codes)
         return found
 
     def decode(self, codes: ArrayLike) -> NDArray[np.object_]:

@@ -8,6 +8,7 @@ record. Messages call the description of the attributes by a `noun`, such as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from mmech.domain.values import (
     MISSING,
     NO_DATE,
     NO_NUMBER,
+    NO_PATH,
     OTHER_TIME,
     OUTSIDE,
     UNKNOWN,
@@ -37,6 +39,7 @@ PROBLEMS = {
     NO_NUMBER: "a value that is not a number",
     NO_DATE: "a value that is not a date",
     OTHER_TIME: "a date outside the bounds of the attribute",
+    NO_PATH: "a value that the tree does not have below those of the columns above",
 }
 """What is wrong with a value, by the marker that stands for its code."""
 
@@ -92,33 +95,36 @@ def encode_columns(
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the codes (N, d) of all records, and which of them are kept (N,).
 
-    `positions` says which column of the table holds which attribute; `narrow` asks for
-    the narrowest type of codes, column by column in memory; messages count rows from
-    `first_row`.
+    `positions` says where the columns of the attributes are in the table; `narrow` asks
+    for the narrowest type of codes, column by column in memory; messages count rows
+    from `first_row`.
     """
     keep = np.ones(table.n_rows, dtype=bool)
     dtype = narrow_type(attributes) if narrow else np.dtype(np.int64)
     shape = table.n_rows, len(attributes)
     codes = np.empty(shape, dtype, order="F" if narrow else "C")
-    for j, (attribute, position) in enumerate(zip(attributes, positions, strict=True)):
-        found = attribute._codes(table.read(position), clip=handle_unknown == "clip")
-        codes[:, j] = found
-        if not found.size or found.min() >= 0:
-            continue
-        for marker in PROBLEMS:
-            choice = handle_missing if marker == MISSING else handle_unknown
-            bad = found == marker
-            if not bad.any():
-                continue
-            if choice == "drop":
-                keep &= ~bad
-            elif choice == "category" and attribute.other_code is not None:
-                codes[bad, j] = attribute.other_code
-            else:
-                row, undeclared = first_row + int(bad.argmax()), choice == "category"
-                raise cell_error(
-                    row, attribute.name, marker, noun, undeclared=undeclared
-                )
+    places, clip = map(table.read, positions), handle_unknown == "clip"
+    for j, attribute in enumerate(attributes):
+        others = []
+        for name, found in attribute._read(
+            islice(places, len(attribute._parts)), clip=clip
+        ):
+            codes[:, j] = found
+            for marker in PROBLEMS if found.min(initial=0) < 0 else ():
+                choice = handle_missing if marker == MISSING else handle_unknown
+                bad = found == marker
+                if not bad.any():
+                    continue
+                if choice == "drop":
+                    keep &= ~bad
+                elif choice == "category" and attribute.other_code is not None:
+                    others.append(bad)
+                else:
+                    row = first_row + int(bad.argmax())
+                    undeclared = choice == "category"
+                    raise cell_error(row, name, marker, noun, undeclared=undeclared)
+        for bad in others:
+            codes[bad, j] = attribute.other_code
     return codes, keep
 
 
@@ -145,6 +151,7 @@ def cell_error(
     else:
         change = {
             UNKNOWN: f"extend the {{{noun}}}",
+            NO_PATH: f"extend the {{{noun}}}",
             OUTSIDE: f"widen the bounds of the {{{noun}}}",
             OTHER_TIME: f"widen the bounds of the {{{noun}}}",
             NO_DATE: "write dates as 2026-01-31",

@@ -173,11 +173,15 @@ def described_target(entry: Any) -> dict[str, Any]:
 def _with_tree(entry: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Return the entry of a hierarchy as the one of categories with levels."""
     _check_has(entry, ("tree",), what)
-    check_keys(entry, ("name", "type", "tree", "levels", "other", "monotone"), what)
-    categories, levels = read_tree(entry["name"], entry["tree"], entry.get("levels"))
-    own = {"type": "categorical", "categories": categories}
-    rest = {key: value for key, value in entry.items() if key != "tree"}
-    return rest | own | {"levels": levels.items()}
+    kept = ("name", "type", "other", "monotone")
+    check_keys(entry, (*kept, "tree", "levels", "columns"), what)
+    own = read_tree(
+        entry["name"], entry["tree"], entry.get("levels"), entry.get("columns", ())
+    )
+    if "levels" in own:
+        own["levels"] = own["levels"].items()
+    rest = {key: value for key, value in entry.items() if key in kept}
+    return rest | own | {"type": "categorical"}
 
 
 def described_attributes(

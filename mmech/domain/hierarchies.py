@@ -15,52 +15,70 @@ Nodes = tuple[Any, ...]
 
 
 def read_tree(
-    name: str, tree: Any, levels: Iterable[str] | None
-) -> tuple[Nodes, dict[str, Nodes]]:
-    """Return values, and by level the node of each of them.
+    name: str, tree: Any, levels: Iterable[str] | None, columns: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the arguments of an attribute: values with levels, or paths of columns.
 
     Parameters
     ----------
     name : str
         Name of the attribute.
-    tree : mapping, or path of a csv file
+    tree : mapping, sequence of sequences, or path of a csv file
         As in `Attribute.hierarchy`.
     levels : iterable of str, optional
         Names of the levels above the values, topmost first.
+    columns : iterable of str, default=()
+        Names of the columns of a path, in place of these.
     """
     label, header = f"tree of attribute {name!r}", None
+    columns = [columns] if isinstance(columns, str) else list(columns)
+    if columns and levels is not None:
+        raise ValueError(
+            f"columns name the levels of attribute {name!r}, got levels, too; leave "
+            "them out"
+        )
     if isinstance(tree, (str, os.PathLike)):
-        header, paths = _read(tree, f"cannot use the {label} in {os.fspath(tree)!r}")
+        place = f"cannot use the {label} in {os.fspath(tree)!r}"
+        header, paths = _read(tree, place, columns)
     else:
         paths = list(_walked(tree, label))
     if not paths:
         raise ValueError(f"the {label} must have at least one value, got none")
     depths = sorted({len(path) for path in paths})
-    if len(depths) != 1 or depths[0] < 2:
+    if len(depths) != 1 or depths[0] < 2 - bool(columns):
         raise ValueError(
             f"the {label} must have all values below equally many levels, at least "
             f"one, got values with {' and '.join(str(d - 1) for d in depths)} "
             "levels above them; give all branches the same levels"
         )
     depth = depths[0] - 1
+    if columns:
+        return {"categories": _together(paths), "columns": columns}
     names = list(levels or header or (f"{name}_{k + 1}" for k in range(depth)))
     if len(set(names)) != depth or len(names) != depth:
         raise ValueError(
             f"levels of attribute {name!r} must be {depth} names of the levels above "
             f"its values, topmost first and each once, got {names!r:.60}"
         )
-    for k in range(depth, 0, -1):  # values of a node together, first ones first
+    *above, values = zip(*_together(paths), strict=True)
+    return {"categories": values, "levels": dict(zip(names, above, strict=True))}
+
+
+def _together(paths: list[Nodes]) -> list[Nodes]:
+    """Return paths, each once: those of a node together, first ones first."""
+    for k in range(len(paths[0]) - 1, 0, -1):
         place = {path[:k]: i for i, path in reversed(list(enumerate(paths)))}
         paths.sort(key=lambda path, k=k, place=place: place[path[:k]])  # type: ignore[misc]
-    *above, values = zip(*dict.fromkeys(paths), strict=True)
-    return values, dict(zip(names, above, strict=True))
+    return list(dict.fromkeys(paths))
 
 
-def _read(path: str | os.PathLike[str], place: str) -> tuple[list[str], list[Nodes]]:
-    """Return the header of a csv file without its last column, and all rows."""
+def _read(
+    path: str | os.PathLike[str], place: str, columns: list[str]
+) -> tuple[list[str], list[Nodes]]:
+    """Return all but the last column of a csv file, and rows of it or of some."""
     with located(place):
         try:
-            header = read_header(path)
+            header = columns or read_header(path)
             return header[:-1], list(map(tuple, read_cells(path, header).tolist()))
         except ParameterError as error:  # how the file is written is no option here
             raise ValueError(error.render(lambda name, value: None)) from None
@@ -73,11 +91,12 @@ def _walked(tree: Any, label: str) -> Iterator[Nodes]:
             yield from ((node, *path) for path in _walked(below, label))
     elif isinstance(tree, (str, bytes)) or not isinstance(tree, Iterable):
         raise TypeError(
-            f"the {label} must be nested dicts down to lists of values, or the path of "
-            f"a csv file, got {tree!r:.40} in it"
+            f"the {label} must be nested dicts down to lists of values, a list of "
+            f"paths, or the name of a csv file, got {tree!r:.40} in it"
         )
     else:
-        yield from ((value,) for value in tree)
+        for value in tree:
+            yield tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
 def check_levels(label: str, cells: Nodes, levels: Any) -> dict[str, Nodes]:

@@ -187,7 +187,7 @@ class _Wanted:
         self.target = target
         self.names = features if target is None else [*features, target]
         self.numbers = {a.name for a in domain.attributes if a.kind == "numeric"}
-        self.attributes = domain.attributes
+        self.attributes = domain._parts
         self.noun = domain._noun
 
 
@@ -419,7 +419,7 @@ def columns_of(
     found: list[str] = []
     for path, keys in _files(source):
         with located(f"cannot use the data {name_of(path)!r}"):
-            attributes = () if domain is None else domain.attributes
+            attributes = () if domain is None else domain._parts
             columns = [*_columns(path, attributes, form), *keys]
         known = set(found)
         found += [name for name in columns if name not in known]

@@ -21,7 +21,7 @@ from mmech.checks import read_float
 
 # Markers of cells that have no code yet.
 MISSING, UNKNOWN, OUTSIDE, INFINITE, NO_NUMBER = -1, -2, -3, -4, -5
-NO_DATE, OTHER_TIME = -6, -7
+NO_DATE, OTHER_TIME, NO_PATH = -6, -7, -8
 
 _MISSING_TYPES = ("NAType", "NaTType", "MaskedConstant")  # of pandas and NumPy
 _TRUTH = {"True": 1, "true": 1, "False": 0, "false": 0}  # booleans in a csv file
@@ -149,7 +149,7 @@ class CategoryTable:
 
 def code_type(n_codes: int) -> np.dtype[np.signedinteger[Any]]:
     """Return the narrowest type of so many codes, and of markers."""
-    return np.min_scalar_type(min(-n_codes, OTHER_TIME))
+    return np.min_scalar_type(min(-n_codes, NO_PATH))
 
 
 def number_values(

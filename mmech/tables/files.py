@@ -67,6 +67,8 @@ class Sheet(NamedTuple):
     value : str
         Column of what was released; intervals are in ``lower`` and ``upper``.
     columns : mapping of str to ndarray
+    across : int
+        How many of the last keys tell the columns of a heat map apart.
     """
 
     file: str
@@ -74,6 +76,7 @@ class Sheet(NamedTuple):
     keys: tuple[str, ...]
     value: str
     columns: Columns
+    across: int = 1
 
 
 def file_names(names: Sequence[Sequence[str]]) -> list[str]:
@@ -267,7 +270,7 @@ def _page(sheets: Sequence[Sheet], statement: str, level: float) -> Iterator[str
         if n > CHARTED:
             yield f"<p>{n:,} rows are too many for a chart: {link}</p>"
             continue
-        grid = sheet.value == "count" and len(sheet.keys) > 1
+        grid = sheet.value == "count" and len(sheet.keys) > sheet.across
         text = "\n".join(_heat_map(sheet) if grid else _bars(sheet))
         yield f"<p>Intervals at level {level:g}. {link}</p><div>{text}</div>"
     yield "</body></html>\n"
@@ -337,8 +340,9 @@ def _heat_map(sheet: Sheet) -> Iterator[str]:
     Its columns are the values of the last attribute.
     """
     _, numbers = _said(sheet)
-    across = list(dict.fromkeys(map(str, sheet.columns[sheet.keys[-1]].tolist())))
-    down = [map(str, sheet.columns[key].tolist()) for key in sheet.keys[:-1]]
+    keys = [list(map(str, sheet.columns[key].tolist())) for key in sheet.keys]
+    down, last = keys[: -sheet.across], keys[-sheet.across :]
+    across = [", ".join(own) for own in dict.fromkeys(zip(*last, strict=True))]
     counts = sheet.columns["count"]
     shades = np.sqrt(counts / max(int(counts.max()), 1))
     fills = COLOURS[0] + shades[:, None] * (COLOURS[1] - COLOURS[0])

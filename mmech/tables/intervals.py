@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from mmech.tables.field import (
     FLAT,
     VARIANCE_FLOOR,
     Field,
+    Solution,
     Source,
     measured_by,
 )
@@ -42,6 +43,8 @@ class Intervals(Field):
         Measure marginals, in steps: single attributes first.
     known, closed, chain
         As in `Field`.
+    part : collection of tuple of int, optional
+        The tables that count, of those that are measured.
 
     Attributes
     ----------
@@ -55,9 +58,15 @@ class Intervals(Field):
         known: Mapping[Subset, Any] = {},
         closed: Mapping[Subset, Any] = {},
         chain: Chain = FLAT,
+        part: Collection[Subset] | None = None,
     ) -> None:
         form: Any = mechanisms[0].released.form  # of marginals, these are `Marginals`
-        measured = [own for of in mechanisms for own in measured_by(of)]
+        measured = [
+            own
+            for of in mechanisms
+            for own in measured_by(of)
+            if part is None or own.subset in part
+        ]
         super().__init__(form.domain_shape, measured, known, closed, chain)
         self._law = mechanisms[0].law
         self._laws: dict[Any, Errors] = {}
@@ -314,3 +323,93 @@ class Intervals(Field):
         for i in other:
             place = place * self.sizes[i] + codes[i]
         return place
+
+
+class Apart(Intervals):
+    """Intervals of parts of tables, each with a least squares of its own.
+
+    A table has those of the part that tells it best.
+
+    Parameters
+    ----------
+    mechanism : MatrixMechanism
+    parts : sequence of (Chain, sequence of tuple of int)
+        Tables that are measured, each in one part, with the hierarchy of the part.
+    chain : Chain
+        All hierarchies.
+    """
+
+    def __init__(
+        self,
+        mechanism: MatrixMechanism,
+        parts: Sequence[tuple[Chain, Sequence[Subset]]],
+        chain: Chain,
+    ) -> None:
+        self.parts = [
+            Intervals([mechanism], chain=own, part=tables) for own, tables in parts
+        ]
+        self.chain, self.sizes = chain, self.parts[0].sizes
+        self.measured = tuple(measured_by(mechanism))
+        self.steps = [self]
+        self._best: dict[Subset, int] = {}
+
+    def best(self, subset: Subset) -> int:
+        """Return the part that a table is told by."""
+        if subset not in self._best:
+            errors = [
+                own.node_variances(subset).mean() if own.measures(subset) else np.inf
+                for own in self.parts
+            ]
+            self._best[subset] = int(np.argmin(errors))
+        return self._best[subset]
+
+    def measures(self, subset: Subset) -> bool:
+        """Return whether tables of a part add up to one."""
+        return any(own.measures(subset) for own in self.parts)
+
+    def estimate(self, values: Any) -> Any:
+        """Return the tables of least error of each part."""
+        array = np.asarray(values, np.float64)
+        cells = [self._cells(own.subset) for own in self.measured]
+        tables = np.split(array, np.cumsum(cells)[:-1])
+        found = []
+        for part in self.parts:
+            held = {own.subset for own in part.measured}
+            each = zip(self.measured, tables, strict=True)
+            own = np.concatenate([table for m, table in each if m.subset in held])
+            found.append(part.estimate(own))
+        return ApartSolution(self, found)
+
+    def law(self, subset: Subset, together: Subset | None = None) -> Errors:
+        """Return the laws of errors of a table."""
+        return self.parts[self.best(subset)].law(subset, together)
+
+    def errors(
+        self, subset: Subset, level: float, first: Integers, last: Integers
+    ) -> tuple[Floats, Floats]:
+        """Return the standard errors, and half the widths of intervals, of sums."""
+        return self.parts[self.best(subset)].errors(subset, level, first, last)
+
+    def spread(self, subset: Subset) -> float:
+        """Return the mean variance of errors."""
+        return self.parts[self.best(subset)].spread(subset)
+
+    def variances(self, subset: Subset) -> Floats:
+        """Return the variances of all cells of a table."""
+        return self.parts[self.best(subset)].variances(subset)
+
+    def contrast_variance(self, subset: Subset) -> float:
+        """Return the mean variance of a contrast."""
+        return self.parts[self.best(subset)].contrast_variance(subset)
+
+
+class ApartSolution(NamedTuple):
+    """Estimates of tables, each by the part that tells it best."""
+
+    noise: Apart
+    parts: Sequence[Solution]
+
+    def marginal(self, attributes: Any) -> Floats:
+        """Return a table in C order of its attributes, (cells,)."""
+        subset = tuple(attributes)
+        return self.parts[self.noise.best(subset)].marginal(subset)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from mmech.error.result import StrategyResult
 from mmech.noise import OF_CURRENCY
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
-from mmech.tables.levels import Chain, Tree, subsets_of, within
+from mmech.tables.levels import Chain, Tree, apart, subsets_of, within
 
 ITERATIONS, TOLERANCE = 300, 1e-6
 """Limits of the search for the weights of tables."""
@@ -53,6 +55,13 @@ def level_strategy(
         The tables.
     currency : {"epsilon", "rho"}
     """
+    return _weighted(chain, sizes, subsets, currency)[0]
+
+
+def _weighted(
+    chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
+) -> tuple[StrategyResult, float]:
+    """Return the tables with weights, and the error of an average cell of each."""
     law = OF_CURRENCY[currency]
     parts = chain.factors(subsets)
     at = [np.array([own[s] for s in map(within(own), subsets)]) for own in parts]
@@ -69,15 +78,48 @@ def level_strategy(
             weights[k], errors[k], steps = found[0], found[1], steps + found[2]
     products = reduce(np.multiply.outer, weights).ravel().tolist()
     of_tables = [e[a] for e, a in zip(errors, at, strict=True)]
-    return StrategyResult(
+    squares = np.prod(of_tables, axis=0)
+    result = StrategyResult(
         Marginals(
             tuple(sizes), dict(zip(chain.measured(subsets), products, strict=True))
         ),
         "marginals",
-        float(np.prod(of_tables, axis=0).sum()),
+        float(squares.sum()),
         steps,
         message="weights of tables by all levels",
         norm=law.norm,
+    )
+    return result, float(squares @ alone)
+
+
+def separate_strategy(
+    chain: Chain, sizes: Sequence[int], subsets: Sequence[Subset], currency: str
+) -> StrategyResult:
+    """Return tables that are measured together, or by hierarchy where that is better.
+
+    Parts by hierarchy have the shares of the budget with the least sum of errors, and
+    each has a least squares of its own. Parameters are those of `level_strategy`.
+    """
+    joint, least = _weighted(chain, sizes, subsets, currency)
+    parts, law = apart(chain, subsets), OF_CURRENCY[currency]
+    if len(parts) < 2:
+        return joint
+    found = [_weighted(own, sizes, part, currency) for own, part in parts]
+    shares = np.array([error for _, error in found]) ** (1 / (4 - law.power))
+    if float(shares.sum()) ** (4 - law.power) >= least:
+        return joint
+    shares = (shares / shares.sum()) ** (1 / law.power)
+    weights: dict[Subset, float] = {}
+    loss = 0.0
+    for (own, _), share in zip(found, shares.tolist(), strict=True):
+        of_part: Any = own.strategy
+        weights |= {s: w * share for s, w in of_part.weights.items()}
+        loss += own.loss / share**2
+    return replace(
+        joint,
+        strategy=Marginals(tuple(sizes), weights),
+        loss=loss,
+        message="weights of tables by hierarchy, each with a share of its own",
     )
 
 

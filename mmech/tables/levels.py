@@ -126,6 +126,22 @@ class Chain:
         return [(), *sorted(tuple(sorted(own)) for own in found)]
 
 
+def apart(chain: Chain, subsets: Sequence[Subset]) -> list[tuple[Chain, list[Subset]]]:
+    """Return tables by the hierarchy whose levels they have, or by none.
+
+    All are one group where a table has levels of several hierarchies, or there is one.
+    """
+    found: dict[Subset, list[Subset]] = {}
+    for subset in subsets:
+        levels, _ = chain.places(subset)
+        own = tuple(k for k, level in enumerate(levels) if level)
+        if len(own) > 1 or not chain.beside:
+            return [(chain, list(subsets))]
+        found.setdefault(own, []).append(subset)
+    alone = [replace(own, beside=()) for own in chain.all]
+    return [(alone[sum(own)], tables) for own, tables in found.items()]
+
+
 def chain_of(domain: Domain, names: Sequence[str]) -> Chain | None:
     """Return the levels of the first hierarchy that tables have several levels of."""
     found: list[Chain] = []

@@ -33,10 +33,10 @@ from mmech.strategies import optimize
 from mmech.structure.spectrum import mean_spectrum
 from mmech.tables.columns import OF_TABLES
 from mmech.tables.field import FLAT
-from mmech.tables.intervals import Intervals
+from mmech.tables.intervals import Apart, Intervals
 from mmech.tables.known import Known, what_is_known
-from mmech.tables.level_weights import level_strategy
-from mmech.tables.levels import Chain, chain_of
+from mmech.tables.level_weights import level_strategy, separate_strategy
+from mmech.tables.levels import Chain, apart, chain_of
 from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import Statistic
 from mmech.tables.whole import divided_tables, topmost_tables
@@ -215,10 +215,20 @@ class TablePlan:
             insecure_rng=insecure_rng,
         )
 
+    @property
+    def parts(self) -> list[tuple[Chain, list[Subset]]]:
+        """Tables by hierarchy, where each has noise and estimates of its own."""
+        found = [] if self.chain is None else apart(self.chain, self.subsets)
+        weights = getattr(self.strategy.strategy, "weights", {})
+        several = len(found) > 1 and {*weights} == {*self.subsets}
+        return found if several else []
+
     @cached_property
     def noise(self) -> Intervals:
         """The law of the errors of the tables; in steps, if all are measured."""
         mechanism, known, closed = self.mechanism(), {}, {}
+        if self.parts:
+            return Apart(mechanism, self.parts, self.chain or FLAT)
         if self.known is not None:
             known = dict(self.known.tables)
             form: Any = mechanism.released.form
@@ -348,7 +358,8 @@ def make_plan(
         upper = axes.select(names[: len(names) - len(lower)])
         facts = what_is_known(known or {}, impossible, upper, flat)
     if strategy is None and chain is not None:
-        strategy = level_strategy(chain, axes.shape, subsets, currency)
+        planned = level_strategy if facts else separate_strategy
+        strategy = planned(chain, axes.shape, subsets, currency)
     if strategy is None:  # plans of one choice are equal: without seconds
         found = _strategy(axes.shape, subsets, currency, callback, facts)
         strategy = replace(found, candidates=())

@@ -94,20 +94,15 @@ def versions() -> dict[str, str]:
 
 def _sheets(made: Tables, level: float) -> list[Sheet]:
     """Return all tables, then all statistics."""
-    found = [
-        (own, "count", made.table(own, level=level, frame="dict"))
-        for own in made.tables
-    ]
-    for _, own in made.plan.asked:
-        columns, value = made._of_statistic(own, level), own.value
-        keys = tuple(columns)[: list(columns).index(value)]
-        found.append((keys, value, columns))
-    return [
-        Sheet(file, " x ".join(names), *parts)
-        for file, names, parts in zip(
-            file_names(made.plan.outputs), made.plan.outputs, found, strict=True
-        )
-    ]
+    found = [("count", made._columns(own, level)) for own in made.tables]
+    found += [(own.value, made._of_statistic(own, level)) for _, own in made.plan.asked]
+    across = {own.name: len(own.columns) for own in made.plan.axes.attributes}
+    sheets, outputs = [], made.plan.outputs
+    for names, file, own in zip(outputs, file_names(outputs), found, strict=True):
+        keys = tuple(own[1])[: list(own[1]).index(own[0])]
+        last = across.get(names[-1]) or 1
+        sheets.append(Sheet(file, " x ".join(names), keys, *own, last))
+    return sheets
 
 
 def check_new_folder(folder: str | os.PathLike[str]) -> Path:

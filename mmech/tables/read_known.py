@@ -7,14 +7,14 @@ import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 
 from mmech.arrays import Integers, Mask, Subset
 from mmech.checks import check_choice, plain_array, read_float
-from mmech.domain.attribute import Attribute
+from mmech.domain.attribute import BELOW, Attribute
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
 from mmech.exceptions import ParameterError
@@ -49,15 +49,21 @@ def _in_order(positions: Sequence[int], table: Any) -> tuple[Subset, Any]:
 def known_table(domain: Domain, names: Any, value: Any) -> tuple[Subset, Integers]:
     """Return the attributes of a known table, and its counts."""
     names = (names,) if isinstance(names, str) else tuple(names)
-    positions = _positions(domain, names)
     what = f"the known table of {' x '.join(names) or 'the total'}"
+    owners = [own for own in domain.attributes if own.name in names]
+    above = {column for own in owners for column in own.columns[:-1]}
+    names = tuple(name for name in names if name not in above)
+    positions = _positions(domain, names)
     sizes = [domain.shape[i] for i in positions]
     if isinstance(value, Mapping) or hasattr(value, "columns"):
         table = read_table(value)
-        places, (last,) = table.locate(names, "known table", ("count",))
+        attributes = [domain.attributes[i] for i in positions]
+        wanted = [column for own in attributes for column in own._cells_by_column]
+        places, (last,) = table.locate(wanted, "known table", ("count",))
+        columns = map(table.column, places)
         codes = [
-            _codes(domain.attributes[i], table.column(j), what)
-            for i, j in zip(positions, places, strict=True)
+            _codes(own, _labels(islice(columns, len(own.columns) or 1)), what)
+            for own in attributes
         ]
         cells = np.ravel_multi_index(codes, sizes)
         distinct = len(np.unique(cells))
@@ -106,6 +112,11 @@ def impossible_cells(domain: Domain, rule: Any, what: str) -> tuple[Subset, Mask
             f"{what} must be one table of {product_of(sizes)} truth values"
         )
     return _in_order(positions, mask.reshape(sizes))
+
+
+def _labels(columns: Iterable[Iterable[Any]]) -> list[str]:
+    """Return what rows are called together by some columns."""
+    return [BELOW.join(map(str, cells)) for cells in zip(*columns, strict=True)]
 
 
 def _codes(attribute: Attribute, values: Iterable[Any], what: str) -> Integers:

@@ -166,10 +166,11 @@ class Tables:
         Returns
         -------
         frame
-            A column per attribute, then ``count``, the released count. The unbiased
-            estimate that it was made from has a ``standard_error``, and an interval
-            from ``lower`` to ``upper``: whole, non-negative, and with the count inside.
-            These three are NaN in a table that was not measured.
+            A column per attribute, or per column of the records down to a level, then
+            ``count``, the released count. The unbiased estimate that it was made from
+            has a ``standard_error``, and an interval from ``lower`` to ``upper``:
+            whole, non-negative, and with the count inside. These three are NaN in a
+            table that was not measured.
 
         Raises
         ------
@@ -312,10 +313,11 @@ class Tables:
 
         count = summed(self._count(subset).ravel())
         grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
-        values = {
-            self.plan.names[i]: as_column(names, rows)
-            for i, (names, _, _), rows in zip(order, spans, grid, strict=True)
-        }
+        values: dict[str, NDArray[Any]] = {}
+        for i, (names, _, _), rows in zip(order, spans, grid, strict=True):
+            own = self.plan.axes.attributes[i]
+            shown = own._cells_by_column if own.columns else {own.name: names}
+            values |= {name: as_column(cells, rows) for name, cells in shown.items()}
         if not self.noise.measures(subset):
             unknown = np.full(count.size, np.nan)
             none = dict.fromkeys(("standard_error", "lower", "upper"), unknown)
@@ -452,8 +454,9 @@ class Tables:
         Returns
         -------
         frame
-            One column per attribute, with values that `Domain.encode` reads. A number
-            is uniform within its bin, and whole where the attribute says ``integer``.
+            Columns as records have them, with values that `Domain.encode` reads. A
+            number is uniform within its bin, and whole where the attribute says
+            ``integer``.
         """
         number = self.total if n is None else check_integer(n, "n", minimum=0)
         most = LIMITS.table_entries // len(self.plan.names)
@@ -467,10 +470,9 @@ class Tables:
         rng = check_seed(seed, "seed")
         codes = self.counts.records(number, rng)
         rng = np.random.default_rng(0) if rng is None else rng
-        columns = {
-            attribute.name: raw_values(attribute, codes[:, i], rng)
-            for i, attribute in enumerate(self.plan.axes.attributes)
-        }
+        columns: dict[str, Any] = {}
+        for attribute, own in zip(self.plan.axes.attributes, codes.T, strict=True):
+            columns |= raw_values(attribute, own, rng)
         return as_frame(columns, frame or self.plan.frame)
 
     # ---- words and files -------------------------------------------------------

@@ -448,8 +448,9 @@ class MeasuredStatistic:
         at = np.indices(shape).reshape(len(shape), plan.n_groups)[:, order // rows]
         attributes = plan.domain.attributes[1:]
         groups = {
-            attributes[axis].name: as_column(attributes[axis].labels, at[axis])
+            name: as_column(cells, at[axis])
             for axis in axes
+            for name, cells in attributes[axis]._cells_by_column.items()
         }
         return groups | {name: column[order] for name, column in values.items()}
 
@@ -511,11 +512,11 @@ class ReadDomain(Domain):
             X, columns, narrow=narrow, first_row=first_row, **policies
         )
         table = read_table(X, columns)
-        where, _ = table.locate(self.names, self._noun)
         columns_of = list(codes.T)
         for plan in self.plans:
             i = self.names.index(plan.statistic.name)
-            numbers, _ = number_values(table.column(where[i]))
+            (where,), _ = table.locate([plan.statistic.name], self._noun)
+            numbers, _ = number_values(table.column(where))
             none = np.isnan(numbers) | (codes[:, i] == self.attributes[i].other_code)
             places = plan.statistic.places(plan, np.where(none, 0.0, numbers))
             columns_of.append(np.where(none, plan.n_steps + 1, places))
@@ -594,7 +595,8 @@ def plan_statistics(
         for name in names:
             check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
         owners = [domain.levels[name] for name in names]
-        if len(set(owners)) < len(owners) or OF_STATISTICS & {*names}:
+        taken = {c for a in domain.attributes if a.name in owners for c in a.columns}
+        if len(set(owners)) < len(owners) or OF_STATISTICS & {*names, *taken}:
             raise ParameterError(
                 "by",
                 f"of the {statistic} must name other attributes, each once, and none "

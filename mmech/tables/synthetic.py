@@ -14,15 +14,25 @@ from mmech.domain.frames import as_column
 
 def raw_values(
     attribute: Attribute, codes: Integers, rng: np.random.Generator
+) -> dict[str, NDArray[Any]]:
+    """Return raw values of cells by column.
+
+    Numbers and dates are drawn within their bins.
+    """
+    if attribute.kind in ("categorical", "ordinal"):
+        shown = attribute._cells_by_column.items()
+        return {name: as_column(own, codes) for name, own in shown}
+    return {attribute.name: _drawn(attribute, codes, rng)}
+
+
+def _drawn(
+    attribute: Attribute, codes: Integers, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return raw values of cells; numbers and dates are drawn within their bins."""
     if attribute.kind == "date":
         days = attribute._first_days()
         place = np.minimum(codes, len(days) - 2)
         texts = rng.integers(days[place], days[place + 1]).astype("M8[D]").astype(str)
         return np.where(codes > len(days) - 2, "?", texts)
-    if attribute.kind != "numeric":
-        return as_column(attribute.categories, codes)
     cuts = attribute.cut_points
     first = attribute.lower if attribute.lower is not None else _beyond(cuts, 0)
     last = attribute.upper if attribute.upper is not None else _beyond(cuts, -1)

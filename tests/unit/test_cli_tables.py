@@ -390,6 +390,60 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     assert sorted(line.split()[0] for line in cells) == sorted(shown)
 
 
+def test_a_dry_run_says_that_hierarchies_are_measured_apart(folder, capsys):
+    tree = {name: [f"{name}{i}" for i in range(8)] for name in "ABC"}
+    entries = [
+        {"name": n, "type": "hierarchy", "tree": tree, "levels": [up]}
+        for n, up in (("city", "region"), ("job", "field"))
+    ]
+    Path("d.json").write_text(json.dumps({"features": entries}))
+    tables = "--table city --table region --table job --table field"
+    line = f"tables --domain d.json {tables} --epsilon 1 --dry-run"
+    code, out, _ = run(line, capsys)
+    assert code == 0
+    assert "Tables of each hierarchy are measured apart" in " ".join(out.split())
+    code, out, _ = run(f"{line} --table city,field", capsys)
+    assert "are measured apart" not in " ".join(out.split())
+
+
+def test_places_in_several_columns_are_one_hierarchy(folder, capsys):
+    Path("r.csv").write_text("City,sex,Region\nA,f,N\nA,f,S\nB,m,N\n")
+    code, out, _ = run("schema suggest r.csv --out d.json --force", capsys)
+    assert (code, out) == (0, "")
+    document = json.loads(Path("d.json").read_text())
+    place, sex = document["features"]
+    assert (place["columns"], sex["name"]) == (["Region", "City"], "sex")
+    code, _, err = run("schema check r.csv d.json", capsys)
+    assert "the tree of attribute 'place' must have at least one value" in err
+    place["tree"], sex["categories"] = {"N": ["A"], "S": ["A", "B"]}, ["f", "m"]
+    Path("d.json").write_text(json.dumps(document))
+    code, out, _ = run("schema check r.csv d.json --na x", capsys)
+    assert code == 1
+    assert out.splitlines()[1:] == [
+        "column 'City': a value that the tree does not have below those of the columns "
+        "above, in 1 row",
+        "  'B' in row 2",
+        "2 of 3 records fit the domain 'd.json'.",
+    ]
+    line = "tables r.csv --domain d.json --table City,sex --table Region --epsilon 1"
+    code, out, err = run(f"{line} --handle-unknown drop --out made", capsys)
+    assert code == 0, err
+    lines = Path("made/City_x_sex.csv").read_text().splitlines()
+    assert [line[:6] for line in lines[1:]] == [
+        "N,A,f,", "N,A,m,", "S,A,f,", "S,A,m,", "S,B,f,", "S,B,m,",
+    ]  # fmt: skip
+    Path("k.csv").write_text("Region,count\nN,2\nS,1\n")
+    Path("r.csv").write_text("City,sex,Region\nA,f,N\nB,f,S\nA,m,N\n")
+    code, _, err = run(f"{line} --known k.csv --out known", capsys)
+    assert code == 0, err
+    lines = Path("known/Region.csv").read_text().splitlines()
+    assert [line[:4] for line in lines[1:]] == ["N,2,", "S,1,"]
+    Path("r.csv").write_text("City,sex\nA,f\n")
+    code, _, err = run(f"{line} --out other", capsys)
+    assert code == 2
+    assert "named 'Region'" in err
+
+
 @pytest.mark.parametrize("line", ["f,SECRET,30", "SECRET,2026-01-31", "x,true,y"])
 def test_no_template_shows_a_record(folder, capsys, line):
     Path("n.csv").write_text(f"{line}\n", encoding="utf-8")

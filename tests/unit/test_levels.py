@@ -7,14 +7,19 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import reference as ref
 from replay import People, check_neighbours
 
 import mmech as mm
+import mmech_rf
+from mmech import verify
 from mmech.tables.level_weights import _errors_and_pulls, level_strategy
 from mmech.tables.levels import Chain
 from mmech.tables.rounding import rounded
+from mmech.tables.statistics import Sum
 
 TREE = {
     "North": {"Ham": ["a1", "a2", "a3"], "Bek": ["b1"]},
@@ -224,6 +229,9 @@ def nodes_of(plan, subset):
 def test_estimates_are_those_of_least_squares(asked, cost):
     """With two hierarchies rounded weights make errors larger by half a percent."""
     domain, plan = ASKED[asked][0], plan_of(asked, **cost)
+    if plan.parts:
+        joint = plan.chain, plan.axes.shape, plan.subsets, plan.currency
+        plan = replace(plan, strategy=level_strategy(*joint))
     noise, codes = plan.noise, np.indices(domain.shape).reshape(3, -1).T
 
     def matrix(subset):
@@ -255,6 +263,63 @@ def test_estimates_are_those_of_least_squares(asked, cost):
         sums = own[0] + own[2]
         errors, _ = noise.law(subset, (2, 1)).at(0.95, np.arange(6))
         np.testing.assert_allclose(errors**2, np.diag(sums @ covariance @ sums.T))
+
+
+def test_tables_of_each_hierarchy_have_a_least_squares_of_their_own():
+    plan = plan_of("two, apart")
+    codes, noise = np.indices(TWO.shape).reshape(3, -1).T, plan.noise
+    assert [len(tables) for _, tables in plan.parts] == [2, 2]
+    assert {*plan.strategy.strategy.weights} == {*plan.subsets}
+
+    def matrix(subset):
+        rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
+        return (rows[:, None] == cells_of(plan, codes, subset, TWO)).astype(float)
+
+    y = np.random.default_rng(1).normal(50, 9, plan.mechanism().released.shape[0])
+    estimate, start = noise.estimate(y), 0
+    own = {}
+    for m in noise.measured:
+        A = matrix(m.subset)
+        own[m.subset] = A, y[start : start + len(A)], m.variance
+        start += len(A)
+    for _, tables in plan.parts:
+        A = np.concatenate([own[s][0] for s in tables])
+        values = np.concatenate([own[s][1] for s in tables])
+        precision = np.concatenate([np.full(len(own[s][0]), 1 / own[s][2])
+                                    for s in tables])  # fmt: skip
+        covariance = ref.pinv(A.T @ (precision[:, None] * A))
+        x = covariance @ (A.T @ (precision * values))
+        for subset in tables:
+            B = own[subset][0]
+            np.testing.assert_allclose(estimate.marginal(subset), B @ x, atol=1e-8)
+            squares = np.diag(B @ covariance @ B.T)
+            found = noise.variances(subset).ravel()
+            np.testing.assert_allclose(found, squares, rtol=1e-7)
+    restored = pickle.loads(pickle.dumps(plan))
+    assert restored.parts[1][1] == plan.parts[1][1]
+
+
+@pytest.mark.by_day(3)
+@pytest.mark.parametrize("seed", range(40))
+def test_a_second_hierarchy_costs_no_more_than_calls_of_their_own(seed):
+    """Random tables of one hierarchy each, beside the best shares of two calls."""
+    rng = np.random.default_rng(seed)
+    levels = [("region", "county", "city"), ("field", "branch", "job")]
+    currency = ("epsilon", "rho")[seed % 2]
+    calls = []
+    for own in levels:
+        picked = rng.choice(own, 2, replace=False).tolist()
+        calls.append([(name, "sex") if rng.random() < 0.3 else name for name in picked])
+
+    def error(tables):
+        plan = mm.release_tables(
+            None, TWO, tables=tables, **{currency: 0.01}, dry_run=True
+        )
+        return plan.squared_error
+
+    power = {"epsilon": 1 / 3, "rho": 1 / 2}[currency]
+    best = sum(error(call) ** power for call in calls) ** (1 / power)
+    assert error(calls[0] + calls[1]) <= 1.01 * best
 
 
 PUBLIC = {
@@ -515,6 +580,199 @@ def test_what_was_kept_makes_the_same_tables(tmp_path):
     assert again.tables == released.tables
     for subset, table in released.counts.tables.items():
         assert (again.counts.tables[subset] == table).all()
+
+
+# ---- several columns ------------------------------------------------------------
+
+COLUMNS = ("Region", "State", "City")
+PATHS = [(r, s, c) for r in "NSW" for s in "NAB"[: 2 + (r == "S")] for c in ("A", 1)]
+"""Names come back in other branches and at other levels."""
+WHERE = mm.Attribute.hierarchy("place", PATHS, columns=COLUMNS)
+SPREAD = mm.Domain([mm.Attribute.ordinal("age", [0, 1, 2]), WHERE])
+
+
+def spread(n):
+    """Return records in a frame with columns in another order, and their paths."""
+    rng = np.random.default_rng(3)
+    at = rng.choice(len(PATHS), n, p=rng.dirichlet(np.ones(len(PATHS))))
+    columns = dict(zip(COLUMNS, zip(*(PATHS[i] for i in at), strict=True), strict=True))
+    order = ("City", "Region", "State")
+    frame = pd.DataFrame({name: columns[name] for name in order})
+    return frame.assign(age=rng.integers(0, 3, n), other="x"), at
+
+
+@pytest.mark.parametrize("held", ["objects", "pandas", "pyarrow", "rows"])
+def test_a_value_in_several_columns_is_its_path(held):
+    frame, at = spread(300)
+    if held == "pandas":
+        frame = frame.astype(dict.fromkeys(COLUMNS, "category"))
+    elif held == "pyarrow":
+        frame = pa.table(dict(frame.astype(dict.fromkeys(COLUMNS, str)).items()))
+    elif held == "rows":
+        frame = frame[["age", *COLUMNS]].to_numpy().tolist()
+    for narrow in (False, True):
+        assert (SPREAD.encode(frame, narrow=narrow)[:, 1] == at).all()
+    assert WHERE.labels[:3] == ("N / N / A", "N / N / 1", "N / A / A")
+    assert SPREAD.levels == {"age": "age", **dict.fromkeys(COLUMNS, "place")}
+
+
+def test_trees_of_columns_come_from_dicts_paths_and_files(tmp_path):
+    nested = {}
+    for region, state, city in PATHS:
+        nested.setdefault(region, {}).setdefault(state, []).append(city)
+    shuffled = [PATHS[i] for i in (0, 5, 1)] + PATHS + PATHS[:2]
+    for tree in (nested, shuffled):
+        found = mm.Attribute.hierarchy("place", tree, columns=list(COLUMNS))
+        assert {*found.categories} == {*PATHS}
+        assert found.at_level("State").size == 7
+    assert mm.Domain.from_json(SPREAD.to_json()) == SPREAD
+    at = SPREAD.by_level().select(["State"])
+    assert mm.Domain.from_json(at.to_json()).attributes[0].labels[1] == "N / A"
+    lines = ["City,note,Region,State", *(f"{c},-,{r},{s}" for r, s, c in PATHS)]
+    (tmp_path / "places.csv").write_text("\n".join(lines))
+    entry = {"name": "place", "type": "hierarchy", "columns": COLUMNS}
+    document = {"features": [entry | {"tree": "places.csv"}]}
+    (tmp_path / "domain.json").write_text(json.dumps(document))
+    read = mm.Domain.from_json(tmp_path / "domain.json").attributes[0]
+    assert read.labels == WHERE.labels
+    assert read.levels.keys() == {"Region", "State"}
+    entry["columns"] = ["Region", "County", "City"]
+    (tmp_path / "domain.json").write_text(json.dumps({"features": [
+        entry | {"tree": "places.csv"}]}))  # fmt: skip
+    with pytest.raises(ValueError, match="has no column named 'County'"):
+        mm.Domain.from_json(tmp_path / "domain.json")
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "problem"),
+    [
+        (["N", "SECRET", "A"], "State", "a value outside the domain"),
+        (["W", "B", "A"], "State", "a value that the tree does not have below those"),
+        ([None, "N", "A"], "Region", "a missing value"),
+        (["N", "N", "SECRET"], "City", "a value outside the domain"),
+        (["N", "N", "B"], "City", "a value outside the domain"),
+        (["SECRET", "B", "A"], "Region", "a value outside the domain"),
+        (["N", "B", "SECRET"], "State", "a value that the tree does not have"),
+    ],
+)
+def test_a_path_that_is_not_there_follows_the_policies(row, column, problem):
+    rows, ledger = [[0, *PATHS[0]], [1, *row]], mm.PrivacyLedger(1)
+    with pytest.raises(ValueError, match=f"row 1, column '{column}' .* {problem}") as e:
+        mm.release_tables(rows, SPREAD, ways=1, epsilon=1, ledger=ledger)
+    assert "SECRET" not in str(e.value)
+    assert ledger.spent == 0
+    misfit = SPREAD.check(rows)[0]
+    assert (misfit.row, misfit.column) == (1, column)
+    drop = {"handle_unknown": "drop", "handle_missing": "drop"}
+    assert SPREAD.encode(rows, **drop).tolist() == [[0, 0]]
+    other = mm.Attribute.hierarchy("place", [*PATHS, ("?", "?", "?")], columns=COLUMNS)
+    domain, category = SPREAD.select(["age"]), dict.fromkeys(drop, "category")
+    domain = mm.Domain([*domain.attributes, other])
+    assert domain.encode(rows, **category)[1].tolist() == [1, len(PATHS)]
+    assert domain.encode([[0, None, None, ""]])[0].tolist() == [0, len(PATHS)]
+    with pytest.raises(ValueError, match="column 'City' of X holds a missing value"):
+        domain.encode([[0, "N", "N", ""]])
+    named = mm.Attribute.hierarchy("p", PATHS, columns=COLUMNS, other=list(PATHS[3]))
+    assert mm.Domain([named]).encode([row], **category).tolist() == [[3]]
+
+
+def test_columns_that_do_not_fit_are_refused():
+    frame, _ = spread(9)
+    ledger = mm.PrivacyLedger(1)
+    with pytest.raises(ValueError, match="no column named 'State' but the domain need"):
+        mm.release_tables(
+            frame.drop(columns="State"), SPREAD, ways=1, epsilon=1, ledger=ledger
+        )
+    assert ledger.spent == 0
+    tables = ["City", "State", ("Region", "age")]
+    for asked, message in [
+        ([("City", "State")], "each once and at one level"),
+        (["place"], "must be one of 'age', 'Region', 'State', 'City'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            mm.release_tables(frame, SPREAD, tables=asked, epsilon=1)
+    assert mm.release_tables(None, SPREAD, tables=tables, epsilon=1, dry_run=True)
+    with pytest.raises(ValueError, match="'State' occurs twice"):
+        mm.Domain([WHERE, mm.Attribute.categorical("State", ["x"])])
+    with pytest.raises(ValueError, match="'place' of a schema must be in one column"):
+        mmech_rf.Schema([WHERE], ["no", "yes"])
+
+
+@pytest.mark.parametrize(
+    ("tree", "given", "message"),
+    [
+        ({"N": ["a"]}, {"columns": ["a", "b", "c"]}, "must be a name for each level"),
+        ({"N": ["a"]}, {"columns": ["b", "b"]}, "topmost first and each once, .* got"),
+        ({"N": ["a"]}, {"columns": ["p", "b"]}, "none of its own name but the last"),
+        ({"N": ["a"]}, {"columns": "place"}, "must be a name for each level"),
+        ({"N": ["a"]}, {"columns": ["a", 3]}, "every name in columns .* got int"),
+        ({"N": ["a"], "S": "ab"}, {"columns": ["a", "b"]}, "a list of paths, or the n"),
+        ([["N"], ["N", "a"]], {"columns": ["a", "b"]}, "with 0 and 1 levels above"),
+        ({"N": ["a"], "S": [""]}, {"columns": ["a", "b"]}, "must not be empty"),
+        ({"N": [1], "S": ["1"]}, {"columns": ["a", "b"]}, "of attribute 'b' must be d"),
+        ({"N": ["a"]}, {"columns": ["a", "b"], "levels": ["x"]}, "got levels, too; le"),
+        ({"N": ["a"]}, {"columns": ["a", "b"], "value_map": {"x": "a"}}, "leave them"),
+        ({"N": ["a"]}, {"columns": ["a", "b"], "other": "a"}, "other of .* must be on"),
+    ],
+)
+def test_columns_that_are_no_tree_are_refused(tree, given, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        mm.Attribute.hierarchy("p", tree, **given)
+
+
+def test_tables_over_several_columns_are_those_of_whole_names(tmp_path):
+    """Released with known totals and a statistic, written, and drawn from."""
+    frame, at = spread(400)
+    frame["number"] = at / 10
+    nested = {}
+    for region, state, city in PATHS:
+        below = nested.setdefault(region, {}).setdefault(f"{region} / {state}", [])
+        below.append(f"{region} / {state} / {city}")
+    whole = mm.Attribute.hierarchy("City", nested, levels=COLUMNS[:2])
+    age, number = SPREAD.attributes[0], mm.Attribute.numeric("number", lower=0, upper=2)
+    states = WHERE.at_level("State")._cells_by_column
+    counts = np.bincount(WHERE.nodes("State")[at])
+    known = pd.DataFrame(states | {"count": counts})[::-1]
+    made = []
+    for domain, X, total in [
+        (mm.Domain([age, WHERE, number]), frame, known),
+        (
+            mm.Domain([age, whole, number]),
+            frame.assign(City=[whole.labels[i] for i in at]),
+            counts,
+        ),
+    ]:
+        with pytest.warns(mm.exceptions.PrivacyLeakWarning, match="insecure_rng"):
+            made.append(mm.release_tables(
+                X, domain, tables=[("age", "State"), "City"], known={"State": total},
+                statistics=Sum("number", by="State", share=0.5), share=0.5, epsilon=9,
+                insecure_rng=5,
+            ))  # fmt: skip
+    own, other = made
+    for table in own.tables:
+        one, two = own.table(table), other.table(table)
+        for column in ("count", "standard_error", "lower", "upper"):
+            assert (one[column] == two[column]).all()
+    assert own.table("State")["count"].tolist() == counts.tolist()
+    one, two = (made.statistic("sum of number by State") for made in (own, other))
+    assert [*one][:3] == ["Region", "State", "sum"]
+    assert one["sum"].tolist() == two["sum"].tolist()
+    drawn = own.sample(200, seed=0)
+    assert (own.plan.domain.encode(drawn[["age", *COLUMNS]])[:, 1] < 14).all()
+    folder = own.write(tmp_path / "tables", excel=False)
+    lines = (folder / "age_x_State.csv").read_text().splitlines()
+    assert lines[0].startswith("age,Region,State,count,")
+    assert [line[:6] for line in lines[1:3]] == ["0,N,N,", "0,N,A,"]
+    described = json.loads((folder / "City.csv-metadata.json").read_text())
+    assert described["tableSchema"]["primaryKey"] == ["c1", "c2", "c3"]
+    assert "<th>W, A</th></tr>" in (folder / "index.html").read_text()
+    plain = mm.release_tables(frame, SPREAD, tables=["State"], epsilon=1)
+    assert verify.main([str(plain.write(tmp_path / "plain", excel=False))]) == 0
+    kept = tmp_path / "kept"
+    own.measured.save(kept)
+    again = mm.MeasuredTables.load(kept)
+    assert again.plan.domain == own.plan.domain
+    assert [*again.statistics[0].columns(0.9)][:3] == ["Region", "State", "sum"]
 
 
 @pytest.mark.slow
