@@ -13,7 +13,7 @@ import math
 import numbers
 import os
 import time
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass, field, fields
@@ -187,6 +187,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     """Whether distinct records are enough: no record is assigned to a tree."""
     _keeps_order = False
     """Whether predictions keep to monotone attributes."""
+    _threshold: ClassVar[Sequence[Any] | None] = None
+    """Position of a class, and the probability from which on it is predicted."""
     _again = False
     """Whether a fit is made again from its evidence, and knows what was public."""
     _released: ClassVar[tuple[str, ...]] = ()
@@ -431,6 +433,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             records_per_person=self.records_per_person,
         )
         schema, records = self._encode_training(X, y)
+        self.__dict__.pop("_threshold", None)
         self.schema_ = schema
         self.timings_ = dict.fromkeys(STAGES, 0.0)
         with self._timed("trees"):
@@ -593,7 +596,72 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         """Return the class labels of encoded queries."""
         with self._timed("prediction"):
             classes = self._predict_classes(codes)
+            if self._threshold:
+                classes = self._decided(classes, self._probabilities_in_order(codes))
         return np.asarray(self.classes_)[classes]
+
+    def _decided(self, classes: Integers, shares: Floats) -> Integers:
+        """Return classes by position (b,), with the threshold for one of them."""
+        if not self._threshold:
+            return classes
+        position, least = self._threshold
+        others = np.delete(shares, position, axis=1).argmax(axis=1)
+        others += others >= position
+        below = np.where(classes == position, others, classes)
+        return np.where(shares[:, position] >= least, position, below)
+
+    def set_threshold(self, label: Any, threshold: float | None) -> Self:
+        """Predict a class wherever it is at least so likely, until the next fit.
+
+        For classes that are rare, or whose mistakes cost more than others. Nothing is
+        spent: predictions are post-processing. A threshold must come from costs of
+        mistakes, public records or released counts. One that is tuned on training
+        records is not private, and neither is recall on them.
+
+        Parameters
+        ----------
+        label : object
+            One of `classes_`.
+        threshold : float or None
+            Probability between 0 and 1, such as the share of records that have the
+            label. Below it the likeliest other class is predicted; ``None`` takes the
+            threshold back.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If there is no such class, or the threshold is not between 0 and 1.
+
+        Examples
+        --------
+        >>> from mmech_rf import PrivateForestClassifier, datasets
+        >>> car = datasets.load_car()
+        >>> model = PrivateForestClassifier(car.schema, epsilon=2)
+        >>> model = model.fit(car.data, car.target).set_threshold("vgood", 0.04)
+        >>> likely = model.predict_proba(car.data)[:, 3] >= 0.04
+        >>> bool((likely == (model.predict(car.data) == "vgood")).all())
+        True
+        """
+        check_is_fitted(self)
+        known = np.asarray(self.classes_).tolist()
+        if label not in known:
+            raise ValueError(f"label must be one of {known}, got {label!r}")
+        if threshold is None:
+            self.__dict__.pop("_threshold", None)
+        elif not (isinstance(threshold, (int, float)) and 0 < threshold < 1):
+            raise ValueError(
+                f"threshold must lie between 0 and 1, got {threshold!r}; "
+                "None takes it back"
+            )
+        else:
+            self.__dict__["_threshold"] = (known.index(label), float(threshold))
+        return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the estimated probability of every class.
@@ -805,7 +873,14 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _notes(self) -> list[str]:
         """Return sentences that explain the words of trees."""
-        return notes_on(self.schema_)
+        notes = notes_on(self.schema_)
+        if self._threshold:
+            position, least = self._threshold
+            label = printable(self.schema_.class_labels[position])
+            notes.append(
+                f"{label} is predicted wherever it is at least {least:g} likely."
+            )
+        return notes
 
     def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
         """Return what was released as rules, in the words of the schema.
@@ -884,7 +959,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         known = self._counted_leaves(codes)
         if known is None:
             return []
-        predicted = self._probabilities_in_order(codes).argmax(axis=1)
+        likely = self._probabilities_in_order(codes)
+        predicted = self._decided(likely.argmax(axis=1), likely)
         return class_shares(self.schema_.class_labels, *known, predicted)
 
     def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers] | None:
@@ -1004,7 +1080,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
     def _stored(cls) -> dict[str, str]:
         """Return what files hold of a fit, with the attributes that have it."""
         common = ["evidence_", "_terms", "schema_", "_columns", "_origin", "accuracy_"]
-        names = [*common, "_parameters", "_tie_key", *cls._released]
+        names = [*common, "_parameters", "_tie_key", "_threshold", *cls._released]
         return {name.strip("_"): name for name in names}
 
     @property
@@ -1054,6 +1130,10 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         check_that(releases and total <= epsilon, "costs")
         check_that(all(isinstance(name, str) for name in columns), "names")
         check_that(len(columns) in (0, schema.n_features) and tie_key >= 0, "facts")
+        if threshold := released.get("threshold"):
+            position, least = threshold
+            known = position in range(schema.n_classes)
+            check_that(known and isinstance(least, float) and 0 < least < 1, "facts")
         check_origin(origin)
         names = cls._stored()
         state = {

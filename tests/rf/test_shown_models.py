@@ -197,6 +197,26 @@ def test_shares_of_classes_are_those_of_released_counts():
     assert (no.records, no.predicted) == (0.15, 0.5)
 
 
+def test_a_threshold_predicts_a_rare_class(tmp_path):
+    model = fitted(epsilon=2)
+    shares, plain = model.predict_proba(CELLS), model.predict(CELLS)
+    least = float(np.median(shares[:, 1]))
+    model.set_threshold("yes", least).save(tmp_path / "model.npz")
+    for known in (model, rf.load_model(tmp_path / "model.npz")):
+        labels = known.predict(CELLS)
+        assert ((labels == "yes") == (shares[:, 1] >= least)).all()
+        assert "yes is predicted wherever it is at least" in known.describe()
+    model.set_threshold("no", 1 - 1e-12)
+    others = np.array(["yes", "maybe"])[shares[:, 1:].argmax(axis=1)]
+    assert (model.predict(CELLS) == np.where(plain == "no", others, plain)).all()
+    assert (model.set_threshold("no", None).predict(CELLS) == plain).all()
+    again = model.set_threshold("no", 0.5).fit(CELLS, LABELS)
+    assert "wherever" not in again.describe()
+    for arguments, words in [(("none", 0.5), "one of"), (("no", 1), "between 0 and 1")]:
+        with pytest.raises(ValueError, match=words):
+            model.set_threshold(*arguments)
+
+
 def test_a_page_says_that_a_class_is_never_predicted():
     rare = ["maybe"] * 3 + ["no"] * 57
     model = rf.PrivateForestClassifier(SCHEMA, epsilon=40)
