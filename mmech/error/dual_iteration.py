@@ -143,7 +143,7 @@ def _step_by_cells(gram: Floats, terms: int) -> Step:
 def _step_by_rows(workload: QueryMatrix) -> Step:
     """With K = W P Wᵀ: φ = tr K^½, M_j = p_j w_jᵀ K^{-½} w_j."""
     columns = np.ascontiguousarray(workload._dense().T, np.float64)
-    support = columns.any(axis=1)
+    support = np.asarray(columns.any(axis=1))
 
     def step(p: Floats) -> Moments:
         values, vectors = np.linalg.eigh(workload._matmat(columns * p[:, None]))
