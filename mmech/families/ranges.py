@@ -316,7 +316,7 @@ def _(workload: Sparse) -> NormalForm:
         lower, upper = rows.indices[ends - widths], rows.indices[ends - 1]
         pairs = np.unique(np.stack([lower, upper]), axis=1)
         if (upper - lower < widths).all() and pairs.shape[1] == widths.size:
-            ranges = Ranges((workload.shape[1],), lower, upper)
+            ranges = Ranges(workload.shape[1:], lower, upper)
             return NormalForm(((rows.data[0].item(), ranges),))
     return NormalForm(((1, workload),))
 

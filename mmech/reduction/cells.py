@@ -174,7 +174,8 @@ def _(workload: Sparse, columns: Groups) -> QueryMatrix:
     weight, block = normal_form(workload).blocks[0]
     if block is workload:
         return Sparse(workload.matrix[:, columns])
-    return float(weight) * restrict_columns(block, columns)
+    ranges = restrict_columns(block, columns)
+    return ranges if weight == 1 else weight * ranges
 
 
 @restrict_columns.register(PartitionStack)

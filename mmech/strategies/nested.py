@@ -199,7 +199,7 @@ def _window_size(workload: QueryMatrix) -> int:
         return 0
     best = min(2 * reach, LARGEST_BLOCK)
     most = min(best + best // 2, LARGEST_BLOCK)
-    near = [k for k in range(best - best // 3, most + 1) if n % k == 0]
+    near = [k for k in range(-(-reach // 2), most + 1) if n % k == 0 and k > 1]
     # Blocks that leave cells on a circle have no rule for their errors.
     rest = n <= LIMITS.dense_cells or not any(q.is_circular for _, q in found or ())
     return min(near, key=lambda k: abs(math.log(k / best)), default=best * rest)

@@ -43,7 +43,7 @@ def ranges_in_rows(workload: QueryMatrix) -> QueryMatrix:
     (weight, block), *_ = normal_form(workload).blocks
     if not isinstance(workload, Sparse) or block is workload:
         return workload
-    return float(weight) * block
+    return block if weight == 1 else weight * block
 
 
 # ---- norms -----------------------------------------------------------------------
