@@ -636,7 +636,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         NotFittedError
             Before `fit`.
         ValueError
-            If there is no such class, or the threshold is not between 0 and 1.
+            If the label is no class, or the threshold is not between 0 and 1.
 
         Examples
         --------

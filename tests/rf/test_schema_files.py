@@ -123,7 +123,7 @@ FEATURES = {
     "name": "toy",
     "features": [{"name": "a", "type": "categorical", "categories": ["x", "y"]},
         {"name": "b", "type": "categorical", "categories": ["1"], "ordered": True},
-        {"name": "n", "type": "numeric", "lower": 0, "upper": 1, "integer": True}],
+        {"name": "n", "type": "numeric", "lower": 0, "upper": 90, "integer": True}],
     "target": {"name": "label", "categories": ["0", "1"]},
 }  # fmt: skip
 OTHERS = {"attributes": FEATURES["features"][:1], "target": "income"}

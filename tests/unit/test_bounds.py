@@ -67,8 +67,7 @@ def test_svd_dual_and_forms_agree(name):
     result = dual_loss_bound(operator, tolerance=1e-5, max_iter=300)
     gram = dense.T.astype(float) @ dense
     by_cells = iterate(bounds._step_by_cells(gram, m), n, 300, 1e-5)
-    rows = dense.astype(float)
-    by_rows = iterate(bounds._step_by_rows(rows), n, 300, 1e-5)
+    by_rows = iterate(bounds._step_by_rows(explicit), n, 300, 1e-5)
     scale = max(svd, 1e-300)
     assert result.bound >= svd_loss_bound(operator) * (1 - 1e-9)
     for other in (by_cells, by_rows, dual_loss_bound(explicit, tolerance=1e-5)):
@@ -113,7 +112,7 @@ def test_symmetric_workloads_in_closed_form(workload):
     assert (result.gap, result.n_iter) == (0.0, 0)
     n = workload.shape[1]
     dense = workload.to_dense().astype(float)
-    brute = iterate(bounds._step_by_rows(dense), n, 500, 1e-9)
+    brute = iterate(bounds._step_by_rows(mm.Dense(dense)), n, 500, 1e-9)
     assert result.bound == pytest.approx(brute.bound, rel=1e-8)
     singular = np.linalg.svd(dense, compute_uv=False)
     assert result.bound == pytest.approx(singular.sum() ** 2 / n)

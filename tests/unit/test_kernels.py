@@ -16,9 +16,11 @@ PRODUCTS = {
     *("partition_matmat", "partition_rmatmat", "list_sums", "box_cells"),
     *("conjunction_matmat", "conjunction_rmatmat", "number_transform"),
     *("number_transform_back", "residues", "multiply_residues", "join_residues"),
+    "csv_records",
 }
 """Kernels of products: their operators are compared with explicit matrices, and their
-convolutions with Python integers."""
+convolutions with Python integers. Records of csv files with those of Python's reader,
+in test_reading."""
 
 
 def test_every_other_kernel_has_a_twin():
