@@ -614,7 +614,19 @@ class Attribute:
         bins = [f"({a}, {b}]" for a, b in pairwise(edges)]
         if self.lower is not None:
             bins[0] = "[" + bins[0][1:]
+        if self.integer:
+            bins = [
+                " to ".join(map(number_text, sorted({a, b}))) if a <= b else text
+                for text, (a, b) in zip(bins, self._whole_ends(), strict=True)
+            ]
         return (*first, *bins, *last, *extra)
+
+    def _whole_ends(self) -> list[tuple[float, float]]:
+        """Return the first and the last whole number of every bounded bin."""
+        ends: list[float] = [cut // 1 for cut in self.cut_points]
+        if self.lower is not None and self.upper is not None:
+            ends = [-(-self.lower // 1) - 1, *ends, self.upper // 1]
+        return [(a + 1, b) for a, b in pairwise(ends)]
 
     def at_level(self, name: str) -> Attribute:
         """Return the attribute whose categories are the nodes of a level, or its own.

@@ -151,6 +151,10 @@ def test_bins_of_whole_numbers_each_hold_one():
     whole = partial(Attribute.numeric, "n", integer=True)
     assert whole(lower=0.4, upper=9, n_bins=4).cut_points == (2, 4, 6)
     assert whole(lower=0, upper=3).cut_points == (0, 1, 2)
+    assert whole(lower=-3, upper=3, n_bins=2).labels == ("-3 to 0", "1 to 3")
+    assert whole(cut_points=[1, 2, 4]).labels == ("<= 1", "2", "3 to 4", "> 4")
+    rare = whole(lower=0, upper=1, cut_points=[0.25, 0.5])
+    assert rare.labels == ("0", "(0.25, 0.5]", "1")
     assert infer_attribute("n", np.array([7, 2, 4]), 10).size == 6
     assert not infer_attribute("n", np.array([7, 2.5]), 10).integer
 

@@ -439,7 +439,7 @@ def test_tables_are_read_from_arrays_and_frames_in_any_order():
     case=[
         ("<=15", [0]), ("<16", [0]), ("<31", [0, 1]), (">15", [1, 2, 3]),
         (">=16", [1, 2, 3]), (">= 46", [3]), (["<=15", ">45"], [0, 3]),
-        ("[0, 15]", [0]), (["[0, 15]", "(30, 45]"], [0, 2]),
+        ("0 to 15", [0]), (["0 to 15", "31 to 45"], [0, 2]),
     ],
 )  # fmt: skip
 def test_rules_name_cells_all_of_whose_values_pass(case):
