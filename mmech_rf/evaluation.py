@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
+from sklearn.metrics import recall_score
 from sklearn.model_selection import train_test_split
 from tqdm import tqdm
 
@@ -22,6 +23,7 @@ from mmech.checks import check_choice, check_epsilon, check_integer
 from mmech.domain.csv_files import CsvFormat
 from mmech.domain.parts import read_whole
 from mmech.exceptions import located
+from mmech.terminal import printable
 from mmech_rf import datasets
 from mmech_rf.data.catalogue import CATALOGUE, INFORMED_SCHEMAS
 from mmech_rf.estimator.base import ForestClassifier
@@ -165,12 +167,15 @@ class Trial:
         Number of the split, from 0.
     accuracy : float
         Share of test records that got their class. Not private.
+    recalls : tuple of float
+        The same among the test records of each class, NaN without any.
     """
 
     method: Method
     epsilon: Fraction | None
     repeat: int
     accuracy: float
+    recalls: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -312,24 +317,29 @@ def evaluate(
             records.X, records.y, test_size=TEST_SHARE, random_state=seed + repeat
         )
         try:
-            accuracy = _accuracy(method, records.schema, epsilon, seed + repeat, *split)
+            scores = _scores(method, records.schema, epsilon, seed + repeat, *split)
         except (DomainTooLargeError, ParameterError) as error:
             if not _is_refusal(error):
                 raise
             result.skipped[method.label] = error
         else:
-            result.trials.append(Trial(method, epsilon, repeat, accuracy))
+            result.trials.append(Trial(method, epsilon, repeat, *scores))
     return result
 
 
-def _accuracy(
+def _scores(
     method: Method, schema: Schema, epsilon: Fraction | None, seed: int, *split: Any
-) -> float:
-    """Return the accuracy of one fit on a split of records and labels."""
+) -> tuple[float, tuple[float, ...]]:
+    """Return the accuracy of one fit on a split of records and labels, and recalls."""
     X, queries, y, truth = split
     budget = {} if epsilon is None else {"epsilon": epsilon}
     model = method.make(schema, random_state=seed, **budget)
-    return float(np.mean(model.fit(X, y).predict(queries) == truth))
+    found = model.fit(X, y).predict(queries)
+    classes = schema.decode_target(np.arange(schema.n_classes))
+    recalls = recall_score(
+        truth, found, labels=classes, average=None, zero_division=np.nan
+    )
+    return float(np.mean(found == truth)), tuple(recalls.tolist())
 
 
 # ---- what came out ---------------------------------------------------------
@@ -352,6 +362,25 @@ def accuracy_table(trials: Sequence[Trial]) -> str:
                 accuracies.setdefault(one.epsilon, []).append(one.accuracy)
         cells = [accuracies.get(e, accuracies.get(None)) for e in budgets]
         rows.append([*method, *map(_in_words, cells)])
+    return _aligned(rows)
+
+
+def recall_table(trials: Sequence[Trial], classes: Sequence[object]) -> str:
+    """Return methods by mean ± std of recall of every class, at the largest budget."""
+    largest = max((t.epsilon for t in trials if t.epsilon is not None), default=None)
+    title = f"ε = {float(largest):g}" if largest else "any ε"
+    rows = [["method", "recall at", *map(printable, classes)]]
+    for label in dict.fromkeys(t.method.label for t in trials):
+        own = [t for t in trials if t.method.label == label]
+        found = [t.recalls for t in own if t.epsilon in (None, largest)]
+        each = [
+            [x for x in of_class if x == x] for of_class in zip(*found, strict=True)
+        ]
+        rows.append([label, title, *(_in_words(part or None) for part in each)])
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

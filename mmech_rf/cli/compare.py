@@ -102,6 +102,10 @@ def _evaluate(args: argparse.Namespace) -> None:
     if result.trials:
         print(evaluation.accuracy_table(result.trials))
         print()
+        if hasattr(args, "sep"):  # not the demo
+            classes = records.schema.class_labels
+            print(evaluation.recall_table(result.trials, classes))
+            print()
     skipped = [
         f"Skipped {label}: {in_options(error, args)}."
         for label, error in result.skipped.items()

@@ -81,3 +81,16 @@ def test_a_method_that_has_no_use_for_a_budget_is_left_out_there_alone():
     ]
     *_, private, _ = evaluation.accuracy_table(found.trials).splitlines()
     assert private.split()[4] == "-"
+
+
+def test_recall_is_by_class_at_the_largest_budget():
+    records = small_records()
+    found = evaluate(records, make_methods(["private", "majority"]), [1, 40], repeats=2)
+    for trial in found.trials:
+        if trial.method.name == "majority":
+            assert sorted(trial.recalls)[-1] == 1
+            assert sum(trial.recalls) == 1
+    classes = records.schema.class_labels
+    head, private, _ = evaluation.recall_table(found.trials, classes).splitlines()
+    assert head.split()[-len(classes) :] == [*map(str, classes)]
+    assert "ε = 40" in private
