@@ -301,7 +301,7 @@ def laplace_rho(distance, scale):
     E(|x - j| - |x - j + 1|) = 1 - 2 P(X >= j), added up over j = 1..distance.
     """
     b = float(scale)
-    first = math.log(2 / (1 + math.exp(-1 / b)))
+    first = -math.log1p(math.expm1(-1 / b) / 2)
     return float(-np.expm1(first - np.arange(1.0, int(distance) + 1) / b).sum() / b)
 
 
