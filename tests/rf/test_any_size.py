@@ -118,6 +118,7 @@ def test_methods_end_or_name_what_works(name, d, n):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::mmech.exceptions.PerformanceWarning")
 @pytest.mark.parametrize(("name", "d", "n"), PAIRS)
 def test_all_pairs_end_or_name_what_works(name, d, n):
     follow(name, d, n)

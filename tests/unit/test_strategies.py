@@ -593,6 +593,7 @@ def test_long_factors_of_products_take_what_auto_finds(short, reached):
     assert result.loss <= 1.01 * reached
 
 
+@pytest.mark.filterwarnings("ignore::mmech.exceptions.PerformanceWarning")
 @pytest.mark.parametrize(
     ("m", "n"), [(40, 700), pytest.param(4000, 65_536, marks=pytest.mark.slow)]
 )
