@@ -97,8 +97,9 @@ def test_evaluate_a_csv_file(run, files):
     code, out, _ = run(*fruit(files, "--epsilon", 1, 50))
     assert code == 0
     assert "fruit.csv, trees 4, depth 2: test accuracy, mean ± std over 2" in out
-    (training,) = (line for line in out.splitlines() if "batch training" in line)
+    training, recalls = (line for line in out.splitlines() if "batch training" in line)
     assert training.count("±") == 2
+    assert "ε = 50" in recalls
 
 
 def test_the_voting_rule_is_applied_and_shown(run, files):
