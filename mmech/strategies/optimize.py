@@ -193,7 +193,16 @@ def optimize(
         return replace(result, workload=workload, norm=norm)
 
     searched = ranges_in_rows(workload)
-    inner = None if callback is None else lambda result: callback(told(result))
+    ended = False
+
+    def tell(result: StrategyResult) -> bool:
+        """Ask whether to end: all searches from then on."""
+        nonlocal ended
+        assert callback is not None
+        ended = ended or bool(callback(told(result)))
+        return ended
+
+    inner = None if callback is None else tell
     asked = Request(norm, options, seed=seed, callback=inner)
     with time_limit(budget_seconds):
         if template != "auto":
