@@ -21,10 +21,11 @@ from mmech.arrays import Floats
 from mmech.error.rules import known_gain, known_rows
 from mmech.operators.base import Array, QueryMatrix, ZeroOne, query_matrix
 from mmech.operators.basic import Identity, Ones, SeparableGram, Sized, scan
-from mmech.operators.compose import Product
+from mmech.operators.compose import Product, VStack
 from mmech.operators.explicit import Sparse
 from mmech.operators.known import BOUNDS, has_full_column_rank
 from mmech.operators.kronecker import apply_along, axis_kind
+from mmech.operators.pinv import joint_inverse_gram
 from mmech.operators.tau import Tau
 from mmech.reduction.cells import DESCRIBED
 from mmech.structure.blocks import (
@@ -319,6 +320,26 @@ def _(workload: Prefix | Suffix, strategy: Tau) -> Floats | None:
     if workload.backward:
         return np.cumsum(steps[::-1])[::-1].copy()
     return np.cumsum(steps)
+
+
+@known_rows.rule(VStack, Prefix | Suffix)
+def _(workload: Prefix | Suffix, strategy: VStack) -> Floats | None:
+    """Take a sum as whole blocks and cells of one, in the basis of both levels.
+
+    Row k s + q is p_k ⊗ 1 + e_k ⊗ p_q, for sums p of blocks and of the cells of one.
+    """
+    inverse = joint_inverse_gram(strategy)
+    if inverse is None or len(inverse.transforms) != 2:
+        return None
+    (outer, inner), variances = inverse.transforms, 1.0 / inverse.spectrum
+    order = slice(None, None, -1 if workload.backward else 1)
+    outer, inner = outer[order], inner[order]
+    before, within = np.cumsum(outer, axis=0) - outer, np.cumsum(inner, axis=0)
+    blocks, cells = inner.sum(axis=0), np.square(within)
+    whole = np.square(before) @ (variances @ np.square(blocks))
+    both = ((before * outer) @ variances * blocks) @ within.T
+    part = (np.square(outer) @ variances) @ cells.T
+    return (whole[:, None] + 2.0 * both + part).ravel()[order]
 
 
 def forward(strategy: Tau) -> Tau:

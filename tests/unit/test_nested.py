@@ -22,27 +22,40 @@ from mmech import (
     loss,
     optimize,
 )
+from mmech.error.rules import known_rows
 from mmech.strategies.nested import look_at_nested
 from mmech.strategies.registry import Request, Skip
 
 UNION = VStack([Scaled(2, Prefix(24)), Suffix(24), Identity(24), Total(24)])
 
 
-@pytest.mark.parametrize("workload", [Prefix(24), Suffix(24), AllRange(24), UNION])
-@pytest.mark.parametrize("rank", [1, 3])
-def test_the_gain_over_blocks_is_that_of_explicit_matrices(workload, rank):
+def two_levels(rank):
     rng = np.random.default_rng(rank)
     cells = PIdentity(rng.random((2, 4)))
     rest = Dense(rng.random((rank, 4)))  # with rank one most waves are alike
-    strategy = VStack(
+    return VStack(
         [
             Kronecker([Diagonal(rng.random(6) + 0.5), cells]),
             Kronecker([Dense(rng.random((2, 6))), rest]),
         ]
     )
+
+
+@pytest.mark.parametrize("workload", [Prefix(24), Suffix(24), AllRange(24), UNION])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_the_gain_over_blocks_is_that_of_explicit_matrices(workload, rank):
+    strategy = two_levels(rank)
     explicit = workload.to_dense() @ ref.pinv(strategy.to_dense())
     expected = np.square(explicit).sum() * strategy.sensitivity() ** 2
     np.testing.assert_allclose(loss(workload, strategy), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("workload", [Prefix(24), Suffix(24)])
+def test_sums_from_one_end_have_a_rule_for_each_row(workload):
+    strategy = two_levels(3)
+    explicit = workload.to_dense() @ ref.pinv(strategy.to_dense())
+    rows = known_rows(workload, strategy)
+    np.testing.assert_allclose(rows, np.square(explicit).sum(axis=1), rtol=1e-10)
 
 
 @pytest.fixture(scope="module")
