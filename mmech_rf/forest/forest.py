@@ -179,6 +179,10 @@ class Forest:
         """What a user stated about the trees; empty if the domain alone made them."""
         return ""
 
+    def suits(self, domain: Schema) -> bool:
+        """Whether the trees test the attributes of a domain."""
+        return self.domain_shape == domain.domain_shape
+
     @property
     def n_trees(self) -> int:
         """Number of trees."""

@@ -9,7 +9,8 @@ import numpy as np
 
 from mmech.checks import check_bool, check_choice
 from mmech.domain.attribute import Attribute
-from mmech.storage.codec import storable
+from mmech.domain.domain import Domain
+from mmech.storage.codec import fingerprint, storable
 from mmech_rf.arrays import Integers
 from mmech_rf.forest.forest import Forest
 from mmech_rf.forest.growth import Level, children_of, lay_out
@@ -26,9 +27,12 @@ class CompiledForest(Forest):
     ----------
     model : str
         Name of the class of the model.
+    attributes : str
+        Fingerprint of the attributes that it was compiled over.
     """
 
     model: str = ""
+    attributes: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,6 +47,10 @@ class CompiledForest(Forest):
             "public: made without these records, or released before. The guarantee "
             "rests on that statement."
         )
+
+    def suits(self, domain: Schema) -> bool:
+        """Whether the trees were compiled over the attributes of a domain."""
+        return self.attributes == fingerprint(Domain(domain.attributes))
 
 
 def compile_forest(
@@ -134,7 +142,12 @@ def compile_forest(
         node = both[nodes.feature[node] >= 0].ravel()
     made = lay_out(levels, sizes) | {"ordered": (True,) * sizes.size}
     try:
-        return CompiledForest(schema.domain_shape, **made, model=nodes.model)
+        return CompiledForest(
+            schema.domain_shape,
+            **made,
+            model=nodes.model,
+            attributes=fingerprint(Domain(schema.attributes)),
+        )
     except ValueError:  # two thresholds between neighbouring codes
         raise ValueError(
             "fitted_on='codes' needs tests that codes pass and fail, got some of other "

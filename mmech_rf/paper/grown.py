@@ -160,11 +160,12 @@ class GrownForest(ForestClassifier):
             if self.depth != "auto":
                 check_depth(schema, int(self.depth), self.splits)
             return
-        if forest.domain_shape != schema.domain_shape:
+        if not forest.suits(schema):
+            same = forest.domain_shape == schema.domain_shape
             raise ParameterError(
                 "forest",
                 f"must be of the domain {schema.domain_shape} of the {{schema}}",
-                forest.domain_shape,
+                "other attributes of these sizes" if same else forest.domain_shape,
                 "make it with this schema",
             )
         if self._needs_cells:

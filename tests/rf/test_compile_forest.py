@@ -182,7 +182,7 @@ def test_a_forest_keeps_its_statement(tmp_path, rng):
         np.testing.assert_array_equal(kept.apply(codes), forest.apply(codes))
     assert "DecisionTreeClassifier, which its user stated to be public" in forest.origin
     assert grow_random_forest(CODED, 1, 1, seed=0).origin == ""
-    arrays = forest.__reduce__()[1][:-1]
+    arrays = forest.__reduce__()[1][:-2]
     refused(lambda: CompiledForest(*arrays, "private. Not"), "name of a class")
 
 

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,15 @@ ALL = pytest.mark.parametrize("name", PRIVATE)
 TREE = DecisionTreeClassifier(max_depth=2, random_state=0)
 COMPILED = rf.compile_forest(
     TREE.fit(CELLS, CELLS.sum(axis=1) % 3), SCHEMA, fitted_on="codes", public=True
+)
+RENAMED = rf.Schema(
+    [replace(SCHEMA.attributes[0], name="other"), *SCHEMA.attributes[1:]], [0, 1, 2]
+)
+OTHERS = rf.compile_forest(
+    DecisionTreeClassifier().fit(CELLS, CELLS[:, 0]),
+    RENAMED,
+    fitted_on="codes",
+    public=True,
 )
 DRAWN = rf.grow_random_forest(SCHEMA, n_trees=3, depth=1, seed=0)
 RAW = CELLS.astype(str)
@@ -42,6 +52,7 @@ def given(name, forest=COMPILED, **parameters):
         ({"forest": TREE}, TypeError, "forest must be a Forest .* with compile_forest"),
         ({"forest": rf.grow_random_forest((3, 2), 1, 1)}, ValueError,
          r"the domain \(3, 2, 2\) of the schema, got \(3, 2\); make it with this"),
+        ({"forest": OTHERS}, ValueError, "got other attributes of these sizes; make"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_with_a_forest_costs_nothing(name, parameters, error, message):
