@@ -340,10 +340,10 @@ def cover_greedily(
                     continue
                 if size + logs[i] > log_cap:
                     continue
-                own = score[i] / logs[i]
-                own *= 1.0 + 1e-2 * noise[n_blocks % noise.shape[0], i]
-                if own > value:
-                    value = own
+                worth = score[i] / logs[i]
+                worth *= 1.0 + 1e-2 * noise[n_blocks % noise.shape[0], i]
+                if worth > value:
+                    value = worth
                     best = i
             if best < 0:
                 break
@@ -451,13 +451,13 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
             gain[a] = -1.0
             for b in range(n):
                 if alive[b] and b != a:
-                    own = _merge_gain(
+                    saved = _merge_gain(
                         inside, lists, lengths, sizes, cells, mass, costs, limits, a, b
                     )
-                    if own > gain[a]:
-                        gain[a] = own
+                    if saved > gain[a]:
+                        gain[a] = saved
                         mate[a] = b
-                        if own >= bound:
+                        if saved >= bound:
                             break
             stale[a] = False
             continue
@@ -486,12 +486,12 @@ def merge_blocks(inside, sizes, cells, mass, limits, alive):
         gain[a] = np.inf
         for c in range(n):
             if alive[c] and c != a:
-                own = _merge_gain(
+                saved = _merge_gain(
                     inside, lists, lengths, sizes, cells, mass, costs, limits, c, a
                 )
                 stale[c] |= mate[c] == a or (mate[c] >= 0 and not alive[mate[c]])
-                if own >= gain[c]:
-                    gain[c] = own
+                if saved >= gain[c]:
+                    gain[c] = saved
                     mate[c] = a
                     stale[c] = False
 

@@ -133,8 +133,8 @@ class Evidence:
     def _outcomes(self) -> list[tuple[str, NDArray[np.int64]]]:
         """Return the law of each draw, and what it released, in order."""
         draws = [*_having("law", parsed(self.text.encode())["cost"])]
-        draws.sort(key=lambda own: own.get("place", 0))
-        numbers = [(own["law"], own.get("values", own.get("outcome"))) for own in draws]
+        draws.sort(key=lambda draw: draw.get("place", 0))
+        numbers = [(d["law"], d.get("values", d.get("outcome"))) for d in draws]
         return [(law, np.array(o, np.int64)) for law, o in numbers if o is not None]
 
     @contextmanager
@@ -295,16 +295,16 @@ def _payments(
     for order, (entry, events_of) in enumerate(zip(entries, drawn, strict=True), 1):
         by_hand = entry.kind == "other"
         of = [_opaque("paid by hand")] if by_hand else _together(events_of)
-        own = {"how": "sum", "of": of, **as_json(order, entry)}
-        if currency in own:
-            own["paid"] = own.pop(currency)
+        paid = {"how": "sum", "of": of, **as_json(order, entry)}
+        if currency in paid:
+            paid["paid"] = paid.pop(currency)
         if entry.partition is None:
-            alone.append(own)
+            alone.append(paid)
         else:
             names = parts.setdefault(entry.partition, {})
-            names.setdefault(str(entry.part), []).append(own)
+            names.setdefault(str(entry.part), []).append(paid)
     for partition, names in parts.items():
-        sums = [{"how": "sum", "of": own} for own in names.values()]
+        sums = [{"how": "sum", "of": paid} for paid in names.values()]
         alone.append(_largest(partition, sums, names=[*names]))
     return alone
 
@@ -325,17 +325,17 @@ def _together(
     key, groups = keys[0], dict[Any, list[Drawn]]()
     for event in draws:
         groups.setdefault(event.public.get(key), []).append(event)
-    made = {name: _together(own, keys[1:]) for name, own in groups.items()}
+    made = {name: _together(same, keys[1:]) for name, same in groups.items()}
     if key == "part" and len(made) > 1:
-        sums = [{"how": "sum", "of": own} for own in made.values()]
+        sums = [{"how": "sum", "of": of} for of in made.values()]
         return [_largest("records, by whether tables count them", sums)]
     found = made.pop(None, [])
-    for name, own in made.items():
+    for name, of in made.items():
         if key == "bags":
-            own = [{"how": "bags", "bags": name[1], "of": own}]
-        elif key == "together" and len(own) > 1:
-            own = [_largest("nodes or leaves of trees", own)]
-        found += own
+            of = [{"how": "bags", "bags": name[1], "of": of}]
+        elif key == "together" and len(of) > 1:
+            of = [_largest("nodes or leaves of trees", of)]
+        found += of
     return found
 
 
@@ -352,12 +352,10 @@ def _draw(event: Drawn) -> dict[str, Any]:
 def _noise(event: Drawn) -> dict[str, Any]:
     values, public = np.asarray(event.outcome), event.public
     values = values.reshape(len(values) if values.ndim else 1, -1)
-    if sum(own.shape[0] if own.shape else 1 for own in event.sampled) != len(values):
+    if sum(x.shape[0] if x.shape else 1 for x in event.sampled) != len(values):
         return _opaque(f"the {event.kind} noise was drawn by no sampler of mmech")
     if public.get("strategy") is None:
-        moved: dict[str, Any] = {
-            "sensitivity": [str(own) for _, _, own in public["runs"]]
-        }
+        moved: dict[str, Any] = {"sensitivity": [str(x) for _, _, x in public["runs"]]}
     else:
         strategy = _stacked(public["strategy"])
         if strategy["kind"] == "merged":  # all columns are those of the matrix inside
@@ -367,17 +365,17 @@ def _noise(event: Drawn) -> dict[str, Any]:
         "law": event.kind,
         "place": public["place"],
         "columns": values.shape[1],
-        "sampled": [_sample(own) for own in event.sampled],
+        "sampled": [_sample(x) for x in event.sampled],
         "contribution": public.get("contribution", 1),
         **moved,
         "values": _packed(values),
     }
 
 
-def _sample(own: Sampled) -> list[Any]:
-    rows, columns = (*own.shape, 1, 1)[:2]
-    found = [own.law, str(own.parameter), [rows, columns]]
-    return [*found, [list(block) for block in own.groups]] if own.groups else found
+def _sample(drawn: Sampled) -> list[Any]:
+    rows, columns = (*drawn.shape, 1, 1)[:2]
+    found = [drawn.law, str(drawn.parameter), [rows, columns]]
+    return [*found, [list(block) for block in drawn.groups]] if drawn.groups else found
 
 
 def _selection(event: Drawn) -> dict[str, Any]:
@@ -441,10 +439,10 @@ def _runs(
     values: ArrayLike = 1,
 ) -> dict[str, Any]:
     """Return a term of values in rows, each in so many columns from one on."""
-    own = {"rows": rows, "starts": starts, "lengths": lengths, "values": values}
+    arrays = {"rows": rows, "starts": starts, "lengths": lengths, "values": values}
     size = np.size(rows)
     found: dict[str, Any] = {"kind": "runs", "shape": list(shape)}
-    for name, given in own.items():
+    for name, given in arrays.items():
         array = np.broadcast_to(np.asarray(given, np.int64), size)
         alike = name != "rows" and size and (array == array[0]).all()
         found[name] = _packed(array[:1] if alike else array)
@@ -469,29 +467,30 @@ def _product(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
 
 def _kronecker(matrix: Kronecker) -> dict[str, Any]:
     """Return a product; columns that are too many to list without their copies."""
-    own = list(matrix.factors)
+    parts = list(matrix.factors)
     if matrix.shape[1] > LIMITS.listed_cells:
-        own = [f for f in own if type(f) not in (Ones, Total) or f.shape[0] > 1]
-    found = reduce(_product, map(term, own or [Ones(1, 1)]))
-    return found if len(own) == len(matrix.factors) else {"kind": "merged", "of": found}
+        parts = [f for f in parts if type(f) not in (Ones, Total) or f.shape[0] > 1]
+    found = reduce(_product, map(term, parts or [Ones(1, 1)]))
+    whole = len(parts) == len(matrix.factors)
+    return found if whole else {"kind": "merged", "of": found}
 
 
 def _weighted(matrix: QueryMatrix, weight: Any) -> dict[str, Any]:
     """Return a term whose rows are multiplied by one whole number."""
-    own = term(matrix)
-    return own if weight == 1 else _product(_runs((1, 1), [0], 0, 1, weight), own)
+    inner = term(matrix)
+    return inner if weight == 1 else _product(_runs((1, 1), [0], 0, 1, weight), inner)
 
 
 def _stacked(matrices: Sequence[QueryMatrix]) -> dict[str, Any]:
     """Return a stack, inside of what merges cells where that is the same for all."""
     first = matrices[0]
     if len(matrices) > 1 and all(
-        type(own) is Merged and np.array_equal(own.groups, first.groups)  # type: ignore[attr-defined]
-        for own in matrices
+        type(m) is Merged and np.array_equal(m.groups, first.groups)  # type: ignore[attr-defined]
+        for m in matrices
     ):
-        inner = [own.operator for own in matrices]  # type: ignore[attr-defined]
+        inner = [m.operator for m in matrices]  # type: ignore[attr-defined]
         return {"kind": "merged", "of": _stacked(inner)}
-    blocks = [term(own) for own in matrices]
+    blocks = [term(m) for m in matrices]
     return blocks[0] if len(blocks) == 1 else {"kind": "stack", "blocks": blocks}
 
 
@@ -517,8 +516,8 @@ def _tau(matrix: Tau) -> dict[str, Any]:
 
 def _waves(shape: tuple[int, int], f: Any, g: Any, scales: Any) -> dict[str, Any]:
     """Return a term with the entries (f(i - j) + g(i + j)) s_j."""
-    own = {"f": f, "g": g, "scales": scales}
-    packed = {name: _packed(np.asarray(array)) for name, array in own.items()}
+    arrays = {"f": f, "g": g, "scales": scales}
+    packed = {name: _packed(np.asarray(array)) for name, array in arrays.items()}
     return {"kind": "waves", "shape": list(shape), **packed}
 
 

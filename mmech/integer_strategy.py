@@ -142,7 +142,7 @@ class IntegerStrategy:
 
     def product(self, counts: Integers) -> Integers:
         """Return A' x of counts of shape (n, k), exact. Sensitive."""
-        return np.concatenate([own._matmat(counts) for own in self.multiplied])
+        return np.concatenate([rows._matmat(counts) for rows in self.multiplied])
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -169,7 +169,7 @@ class IntegerStrategy:
         """K, the largest weighted sum of the magnitudes (L2: squares) of a column."""
         pairs = ((block.matrix, block.weight) for block in self.blocks)
         power = 2 if self.norm == "L2" else 1
-        sums = total_sums(times(column_sums(own, power), k) for own, k in pairs)
+        sums = total_sums(times(column_sums(rows, power), k) for rows, k in pairs)
         largest = sums if isinstance(sums, int) else int(sums.max(initial=0))
         if largest <= 0:
             raise _nothing_to_measure()
@@ -234,10 +234,10 @@ class IntegerStrategy:
                 first.setdefault(key, start)
                 sums[key] = total_sums([sums.get(key, 0), column_sums(matrix)])
                 start += matrix.shape[0]
-        most = {key: int(np.max(own)) for key, own in sums.items()}
+        most = {key: int(np.max(each)) for key, each in sums.items()}
         reached = np.array(True)
-        for key, own in sums.items():
-            reached = np.asarray(reached & np.equal(own, most[key]))
+        for key, each in sums.items():
+            reached = np.asarray(reached & np.equal(each, most[key]))
         if not reached.any():
             return []
         return [(first[k], k[1], n // k[1]) for k, n in most.items() if n]
@@ -404,8 +404,8 @@ def _stack(strategy: VStack, norm: str, bits: int) -> IntegerStrategy:
     reals: list[float] = []
     for block, part in zip(blocks, parts, strict=True):
         ratio = _size(block, norm) / part.sensitivity ** (1 / power)
-        matrices += [own.matrix for own in part.blocks]
-        reals += [ratio * float(own.weight) ** (1 / power) for own in part.blocks]
+        matrices += [rows.matrix for rows in part.blocks]
+        reals += [ratio * float(rows.weight) ** (1 / power) for rows in part.blocks]
     whole = weighted(matrices, reals, norm, True)
     return IntegerStrategy(whole, VStack([part.form for part in parts]), norm)
 

@@ -33,23 +33,23 @@ def lazy_names(
     and editors read. Modules of the package are found as attributes, too, and the
     version in the metadata of the installation.
     """
-    own = sys.modules[package]
+    module = sys.modules[package]
     homes = _homes(package)
 
     def find(name: str) -> Any:
         if name == "__version__":
-            setattr(own, name, _installed_version())
-            return vars(own)[name]
+            setattr(module, name, _installed_version())
+            return vars(module)[name]
         if homes.get(name, package) != package:
             found = getattr(import_module(homes[name]), name)
-            setattr(own, name, found)
+            setattr(module, name, found)
             return found
         if not name.startswith("_") and find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def listed() -> list[str]:
-        return sorted({*vars(own), *homes})
+        return sorted({*vars(module), *homes})
 
     return list(homes), find, listed
 

@@ -46,7 +46,7 @@ class ChangeableLimits:
         ValueError
             If a value is negative, or more than the code can count.
         """
-        known = {own.name: own.metadata for own in fields(self)}
+        known = {field.name: field.metadata for field in fields(self)}
         new = {}
         for name, value in values.items():
             if name not in known:

@@ -326,11 +326,11 @@ class MatrixMechanism(Settled):
         if isinstance(counts, Counts):
             cells = OccupiedCells.of(counts, self.workload.shape[1])
             matrices = self.released.multiplied
-            largest = max(int(own.sensitivity()) for own in matrices)
+            largest = max(int(m.sensitivity()) for m in matrices)
             bound = counts._total() * largest
             if bound >= MOST_SUMS:  # refused once the charge is made
                 return np.zeros(self.released.shape[0], np.int64), bound
-            found = np.concatenate([exact_answers(own, cells) for own in matrices])
+            found = np.concatenate([exact_answers(m, cells) for m in matrices])
             return whole_numbers(found), bound
         exact = check_counts(counts, self.workload.shape[1], signed=self.signed)
         columns = exact.reshape(exact.shape[0], -1)
@@ -369,8 +369,8 @@ class MatrixMechanism(Settled):
         """Return the exact parameter of the noise, one per run."""
         factor = self.relation.factor**self.law.power
         return [
-            self.law.of_rows(start, stop).parameter(factor * own, self.cost)
-            for start, stop, own in self._runs()
+            self.law.of_rows(start, stop).parameter(factor * size, self.cost)
+            for start, stop, size in self._runs()
         ]
 
     def _variances(self) -> list[float]:
@@ -396,8 +396,9 @@ class MatrixMechanism(Settled):
         sizes = [stop - start for start, stop, _ in self._runs()]
         variances = np.array(self._variances())
         # At a huge budget variances underflow; only their ratios matter then.
-        own = np.array([float(own) for _, _, own in self._runs()])
-        variances = np.maximum(variances, VARIANCE_FLOOR * np.square(own / own.min()))
+        moved = np.array([float(size) for _, _, size in self._runs()])
+        floor = VARIANCE_FLOOR * np.square(moved / moved.min())
+        variances = np.maximum(variances, floor)
         factors = np.repeat(1.0 / np.sqrt(variances), sizes)
         return self.released.scaled(factors), factors
 
@@ -627,7 +628,7 @@ class MatrixMechanism(Settled):
         rows = queries.to_dense()
         noise = strategy.pinv().rmatmat(rows.T).T * factors
         sizes = [stop - start for start, stop, _ in self._runs()]
-        parameters = np.repeat([float(own) for own in self._parameters()], sizes)
+        parameters = np.repeat([float(t) for t in self._parameters()], sizes)
         laws = laws_of_rows(self.law, noise, 1 / np.square(factors), parameters)
         exact = np.array([law.bound(level) for law in laws]) + SLACK
         return np.minimum(half, exact)
@@ -646,8 +647,8 @@ def _checked_pair(
         workload = as_query_matrix(workload, "workload")
         strategy = optimize(workload, template=law.template, privacy=law.privacy)
     if noise is None and isinstance(strategy, StrategyResult) and strategy.noise:
-        own = LAWS[check_choice(strategy.noise, "noise", tuple(LAWS))]
-        law = own if own.norm == law.norm else law
+        named = LAWS[check_choice(strategy.noise, "noise", tuple(LAWS))]
+        law = named if named.norm == law.norm else law
     workload, strategy = as_pair(workload, strategy, law.norm)
     if not pairs.supports(workload, strategy):
         raise pairs.unsupported(workload, strategy)

@@ -253,10 +253,10 @@ def noisy_release(
     rows = whole.shape[0] if whole.ndim else 1
     if groups is not None:
         law = _checked_norm(groups, whole, law)
-    own = _own_size(sensitivity, squared_sensitivity, law)
+    size = _own_size(sensitivity, squared_sensitivity, law)
     return measure(
         whole,
-        [(0, rows, own)],
+        [(0, rows, size)],
         law,
         cost,
         released=released,
@@ -349,10 +349,10 @@ def planned(
 ) -> tuple[list[Law], list[Fraction], LedgerEntry]:
     """Return laws and exact parameters of noise, one per run, and what to charge."""
     factor = relation.factor**law.power
-    sizes = [factor * own for _, _, own in runs]
+    sizes = [factor * size for _, _, size in runs]
     laws = [law.of_rows(start, stop) for start, stop, _ in runs]
     parameters = [
-        own.parameter(size, cost) for own, size in zip(laws, sizes, strict=True)
+        part.parameter(size, cost) for part, size in zip(laws, sizes, strict=True)
     ]
     size = min(sizes)
     sensitivity = math.sqrt(size) if law.power == 2 else float(size)
@@ -455,8 +455,8 @@ def _check_totals(values: NDArray[np.int64], blocks: Blocks) -> None:
     # Sums of 64-bit numbers may wrap around, and then agree.
     totals = np.add.reduceat(values.astype(object), [0, *stops[:-1]])
     ends = np.cumsum([len(block) for block in blocks])
-    for block, own in zip(blocks, np.split(totals, ends), strict=False):
-        if (own != own[0]).any():
+    for block, rows in zip(blocks, np.split(totals, ends), strict=False):
+        if (rows != rows[0]).any():
             raise ValueError(
                 f"groups of {list(block)} rows must have equal totals, which their "
                 "noise takes for granted, but they differ; put only groups together "

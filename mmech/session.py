@@ -90,9 +90,9 @@ class Session:
         **options: Any,
     ) -> MatrixMechanism:
         """Return a mechanism that this session pays for."""
-        own = {"ledger": self.ledger, "insecure_rng": self.noise}
+        ours = {"ledger": self.ledger, "insecure_rng": self.noise}
         return MatrixMechanism(
-            workload, strategy, **{**own, **asdict(self.relation), **options}
+            workload, strategy, **{**ours, **asdict(self.relation), **options}
         )
 
     def measure(
@@ -139,11 +139,11 @@ class Session:
         return scale * math.sqrt((d + 1) * (d + 2) / 3)
 
     def _measured(
-        self, values: Integers, own: Fraction, law: Law, cost: Fraction, what: str
+        self, values: Integers, size: Fraction, law: Law, cost: Fraction, what: str
     ) -> Measurement:
         measured = measure(
             values,
-            [(0, len(values), own)],
+            [(0, len(values), size)],
             law,
             cost,
             released=what,

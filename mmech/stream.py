@@ -326,7 +326,7 @@ class Stream(Settled):
             self._file.begin(name, self._rows.settings)
             self._name = name
         what, entries = (self._words, self.cost), self.ledger.entries
-        paid = [(own.released, getattr(own, self.law.currency)) for own in entries]
+        paid = [(e.released, getattr(e, self.law.currency)) for e in entries]
         if not self._name or what not in paid:
             size = self.relation.factor**self.law.power * self._rows.sensitivity
             sensitivity = math.sqrt(size) if self.law.power == 2 else float(size)
@@ -377,12 +377,13 @@ class Stream(Settled):
 
     # ---- errors ------------------------------------------------------------------
 
-    def _parameter(self, own: Fraction) -> Fraction:
-        return self.law.parameter(self.relation.factor**self.law.power * own, self.cost)
+    def _parameter(self, size: Fraction) -> Fraction:
+        factor = self.relation.factor**self.law.power
+        return self.law.parameter(factor * size, self.cost)
 
-    def _variance(self, own: Fraction) -> float:
-        least = VARIANCE_FLOOR * float(own) ** (2 / self.law.power)
-        return max(float(self.law.variance(self._parameter(own))), least)
+    def _variance(self, size: Fraction) -> float:
+        least = VARIANCE_FLOOR * float(size) ** (2 / self.law.power)
+        return max(float(self.law.variance(self._parameter(size))), least)
 
     @one_blas_thread()
     def expected_error(self) -> float:
@@ -489,8 +490,8 @@ class _StreamFile:
             raise self.refusal(CHANGED) from None
         if known != FORMAT:
             raise self.refusal("is of another version")
-        for name, own in self._promised.items():
-            if promised.get(name) != own:
+        for name, value in self._promised.items():
+            if promised.get(name) != value:
                 raise self.refusal(f"is of a stream with another {name}")
         return found
 

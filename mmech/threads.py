@@ -74,10 +74,10 @@ def blas_libraries() -> list[str]:
     """Return the BLAS libraries in use, and for which processor they are."""
     return sorted(
         " ".join(
-            str(own.get(key)) for key in ("internal_api", "version", "architecture")
+            str(pool.get(key)) for key in ("internal_api", "version", "architecture")
         )
-        for own in _thread_pools().info()
-        if own["user_api"] == "blas"
+        for pool in _thread_pools().info()
+        if pool["user_api"] == "blas"
     )
 
 

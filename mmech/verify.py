@@ -121,18 +121,18 @@ class Effort:
     def total(self, costs: list[Fraction], loads: Any = None) -> Fraction:
         """Return an exact sum of costs, each times a load, in the dearest column."""
         whole = 1
-        for own in {cost.denominator for cost in costs}:
-            whole = math.lcm(whole, own)
+        for part in {cost.denominator for cost in costs}:
+            whole = math.lcm(whole, part)
             few = whole.bit_length() < MOST_BITS
             _need(few, "costs have no short common denominator")
         weights = [cost.numerator * (whole // cost.denominator) for cost in costs]
         each = zip(weights, loads or repeat(1), strict=False)
-        pairs = [(weight, np.asarray(own)) for weight, own in each]
-        most = sum(w * (1 + int(own.max())) for w, own in pairs)
+        pairs = [(weight, np.asarray(load)) for weight, load in each]
+        most = sum(w * (1 + int(load.max())) for w, load in pairs)
         kind = np.int64 if most < FITS else object
         bits = 0 if kind is np.int64 else 2 + whole.bit_length() // 1000
-        self.spend(bits * sum(own.size for _, own in pairs))
-        sums = sum(own.astype(kind) * weight for weight, own in pairs)
+        self.spend(bits * sum(load.size for _, load in pairs))
+        sums = sum(load.astype(kind) * weight for weight, load in pairs)
         return Fraction(int(np.max(sums)), whole)
 
     def price(self, moves: int, scale: Fraction) -> Fraction:
@@ -171,10 +171,10 @@ def _member(path: Path, say: Callable[..., None]) -> bytes:
     _need(plain, "an archive must have a directory of at most 4 MB")
     with zipfile.ZipFile(path) as archive:
         found = archive.infolist()
-        plain = {own.compress_type for own in found} <= {0, 8}
-        plain = plain and sum(own.file_size for own in found) <= MOST_PUBLISHED
+        plain = {file.compress_type for file in found} <= {0, 8}
+        plain = plain and sum(file.file_size for file in found) <= MOST_PUBLISHED
         _need(plain, f"an archive must hold at most {MOST_PUBLISHED} bytes, deflated")
-        _need(len({own.filename for own in found}) == len(found), "a name occurs twice")
+        _need(len({f.filename for f in found}) == len(found), "a name occurs twice")
         description = parsed(archive.read(DESCRIPTION))
         stated = description.pop("sha256")
         digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
@@ -182,9 +182,9 @@ def _member(path: Path, say: Callable[..., None]) -> bytes:
             digest.update(archive.read(f"array_{index}.npy"))
     _hold(digest.hexdigest() == stated, "the archive has another hash than it states")
     say("T13", "the description and all arrays have the hash that the file states")
-    own = [e["arguments"] for e in description["entries"] if e["class"] == "Evidence"]
-    _need(len(own) == 1, f"one evidence is needed in an archive, got {len(own)}")
-    return str(own[0]["text"]).encode()
+    texts = [e["arguments"] for e in description["entries"] if e["class"] == "Evidence"]
+    _need(len(texts) == 1, f"one evidence is needed in an archive, got {len(texts)}")
+    return str(texts[0]["text"]).encode()
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,19 +200,19 @@ def _form(name: str) -> str:
 
 def check_names(node: Any, insecure: Any) -> None:
     """Refuse facts that nobody reads, and predictable noise that the root denies."""
-    kinds = [own for own in ("law", "how") if own in node] or [node["kind"]]
+    kinds = [key for key in ("law", "how") if key in node] or [node["kind"]]
     known = " ".join(NAMES.get(kind, " ".join(node)) for kind in kinds).split()
     unknown = short(sorted(node.keys() - known)[:1])
     _need(unknown == "[]", f"a record has names that are not known: {unknown}")
     sure = insecure is True or node.get("insecure", False) is False
     _hold(sure, "the noise of a part was predictable, for tests")
-    inner = [node[own] for own in ("left", "right", "strategy") if node.get(own)]
+    inner = [node[key] for key in ("left", "right", "strategy") if node.get(key)]
     for part in [*inner, *node.get("blocks", ()), *_several(node.get("of", ()))]:
         check_names(part, insecure)
 
 
-def _several(own: Any) -> Any:
-    return [own] if isinstance(own, dict) else own
+def _several(one: Any) -> Any:
+    return [one] if isinstance(one, dict) else one
 
 
 def parsed(text: bytes) -> Any:
@@ -248,13 +248,13 @@ def _exact(record: Any, name: Any) -> Fraction:
 
 def _wholes(record: Any, name: Any, least: int = -FITS, most: int = FITS) -> Array:
     """Return whole numbers of a list, or packed ones; booleans are no numbers."""
-    own = record[name]
-    exact = isinstance(own, np.ndarray)
-    exact = exact or (type(own) is list and {*map(type, own)} <= {int})
-    array = np.array(own if exact else [], np.int64)
+    given = record[name]
+    exact = isinstance(given, np.ndarray)
+    exact = exact or (type(given) is list and {*map(type, given)} <= {int})
+    array = np.array(given if exact else [], np.int64)
     inside = not array.size or least <= array.min() <= array.max() <= most
     if not exact or not inside:
-        words = f"{name!r} must be whole numbers from {least}, got {short(own)}"
+        words = f"{name!r} must be whole numbers from {least}, got {short(given)}"
         raise UncheckedError(words)
     return array
 
@@ -334,9 +334,9 @@ def column_sums(matrix: Term, norm: Norm, effort: Effort) -> Array:
         return np.asarray(closed)
     effort.spend(matrix.n + matrix.size)
     columns, entries = matrix.listed()
-    own = _normed(norm, entries, effort)
-    found = np.zeros(matrix.n, own.dtype)
-    np.add.at(found, columns, own)
+    terms = _normed(norm, entries, effort)
+    found = np.zeros(matrix.n, terms.dtype)
+    np.add.at(found, columns, terms)
     same = closed is None or np.all(found == closed)
     _hold(same, "two ways to the sum disagree")
     return found if closed is None else np.asarray(closed)
@@ -360,11 +360,11 @@ def _runs(record: Any, effort: Effort) -> Term:
     _need(apart.all() and np.all(stops <= n), "runs of a row overlap, or are too long")
 
     def sums(norm: Norm) -> Array:
-        own = _normed(norm, values, effort)
-        effort.spend((n + 1) * (1 if own.dtype == np.int64 else 3))
-        steps = np.zeros(n + 1, own.dtype)
-        np.add.at(steps, starts, own)
-        np.subtract.at(steps, stops, own)
+        terms = _normed(norm, values, effort)
+        effort.spend((n + 1) * (1 if terms.dtype == np.int64 else 3))
+        steps = np.zeros(n + 1, terms.dtype)
+        np.add.at(steps, starts, terms)
+        np.subtract.at(steps, stops, terms)
         return np.cumsum(steps)[:-1]
 
     def listed() -> tuple[Array, Array]:
@@ -383,8 +383,8 @@ def _waves(record: Any, effort: Effort) -> Term:
     m, n = _wholes(record, "shape", 1).tolist()
     long = effort.spend(m + n) - 1
     f, g, scales = (
-        np.broadcast_to(_wholes(record, own, -(2**30), 2**30), size)
-        for own, size in (("f", long), ("g", long), ("scales", n))
+        np.broadcast_to(_wholes(record, key, -(2**30), 2**30), size)
+        for key, size in (("f", long), ("g", long), ("scales", n))
     )
 
     def sums(norm: Norm) -> Any:
@@ -429,7 +429,7 @@ def _kronecker(record: Any, effort: Effort) -> Term:
     span = _product(left.span, right.span)
 
     def sums(norm: Norm) -> Any:
-        ones = [max(map(abs, own.span)) < 2 for own in (left, right)]
+        ones = [max(map(abs, factor.span)) < 2 for factor in (left, right)]
         if norm not in POWERS and not any(ones):
             return None
         f, g = (norm, norm) if norm in POWERS else (norm, L1) if ones[1] else (L1, norm)
@@ -458,7 +458,7 @@ def _kronecker(record: Any, effort: Effort) -> Term:
 def _stack(record: Any, effort: Effort) -> Term:
     """Return blocks of rows: sums over columns add up."""
     _hold(record["blocks"], "a strategy without rows measures nothing")
-    blocks = [term(own, effort) for own in record["blocks"]]
+    blocks = [term(block, effort) for block in record["blocks"]]
     widths, spans = {b.n for b in blocks}, [b.span for b in blocks]
     _hold(len(widths - {0}) <= 1, "blocks of a strategy have other columns")
 
@@ -480,8 +480,8 @@ def _merged(record: Any, effort: Effort) -> Term:
     inner = term(record["of"], effort)
 
     def sums(norm: Norm) -> Any:
-        own = None if norm is SUM else column_sums(inner, norm, effort)
-        return own if own is None else own.max(keepdims=True)
+        sums = None if norm is SUM else column_sums(inner, norm, effort)
+        return sums if sums is None else sums.max(keepdims=True)
 
     return inner._replace(n=0, sums=sums, kept=None, blocks=None)
 
@@ -525,7 +525,7 @@ def _sampled(draw: Any) -> list[Run]:
         known = name in (law, "laplace" if law == "k_norm" else law)
         _hold(known and width == columns, f"the noise is not {law} noise of its shape")
         (lists,) = groups if name == "k_norm" else [[[rows]]]
-        lists = [_wholes({"groups": own}, "groups", 1).tolist() for own in lists]
+        lists = [_wholes({"groups": each}, "groups", 1).tolist() for each in lists]
         runs.append(Run(name, _exact({"scale": scale}, "scale"), rows, lists))
     size = sum(run.rows for run in runs) * columns
     right = _wholes(draw, "values").size == size > 0
@@ -552,9 +552,9 @@ def _load(blocks: list[Term], run: Run, norm: Norm, effort: Effort) -> Any:
     groups = iter(_split(blocks, chain.from_iterable(run.groups)))
     loads = []
     for sizes in run.groups:
-        own = [next(groups) for _ in sizes]
-        loads += [_summed(group, norm, effort) for group in own]
-        totals = [_summed(group, SUM, effort) for group in own if len(own) > 1]
+        parts = [next(groups) for _ in sizes]
+        loads += [_summed(group, norm, effort) for group in parts]
+        totals = [_summed(group, SUM, effort) for group in parts if len(parts) > 1]
         equal = all(np.all(total == totals[0]) for total in totals)
         _hold(equal, "groups whose noise has equal totals have others")
     return reduce(np.maximum, loads)
@@ -667,8 +667,8 @@ class Checker:
             said = f"most by a unit change, in {unit}: {_number(size)}"
             self.say("T5", f"rows: {matrix.m}; {said}")
         else:
-            own = draw["sensitivity"]
-            moved = [_exact(own, i) for i in range(len(own))]
+            stated = draw["sensitivity"]
+            moved = [_exact(stated, i) for i in range(len(stated))]
             changes = zip(moved, rates, strict=True)
             size = effort.total([change * rate for change, rate in changes])
             self.say("T6", f"most by a unit change, as is stated: {_number(size)}")
@@ -703,7 +703,7 @@ class Checker:
         if all(kept) and draw["law"] != "k_norm" and draw["columns"] == 1:
             cuts = [*accumulate(block.m for block in blocks)][:-1]
             values = np.split(_wholes(draw, "values").astype(float), cuts)
-            laws = [Run(run.law, run.scale) for own, run in parts for _ in own]
+            laws = [Run(run.law, run.scale) for many, run in parts for _ in many]
             self.measured.append([*zip(kept, values, laws, strict=True)])
         return parts
 
@@ -752,8 +752,8 @@ class Checker:
         _need(how in ("sum", "largest", "bags"), f"{short(how)} is no composition")
         shown = isinstance(node["of"], list) and node["of"]
         _hold(shown, f"{words} was paid for, and no draw of it is shown")
-        own = "epsilon" if how == "bags" else currency
-        parts = [self.cost(part, own) for part in node["of"]]
+        asked = "epsilon" if how == "bags" else currency
+        parts = [self.cost(part, asked) for part in node["of"]]
         costs = [part for part in parts if part is not None]
         if len(costs) < len(parts):
             return None
@@ -762,7 +762,7 @@ class Checker:
             self.disjoint(node, len(parts))
         if how == "bags":
             total = self.in_bags(total, _whole(node, "bags"))
-            total = self.effort.price(1, 1 / total) if own != currency else total
+            total = self.effort.price(1, 1 / total) if asked != currency else total
         return total
 
     def disjoint(self, node: Any, number: int) -> None:
@@ -828,10 +828,10 @@ class Checker:
         words = f"{short(min(others, default=''))} is no part of what was published"
         _hold(not others, words)
 
-    def made_again(self, own: Any, folder: Path) -> None:
+    def made_again(self, facts: Any, folder: Path) -> None:
         """Say which files are those that are made of the noisy numbers anew (T13)."""
-        alike = {*self.again(folder, self.say)} & {*own["files"]}
-        others = ", ".join(short(name) for name in own["files"] if name not in alike)
+        alike = {*self.again(folder, self.say)} & {*facts["files"]}
+        others = ", ".join(short(name) for name in facts["files"] if name not in alike)
         words = "published counts, pages and workbooks were made"
         if alike:
             self.say("T13", f"files made again of y, and alike: {len(alike)}")
@@ -839,10 +839,10 @@ class Checker:
         if others:
             self.say(TRUSTED, f"{words} of the noisy numbers alone")
 
-    def published(self, own: Any, folder: Path) -> None:
+    def published(self, facts: Any, folder: Path) -> None:
         """Check that files are those that were hashed, and their tables (T13, T14)."""
         left, files = MOST_PUBLISHED, {}
-        for name, digest in own["files"].items():
+        for name, digest in facts["files"].items():
             plain = not set(name) & set("/\\:\0") and name not in ("", ".", "..")
             _need(plain, f"{short(name)} is no name of a file beside the evidence")
             files[name] = _content(folder / name, left)
@@ -851,25 +851,25 @@ class Checker:
             _hold(same, f"{short(name)} is not the file that was published")
         self.say("T13", f"files with the stated hashes: {len(files)}")
         self.attempt(self.listed, files, folder)
-        self.attempt(self.made_again, own, folder)
-        if own.get("conditioned") is True:
+        self.attempt(self.made_again, facts, folder)
+        if facts.get("conditioned") is True:
             self.say(TRUSTED, "known totals, rules and hierarchies were public before")
-        if not own.get("tables"):
+        if not facts.get("tables"):
             return
-        sizes = _wholes(own, "sizes", 1).tolist()
-        tables = [_table(table, files, sizes, self.effort) for table in own["tables"]]
+        sizes = _wholes(facts, "sizes", 1).tolist()
+        tables = [_table(table, files, sizes, self.effort) for table in facts["tables"]]
         _margins(tables, self.effort)
         said = f"{len(tables)} tables of whole counts, none below zero"
         self.say("T13", f"{said}, which agree in all that they have in common")
         found = [draw for draw in self.measured if all(k[0] == sizes for k, *_ in draw)]
-        if len(found) != 1 or own.get("conditioned") is not False:
+        if len(found) != 1 or facts.get("conditioned") is not False:
             self.say(UNSEEN, "estimates and intervals: not of one noise of marginals")
             return
         measured = [
             Table((*kept,), values.reshape([sizes[i] for i in kept]), {}, law)
             for (_, kept), values, law in found[0]
         ]
-        level = float(_exact(own, "level"))
+        level = float(_exact(facts, "level"))
         known = []
         for table in tables:
             self.effort.spend(CALL // 25 * len(measured) + 9 * table.counts.size)
@@ -888,7 +888,7 @@ def _are_disjoint(names: Any) -> bool:
     known = {_form(name) for name in names}
     pieces = [{*re.split(r"[^\w/.-]+|_or_", name)} - {name} for name in known]
     shares = {name.split("/")[-1] for name in known if re.search(r"\d/\d", name)}
-    apart = len(known) == len(names) and not any(own & known for own in pieces)
+    apart = len(known) == len(names) and not any(piece & known for piece in pieces)
     return apart and len(shares) <= 1 and not known & {"", "*", "all"}
 
 
@@ -908,10 +908,10 @@ class Table(NamedTuple):
 
 
 def _table(
-    own: Any, files: dict[str, bytes], sizes: Sequence[int], effort: Effort
+    facts: Any, files: dict[str, bytes], sizes: Sequence[int], effort: Effort
 ) -> Table:
     """Read a table, whose counts must be whole and not negative."""
-    name, kept = own["file"], _wholes(own, "attributes", 0, len(sizes) - 1).tolist()
+    name, kept = facts["file"], _wholes(facts, "attributes", 0, len(sizes) - 1).tolist()
     _hold(name in files and kept == sorted({*kept}), f"{short(name)} is not described")
     text = files[name]
     effort.spend(CALL + len(text) + 20 * (text.count(b",") + text.count(b"\n")))
@@ -927,7 +927,7 @@ def _table(
 
 def _onto(table: Table, kept: Any) -> Array:
     """Return the margin of some attributes."""
-    others = tuple(i for i, own in enumerate(table.held) if own not in kept)
+    others = tuple(i for i, axis in enumerate(table.held) if axis not in kept)
     return np.asarray(table.counts.sum(others))
 
 
@@ -937,10 +937,10 @@ def _margins(tables: Sequence[Table], effort: Effort) -> None:
     effort.spend(2 * len(held) * sum(map(len, held)))
     for both in {one & other for one, other in combinations(held, 2)}:
         effort.spend(2 * len(held))
-        own = [table for table, k in zip(tables, held, strict=True) if both <= k]
-        effort.spend(sum(100 * len(table.held) + table.counts.size for table in own))
-        found = [_onto(table, both) for table in own]
-        same = all(np.array_equal(own, found[0]) for own in found)
+        these = [table for table, k in zip(tables, held, strict=True) if both <= k]
+        effort.spend(sum(100 * len(table.held) + table.counts.size for table in these))
+        found = [_onto(table, both) for table in these]
+        same = all(np.array_equal(margin, found[0]) for margin in found)
         _hold(same, "published tables differ in a margin that they share")
 
 
@@ -978,23 +978,23 @@ def _estimated(
     given = []
     for a in measured:
         shape = [n if i in a.held else 1 for i, n in axes]
-        place, own = tuple(map(slice, shape)), 1 / (a.counts.size * variance[a.noise])
-        given.append((a, place, own))
-        found[place] += own * np.fft.fftn(_onto(a, table.held).reshape(shape))
-        precision[place] += own
+        place, each = tuple(map(slice, shape)), 1 / (a.counts.size * variance[a.noise])
+        given.append((a, place, each))
+        found[place] += each * np.fft.fftn(_onto(a, table.held).reshape(shape))
+        precision[place] += each
     if not precision.all():
         return False
     terms: Counter[tuple[float, Run]] = Counter()
-    for a, place, own in given:
+    for a, place, each in given:
         inverse = np.fft.fftn(1 / precision[place])
-        shares = (own / precision.size * abs(inverse.real)).round(12)
+        shares = (each / precision.size * abs(inverse.real)).round(12)
         for share, times in Counter(shares.flat).items():
             terms[share, a.noise] += times * a.counts.size // shares.size
     effort.spend(CALL // 20 * len(terms))
     squares = [k * c**2 * variance[run] for (c, run), k in terms.items()]
     deviation = math.sqrt(sum(squares))
     ends = ("lower", "upper", "standard_error")
-    low, high, error = (np.array(table.columns[own], float) for own in ends)
+    low, high, error = (np.array(table.columns[title], float) for title in ends)
     centre = np.fft.ifftn(found / precision).real.ravel()
     flat = table.counts.ravel()
     right = abs(error - deviation) <= 1e-5 * deviation

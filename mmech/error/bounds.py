@@ -239,7 +239,7 @@ def cheap_loss_bound(workload: QueryMatrix) -> tuple[float, str]:
     if factors != (workload,):
         parts = [cheap_loss_bound(factor) for factor in factors]
         names = [name for _, name in parts if name != "closed form"]
-        bound = weight**2 * math.prod(own for own, _ in parts)
+        bound = weight**2 * math.prod(least for least, _ in parts)
         return bound, _weakest([*names, "closed form"])
     if workload.shape[1] <= LIMITS.dual_distribution:
         reduced, _ = reduce_domain(workload)
@@ -270,7 +270,7 @@ def _cheap_bounds(workload: QueryMatrix) -> Iterator[tuple[float, str]]:
     blocks = normal_form(workload).blocks
     if len(blocks) > 1:
         parts = [(weight, cheap_loss_bound(block)) for weight, block in blocks]
-        total = sum(float(weight) ** 2 * own for weight, (own, _) in parts)
+        total = sum(float(weight) ** 2 * least for weight, (least, _) in parts)
         names = [name for _, (_, name) in parts]
         yield total, _weakest(["sum over the blocks", *names])
     yield 0.0, "none"

@@ -234,8 +234,8 @@ def _(workload: QueryMatrix, strategy: PIdentity) -> float:
 def merged_workload(workload: QueryMatrix, strategy: Merged) -> QueryMatrix:
     """Return the workload on the merged cells of a strategy."""
     if normal_form(workload).products is not None:
-        reduced, own = reduce_domain(workload)
-        if np.array_equal(own, strategy.groups):
+        reduced, groups = reduce_domain(workload)
+        if np.array_equal(groups, strategy.groups):
             return reduced
     reduced = restrict_columns(workload, first_members(strategy._groups))
     probe = np.random.default_rng(0).standard_normal((workload.shape[0], 2))
@@ -322,8 +322,8 @@ def _joint_gain(workload: QueryMatrix, strategy: VStack) -> float | None:
         energy = np.array(weight**2)
         for factor, vectors in zip(factors, inverse.transforms, strict=True):
             rotated = factor.gram().matmat(vectors)
-            own = np.einsum("ab,ab->b", vectors, rotated)
-            energy = np.multiply.outer(energy, own)
+            energies = np.einsum("ab,ab->b", vectors, rotated)
+            energy = np.multiply.outer(energy, energies)
         total += float((energy / inverse.spectrum).sum())
     return total
 

@@ -337,8 +337,8 @@ def confidence_interval(
         )
     paid = (epsilon, rho) != (None, None)
     gaussian = paid and law_and_cost(epsilon, rho)[0].norm == "L2"
-    own = QUANTILES | {"bound": _gaussian_quantile} if gaussian else QUANTILES
-    check_choice(method, "method", tuple(own))
+    quantiles = QUANTILES | {"bound": _gaussian_quantile} if gaussian else QUANTILES
+    check_choice(method, "method", tuple(quantiles))
     if gaussian and method == "laplace":
         raise ValueError(
             'method "laplace" is for Laplace noise, but rho= says that the noise is '
@@ -352,7 +352,7 @@ def confidence_interval(
             "standard_errors must be finite numbers >= 0; take the square root of "
             "per_query_error"
         )
-    half = own[method](miss) * widths
+    half = quantiles[method](miss) * widths
     return centre - half, centre + half
 
 

@@ -76,14 +76,14 @@ class EqualTotals:
             domain_shape,
             tuple(map(tuple, sets)),
             np.maximum([total for total, _ in found], VARIANCE_FLOOR),
-            np.maximum(np.concatenate([own for _, own in found]), VARIANCE_FLOOR),
+            np.maximum(np.concatenate([c for _, c in found]), VARIANCE_FLOOR),
         )
 
     @property
     def marginals(self) -> Marginals:
         """The marginals, with weights by which least squares weighs their contrasts."""
         weights = 1 / np.sqrt(self.contrasts)
-        measured = [a for own in self.sets for a in own]
+        measured = [a for group in self.sets for a in group]
         return Marginals(self.domain_shape, dict(zip(measured, weights, strict=True)))
 
     @property
@@ -119,8 +119,8 @@ class EqualTotals:
         apart = np.repeat(best - totals, list(map(len, cells)), axis=0)
         weights = self.marginals.weights.values()
         weighed = [
-            weight * (table + own / len(table))
-            for table, own, weight in zip(tables, apart, weights, strict=True)
+            weight * (table + moved / len(table))
+            for table, moved, weight in zip(tables, apart, weights, strict=True)
         ]
         return self.marginals, np.concatenate(weighed)
 
@@ -157,7 +157,7 @@ def cells_of(
     domain_shape: tuple[int, ...], sets: Sequence[Sequence[Subset]]
 ) -> list[list[int]]:
     """Return the number of cells of every marginal of every set."""
-    return [[product_of(domain_shape[i] for i in a) for a in own] for own in sets]
+    return [[product_of(domain_shape[i] for i in a) for a in group] for group in sets]
 
 
 def of_residuals(strategy: QueryMatrix) -> Residuals:
@@ -169,7 +169,7 @@ def of_residuals(strategy: QueryMatrix) -> Residuals:
     """
     sets = as_sets(strategy)
     measured: Any = marginals_of(strategy)
-    weights = [Fraction(abs(measured.weights[own[0]])) for own in sets]
+    weights = [Fraction(abs(measured.weights[group[0]])) for group in sets]
     scales = [WIDE * sum(weights) / weight for weight in weights]
     found = EqualTotals.of(measured.domain_shape, sets, scales).residuals()
     factor = math.sqrt(2) * WIDE
@@ -218,14 +218,14 @@ def equal_totals_strategy(workload: QueryMatrix) -> StrategyResult:
         )
     order = sorted(energies, key=lambda i: (energies[i], sizes[i], i))
     tables: list[list[Subset]] = [
-        [(i,) for i in own] for own in _cut(order, energies, sizes)
+        [(i,) for i in part] for part in _cut(order, energies, sizes)
     ]
     total: list[list[Subset]] = [[()]]
     found = []
     for sets in (tables, total + tables):
         weights = _weights(sets, energies | {None: asked.get((), 0.0)}, sizes)
         each = zip(sets, weights, strict=True)
-        strategy = Marginals(sizes, {a: w for own, w in each for a in own})
+        strategy = Marginals(sizes, {a: w for group, w in each for a in group})
         found.append((gain(workload, of_residuals(strategy)), strategy))
     loss, strategy = min(found, key=itemgetter(0))
     number = "one set" if len(tables) == 1 else f"{len(tables)} sets"
@@ -236,9 +236,9 @@ def equal_totals_strategy(workload: QueryMatrix) -> StrategyResult:
 
 def _cut(order: list[int], energies: dict[int, float], sizes: Any) -> list[list[int]]:
     """Return consecutive sets whose errors have the least sum of cube roots."""
-    own = np.array([energies[i] for i in order])
+    each = np.array([energies[i] for i in order])
     m = np.array([sizes[i] for i in order])
-    shapes = own * (2 * m - 1) / (m * np.square(m + 1.0))
+    shapes = each * (2 * m - 1) / (m * np.square(m + 1.0))
     dimensions, spreads = (
         np.append(0, np.cumsum(values)) for values in (m - 1, shapes)
     )
@@ -247,7 +247,7 @@ def _cut(order: list[int], energies: dict[int, float], sizes: Any) -> list[list[
         d = 1 + dimensions[stop] - dimensions[:stop]
         costs = (d + 1) * (d + 2) * (spreads[stop] - spreads[:stop])
         costs[d > LIMITS.norm_dimensions] = np.inf
-        costs[-1] = 2 * own[stop - 1]  # Laplace noise
+        costs[-1] = 2 * each[stop - 1]  # Laplace noise
         sums = best[:stop] + np.cbrt(costs)
         before[stop] = np.argmin(sums)
         best[stop] = sums[before[stop]]
@@ -268,7 +268,7 @@ def _weights(
     adds less than a thousandth to the error.
     """
     found = EqualTotals.of(sizes, sets, [WIDE] * len(sets))
-    parts = found.contrasts * [energies[a[0]] if a else 0 for own in sets for a in own]
+    parts = found.contrasts * [energies[a[0]] if a else 0 for g in sets for a in g]
     errors = np.add.reduceat(parts, np.cumsum([0, *map(len, sets[:-1])])) / WIDE**2
     totals = found.totals / WIDE**2
     weights = np.where(errors > 0, np.cbrt(errors), 0.2 * np.cbrt(errors).sum())

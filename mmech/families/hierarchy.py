@@ -214,14 +214,14 @@ class Hierarchy(QueryMatrix):
 
     def to_sparse(self) -> sp.csr_array:
         """Return the explicit matrix in compressed sparse rows, n entries a level."""
-        own = self._entries(np.array(list(self.weights.values()), self._entry_dtype))
+        whole = self._entries(np.array(list(self.weights.values()), self._entry_dtype))
         levels = enumerate(zip(self.weights, self.counts, strict=True))
         ends = [
             level * self.n + np.minimum(m * np.arange(1, count + 1), self.n)
             for level, (m, count) in levels
         ]
-        entries = np.repeat(own, self.n)
-        cells = np.tile(np.arange(self.n), own.size)
+        entries = np.repeat(whole, self.n)
+        cells = np.tile(np.arange(self.n), whole.size)
         rows = np.concatenate([[0], *ends])
         matrix = sp.csr_array((entries, cells, rows), shape=self.shape)
         matrix.eliminate_zeros()
@@ -252,8 +252,8 @@ class HierarchyInverseGram(Symmetric):
         # Top down: multiples of G1 that are taken off Gx.
         taken = np.zeros((counts[-1], x.shape[1]))
         for level, (small, large) in reversed([*enumerate(pairwise(weights))]):
-            own = sums[level] * float(weights[large]) ** 2
-            taken = self._shrunk(own + taken, large)
+            level_part = sums[level] * float(weights[large]) ** 2
+            taken = self._shrunk(level_part + taken, large)
             taken = _spread(taken, large // small, counts[level])
         out = (cells - taken) * (1.0 / float(weights[1]) ** 2)
         return out.astype(x.dtype, copy=False)
@@ -374,9 +374,9 @@ def _contrasts_of_whole_parts(
             yield energies.of_blocks(0, small, n // small) / small, variance
             return
         start, stop = n // large * large, n // small * small
-        own = between(0, small, large // small, n // large)
-        own += between(start, small, (stop - start) // small, 1)
-        yield own, variance
+        energy = between(0, small, large // small, n // large)
+        energy += between(start, small, (stop - start) // small, 1)
+        yield energy, variance
 
 
 class _Part(NamedTuple):
@@ -523,12 +523,12 @@ def _descend(sizes: Floats, energies: Floats, iterations: int) -> tuple[Floats, 
     first, and energies ‖W B_m‖² of averages B_m over blocks. Levels that a tree lacks
     are zeros.
     """
-    own = np.maximum(energies - np.pad(energies[:, 1:], ((0, 0), (0, 1))), 0.0)
+    rises = np.maximum(energies - np.pad(energies[:, 1:], ((0, 0), (0, 1))), 0.0)
     weights = (sizes > 0) / np.count_nonzero(sizes, axis=1)[:, None]
     losses = np.full(len(sizes), np.inf)
     for _ in range(iterations):
         precisions = np.cumsum(np.square(weights) * sizes, axis=1)
-        gains = own / precisions
+        gains = rises / precisions
         previous, losses = losses, gains.sum(axis=1)
         if ((previous - losses <= TOLERANCE * losses) | (losses == 0)).all():
             break

@@ -169,10 +169,10 @@ class Law:
         """
         ends = np.cumsum([sum(block) for block in self.groups])
         first, last = np.searchsorted(ends, [start, stop - 1], side="right")
-        own = self.groups[first : last + 1]
-        if own == self.groups:
+        groups = self.groups[first : last + 1]
+        if groups == self.groups:
             return self
-        return LAPLACE if len(own) == len(own[0]) == 1 else k_norm(own)
+        return LAPLACE if len(groups) == len(groups[0]) == 1 else k_norm(groups)
 
 
 def _laplace_scale(size: Fraction, epsilon: Fraction) -> Fraction:
@@ -199,11 +199,11 @@ def _laplace_characteristic(scale: Any, frequencies: Floats) -> Floats:
 
 def _gaussian_characteristic(variance: Any, frequencies: Floats) -> Floats:
     """Return a sum over values, or from σ² = 1 on what is alike to eight digits."""
-    own = float(variance)
-    if own >= 1:
-        return np.asarray(np.exp(-own / 2 * np.square(frequencies)))
+    t = float(variance)
+    if t >= 1:
+        return np.asarray(np.exp(-t / 2 * np.square(frequencies)))
     x = np.arange(10)
-    mass = np.exp(-np.square(x) / (2 * own)) * np.where(x, 2, 1)
+    mass = np.exp(-np.square(x) / (2 * t)) * np.where(x, 2, 1)
     return np.asarray(np.cos(np.multiply.outer(frequencies, x)) @ mass / mass.sum())
 
 

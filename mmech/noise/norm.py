@@ -238,18 +238,18 @@ def _counts(
         points = np.full(count, 1, object)
         for _ in range(block[0]):
             points = np.cumsum(points + np.append([0], points[:-1]))
-        own = 2 * np.append([0], np.cumsum(np.cumsum(points))[:-1])
-        return points, {1: block[0] * own, block[0]: own}
+        sums = 2 * np.append([0], np.cumsum(np.cumsum(points))[:-1])
+        return points, {1: block[0] * sums, block[0]: sums}
     powers = {size: _powers(size, count) for size in {1, *block}}
     points = np.zeros(count, object)
     squares = {size: np.zeros(count, object) for size in powers}
     for n in range(count):
         v, both = np.arange(count - n) // 2, 2 if n else 1
-        slices = {size: _slices(size, n, own) for size, own in powers.items()}
+        slices = {size: _slices(size, n, power) for size, power in powers.items()}
         row = math.prod(slices[m][0] ** times for m, times in Counter(block).items())
         points[n:] += both * row[v]
-        for size, (own, sums) in slices.items():
-            squares[size][n:] += both * (row // own * sums)[v]
+        for size, (weights, sums) in slices.items():
+            squares[size][n:] += both * (row // weights * sums)[v]
     return points, squares
 
 
@@ -299,9 +299,9 @@ def numerators(
     found = {block: _counts(block, degree // 2 + 2) for block in set(blocks)}
     every: Any = math.prod(found[block][0] for block in blocks)
     squares = {
-        (block, size): own * (every // points)
+        (block, size): s * (every // points)
         for block, (points, sums) in found.items()
-        for size, own in sums.items()
+        for size, s in sums.items()
     }
     return _numerator(every, degree), {
         key: _numerator(values, degree + 2) for key, values in squares.items()
@@ -320,7 +320,8 @@ def _variances(rate: Fraction, blocks: Blocks) -> Mapping[tuple[Block, int], flo
     bottom = _partial_sums(weights, ratio, precision)[-1]
     square = math.expm1(-float(rate)) ** 2
     tops = {
-        key: _partial_sums(own, ratio, precision)[-1] for key, own in squares.items()
+        key: _partial_sums(terms, ratio, precision)[-1]
+        for key, terms in squares.items()
     }
     return {key: max(top / bottom / square, 5e-324) for key, top in tops.items()}
 
@@ -447,9 +448,9 @@ def _accepts(block: Block, radius: int, total: int, insecure_rng: Rng) -> bool:
         return True
     weight, most = 1, 1
     for size, times in Counter(block).items():
-        own = _slice_weights(size, (radius + total) // 2, (radius - total) // 2)
+        drawn = _slice_weights(size, (radius + total) // 2, (radius - total) // 2)
         even = _slice_weights(size, (radius + 1) // 2, radius // 2)
-        weight, most = weight * sum(own) ** times, most * sum(even) ** times
+        weight, most = weight * sum(drawn) ** times, most * sum(even) ** times
     return position_by_weight([weight, most - weight], insecure_rng) == 0
 
 
@@ -480,12 +481,12 @@ def _slice_points(
     )
     marks = _marks(size - 1, positive, insecure_rng)
     for i in set(positive.tolist()):
-        own = np.flatnonzero(positive == i)
+        at = np.flatnonzero(positive == i)
         rest = size - 1 - i
-        up = np.diff(_subsets(i, u[own], insecure_rng), axis=0, prepend=0)
-        down = np.diff(_subsets(rest, v[own] + rest, insecure_rng), axis=0, prepend=0)
-        first = np.argsort(~marks[:, own], axis=0, kind="stable")
-        found[first, own] = np.concatenate([up, 1 - down])
+        up = np.diff(_subsets(i, u[at], insecure_rng), axis=0, prepend=0)
+        down = np.diff(_subsets(rest, v[at] + rest, insecure_rng), axis=0, prepend=0)
+        first = np.argsort(~marks[:, at], axis=0, kind="stable")
+        found[first, at] = np.concatenate([up, 1 - down])
     found[-1] = u - v - found[:-1].sum(axis=0)
     return found
 

@@ -222,14 +222,14 @@ def recording() -> Iterator[Recorded]:
 
     What is public, keys and ties, is not recorded. Records within others go to both.
     """
-    own: Recorded = []
+    inner: Recorded = []
     outer = _recorded.get()
     try:
-        with _within(_recorded, own):
-            yield own
+        with _within(_recorded, inner):
+            yield inner
     finally:
         if outer is not None:
-            outer += own
+            outer += inner
 
 
 @contextmanager

@@ -177,8 +177,8 @@ def error_law(
     )
     together = np.bincount(groups.ravel(), weights=numbers[large])
     for (coefficient, parameter), number in zip(equal, together, strict=True):
-        own = law.characteristic(parameter, frequencies * coefficient)
-        found *= own**number
+        value = law.characteristic(parameter, frequencies * coefficient)
+        found *= value**number
     smooth = np.sinc(frequencies * uniform / (2 * math.pi))
     return ErrorLaw(math.sqrt(variance), scale, found * smooth, apart)
 
@@ -234,8 +234,8 @@ class Tails:
             # In place of unique columns: a number of each, exact for all that occur.
             kind = np.zeros(some.size, np.int64)
             numbers = np.rint(4 * np.log2(self.numbers[:, some]))
-            for own in (*shares, *numbers) if some.size > 1 else ():
-                values, place = np.unique(own, return_inverse=True)
+            for row in (*shares, *numbers) if some.size > 1 else ():
+                values, place = np.unique(row, return_inverse=True)
                 if values.size > 1:
                     kind = kind * values.size + place
                     kind = np.unique(kind, return_inverse=True)[1]
@@ -247,14 +247,14 @@ class Tails:
 
     def _width(self, cell: int, level: float) -> float:
         """Return what the error of a cell stays below with a probability."""
-        own, numbers = self.coefficients[:, cell], self.numbers[:, cell]
+        c, numbers = self.coefficients[:, cell], self.numbers[:, cell]
         spreads = np.sqrt(numbers * self.row_variances)
-        most = int((own * spreads).argmax())
+        most = int((c * spreads).argmax())
         variance, total = self.row_variances[most], self.variances[cell]
-        rest = max(total - float(np.square(own * spreads).sum()), 0.0)
-        terms: Any = own, numbers, self.row_variances, self.parameters
+        rest = max(total - float(np.square(c * spreads).sum()), 0.0)
+        terms: Any = c, numbers, self.row_variances, self.parameters
         if rest < WHOLE * total:  # all noise is told apart
-            whole = np.abs(own - np.rint(own)).max() < WHOLE
+            whole = np.abs(c - np.rint(c)).max() < WHOLE
             laws = [error_law(self.law, *(*terms, 0.0 if whole else None))]
         else:
             whole, parameter = False, self.parameters[most]
@@ -265,7 +265,7 @@ class Tails:
                 every: Any = [np.append(*pair) for pair in more]
                 laws.append(error_law(self.law, *every))
         half = max(law.half_width(level) for law in laws)
-        return half + (0.0 if whole or not own[most] else step_of(own, spreads) / 2)
+        return half + (0.0 if whole or not c[most] else step_of(c, spreads) / 2)
 
 
 def laws_of_rows(
@@ -323,10 +323,10 @@ def _law_of_row(
     key = np.round(terms, 6).tobytes()
     if key not in found:
         whole = np.abs(terms[0] - np.rint(terms[0])).max() < WHOLE
-        own = error_law(law, *(*terms, 0.0 if whole else None))
+        error = error_law(law, *(*terms, 0.0 if whole else None))
         spreads = np.sqrt(terms[1] * terms[2])
         step = 0.0 if whole else step_of(terms[0], spreads)
-        found[key] = replace(own, standard_error=math.sqrt(variance), step=step)
+        found[key] = replace(error, standard_error=math.sqrt(variance), step=step)
     return found[key]
 
 
@@ -346,7 +346,7 @@ class CellLaws:
 
     @property
     def _widest(self) -> ErrorLaw:
-        return max(self.laws, key=lambda own: own.standard_error)
+        return max(self.laws, key=lambda law: law.standard_error)
 
     @property
     def standard_error(self) -> float:
@@ -359,7 +359,7 @@ class CellLaws:
 
     def at(self, level: float, cells: Any) -> tuple[Floats, Floats]:
         """Return standard errors, and half the widths of intervals, of cells."""
-        found = np.array([own.at(level, None) for own in self.laws])
+        found = np.array([law.at(level, None) for law in self.laws])
         errors, widths = found[self.which[cells]].T
         return errors, widths
 

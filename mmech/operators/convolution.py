@@ -88,7 +88,7 @@ class IntegerFilter:
                 "a filter needs a power of two of cells, at most "
                 f"{MOST_CELLS}, got {self.n}"
             )
-        norms = [np.abs(own.astype(np.float64)).sum() for own in self._columns]
+        norms = [np.abs(part.astype(np.float64)).sum() for part in self._columns]
         self._norm = float(sum(norms))
         if self._norm >= LARGEST_NORM:
             raise ValueError(

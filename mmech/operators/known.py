@@ -241,8 +241,8 @@ def power_sum(entries: Any, power: int) -> int:
 
 def _separable(operator: SeparableGram) -> Bounds:
     vectors = operator._rising, operator._falling, operator._diagonal
-    a, b, own = (int(np.abs(v).max(initial=0)) for v in vectors)
-    return (operator.shape[0] * a * b + own,) * 2
+    a, b, d = (int(np.abs(v).max(initial=0)) for v in vectors)
+    return (operator.shape[0] * a * b + d,) * 2
 
 
 BOUNDS: dict[type, Callable[[Any], Bounds]] = {

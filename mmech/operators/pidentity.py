@@ -169,13 +169,13 @@ class ColumnScaledPIdentity(PIdentity):
     def __init__(self, theta: ArrayLike, scales: ArrayLike) -> None:
         weights = check_finite_array(theta, "theta", ndim=2)
         weights = weights.astype(np.float64, copy=False)
-        own = check_finite_array(scales, "scales", ndim=1).astype(np.float64)
-        if own.shape != weights.shape[1:] or not (own > 0).all():
+        values = check_finite_array(scales, "scales", ndim=1).astype(np.float64)
+        if values.shape != weights.shape[1:] or not (values > 0).all():
             raise ValueError(
                 f"scales must be {weights.shape[1]} positive numbers, one per column "
-                f"of theta, got shape {own.shape}"
+                f"of theta, got shape {values.shape}"
             )
-        self._set(theta=read_only(weights), scales=read_only(own))
+        self._set(theta=read_only(weights), scales=read_only(values))
         self._set(norm="")  # columns have no norm in common
 
     def _arguments(self) -> str:

@@ -138,7 +138,7 @@ class TableTree:
         self._root = (1 << len(self._sizes)) - 1
         self._children = self._plan()
         self.work = sum(
-            self._cells(table) * len(own) for table, own in self._children.items()
+            self._cells(table) * len(below) for table, below in self._children.items()
         )
 
     def _plan(self) -> dict[int, list[int]]:
@@ -238,8 +238,8 @@ class TableTree:
     def _collect(
         self, mask: int, tables: Mapping[int, Array] | Sequence[Array]
     ) -> Array:
-        own = [tables[number] for number in self._numbers.get(mask, ())]
-        total = reduce(np.add, own[1:], own[0].copy()) if own else None
+        asked = [tables[number] for number in self._numbers.get(mask, ())]
+        total = reduce(np.add, asked[1:], asked[0].copy()) if asked else None
         for child in self._children.get(mask, ()):
             part = self._collect(child, tables)
             columns = part.shape[1]

@@ -174,15 +174,15 @@ class Tau(QueryMatrix):
         free_end, scales
             As of the class.
         """
-        own = np.asarray(values, np.float64)
-        n = own.size
+        given = np.asarray(values, np.float64)
+        n = given.size
         if free_end == "none":
-            symbol = even_transform(np.pad(own, 1), 2 * n + 2)
+            symbol = even_transform(np.pad(given, 1), 2 * n + 2)
         else:
-            waves = np.pad(_with_odd_places(own), (1, 0))
+            waves = np.pad(_with_odd_places(given), (1, 0))
             symbol = _with_even_places(even_transform(waves, 2 * n + 1))
         made = cls(symbol, free_end, scales)
-        made._set(eigenvalues=read_only(own))
+        made._set(eigenvalues=read_only(given))
         return made
 
     def with_scales(self, scales: ArrayLike) -> Self:
@@ -318,20 +318,20 @@ class Tau(QueryMatrix):
         of half a period are added.
         """
         n, fixed = self.n, self.free_end == "none"
-        own = self.period if fixed else self.period[::2]
-        found = IntegerFilter(*_around(own, n, _even_power(n)))
-        values = np.pad(own[1 : n + 1], (0, found.n - n))
-        c = found(values)[: n + 1] + own[0] * own[1 : n + 2]  # at 1 to n + 1
+        period = self.period if fixed else self.period[::2]
+        found = IntegerFilter(*_around(period, n, _even_power(n)))
+        values = np.pad(period[1 : n + 1], (0, found.n - n))
+        c = found(values)[: n + 1] + period[0] * period[1 : n + 2]  # at 1 to n + 1
         places = np.arange(1, n + 1)
         if fixed:
-            c += own[n + 1] * own[n::-1]
+            c += period[n + 1] * period[n::-1]
             places = 2 * np.minimum(places, n + 1 - places)
-        squares = np.square(own).sum() - c[places - 1]
+        squares = np.square(period).sum() - c[places - 1]
         return read_only(squares[::-1].copy() if self.free_end == "first" else squares)
 
     def diag(self) -> Array:
-        own = self._symbol[0] - self.period[2 : 2 * self.n + 1 : 2]
-        return (own[::-1] if self.free_end == "first" else own) * self._scales
+        values = self._symbol[0] - self.period[2 : 2 * self.n + 1 : 2]
+        return (values[::-1] if self.free_end == "first" else values) * self._scales
 
     def _explicit_entries(self) -> Array:
         i = np.arange(1, self.n + 1)

@@ -50,13 +50,13 @@ def _numerically(entries: Sequence[LedgerEntry], delta: float) -> Iterator[float
         k and e.kind not in BOUNDED_RANGE for k, e in zip(known, entries, strict=True)
     ]
     for chosen in (known, closer) if closer != known else (known,):
-        own = [e for e, is_own in zip(entries, chosen, strict=True) if is_own]
+        given = [e for e, is_own in zip(entries, chosen, strict=True) if is_own]
         rest = [e for e, is_own in zip(entries, chosen, strict=True) if not is_own]
-        if not own:
+        if not given:
             continue
-        yield numerical_epsilon(own, delta, composed(rest, "rho"))
+        yield numerical_epsilon(given, delta, composed(rest, "rho"))
         if rest and all(entry.epsilon is not None for entry in rest):
-            yield numerical_epsilon(own, delta) + float(composed(rest, "epsilon"))
+            yield numerical_epsilon(given, delta) + float(composed(rest, "epsilon"))
 
 
 def at_deltas(entries: Sequence[LedgerEntry]) -> str:

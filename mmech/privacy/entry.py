@@ -208,10 +208,10 @@ def composed(entries: Iterable[LedgerEntry], cost: str = "cost") -> Fraction:
     total = Fraction(0)
     parts: dict[str, dict[str | None, Fraction]] = {}
     for entry in entries:
-        own = getattr(entry, cost)
+        price = getattr(entry, cost)
         if entry.partition is None:
-            total += own
+            total += price
         else:
             costs = parts.setdefault(entry.partition, {})
-            costs[entry.part] = costs.get(entry.part, Fraction(0)) + own
+            costs[entry.part] = costs.get(entry.part, Fraction(0)) + price
     return total + sum((max(costs.values()) for costs in parts.values()), Fraction(0))

@@ -213,9 +213,9 @@ class PrivacyLedger(Settled):
         ledger._refresh()
         if total is not None:
             total = _checked_total(total)
-        own = ledger.total, ledger.currency, *vars(ledger.relation).values()
+        ours = ledger.total, ledger.currency, *vars(ledger.relation).values()
         asked = total, currency, neighbours, records_per_person
-        for name, kept, given in zip(("total", *_PROMISED), own, asked, strict=True):
+        for name, kept, given in zip(("total", *_PROMISED), ours, asked, strict=True):
             if given not in (None, kept):
                 raise ParameterError(
                     name,
@@ -497,8 +497,8 @@ class PrivacyLedger(Settled):
         exact = entry.cost
         self._refuse_if_closed()
         left = self.remaining
-        own = _holder()
-        held = sum(cost for thread, cost in self._held.items() if thread != own)
+        here = _holder()
+        held = sum(cost for thread, cost in self._held.items() if thread != here)
         if exact > left - held:
             kept = f" ({float(held):g} more is kept for other fits)" * bool(held)
             raise BudgetExceededError(
@@ -619,9 +619,9 @@ class PrivacyLedger(Settled):
             return self._record(entry)
 
     def _record(self, entry: LedgerEntry) -> LedgerEntry:
-        own, held = _holder(), dict(self._held)
-        if own in held:
-            held[own] = max(held[own] - entry.cost, Fraction(0))
+        here, held = _holder(), dict(self._held)
+        if here in held:
+            held[here] = max(held[here] - entry.cost, Fraction(0))
         if self._file is None:
             self._entries.append(entry)
         else:

@@ -120,11 +120,11 @@ class MarginalEstimate:
         self._alphas: dict[Subset, Floats | None] = {}
         tables = np.split(array, np.cumsum(strategy.counts)[:-1])
         pairs = zip(strategy.weights.items(), tables, strict=True)
-        for (attributes, weight), own in pairs:
+        for (attributes, weight), rows in pairs:
             if weight != 0:
                 kept = tuple(i for i in attributes if self.domain_shape[i] > 1)
-                table = own.reshape(*self._sizes(kept), self._columns)
-                self._blocks.append((kept, float(weight), float(len(own)), table))
+                table = rows.reshape(*self._sizes(kept), self._columns)
+                self._blocks.append((kept, float(weight), float(len(rows)), table))
         if marginals_of(operator) is None:  # each residual has its own interactions
             for kept, weight, _, table in self._blocks:
                 self._alphas[kept] = _centred(table / weight, len(kept))
@@ -170,11 +170,11 @@ class MarginalEstimate:
         made = copy(self)
         made._alphas = dict(self._alphas)
         for subset, table in tables.items():
-            own = _centred(np.asarray(table, np.float64), len(subset))
-            if own.ndim == len(subset):
-                own = np.repeat(own[..., None], self._columns, axis=-1)
+            centred = _centred(np.asarray(table, np.float64), len(subset))
+            if centred.ndim == len(subset):
+                centred = np.repeat(centred[..., None], self._columns, axis=-1)
             if all(self.domain_shape[i] > 1 for i in subset):
-                made._alphas[subset] = own
+                made._alphas[subset] = centred
         return made
 
     def _subsets(self) -> list[Subset]:

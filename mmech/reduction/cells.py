@@ -121,8 +121,8 @@ def merge_rows(workload: QueryMatrix) -> QueryMatrix:
         key, rows = _key(block), _distinct_rows(block)
         unchanged = unchanged and rows is block and key not in merged
         squares[key] = squares.get(key, 0.0) + weight**2
-        own = float(np.sqrt(squares[key])) if key in merged else weight
-        merged[key] = rows if own == 1 else Scaled(own, rows)
+        joint = float(np.sqrt(squares[key])) if key in merged else weight
+        merged[key] = rows if joint == 1 else Scaled(joint, rows)
     if unchanged:
         return workload
     kept = list(merged.values())
@@ -270,16 +270,16 @@ def _reduce_products(
     for i, size in enumerate(sizes):
         factors = [factors[i] for factors in asked]
         different = list({_key(factor): factor for factor in factors}.values())
-        own = column_groups(VStack(different) if len(factors) > 1 else factors[0])
-        first = first_members(own)
+        inner = column_groups(VStack(different) if len(factors) > 1 else factors[0])
+        first = first_members(inner)
         if first.size == 0:
             return unchanged
         whole = first.size == size
         for parts, term in zip(restricted, terms, strict=True):
             factor = term[1][i]
             parts.append(factor if whole else restrict_columns(factor, first))
-        joint = groups[:, None] * first.size + own
-        groups = np.where((groups[:, None] < 0) | (own < 0), -1, joint).ravel()
+        joint = groups[:, None] * first.size + inner
+        groups = np.where((groups[:, None] < 0) | (inner < 0), -1, joint).ravel()
     if groups.min() >= 0 and int(groups.max()) + 1 == n:
         return unchanged
     blocks: list[QueryMatrix] = []

@@ -331,8 +331,8 @@ def _alternate(
     """Optimize every attribute for its queries, weighed by the errors of the others."""
     squares = np.square([weight for weight, _ in terms])
     columns = list(zip(*(factors for _, factors in terms), strict=True))
-    strategies: list[QueryMatrix] = [Identity(own[0].shape[1]) for own in columns]
-    errors = np.array([list(map(frobenius_squared, own)) for own in columns])
+    strategies: list[QueryMatrix] = [Identity(kinds[0].shape[1]) for kinds in columns]
+    errors = np.array([list(map(frobenius_squared, queries)) for queries in columns])
 
     def improve(i: int, asked: Floats, roughly: bool) -> list[float]:
         weights = np.sqrt(asked / (asked.max() or 1.0)).tolist()
@@ -340,7 +340,7 @@ def _alternate(
         union = VStack([weight * factor for weight, factor in pairs])
         best = _best_factor(union, waves, roughly, seed).strategy
         strategies[i] = best
-        return [best.l2_sensitivity() ** 2 * gain(own, best) for own in columns[i]]
+        return [best.l2_sensitivity() ** 2 * gain(query, best) for query in columns[i]]
 
     # The first sweep is rough.
     most = AXIS_SWEEPS + waves

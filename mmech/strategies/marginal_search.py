@@ -64,14 +64,14 @@ class Designs:
         return self._covering(list(map(mask_of, drawn)))
 
     def inflated(self) -> Iterator[list[int]]:
-        """Yield designs on fewer points, each point standing for a group of attributes.
+        """Yield designs on points, each of which stands for a group of attributes.
 
         Ten attributes dealt to the seven points of the Fano plane, for instance,
         give seven blocks in which every two attributes meet.
         """
         d = self.d
         order = max(mask.bit_count() for mask in self.needed.tolist())
-        for points in range(order + 1, min(d, MAX_POINTS + 1)):
+        for points in range(order + 1, min(d, MAX_POINTS) + 1):
             targets = _subsets(points, order)
             for size in range(order, points):
                 candidates = _subsets(points, size)
@@ -421,8 +421,8 @@ class Search:
         owner = np.repeat(np.arange(len(targets)), lengths)
         counts = np.bincount(flat, minlength=d)
         starts, owner_starts = (
-            np.concatenate([[0], np.cumsum(own)]).astype(np.int64)
-            for own in (lengths, counts)
+            np.concatenate([[0], np.cumsum(numbers)]).astype(np.int64)
+            for numbers in (lengths, counts)
         )
         owners = owner[np.argsort(flat, kind="stable")]
         sides = starts, flat, owner_starts, owners

@@ -81,22 +81,22 @@ class _Blocks:
         Blocks count by weights, and the total by `total`, or as the cells if that is 0.
         """
         gram = np.zeros((v.size, v.size))
-        for a, b, own in self.terms:
+        for a, b, diagonal in self.terms:
             upper = np.triu((a * weights[:, None]).T @ b, 1)
-            gram += upper + upper.T + np.diag(weights @ own)
+            gram += upper + upper.T + np.diag(weights @ diagonal)
         gram -= v @ gram
         gram -= (gram @ v)[:, None]
         return BlockLevel.of(Dense(gram + (total or TOTAL * np.trace(gram) / v.size)))
 
     def over(self, c: float, v: Floats, rest: Floats) -> BlockLevel:
         """Return the problem of the totals, with variance c and cells that follow v."""
-        own = c * energies_within(self.terms, np.outer(v, v))
+        energies = c * energies_within(self.terms, np.outer(v, v))
         grams: list[QueryMatrix] = [
-            SeparableGram(c * (a @ v), c * (b @ v), np.zeros(own.size))
+            SeparableGram(c * (a @ v), c * (b @ v), np.zeros(energies.size))
             for a, b, _ in self.terms
         ]
-        grams.append(Diagonal(c * own))
-        return BlockLevel(Sum(grams), rest + own, np.full(own.size, c))
+        grams.append(Diagonal(c * energies))
+        return BlockLevel(Sum(grams), rest + energies, np.full(energies.size, c))
 
 
 def nested_strategy(
@@ -154,7 +154,7 @@ def nested_strategy(
             break
         weights = np.square(scales)
         steps = c * (1.0 + STEP), c * (1.0 - STEP)
-        above, below = (_loss(blocks.over(own, v, rest), outer) for own in steps)
+        above, below = (_loss(blocks.over(moved, v, rest), outer) for moved in steps)
         total = (above - below) / (2.0 * STEP * c)
     message = f"{n // size} blocks of {size} cells"
     return replace(found, loss=error.loss(workload, strategy), message=message)

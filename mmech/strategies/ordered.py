@@ -180,8 +180,8 @@ def _separable_blocks(gram: SeparableGram, starts: NDArray[np.int64]) -> Separab
     ends = np.repeat(running[starts + counts - 1], counts)
     pairs = _block_sums(gram._rising * (ends - running), starts)
     vectors = gram._rising, gram._falling, gram._diagonal
-    rising, falling, own = (_block_sums(vector, starts) for vector in vectors)
-    return SeparableGram(rising, falling, own + 2.0 * pairs)
+    rising, falling, diagonal = (_block_sums(vector, starts) for vector in vectors)
+    return SeparableGram(rising, falling, diagonal + 2.0 * pairs)
 
 
 # ---- where descents start ----------------------------------------------------

@@ -517,15 +517,15 @@ def _glance(workload: QueryMatrix, n_starts: int) -> StrategyResult:
 def _in_auto(workload: QueryMatrix, options: dict[str, Any]) -> dict[str, Any]:
     """Leave out a p per factor, which is meant for "kronecker"; hurry if large."""
     several = np.ndim(options.get("p", 0)) > 0
-    own = {k: v for k, v in options.items() if k != "p" or not several}
+    kept = {k: v for k, v in options.items() if k != "p" or not several}
     if (
         workload.shape[1] > PRODUCT_STARTS_DOMAIN
         and normal_form(workload).products is not None
     ):
-        own = {"n_starts": PRODUCT_STARTS} | own
+        kept = {"n_starts": PRODUCT_STARTS} | kept
     large = workload.shape[1] > EXACTING_DOMAIN
     hurried = large and not asks_in_order(workload.gram())
-    return {"tolerance": RACE_TOLERANCE, **own} if hurried else own
+    return {"tolerance": RACE_TOLERANCE, **kept} if hurried else kept
 
 
 def look_at_pidentity_l2(workload: QueryMatrix, found: Request) -> Skip | None:

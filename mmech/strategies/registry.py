@@ -159,8 +159,8 @@ class Template:
 
     def search_in_auto(self, workload: QueryMatrix, asked: Request) -> StrategyResult:
         """Run the search as "auto" does: without what is not among its options."""
-        own = {k: v for k, v in asked.options.items() if k in self.options}
-        return self.search(workload, replace(asked, options=self.adapt(workload, own)))
+        kept = {k: v for k, v in asked.options.items() if k in self.options}
+        return self.search(workload, replace(asked, options=self.adapt(workload, kept)))
 
     def glance(self, workload: QueryMatrix, found: Request) -> Seen:
         """Look at a workload; out of time, or out of reach, is a reason to skip it."""
@@ -191,8 +191,8 @@ _registry: dict[tuple[str, str], Template] = {}
 @cache
 def _load() -> None:
     """Register the templates of all modules that are listed."""
-    own = [f"mmech.strategies.{name}" for name in MODULES.split()]
-    for module in (*map(import_module, own), *load_families()):
+    names = [f"mmech.strategies.{name}" for name in MODULES.split()]
+    for module in (*map(import_module, names), *load_families()):
         for value in vars(module).values():
             if isinstance(value, Template) and value not in _registry.values():
                 register(value)

@@ -204,8 +204,8 @@ class ToeplitzRows:
     def sums(self, time: int, count: int) -> Integers:
         """Return the exact row of a time, shape (1,). Sensitive."""
         row = self._row(time)
-        own = int(row[time]) * int(self.scales[time]) * count
-        return np.array([int(row[:time] @ self._scaled[:time]) + own])
+        last = int(row[time]) * int(self.scales[time]) * count
+        return np.array([int(row[:time] @ self._scaled[:time]) + last])
 
     def take(self, time: int, count: int, noisy: Integers) -> None:
         """Take in the count and the noisy row of a time, in place of what was there."""
@@ -224,8 +224,8 @@ class ToeplitzRows:
     def _noise(self) -> Floats:
         """Variance of the noise of every row."""
         different, place = np.unique(self.heights, return_inverse=True)
-        own = [Fraction(self.sensitivity, height) for height in different.tolist()]
-        return np.array([self.variance(size) for size in own])[place]
+        sizes = [Fraction(self.sensitivity, height) for height in different.tolist()]
+        return np.array([self.variance(size) for size in sizes])[place]
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -255,7 +255,7 @@ class ToeplitzRows:
         sums = np.concatenate([[0.0], np.cumsum(self._inverse)])
         left = np.pad(sums, (width, 0))[: n + 1]
         runs = sums, left, sums * sums, left * sums, left * left
-        own, gone, square, both, gone_square = np.cumsum(runs, axis=1)[:, ::-1].copy()
+        lines, gone, square, both, gone_square = np.cumsum(runs, axis=1)[:, ::-1].copy()
         sums, left = sums[::-1].copy(), left[::-1].copy()
         edges = np.flatnonzero(np.diff(self.scales)) + 1
         starts = {0, width, *edges.tolist(), *(edges + width).tolist()}
@@ -263,11 +263,11 @@ class ToeplitzRows:
         factors, noise, total = np.zeros(n), self._noise, 0.0
         for start, stop in pairwise([*spans, n]):
             a, b = slice(n - start, n), slice(n - stop, n)
-            shape, line, squares = sums, own, square
+            shape, line, squares = sums, lines, square
             u = 1 / self.scales[start]
             if start >= width:
                 v = self.scales[start] / self.scales[start - width]
-                shape, line = sums - v * left, own - v * gone
+                shape, line = sums - v * left, lines - v * gone
                 squares = square - 2 * v * both + v * v * gone_square
             rest = factors[:start] - u * shape[a]
             weighted = noise[:start] * rest
@@ -287,15 +287,15 @@ def _root(weights: Floats) -> Floats:
     Leading zeros are left out. Counts themselves are measured where that is better.
     """
     first = int(np.flatnonzero(weights)[0])
-    own = np.zeros(weights.size)
-    own[: own.size - first] = weights[first:] / weights[first]
-    root = np.eye(1, own.size)[0]
+    series = np.zeros(weights.size)
+    series[: series.size - first] = weights[first:] / weights[first]
+    root = np.eye(1, series.size)[0]
     counts = root.copy()
     with np.errstate(over="ignore", invalid="ignore"):
         size = 1
-        while size < own.size:  # Newton: the number of right coefficients doubles
-            size = min(2 * size, own.size)
-            ratio = fftconvolve(own[:size], _inverse(root[:size]))[:size]
+        while size < series.size:  # Newton: the number of right coefficients doubles
+            size = min(2 * size, series.size)
+            ratio = fftconvolve(series[:size], _inverse(root[:size]))[:size]
             root[:size] = (root[:size] + ratio) / 2
         losses = [_loss(weights, symbol) for symbol in (root, counts)]
     return root if losses[0] < losses[1] else counts
@@ -372,15 +372,15 @@ class TreeRows:
     ) -> None:
         n, levels = weights.size, len(sizes)
         self.sizes = whole_numbers(sizes, levels, 1, 2 * n - 1).tolist()
-        own = whole_numbers(parts, levels, 1, PART_UNITS).tolist()
+        shares = whole_numbers(parts, levels, 1, PART_UNITS).tolist()
         if self.sizes[0] != 1 or any(b % a or a == b for a, b in pairwise(self.sizes)):
             raise ValueError("sizes from 1 up that divide each other are needed")
-        self.weights, self.settings = weights, [self.sizes, own]
-        self._own = [Fraction(sum(own), part) for part in own]
+        self.weights, self.settings = weights, [self.sizes, shares]
+        self._own = [Fraction(sum(shares), part) for part in shares]
         self.sensitivity = self.least = min(self._own)
         self.largest = max(self._own)
         self.largest_count = MOST_SUMS
-        self._noises = [variance(own) for own in self._own]
+        self._noises = [variance(size) for size in self._own]
         self._weights_back = weights[::-1].copy()
         self._ahead = np.zeros(n, np.int64)  # noise of the leaves
         self._counts, self._corrections = np.zeros((2, n))
@@ -426,9 +426,9 @@ class TreeRows:
         tree = self._from(time)
         if tree:
             n, stop = tree.n, time + tree.n
-            own = np.split(noisy, np.cumsum(tree.counts)[:-1])
-            leaves, residues = own[0], [np.zeros(n)]
-            levels = zip(self.sizes, own, self._noises, strict=True)
+            drawn = np.split(noisy, np.cumsum(tree.counts)[:-1])
+            leaves, residues = drawn[0], [np.zeros(n)]
+            levels = zip(self.sizes, drawn, self._noises, strict=True)
             for size, nodes, noise in list(levels)[1:]:
                 inside = np.add.reduceat(leaves, np.arange(0, n, size))
                 residues.append((nodes - inside) / math.sqrt(noise))
@@ -497,6 +497,6 @@ class _BlockEnergies:
     def of_segments(self, edges: Sequence[int], /) -> Floats:
         stop = self._sums.size - np.array(edges)
         size = int(stop[0])
-        columns = [np.pad(self._sums[:own], (size - own, 0)) for own in stop.tolist()]
+        columns = [np.pad(self._sums[:end], (size - end, 0)) for end in stop.tolist()]
         asked = -np.diff(columns, axis=0)
         return np.asarray(asked @ asked.T)

@@ -124,11 +124,11 @@ def union_strategy(
     n_starts = -(-n_starts // len(designs))
     for members, masks in designs:
         groups = [[terms[j] for j in part] for part in members]
-        own, losses = _separate(groups, p, rng)
+        alone, losses = _separate(groups, p, rng)
         objective = JointObjective(terms, masks)
-        shared = objective.shared(own)
-        near = [_near_totals(*pair) for pair in zip(groups, own, strict=True)]
-        pairs = zip(itertools.chain(*near), itertools.chain(*own), strict=True)
+        shared = objective.shared(alone)
+        near = [_near_totals(*pair) for pair in zip(groups, alone, strict=True)]
+        pairs = zip(itertools.chain(*near), itertools.chain(*alone), strict=True)
         asks_totals = any(theta is not mine for theta, mine in pairs)
         roots = np.cbrt(losses)
         for index in range(n_starts + asks_totals):
@@ -282,9 +282,9 @@ def _separate(
         blocks: list[QueryMatrix] = [
             Scaled(weight, Kronecker(factors)) for weight, factors in group
         ]
-        own = kronecker_strategy(VStack(blocks), p=rows, n_starts=1, seed=rng)
-        losses.append(own.loss)
-        terms = normal_form(own.strategy).products
+        result = kronecker_strategy(VStack(blocks), p=rows, n_starts=1, seed=rng)
+        losses.append(result.loss)
+        terms = normal_form(result.strategy).products
         assert terms is not None
         none = [np.zeros((0, n)) for n in sizes]  # of the cells
         pairs = zip(terms[0][1], none, strict=True)
@@ -372,11 +372,11 @@ class JointObjective:
             1 + max(mask[i] for mask in masks) for i in range(len(masks[0]))
         ]
 
-    def shared(self, own: list[list[Floats]]) -> Thetas:
+    def shared(self, separate: list[list[Floats]]) -> Thetas:
         """Return one factor per kind, from the first group which has any rows."""
         empty = [np.zeros((0, n)) for n in self.sizes]
         thetas = [[empty[i]] * count for i, count in enumerate(self.n_kinds)]
-        for mask, factors in zip(self.masks, own, strict=True):
+        for mask, factors in zip(self.masks, separate, strict=True):
             for i, kind in enumerate(mask):
                 if thetas[i][kind].size == 0:
                     thetas[i][kind] = factors[i]
@@ -419,7 +419,7 @@ class JointObjective:
         value = float((energy * spectrum).sum())
         pull = energy * np.square(spectrum)
         groups = map(inverse.spectrum_of, range(len(shares)))
-        in_shares = -2.0 * shares * [float((pull * own).sum()) for own in groups]
+        in_shares = -2.0 * shares * [float((pull * group).sum()) for group in groups]
 
         def outer(rows: list[Floats], start: float) -> Floats:
             return reduce(np.multiply.outer, rows, np.array(start)).ravel()

@@ -48,7 +48,7 @@ class _RangeEnergies:
         return sum(square * energy(first, size, count) for square, energy in self.terms)
 
     def of_segments(self, edges: Sequence[int], /) -> Floats:
-        grams = [square * _segment_gram(own, edges) for square, own in self.terms]
+        grams = [square * _segment_gram(energy, edges) for square, energy in self.terms]
         return np.sum(grams, axis=0)
 
 
@@ -128,7 +128,7 @@ def separable_terms(workload: QueryMatrix) -> list[Separable] | None:
     terms = normal_form(workload).ask(separable)
     if terms is None:
         return None
-    return [(float(c) ** 2 * a, b, c**2 * own) for c, (a, b, own) in terms]
+    return [(float(c) ** 2 * a, b, c**2 * diagonal) for c, (a, b, diagonal) in terms]
 
 
 @singledispatch
@@ -168,15 +168,15 @@ def asks_ranges(workload: QueryMatrix) -> bool:
 def in_blocks(terms: Sequence[Separable], size: int) -> list[Separable]:
     """Return the vectors of `separable_terms` with a row for every block of cells."""
     return [
-        (a.reshape(-1, size), b.reshape(-1, size), own.reshape(-1, size))
-        for a, b, own in terms
+        (a.reshape(-1, size), b.reshape(-1, size), diagonal.reshape(-1, size))
+        for a, b, diagonal in terms
     ]
 
 
 def energies_within(blocks: Sequence[Separable], covariance: Floats) -> Floats:
     """Return tr(V_bb M) of every block b for a covariance M (s, s) of its cells."""
     pairs, variances = 2.0 * np.triu(covariance, 1), covariance.diagonal()
-    parts = [((a @ pairs) * b).sum(axis=1) + own @ variances for a, b, own in blocks]
+    parts = [((a @ pairs) * b).sum(axis=1) + d @ variances for a, b, d in blocks]
     return np.asarray(np.sum(parts, axis=0))
 
 
@@ -201,8 +201,8 @@ def block_gain(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
         waves = inner[:, alike] / np.sqrt(spectrum[0, alike])
         between = (outer * weights) @ outer.T
         pairs = sum(np.triu((a @ waves) @ (b @ waves).T, 1) for a, b, _ in blocks)
-        own = energies_within(blocks, waves @ waves.T)
-        total += float(2.0 * (between * pairs).sum() + between.diagonal() @ own)
+        within = energies_within(blocks, waves @ waves.T)
+        total += float(2.0 * (between * pairs).sum() + between.diagonal() @ within)
     return total
 
 

@@ -97,10 +97,10 @@ def known_singular_values(workload: QueryMatrix) -> NDArray[np.float64] | None:
         return closed_singular_values(workload)
     values = np.array([abs(float(weight))])
     for factor in factors:
-        own = known_singular_values(factor)
-        if own is None:
+        of_factor = known_singular_values(factor)
+        if of_factor is None:
             return None
-        values = np.outer(values, own).ravel()
+        values = np.outer(values, of_factor).ravel()
     return values
 
 

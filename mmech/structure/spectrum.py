@@ -174,8 +174,8 @@ def mean_spectrum(workload: QueryMatrix, domain_shape: Sizes) -> Squares | None:
     squares: Squares = {}
     for weight, part in found:
         for subset, value in part.items():
-            own = float(weight) ** 2 * value
-            squares[subset] = squares.get(subset, 0.0) + own
+            square = float(weight) ** 2 * value
+            squares[subset] = squares.get(subset, 0.0) + square
     ranks = ranks_of(squares, domain_shape).tolist()
     each = zip(squares.items(), ranks, strict=True)
     return {subset: value / rank for (subset, value), rank in each if value > 0}
@@ -332,11 +332,11 @@ class BoxGroup:
 
     def restricted(self, asked: NDArray[np.bool_]) -> list[BoxGroup]:
         """Return the group with the asked rows of the workload alone, if any."""
-        own = np.flatnonzero(asked[self.rows])
-        if own.size == 0:
+        places = np.flatnonzero(asked[self.rows])
+        if places.size == 0:
             return []
-        masks = tuple(mask[own] for mask in self.masks)
-        return [BoxGroup(self.attributes, self.rows[own], masks)]
+        masks = tuple(mask[places] for mask in self.masks)
+        return [BoxGroup(self.attributes, self.rows[places], masks)]
 
 
 def _box_masks(workload: QueryMatrix, sizes: Sizes) -> Masks | None:
@@ -363,8 +363,8 @@ def box_groups(workload: QueryMatrix, sizes: Sizes) -> list[BoxGroup] | None:
     groups = []
     for kind, rows in zip(kinds, np.split(filled[order], ends[:-1]), strict=True):
         attributes = tuple(np.flatnonzero(kind).tolist())
-        own = tuple(masks[i][rows] for i in attributes)
-        groups.append(BoxGroup(attributes, rows, own))
+        masks_of_group = tuple(masks[i][rows] for i in attributes)
+        groups.append(BoxGroup(attributes, rows, masks_of_group))
     return groups
 
 
@@ -390,9 +390,9 @@ def _spectra(
     numbers: dict[Subset, int] = {}
     nothing = np.zeros(0, np.int64)
     rows, columns, values = [nothing], [nothing], [np.zeros(0)]
-    for own, subsets, place, squares in entries:
+    for queries, subsets, place, squares in entries:
         known = [numbers.setdefault(subset, len(numbers)) for subset in subsets]
-        rows.append(own)
+        rows.append(queries)
         columns.append(np.array(known, np.int64)[place])
         values.append(squares)
     places = np.concatenate(rows), np.concatenate(columns)
@@ -460,8 +460,8 @@ def _kronecker_spectra(workload: Kronecker, sizes: Sizes) -> QuerySpectra | None
     for subset in downward_closure([tuple(active)], sizes):
         values: Floats = np.ones(1)
         for i, (inside, outside) in enumerate(parts):
-            own = inside if i in subset else outside
-            values = np.multiply.outer(values, own).ravel()
+            norms = inside if i in subset else outside
+            values = np.multiply.outer(values, norms).ravel()
         found.append((every, [subset], alike, values))
     return _spectra(m, found)
 
@@ -481,7 +481,7 @@ def _product_spectra(
     largest = float(abs(left).sum(axis=1).max()) if left.nnz else 0.0
     asked = np.diff(left.indptr) > 0
     inside: dict[Subset, list[BoxGroup]] = {}
-    for group in (own for kind in groups for own in kind.restricted(asked)):
+    for group in (part for kind in groups for part in kind.restricted(asked)):
         for size in range(len(group.attributes) + 1):
             for subset in combinations(group.attributes, size):
                 inside.setdefault(subset, []).append(group)
@@ -593,12 +593,12 @@ def _kronecker(
         return None
     kept = tuple(i for i, f in enumerate(factors) if not isinstance(f, Ones))
     answers = tables(kept)
-    own = [
+    kept_factors = [
         factor if i in kept else Ones(factor.shape[0], 1)
         for i, factor in enumerate(factors)
         if i in kept or factor.shape[0] > 1
     ]
-    return Kronecker(own).matmat(answers) if own else answers
+    return Kronecker(kept_factors).matmat(answers) if kept_factors else answers
 
 
 def _boxes(m: int, groups: list[BoxGroup], tables: Tables) -> NDArray[Any]:
@@ -612,8 +612,8 @@ def _boxes(m: int, groups: list[BoxGroup], tables: Tables) -> NDArray[Any]:
             rows = group.rows[part]
             sums = np.broadcast_to(table.reshape(1, -1), (rows.size, table.size))
             for mask in group.masks:
-                own = mask[part].astype(table.dtype)
+                inside = mask[part].astype(table.dtype)
                 cut = sums.reshape(rows.size, mask.shape[1], -1)
-                sums = np.einsum("ri,rij->rj", own, cut)
+                sums = np.einsum("ri,rij->rj", inside, cut)
             out[rows] = sums
     return out

@@ -19,7 +19,7 @@ from mmech_rf import grow_random_forest, training_workload
 
 CAR = (4, 4, 4, 3, 3, 3)
 N_CELLS = math.prod(CAR)
-N_FORESTS = 20
+N_FORESTS = 10
 N_STARTS = 60
 FLOOR = 1e-9
 """Least weight of a marginal during a descent, which keeps the loss finite."""

@@ -427,7 +427,9 @@ def test_cells_are_near_by_one_unit_of_their_last_digit(said, found, near):
             for case in ("one", "ways", "three", "levels", "known", "rules", "steps",
                 "statistics")
             for currency in ("epsilon", "rho")
-            for budget in ("1e-7", "1e-3", 1, 7, 20, 40, 60, 70, 100, 300, 1000)
+            for budget in ("1e-7", "1e-3", 1, 20, 60, 70, 1000)
+            # The grid of sums and noise of this scale do not fit into 64 bits.
+            if (case, budget) != ("statistics", "1e-7")
         ),
     ],
 )  # fmt: skip
