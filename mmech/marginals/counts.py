@@ -513,9 +513,7 @@ def _rows_of(cells: NDArray[np.intp], domain_shape: tuple[int, ...]) -> NDArray[
     codes = np.empty((cells.size, len(domain_shape)), _narrow(domain_shape))
     rest = cells.astype(np.min_scalar_type(math.prod(domain_shape)))
     for i in reversed(range(len(domain_shape))):
-        above = rest // domain_shape[i]
-        codes[:, i] = rest - above * domain_shape[i]
-        rest = above
+        rest, codes[:, i] = np.divmod(rest, rest.dtype.type(domain_shape[i]))
     return codes
 
 
