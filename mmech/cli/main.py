@@ -315,10 +315,7 @@ def _number(text: str) -> float:
 
 
 def _numbers(text: str) -> list[float]:
-    try:
-        return [read_float(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"it must be numbers, got {text!r}") from None
+    return [_number(part) for part in text.split(",")]
 
 
 _OF_STATISTICS: dict[str, tuple[str, Any, str]] = {
@@ -568,11 +565,7 @@ def _examined(path: str, *, recompute: bool = True) -> tuple[int, list[str]]:
 
 
 def _read_level(text: str) -> float:
-    try:
-        level = read_float(text)
-    except ValueError:
-        level = 0.0
-    if not 0 < level < 1:
+    if not 0 < (level := _number(text)) < 1:
         raise argparse.ArgumentTypeError(f"it must lie between 0 and 1, got {text!r}")
     return level
 

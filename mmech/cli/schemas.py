@@ -10,6 +10,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -475,9 +476,7 @@ def _summary(misfits: Iterable[Misfit]) -> list[str]:
 
 def _beyond(clipped: Iterable[Misfit]) -> list[str]:
     """Return a line on every column that has numbers outside its bounds."""
-    numbers: dict[str, int] = {}
-    for misfit in clipped:
-        numbers[misfit.column] = numbers.get(misfit.column, 0) + 1
+    numbers = Counter(misfit.column for misfit in clipped)
     return [
         f"column {column!r}: {_rows(number)} outside the bounds count as the nearest "
         "number within"
