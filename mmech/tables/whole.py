@@ -314,7 +314,7 @@ def _of_records(
     tables = {}
     for subset in subsets:
         shape = tuple(sizes[i] for i in subset)
-        place = np.ravel_multi_index(codes[:, subset].T, shape)
+        place: Any = np.ravel_multi_index(codes[:, subset].T, shape)
         cells = product_of(shape)
         table = each * np.bincount(place, minlength=cells)
         table += np.bincount(place[:more], minlength=cells)
