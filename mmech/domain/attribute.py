@@ -824,11 +824,11 @@ _SPANS = {"day": 31, "month": 3660}
 
 def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
     """Return the attribute that a column (N,) shows, which leaks its values."""
-    cells = values.tolist() if values.dtype.kind not in "iuf" else []
-    present = [cell for cell in cells if not io.is_missing(cell)]
-    if values.dtype.kind not in "iuf" and not (
-        present and all(map(_is_number, present))
-    ):
+    are_numbers = values.dtype.kind in "iuf"
+    if not are_numbers:
+        present = [cell for cell in values.tolist() if not io.is_missing(cell)]
+        are_numbers = bool(present) and all(map(_is_number, present))
+    if not are_numbers:
         days, missing, bad = dates.day_values(values)
         if not (bad.any() or missing.all()):
             first, last = int(days[~missing].min()), int(days[~missing].max())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -62,16 +63,13 @@ class TableModel:
             if (set(group) - set(separator)) & wanted:
                 needed.append((group, table))
                 wanted |= set(separator)
-        labels = {i: place for place, i in enumerate(sorted(wanted | {*_of(needed)}))}
+        held = wanted.union(*(group for group, _ in needed))
+        labels = {i: place for place, i in enumerate(sorted(held))}
         operands: list[Any] = [np.ones(()), []]
         for group, table in needed:
             operands += [table, [labels[i] for i in group]]
         out = np.einsum(*operands, [labels[i] for i in attributes], optimize="greedy")
         return np.asarray(self.total * out)
-
-
-def _of(needed: Sequence[tuple[Subset, Floats]]) -> list[int]:
-    return [i for group, _ in needed for i in group]
 
 
 def fit_model(
@@ -108,9 +106,7 @@ def fit_model(
     fitted = []
     for clique in cliques:
         attributes = clique.attributes
-        start = np.ones([sizes[i] for i in attributes])
-        for axis, i in enumerate(attributes):
-            start = start * _along(shares[i], axis, start.ndim)
+        start = reduce(np.multiply.outer, [shares[i] for i in attributes])
         own = {s: tables[s] for s in chosen if set(s) <= set(attributes)}
         joint = proportional_fit(start, attributes, own, SWEEPS, TOLERANCE)
         fitted.append(_conditional(joint, clique))
@@ -121,10 +117,6 @@ def fit_model(
         tuple(clique.separator for clique in cliques),
         tuple(fitted),
     )
-
-
-def _along(values: Floats, axis: int, ndim: int) -> Floats:
-    return values.reshape([-1 if a == axis else 1 for a in range(ndim)])
 
 
 def _choose(
@@ -150,10 +142,9 @@ def _choose(
 
 def _information(table: Floats) -> float:
     """Return the relative entropy of a table to the product of its margins, in nats."""
-    product = np.ones(table.shape)
-    for axis in range(table.ndim):
-        others = tuple(a for a in range(table.ndim) if a != axis)
-        product = product * table.sum(axis=others, keepdims=True)
+    axes = range(table.ndim)
+    sums = [table.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
+    product = reduce(np.multiply.outer, sums)
     inside = table > 0
     return float((table[inside] * np.log(table[inside] / product[inside])).sum())
 
