@@ -34,6 +34,7 @@ from mmech import (
     joint_quantiles,
     noisy_release,
     permute_and_flip,
+    release_tables,
 )
 from mmech.audit import (
     MIN_RUNS,
@@ -46,8 +47,6 @@ from mmech.audit import (
 from mmech.checks import check_epsilon, check_integer
 from mmech.marginals.counts import Counts as CellCounts
 from mmech.noise.norm import as_blocks
-from mmech.privacy.neighbours import Relation
-from mmech.tables.plan import make_plan
 from mmech.tables.release import release as release_by_plan
 
 Counts = NDArray[np.int64]
@@ -305,17 +304,8 @@ def tables_case(epsilon: float, neighbours: str) -> Case:
     """
     names = ("one", "other")
     domain = Domain(tuple(Attribute.categorical(name, ["0", "1"]) for name in names))
-    plan = make_plan(
-        domain,
-        ways=1,
-        tables=None,
-        currency="epsilon",
-        cost=check_epsilon(epsilon),
-        relation=Relation(neighbours),
-        policies={},
-        frame="dict",
-        callback=None,
-    )
+    options: dict[str, Any] = {"epsilon": epsilon, "neighbours": neighbours}
+    plan = release_tables(None, domain, ways=1, dry_run=True, **options)
 
     def release(codes: Counts) -> Counts:
         records = CellCounts(codes, domain.shape)
