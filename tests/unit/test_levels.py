@@ -674,11 +674,7 @@ def test_columns_that_do_not_fit_are_refused():
     ("tree", "given", "message"),
     [
         ({"N": {"a": ["x"]}, "S": {"a": ["y"]}}, {}, "'a' of level 'p_2' has two plac"),
-        (
-            {"N": ["x"], "S": ["x"]},
-            {},
-            "must be distinct, .* got 'x' twice; remove one",
-        ),
+        ({"N": ["x"], "S": ["x"]}, {}, "must be distinct, .* got 'x' twice; remove"),
         ({"N": {"a": ["x"]}, "S": ["y"]}, {}, "values with 1 and 2 levels above them"),
         (["x", "y"], {}, "at least one, got values with 0 levels"),
         ({"N": {}}, {}, "must have at least one value, got none"),
