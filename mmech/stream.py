@@ -180,14 +180,12 @@ class Stream(Settled):
         self._time, self._last, self._is_paid, self._name = 0, -1, False, ""
         self._answers = np.zeros(self.horizon)
         self._file = None if path is None else _StreamFile(path, promised)
-        gaussian = self.law.norm == "L2"
-        known: Any = ToeplitzRows if gaussian else TreeRows
+        known: Any = ToeplitzRows if self.law.norm == "L2" else TreeRows
         self._rows_of = partial(known, weights, self._variance)
         self._rows: Any = None
         with self._settling():
             if self._rows is None:
-                kind: Any = ToeplitzRows if gaussian else TreeRows
-                self._rows = kind.best(weights, self._variance)
+                self._rows = known.best(weights, self._variance)
         self._parameter(self._rows.largest)  # raises where the noise does not fit
         LAPLACE.draw(Fraction(1), (0,))  # loads the sampler, of Gaussian noise too
 

@@ -7,9 +7,12 @@ import os
 import shutil
 import sys
 import textwrap
+import tomllib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from importlib import resources
+from string import Template
 from typing import Any, NoReturn
 
 from mmech.checks import check_epsilon, nearest
@@ -108,44 +111,68 @@ def paragraphs(text: str) -> str:
     return "\n\n".join(textwrap.fill(part, 79) for part in text.split("\n\n"))
 
 
-def command_line(
-    prog: str, description: str, epilog: str
-) -> tuple[Parser, argparse._SubParsersAction[Parser]]:
-    """Return the parser of a program, and where its commands are added."""
-    parser = Parser(
-        prog=prog,
-        description=paragraphs(description),
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--version", action="store_true", help="print the version and end"
-    )
-    parser.set_defaults(run=None)
-    return parser, parser.add_subparsers(title="commands", metavar="COMMAND")
+class Help:
+    """What a program says of itself, its commands, and their options and arguments.
+
+    Parameters
+    ----------
+    package : str
+        Has the texts in ``cli/help.toml``, for an option of one command alone under the
+        names of both.
+    **filled_in : str
+        What names after a dollar sign stand for.
+    """
+
+    def __init__(self, package: str, **filled_in: str) -> None:
+        file = resources.files(package) / "cli" / "help.toml"
+        text = Template(file.read_text("utf-8")).substitute(filled_in)
+        self.texts: dict[str, Any] = tomllib.loads(text)
+
+    def program(self, prog: str) -> tuple[Parser, argparse._SubParsersAction[Parser]]:
+        """Return the parser of a program, and where its commands are added."""
+        parser = Parser(prog=prog, **_described(**self.texts["whole"]))
+        parser.add_argument(
+            "--version", action="store_true", help="print the version and end"
+        )
+        parser.set_defaults(run=None)
+        return parser, parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def command(
+        self,
+        commands: argparse._SubParsersAction[Parser],
+        name: str,
+        run: Callable[[argparse.Namespace], None],
+    ) -> argparse.ArgumentParser:
+        """Add a command with its help, and return its parser."""
+        texts = {**self.texts["commands"][name]}
+        command = commands.add_parser(
+            name, help=texts.pop("short"), **_described(**texts)
+        )
+        command.set_defaults(run=run)
+        return command
+
+    def add(
+        self, command: argparse._ActionsContainer, name: str, **options: Any
+    ) -> None:
+        """Add an option or argument to a command, with its help and its default."""
+        command_name = getattr(command, "prog", "").rpartition(" ")[2]
+        texts = self.texts["options"]
+        text = texts.get(f"{command_name} {name}") or texts[name]
+        default = options.get("default")
+        if default is not None and "(default: " not in text:
+            values = default if isinstance(default, list) else [default]
+            text += f" (default: {' '.join(map(str, values))})"
+        command.add_argument(name, help=text, **options)
 
 
-def add_command(
-    commands: argparse._SubParsersAction[Parser],
-    name: str,
-    run: Callable[[argparse.Namespace], None],
-    *,
-    short: str,
-    description: str,
-    epilog: str,
-) -> argparse.ArgumentParser:
-    """Add a command with its help, and return its parser."""
-    command = commands.add_parser(
-        name,
-        help=short,
-        description=paragraphs(description),
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.set_defaults(run=run)
-    return command
+def _described(description: str, epilog: str) -> dict[str, Any]:
+    """Return how a parser shows its texts."""
+    return {
+        "description": paragraphs(description),
+        "epilog": epilog,
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
 
 
 def whole(minimum: int, maximum: int = 10**9) -> Callable[[str], int]:

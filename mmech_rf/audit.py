@@ -44,7 +44,7 @@ def cases(epsilon: float) -> Iterator[Case]:
                 return fitted.predict([["0"]]) == "yes"
 
             yield Case(
-                name, neighbours, epsilon, 0.0, one_by_one(release), first, ["yes"],
+                name, neighbours, epsilon, one_by_one(release), first, ["yes"],
                 lambda labels: labels[:, 0], SLOW_RUNS,
             )  # fmt: skip
 

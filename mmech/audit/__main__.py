@@ -34,6 +34,7 @@ from mmech import (
     joint_quantiles,
     noisy_release,
     permute_and_flip,
+    release_tables,
 )
 from mmech.audit import (
     MIN_RUNS,
@@ -46,8 +47,6 @@ from mmech.audit import (
 from mmech.checks import check_epsilon, check_integer
 from mmech.marginals.counts import Counts as CellCounts
 from mmech.noise.norm import as_blocks
-from mmech.privacy.neighbours import Relation
-from mmech.tables.plan import make_plan
 from mmech.tables.release import release as release_by_plan
 
 Counts = NDArray[np.int64]
@@ -75,12 +74,12 @@ class Case:
     name: str
     neighbours: str
     claimed: float
-    delta: float
     release: Release
     first: Any
     second: Any
     statistic: Statistic | None = None
     most_runs: int | None = None
+    delta: float = 0.0
 
 
 def strategies() -> dict[str, tuple[QueryMatrix, QueryMatrix]]:
@@ -133,15 +132,12 @@ def cases(epsilon: float) -> Iterator[Case]:
             mechanism = MatrixMechanism(
                 workload, strategy, epsilon=epsilon, neighbours=neighbours
             )
-            first, second = worst_pair(mechanism)
             yield Case(
                 f"MatrixMechanism, {kind}",
                 neighbours,
                 epsilon,
-                0.0,
                 partial(_measure, mechanism),
-                first,
-                second,
+                *worst_pair(mechanism),
             )
     rho = epsilon**2 / 2
     for name, workload in {
@@ -149,15 +145,13 @@ def cases(epsilon: float) -> Iterator[Case]:
         "marginals": all_marginals((3, 3), 1),
     }.items():
         gaussian = MatrixMechanism(workload, rho=rho)
-        first, second = worst_pair(gaussian)
         yield Case(
             f"MatrixMechanism in rho, {name}",
             "add_remove",
             epsilon_from_rho(rho, RHO_DELTA),
-            RHO_DELTA,
             partial(_measure, gaussian),
-            first,
-            second,
+            *worst_pair(gaussian),
+            delta=RHO_DELTA,
         )
 
 
@@ -172,8 +166,7 @@ def _laplace_case(epsilon: float, neighbours: str) -> Case:
         )
         return _by_run(noisy.values, runs)
 
-    first, second = _pair(2, 1, neighbours)
-    return Case("noisy_release", neighbours, epsilon, 0.0, release, first, second)
+    return Case("noisy_release", neighbours, epsilon, release, *_pair(2, 1, neighbours))
 
 
 def _norm_case(epsilon: float, neighbours: str, name: str) -> Case:
@@ -202,7 +195,6 @@ def _norm_case(epsilon: float, neighbours: str, name: str) -> Case:
         f"noisy_release, {name}",
         neighbours,
         epsilon,
-        0.0,
         release,
         first,
         second,
@@ -228,7 +220,6 @@ def _sets_case(epsilon: float, neighbours: str) -> Case:
         "MatrixMechanism, equal totals",
         neighbours,
         epsilon,
-        0.0,
         partial(_measure, mechanism),
         first,
         second,
@@ -267,7 +258,6 @@ def _choice_case(
         f"{choose.__name__}{', monotone' if monotone else ''}",
         neighbours,
         epsilon,
-        0.0,
         one_by_one(release),
         first,
         first + np.array([up, down]),
@@ -300,7 +290,6 @@ def cut_case(epsilon: float, neighbours: str, behind: float = RARE) -> Case:
         "joint_quantiles",
         neighbours,
         epsilon,
-        0.0,
         one_by_one(release),
         first,
         first + np.array([1, 0, 1 - steps]),
@@ -315,17 +304,8 @@ def tables_case(epsilon: float, neighbours: str) -> Case:
     """
     names = ("one", "other")
     domain = Domain(tuple(Attribute.categorical(name, ["0", "1"]) for name in names))
-    plan = make_plan(
-        domain,
-        ways=1,
-        tables=None,
-        currency="epsilon",
-        cost=check_epsilon(epsilon),
-        relation=Relation(neighbours),
-        policies={},
-        frame="dict",
-        callback=None,
-    )
+    options: dict[str, Any] = {"epsilon": epsilon, "neighbours": neighbours}
+    plan = release_tables(None, domain, ways=1, dry_run=True, **options)
 
     def release(codes: Counts) -> Counts:
         records = CellCounts(codes, domain.shape)
@@ -344,7 +324,6 @@ def tables_case(epsilon: float, neighbours: str) -> Case:
         "release_tables",
         neighbours,
         epsilon,
-        0.0,
         one_by_one(release),
         first,
         second,

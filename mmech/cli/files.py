@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mmech.checks import check_file, read_float
-from mmech.terminal import InputError
+from mmech.terminal import Help, InputError
 from mmech.writing import check_writable, replacing
 
 if TYPE_CHECKING:
@@ -45,40 +45,25 @@ TABLE = f"a csv or Parquet file, or a folder of them; {STANDARD_INPUT}"
 
 # ---- options ---------------------------------------------------------------
 
-_CSV = {
-    "--sep": (",", "C", r"character between fields, such as ';' or '\t' (default: ,)"),
-    "--encoding": ("utf-8", "NAME", "encoding, such as latin-1 (default: utf-8)"),
-    "--decimal": (".", "C", "character before decimals, such as ',' (default: .)"),
-    "--thousands": (None, "C", "character between groups of digits (default: none)"),
-}
-"""Options of csv files: their default, what they take, and what they are for."""
-
-_NA = "text for a missing value, such as NA; may be repeated (default: empty fields)"
-_MULTILINE = (
-    "the csv file has quoted fields with line breaks; a quote that is not closed may "
-    "then swallow records (default: every line is a record, and one that does not "
-    "parse is an error)"
-)
+FILLED_IN = {"table": TABLE, "stdin": STANDARD_INPUT}
+NO_CLASSES = dict.fromkeys(("and_classes", "classes", "queries"), "")
+HELP = Help("mmech", prog="mmech", noun="domain", **FILLED_IN, **NO_CLASSES)
+"""What the program says of itself. Other programs fill in other names."""
 
 
 def add_csv(command: argparse.ArgumentParser) -> None:
     """Add how csv files are written."""
-    for name, (default, metavar, text) in _CSV.items():
-        command.add_argument(name, default=default, metavar=metavar, help=text)
-    command.add_argument("--na", action="append", metavar="TEXT", help=_NA)
-    command.add_argument("--multiline", action="store_true", help=_MULTILINE)
+    HELP.add(command, "--sep", default=",", metavar="C")
+    HELP.add(command, "--encoding", default="utf-8", metavar="NAME")
+    HELP.add(command, "--decimal", default=".", metavar="C")
+    HELP.add(command, "--thousands", metavar="C")
+    HELP.add(command, "--na", action="append", metavar="TEXT")
+    HELP.add(command, "--multiline", action="store_true")
 
 
-def add_memory(command: argparse.ArgumentParser, what: str) -> None:
-    """Add a bound on the memory of records; `what` is held of them, in words."""
-    command.add_argument(
-        "--memory",
-        type=_read_memory,
-        metavar="SIZE",
-        help=f"memory for the program, for rows while they are read and for {what}, "
-        "such as 2G or 800M, at least 500M. If the records need more, nothing is "
-        "released. Large tables or models may take more (default: no limit)",
-    )
+def add_memory(command: argparse.ArgumentParser, help_: Help = HELP) -> None:
+    """Add a bound on the memory of records."""
+    help_.add(command, "--memory", type=_read_memory, metavar="SIZE")
 
 
 def _read_memory(text: str) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmech.checks import check_file, parsed_json, read_float
 from mmech.cli.files import (
-    TABLE,
+    HELP,
     add_csv,
     add_memory,
     check_ledger,
@@ -33,8 +33,6 @@ from mmech.limits import LIMITS
 from mmech.terminal import (
     InputError,
     Parser,
-    add_command,
-    command_line,
     in_words,
     print_wrapped,
     printable,
@@ -55,100 +53,13 @@ PROG = "mmech"
 CODE = 4
 """Memory: bytes of a value as a code, with the copy that is measured."""
 
-_DESCRIPTION = """\
-The matrix mechanism of differential privacy.
-
-All randomness that protects records comes from the operating system, so two runs
-differ. Input files are csv with a header row, plain or .gz, or Parquet.
-"""
-_EXAMPLES = f"""\
-example:
-  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out
-
-`{PROG} COMMAND --help` explains the options of a command.
-"""
-_TABLES = """\
-Release tables of counts: whole, non-negative, consistent with each other, with
-intervals that hold, a privacy statement, and synthetic records on request.
-
-The domain lists what is public about the records: the attributes with their categories,
-or bounds and cut points. With --dry-run no record is read and nothing is spent: the
-errors to expect are printed.
-"""
-_TABLES_EXAMPLES = f"""\
-A domain file:
-  {{"features": [
-    {{"name": "sex", "type": "categorical", "categories": ["f", "m"]}},
-    {{"name": "size", "type": "ordinal", "categories": ["s", "m", "l"]}},
-    {{"name": "age", "type": "numeric", "lower": 0, "upper": 120, "n_bins": 6}}]}}
-
-examples:
-  {PROG} tables --domain people.json --ways 2 --epsilon 1 --dry-run
-      the errors to expect, before any record is read
-  {PROG} tables people.csv --domain people.json --ways 1 2 --epsilon 1 --out out
-      all tables of one and two attributes
-  {PROG} tables people.csv --domain people.json --table age,sex \\
-      --table age,size --epsilon 1/2 --out out --synthetic 10000
-      two tables, and records drawn from a model of them
-  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out \\
-      --mean age --by sex --quantiles age --probabilities .5,.9
-      means and quantiles from the same budget
-  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1 --out out \\
-      --share 1/2 --mean age
-      half of the budget for tables
-  {PROG} tables people.csv --domain people.json --auto --rho 1/9 --out out
-      tables of one and two attributes, measured where worth their budget
-  {PROG} tables people.csv --domain people.json --ways 2 --epsilon 1 --out out \\
-      --known sex.csv --impossible rules.json
-      totals that were published before stay as they are
-  {PROG} tables people.csv --domain people.json --ways 1 --epsilon 1/4 \\
-      --out out --ledger budget.json
-      paid from a budget that other releases of these records share
-"""
-_STATISTICS = {
-    "mean": "the mean of a number, from the budget of the tables; options from --by to "
-    "--step that follow are for it. It may be repeated, as the next three",
-    "sum": "the sum of a number",
-    "histogram": "counts of a number in ten bins, or in bins of a width of --step",
-    "quantiles": "quartiles of a number, or quantiles of --probabilities",
-}
-"""Options of statistics, and what they are for."""
+_STATISTICS = ("mean", "sum", "histogram", "quantiles")
+"""Options of statistics."""
 
 _AS_GIVEN: tuple[str, ...] = ("share", "epsilon", "rho", "neighbours", "dry_run")
 _AS_GIVEN += ("records_per_person", "handle_unknown", "handle_missing")
 """Options that `release_tables` takes as they are."""
 
-_RESUME = """\
-Finish tables that were paid for. If `tables` is interrupted after the measurement,
-its noisy numbers are in a file beside the folder of --out. This command makes tables of
-them at no more cost. The file may be published.
-"""
-_BUDGET = """\
-Print what a ledger on disk promises, what was spent and what is left, or make a new
-one. What is released from the same records adds up: name one ledger for all
-of it, with --ledger. What does not fit into its total is refused.
-"""
-_BUDGET_EXAMPLES = f"""\
-examples:
-  {PROG} budget budget.json --total 1
-      make a ledger of epsilon = 1
-  {PROG} budget budget.json
-      what was spent, when and on what
-"""
-_VERIFY = """\
-Check the evidence of a release: a folder of tables, an evidence.json, or the file of
-a model. What was released from records, and at what cost, is computed anew in whole
-numbers and fractions. The file mmech/verify.py does it alone: a copy of it and NumPy
-are enough. This command also makes the release again from its noisy numbers: all cells
-of a folder of tables, or a model. That takes as long as it did for the release.
-
-The exit code is 0 if everything holds, 1 if something is refuted, and 2 if something
-cannot be checked; the last line says so in one sentence.
-"""
-_SHOW = """\
-Print the statement of released tables, and whether their evidence holds today.
-`mmech verify` prints each check, and has the same exit code.
-"""
 _WORDS = {
     "X": "the records (row 0 is below the header)",
     "domain": "domain",
@@ -167,12 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser, commands = command_line(PROG, _DESCRIPTION, _EXAMPLES)
+    parser, commands = HELP.program(PROG)
     _add_tables(commands)
-    _add_resume(commands)
-    _add_budget(commands)
-    _add_verify(commands)
-    _add_show(commands)
+    _add_others(commands)
     add_schema(commands, Described(PROG, "domain", _read_domain))
     return parser
 
@@ -184,105 +92,34 @@ def _read_domain(path: str) -> Domain:
 
 
 def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
-    command = add_command(
-        commands,
-        "tables",
-        _tables,
-        short="release tables of counts, ready to be published",
-        description=_TABLES,
-        epilog=_TABLES_EXAMPLES,
-    )
-    add = command.add_argument
-    add(
-        "data",
-        metavar="CSV",
-        nargs="?",
-        help=f"records: {TABLE}; not needed for --dry-run",
-    )
-    add("--domain", metavar="FILE", required=True, help="JSON file of the domain")
+    command = HELP.command(commands, "tables", _tables)
+    add = partial(HELP.add, command)
+    add("data", metavar="CSV", nargs="?")
+    add("--domain", metavar="FILE", required=True)
     which = command.add_mutually_exclusive_group()
-    which.add_argument(
-        "--ways",
-        type=whole(1),
-        nargs="+",
-        metavar="N",
-        help="all tables of N attributes (default: tables of the groups of statistics)",
-    )
-    which.add_argument(
-        "--table",
-        dest="tables",
-        action="append",
-        metavar="NAME,NAME",
-        help="one table, by its attributes; may be repeated",
-    )
-    which.add_argument(
-        "--auto",
-        action="store_const",
-        const="auto",
-        help="all tables of one attribute and of two",
-    )
-    add(
-        "--measure",
-        choices=("chosen", "all"),
-        default="chosen",
-        help="with ten pairs or more, --ways and --auto measure those that are chosen "
-        "privately, and estimate the others without intervals; `all` measures all",
-    )
+    HELP.add(which, "--ways", type=whole(1), nargs="+", metavar="N")
+    HELP.add(which, "--table", dest="tables", action="append", metavar="NAME,NAME")
+    HELP.add(which, "--auto", action="store_const", const="auto")
+    add("--measure", choices=("chosen", "all"), default="chosen")
     of: dict[str, Any] = {"dest": "statistics", "action": _OfStatistics}
-    for option, text in _STATISTICS.items():
-        add(f"--{option}", metavar="NAME", help=text, **of)
-    for option, (metavar, kind, text) in _OF_STATISTICS.items():
-        add(f"--{option}", metavar=metavar, type=kind, help=text, **of)
-    add(
-        "--known",
-        metavar="CSV",
-        action="append",
-        help="totals that are public already: a column per attribute and one called "
-        "count, or this alone for the number of records; may be repeated",
-    )
-    add(
-        "--impossible",
-        metavar="FILE",
-        help='JSON rules of impossible cells: [{"age": "<15", "status": ["married"]}]',
-    )
+    for option in _STATISTICS:
+        add(f"--{option}", metavar="NAME", **of)
+    for option, (metavar, kind) in _OF_STATISTICS.items():
+        add(f"--{option}", metavar=metavar, type=kind, **of)
+    add("--known", metavar="CSV", action="append")
+    add("--impossible", metavar="FILE")
     command.set_defaults(share=None)
     cost = command.add_mutually_exclusive_group(required=True)
-    cost.add_argument(
-        "--epsilon",
-        type=read_epsilon,
-        metavar="E",
-        help="cost of all tables and statistics together: pure differential privacy",
-    )
-    cost.add_argument(
-        "--rho",
-        type=read_epsilon,
-        metavar="R",
-        help="the same as zero-concentrated differential privacy",
-    )
-    add(
-        "--ledger",
-        metavar="FILE",
-        help=f"pay from this ledger, which `{PROG} budget` makes (default: from none)",
-    )
-    add(
-        "--dry-run",
-        action="store_true",
-        help="print the errors to expect, and neither read records nor spend anything",
-    )
+    HELP.add(cost, "--epsilon", type=read_epsilon, metavar="E")
+    HELP.add(cost, "--rho", type=read_epsilon, metavar="R")
+    add("--ledger", metavar="FILE")
+    add("--dry-run", action="store_true")
     _add_output(command, required=False)
     _add_relation(command, "add_remove", 1)
-    for option, what, choices in (
-        ("unknown", "values outside the domain", ("clip", "error", "category", "drop")),
-        ("missing", "missing values", ("error", "category", "drop")),
-    ):
-        add(
-            f"--handle-{option}",
-            choices=choices,
-            default=choices[0],
-            help=f"what to do with {what}; drop leaves the record out of all tables, "
-            f"and releases about how many there are (default: {choices[0]})",
-        )
-    add_memory(command, "the values of all records, a few bytes each")
+    policies = ("error", "category", "drop")
+    add("--handle-unknown", choices=("clip", *policies), default="clip")
+    add("--handle-missing", choices=policies, default="error")
+    add_memory(command)
     add_csv(command)
 
 
@@ -315,25 +152,17 @@ def _number(text: str) -> float:
 
 
 def _numbers(text: str) -> list[float]:
-    try:
-        return [read_float(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"it must be numbers, got {text!r}") from None
+    return [_number(part) for part in text.split(",")]
 
 
-_OF_STATISTICS: dict[str, tuple[str, Any, str]] = {
-    "by": ("NAME,NAME", _names, "attributes that the last statistic is grouped by"),
-    "bounds": ("LOW,HIGH", _numbers, "public bounds that its numbers are clipped to"),
-    "probabilities": ("P,P", _numbers, "probabilities of its quantiles"),
-    "step": ("STEP", _number, "what its numbers are rounded to, from LOW on"),
-    "share": (
-        "S",
-        read_epsilon,
-        "its part of the budget; before all statistics, the part of the tables "
-        "(default: the best parts)",
-    ),
+_OF_STATISTICS: dict[str, tuple[str, Any]] = {
+    "by": ("NAME,NAME", _names),
+    "bounds": ("LOW,HIGH", _numbers),
+    "probabilities": ("P,P", _numbers),
+    "step": ("STEP", _number),
+    "share": ("S", read_epsilon),
 }
-"""Options of the statistic before them: what they take, and what they are for."""
+"""Options of the statistic before them, and what they take."""
 
 
 def _statistics(args: argparse.Namespace) -> list[Any]:
@@ -392,119 +221,35 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
 
 
 def _add_output(command: argparse.ArgumentParser, *, required: bool) -> None:
-    add = command.add_argument
-    add(
-        "--out",
-        metavar="FOLDER",
-        required=required,
-        help="new folder for the tables and the statement",
-    )
-    add(
-        "--synthetic",
-        type=whole(0),
-        metavar="N",
-        help="write N synthetic records as well",
-    )
-    add(
-        "--level",
-        type=_read_level,
-        default=0.95,
-        metavar="P",
-        help="probability with which an interval holds the exact count (default: 0.95)",
-    )
-    add(
-        "--excel",
-        action="store_true",
-        default=None,
-        help="write an Excel workbook, which needs openpyxl (default: if it is there)",
-    )
-
-
-def _add_resume(commands: argparse._SubParsersAction[Parser]) -> None:
-    command = add_command(
-        commands,
-        "resume",
-        _resume,
-        short="finish tables that were paid for and interrupted; free",
-        description=_RESUME,
-        epilog=f"example:\n  {PROG} resume out.measured --out out\n",
-    )
-    command.add_argument("measured", metavar="FILE", help="what was measured")
-    _add_output(command, required=True)
+    HELP.add(command, "--out", metavar="FOLDER", required=required)
+    HELP.add(command, "--synthetic", type=whole(0), metavar="N")
+    HELP.add(command, "--level", type=_read_level, default=0.95, metavar="P")
+    HELP.add(command, "--excel", action="store_true", default=None)
 
 
 def _add_relation(
     command: argparse.ArgumentParser, neighbours: str | None, records: int | None
 ) -> None:
-    command.add_argument(
-        "--neighbours",
-        choices=("add_remove", "replace"),
-        default=neighbours,
-        help="neighbouring data sets differ by adding or removing one record, or by "
-        "replacing one (default: add_remove)",
-    )
-    command.add_argument(
-        "--records-per-person",
-        type=whole(1),
-        default=records,
-        metavar="N",
-        help="largest number of records of one person; the cost is per person "
-        "(default: 1)",
-    )
+    choices, one = ("add_remove", "replace"), whole(1)
+    HELP.add(command, "--neighbours", choices=choices, default=neighbours)
+    HELP.add(command, "--records-per-person", type=one, default=records, metavar="N")
 
 
-def _add_budget(commands: argparse._SubParsersAction[Parser]) -> None:
-    command = add_command(
-        commands,
-        "budget",
-        _budget,
-        short="print what a ledger on disk paid for, or make one",
-        description=_BUDGET,
-        epilog=_BUDGET_EXAMPLES,
-    )
-    add = command.add_argument
-    add("ledger", metavar="FILE", help="JSON file of the ledger")
-    add("--total", type=read_epsilon, metavar="E", help="budget of a new ledger")
-    add(
-        "--currency",
-        choices=("epsilon", "rho"),
-        help="what it counts: pure epsilon, or rho of zero-concentrated differential "
-        "privacy (default: epsilon)",
-    )
-    _add_relation(command, None, None)
-
-
-def _add_verify(commands: argparse._SubParsersAction[Parser]) -> None:
-    command = add_command(
-        commands,
-        "verify",
-        _verify,
-        short="check the evidence of a release by arithmetic",
-        description=_VERIFY,
-        epilog=f"example:\n  {PROG} verify out\n",
-    )
-    command.add_argument(
-        "path", metavar="PATH", help="folder, evidence.json or archive"
-    )
-    command.add_argument(
-        "--recompute",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="make tables or a model again from their noisy numbers; without, the "
-        "report says that they are trusted (default: --recompute)",
-    )
-
-
-def _add_show(commands: argparse._SubParsersAction[Parser]) -> None:
-    command = add_command(
-        commands,
-        "show",
-        _show,
-        short="print the statement of released tables, and check their evidence",
-        description=_SHOW,
-        epilog=f"example:\n  {PROG} show out\n",
-    )
-    command.add_argument("out", metavar="FOLDER", help="folder of released tables")
+def _add_others(commands: argparse._SubParsersAction[Parser]) -> None:
+    resume = HELP.command(commands, "resume", _resume)
+    HELP.add(resume, "measured", metavar="FILE")
+    _add_output(resume, required=True)
+    budget = HELP.command(commands, "budget", _budget)
+    HELP.add(budget, "ledger", metavar="FILE")
+    HELP.add(budget, "--total", type=read_epsilon, metavar="E")
+    HELP.add(budget, "--currency", choices=("epsilon", "rho"))
+    _add_relation(budget, None, None)
+    verify = HELP.command(commands, "verify", _verify)
+    HELP.add(verify, "path", metavar="PATH")
+    yes_or_no = argparse.BooleanOptionalAction
+    HELP.add(verify, "--recompute", action=yes_or_no, default=True)
+    show = HELP.command(commands, "show", _show)
+    HELP.add(show, "out", metavar="FOLDER")
 
 
 def _show(args: argparse.Namespace) -> None:
@@ -568,11 +313,7 @@ def _examined(path: str, *, recompute: bool = True) -> tuple[int, list[str]]:
 
 
 def _read_level(text: str) -> float:
-    try:
-        level = read_float(text)
-    except ValueError:
-        level = 0.0
-    if not 0 < level < 1:
+    if not 0 < (level := _number(text)) < 1:
         raise argparse.ArgumentTypeError(f"it must lie between 0 and 1, got {text!r}")
     return level
 

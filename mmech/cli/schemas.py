@@ -10,6 +10,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mmech.checks import nearest, parsed_json
 from mmech.cli.files import (
-    STANDARD_INPUT,
-    TABLE,
+    FILLED_IN,
+    NO_CLASSES,
     add_csv,
     check_output,
     check_readable,
@@ -28,7 +29,7 @@ from mmech.cli.files import (
     writing,
 )
 from mmech.limits import LIMITS
-from mmech.terminal import InputError, Parser, add_command, printable, whole
+from mmech.terminal import Help, InputError, Parser, printable, whole
 from mmech.threads import say
 
 if TYPE_CHECKING:
@@ -72,39 +73,9 @@ MOST_VALUES = 8
 SEPARATORS = ",;\t|"
 """Characters that are tried between the names of the columns."""
 
-_SUGGEST = """\
-Print a {noun} to fill in, as JSON, from the names of the columns. These also tell
-whether one may be numeric, as do the types that a Parquet file declares. The records
-are not read: what is in it must come from public documentation, and the template is
-refused until it is filled in.
-"""
-_ENTRIES = """\
-How to fill it in, by entry of "features":
-  categories
-      {"name": "sex", "type": "categorical", "categories": ["f", "m"]}
-  with an order
-      {"name": "size", "type": "ordinal", "categories": ["s", "m", "l"]}
-  bins of equal width between public bounds
-      {"name": "age", "type": "numeric", "lower": 0, "upper": 120, "n_bins": 6}
-  cut points, (c1, c2] and so on
-      {"name": "age", "type": "numeric", "cut_points": [25, 45, 65]}
-  bins of equal public probability, from published quantiles
-      {"name": "income", "type": "numeric", "lower": 0, "upper": 1e6,
-       "n_bins": 4, "quantiles": [[0.1, 9e3], [0.5, 3e4], [0.9, 8e4]]}
-  dates, in days, weeks, months, quarters or years
-      {"name": "admitted", "type": "date", "lower": "2026-01-01",
-       "upper": "2026-12-31", "unit": "month"}
-  levels that add up, in one column or, for tables, in several, topmost first;
-  the tree may be a csv file of all paths
-      {"name": "city", "type": "hierarchy", "levels": ["region"],
-       "tree": {"North": ["Ham", "Alt"], "South": ["Cor"]}}
-      {"name": "place", "type": "hierarchy", "columns": ["region", "city"],
-       "tree": "places.csv"}
-
-An entry may have "other": a name for one more cell, or one of the categories,
-that takes unknown or missing values (--handle-unknown category).
-"""
-_CLASSES = """\
+_CLASSES = {
+    "and_classes": ", and the classes",
+    "classes": """\
 One with an order may have "monotone": 1 where later classes are known to get
 no less likely from value to value, or -1 where they get no more likely;
 predictions keep to it.
@@ -112,25 +83,13 @@ predictions keep to it.
 The classes are written as they are here: text, numbers, or true and false. A
 "type" of "target", "int", "bool" or "str", converts them: {"name": "sold",
 "type": "int", "categories": ["0", "1"]}.
-"""
-_CHECK = """\
-List what does not fit a {noun}, column by column, with its first row and its value, and
-say how many of the records fit.
+""",
+}
+"""What ``help.toml`` says of a schema alone, and for its queries."""
+_QUERIES = """
+  {prog} schema check new.csv mine.json --queries
+      records to predict, without a column for the class"""
 
-For the eyes of the owner of the records: what is printed holds values of single records
-and is outside the privacy guarantee. It spends no budget.
-"""
-_STATUS = """\
-A number outside the bounds counts as the nearest one and fits, unless
---handle-unknown says otherwise in the command that releases.
-
-Exit status: 0 if all records fit, 1 if some do not, 2 if the check is not
-possible.
-"""
-_READ_VALUES = (
-    "read categories, bounds and classes from the records, for public data only: the "
-    "result depends on single records"
-)
 _FOR_THE_OWNER = (
     "for the owner of the records only: what follows shows single records, outside the "
     "privacy guarantee"
@@ -147,62 +106,29 @@ def add_schema(
 ) -> None:
     """Add ``schema`` and its own commands."""
     prog, noun, _ = described
-    more = f"  {prog} schema check new.csv mine.json --queries\n" + (
-        "      records to predict, without a column for the class\n"
-    )
-    command = add_command(
-        commands,
-        "schema",
-        lambda args: command.print_help(),
-        short=f"write or check a {noun}: what is public about the records",
-        description=f"A {noun} lists what is public about records: attributes with "
-        "their categories, or bounds and cut points"
-        + (", and the classes." if described.has_classes else "."),
-        epilog=f"examples:\n  {prog} schema suggest mine.csv\n"
-        f"  {prog} schema check mine.csv mine.json\n",
-    )
+    more = NO_CLASSES
+    if described.has_classes:
+        more = {**_CLASSES, "queries": _QUERIES.format(prog=prog)}
+    own = Help("mmech", prog=prog, noun=noun, **FILLED_IN, **more)
+    command = own.command(commands, "schema", lambda args: command.print_help())
     inner: argparse._SubParsersAction[Parser] = command.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=Parser
     )
-    suggest = add_command(
-        inner,
-        "suggest",
-        _suggest,
-        short="print a template from the names of the columns",
-        description=_SUGGEST.format(noun=noun),
-        epilog=f"{_ENTRIES}{_CLASSES * described.has_classes}\nexamples:\n"
-        f"  {prog} schema suggest mine.csv --out mine.json\n"
-        f"  {prog} schema suggest public.csv --read-values --out public.json\n"
-        "      categories and bounds as the file has them, for public data only\n",
-    )
-    add = suggest.add_argument
-    add("data", metavar="CSV", help=f"a csv or Parquet file; {STANDARD_INPUT}")
+    suggest = own.command(inner, "suggest", _suggest)
+    own.add(suggest, "data", metavar="CSV")
     if described.has_classes:
-        add("--target", metavar="NAME", help="column with the classes (default: last)")
-    add("--read-values", action="store_true", help=_READ_VALUES)
-    number, limits = (
-        "bins of numbers with --read-values (default: 10)",
-        (1, LIMITS.bins),
-    )
-    add("--bins", type=whole(*limits), default=10, metavar="N", help=number)
-    add("--out", metavar="FILE", help=f"file for the {noun} (default: print it)")
-    add("--force", action="store_true", help="overwrite the output file if it exists")
+        own.add(suggest, "--target", metavar="NAME")
+    own.add(suggest, "--read-values", action="store_true")
+    own.add(suggest, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
+    own.add(suggest, "--out", metavar="FILE")
+    own.add(suggest, "--force", action="store_true")
     add_csv(suggest)
     suggest.set_defaults(described=described)
-    check = add_command(
-        inner,
-        "check",
-        _check,
-        short="list what of a file does not fit; for the owner's eyes",
-        description=_CHECK.format(noun=noun),
-        epilog=f"{_STATUS}\nexamples:\n  {prog} schema check mine.csv mine.json\n"
-        f"{more * described.has_classes}",
-    )
-    add = check.add_argument
-    add("data", metavar="CSV", help=f"records; sensitive: {TABLE}")
-    add(noun, metavar=noun.upper(), help=f"JSON file of the {noun}")
+    check = own.command(inner, "check", _check)
+    own.add(check, "data", metavar="CSV")
+    own.add(check, noun, metavar=noun.upper())
     if described.has_classes:
-        add("--queries", action="store_true", help="look at the attributes only")
+        own.add(check, "--queries", action="store_true")
     add_csv(check)
     check.set_defaults(described=described)
 
@@ -475,9 +401,7 @@ def _summary(misfits: Iterable[Misfit]) -> list[str]:
 
 def _beyond(clipped: Iterable[Misfit]) -> list[str]:
     """Return a line on every column that has numbers outside its bounds."""
-    numbers: dict[str, int] = {}
-    for misfit in clipped:
-        numbers[misfit.column] = numbers.get(misfit.column, 0) + 1
+    numbers = Counter(misfit.column for misfit in clipped)
     return [
         f"column {column!r}: {_rows(number)} outside the bounds count as the nearest "
         "number within"

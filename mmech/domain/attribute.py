@@ -20,7 +20,6 @@ from mmech.domain.discretise import (
     check_bins,
     check_number,
     equal_probability,
-    equal_width,
     number_text,
 )
 from mmech.domain.hierarchies import check_levels, read_tree
@@ -387,15 +386,14 @@ class Attribute:
                 f"{label} needs both lower and upper, got one of them; "
                 "give both, or cut_points alone"
             )
-        if self.lower is not None and self.upper is not None:
+        bounds: tuple[float, float] | None = None
+        if self.lower is not None:
+            remedy = "take a public bound, or cut_points without lower and upper"
             lower, upper = (
-                check_number(
-                    value,
-                    f"{name} of {label}",
-                    "take a public bound, or cut_points without lower and upper",
-                )
+                check_number(value, f"{name} of {label}", remedy)
                 for name, value in (("lower", self.lower), ("upper", self.upper))
             )
+            bounds = lower, upper
             if lower >= upper:
                 raise ValueError(
                     f"lower must be below upper in {label}, got {lower} and {upper}; "
@@ -409,28 +407,22 @@ class Attribute:
         if self.n_bins is not None:
             check_bins(self.n_bins, f"n_bins of {label}")
         if not cuts:
-            if self.lower is None or self.upper is None:
+            if bounds is None:
                 raise ValueError(
                     f"{label} needs lower and upper, or cut_points, got neither; "
                     "take them from public documentation, not from the data"
                 )
-            self._set(n_bins=10 if self.n_bins is None else int(self.n_bins))
-            assert self.n_bins is not None
-            cuts = (
-                equal_width(self.lower, self.upper, self.n_bins)
-                if quantiles is None
-                else equal_probability(
-                    self.lower, self.upper, self.n_bins, quantiles, label
-                )
-            )
-            if len(set(cuts)) < len(cuts) or self.upper in cuts:
+            n_bins = 10 if self.n_bins is None else int(self.n_bins)
+            given = () if quantiles is None else quantiles
+            cuts = equal_probability(*bounds, n_bins, given, label)
+            if len(set(cuts)) < len(cuts) or upper in cuts:
                 raise ValueError(
-                    f"{label} has bounds too close for {self.n_bins} bins; widen them "
+                    f"{label} has bounds too close for {n_bins} bins; widen them "
                     "or lower n_bins"
                 )
             if self.integer:  # a bin without a whole number would stay empty
                 ends = {cut // 1 for cut in cuts}
-                cuts = tuple(sorted(end for end in ends if end >= self.lower))
+                cuts = tuple(sorted(end for end in ends if end >= lower))
         elif quantiles is not None:
             raise ValueError(
                 f"{label} has both cut_points and quantiles; give only one of the two"
@@ -445,15 +437,10 @@ class Attribute:
                 f"cut_points of {label} must be strictly increasing; "
                 "sort them and remove repeated ones"
             )
-        if (
-            self.lower is not None
-            and self.upper is not None
-            and cuts
-            and (cuts[0] < self.lower or cuts[-1] >= self.upper)
-        ):
+        if bounds and cuts and (cuts[0] < lower or cuts[-1] >= upper):
             raise ValueError(
                 f"cut_points of {label} must lie inside its bounds "
-                f"{number_text(self.lower)} to {number_text(self.upper)}; "
+                f"{number_text(lower)} to {number_text(upper)}; "
                 "a cut outside makes a bin that stays empty, so remove it"
             )
         names = as_tuple(self.categories, f"categories of {label}")
@@ -605,13 +592,12 @@ class Attribute:
             return self.categories
         if self.categories:
             return (*self.categories, *extra)
-        cuts = [number_text(cut) for cut in self.cut_points]
-        if self.lower is not None and self.upper is not None:
-            edges = [number_text(self.lower), *cuts, number_text(self.upper)]
-            first, last = [], []
+        cuts, first, last = [*map(number_text, self.cut_points)], [], []
+        if self.lower is None:
+            first, last = [f"<= {cuts[0]}"], [f"> {cuts[-1]}"]
         else:
-            edges, first, last = cuts, [f"<= {cuts[0]}"], [f"> {cuts[-1]}"]
-        bins = [f"({a}, {b}]" for a, b in pairwise(edges)]
+            cuts = [number_text(self.lower), *cuts, number_text(self.upper)]
+        bins = [f"({a}, {b}]" for a, b in pairwise(cuts)]
         if self.lower is not None:
             bins[0] = "[" + bins[0][1:]
         if self.integer:
@@ -624,7 +610,7 @@ class Attribute:
     def _whole_ends(self) -> list[tuple[float, float]]:
         """Return the first and the last whole number of every bounded bin."""
         ends: list[float] = [cut // 1 for cut in self.cut_points]
-        if self.lower is not None and self.upper is not None:
+        if self.lower is not None:
             ends = [-(-self.lower // 1) - 1, *ends, self.upper // 1]
         return [(a + 1, b) for a, b in pairwise(ends)]
 
@@ -748,10 +734,9 @@ class Attribute:
             return self._table.codes(values)
         numbers, bad = io.number_values(values)
         missing = np.isnan(numbers) & ~bad
-        if self.lower is not None and self.upper is not None:
+        outside = np.isinf(numbers)
+        if self.lower is not None:
             outside = (numbers < self.lower) | (numbers > self.upper)
-        else:
-            outside = np.isinf(numbers)
         dtype = io.code_type(self.size)
         codes = np.searchsorted(self.cut_points, numbers, side="left").astype(dtype)
         if not clip:  # the first and last bins already take what lies beyond
@@ -839,11 +824,11 @@ _SPANS = {"day": 31, "month": 3660}
 
 def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
     """Return the attribute that a column (N,) shows, which leaks its values."""
-    cells = values.tolist() if values.dtype.kind not in "iuf" else []
-    present = [cell for cell in cells if not io.is_missing(cell)]
-    if values.dtype.kind not in "iuf" and not (
-        present and all(map(_is_number, present))
-    ):
+    are_numbers = values.dtype.kind in "iuf"
+    if not are_numbers:
+        present = [cell for cell in values.tolist() if not io.is_missing(cell)]
+        are_numbers = bool(present) and all(map(_is_number, present))
+    if not are_numbers:
         days, missing, bad = dates.day_values(values)
         if not (bad.any() or missing.all()):
             first, last = int(days[~missing].min()), int(days[~missing].max())
@@ -858,18 +843,17 @@ def infer_attribute(name: str, values: NDArray[Any], n_bins: int) -> Attribute:
             categories.append("?")
         return Attribute.categorical(name, categories)
     numbers, _ = io.number_values(values)
-    if np.isnan(numbers).any():
-        row = int(np.isnan(numbers).argmax())
-        raise ValueError(
-            f"row {row}, column {name!r} of X holds a missing value (empty, None or "
-            "NaN), for which an inferred numeric attribute has no cell; fill it in"
-        )
-    if np.isinf(numbers).any():
-        row = int(np.isinf(numbers).argmax())
-        raise ValueError(
-            f"row {row}, column {name!r} of X holds infinity, which cannot be a bound; "
-            "correct it"
-        )
+    for bad, problem in (
+        (
+            np.isnan(numbers),
+            "a missing value (empty, None or NaN), for which an inferred numeric "
+            "attribute has no cell; fill it in",
+        ),
+        (np.isinf(numbers), "infinity, which cannot be a bound; correct it"),
+    ):
+        if bad.any():
+            where = f"row {int(bad.argmax())}, column {name!r} of X"
+            raise ValueError(f"{where} holds {problem}")
     lower, upper = (
         (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
     )

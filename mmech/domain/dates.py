@@ -85,14 +85,11 @@ def first_days(numbers: NDArray[np.int64], unit: str) -> Days:
 
 def period_names(numbers: NDArray[np.int64], unit: str) -> tuple[str, ...]:
     """Return what periods are called: 2026-01-31, 2026-W05, 2026-01, 2026-Q1, 2026."""
-    dates = [
-        datetime.date.fromordinal(day + _EPOCH)
-        for day in first_days(numbers, unit).tolist()
-    ]
+    days = first_days(numbers, unit).astype("M8[D]").tolist()
     if unit == "week":
-        weeks = [date.isocalendar() for date in dates]
+        weeks = [day.isocalendar() for day in days]
         return tuple(f"{week.year:04}-W{week.week:02}" for week in weeks)
     if unit == "quarter":
-        return tuple(f"{d.year:04}-Q{(d.month + 2) // 3}" for d in dates)
+        return tuple(f"{day.year:04}-Q{(day.month + 2) // 3}" for day in days)
     length = {"day": 10, "month": 7, "year": 4}[unit]
-    return tuple(date.isoformat()[:length] for date in dates)
+    return tuple(day.isoformat()[:length] for day in days)

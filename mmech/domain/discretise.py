@@ -42,21 +42,14 @@ def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def equal_width(lower: float, upper: float, n_bins: int) -> tuple[float, ...]:
-    """Return the inner edges of bins of equal width, lower < upper.
-
-    Exact in the decimals as printed, so that a bound like 0.6 cuts at 0.3.
-    """
-    return equal_probability(lower, upper, n_bins, (), "the attribute")
-
-
 def equal_probability(
     lower: float, upper: float, n_bins: int, quantiles: Any, label: str
 ) -> tuple[float, ...]:
     """Return the inner edges of bins of equal probability under public quantiles.
 
     The distribution function is linear between the bounds and the given pairs of
-    probability and value; `label` names the attribute in errors.
+    probability and value; without pairs bins have equal width. Edges are exact in the
+    decimals as printed: a bound like 0.6 cuts at 0.3. `label` is for errors.
     """
     pairs = [(Fraction(0), Fraction(repr(lower)))]
     try:
@@ -108,7 +101,8 @@ def fine_grid(lower: float, upper: float, n_cells: int) -> tuple[float, ...]:
     """
     origin = min(max(0.0, lower), upper)
     half = n_cells // 2
-    edges = {float(f"{edge:.6g}") for edge in equal_width(lower, upper, half)}
+    even = equal_probability(lower, upper, half, (), "the attribute")
+    edges = {float(f"{edge:.6g}") for edge in even}
     edges.add(origin)
     sides = [side for side in (lower - origin, upper - origin) if side]
     for side in sides:

@@ -100,7 +100,8 @@ def encode_columns(
     from `first_row`.
     """
     keep = np.ones(table.n_rows, dtype=bool)
-    dtype = narrow_type(attributes) if narrow else np.dtype(np.int64)
+    narrowest = narrow_type([attribute.size for attribute in attributes])
+    dtype = narrowest if narrow else np.dtype(np.int64)
     shape = table.n_rows, len(attributes)
     codes = np.empty(shape, dtype, order="F" if narrow else "C")
     places, clip = map(table.read, positions), handle_unknown == "clip"
@@ -128,9 +129,9 @@ def encode_columns(
     return codes, keep
 
 
-def narrow_type(attributes: Sequence[Attribute]) -> np.dtype[Any]:
+def narrow_type(domain_shape: Sequence[int]) -> np.dtype[Any]:
     """Return the narrowest type of unsigned integers that holds all codes."""
-    return np.min_scalar_type(max(attribute.size for attribute in attributes) - 1)
+    return np.min_scalar_type(max(domain_shape) - 1)
 
 
 def look(noun: str) -> str:

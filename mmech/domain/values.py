@@ -137,8 +137,7 @@ class CategoryTable:
         """Return the code of every raw value of a column, shape (N,)."""
         if values.dtype.kind in "biuf":
             distinct, inverse = np.unique(values, return_inverse=True)
-            table = np.array([self.code(value) for value in distinct], self._dtype)
-            return table[inverse.ravel()] if distinct.size else table
+            return np.array([*map(self.code, distinct)], self._dtype)[inverse.ravel()]
         read = lru_cache(maxsize=None, typed=True)(self.code)
         found = (
             read(cell) if isinstance(cell, _CACHEABLE) else self.code(cell)
@@ -210,20 +209,12 @@ class Dictionary(NamedTuple):
         kind = column.dtype
         if kind.kind not in "biu" or not column.size:
             return None
-        column = np.ascontiguousarray(column)
-        lowest, highest = int(column.min()), int(column.max())
-        width = highest - lowest + 1
-        if width > max(column.size, FEW):
-            return None
+        lowest = int(column.min())
+        width = int(column.max()) - lowest + 1
         if width > FEW:
-            import pyarrow
-
-            held = pyarrow.array(column).dictionary_encode()
-            return cls(np.asarray(held.dictionary), np.asarray(held.indices))
+            return None
         # A byte is enough, and wraps where the difference would.
-        places = _as_bytes(column)
-        if lowest % FEW:
-            places = places - np.uint8(lowest % FEW)
+        places = column.astype(np.uint8, copy=False) - np.uint8(lowest % FEW)
         return cls(np.array([lowest + i for i in range(width)], kind), places)
 
 
@@ -281,11 +272,6 @@ def _of_texts(column: NDArray[Any]) -> NDArray[Any] | Dictionary | None:
     return of_arrow(held) if str(held.type).endswith("string") else None
 
 
-def _as_bytes(column: NDArray[np.integer[Any]]) -> NDArray[np.uint8]:
-    """Return the last byte of every integer; of bytes without a copy."""
-    return column.view(np.uint8) if column.itemsize == 1 else column.astype(np.uint8)
-
-
 def read_once(
     column: NDArray[Any] | Dictionary,
     read: Callable[[NDArray[Any]], NDArray[np.signedinteger[Any]]],
@@ -300,15 +286,6 @@ def read_once(
             return read(column)
         column = short
     # The last entry is for missing values, whose index is -1.
-    codes = np.concatenate([read(column.entries), read(np.array([None]))])
-    indices = column.indices
-    if codes.itemsize == 1 and (indices.itemsize == 1 or len(codes) <= 256):
-        # A table of bytes, where -1 is 255: no index is widened.
-        places, known = _as_bytes(indices), min(len(codes) - 1, 256)
-        table = np.full(256, codes[-1])
-        table[:known] = codes[:-1]
-        in_order = np.array_equal(table[:known], np.arange(known))
-        if in_order and places.max(initial=0) < known:
-            return places.view(codes.dtype)
-        return np.frombuffer(places.tobytes().translate(table.tobytes()), codes.dtype)
-    return codes[indices]
+    return np.concatenate([read(column.entries), read(np.array([None]))])[
+        column.indices
+    ]

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mmech.checks import check_codes
 from mmech.domain.domain import Domain, warn_if_read
+from mmech.domain.encoding import narrow_type
 from mmech.domain.frames import read_table
 from mmech.domain.parts import Part, first_row, is_in_parts, of_parts
 from mmech.exceptions import ParameterError, located
@@ -108,15 +109,9 @@ class Counts:
         `times` says how often each is there; None stands for once.
         """
         shape = check_domain_shape(domain_shape)
-        array = check_codes(codes, shape).astype(_narrow(shape), copy=False)
+        array = check_codes(codes, shape).astype(narrow_type(shape), copy=False)
         times = np.ones(len(array), np.int64) if times is None else times
         return cls._of(shape, array, times)
-
-    @classmethod
-    def _none(cls, shape: tuple[int, ...]) -> Counts:
-        """Return the counts of no record over a domain that was checked."""
-        codes = np.zeros((0, len(shape)), _narrow(shape))
-        return cls._of(shape, codes, np.zeros(0, np.int64))
 
     @classmethod
     def _of(
@@ -497,25 +492,18 @@ def occupied_cells(
             for columns, numbers in parts
         ]
     )
-    codes = np.empty((firsts.size, len(joined)), _narrow(domain_shape))
+    codes = np.empty((firsts.size, len(joined)), narrow_type(domain_shape))
     for i, column in enumerate(joined):
         codes[:, i] = column[order[firsts]]
     return codes, np.add.reduceat(times[order], firsts)
 
 
-def _narrow(domain_shape: tuple[int, ...]) -> np.dtype[Any]:
-    """Return the narrowest type that holds all codes."""
-    return np.min_scalar_type(max(domain_shape) - 1)
-
-
 def _rows_of(cells: NDArray[np.intp], domain_shape: tuple[int, ...]) -> NDArray[Any]:
     """Return the codes of cells that are numbered in C order, shape (M, d)."""
-    codes = np.empty((cells.size, len(domain_shape)), _narrow(domain_shape))
+    codes = np.empty((cells.size, len(domain_shape)), narrow_type(domain_shape))
     rest = cells.astype(np.min_scalar_type(math.prod(domain_shape)))
     for i in reversed(range(len(domain_shape))):
-        above = rest // domain_shape[i]
-        codes[:, i] = rest - above * domain_shape[i]
-        rest = above
+        rest, codes[:, i] = np.divmod(rest, rest.dtype.type(domain_shape[i]))
     return codes
 
 

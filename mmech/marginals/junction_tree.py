@@ -14,12 +14,10 @@ from mmech.operators.base import product_of
 class Clique:
     """Attributes that are listed together, sorted.
 
-    `parent` is the position of the clique before it in the tree, None for a root;
-    `separator` holds the attributes that it has in common with its parent.
+    `separator` holds those in common with the clique before it in the tree.
     """
 
     attributes: Subset
-    parent: int | None = None
     separator: Subset = ()
 
 
@@ -56,8 +54,7 @@ def junction_tree(blocks: Iterable[Subset], sizes: Sequence[int]) -> list[Clique
         )
         clique = waiting.pop(i)
         shared = clique & set(placed[parent].attributes) if placed else set()
-        attributes, separator = tuple(sorted(clique)), tuple(sorted(shared))
-        placed.append(Clique(attributes, parent if shared else None, separator))
+        placed.append(Clique(tuple(sorted(clique)), tuple(sorted(shared))))
     return placed
 
 

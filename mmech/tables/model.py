@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -41,37 +42,32 @@ class TableModel:
         Number of values of every attribute.
     total : int
         Number of records that tables are scaled to.
-    groups, separators : tuple of tuple of int
-        Attributes of every clique, and those that it shares with one before it.
+    cliques : tuple of Clique
+        Each comes after the one that it shares its separator with.
     tables : tuple of ndarray of float64
         :math:`p(x_b \mid x_{s_b})` of every clique, an axis per attribute.
     """
 
     domain_shape: tuple[int, ...]
     total: int
-    groups: tuple[Subset, ...]
-    separators: tuple[Subset, ...]
+    cliques: tuple[Clique, ...]
     tables: tuple[Floats, ...]
 
     def marginal(self, attributes: Subset) -> Floats:
         """Return the expected table of counts, an axis per attribute, in order."""
         needed, wanted = [], set(attributes)  # other cliques sum to one
-        for group, separator, table in reversed(
-            list(zip(self.groups, self.separators, self.tables, strict=True))
-        ):
-            if (set(group) - set(separator)) & wanted:
-                needed.append((group, table))
-                wanted |= set(separator)
-        labels = {i: place for place, i in enumerate(sorted(wanted | {*_of(needed)}))}
+        each = list(zip(self.cliques, self.tables, strict=True))
+        for clique, table in reversed(each):
+            if ({*clique.attributes} - {*clique.separator}) & wanted:
+                needed.append((clique.attributes, table))
+                wanted |= {*clique.separator}
+        held = wanted.union(*(group for group, _ in needed))
+        labels = {i: place for place, i in enumerate(sorted(held))}
         operands: list[Any] = [np.ones(()), []]
         for group, table in needed:
             operands += [table, [labels[i] for i in group]]
         out = np.einsum(*operands, [labels[i] for i in attributes], optimize="greedy")
         return np.asarray(self.total * out)
-
-
-def _of(needed: Sequence[tuple[Subset, Floats]]) -> list[int]:
-    return [i for group, _ in needed for i in group]
 
 
 def fit_model(
@@ -108,23 +104,11 @@ def fit_model(
     fitted = []
     for clique in cliques:
         attributes = clique.attributes
-        start = np.ones([sizes[i] for i in attributes])
-        for axis, i in enumerate(attributes):
-            start = start * _along(shares[i], axis, start.ndim)
+        start = reduce(np.multiply.outer, [shares[i] for i in attributes])
         own = {s: tables[s] for s in chosen if set(s) <= set(attributes)}
         joint = proportional_fit(start, attributes, own, SWEEPS, TOLERANCE)
         fitted.append(_conditional(joint, clique))
-    return TableModel(
-        tuple(sizes),
-        total,
-        tuple(clique.attributes for clique in cliques),
-        tuple(clique.separator for clique in cliques),
-        tuple(fitted),
-    )
-
-
-def _along(values: Floats, axis: int, ndim: int) -> Floats:
-    return values.reshape([-1 if a == axis else 1 for a in range(ndim)])
+    return TableModel(tuple(sizes), total, tuple(cliques), tuple(fitted))
 
 
 def _choose(
@@ -150,10 +134,9 @@ def _choose(
 
 def _information(table: Floats) -> float:
     """Return the relative entropy of a table to the product of its margins, in nats."""
-    product = np.ones(table.shape)
-    for axis in range(table.ndim):
-        others = tuple(a for a in range(table.ndim) if a != axis)
-        product = product * table.sum(axis=others, keepdims=True)
+    axes = range(table.ndim)
+    sums = [table.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
+    product = reduce(np.multiply.outer, sums)
     inside = table > 0
     return float((table[inside] * np.log(table[inside] / product[inside])).sum())
 
@@ -222,9 +205,8 @@ def draw_codes(model: TableModel, n: int, rng: Any) -> Integers:
         start = float(rng.uniform(1e-6, 1 - 1e-6))
     sizes = model.domain_shape
     codes = np.zeros((n, len(sizes)), np.int64)
-    for group, separator, table in zip(
-        model.groups, model.separators, model.tables, strict=True
-    ):
+    for clique, table in zip(model.cliques, model.tables, strict=True):
+        group, separator = clique.attributes, clique.separator
         new = [i for i in group if i not in separator]
         order = [group.index(i) for i in (*separator, *new)]
         known = product_of(sizes[i] for i in separator)

@@ -313,7 +313,8 @@ def read_domain(domain: Any) -> Domain:
             f"domain must be a Domain, or a file of one, got {type(domain).__name__}; "
             "give the records first and the domain second, and see Domain.from_json"
         )
-    with located(f"cannot use the domain {_shown(domain)}"):
+    shown = os.fspath(domain) if isinstance(domain, os.PathLike) else domain
+    with located(f"cannot use the domain {shown!r:.60}"):
         return Domain.from_json(domain)
 
 
@@ -384,12 +385,6 @@ def make_plan(
     if facts and facts.rules:
         _ = plan.noise  # what is too large for it is refused before it is paid for
     return plan
-
-
-def _shown(domain: Any) -> str:
-    """Return the name of a file, or what is given in place of one, shortened."""
-    text = os.fspath(domain) if isinstance(domain, os.PathLike) else domain
-    return f"{text!r:.60}"
 
 
 def _strategy(

@@ -24,6 +24,7 @@ from mmech.release import Measurement
 from mmech.tables.field import Solution
 from mmech.tables.files import check_excel
 from mmech.tables.intervals import Intervals
+from mmech.tables.known import margin
 from mmech.tables.plan import TablePlan
 from mmech.tables.published import write_folder
 from mmech.tables.statement import facts_of, statement_of
@@ -362,17 +363,19 @@ class Tables:
         )
         return names, first, last
 
-    def _positions(self, names: Iterable[str] | str) -> Subset:
+    def _axes(self, names: Iterable[str] | str, what: str) -> Subset:
+        """Return the positions of attributes that `what` says, with an example."""
         if not isinstance(names, Iterable):
-            raise TypeError(
-                "names must be the attributes of a table, such as ('age', 'sex'), got "
-                f"{names!r}"
-            )
-        given = (names,) if isinstance(names, str) else tuple(names)
-        known = self.plan.names
-        for name in given:
-            check_choice(name, "an attribute", known)
-        order = tuple(known.index(name) for name in given)
+            raise TypeError(f"{what}, got {names!r}")
+        known, given = self.plan.names, [names] if isinstance(names, str) else names
+        return tuple(
+            known.index(check_choice(name, "an attribute", known)) for name in given
+        )
+
+    def _positions(self, names: Iterable[str] | str) -> Subset:
+        what = "names must be the attributes of a table, such as ('age', 'sex')"
+        order = self._axes(names, what)
+        given = tuple(self.plan.names[i] for i in order)
         if not order or len(set(order)) < len(order):
             raise ParameterError(
                 "names", "must name one attribute or more, once", given
@@ -395,39 +398,28 @@ class Tables:
         names: Iterable[str] | str,
         order: Subset,
         other: Sequence[int] = (),
-    ) -> list[int]:
+    ) -> Subset:
         """Return the positions of attributes whose rows are sums along their order."""
-        positions = []
-        if not isinstance(names, Iterable):
-            raise TypeError(
-                f"{option} must be names of attributes with an order, got {names!r}"
-            )
-        for name in (names,) if isinstance(names, str) else names:
-            check_choice(name, "an attribute", self.plan.names)
-            position = self.plan.names.index(name)
-            attribute = self.plan.axes.attributes[position]
+        what = f"{option} must be names of attributes with an order"
+        positions = self._axes(names, what)
+        for position in positions:
+            attribute, need = self.plan.axes.attributes[position], None
             if position not in order or position in other:
-                raise ParameterError(
-                    option,
-                    "must name attributes of the table, each in one option",
-                    repr(name),
-                )
-            if attribute.kind == "categorical" or attribute.other_code is not None:
-                raise ParameterError(
-                    option,
+                need = "must name attributes of the table, each in one option"
+            elif attribute.kind == "categorical" or attribute.other_code is not None:
+                need = (
                     "is for attributes whose values all have an order, ordinal or "
-                    "numeric and without a cell for other values",
-                    repr(name),
+                    "numeric and without a cell for other values"
                 )
-            positions.append(position)
+            if need:
+                raise ParameterError(option, need, repr(self.plan.names[position]))
         return positions
 
     def _count(self, subset: Subset) -> Integers:
         """Return published counts, summed from a table that holds the attributes."""
         for whole, table in self.counts.tables.items():
             if set(subset) <= set(whole):
-                others = tuple(a for a, i in enumerate(whole) if i not in subset)
-                return table.sum(axis=others)
+                return margin(table, whole, subset)
         raise AssertionError(subset)
 
     # ---- records ---------------------------------------------------------------

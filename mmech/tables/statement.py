@@ -19,6 +19,7 @@ def statement_of(made: Tables, level: float) -> str:
     """Return the statement, for intervals of a level."""
     told, entry = facts_of(made), made.measurement.entry
     entries = [entry, *(own.measurement.entry for own in made.statistics)]
+    known = made.plan.known
     kind = "pure" if made.plan.currency == "epsilon" else "zero-concentrated"
     lines = [
         f"{made.plan.sizes[0]} of counts over {', '.join(told['attributes'])}.",
@@ -31,7 +32,7 @@ def statement_of(made: Tables, level: float) -> str:
         "entropy. All else follows from these noisy numbers and from public facts: "
         "the total, the tables, their intervals and all synthetic records.",
         f"Counts are whole and non-negative, and tables agree: {made.rounding}.",
-        *_words_on_what_is_known(made),
+        *(known.words(made.plan.names, told["neighbours"]) if known else ()),
         f"Each interval holds the exact count with probability {level:g} over the "
         "noise, by itself; all of them together hold with less. standard_error "
         "belongs to the unbiased estimate, not to the published count.",
@@ -81,12 +82,6 @@ def _words_on_statistics(made: Tables) -> Iterator[str]:
     yield from (own.words for own in made.statistics)
     for words in (*unequal(made.plan.statistics), *made.cautions):
         yield f"{words}."
-
-
-def _words_on_what_is_known(made: Tables) -> Iterator[str]:
-    if made.plan.known is not None:
-        names, relation = made.plan.names, made.plan.relation
-        yield from made.plan.known.words(names, relation.neighbours)
 
 
 def _how(made: Tables) -> str:

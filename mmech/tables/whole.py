@@ -314,9 +314,7 @@ def _of_records(
     tables = {}
     for subset in subsets:
         shape = tuple(sizes[i] for i in subset)
-        place = np.zeros(n, np.int64)
-        for i in subset:
-            place = place * sizes[i] + codes[:, i]
+        place: Any = np.ravel_multi_index(codes[:, subset].T, shape)
         cells = product_of(shape)
         table = each * np.bincount(place, minlength=cells)
         table += np.bincount(place[:more], minlength=cells)

@@ -8,15 +8,11 @@ from __future__ import annotations
 import argparse
 import math
 import textwrap
-import tomllib
 from collections.abc import Callable
-from importlib import resources
-from string import Template
 from typing import TYPE_CHECKING, Any
 
-from mmech import terminal
 from mmech.cli.files import TABLE
-from mmech.terminal import Parser, in_words, whole
+from mmech.terminal import Help, in_words, whole
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE
 from mmech_rf.methods import METHODS, SPLITS
 
@@ -110,30 +106,8 @@ FILLED_IN = {
 }
 """What names in ``help.toml`` stand for."""
 
-_FILE = resources.files("mmech_rf") / "cli" / "help.toml"
-TEXTS = tomllib.loads(Template(_FILE.read_text("utf-8")).substitute(FILLED_IN))
-"""What the command line says of itself, its commands, and their options."""
-
-
-def add_command(
-    commands: argparse._SubParsersAction[Parser],
-    name: str,
-    run: Callable[[argparse.Namespace], None],
-) -> argparse.ArgumentParser:
-    """Add a command with its help, and return its parser."""
-    return terminal.add_command(commands, name, run, **TEXTS["commands"][name])
-
-
-def add(command: argparse._ActionsContainer, name: str, **options: Any) -> None:
-    """Add an option or argument to a command, with its help and its default."""
-    command_name = getattr(command, "prog", "").rpartition(" ")[2]
-    texts = TEXTS["options"]
-    text = texts.get(f"{command_name} {name}") or texts[name]
-    default = options.get("default")
-    if default is not None and "(default: " not in text:
-        values = default if isinstance(default, list) else [default]
-        text += f" (default: {' '.join(map(str, values))})"
-    command.add_argument(name, help=text, **options)
+HELP = Help("mmech_rf", **FILLED_IN)
+add = HELP.add
 
 
 def add_forest(command: argparse.ArgumentParser, *, depth: str) -> None:

@@ -20,8 +20,8 @@ from mmech.terminal import (
     whole,
 )
 from mmech_rf.cli.common import (
+    HELP,
     add,
-    add_command,
     add_forest,
     as_option,
     in_options,
@@ -41,7 +41,7 @@ NOT_PRIVATE = (
 
 def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command that compares all methods on built-in data."""
-    command = add_command(commands, "demo", _evaluate)
+    command = HELP.command(commands, "demo", _evaluate)
     _add_comparison(command, repeats=3)
     command.set_defaults(data="car", schema=None, methods=["all"], voting=None)
     command.set_defaults(missing="error", quiet=False)
@@ -49,7 +49,7 @@ def add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command that measures accuracy at several budgets."""
-    command = add_command(commands, "evaluate", _evaluate)
+    command = HELP.command(commands, "evaluate", _evaluate)
     command.set_defaults(
         words={"handle_missing": "--missing drop", "schema_file": "--schema"}
     )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mmech.cli.schemas import Described, add_schema
-from mmech.terminal import command_line, run_command
-from mmech_rf.cli.common import PROG, TEXTS, in_options
+from mmech.terminal import run_command
+from mmech_rf.cli.common import HELP, PROG, in_options
 from mmech_rf.cli.compare import add_demo, add_evaluate
 from mmech_rf.cli.models import (
     add_fit,
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser, commands = command_line(PROG, **TEXTS["whole"])
+    parser, commands = HELP.program(PROG)
     for add in (
         add_demo,
         add_evaluate,

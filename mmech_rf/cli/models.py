@@ -29,9 +29,9 @@ from mmech.terminal import (
 )
 from mmech.threads import say, showing
 from mmech_rf.cli.common import (
+    HELP,
     PROG,
     add,
-    add_command,
     add_forest,
     among,
     as_option,
@@ -73,7 +73,7 @@ def _options(command: str) -> list[str]:
 
 def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``fit``."""
-    command = add_command(commands, "fit", _fit)
+    command = HELP.command(commands, "fit", _fit)
     add(command, "data", metavar="CSV")
     add_output(command, required=True)
     names = methods_of("fit")
@@ -94,7 +94,7 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``predict``."""
-    command = add_command(commands, "predict", _predict)
+    command = HELP.command(commands, "predict", _predict)
     add(command, "model", metavar="MODEL")
     add(command, "data", metavar="CSV")
     add_output(command)
@@ -106,12 +106,12 @@ def add_predict(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def add_recipes(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``recipes``."""
-    add_command(commands, "recipes", _recipes)
+    HELP.command(commands, "recipes", _recipes)
 
 
 def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``predict-batch``."""
-    command = add_command(commands, "predict-batch", _predict_batch)
+    command = HELP.command(commands, "predict-batch", _predict_batch)
     add(command, "data", metavar="CSV")
     add(command, "queries", metavar="QUERIES")
     add_output(command)
@@ -149,7 +149,7 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     add(command, "--handle-unknown", choices=unknown, default="clip")
     add(command, "--handle-missing", choices=unknown[1:], default="error")
     add(command, "--show-counts", action="store_true")
-    add_memory(command, "the distinct records")
+    add_memory(command, HELP)
     add_columns(command)
     seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}
     add(command, "--seed", metavar="N", **seeds)
@@ -291,7 +291,7 @@ LISTED = 15
 
 def add_show(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add ``show``."""
-    command = add_command(commands, "show", _show)
+    command = HELP.command(commands, "show", _show)
     add(command, "model", metavar="MODEL")
     form = command.add_mutually_exclusive_group()
     add(form, "--html", metavar="FILE")

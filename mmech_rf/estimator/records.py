@@ -178,7 +178,8 @@ def _check_classes(schema: Schema, y: Any) -> None:
 
 def counted(schema: Schema, blocks: Iterable[Block] = ()) -> Counts:
     """Return the counts of encoded records, class last."""
-    counts = Counts._none((*schema.domain_shape, schema.n_classes))
+    shape = (*schema.domain_shape, schema.n_classes)
+    counts = Counts(np.zeros((0, len(shape)), np.int64), shape)
     step = LIMITS.counted_records
     for codes, class_codes in blocks:
         for start in range(0, len(codes), step):

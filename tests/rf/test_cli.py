@@ -9,8 +9,10 @@ import warnings
 import pytest
 from cli_cases import assert_refused, write_wide
 
+import mmech.cli
+from mmech.cli import files as of_domains
 from mmech_rf import evaluation
-from mmech_rf.cli.common import TEXTS
+from mmech_rf.cli.common import HELP
 from mmech_rf.cli.main import build_parser
 
 FORESTS = ("--trees", "4", "--depth", "2")
@@ -43,10 +45,11 @@ def explained(parser):
 
 
 def test_every_option_is_explained_and_nothing_else_is():
-    said = list(explained(build_parser()))
+    said = [*explained(build_parser()), *explained(mmech.cli.build_parser())]
     assert all(said)
-    for name, text in TEXTS["options"].items():
-        assert any(words.startswith(text) for words in said), name
+    for own in (HELP, of_domains.HELP):
+        for name, text in own.texts["options"].items():
+            assert any(words.startswith(text) for words in said), name
 
 
 def test_demo_shows_every_method_with_its_release(run):

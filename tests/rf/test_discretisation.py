@@ -9,7 +9,8 @@ PUBLISHED = [(0.1, 9_000), (0.5, 30_000), (0.9, 80_000)]
 
 
 def numeric(**options):
-    return Attribute.numeric("income", lower=0, upper=1_000_000, **options)
+    own = {"kind": "numeric", "lower": 0, "upper": 1_000_000}
+    return Attribute("income", **own | options)
 
 
 def test_bins_of_equal_probability_invert_the_published_distribution():
@@ -73,15 +74,18 @@ def test_schema_files_declare_how_numbers_are_cut(entry, expected):
         ({"quantiles": [(0.5, 9), (0.2, 10)]}, ValueError, "sort them"),
         ({"quantiles": [(0.2, 9), (0.5, 9)]}, ValueError, "strictly"),
         ({"quantiles": PUBLISHED, "cut_points": [5]}, ValueError, "only one of the tw"),
+        (
+            {"quantiles": PUBLISHED, "lower": None, "upper": None},
+            ValueError,
+            "needs lower and upper, or cut_points",
+        ),
+        (
+            {"quantiles": PUBLISHED, "kind": "categorical", "categories": ["x"]},
+            ValueError,
+            "takes no lower or quantiles or upper",
+        ),
     ],
 )
 def test_quantiles_that_are_none(options, error, message):
     with pytest.raises(error, match=message):
         numeric(**options)
-
-
-def test_quantiles_need_bounds_and_numbers():
-    with pytest.raises(ValueError, match="needs lower and upper, or cut_points"):
-        Attribute.numeric("income", quantiles=PUBLISHED)
-    with pytest.raises(ValueError, match="takes no quantiles"):
-        Attribute.categorical("a", ["x"], quantiles=PUBLISHED)

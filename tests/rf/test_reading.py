@@ -347,15 +347,6 @@ def test_a_file_without_records_is_a_part_without_records(tmp_path):
     assert chunks == ((str(path), 0, 0),)
 
 
-def test_a_file_that_changes_is_noticed(tmp_path):
-    path = written(tmp_path / "a.csv", LINES)
-    parts = read(path, SCHEMA, chunk_rows=2)
-    next(parts)
-    with path.open("a") as stream:
-        stream.write("1,x,yes,red\n")
-    refused(lambda: list(parts), "changed while it was read", ValueError)
-
-
 @pytest.mark.parametrize("other", ["absolute", "link", "roundabout"])
 def test_a_file_of_another_name_is_not_counted_twice(other, tmp_path, monkeypatch):
     car = datasets.load_car()
@@ -413,13 +404,19 @@ def parquet_file(path, rows=9):
     return path
 
 
-def test_parquet_that_changes_is_noticed(tmp_path):
-    """Also after the last of its rows was read ahead."""
-    path = parquet_file(tmp_path / "a.parquet")
-    parts = read(path, SCHEMA, chunk_rows=3)
-    assert [next(parts).chunk_id[1:] for _ in range(3)] == [(0, 3), (3, 6), (6, 9)]
-    parquet_file(path, rows=12)
-    refused(lambda: next(parts), r"a.parquet.*changed while it was read", ValueError)
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_file_that_changes_is_noticed(name, tmp_path):
+    """Also after the last of its rows was read, or read ahead."""
+    path, is_csv = tmp_path / name, name == "a.csv"
+    for rows in (9, 12):
+        lines = [LINES[0], *["1,x,yes,red"] * rows]
+        written(path, lines) if is_csv else parquet_file(path, rows=rows)
+        if rows == 9:
+            parts = read(path, SCHEMA, chunk_rows=3)
+            found = [next(parts).chunk_id[1:] for _ in range(3)]
+            assert found == [(0, 3), (3, 6), (6, 9)]
+    words = f"{name}.*changed while it was read"
+    refused(lambda: list(parts), words, ValueError)
 
 
 def test_parquet_that_is_damaged_within_is_named(tmp_path):

@@ -156,7 +156,7 @@ def test_an_audit_without_power_does_not_say_that_a_claim_holds(capsys):
             return np.full((runs, 1), data)
 
         for name, second in (("blind", 0), ("broken", 1)):
-            yield command.Case(name, "add_remove", epsilon, 0.0, noiseless, 0, second)
+            yield command.Case(name, "add_remove", epsilon, noiseless, 0, second)
 
     assert command.main(["--runs", "2000"], cases) == 1
     blind, broken, _, summary = capsys.readouterr().out.splitlines()[-4:]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from mmech import Attribute, Domain
@@ -60,14 +61,6 @@ def test_a_value_means_what_it_means_by_itself(attribute, name):
         assert codes[:, 0].tolist() == expected
 
 
-@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
-@pytest.mark.parametrize("values", [["x", "1", None, "2.5", "x"], [1, 99, 2, 1]])
-def test_categories_of_pandas(attribute, values):
-    column = pd.Series(values, dtype=object).astype("category")
-    codes = Domain([attribute]).encode(pd.DataFrame({"a": column}), **POLICIES)
-    assert codes[:, 0].tolist() == codes_one_by_one(attribute, values)
-
-
 @pytest.mark.parametrize("size", [2, 256, 257])
 def test_the_narrowest_type_holds_every_code(size):
     domain = Domain([Attribute.numeric("a", lower=0, upper=size, n_bins=size)])
@@ -95,13 +88,12 @@ def test_errors_name_row_and_column_and_not_the_value(kind, bad, problem):
 
 
 def test_dictionaries_of_integers_hold_what_is_there():
-    for width in (FEW, FEW + 1, 10 * FEW):
-        column = np.arange(0, width, width - 1).repeat(20 * FEW)
+    for column in (np.array([-FEW, -1]), np.array([250, 250 + FEW - 1], np.uint64)):
         held = Dictionary.of_integers(column)
         assert held.values().tolist() == column.tolist()
-        assert len(held.entries) == (width if width <= FEW else 2)
-    assert Dictionary.of_integers(np.array([0, 10**6])) is None
-    assert Dictionary.of_integers(np.array([0.5])) is None
+        assert len(held.entries) == FEW
+    for column in ([0, FEW], [0.5], []):
+        assert Dictionary.of_integers(np.array(column)) is None
 
 
 @pytest.mark.parametrize("method", ["collect", "compute"])
@@ -117,8 +109,6 @@ def test_lazy_tables_are_to_be_read_first(method):
 
 TABLES = {
     "text": ["x", "1", None, "2.5", "y"],
-    "text in the order of the categories": ["x", "1", "2.5", "x"],
-    "text in order, and gaps": ["x", "1", None, "x"],
     "many texts": [*map(str, range(300)), None, "x"],
     "integers": [1, 2, 99, 1, -7],
     "integers and gaps": [1, None, 99, 1, -7],
@@ -131,36 +121,20 @@ TABLES = {
 @pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_arrow(attribute, name):
-    arrow = pytest.importorskip("pyarrow")
     values = TABLES[name]
-    plain = arrow.table({"b": [0] * len(values), "a": arrow.array(values)})
-    tables = [plain, arrow.concat_tables([plain.slice(0, 2), plain.slice(2)])]
+    plain = pa.table({"b": [0] * len(values), "a": pa.array(values)})
+    tables = [plain, pa.concat_tables([plain.slice(0, 2), plain.slice(2)])]
     if values:
         tables += [plain.to_batches()[0]]
-        held = arrow.array(values).dictionary_encode()
-        parts = [held.slice(0, 1), arrow.array(values[1:]).dictionary_encode()]
+        held = pa.array(values).dictionary_encode()
+        parts = [held.slice(0, 1), pa.array(values[1:]).dictionary_encode()]
         tables += [
-            arrow.table({"a": held}),
-            arrow.table({"a": arrow.chunked_array(parts)}),
+            pa.table({"a": held}),
+            pa.table({"a": pa.chunked_array(parts)}),
         ]
     for table in tables:
         codes = Domain([attribute]).encode(table, **POLICIES)
         assert codes[:, 0].tolist() == codes_one_by_one(attribute, values)
-
-
-@pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
-@pytest.mark.parametrize("name", TABLES)
-def test_tables_of_polars(attribute, name):
-    polars = pytest.importorskip("polars")
-    values = TABLES[name]
-    frame = polars.DataFrame({"b": [0] * len(values), "a": values})
-    expected = codes_one_by_one(attribute, values)
-    assert Domain([attribute]).encode(frame, **POLICIES)[:, 0].tolist() == expected
-    if name == "text":
-        held = frame.with_columns(polars.col("a").cast(polars.Categorical))
-        assert Domain([attribute]).encode(held, **POLICIES)[:, 0].tolist() == expected
-    lazy = Domain([attribute]).encode(frame.lazy(), **POLICIES)
-    assert lazy[:, 0].tolist() == expected
 
 
 RECORDS = {"b": [1, 2, 3], "a": ["x", "1", "y"]}
@@ -205,21 +179,10 @@ def test_dictionaries_that_are_no_tables(table, error, message):
 
 
 def test_frames_of_one_column_hold_labels():
-    table = pd.DataFrame({"class": ["1", "x"]})
-    for labels in (
-        table,
-        table.to_records(index=False),
-        dict(table),
-        [*table["class"]],
-    ):
+    pl, columns = pytest.importorskip("polars"), {"class": ["1", "x"]}
+    table = pd.DataFrame(columns)
+    tables = [table, pa.table(columns), pl.DataFrame(columns)]
+    for labels in (*tables, table.to_records(index=False), dict(table), ["1", "x"]):
         assert read_vector(labels).tolist() == ["1", "x"]
     with pytest.raises(ValueError, match="a frame with 2 columns; select the column"):
         read_vector(pd.DataFrame({"a": [1], "b": [1]}))
-
-
-@pytest.mark.parametrize(
-    ("library", "made"), [("polars", "DataFrame"), ("pyarrow", "table")]
-)
-def test_tables_of_one_column_hold_labels(library, made):
-    table = getattr(pytest.importorskip(library), made)({"class": ["1", "x"]})
-    assert read_vector(table).tolist() == ["1", "x"]

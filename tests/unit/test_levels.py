@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -97,6 +98,13 @@ def exact(plan, codes, subset, domain=DOMAIN):
     return np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
 
 
+def matrix_of(plan, domain, subset):
+    """Return a table as a matrix over all cells of the domain."""
+    codes = np.indices(domain.shape).reshape(len(domain.shape), -1).T
+    rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
+    return (rows[:, None] == cells_of(plan, codes, subset, domain)).astype(float)
+
+
 # ---- attributes -----------------------------------------------------------------
 
 
@@ -129,28 +137,7 @@ def test_records_hold_values_and_files_hold_the_tree(tmp_path):
         mm.Attribute.hierarchy("place", tmp_path / "codes.csv")
 
 
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        ({"N": {"a": ["x"]}, "S": {"a": ["y"]}}, "'a' of level 'place_2' has two pla"),
-        ({"N": ["x"], "S": ["x"]}, "must be distinct, .* got 'x' twice; remove one"),
-        ({"N": {"a": ["x"]}, "S": ["y"]}, "values with 1 and 2 levels above them"),
-        (["x", "y"], "at least one, got values with 0 levels"),
-        ({"N": {}}, "must have at least one value, got none"),
-        ({"N": "xy"}, "nested dicts down to lists of values, .* got 'xy' in it"),
-        ({"N": [""]}, "must not be empty"),
-        ({"": ["x"]}, "must not be empty"),
-    ],
-)
-def test_levels_that_are_no_tree_are_refused(tree, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        mm.Attribute.hierarchy("place", tree)
-
-
 def test_levels_that_do_not_fit_are_refused():
-    for given in (["region"], ["region", "region"], [*LEVELS[:2], "region"]):
-        with pytest.raises(ValueError, match="must be 2 names of the levels above"):
-            mm.Attribute.hierarchy("city", TREE, given)
     with pytest.raises(ValueError, match="a node for each of its 2 categories, got 1"):
         mm.Attribute.categorical("city", ["x", "y"], levels={"region": ["N"]})
     with pytest.raises(ValueError, match="'region' occurs twice"):
@@ -232,13 +219,7 @@ def test_estimates_are_those_of_least_squares(asked, cost):
     if plan.parts:
         joint = plan.chain, plan.axes.shape, plan.subsets, plan.currency
         plan = replace(plan, strategy=level_strategy(*joint))
-    noise, codes = plan.noise, np.indices(domain.shape).reshape(3, -1).T
-
-    def matrix(subset):
-        """Return a table as a matrix over all cells."""
-        rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
-        return (rows[:, None] == cells_of(plan, codes, subset, domain)).astype(float)
-
+    noise, matrix = plan.noise, partial(matrix_of, plan, domain)
     measured = [matrix(subset) for subset in (m.subset for m in noise.measured)]
     precision = np.repeat(1 / noise._variances, [len(own) for own in measured])
     A = np.concatenate(measured)
@@ -267,14 +248,9 @@ def test_estimates_are_those_of_least_squares(asked, cost):
 
 def test_tables_of_each_hierarchy_have_a_least_squares_of_their_own():
     plan = plan_of("two, apart")
-    codes, noise = np.indices(TWO.shape).reshape(3, -1).T, plan.noise
+    noise, matrix = plan.noise, partial(matrix_of, plan, TWO)
     assert [len(tables) for _, tables in plan.parts] == [2, 2]
     assert {*plan.strategy.strategy.weights} == {*plan.subsets}
-
-    def matrix(subset):
-        rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
-        return (rows[:, None] == cells_of(plan, codes, subset, TWO)).astype(float)
-
     y = np.random.default_rng(1).normal(50, 9, plan.mechanism().released.shape[0])
     estimate, start = noise.estimate(y), 0
     own = {}
@@ -356,12 +332,8 @@ def test_levels_keep_to_what_is_known_as_dense_conditioning_does(asked, public):
     domain, tables = ASKED[asked]
     fact = {**PUBLIC[public], **tables}
     plan = mm.release_tables(None, domain, epsilon=1, dry_run=True, **fact)
-    noise, all_codes = plan.noise, np.indices(domain.shape).reshape(3, -1).T
-
-    def matrix(subset):
-        rows = np.arange(math.prod(plan.axes.shape[i] for i in subset))
-        return (rows[:, None] == cells_of(plan, all_codes, subset, domain)) * 1.0
-
+    noise, matrix = plan.noise, partial(matrix_of, plan, domain)
+    all_codes = np.indices(domain.shape).reshape(3, -1).T
     A = np.concatenate([matrix(m.subset) for m in noise.measured])
     each = [math.prod(noise.sizes[i] for i in m.subset) for m in noise.measured]
     scaled = A.T * np.repeat(noise._shares, each)
@@ -701,6 +673,17 @@ def test_columns_that_do_not_fit_are_refused():
 @pytest.mark.parametrize(
     ("tree", "given", "message"),
     [
+        ({"N": {"a": ["x"]}, "S": {"a": ["y"]}}, {}, "'a' of level 'p_2' has two plac"),
+        ({"N": ["x"], "S": ["x"]}, {}, "must be distinct, .* got 'x' twice; remove"),
+        ({"N": {"a": ["x"]}, "S": ["y"]}, {}, "values with 1 and 2 levels above them"),
+        (["x", "y"], {}, "at least one, got values with 0 levels"),
+        ({"N": {}}, {}, "must have at least one value, got none"),
+        ({"N": "xy"}, {}, "nested dicts down to lists of values, .* got 'xy' in it"),
+        ({"N": [""]}, {}, "must not be empty"),
+        ({"": ["x"]}, {}, "must not be empty"),
+        (TREE, {"levels": ["a"]}, "must be 2 names of the levels above"),
+        (TREE, {"levels": ["a", "a"]}, "must be 2 names of the levels above"),
+        (TREE, {"levels": ["a", "b", "a"]}, "must be 2 names of the levels above"),
         ({"N": ["a"]}, {"columns": ["a", "b", "c"]}, "must be a name for each level"),
         ({"N": ["a"]}, {"columns": ["b", "b"]}, "topmost first and each once, .* got"),
         ({"N": ["a"]}, {"columns": ["p", "b"]}, "none of its own name but the last"),
@@ -715,7 +698,7 @@ def test_columns_that_do_not_fit_are_refused():
         ({"N": ["a"]}, {"columns": ["a", "b"], "other": "a"}, "other of .* must be on"),
     ],
 )
-def test_columns_that_are_no_tree_are_refused(tree, given, message):
+def test_levels_and_columns_that_are_no_tree_are_refused(tree, given, message):
     with pytest.raises((TypeError, ValueError), match=message):
         mm.Attribute.hierarchy("p", tree, **given)
 

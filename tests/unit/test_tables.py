@@ -502,7 +502,8 @@ def test_a_model_that_is_too_large_leaves_tables_out():
     with mm.limits.changed(model_cells=14):
         released = mm.release_tables(frame_of(codes), DOMAIN, ways=2, epsilon=5)
         model = released.counts.model
-    linked = [group for group in model.groups if len(group) > 1]
+    groups = (clique.attributes for clique in model.cliques)
+    linked = [group for group in groups if len(group) > 1]
     cells = [np.prod([DOMAIN.shape[i] for i in group]) for group in linked]
     assert 0 < sum(cells) <= 14
     assert (model.marginal((0, 1, 2, 3)) >= 0).all()
