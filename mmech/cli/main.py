@@ -725,7 +725,8 @@ def _resume(args: argparse.Namespace) -> None:
 
 def _write(made: Tables, args: argparse.Namespace) -> None:
     own = {"level": args.level, "synthetic": args.synthetic, "excel": args.excel}
-    made.write(args.out, **own)
+    data = getattr(args, "data", "-")
+    made.write(args.out, title=None if data == "-" else Path(data).name, **own)
 
 
 def _opened(args: argparse.Namespace) -> PrivacyLedger:
