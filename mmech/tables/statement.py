@@ -33,9 +33,9 @@ def statement_of(made: Tables, level: float) -> str:
         f"Privacy: {made.plan.currency} = {made.cost} ({kind} differential "
         f"privacy), for data sets that differ {made.plan.relation.words}."
         f" {meaning} Tables, intervals and synthetic records follow from noisy numbers "
-        "and public facts alone. Not covered: an error message about a value that "
-        "could not be read, how long the release took, and other releases about the "
-        "same persons, whose costs add up.",
+        "and public facts alone. Not covered: error messages on unreadable values, "
+        "how long it took, and other releases about the same persons, whose costs add "
+        "up.",
         f"Measured: {told['measured']}, {_how(made)} from the operating system's "
         "entropy.",
         f"Counts are whole and non-negative, and tables agree: {made.rounding}.",
