@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import math
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -466,7 +467,8 @@ def _resume(args: argparse.Namespace) -> None:
 
 def _write(made: Tables, args: argparse.Namespace) -> None:
     own = {"level": args.level, "synthetic": args.synthetic, "excel": args.excel}
-    made.write(args.out, **own)
+    data = getattr(args, "data", "-")
+    made.write(args.out, title=None if data == "-" else Path(data).name, **own)
 
 
 def _opened(args: argparse.Namespace) -> PrivacyLedger:
@@ -521,12 +523,13 @@ def _print_plan(plan: TablePlan) -> None:
 
     errors = plan.errors(frame="dict")
     width = max(5, *map(len, errors["table"].tolist()))
-    print(f"{'table':{width}}  cells  std. error  90 % within  95 % within")
+    print(f"{'table':{width}}  cells  std. error  10 % from  90 % within  95 % within")
     rows = zip(*errors.values(), strict=True)
     for name, cells, *numbers, _ in islice(rows, len(plan.tables)):
         name = printable(name)
-        error, ninety, more = (f"{number:.1f}" for number in numbers)
-        print(f"{name:{width}}  {cells:5d}  {error:>10}  {ninety:>11}  {more:>11}")
+        error, ninety, more = numbers
+        shown = f"{cells:5d}  {error:10.1f}  {math.ceil(10 * error):9,d}"
+        print(f"{name:{width}}  {shown}  {ninety:11.1f}  {more:11.1f}")
     expected = [own.expected for own in plan.statistics]
     for words in (*expected, *unequal(plan.statistics)):
         print_wrapped(printable(words), bullet=True)
@@ -542,8 +545,9 @@ def _print_plan(plan: TablePlan) -> None:
             "the others are estimates without intervals."
         )
     print_wrapped(
-        "Errors of the unbiased estimates, in counts; published counts are closer "
-        "where there are many small ones. No record was read and nothing was spent."
+        "Errors of the unbiased estimates, in counts, and the counts from which the "
+        "standard error is at most 10 %; published counts are closer where there are "
+        "many small ones. No record was read and nothing was spent."
     )
 
 

@@ -37,16 +37,29 @@ CHARTED = 5000
 COLOURS = np.array([[247, 251, 255], [33, 113, 181]])
 """Colours of the least and the largest count of a heat map."""
 
-STYLE = """body{font:15px/1.45 sans-serif;max-width:1100px;margin:2em auto}
-body{padding:0 1em}svg{font:12px sans-serif;display:block}
-div{overflow-x:auto}h2{margin-top:2em}
-th,td{font-size:12px;padding:6px}td{text-align:center;white-space:nowrap}"""
+ACROSS = 4
+"""Most columns of a heat map that fits a screen of 400 pixels; wider ones are bars."""
+
+OPEN = 40
+"""Most rows of a chart that is not folded."""
+
+STYLE = """body{font:15px/1.45 sans-serif;max-width:40em;margin:1em auto;padding:0 1em}
+svg,table{font:12px sans-serif;width:100%;max-width:36em}svg{display:block}
+body{overflow-wrap:anywhere}h2{margin-top:2em}summary{cursor:pointer}
+table{table-layout:fixed}th,td{padding:4px 2px}td{text-align:center}"""
 
 OUTWARDS = {"lower": ROUND_FLOOR, "upper": ROUND_CEILING}
 """How ends of intervals are rounded, so that what was held is held."""
 
 STEM = 200
 """Most bytes of the stem of a csv file: names end by 255, with all that is added."""
+
+READ = (
+    "Standard errors (±) stand beside published numbers, also in percent of them. "
+    "A line, or what is in brackets, is an interval that holds the exact "
+    "number with probability {:g}, by itself."
+)
+"""How charts are read, for intervals of a level."""
 
 RESERVED = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9])(\.|$)")
 """Names of devices, which Windows writes no file of, whatever follows the dot."""
@@ -145,12 +158,18 @@ def check_excel(excel: bool | None) -> bool:
 
 
 def write_files(
-    folder: Path, sheets: Sequence[Sheet], statement: str, level: float, *, excel: bool
+    folder: Path,
+    sheets: Sequence[Sheet],
+    title: str,
+    statement: str,
+    level: float,
+    *,
+    excel: bool,
 ) -> None:
     """Write csv files with their metadata, the page, and the workbook if wanted."""
     for sheet in sheets:
         write_csv(folder / sheet.file, sheet.columns, sheet.title, sheet.keys)
-    page = "\n".join(_page(sheets, statement, level))
+    page = "\n".join(_page(sheets, title, statement, level))
     (folder / PAGE).write_text(page, encoding="utf-8")
     if excel:
         _write_workbook(folder / WORKBOOK, sheets, statement)
@@ -254,12 +273,15 @@ def _write_workbook(path: Path, sheets: Sequence[Sheet], statement: str) -> None
 # ---- page ----------------------------------------------------------------------------
 
 
-def _page(sheets: Sequence[Sheet], statement: str, level: float) -> Iterator[str]:
+def _page(
+    sheets: Sequence[Sheet], title: str, statement: str, level: float
+) -> Iterator[str]:
+    lines, title = statement.splitlines(), escape(title)
     yield '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-    yield "<title>Released tables</title>"
-    yield f"<style>{STYLE}</style></head><body><h1>Released tables</h1>"
-    yield from (f"<p>{escape(line)}</p>" for line in statement.splitlines())
-    yield "<ul>"
+    yield '<meta name="viewport" content="width=device-width">'
+    yield f"<title>{title}</title><style>{STYLE}</style></head><body><h1>{title}</h1>"
+    yield from (f"<p><b>{escape(x)}</b></p>" for x in lines if x.startswith("NOT "))
+    yield f"<p>{READ.format(level)}</p><ul>"
     for i, sheet in enumerate(sheets):
         yield f'<li><a href="#s{i}">{escape(sheet.title)}</a></li>'
     yield "</ul>"
@@ -271,9 +293,14 @@ def _page(sheets: Sequence[Sheet], statement: str, level: float) -> Iterator[str
             yield f"<p>{n:,} rows are too many for a chart: {link}</p>"
             continue
         grid = sheet.value == "count" and len(sheet.keys) > sheet.across
-        text = "\n".join(_heat_map(sheet) if grid else _bars(sheet))
-        yield f"<p>Intervals at level {level:g}. {link}</p><div>{text}</div>"
-    yield "</body></html>\n"
+        yield f"<details{' open' * (n <= OPEN)}><summary>{n:,} rows, {link}</summary>"
+        yield from (_heat_map if grid else _bars)(sheet)
+        yield "</details>"
+    yield "<h2>Privacy</h2>"
+    yield from (f"<p>{escape(x[9:])}</p>" for x in lines if x.startswith("Privacy: "))
+    yield "<details><summary>Mechanisms, and all that is promised</summary>"
+    yield from (f"<p>{escape(line)}</p>" for line in lines)
+    yield "</details></body></html>\n"
 
 
 def _number(value: float, name: str = "") -> str:
@@ -281,8 +308,8 @@ def _number(value: float, name: str = "") -> str:
     return f"{shown:,.0f}" if shown % 1 == 0 or abs(shown) >= 1e3 else f"{shown:.4g}"
 
 
-def _said(sheet: Sheet) -> tuple[list[str], list[str]]:
-    """Return what every row is called, and its number with the interval."""
+def _said(sheet: Sheet) -> tuple[list[str], list[str], list[str]]:
+    """Return what rows are called, their numbers with intervals, and their errors."""
     keys = [map(str, sheet.columns[key].tolist()) for key in sheet.keys]
     names = [", ".join(row) for row in zip(*keys, strict=True)]
     parts = [sheet.columns[own].tolist() for own in (sheet.value, "lower", "upper")]
@@ -294,7 +321,14 @@ def _said(sheet: Sheet) -> tuple[list[str], list[str]]:
         return f"{known} ({_number(low, 'lower')} to {_number(high, 'upper')})"
 
     numbers = [said(*row) for row in zip(*parts, strict=True)]
-    return names or ["all"] * len(numbers), numbers
+    found = sheet.columns.get("standard_error", np.full(len(numbers), np.nan)).tolist()
+
+    def error(own: float, value: float) -> str:
+        relative = f", {_number(_rounded(100 * own / abs(value), 2))}%" if value else ""
+        return "" if math.isnan(own) else f"± {_number(_rounded(own, 3))}{relative}"
+
+    errors = list(map(error, found, parts[0]))
+    return names or ["all"] * len(numbers), numbers, errors
 
 
 def _cut(text: str, most: int) -> str:
@@ -303,53 +337,51 @@ def _cut(text: str, most: int) -> str:
 
 def _bars(sheet: Sheet) -> Iterator[str]:
     """Yield a bar per row, with its interval as a line."""
-    names, numbers = _said(sheet)
+    names, numbers, errors = _said(sheet)
     value, low, high = (
         np.asarray(sheet.columns[own], np.float64)
         for own in (sheet.value, "lower", "upper")
     )
     least, most = min(0.0, float(low.min())), max(0.0, float(high.max()))
-    width = 480 / ((most - least) or 1)
-
-    def x(at: float) -> float:
-        return 250 + width * (at - least)
-
-    across, down = 750 + 8 * max(map(len, numbers)), 22 * len(names) + 6
-    yield f'<svg width="{across}" height="{down}" role="img">'
-    for i, (name, number) in enumerate(zip(names, numbers, strict=True)):
-        y = 22 * i + 4
+    width = 360 / ((most - least) or 1)
+    yield f'<svg viewBox="0 0 360 {36 * len(names)}" role="img">'
+    for i, (name, number, error) in enumerate(zip(names, numbers, errors, strict=True)):
+        y, ends = 36 * i, (width * (low[i] - least), width * (high[i] - least))
+        shown = f"{number.partition(' (')[0]} {error}" if error else number
         yield f"<g><title>{escape(name)}: {number}</title>"
-        yield f'<text x="242" y="{y + 13}" text-anchor="end">{_cut(name, 36)}</text>'
+        yield f'<text y="{y + 13}">{_cut(name, max(50 - len(shown), 8))}</text>'
+        yield f'<text x="360" y="{y + 13}" text-anchor="end">{shown}</text>'
         if math.isfinite(value[i]):
-            start, stop = sorted((x(0.0), x(value[i])))
-            yield (
-                f'<rect x="{start:.1f}" y="{y}" width="{stop - start:.1f}" '
-                'height="16" fill="#9ecae1"/>'
-            )
-        yield (
-            f'<path d="M{x(low[i]):.1f} {y + 8}H{x(high[i]):.1f}" stroke="#08306b" '
-            'stroke-width="2"/>'
-        )
-        yield f'<text x="740" y="{y + 13}">{number}</text></g>'
+            start, stop = sorted(width * (x - least) for x in (0.0, value[i]))
+            drawn = f'x="{start:.1f}" y="{y + 18}" width="{stop - start:.1f}"'
+            yield f'<rect {drawn} height="12" fill="#9ecae1"/>'
+        drawn = f'd="M{ends[0]:.1f} {y + 24}H{ends[1]:.1f}" stroke="#08306b"'
+        yield f'<path {drawn} stroke-width="2"/></g>'
     yield "</svg>"
 
 
 def _heat_map(sheet: Sheet) -> Iterator[str]:
     """Yield a table with a coloured cell per row of a sheet.
 
-    Its columns are the values of the last attribute.
+    Its columns are the values of the last attribute; where they are many, rows are
+    bars.
     """
-    _, numbers = _said(sheet)
+    _, numbers, errors = _said(sheet)
     keys = [list(map(str, sheet.columns[key].tolist())) for key in sheet.keys]
     down, last = keys[: -sheet.across], keys[-sheet.across :]
     across = [", ".join(own) for own in dict.fromkeys(zip(*last, strict=True))]
+    if len(across) > ACROSS:
+        yield from _bars(sheet)
+        return
     counts = sheet.columns["count"]
     shades = np.sqrt(counts / max(int(counts.max()), 1))
     fills = COLOURS[0] + shades[:, None] * (COLOURS[1] - COLOURS[0])
     cells = [
         f'<td style="background:rgb({r:.0f},{g:.0f},{b:.0f});'
-        f'color:{"#fff" if shade > 0.9 else "#000"}">{number}</td>'
-        for number, shade, (r, g, b) in zip(numbers, shades, fills, strict=True)
+        f'color:{"#fff" if shade > 0.9 else "#000"}">{number}<br>{error}</td>'
+        for number, error, shade, (r, g, b) in zip(
+            numbers, errors, shades, fills, strict=True
+        )
     ]
     yield f"<table><tr><td></td>{''.join(f'<th>{escape(x)}</th>' for x in across)}</tr>"
     for k, row in enumerate(list(zip(*down, strict=True))[:: len(across)]):

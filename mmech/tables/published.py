@@ -26,6 +26,7 @@ def write_folder(
     folder: str | os.PathLike[str],
     level: float,
     synthetic: int | None,
+    title: str,
     *,
     excel: bool,
 ) -> Path:
@@ -35,19 +36,23 @@ def write_folder(
         new = at / "tables"
         new.mkdir()
         sheets, text = _sheets(made, level), statement_of(made, level)
-        write_files(new, sheets, text, level, excel=excel)
+        names = made.plan.names
+        by = ", ".join(names) if len(names) < 6 else made.plan.sizes[1]
+        write_files(new, sheets, f"{title}: counts by {by}", text, level, excel=excel)
         if synthetic is not None:
             records = made.sample(synthetic, frame="dict")
             write_csv(new / "synthetic.csv", records, "synthetic records")
         (new / "statement.txt").write_text(text + "\n", encoding="utf-8")
-        _evidence(made, new, sheets, level).save(new / "evidence.json")
+        _evidence(made, new, sheets, level, title).save(new / "evidence.json")
         if target.is_dir():  # Windows replaces no folder
             target.rmdir()
         new.replace(target)
     return target
 
 
-def _evidence(made: Tables, new: Path, sheets: list[Sheet], level: float) -> Evidence:
+def _evidence(
+    made: Tables, new: Path, sheets: list[Sheet], level: float, title: str
+) -> Evidence:
     """Return the evidence, with facts on the files that were written."""
     plan, names = made.plan, made.plan.names
     facts = {**facts_of(made), "level": level}
@@ -74,6 +79,7 @@ def _evidence(made: Tables, new: Path, sheets: list[Sheet], level: float) -> Evi
         ],
         "sizes": [sizes[name] for name in order],
         "level": str(Fraction(str(level))),
+        "title": title,
         "conditioned": "on steps"
         if plan.adaptive
         else plan.known is not None or plan.chain is not None,

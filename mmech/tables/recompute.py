@@ -64,7 +64,8 @@ def recomputed(published: Path, say: Callable[[str, str], None]) -> list[str]:
         _check_plan(measured, evidence)
         tables = replace(measured, evidence=evidence).finish()
         level = float(Fraction(own["level"]))
-        again = tables.write(Path(made, "again"), level=level, excel=False)
+        options: Any = {"level": level, "title": own.get("title"), "excel": False}
+        again = tables.write(Path(made, "again"), **options)
         for path in sorted(again.iterdir()):
             words, little = _difference(published / path.name, path)
             if not words:

@@ -33,6 +33,7 @@ from mmech.tables.statistics import Statistic, TableCounts
 from mmech.tables.steps import Steps
 from mmech.tables.synthetic import raw_values
 from mmech.tables.whole import ROUNDING, Counts
+from mmech.terminal import printable
 from mmech.threads import one_blas_thread
 
 if TYPE_CHECKING:
@@ -486,6 +487,7 @@ class Tables:
         level: float = 0.95,
         synthetic: int | None = None,
         excel: bool | None = None,
+        title: str | None = None,
     ) -> Path:
         """Write all tables and statistics into a new folder, whole or not at all.
 
@@ -500,6 +502,9 @@ class Tables:
         excel : bool, default=None
             Whether to write a workbook, ``tables.xlsx``, which needs openpyxl; ``None``
             is where that is installed (the extra ``excel``).
+        title : str, default=None
+            What the records are, for the title of the page, such as the name of their
+            file; public. ``None`` says "Records".
 
         Returns
         -------
@@ -511,7 +516,8 @@ class Tables:
         """
         workbook = check_excel(excel)
         check_level(level)
-        return write_folder(self, folder, level, synthetic, excel=workbook)
+        shown = printable(title or "Records")
+        return write_folder(self, folder, level, synthetic, shown, excel=workbook)
 
 
 def check_level(level: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from mmech import __version__
@@ -20,26 +21,30 @@ def statement_of(made: Tables, level: float) -> str:
     told, entry = facts_of(made), made.measurement.entry
     entries = [entry, *(own.measurement.entry for own in made.statistics)]
     known = made.plan.known
-    kind = "pure" if made.plan.currency == "epsilon" else "zero-concentrated"
+    kind, meaning = "zero-concentrated", f"That is {at_deltas(entries)}."
+    if made.plan.currency == "epsilon":
+        kind, times = "pure", Decimal(float(made.cost)).exp()
+        meaning = (
+            "Whatever is concluded from the release is at most exp(epsilon), about "
+            f"{times:.3g}, times as likely with one of these data sets as with another."
+        )
     lines = [
         f"{made.plan.sizes[0]} of counts over {', '.join(told['attributes'])}.",
         *_words_on_statistics(made),
         f"Privacy: {made.plan.currency} = {made.cost} ({kind} differential "
         f"privacy), for data sets that differ {made.plan.relation.words}."
-        + f" That is {at_deltas(entries)}."
-        * (made.plan.currency == "rho"),
+        f" {meaning} Tables, intervals and synthetic records follow from noisy numbers "
+        "and public facts alone. Not covered: error messages on unreadable values, "
+        "how long it took, and other releases about the same persons, whose costs add "
+        "up.",
         f"Measured: {told['measured']}, {_how(made)} from the operating system's "
-        "entropy. All else follows from these noisy numbers and from public facts: "
-        "the total, the tables, their intervals and all synthetic records.",
+        "entropy.",
         f"Counts are whole and non-negative, and tables agree: {made.rounding}.",
         *(known.words(made.plan.names, told["neighbours"]) if known else ()),
         f"Each interval holds the exact count with probability {level:g} over the "
         "noise, by itself; all of them together hold with less. standard_error "
         "belongs to the unbiased estimate, not to the published count.",
         f"Evidence: {made.evidence.verdict}. Anyone can check it: mmech verify FOLDER.",
-        "Not covered: an error message about a value that could not be read, how "
-        "long the release took, and other releases about the same persons. Costs of "
-        "all releases add up.",
     ]
     estimates = len(made.tables) - sum(told.get("measures", [True]))
     if "steps" in told and estimates:

@@ -276,12 +276,13 @@ def test_a_dry_run_needs_no_records_and_writes_nothing(folder, capsys):
     code, out, err = run(line, capsys)
     assert (code, err) == (0, "")
     rows = out.splitlines()
-    assert rows[0].startswith("table       cells  std. error  90 % within")
+    assert rows[0].startswith("table       cells  std. error  10 % from  90 % within")
     assert [row.split("  ")[0] for row in rows[1:4]] == [
         "sex x size", "sex x age", "size x age",
     ]  # fmt: skip
-    errors = [float(number) for number in rows[1].split()[-3:]]
-    assert 0 < errors[0] < errors[1] < errors[2]
+    error, tenth, *within = (float(number) for number in rows[1].split()[-4:])
+    assert 0 < error < within[0] < within[1]
+    assert abs(tenth - 10 * error) < 1.5  # a count that was rounded up
     assert "nothing was spent" in " ".join(out.split())
     assert max(map(len, rows)) <= 80
     # The errors to expect do not depend on records that are named.

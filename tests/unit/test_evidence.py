@@ -362,7 +362,7 @@ FALSE = {
         "5 cells of 'sex.csv' do not follow",
     ),
     "page": (
-        words_changed("index.html", "Released", "Exact"),
+        words_changed("index.html", "noisy", "exact"),
         1,
         "all words of 'index.html' do not follow",
     ),

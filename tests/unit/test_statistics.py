@@ -15,6 +15,7 @@ from replay import People, check_neighbours, watched
 from scipy.stats import binom
 
 import mmech as mm
+from mmech import verify
 from mmech.domain.csv_files import read_cells
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
@@ -902,13 +903,48 @@ def test_files_say_what_they_are(tmp_path):
     assert page.count("<svg") + page.count("<table") == len(files)
 
 
+def test_a_page_names_its_records_and_fits_narrow_screens(tmp_path):
+    """Title, charts within 360 units, privacy in four sentences, the rest folded."""
+    domain = mm.Domain(
+        [
+            mm.Attribute.categorical(name, range(size))
+            for name, size in (("five", 5), ("few", 2), ("most", 21))
+        ]
+    )
+    pairs = [("five", "few"), ("five", "most")]
+    for cost, means in (({"epsilon": 1}, "about 2.72, times"), ({"rho": 1}, "That is")):
+        released = mm.release_tables(
+            [[0, 0, 0]] * 900, domain, tables=[("five",), *pairs], **cost
+        )
+        folder = tmp_path / means
+        released.write(folder, title="a<b\udcff.csv", excel=False)
+        page = (folder / "index.html").read_text("utf-8")
+        title = "a&lt;b\\udcff.csv: counts by five, few, most"
+        assert f"<title>{title}</title>" in page
+        assert f"<h1>{title}</h1>" in page
+        assert {*re.findall(r'viewBox="0 0 (\d+) ', page)} == {"360"}
+        places = re.findall(r'[" ](?:x|width)="([\d.]+)"', page)
+        assert max(map(float, places)) <= 360
+        assert not re.findall("<th>[^/]*</th>" * 5, page)
+        privacy, folded = page.split("<h2>Privacy</h2>")[1].split("<details>")
+        assert means in privacy
+        assert len(re.findall(r"\.(?=[ <])", privacy)) == 4
+        assert released.statement.splitlines()[-1].split(":")[0] in folded
+        count, error = (
+            released.table("five")[k][0] for k in ("count", "standard_error")
+        )
+        assert f"{count:,} ± {error:.3g}, {100 * error / count:.2g}%<" in page
+        assert page.count("<details open>") == 2  # the largest is folded
+        assert verify.main([str(folder)]) == 0
+
+
 def check_files(folder, sheets):
     """Compare the intervals of every file with those in memory."""
     book = pytest.importorskip("openpyxl").load_workbook(folder / "tables.xlsx")
     page = (folder / "index.html").read_text("utf-8").replace(",", "")
     charts = page.split('<h2 id="s')[1:]
     number = r"(-?[\d.e+-]+)"
-    interval = re.compile(rf"([^\s>]+) \({number} to {number}\)</t(?:itle|d)>")
+    interval = re.compile(rf"([^\s>]+) \({number} to {number}\)<(?:/title|br)>")
     for sheet, cells, chart in zip(sheets, book.worksheets[1:], charts, strict=True):
         names = [sheet.value, "lower", "upper"]
         value, least, most = (sheet.columns[k].astype(float) for k in names)
@@ -937,7 +973,7 @@ def test_intervals_in_files_hold_those_in_memory(tmp_path):
     columns = {"row": np.arange(len(ends)), "mean": ends.mean(axis=1)}
     columns |= {"lower": ends[:, 0], "upper": ends[:, 1]}
     sheets = [Sheet("mean.csv", "mean", ("row",), "mean", columns)]
-    write_files(tmp_path, sheets, "words", 0.95, excel=True)
+    write_files(tmp_path, sheets, "title", "words", 0.95, excel=True)
     check_files(tmp_path, sheets)
     last = (tmp_path / "mean.csv").read_text("utf-8").splitlines()[-2:]
     assert [row.split(",", 2)[2] for row in last] == ["8.496,43.76", "-0.3,1e-07"]
