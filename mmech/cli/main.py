@@ -107,8 +107,9 @@ examples:
 """
 _STATISTICS = {
     "mean": "the mean of a number, from the budget of the tables; options from --by to "
-    "--step that follow are for it. It may be repeated, as the next three",
+    "--step that follow are for it. It may be repeated, as the next four",
     "sum": "the sum of a number",
+    "standard-deviation": "the standard deviation of a number",
     "histogram": "counts of a number in ten bins, or in bins of a width of --step",
     "quantiles": "quartiles of a number, or quantiles of --probabilities",
 }
@@ -338,10 +339,10 @@ _OF_STATISTICS: dict[str, tuple[str, Any, str]] = {
 
 def _statistics(args: argparse.Namespace) -> list[Any]:
     """Return the statistics that are asked for."""
-    from mmech.tables import Histogram, Mean, Quantiles, Sum
+    from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
 
-    kinds: Any = Mean, Sum, Histogram, Quantiles
-    made = {own.noun: own for own in kinds}
+    kinds: Any = Mean, Sum, StandardDeviation, Histogram, Quantiles
+    made = {own.noun.replace(" ", "-"): own for own in kinds}
     found: list[Any] = []
     for kind, given in args.statistics or ():
         bounds = given.pop("bounds", None)
