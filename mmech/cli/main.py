@@ -54,7 +54,7 @@ PROG = "mmech"
 CODE = 4
 """Memory: bytes of a value as a code, with the copy that is measured."""
 
-_STATISTICS = ("mean", "sum", "histogram", "quantiles")
+_STATISTICS = ("mean", "sum", "standard-deviation", "histogram", "quantiles")
 """Options of statistics."""
 
 _AS_GIVEN: tuple[str, ...] = ("share", "epsilon", "rho", "neighbours", "dry_run")
@@ -168,10 +168,10 @@ _OF_STATISTICS: dict[str, tuple[str, Any]] = {
 
 def _statistics(args: argparse.Namespace) -> list[Any]:
     """Return the statistics that are asked for."""
-    from mmech.tables import Histogram, Mean, Quantiles, Sum
+    from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
 
-    kinds: Any = Mean, Sum, Histogram, Quantiles
-    made = {own.noun: own for own in kinds}
+    kinds: Any = Mean, Sum, StandardDeviation, Histogram, Quantiles
+    made = {own.noun.replace(" ", "-"): own for own in kinds}
     found: list[Any] = []
     for kind, given in args.statistics or ():
         bounds = given.pop("bounds", None)

@@ -22,7 +22,7 @@ levels               levels of hierarchies: trees, and least squares over them
 level_weights        weights of tables by levels
 known                known totals and impossible cells, and if counts can agree
 read_known           the same as they are given
-statistics           sums, means, histograms and quantiles of a number, by group
+statistics           sums, means, deviations, histograms and quantiles, by group
 statistic_plans      what is measured for them, at what cost, and what came out
 result               tables with intervals, a statement, files, and synthetic records
 synthetic            raw values of cells, for synthetic records
@@ -36,7 +36,13 @@ from mmech.tables.measured import MeasuredTables
 from mmech.tables.plan import TablePlan
 from mmech.tables.release import release_tables
 from mmech.tables.result import Tables
-from mmech.tables.statistics import Histogram, Mean, Quantiles, Sum
+from mmech.tables.statistics import (
+    Histogram,
+    Mean,
+    Quantiles,
+    StandardDeviation,
+    Sum,
+)
 
 __all__ = ["MeasuredTables", "TablePlan", "Tables", "release_tables"]
-__all__ += ["Histogram", "Mean", "Quantiles", "Sum"]
+__all__ += ["Histogram", "Mean", "Quantiles", "StandardDeviation", "Sum"]

@@ -3,5 +3,6 @@
 OF_TABLES = ("count", "standard_error", "lower", "upper")
 """Columns of a table beside its attributes."""
 
-OF_STATISTICS = {*OF_TABLES, "mean", "sum", "probability", "quantile", "note"}
+OF_STATISTICS = {*OF_TABLES, "mean", "sum", "standard_deviation", "note"}
+OF_STATISTICS |= {"probability", "quantile"}
 """Columns of a statistic beside its groups."""

@@ -91,10 +91,11 @@ def release_tables(
         In place of `ways`: the attributes of each table, or levels of them, one of a
         hierarchy. ``"auto"`` is all tables of one attribute and of two. Without both,
         tables count the groups of `statistics`.
-    statistics : sequence of `Mean`, `Sum`, `Histogram` or `Quantiles`, default=()
-        Statistics of numbers by group, from the same budget. Its parts make the sum of
-        expected squared errors least: of an average cell of each table, and of an
-        average number of each statistic, in records. A statistic may have a `share`.
+    statistics : sequence of Statistic, default=()
+        `Mean`, `Sum`, `StandardDeviation`, `Histogram` or `Quantiles` of numbers by
+        group, from the same budget. Its parts make the sum of expected squared errors
+        least: of an average cell of each table, and of an average number of each
+        statistic, in records. A statistic may have a `share`.
         `Sum` and `Mean` of a number by the same groups agree. They agree with the
         table of these groups, if it is released and every record has a number: its
         counts are made of both measurements.

@@ -41,6 +41,7 @@ from mmech.tables.statistics import (
     Histogram,
     Quantiles,
     Ratio,
+    StandardDeviation,
     Statistic,
     Sum,
     TableCounts,
@@ -170,6 +171,11 @@ class StatisticPlan:
         return type(own) is Sum and not self.also and not self.total_is_public and fits
 
     @cached_property
+    def squared(self) -> bool:
+        """Whether squares are measured, for a deviation."""
+        return any(isinstance(own, StandardDeviation) for own in self.statistics)
+
+    @cached_property
     def step(self) -> float:
         """Width of a step of the grid, in units of the attribute."""
         if not self.alone or self.statistic.step is not None:
@@ -258,10 +264,13 @@ class StatisticPlan:
         same = self.relation.neighbours == "replace" and isinstance(
             self.statistic, Ratio
         )
-        return same and self.all_count and not self.statistic.by
+        return same and self.all_count and not self.statistic.by and not self.squared
 
     def of_distances(self, above: float, below: float) -> tuple[float, ...]:
         """Return weights of what is measured, for a weighted sum of A and B."""
+        if self.squared:  # whose second sum is in both
+            g = self.n_steps
+            return above / g, (above + below) / (2 * g), below / g
         # One noise is half of both, with two signs, where their sum is public.
         return ((above - below) / 2,) if self.total_is_public else (above, below)
 
@@ -350,16 +359,24 @@ class StatisticPlan:
         """How much one record changes what is measured."""
         if self.alone:
             return max(abs(self.first), abs(self.first + self.n_steps))
-        return self.n_steps if isinstance(self.statistic, Ratio) else 1
+        if not isinstance(self.statistic, Ratio):
+            return 1
+        return self.n_steps**2 if self.squared else self.n_steps
 
     def with_note(
-        self, name: str, found: Floats, low: Floats, high: Floats
+        self,
+        name: str,
+        found: Floats,
+        low: Floats,
+        high: Floats,
+        bounds: tuple[float, float] | None = None,
     ) -> dict[str, NDArray[Any]]:
         """Return values and intervals, and what to say.
 
         Where an interval is the whole range, nothing is known of a value.
         """
-        ends = low <= self.lower, high >= self.upper
+        least, most = bounds or (self.lower, self.upper)
+        ends = low <= least, high >= most
         empty, some = np.logical_and(*ends), np.logical_or(*ends)
         words = "too few records for the noise: any value within the bounds is possible"
         note = "the interval includes half a step of rounding" if self.half else ""
@@ -402,6 +419,9 @@ class MeasuredStatistic:
     def distances(self) -> tuple[Floats, Floats]:
         """Noisy distances A and B from both bounds, (k,) each."""
         noisy = self.measurement.values.astype(np.float64)
+        if self.plan.squared:
+            above, below = (noisy[::2] + noisy[1] / 2) / self.plan.n_steps
+            return above, below
         if self.n_records is None:
             return noisy[0], noisy[1]
         total = float(self.plan.n_steps * self.n_records)
@@ -413,17 +433,23 @@ class MeasuredStatistic:
         plan = self.plan
         if not isinstance(plan.statistic, Ratio) or plan.alone or plan.total_is_public:
             return None
-        variance = 2 * plan.law.variance(plan.parameter) / plan.n_steps**2
+        weights = np.array(plan.of_distances(1 / plan.n_steps, 1 / plan.n_steps))
+        variance = plan.law.variance(plan.parameter) * float(weights @ weights)
         above, below = self.distances
         return (above + below) / plan.n_steps, variance
+
+    def numbers(self, counts: TableCounts) -> Floats:
+        """Return numbers of records, (k,), by what tables count, too."""
+        total = sum(self.distances) / self.plan.n_steps
+        if self.counted is not None and counts.estimate is not None:
+            own, variance = self.counted[1], max(counts.variance, VARIANCE_FLOOR)
+            total += own / (variance + own) * (counts.estimate - total)
+        return np.asarray(total)
 
     def means(self, counts: TableCounts) -> tuple[Floats, Integers]:
         """Return means, (k,), and how many records they are of, as published."""
         plan, (above, below) = self.plan, self.distances
-        total = (above + below) / plan.n_steps
-        if self.counted is not None and counts.estimate is not None:
-            own, variance = self.counted[1], max(counts.variance, VARIANCE_FLOOR)
-            total += own / (variance + own) * (counts.estimate - total)
+        total = self.numbers(counts)
         some = total > 0
         share = (above - below) / (2 * plan.n_steps * np.where(some, total, np.inf))
         number = counts.published
@@ -556,8 +582,8 @@ def listed(statistics: Any) -> list[Statistic]:
     for own in found:
         if not isinstance(own, Statistic):
             raise TypeError(
-                "statistics must be Mean, Sum, Histogram or Quantiles, got "
-                f"{type(own).__name__}"
+                "statistics must be Mean, Sum, StandardDeviation, Histogram or "
+                f"Quantiles, got {type(own).__name__}"
             )
     return found
 

@@ -15,7 +15,7 @@ from mmech import Attribute, Domain, PrivacyLedger, release_tables
 from mmech.audit import epsilon_lower_bound
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
-from mmech.tables import Histogram, Mean, Quantiles, Sum
+from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
 from mmech.tables.statistic_plans import StatisticPlan, plan_statistics
 from mmech.tables.statistics import TableCounts
 
@@ -43,6 +43,8 @@ def truth(statistic, size):
     numbers = np.clip(group(size), -10, 30)
     if isinstance(statistic, Mean):
         return [numbers.mean()]
+    if isinstance(statistic, StandardDeviation):
+        return [numbers.std()]
     if isinstance(statistic, Sum):
         return [numbers.sum()]
     if isinstance(statistic, Histogram):
@@ -65,7 +67,9 @@ def records():
     [({"epsilon": 1}, "add_remove"), ({"rho": "1/8"}, "replace")],
     ids=["epsilon", "rho"],
 )
-@pytest.mark.parametrize("kind", [Mean, Sum, Histogram, Quantiles, "both"])
+@pytest.mark.parametrize(
+    "kind", [Mean, Sum, StandardDeviation, Histogram, Quantiles, "both"]
+)
 def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
     own = {"step": 10} if kind is Histogram else {}
     both, kind = kind == "both", Sum if kind == "both" else kind
@@ -96,7 +100,11 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
 
 @pytest.mark.by_day(2)
 @pytest.mark.parametrize("place", [0, 1, 3])
-@pytest.mark.parametrize("kinds", [(Mean, Sum), (Sum,)], ids=["joint", "alone"])
+@pytest.mark.parametrize(
+    "kinds",
+    [(Mean, Sum), (Sum,), (StandardDeviation, Mean)],
+    ids=["joint", "alone", "squares"],
+)
 def test_one_more_record_shows_what_it_costs(kinds, place):
     """Each group is a run; bounds at 1 - 1e-7 refute what is spent once in 1e7.
 

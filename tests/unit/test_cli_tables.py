@@ -108,10 +108,15 @@ def test_statistics_alone_count_their_groups(folder, capsys):
     few = pd.read_csv("in.csv").rename(columns={"size": "id"})
     few.to_csv("few.csv", index=False)  # other columns need not be there
     line = "tables few.csv --domain d.json --mean age --by sex --epsilon 9 --out made"
+    line += " --standard-deviation age --by sex"
     left_out = "mmech: columns that the domain does not name: id\n"
     assert run(line, capsys)[::2] == (0, left_out)
     names = {path.name for path in Path("made").glob("*.csv")}
-    assert names == {"sex.csv", "mean_of_age_by_sex.csv"}
+    assert names == {
+        "sex.csv",
+        "mean_of_age_by_sex.csv",
+        "standard_deviation_of_age_by_sex.csv",
+    }
 
 
 def test_shares_of_tables_and_statistics(folder, capsys):

@@ -19,7 +19,7 @@ from mmech import verify
 from mmech.domain.csv_files import read_cells
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
-from mmech.tables import Histogram, Mean, Quantiles, Sum
+from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
 from mmech.tables.files import Sheet, write_files
 from mmech.tables.published import _sheets
 from mmech.tables.statistic_plans import StatisticPlan, unequal
@@ -39,6 +39,7 @@ ALL = [
     Histogram("pay", lower=0, upper=30, step=15, by="sex"),
     Quantiles("age", [0.5], by="sex", step=10),
     Sum("age"),
+    StandardDeviation("pay", by="sex", lower=0, upper=30),
 ]
 SMALL = mm.Domain(
     [
@@ -95,14 +96,19 @@ def seen_exactly(plan, codes):
 
 
 @pytest.mark.by_day(2)
-@pytest.mark.parametrize("kind", ["Mean", "Sum", "both"])
+@pytest.mark.parametrize("kind", ["Mean", "Sum", "both", "deviation", "all"])
 @pytest.mark.parametrize("cost", ["epsilon", "rho"])
 def test_every_small_neighbour_changes_sums_by_their_sensitivity_at_most(kind, cost):
     """All data sets of up to two records, and all that have one more."""
-    mean, total = (own("x", by="g", lower=-2, upper=4, step=2) for own in (Mean, Sum))
-    also = (total,) if kind == "both" else ()
-    own = planned(total if kind == "Sum" else mean, SMALL, cost, also=also)
-    rows, most = (1, 2) if kind == "Sum" else (2, 3)
+    mean, total, deviation = (
+        own("x", by="g", lower=-2, upper=4, step=2)
+        for own in (Mean, Sum, StandardDeviation)
+    )
+    kinds = {"Sum": [total], "both": [mean, total], "deviation": [deviation]}
+    kinds |= {"Mean": [mean], "all": [total, mean, deviation]}
+    own, *also = kinds[kind]
+    own = planned(own, SMALL, cost, also=tuple(also))
+    rows, most = {"Sum": (1, 2), "deviation": (3, 9), "all": (3, 9)}.get(kind, (2, 3))
     assert own.n_steps == 3
     records = list(itertools.product(range(2), range(4)))
     largest = 0.0
@@ -147,6 +153,46 @@ def test_a_sum_without_a_mean_has_a_row_of_its_own():
         largest = max(abs(lower), abs(upper))
         error = math.sqrt(own.statistic.squared_error(own))
         assert error == pytest.approx(largest * math.sqrt(row))
+
+
+def test_a_deviation_costs_counts_22_and_means_12_percent_and_agrees_with_them():
+    """All three are one measurement, if bounds and steps are the same."""
+    also = [Mean("age", by="sex"), StandardDeviation("age", by="sex"), ALL[5]]
+    options = {"tables": ["pay"], "statistics": also, "epsilon": 10**9}
+    released = mm.release_tables(people(60), DOMAIN, **options)
+    both, _ = (own.plan for own in released.statistics)
+    assert [str(own) for own in both.statistics] == [str(own) for own in also[:2]]
+    alone = replace(both, also=())
+    assert both.unit == both.n_steps**2
+    for weights, more in (((1, 1), 3 / 2), ((1, 0), 5 / 4)):
+        least, most = (
+            own.error_law(*own.of_distances(*weights)).standard_error
+            for own in (alone, both)
+        )
+        assert most**2 == pytest.approx(more * least**2, rel=0.01)
+    mean, deviation = (released.statistic(own) for own in also[:2])
+    ages = pd.DataFrame(people(60), columns=DOMAIN.names).groupby("sex")["age"]
+    assert deviation["count"].tolist() == mean["count"].tolist()
+    assert mean["mean"].tolist() == pytest.approx(ages.mean().tolist())
+    exact = ages.std(ddof=0).tolist()
+    assert deviation["standard_deviation"].tolist() == pytest.approx(exact)
+
+
+def test_a_deviation_lies_between_zero_and_all_numbers_at_bounds():
+    """Noisy variances of equal numbers are negative in a part of 200 groups."""
+    copies = mm.Attribute.categorical("g", range(200))
+    domain = mm.Domain([SMALL.attributes[0], copies])
+    plan = planned(StandardDeviation("x", by="g", step=2), domain)
+    for places, exact in (([1], 0), ([0, 3], 3)):
+        codes = [[g, place] for g in range(200) for place in places * 60]
+        made = measured(plan, codes).columns(0.95)
+        found = made["standard_deviation"]
+        assert 0 <= np.nanmin(found) <= np.nanmax(found) <= 3
+        assert np.nanmedian(abs(found - exact)) < 0.7
+        if not exact:  # a share of about a half, with a false alarm below 1e-9
+            assert 40 < (found == 0).sum() < 160
+        held = (made["lower"] <= exact) & (exact <= made["upper"])
+        assert held.sum() >= binom.ppf(1e-9, 200, 0.95)
 
 
 def test_a_public_total_halves_what_a_replaced_record_changes():
@@ -242,6 +288,10 @@ def test_at_a_huge_budget_statistics_are_those_of_clipped_numbers():
     assert means["mean"].tolist() == pytest.approx(by["age"].mean().tolist())
     assert (means["lower"] <= means["mean"]).all()
     assert (means["mean"] <= means["upper"]).all()
+    deviations = released.statistic(ALL[6])["standard_deviation"].tolist()
+    places = (frame["pay"].clip(0, 30) / 0.03).round() * 0.03
+    exact = places.groupby(frame["sex"]).std(ddof=0)
+    assert deviations == pytest.approx(exact.tolist())
     mean = released.statistic("mean of age")["mean"][0]
     assert mean == pytest.approx(frame["age"].mean())
     clipped = frame["pay"].clip(-10, 30)
@@ -684,12 +734,14 @@ def test_intervals_hold_numbers_that_were_not_rounded(kind, epsilon, monkeypatch
         Sum: clipped.sum(),
         Histogram: np.bincount(bins, minlength=10),
         Quantiles: np.quantile(clipped, probabilities, method="inverted_cdf"),
+        StandardDeviation: clipped.std(),
     }
     least = COPIES if epsilon > 30 else binom.ppf(1e-7 / 84, COPIES, 0.8)
     step = {"by": "copy", "step": (upper - lower) / 40}
     asked = [Mean("x", **step), Sum("x", **step), Quantiles("x", probabilities, **step)]
     asked += [replace(own, step=None) for own in asked]
     both = [(own, (Mean("x", by="copy", step=own.step),)) for own in asked[1::3]]
+    asked += [StandardDeviation("x", **step), StandardDeviation("x", by="copy")]
     for own, also in [
         *((own, ()) for own in (*asked, Histogram("x", by="copy"))),
         *both,
@@ -828,10 +880,11 @@ WRONG = {
     "step": (lambda: Mean("age", step=7), ValueError, "into 1 to 1,048,576 whole"),
     "no step": (lambda: Mean("age", step=0), ValueError, "whole steps, got 0"),
     "fine": (lambda: Quantiles("age", step=0.001), ValueError, "1 to 4,095 whole"),
+    "squares": (lambda: StandardDeviation("age", step=1e-3), ValueError, "1 to 4,096"),
     "bins": (lambda: Histogram("age", step=40), ValueError, "1 to 4,096 whole steps"),
     "name": (lambda: Mean(3), TypeError, "needs the name of an attribute"),
     "bound": (lambda: Mean("age", lower="low"), TypeError, "lower of mean of age"),
-    "kind": (lambda: "mean", TypeError, "must be Mean, Sum, Histogram or Quantiles"),
+    "kind": (lambda: "mean", TypeError, "must be Mean, Sum, StandardDev"),
 }
 
 
