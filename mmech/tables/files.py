@@ -270,6 +270,9 @@ def _page(sheets: Sequence[Sheet], statement: str, level: float) -> Iterator[str
         if n > CHARTED:
             yield f"<p>{n:,} rows are too many for a chart: {link}</p>"
             continue
+        if sheet.columns[sheet.value].dtype.kind == "U":  # dates have no bars
+            yield f"<p>Intervals of dates at level {level:g}: {link}</p>"
+            continue
         grid = sheet.value == "count" and len(sheet.keys) > sheet.across
         text = "\n".join(_heat_map(sheet) if grid else _bars(sheet))
         yield f"<p>Intervals at level {level:g}. {link}</p><div>{text}</div>"
