@@ -292,6 +292,9 @@ def _page(
         if n > CHARTED:
             yield f"<p>{n:,} rows are too many for a chart: {link}</p>"
             continue
+        if sheet.columns[sheet.value].dtype.kind == "U":  # dates have no bars
+            yield f"<p>Intervals of dates at level {level:g}: {link}</p>"
+            continue
         grid = sheet.value == "count" and len(sheet.keys) > sheet.across
         yield f"<details{' open' * (n <= OPEN)}><summary>{n:,} rows, {link}</summary>"
         yield from (_heat_map if grid else _bars)(sheet)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mmech.arrays import Floats, Integers
 from mmech.checks import check_choice, check_epsilon, magnitude
 from mmech.domain.attribute import Attribute
+from mmech.domain.dates import day_values
 from mmech.domain.discretise import fine_grid, number_text
 from mmech.domain.domain import Domain
 from mmech.domain.frames import as_column, read_table
@@ -39,6 +40,7 @@ from mmech.tables.field import VARIANCE_FLOOR
 from mmech.tables.statistics import (
     FINEST,
     Histogram,
+    Mean,
     Quantiles,
     Ratio,
     StandardDeviation,
@@ -88,11 +90,12 @@ class StatisticPlan:
 
     def __post_init__(self) -> None:
         own, attribute = self.statistic, self.domain.attributes[0]
-        if attribute.kind != "numeric":
+        dated = self.is_date and isinstance(own, (Mean, Quantiles))
+        if attribute.kind != "numeric" and not dated:
             raise ParameterError(
                 "statistics",
-                f"must be about numeric attributes, but {attribute.name!r} of the "
-                f"{own} is {attribute.kind}",
+                "must be about numeric attributes, or means and quantiles of dates, "
+                f"but {attribute.name!r} of the {own} is {attribute.kind}",
                 remedy="count its values in a table",
             )
         if self.lower >= self.upper:
@@ -134,6 +137,15 @@ class StatisticPlan:
     def _bound(self, end: str) -> float:
         given = getattr(self.statistic, end)
         bound = getattr(self.domain.attributes[0], end) if given is None else given
+        if self.is_date:
+            if given is not None:
+                raise ParameterError(
+                    end,
+                    f"of the {self.statistic} must be left out, because its attribute "
+                    "has dates as bounds",
+                    given,
+                )
+            bound = np.datetime64(bound, "D").astype(np.int64)
         if bound is None:
             raise ParameterError(
                 end,
@@ -142,6 +154,11 @@ class StatisticPlan:
                 remedy="take it from public documentation",
             )
         return float(bound)
+
+    @property
+    def is_date(self) -> bool:
+        """Whether numbers are days since 1970-01-01, which are published as dates."""
+        return self.domain.attributes[0].kind == "date"
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
@@ -204,7 +221,7 @@ class StatisticPlan:
     def whole(self) -> bool:
         """Whether numbers are whole, and stay so where they are clipped."""
         ends = self.lower % 1 == 0 == self.upper % 1
-        return bool(self.domain.attributes[0].integer) and ends
+        return (self.is_date or bool(self.domain.attributes[0].integer)) and ends
 
     @property
     def half(self) -> float:
@@ -216,7 +233,7 @@ class StatisticPlan:
         """Whether quantiles have a grid that is finer near zero."""
         near = max(self.lower, -self.upper) < self.upper - self.lower
         own = self.statistic
-        free = isinstance(own, Quantiles) and own.step is None
+        free = isinstance(own, Quantiles) and own.step is None and not self.is_date
         return free and near and self.half > 0
 
     @cached_property
@@ -383,12 +400,20 @@ class StatisticPlan:
         both = [note] if note else []
         if isinstance(self.statistic, Quantiles):  # others have no number at a bound
             both.append("numbers beyond a bound count as the bound")
+        values: list[NDArray[Any]] = [np.where(empty, np.nan, found), low, high]
+        if self.is_date:
+            days = np.rint(found), np.floor(low), np.ceil(high)
+            values = [_texts(own) for own in days]
+            values[0] = np.where(empty, "", values[0])
         return {
-            name: np.where(empty, np.nan, found),
-            "lower": low,
-            "upper": high,
+            **dict(zip((name, "lower", "upper"), values, strict=True)),
             "note": np.select([empty, some], [words, "; ".join(both)], note),
         }
+
+
+def _texts(days: Any) -> NDArray[Any]:
+    """Return dates as text, such as "2026-01-31", from days since 1970-01-01."""
+    return np.datetime_as_string(np.asarray(days, np.int64).astype("M8[D]"))
 
 
 @lru_cache(maxsize=16)
@@ -481,12 +506,21 @@ class MeasuredStatistic:
         return groups | {name: column[order] for name, column in values.items()}
 
     @property
+    def _range(self) -> tuple[str, str, str]:
+        """Bounds and step as text."""
+        own = self.plan
+        low, high, step = map(number_text, (own.lower, own.upper, own.step))
+        if own.is_date:
+            low, high = _texts([own.lower, own.upper]).tolist()
+        return low, high, step
+
+    @property
     def words(self) -> str:
         """What becomes of numbers, in a sentence."""
         own = self.plan
-        low, high, step = map(number_text, (own.lower, own.upper, own.step))
+        low, high, step = self._range
         cut = "cut into" if isinstance(own.statistic, Histogram) else "rounded to"
-        steps = f"steps of {step}"
+        steps = f"steps of {step}" + (" days" if own.is_date else "")
         if own.uneven:
             steps = f"{own.n_steps} steps that are finer near zero"
         return (
@@ -499,7 +533,8 @@ class MeasuredStatistic:
         """The same for machines, of every statistic."""
         own, entry = self.plan, self.measurement.entry
         step = None if own.uneven else own.step
-        grid = {"lower": own.lower, "upper": own.upper, "step": step}
+        low, high = self._range[:2] if own.is_date else (own.lower, own.upper)
+        grid = {"lower": low, "upper": high, "step": step}
         paid = {"cost": str(own.cost), "noise": entry.kind}
         facts = {**grid, **paid, "sensitivity": entry.sensitivity}
         return [
@@ -542,7 +577,13 @@ class ReadDomain(Domain):
         for plan in self.plans:
             i = self.names.index(plan.statistic.name)
             (where,), _ = table.locate([plan.statistic.name], self._noun)
-            numbers, _ = number_values(table.column(where))
+            column = table.column(where)
+            if plan.is_date:  # a period by its name stands at its first day
+                days, _, named = day_values(column)
+                first = self.attributes[i]._first_days()
+                numbers = np.where(named, first[codes[:, i]], days)
+            else:
+                numbers, _ = number_values(column)
             none = np.isnan(numbers) | (codes[:, i] == self.attributes[i].other_code)
             places = plan.statistic.places(plan, np.where(none, 0.0, numbers))
             columns_of.append(np.where(none, plan.n_steps + 1, places))

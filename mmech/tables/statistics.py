@@ -323,12 +323,16 @@ class Sum(Ratio):
 @storable("MeanByGroup", version=3)
 @dataclass(frozen=True)
 class Mean(Ratio):
-    """The mean of a number, by group, for `release_tables`.
+    """The mean of a number or a date, by group, for `release_tables`.
+
+    The mean of dates is published as the nearest day, such as ``2026-01-31``. A group
+    that is too small to tell has an empty text instead.
 
     Parameters
     ----------
     name : str
-        A numeric attribute of the domain.
+        An attribute of numbers or of dates. Dates are clipped to the bounds of their
+        attribute; a period that a record names, such as ``2026-01``, is its first day.
     by : str or sequence of str, default=()
         Attributes, or levels of them, whose combinations of values are the groups; all
         records without.
@@ -522,7 +526,7 @@ class Histogram(Statistic):
 @storable("QuantilesByGroup", version=3)
 @dataclass(frozen=True)
 class Quantiles(Statistic):
-    """Quantiles of a number, by group, for `release_tables`.
+    """Quantiles of a number or a date, by group, for `release_tables`.
 
     A quantile of probability p is the least number that a share p of the records does
     not exceed. Bounds that quantiles lie within do not change these. An end of an
@@ -531,7 +535,7 @@ class Quantiles(Statistic):
     Parameters
     ----------
     name : str
-        A numeric attribute of the domain.
+        An attribute of numbers or of dates, as in `Mean`.
     probabilities : sequence of float
         Between 0 and 1.
     by, lower, upper, share

@@ -22,7 +22,7 @@ from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
 from mmech.tables.files import Sheet, write_files
 from mmech.tables.published import _sheets
-from mmech.tables.statistic_plans import StatisticPlan, unequal
+from mmech.tables.statistic_plans import ReadDomain, StatisticPlan, unequal
 from mmech.tables.statistics import CumulativeErrors, TableCounts
 
 DOMAIN = mm.Domain(
@@ -863,6 +863,77 @@ def test_places_are_left_out_where_their_noise_rules_them_out(currency, cost, le
         apart[place] = (1 - 1e-9) * errors.half(p, place)
         assert errors.ends(p, -apart)[0] == place
         assert errors.ends(p, apart)[1] == place + 1
+
+
+# ---- dates ---------------------------------------------------------------------------
+
+DATED = mm.Domain(
+    [
+        mm.Attribute.categorical("sex", ["f", "m"]),
+        mm.Attribute.date("day", "2026-01-10", "2026-03-20", "month"),
+    ]
+)
+DAYS = [["f", "2026-01-12"], ["f", "2026-01-16"], ["f", "2026-02-20"], ["m", "2026-03"]]
+
+
+def test_means_and_quantiles_of_dates_are_dates(tmp_path):
+    asked = [Mean("day", by="sex"), Quantiles("day", [0.5], by="sex")]
+    released = mm.release_tables(  # noise of one step has odds below 1e-40
+        DAYS * 20, DATED, ways=1, epsilon=1000, statistics=asked
+    )
+    means, medians = (released.statistic(own, frame="dict") for own in asked)
+    assert means["mean"].tolist() == ["2026-01-26", "2026-03-01"]
+    assert medians["quantile"].tolist() == ["2026-01-16", "2026-03-01"]
+    for found, name in ((means, "mean"), (medians, "quantile")):
+        assert (found["lower"] <= found[name]).all()
+        assert (found[name] <= found["upper"]).all()
+    assert released.statistics[0].facts[0]["upper"] == "2026-03-20"
+    assert "2026-01-10 to 2026-03-20" in released.statistics[0].words
+    released.write(tmp_path / "out")
+    texts = [path.read_text() for path in (tmp_path / "out").rglob("*mean*.csv")]
+    assert any("2026-01-26" in text for text in texts)
+
+
+def test_dates_of_groups_that_are_too_small_to_tell_are_left_open():
+    plan = made(Mean("day"), DATED)
+    ends = np.array([plan.lower] * 2), np.array([plan.upper, plan.lower + 3])
+    found = plan.with_note("mean", plan.lower + np.array([2.0, 1.2]), *ends)
+    assert found["mean"].tolist() == ["", "2026-01-11"]
+    assert found["lower"].tolist() == ["2026-01-10"] * 2
+    assert found["upper"].tolist() == ["2026-03-20", "2026-01-13"]
+
+
+WRONG_DATES = {
+    "kind": (Sum("day"), "means and quantiles of dates, but 'day' of the sum"),
+    "bins": (Histogram("day"), "means and quantiles of dates, but 'day'"),
+    "bound": (Mean("day", lower=3), "must be left out, because its attribute has"),
+}
+
+
+@pytest.mark.parametrize(("asked", "words"), WRONG_DATES.values(), ids=WRONG_DATES)
+def test_wrong_statistics_of_dates_are_refused_and_nothing_is_spent(asked, words):
+    ledger = mm.PrivacyLedger(1)
+    with pytest.raises(ValueError, match=words):
+        mm.release_tables(
+            DAYS, DATED, ways=1, statistics=[asked], epsilon=1, ledger=ledger
+        )
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
+@pytest.mark.parametrize("asked", [Mean("day"), Quantiles("day", [0.5])], ids=str)
+def test_a_dated_record_changes_what_is_measured_by_its_unit_at_most(asked, neighbours):
+    days = ["2026-01-09", "2026-01-10", "2026-01", "2026-02-14", "2026-03-20"]
+    plan = made(asked, DATED, neighbours=neighbours)
+    reading = ReadDomain(DATED.attributes, plans=(plan,))
+    codes = reading.encode(pd.DataFrame({"sex": "f", "day": days}))
+    places = codes[:, -1].astype(np.int64)
+    assert places.tolist() == [0, 0, 0, 35, 69]
+    none = plan.statistic.values(plan, places[:0], places[:0])
+    each = [plan.statistic.values(plan, places[[i]], places[[i]] * 0) for i in range(5)]
+    others = each if neighbours == "replace" else [none]
+    changes = [np.abs(a - b).sum() for a in each for b in others]
+    assert max(changes) == plan.relation.factor * plan.unit
 
 
 # ---- wrong input ---------------------------------------------------------------------
