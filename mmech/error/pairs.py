@@ -25,7 +25,7 @@ from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
 from mmech.operators.basic import Diagonal, Identity
 from mmech.operators.compose import Merged, Product, Scaled, VStack
-from mmech.operators.explicit import Dense
+from mmech.operators.explicit import Dense, Sparse
 from mmech.operators.known import factored, has_full_column_rank, normal_form
 from mmech.operators.kronecker import Kronecker
 from mmech.operators.marginals import Marginal, Marginals, Residuals
@@ -117,7 +117,19 @@ def row_gains(workload: QueryMatrix, strategy: QueryMatrix) -> Floats:
             for c, block in blocks
         ]
         return np.concatenate(gains)
-    return computed_rows(workload, strategy)
+    return computed_rows(*_on_used_cells(workload, strategy))
+
+
+def _on_used_cells(
+    workload: QueryMatrix, strategy: QueryMatrix
+) -> tuple[QueryMatrix, QueryMatrix]:
+    """Leave out cells of explicit matrices that neither of both asks for."""
+    pair: Any = workload, strategy
+    if not all(isinstance(matrix, Sparse) for matrix in pair):
+        return workload, strategy
+    used = np.unique(np.concatenate([each.matrix.indices for each in pair]))
+    asked, measured = (Sparse(each.matrix[:, used]) for each in pair)
+    return asked, measured
 
 
 def _check_listed(workload: QueryMatrix) -> None:

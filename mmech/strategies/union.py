@@ -184,12 +184,17 @@ def _result(workload: QueryMatrix, run: JointRun) -> StrategyResult:
     strategy: QueryMatrix = VStack([Scaled(share, product) for share, product in pairs])
     budgets = ", ".join(f"{share:.3f}" for share in shares)
     message = f"{len(shares)} groups with budget {budgets}, solved jointly"
-    if len(products) == 1:
-        strategy, message = products[0], "one of the groups takes all of the budget"
+    loss = error.loss(workload, strategy)
+    # A descent stays where equal groups share the budget equally.
+    for product in products:
+        alone = error.loss(workload, product)
+        if len(products) == 1 or alone < loss:
+            strategy, loss = product, alone
+            message = "one of the groups takes all of the budget"
     return StrategyResult(
         strategy,
         NAME,
-        error.loss(workload, strategy),
+        loss,
         n_iter=len(run.history),
         success=run.success,
         message=f"{message}; loss {run.split:.6g} if each answered its own queries",

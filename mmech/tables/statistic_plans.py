@@ -581,7 +581,8 @@ class ReadDomain(Domain):
             if plan.is_date:  # a period by its name stands at its first day
                 days, _, named = day_values(column)
                 first = self.attributes[i]._first_days()
-                numbers = np.where(named, first[codes[:, i]], days)
+                starts = first.take(codes[:, i], mode="clip")  # records to drop, too
+                numbers = np.where(named, starts, days)
             else:
                 numbers, _ = number_values(column)
             none = np.isnan(numbers) | (codes[:, i] == self.attributes[i].other_code)

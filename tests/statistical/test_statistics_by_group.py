@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from mmech import Attribute, Domain, PrivacyLedger, release_tables
+from mmech import Attribute, Counts, Domain, PrivacyLedger, release_tables
 from mmech.audit import epsilon_lower_bound
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
@@ -150,10 +150,11 @@ def test_intervals_hold_where_the_number_of_records_is_public(monkeypatch):
         None, domain, ways=1, epsilon=1, neighbours="replace", dry_run=True
     )
     reading, _ = plan_statistics(asked, domain, plan)
-    codes, _ = reading._encode(
+    cells, _ = reading._encode(
         {"x": group("some")}, None, narrow=True, handle_unknown="clip",
         handle_missing="error",
     )  # fmt: skip
+    codes = Counts(cells, reading.sizes)
     held = np.zeros(2)
     for _ in range(COPIES):
         ledger = PrivacyLedger(9, neighbours="replace")

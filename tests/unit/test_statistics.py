@@ -878,7 +878,7 @@ DAYS = [["f", "2026-01-12"], ["f", "2026-01-16"], ["f", "2026-02-20"], ["m", "20
 
 def test_means_and_quantiles_of_dates_are_dates(tmp_path):
     asked = [Mean("day", by="sex"), Quantiles("day", [0.5], by="sex")]
-    released = mm.release_tables(  # noise of one step has odds below 1e-40
+    released = mm.release_tables(  # a day is ten steps of noise
         DAYS * 20, DATED, ways=1, epsilon=1000, statistics=asked
     )
     means, medians = (released.statistic(own, frame="dict") for own in asked)
@@ -892,6 +892,18 @@ def test_means_and_quantiles_of_dates_are_dates(tmp_path):
     released.write(tmp_path / "out")
     texts = [path.read_text() for path in (tmp_path / "out").rglob("*mean*.csv")]
     assert any("2026-01-26" in text for text in texts)
+
+
+@pytest.mark.parametrize("bad", ["", "no date", "2026-05", "2026-03-21"])
+def test_records_without_a_date_of_the_domain_are_left_out(bad):
+    policies = {"handle_unknown": "drop", "handle_missing": "drop"}
+    rows, asked = [*DAYS, ["f", bad]] * 20, [Mean("day", by="sex")]
+    released = mm.release_tables(
+        rows, DATED, ways=1, epsilon=1000, statistics=asked, **policies
+    )
+    assert released.left_out.values[0] == pytest.approx(20, abs=1)
+    found = released.statistic(asked[0], frame="dict")
+    assert found["mean"].tolist() == ["2026-01-26", "2026-03-01"]
 
 
 def test_dates_of_groups_that_are_too_small_to_tell_are_left_open():
@@ -939,7 +951,7 @@ def test_a_dated_record_changes_what_is_measured_by_its_unit_at_most(asked, neig
 # ---- wrong input ---------------------------------------------------------------------
 
 WRONG = {
-    "text": (lambda: Mean("sex"), ValueError, "numeric attributes, but 'sex'"),
+    "text": (lambda: Mean("sex"), ValueError, "of dates, but 'sex'"),
     "bounds": (lambda: Mean("age", lower=9, upper=3), ValueError, "got 9 and 3"),
     "one bound": (lambda: Mean("age", lower=3, upper=3), ValueError, "got 3 and 3"),
     "no bounds": (lambda: Sum("pay"), ValueError, "must be given, because its attr"),

@@ -328,7 +328,8 @@ def test_intervals_hold_after_the_choice(rounds, cost, noise_rng, monkeypatch):
     held, truth = {}, cache(lambda names: exact(codes, names))
     for _ in range(80):
         released = release(
-            plan, codes, ledger=None, say=lambda text: None, insecure_rng=noise_rng
+            *(plan, Counts(codes, DOMAIN.shape)),
+            **{"ledger": None, "say": lambda text: None, "insecure_rng": noise_rng},
         )
         for level in (0.9, 0.95):
             inside = {1: [], 2: []}
@@ -348,7 +349,7 @@ def test_intervals_hold_after_the_choice(rounds, cost, noise_rng, monkeypatch):
 def _unsettled(estimate, noise, subsets, say, known=None, fits=None):
     """Stand for counts where intervals are looked at: they are stretched to counts."""
     tables = {
-        subset: np.rint(np.maximum(estimate.own(subset), 0))
+        subset: np.rint(np.maximum(estimate.marginal(subset), 0))
         .astype(np.int64)
         .reshape([SIZES[i] for i in subset])
         for subset in subsets

@@ -214,7 +214,8 @@ def test_intervals_hold_at_ninety_and_ninety_five_percent(
     of_ranges = [single[a : b + 1].sum() for a in range(4) for b in range(a, 4)]
     for _ in range(40):
         released = release(
-            plan, codes, ledger=None, say=lambda text: None, insecure_rng=noise_rng
+            *(plan, Counts(codes, DOMAIN.shape)),
+            **{"ledger": None, "say": lambda text: None, "insecure_rng": noise_rng},
         )
         for level in (0.90, 0.95):
             inside = {}
