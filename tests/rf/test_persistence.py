@@ -45,8 +45,7 @@ RANKING = rf.DrawnSettings.for_ranking()
 
 def all_models():
     """Return classes and settings by name, of every kind of model that is released."""
-    in_rho = {"ledger": mm.PrivacyLedger("1/18", currency="rho")}
-    own_ledger = mm.PrivacyLedger("1/18", currency="rho")
+    in_rho = [{"ledger": mm.PrivacyLedger("1/18", currency="rho")} for _ in range(3)]
     few = {"settings": rf.DrawnSettings(count_share="1/7", resolutions=(3, 9))}
     deep = {"settings": rf.DrawnSettings(third_level=0.999)}
     training = {
@@ -55,11 +54,11 @@ def all_models():
         "ensembles": {"n_ensembles": 3, "max_features": 4, "splits": "threshold"},
         "parts": {"n_ensembles": 3, "max_features": "partition"},
         "replaced": {"neighbours": "replace", "epsilon": 0.1},
-        "shared ledger": {"ledger": mm.PrivacyLedger("1/3")}, "paid in rho": in_rho,
+        "shared ledger": {"ledger": mm.PrivacyLedger("1/3")}, "paid in rho": in_rho[0],
     }  # fmt: skip
     laplace = {
         "laplace 0": {}, "laplace 1": {"data": "disjoint", "n_ensembles": 2},
-        "laplace 2": {"n_trees": math.inf, "n_ensembles": 2}, "laplace 3": in_rho,
+        "laplace 2": {"n_trees": math.inf, "n_ensembles": 2}, "laplace 3": in_rho[1],
     }  # fmt: skip
     drawn = {
         "one tree": {"epsilon": "1/3", "n_records": 1},
@@ -69,7 +68,7 @@ def all_models():
         "third levels": deep | {"n_records": 16_000}, "own settings": few,
         "sums and pairs": {"schema": CAR.schema, "n_records": 1728},
         "pairs of records": {"records_per_person": 2},
-        "in rho": {"epsilon": "1/3", "ledger": own_ledger},
+        "in rho": {"epsilon": "1/3"} | in_rho[2],
         "ranking": {"n_records": 200, "settings": RANKING},
         "boosting for ranking": {"n_records": 10**5, "settings": RANKING},
         "accuracy": {"estimate_accuracy": True},
