@@ -88,7 +88,7 @@ def interpreter(version):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("version", ["3.13", "3.14"])
 def test_other_interpreters_install_and_run(tmp_path, version):
     base = interpreter(version)
     if base is None:

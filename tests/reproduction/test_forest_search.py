@@ -19,7 +19,7 @@ from mmech_rf import grow_random_forest, training_workload
 
 CAR = (4, 4, 4, 3, 3, 3)
 N_CELLS = math.prod(CAR)
-N_FORESTS = 10
+N_FORESTS = 4
 N_STARTS = 60
 FLOOR = 1e-9
 """Least weight of a marginal during a descent, which keeps the loss finite."""
@@ -108,7 +108,7 @@ def test_the_independent_objective(rng):
     ("depth", "forest_seed"),
     [
         *((2, i) for i in range(N_FORESTS)),
-        *((d, i) for d in (3, 4, 5) for i in range(3)),
+        *((d, i) for d in (3, 4, 5) for i in range(2)),
     ],
 )
 def test_a_strategy_is_never_above_sixty_local_solves(depth, forest_seed, seed):
@@ -125,7 +125,7 @@ def test_a_strategy_is_never_above_sixty_local_solves(depth, forest_seed, seed):
     rng = np.random.default_rng([seed, forest_seed])
     other = best_of_local_solves(forest_energies(forest), rng)
     assert found.loss <= other * (1.05 if depth == 2 else 1 + 1e-9)
-    if depth == 2 and forest_seed < 3:
+    if depth == 2 and forest_seed < 2:
         found = optimize(
             training_workload(forest), template="marginals", max_evaluations=100_000
         )

@@ -29,7 +29,7 @@ def risks(first, number):
 @pytest.mark.statistical
 def test_more_epsilon_is_not_worse_by_more_than_noise():
     """By a hundredth and a false alarm of 1e-6, for each step and for all together."""
-    found = risks(600, 200)
+    found = risks(600, 100)
     for few, many in [*pairwise(EPSILONS), EPSILONS[::4]]:
         more = found[:, EPSILONS.index(many)] - found[:, EPSILONS.index(few)]
         assert more.mean() < 0.01 + ref.margin(more), f"epsilon from {few} to {many}"

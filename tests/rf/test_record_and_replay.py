@@ -333,9 +333,9 @@ def test_more_of_others_look_the_same(name, seed, monkeypatch):
     """All neighbours and strangers; then of other records every third, in turn."""
     case = CASES[name]
     check(case, seed)
-    for more in range(1, 20 if name in FORESTS else 5):
+    for more in range(1, 8 if name in FORESTS else 3):
         own = case.of_others(seed + more) if name in FORESTS else case
-        others = strangers if more < 5 else lambda *_: {}
+        others = strangers if more < 3 else lambda *_: {}
         check(own, seed + more, more % 3, 3, others)
 
 
