@@ -218,7 +218,7 @@ def _alike_blocks(
         cells = np.arange(around * size, (around + 1) * size)
         asked = restrict_columns(query.over((2 * around + 1) * size), cells)
         parts.append(Scaled(weight, asked))
-    part: Any = pidentity_strategy(VStack(parts), seed=seed).strategy
+    part: Any = pidentity_strategy(VStack(parts), n_starts=STARTS, seed=seed).strategy
     count, rest = divmod(workload.shape[1], size)
     last = PIdentity(part.theta[:, :rest]) if rest else None
     strategy = in_equal_blocks(count, part, last)

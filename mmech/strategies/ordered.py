@@ -48,6 +48,8 @@ class BlockLevel:
     def of(cls, gram: QueryMatrix) -> BlockLevel:
         """Return the level on which every cell is a block."""
         diagonal = np.asarray(gram.diag(), dtype=np.float64)
+        if isinstance(gram, Dense):  # whole numbers would be converted in each product
+            gram = Dense(gram._array.astype(np.float64, copy=False))
         return cls(gram, diagonal, np.ones(diagonal.size, np.int64))
 
 
