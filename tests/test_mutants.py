@@ -97,6 +97,18 @@ def test_names_tell_mistakes_apart():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
+def test_named_cases_are_those_of_today(request):
+    """All of the files of this run; a case that was renamed kills no mutant."""
+    config = request.config
+    if config.option.keyword or any("::" in argument for argument in config.args):
+        pytest.skip("cases were picked by name")
+    cases = {item.nodeid for item in request.session.items}
+    there = cases | {case.partition("[")[0] for case in cases}
+    files = {case.partition("::")[0] for case in cases}
+    named = {test for mutant in MUTANTS for test in mutant.tests if "::" in test}
+    assert {test for test in named if test.partition("::")[0] in files} <= there
+
+
 @pytest.mark.parametrize("kind", TABLE)
 def test_drawn_mistakes_are_edits_of_their_kind(kind):
     assert kind in KINDS
