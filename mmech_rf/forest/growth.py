@@ -214,8 +214,9 @@ def grow_random_forest(
     two_way = _two_way(ordered, splits)
     depth = min(depth, _longest(sizes, two_way))
     fewest = np.where(two_way, 2, sizes)[splittable]
-    if n_trees * _fewest_nodes(fewest, depth) > LIMITS.forest_nodes:
-        raise _too_many_nodes(n_trees, depth)
+    least = _fewest_nodes(fewest, depth)
+    if n_trees * least > LIMITS.forest_nodes:
+        raise _too_many_nodes(n_trees, depth, LIMITS.forest_nodes // least)
     seeds = _seed_sequence(seed).generate_state(n_trees, np.uint64)
     # Without a compiler the kernels run on NumPy scalars, which warn when the
     # generator wraps around as it should.
@@ -276,7 +277,7 @@ def _count_and_write(
             leaf_offsets, *nodes,
         )  # fmt: skip
         if grown < seeds.size:
-            raise _too_many_nodes(seeds.size, depth)
+            raise _too_many_nodes(seeds.size, depth, grown)
     return frozen(
         node_offsets=node_offsets,
         leaf_offsets=leaf_offsets,
@@ -356,10 +357,12 @@ def _fewest_nodes(sizes: Integers, depth: int) -> int:
     return nodes
 
 
-def _too_many_nodes(n_trees: int, depth: int) -> DomainTooLargeError:
+def _too_many_nodes(n_trees: int, depth: int, most: int) -> DomainTooLargeError:
+    """Return the error for trees of which so many fit, at most."""
+    fewer = f", or at most {most} trees" if most else ""
     return DomainTooLargeError(
         f"{n_trees} trees of depth {depth} over this domain would have more than "
-        f"{LIMITS.forest_nodes:,} nodes; choose a smaller depth or fewer trees"
+        f"{LIMITS.forest_nodes:,} nodes; choose a depth below {depth}{fewer}"
     )
 
 

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 from functools import partial
 from types import SimpleNamespace
 
@@ -253,14 +254,18 @@ def test_arguments_of_growth_are_checked(arguments, error, message):
 
 
 def test_forests_too_large_are_refused_before_they_are_grown():
-    with pytest.raises(DomainTooLargeError, match=r"268,435,456 nodes; choose a small"):
+    with pytest.raises(DomainTooLargeError, match=r"268,435,456 .* depth below 60$"):
         grow_random_forest((2,) * 100, n_trees=1, depth=60, seed=0)
     # The smallest trees would fit, the ones drawn do not.
     with (
         limits.changed(forest_nodes=100),
-        pytest.raises(DomainTooLargeError, match=r"10 trees .* than 100 nodes"),
+        pytest.raises(DomainTooLargeError, match=r"10 trees .* than 100 n") as refusal,
     ):
         grow_random_forest((2, 50), n_trees=10, depth=1, seed=0)
+    # As many trees as it says have the most nodes that fit.
+    most = int(re.search(r"below 1, or at most (\d+) trees", str(refusal.value))[1])
+    sizes = [grow_random_forest((2, 50), n, 1, seed=0).n_nodes for n in (most, most + 1)]
+    assert sizes[0] <= 100 < sizes[1]
 
 
 def test_tables_too_large_are_refused():
