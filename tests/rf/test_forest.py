@@ -264,8 +264,8 @@ def test_forests_too_large_are_refused_before_they_are_grown():
         grow_random_forest((2, 50), n_trees=10, depth=1, seed=0)
     # As many trees as it says have the most nodes that fit.
     most = int(re.search(r"below 1, or at most (\d+) trees", str(refusal.value))[1])
-    sizes = [grow_random_forest((2, 50), n, 1, seed=0).n_nodes for n in (most, most + 1)]
-    assert sizes[0] <= 100 < sizes[1]
+    nodes = [grow_random_forest((2, 50), most + i, 1, seed=0).n_nodes for i in (0, 1)]
+    assert nodes[0] <= 100 < nodes[1]
 
 
 def test_tables_too_large_are_refused():
