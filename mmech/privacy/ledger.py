@@ -22,7 +22,7 @@ from mmech.checks import (
 )
 from mmech.exceptions import BudgetExceededError, ParameterError
 from mmech.privacy.answers import epsilon_delta
-from mmech.privacy.cost import one_cost, rho_from_epsilon_delta, warn_if_weak
+from mmech.privacy.cost import one_cost, warn_if_weak
 from mmech.privacy.entry import (
     CURRENCIES,
     LedgerEntry,
@@ -673,95 +673,6 @@ class PrivacyLedger(Settled):
         """
         return _LedgerPart(self, partition, part)
 
-    # ---- from pure epsilon to zCDP -----------------------------------------
-
-    def remaining_rho(self, delta: float) -> Fraction:
-        """Return the rho that `concentrate` would leave, zero or less if none."""
-        if self.currency == "rho":
-            raise TypeError(
-                "concentrate needs a ledger of epsilon, got a ledger of rho; use its "
-                "remaining budget"
-            )
-        if isinstance(self.total, float):
-            raise ValueError(
-                "concentrate needs a ledger with a limit, got total=inf; give one"
-            )
-        if self._file is not None:
-            raise TypeError(
-                "a ledger on disk keeps its currency; open one of "
-                'currency="rho" in another file'
-            )
-        total = Fraction(rho_from_epsilon_delta(self.total, delta))
-        return total - composed(map(entry_in_rho, self._entries))
-
-    def concentrate(self, delta: float) -> PrivacyLedger:
-        r"""Go over to a ledger of rho for the same :math:`(\epsilon, \delta)`.
-
-        What was released so far is carried over at its price in rho; this ledger pays
-        for nothing more. Whether to go over may depend on what was released. A part
-        goes over with the whole ledger, and returns the same part of the new one.
-
-        Parameters
-        ----------
-        delta : float
-            Probability that epsilon may not hold.
-
-        Returns
-        -------
-        PrivacyLedger
-            With the rho of `rho_from_epsilon_delta` in all.
-
-        Raises
-        ------
-        BudgetExceededError
-            If what was released costs more than that.
-        TypeError
-            If the ledger is one of rho already.
-        ValueError
-            If the ledger has no limit.
-
-        Notes
-        -----
-        *Claim.* After some releases, a ledger of epsilon may be converted to one of
-        rho, by a rule that sees these releases only. All releases together are
-        :math:`(\epsilon, \delta)`-private. *Proof.* Let E be the set of all outcomes in
-        which the ledger is not converted, and S any set of outcomes. In
-        :math:`S \cap E` everything is paid for in pure epsilon. So the probability of
-        this set for a neighbour is at most :math:`e^\epsilon` times as large. Consider
-        a second mechanism, which stops where the first one would stay in epsilon. The
-        ledger of rho pays for all its releases, so that it is :math:`\rho`-zCDP, hence
-        :math:`(\epsilon, \delta)`-private. :math:`S \setminus E` has the same
-        probability under both mechanisms. The sum of the two bounds is
-        :math:`e^\epsilon P'(S) + \delta`.
-
-        Examples
-        --------
-        >>> from mmech import PrivacyLedger
-        >>> ledger = PrivacyLedger(1)
-        >>> entry = ledger.spend("0.1", "number of records", sensitivity=1)
-        >>> concentrated = ledger.concentrate(1e-6)
-        >>> concentrated.currency, concentrated.spent
-        ('rho', Fraction(624479687, 125000000000))
-        """
-        check_process(self._process, "a PrivacyLedger")
-        with self._lock:
-            left = self.remaining_rho(delta)
-            self._refuse_if_closed()
-            if left < 0:
-                raise BudgetExceededError(
-                    "what was released costs more in rho than epsilon and delta imply; "
-                    "keep to the ledger of epsilon"
-                )
-            entries = [entry_in_rho(entry) for entry in self._entries]
-            other = object.__new__(PrivacyLedger)  # was warned about
-            other._begin(left + composed(entries), "rho", self.relation)
-            other._entries = entries
-            self._closed = (
-                "this ledger went over into one of rho and pays for nothing more; "
-                "nothing was released: use the ledger that concentrate() returned"
-            )
-        return other
-
     # ---- showing and copying -----------------------------------------------
 
     def to_json(self) -> str:
@@ -870,19 +781,12 @@ class _LedgerPart(PrivacyLedger):
         others = [e for e in self._now() if e.partition != self._partition]
         return self.total - composed(others) - self.spent
 
-    def _fitting(self, entry: LedgerEntry) -> LedgerEntry:
-        self._closed = self._ledger._closed
-        return super()._fitting(entry)
-
     @property
     def whole(self) -> PrivacyLedger:
         return self._ledger
 
     def __reduce__(self) -> Any:
         return type(self), (self._ledger, self._partition, self._part)
-
-    def concentrate(self, delta: float) -> PrivacyLedger:
-        return self._ledger.concentrate(delta).part(self._partition, self._part)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()}.part({self._partition!r}, {self._part!r})"

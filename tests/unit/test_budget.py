@@ -356,11 +356,9 @@ ATTEMPTS = {
     "mechanism": lambda: HOLDER.measure([1, 2]),
     "Gaussian mechanism": lambda: GAUSSIAN.measure([1, 2]),
     "ledger of rho": lambda: spend(CONCENTRATED, "1/10"),
-    "going over": lambda: PARTLY_SPENT.concentrate(1e-6),
 }  # fmt: skip
 GAUSSIAN = mm.MatrixMechanism(mm.Identity(2), mm.Identity(2), rho=1)
 CONCENTRATED = mm.PrivacyLedger(1, currency="rho")
-PARTLY_SPENT = mm.PrivacyLedger(1)
 
 
 @pytest.mark.by_day(2)

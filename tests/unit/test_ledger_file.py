@@ -263,11 +263,6 @@ def test_a_full_disk_spends_nothing(path):
     assert ledger.spent == PrivacyLedger.open(path).spent == Fraction(1, 10)
 
 
-def test_a_ledger_on_disk_keeps_its_currency(path):
-    with pytest.raises(TypeError, match="keeps its currency"):
-        PrivacyLedger.open(path, total=1).concentrate(1e-6)
-
-
 # ---- many processes ------------------------------------------------------------
 
 
