@@ -12,6 +12,7 @@ from replay_cases import RECIPES
 from schema_cases import schema_of
 
 import mmech_rf as rf
+from benchmarks.recipes.__main__ import published
 from mmech import ParameterError, PrivacyLedger
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
@@ -114,7 +115,7 @@ def test_preset_numbers_are_those_of_their_sources():
 def test_what_sources_leave_open_or_do_otherwise_is_said():
     """One-sided scores are drawn at twice the rate of eps / (2 w)."""
     for name, one in rf.recipes().items():
-        drawn = one.draws and one.selection in ("joint", "cut-then-attribute")
+        drawn = one.draws and SELECTIONS[one.selection][1] == "exponential"
         said = "twice the eps / (2 w) of the source" in one.corrected
         assert said == (drawn and one.score in ("max", "gini", "entropy")), name
     for name in ("max-tree", "zhang"):
@@ -175,6 +176,10 @@ def test_every_choice_has_code_words_and_a_case():
         assert {*words} <= constants | {*SPLITS}, name
         assert {*words} <= {getattr(recipe, name) for recipe in RECIPES.values()}, name
         assert all(f'"{word}"' in rf.Recipe.__doc__ for word in words), name
+
+
+def test_every_recipe_has_a_row_of_the_benchmark():
+    assert {row.recipe for row in published()} == set(rf.recipes())
 
 
 # -------------------------------------------------------------------------- scores
