@@ -71,5 +71,6 @@ def check_recorded(name, case, draws, results, rtol=1e-9):
         file = Path(__file__).with_name("fixtures") / f"{name}.json"
         file.write_text(text + "\n", encoding="utf-8")
         pytest.skip(f"recorded {case}")
+    assert case in recorded, f"{case} is new: record it by MMECH_RECORD=1"
     found = list(differences(recorded[case], found, rtol=rtol))
     assert not found, "; ".join(found[:5])

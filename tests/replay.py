@@ -317,6 +317,10 @@ def check_pair(before, after, *, epsilon=None, rho=None):
         spent = in_rho if currency == "rho" else cost
         assert spent <= price, f"{words} costs {float(spent)} but is to cost {price}"
         _check_scores(words, one.draw, other.draw)
+        noted = before.entries[one.paid - 1].kind if before.entries and one.paid else ""
+        flipped = one.draw.kind == "permute_and_flip"
+        # Which costs more rho: its log ratios lie in no window of that width.
+        assert not (flipped and noted == "exponential"), f"{words} is noted as {noted}"
         losses.append(cost if rho is None else in_rho)
     for entry in range(0 if before.entries is None else len(before.entries) + 1):
         # Draws on disjoint parts of the records share an entry.

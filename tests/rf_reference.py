@@ -7,8 +7,8 @@ import numpy as np
 from schema_cases import schema_of
 
 from mmech_rf import grow_random_forest
+from mmech_rf.methods import SPLITS
 
-SPLITS = ("multiway", "binary", "threshold")
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 

@@ -148,7 +148,7 @@ def test_the_page_of_papers_names_what_is_there():
     assert {*recipes()} <= systems <= {*recipes(), *refused()}
     sources = re.split("^## ", page, flags=re.MULTILINE)[1:]
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8").split("- type: ")[1:]
-    assert len(sources) == len(cited) == 5
+    assert len(sources) == len(cited) >= 5
     for source, reference in zip(sources, cited, strict=True):
         for author in re.findall(r"family-names: (\w+)", reference):
             assert author in source, author

@@ -37,12 +37,12 @@ from mmech_rf.forest.growth import (
 from mmech_rf.limits import LIMITS
 from mmech_rf.literature.grow import Grower, grow_by_support, score_for
 from mmech_rf.literature.leaves import (
+    VOTES,
     RecipeVotes,
     count_leaves,
     draw_leaf_labels,
     join,
     keyed_numbers,
-    leaf_votes,
     picked,
     release_levels,
     signal_to_noise,
@@ -131,9 +131,8 @@ class Fitting:
         """Add trees whose leaves count the labels that the first ensemble gives."""
         public = self.unlabelled
         assert public is not None  # the recipe asks for them
-        votes = weight_votes(
-            forest, leaf_votes(forest, counts, self.recipe.vote), public
-        )
+        saying = VOTES[self.recipe.vote](forest, counts)
+        votes = weight_votes(forest, saying, public)
         ties = keyed_numbers(public, votes.shape[1], self.model._tie_key)
         labels = (votes + 1e-9 * ties).argmax(axis=1)
         all_of_them = np.ones((len(public), n_trees), np.int64)
@@ -251,7 +250,7 @@ class Fitting:
         entry = LedgerEntry(epsilon, what, "exponential", self.outer.factor)
         self.session.pay(entry, self.ledger)
         rows = forest.apply(self.codes) + forest.leaf_offsets[:-1]
-        saying = leaf_votes(forest, counts, self.recipe.vote)
+        saying = VOTES[self.recipe.vote](forest, counts)
         votes = sum(saying[rows[:, tree]] for tree in range(forest.n_trees))
 
         def right(votes: Floats) -> int:

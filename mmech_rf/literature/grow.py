@@ -224,6 +224,7 @@ class Grower:
         records, by which nodes of a level stop; empty, or zero, for none.
         """
         n_trees = self.weights.shape[1]
+        what, kind, _ = SELECTIONS[self.recipe.selection]
         tree = np.arange(n_trees)
         boxes = np.ones((n_trees, self._starts[-1]), np.bool_)
         levels = []
@@ -233,22 +234,16 @@ class Grower:
             stopped = np.zeros(tree.size, np.bool_)
             if stops and stops[number]:
                 stopped = self._stopped(tree.size, stops[number])
-            if self.recipe.selection == "exact":
-                if self.recipe.stopping in ("size", "labelled"):
-                    stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
-            else:
+            if kind:
                 by = WORDS["score"][self.recipe.score]
-                what = f"splits of level {number + 1}, by {by}"
-                if self.recipe.selection == "cut-then-attribute":
-                    what = f"cut points and {what}"
-                if self.recipe.selection == "noisy-counts":
-                    what = f"class counts of all values, for {what}"
-                    self.pay(cost, what, "laplace", self.unit * len(self._sizes))
-                else:
-                    self.pay(cost, what, "exponential", self.score.size)
+                size = self.score.size
+                if kind == "laplace":
+                    size = self.unit * len(self._sizes)
+                self.pay(cost, f"{what} of level {number + 1}, by {by}", kind, size)
+            elif self.recipe.stopping in ("size", "labelled"):
+                stopped = self._sizes_of_nodes(tree.size) <= LEAF_RECORDS
             for part in self._parts(tree.size):
-                exact = self.recipe.selection == "exact"  # draws nothing
-                with nullcontext() if exact else disjoint():
+                with disjoint() if kind else nullcontext():
                     attribute[part], value[part] = self._draw(
                         part, boxes[part], stopped[part], cost
                     )
@@ -304,13 +299,8 @@ class Grower:
         inner = np.flatnonzero(possible.any(axis=1))
         place = np.full(boxes.shape[0], -1)
         if inner.size:
-            draw = {
-                "joint": self._joint,
-                "cut-then-attribute": self._cut_then_attribute,
-                "noisy-counts": self._by_noisy_counts,
-                "exact": self._exact,
-            }[self.recipe.selection]
-            place[inner] = draw(counts[inner], possible[inner], cost)
+            *_, draw = SELECTIONS[self.recipe.selection]
+            place[inner] = draw(self, counts[inner], possible[inner], cost)
         attribute = np.searchsorted(self._starts, place, side="right") - 1
         value = place - self._starts[attribute]
         attribute[place < 0] = -1
@@ -507,6 +497,20 @@ class Grower:
         """Return the branch that codes of an attribute take."""
         failed = codes > value if self._ordered[a] else codes != value
         return np.where(value < 0, codes, failed)
+
+
+SELECTIONS: dict[str, tuple[str, str, Callable[..., Integers]]] = {
+    "joint": ("splits", "exponential", Grower._joint),
+    "cut-then-attribute": (
+        "cut points and splits", "exponential", Grower._cut_then_attribute,
+    ),
+    "noisy-counts": (
+        "class counts of all values, for splits", "laplace", Grower._by_noisy_counts,
+    ),
+    "exact": ("", "", Grower._exact),
+}  # fmt: skip
+"""Selections by name: what is paid for, as which kind of release, empty if nothing is;
+and how the tests of nodes are chosen, from exact counts, candidates and the cost."""
 
 
 def grow_by_support(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -21,7 +21,6 @@ from mmech_rf.estimator.votes import Experts, check_that
 from mmech_rf.forest.ensembles import weight_votes
 from mmech_rf.forest.forest import Forest
 from mmech_rf.literature.grow import Pay, Release
-from mmech_rf.literature.recipe import CHOICES
 
 
 def count_leaves(
@@ -147,12 +146,12 @@ class RecipeVotes(Experts):
         """Raise unless trees are of this domain, and there is a row for each leaf."""
         check_that(self.forest.domain_shape == domain_shape, "trees")
         check_that(self.counts.shape == (self.forest.n_leaves, n_classes), "counts")
-        check_choice(self.voting, "vote", CHOICES["vote"])
+        check_choice(self.voting, "vote", tuple(VOTES))
 
     @cached_property
     def saying(self) -> Floats:
         """What every leaf adds to the votes, shape (n_leaves, k)."""
-        return leaf_votes(self.forest, self.counts, self.voting)
+        return VOTES[self.voting](self.forest, self.counts)
 
     def log_odds(self, codes: Integers) -> Floats:
         """Return the votes for every class, shape (b, k)."""
@@ -215,19 +214,25 @@ def signal_to_noise(forest: Forest, counts: Floats, epsilon: float) -> Floats:
     return np.asarray(below[paths[np.arange(len(paths)), weak.argmax(axis=1)]])
 
 
-def leaf_votes(forest: Forest, counts: Floats, vote: str) -> Floats:
-    """Return what every leaf adds to the votes, shape (n_leaves, k)."""
-    if vote == "weight":
-        return counts
-    if vote == "mean":
-        return _shares(counts)
-    if vote == "most-confident":
-        paths, below = _node_counts(forest, counts)
-        smooth = _shares(np.maximum(below, 0.0) + 1.0)  # or leaves of noise are sure
-        surest = smooth.max(axis=1)[paths].argmax(axis=1)
-        counts = below[paths[np.arange(len(paths)), surest]]
+def _hard(forest: Forest, counts: Floats) -> Floats:
     best = counts == counts.max(axis=1, keepdims=True)
     return np.asarray(best / best.sum(axis=1, keepdims=True))
+
+
+def _most_confident(forest: Forest, counts: Floats) -> Floats:
+    paths, below = _node_counts(forest, counts)
+    smooth = _shares(np.maximum(below, 0.0) + 1.0)  # or leaves of noise are sure
+    surest = smooth.max(axis=1)[paths].argmax(axis=1)
+    return _hard(forest, below[paths[np.arange(len(paths)), surest]])
+
+
+VOTES: dict[str, Callable[[Forest, Floats], Floats]] = {
+    "hard": _hard,
+    "weight": lambda forest, counts: counts,
+    "mean": lambda forest, counts: _shares(counts),
+    "most-confident": _most_confident,
+}
+"""Votes by name: from class counts of leaves to what each leaf adds, (n_leaves, k)."""
 
 
 def picked(trees: Sequence[tuple[Forest, int]]) -> Forest:

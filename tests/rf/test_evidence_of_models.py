@@ -23,9 +23,6 @@ from mmech_rf.drawn.views import public_views
 
 CAR = datasets.load_car()
 RECORDS, LABELS = CAR.data[::17], CAR.target[::17]
-LABELS_ONLY = {"sspe-2", "pte"}
-"""Recipes for records whose attributes are public."""
-
 SMALL = {"n_trees": 2, "depth": 2}
 MODELS = {
     BatchTrainingClassifier: SMALL,
@@ -43,17 +40,19 @@ def finding(model):
 @pytest.mark.by_day(4)
 @pytest.mark.parametrize("name", [*recipes()])
 def test_recipes_leave_evidence_that_holds(name):
-    neighbours = "labels" if name in LABELS_ONLY else "add_remove"
+    recipe = recipes()[name]
+    labels_only = recipe.guarantee == "labels"
+    neighbours = "labels" if labels_only else "add_remove"
     model = RecipeForestClassifier(
         CAR.schema, epsilon=1, recipe=name, neighbours=neighbours, random_state=0
     )
     more = {}
-    if name in LABELS_ONLY | {"sspe-1"}:
+    if recipe.unlabelled:
         more["X_unlabelled"] = CAR.data[1::17]
     code, verdict = finding(model.fit(RECORDS, LABELS, **more))
-    assert recipes()[name].paper in model.describe()
+    assert recipe.paper in model.describe()
     of_labels = "attributes are public" in model.privacy_statement_
-    assert of_labels == (name in LABELS_ONLY)
+    assert of_labels == labels_only
     assert (code, verdict[:17]) == (0, "holds: epsilon = "), verdict
 
 

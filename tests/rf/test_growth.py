@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import rf_reference
 from hypothesis import example, given
-from rf_reference import SPLITS, boxes, forests, nested, schemas
+from rf_reference import boxes, forests, nested, schemas
 from schema_cases import schema_of
 
 from mmech import DomainTooLargeError
 from mmech_rf import Attribute, grow_random_forest, limits
 from mmech_rf.forest import growth
 from mmech_rf.forest.forest import Forest
+from mmech_rf.methods import SPLITS
 
 
 # ---- slow Python ---------------------------------------------------------------

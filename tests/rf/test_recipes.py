@@ -1,36 +1,43 @@
 """Recipes: their shares, their numbers, what they refuse."""
 
+import ast
 import itertools
 import re
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
+from replay_cases import RECIPES
 from schema_cases import schema_of
 
 import mmech_rf as rf
+from benchmarks.recipes.__main__ import published
 from mmech import ParameterError, PrivacyLedger
 from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech.selection import fixed_point_rate
 from mmech_rf._kernels import node_histograms
 from mmech_rf.forest.growth import TableTooLargeError
+from mmech_rf.literature import grow
 from mmech_rf.literature.classifier import PRUNINGS
-from mmech_rf.literature.grow import MOST, score_for
+from mmech_rf.literature.grow import MOST, SELECTIONS, score_for
 from mmech_rf.literature.leaves import (
+    VOTES,
     RecipeVotes,
     ancestors,
-    leaf_votes,
     release_levels,
     signal_to_noise,
 )
 from mmech_rf.literature.recipe import (
     CHOICES,
+    NUMBERS,
     RULES,
     find_recipe,
     refused,
     tree_epsilon,
 )
+from mmech_rf.methods import SPLITS
 
 NURSERY = rf.datasets.load_nursery().schema
 CAR = rf.datasets.load_car()
@@ -108,7 +115,7 @@ def test_preset_numbers_are_those_of_their_sources():
 def test_what_sources_leave_open_or_do_otherwise_is_said():
     """One-sided scores are drawn at twice the rate of eps / (2 w)."""
     for name, one in rf.recipes().items():
-        drawn = one.draws and one.selection in ("joint", "cut-then-attribute")
+        drawn = one.draws and SELECTIONS[one.selection][1] == "exponential"
         said = "twice the eps / (2 w) of the source" in one.corrected
         assert said == (drawn and one.score in ("max", "gini", "entropy")), name
     for name in ("max-tree", "zhang"):
@@ -151,9 +158,28 @@ def test_what_a_tree_may_cost(name, neighbours, expected):
 
 def test_tables_have_what_recipes_may_choose():
     assert CHOICES["levels"] == tuple(RULES)
+    assert CHOICES["selection"] == tuple(SELECTIONS)
+    assert CHOICES["vote"] == tuple(VOTES)
     assert CHOICES["pruning"] == tuple(PRUNINGS)
-    for name in CHOICES["score"]:
-        assert score_for(name, n_classes=2, n_records=9).window > 0
+    assert set(CHOICES["splits"]) == set(SPLITS)
+
+
+def test_every_choice_has_code_words_and_a_case():
+    """A word without code would be another choice in silence, at its price."""
+    constants = {
+        node.value
+        for file in Path(grow.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Constant)
+    }
+    for name, words in (CHOICES | NUMBERS).items():
+        assert {*words} <= constants | {*SPLITS}, name
+        assert {*words} <= {getattr(recipe, name) for recipe in RECIPES.values()}, name
+        assert all(f'"{word}"' in rf.Recipe.__doc__ for word in words), name
+
+
+def test_every_recipe_has_a_row_of_the_benchmark():
+    assert {row.recipe for row in published()} == set(rf.recipes())
 
 
 # -------------------------------------------------------------------------- scores
@@ -247,10 +273,12 @@ def test_leaves_of_noise_vote_with_those_around():
 def test_what_a_leaf_says():
     forest = fit(rf.recipes()["jpw"]).forest_
     counts = np.tile([3.0, -1.0, 1.0, 0.0], (forest.n_leaves, 1))
-    assert leaf_votes(forest, counts, "weight")[0].tolist() == [3, -1, 1, 0]
-    assert leaf_votes(forest, counts, "mean")[0].tolist() == [0.75, 0, 0.25, 0]
-    for vote in ("hard", "most-confident"):
-        assert leaf_votes(forest, counts, vote)[0].tolist() == [1, 0, 0, 0]
+    said = {name: vote(forest, counts)[0].tolist() for name, vote in VOTES.items()}
+    best = [1, 0, 0, 0]
+    shares = [0.75, 0, 0.25, 0]
+    assert said == {
+        "hard": best, "weight": [3, -1, 1, 0], "mean": shares, "most-confident": best,
+    }  # fmt: skip
 
 
 def test_a_mean_share_of_more_than_half_decides_between_two_classes(rng):

@@ -16,14 +16,12 @@ from benchmarks.recipes.__main__ import (
     published,
     reached,
 )
-from mmech_rf import recipes
 
 pytestmark = pytest.mark.slow
 
 
-def test_every_recipe_has_a_row():
+def test_rows_are_numbers_and_differ():
     rows = published()
-    assert {row.recipe for row in rows} == set(recipes())
     assert all(0 <= float(row.published or 1) <= 100 for row in rows)
     assert all(float(row.epsilon) for row in rows)
     assert len({(row.key, row.measure, row.source) for row in rows}) == len(rows)

@@ -290,6 +290,7 @@ def test_pages_do_not_depend_on_records(name, seed):
             seen = [_page(model)]
             model.predict(case.cells)
             seen.append(_page(model))
+            seen.append(hasattr(model, "to_html") and model.to_html())
             if model._holds_counts():
                 model.close()
                 seen.append(_page(model))
