@@ -57,7 +57,14 @@ from mmech.operators.convolution import LARGEST_NORM, MOST_CELLS, IntegerFilter
 from mmech.operators.known import BOUNDS, has_full_column_rank, normal_form, power_sum
 from mmech.operators.pinv import pinv_entries
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.structure.blocks import Moved, energies, moved, strategies_of, waves_of
+from mmech.structure.blocks import (
+    Moved,
+    asks_ranges,
+    energies,
+    moved,
+    strategies_of,
+    waves_of,
+)
 from mmech.structure.exact import SUMS, Sums
 from mmech.structure.shape import closed_singular_values, known_rank, unscaled
 
@@ -87,6 +94,11 @@ integers, and then every wave is measured."""
 
 LEAST_OF_WINDOWS = 1 / 256
 """Least eigenvalue of the gram of a strategy for windows, relative to their mean."""
+
+LIKENESS = 0.5
+"""Correlation of neighbouring taps from which on the cells have an order: smooth extra
+queries are 3 % better there, in a sixth of the time, and miss combs and signs that
+alternate."""
 
 MOST_LEFT_OUT = 2**13
 """Cells of a circle that are left out of a strategy, at most: equations for as many
@@ -550,6 +562,14 @@ def _(workload: Toeplitz) -> Moved | None:
         return Toeplitz(workload._column[:n], workload._row[:n])
 
     return Moved(int(seen.max(initial=0)) + 1, over, bool(workload._row[1:].any()))
+
+
+@asks_ranges.register(Circulant | Toeplitz)
+def _(workload: Circulant | Toeplitz) -> bool:
+    """Take filters whose taps are like their neighbours."""
+    circle = isinstance(workload, Circulant)
+    taps = (workload._column if circle else workload._diagonals).astype(np.float64)
+    return bool(taps[1:] @ taps[:-1] >= LIKENESS * (taps @ taps))
 
 
 @known_gain.rule(Circulant)

@@ -108,8 +108,8 @@ def _(gram: MergedGram) -> Ordered | None:
 
 @singledispatch
 def asks_in_order(gram: QueryMatrix) -> bool:
-    """Whether ranges of the cells in their order make up the gram."""
-    return False
+    """Whether the gram is made up of ranges of cells in order, or a smooth filter."""
+    return asks_ranges(gram)
 
 
 asks_in_order.register(SeparableGram, lambda gram: True)

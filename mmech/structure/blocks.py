@@ -161,7 +161,7 @@ def _(workload: Product) -> Separable | None:
 
 @singledispatch
 def asks_ranges(workload: QueryMatrix) -> bool:
-    """Whether queries are ranges of the cells in their order."""
+    """Whether queries are ranges of the cells in their order, or a smooth filter."""
     return False
 
 

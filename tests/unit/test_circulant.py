@@ -6,6 +6,8 @@ from scipy.linalg import circulant
 
 from mmech import Circulant, Prefix, Toeplitz, loss
 from mmech.operators.known import has_full_column_rank
+from mmech.strategies.ordered import asks_in_order, find_order
+from mmech.strategies.pidentity import PIdentityObjective
 from mmech.structure.exact import column_sums
 from mmech.structure.shape import rank
 
@@ -88,3 +90,31 @@ def test_sparse_forms_hold_no_rounding_errors():
     assert band.to_sparse().nnz == 60 + 60
     assert Circulant([0.5, 0.25, *[0.0] * 97]).to_sparse().nnz == 2 * 99
     assert Toeplitz([0, 0], [0, 0, 0]).to_sparse().shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("taps", "is_smooth"),
+    [
+        ((np.arange(60) < 20) * 1, True),  # windows
+        (0.5 ** (np.arange(60) / 9), True),
+        ((np.arange(60) % 5 == 0) * 1, False),  # a comb
+        ((-1.0) ** np.arange(60), False),
+    ],
+)
+def test_smooth_filters_have_an_order(taps, is_smooth):
+    below = Toeplitz(taps, taps[0] * np.eye(1, 60)[0])
+    for filters in (Circulant(taps), below, below.T):
+        assert asks_in_order(filters.gram()) == is_smooth
+
+
+def test_weights_of_blocks_serve_all_windows_of_a_circle():
+    """Blocks of two cells have the loss of their weights, on a circle too."""
+    rng = np.random.default_rng(0)
+    gram = Circulant((np.arange(256) < 90) * 1).gram()
+    blocks, cells = find_order(gram).levels(64)
+    columns = rng.random((128, 64))
+    losses = [
+        PIdentityObjective(level.gram, level.diagonal, "L1", level.counts)(theta)[0]
+        for level, theta in ((blocks, columns), (cells, columns.repeat(2, axis=0)))
+    ]
+    assert losses[0] == pytest.approx(losses[1])
