@@ -303,7 +303,7 @@ WRITTEN = {
         r"--sep ';' --encoding latin-1 --decimal , --thousands . --na NA"),
     "line breaks in quotes": ("in.csv",
         'sex,größe,age,note\nf,s,30.5,"a\nb"\nm,l,1060,\nm,l,,\n'.encode(),
-        "--multiline --memory 1G"),
+        "--multiline"),
     "a folder": ("parts/sex=m/in.csv", "größe,age\nl,1060\nl,\n".encode(), ""),
     "the standard input": ("-", "sex,größe,age\nf,s,30.5\nm,l,1060\nm,l,\n".encode(),
         ""),
@@ -341,15 +341,6 @@ def test_parquet_files_are_read(folder, capsys):
     assert run(f"tables in.parquet {LOUD} --ways 1", capsys)[0] == 0
     counts = pd.read_csv("in.csv")["sex"].value_counts()[["f", "m"]]
     assert pd.read_csv("made/sex.csv")["count"].tolist() == counts.tolist()
-
-
-def test_memory_is_bounded(folder, capsys, monkeypatch):
-    monkeypatch.setattr(sys.modules["mmech.cli.main"], "CODE", 2**30)
-    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --memory 1G --out made"
-    code, _, err = run(line, capsys)
-    assert code == 2
-    assert "the records do not fit into --memory" in err
-    assert "nothing was released" in err
 
 
 def test_a_domain_is_suggested_and_checked(folder, capsys):
