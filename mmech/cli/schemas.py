@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,9 +68,6 @@ MAX_SHOWN = 80
 
 MOST_VALUES = 8
 """Distinct values that are shown of a column; with what frames them, ten lines."""
-
-SEPARATORS = ",;\t|"
-"""Characters that are tried between the names of the columns."""
 
 _CLASSES = {
     "and_classes": ", and the classes",
@@ -140,8 +136,15 @@ def _suggest(args: argparse.Namespace) -> None:
     check_output(args)
     described: Described = args.described
     kinds = _declared(args.data) if args.data.endswith(".parquet") else {}
-    header = list(kinds) or _header(args)
-    header = _named(header, args)
+    header = list(kinds) or read_header(args, args.data)
+    if len(header) > 1 and not header[0]:  # names of rows, as R and pandas write them
+        del header[0]
+    one = len(header) == 1 and args.sep == ","
+    if marks := [mark for mark in ";\t|" if one and mark in header[0]]:
+        raise InputError(
+            f"the header of {args.data!r} is one column, with {marks[0]!r} in its name"
+            f"; pass --sep {marks[0]!r} to this and the other commands, or rename it"
+        )
     target = None
     if described.has_classes:
         target = header[-1] if args.target is None else args.target
@@ -159,78 +162,36 @@ def _suggest(args: argparse.Namespace) -> None:
     document = (
         _read(args, header, target)
         if args.read_values
-        else _template(kinds or {}, header, target, described.prog)
+        else _template(kinds, header, target, described.prog)
     )
     with writing(args.out) as stream:
         stream.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
-def _header(args: argparse.Namespace) -> list[str]:
-    """Return the names of the columns; unless it is given, find the separator."""
-    given, refusal = args.sep, None
-    header: list[str] = []
-    for args.sep in SEPARATORS if given == "," else [given]:
-        try:
-            header = read_header(args, args.data)
-        except ValueError as error:
-            refusal = refusal or error
-        if len(header) > 1:
-            break
-    else:
-        args.sep = given
-        if refusal is not None:
-            raise refusal
-    if args.sep != given:
-        sep = r"'\t'" if args.sep == "\t" else repr(args.sep)
-        say(
-            f"{args.described.prog}: the separator is taken to be {sep}; pass --sep "
-            f"{sep} to the other commands"
-        )
-    return header
-
-
-def _named(header: list[str], args: argparse.Namespace) -> list[str]:
-    """Return the columns but for a first one without a name."""
-    if len(header) < 2 or header[0]:
-        return header
-    say(
-        f"{args.described.prog}: the first column has no name and is left out; R and "
-        "pandas write names of rows so"
-    )
-    return header[1:]
-
-
 def _template(
-    kinds: Mapping[str, str | None],
+    kinds: Mapping[str, str],
     header: Sequence[str],
     target: str | None,
     prog: str,
 ) -> dict[str, Any]:
     rest = [name for name in header if name != target]
     places = _places(rest) if target is None else []
-    features = [_entry(name, kinds.get(name)) for name in rest if name not in places]
+    features = [
+        _entry(name, kinds.get(name, "categorical"))
+        for name in rest
+        if name not in places
+    ]
     if places:
         own = {"name": "place", "type": "hierarchy", "columns": places, "tree": {}}
         features.insert(min(map(rest.index, places)), own)
     document: dict[str, Any] = {
         "note": "Fill in every list and bound from public documentation, never from "
-        f"the records; `{prog} schema suggest --help` shows all kinds of entries. "
-        "Types are guessed from names.",
+        f"the records; `{prog} schema suggest --help` shows all kinds of entries.",
         "features": features,
     }
     if target is not None:
         document["target"] = {"name": target, "categories": []}
     return document
-
-
-_NUMERIC = re.compile(
-    "age|amount|area|balance|capital|count|distance|duration|height|hours|income|length"
-    "|gain|loss|minutes|months|number|num|price|pressure|rate|ratio|salary|score|speed"
-    "|temperature|time|total|volume|wage|weight|width|years?"
-)
-_ORDINAL = re.compile("degree|education|grade|level|rank|stage")
-_DATE = re.compile("dates?|datetime|timestamp")
-"""Words of names that mean a number, an order or a date; who fills it in decides."""
 
 
 _PLACES = (
@@ -248,15 +209,8 @@ def _places(header: Sequence[str]) -> list[str]:
     return found if apart and len(found) > 1 else []
 
 
-def _entry(name: str, kind: str | None) -> dict[str, Any]:
-    """Return a template of an attribute; without a declared kind its name tells."""
-    if kind is None:
-        words = re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())
-        guesses = {"date": _DATE, "numeric": _NUMERIC, "ordinal": _ORDINAL}
-        kind = next(
-            (k for k, pattern in guesses.items() if any(map(pattern.fullmatch, words))),
-            "categorical",
-        )
+def _entry(name: str, kind: str) -> dict[str, Any]:
+    """Return a template of an attribute."""
     if kind == "date":
         bounds = {"lower": None, "upper": None, "unit": "month"}
         return {"name": name, "type": kind, **bounds}
@@ -265,7 +219,7 @@ def _entry(name: str, kind: str | None) -> dict[str, Any]:
     return {"name": name, "type": kind, "categories": []}
 
 
-def _declared(path: str) -> dict[str, str | None]:
+def _declared(path: str) -> dict[str, str]:
     """Return the columns of a Parquet file and the kinds that its schema declares.
 
     Only the schema is read: a dictionary of values is data, as records are.

@@ -350,13 +350,18 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     )
     Path("r.csv").write_text(text, encoding="utf-8")
     code, out, err = run("schema suggest r.csv", capsys)
+    assert (code, out) == (2, "")
+    assert "pass --sep ';'" in err
+    Path("one.csv").write_text("sex;age\nf;3\n")
+    code, _, err = run("schema suggest one.csv", capsys)
+    assert (code, "in its name; pass --sep ';'" in err) == (2, True)
+    code, out, _ = run("schema suggest r.csv --sep ';'", capsys)
     assert code == 0
-    assert "the separator is taken to be ';'; pass --sep ';'" in err
-    assert "the first column has no name and is left out; R and pandas" in err
     entries = json.loads(out)["features"]
     assert [entry["name"] for entry in entries] == ["sex", "größe", "age"]
     assert "target" not in json.loads(out)
-    code, out, err = run("schema suggest r.csv --read-values --out r.json", capsys)
+    line = "schema suggest r.csv --sep ';' --read-values --out r.json"
+    code, out, err = run(line, capsys)
     assert (code, out) == (0, "")
     assert Domain.from_json("r.json").shape == (1, 20, 2)
     domain = json.loads(json.dumps(DOMAIN).replace("size", "größe"))
