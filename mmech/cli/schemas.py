@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mmech.checks import nearest, parsed_json
+from mmech.checks import nearest
 from mmech.cli.files import (
     FILLED_IN,
     NO_CLASSES,
@@ -27,12 +26,10 @@ from mmech.cli.files import (
     read_header,
     writing,
 )
-from mmech.limits import LIMITS
-from mmech.terminal import Help, InputError, Parser, printable, whole
+from mmech.terminal import Help, InputError, Parser, printable
 from mmech.threads import say
 
 if TYPE_CHECKING:
-    from mmech.domain.attribute import Attribute
     from mmech.domain.domain import Domain
     from mmech.domain.encoding import Misfit
 
@@ -59,9 +56,6 @@ class Described(NamedTuple):
         """Whether one column is the class."""
         return self.noun == "schema"
 
-
-MAX_NUMERIC_CATEGORIES = 10
-"""A column of more distinct numbers becomes numeric where values are read."""
 
 MAX_SHOWN = 80
 """A longer value of a cell is cut off where it is printed."""
@@ -90,11 +84,6 @@ _FOR_THE_OWNER = (
     "for the owner of the records only: what follows shows single records, outside the "
     "privacy guarantee"
 )
-_LEAK = (
-    "PrivacyLeakWarning: categories, bounds and classes are read from the records, "
-    "which voids the privacy guarantee unless the records are public; write them from "
-    "documentation instead"
-)
 
 
 def add_schema(
@@ -114,8 +103,6 @@ def add_schema(
     own.add(suggest, "data", metavar="CSV")
     if described.has_classes:
         own.add(suggest, "--target", metavar="NAME")
-    own.add(suggest, "--read-values", action="store_true")
-    own.add(suggest, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
     own.add(suggest, "--out", metavar="FILE")
     own.add(suggest, "--force", action="store_true")
     add_csv(suggest)
@@ -159,11 +146,7 @@ def _suggest(args: argparse.Namespace) -> None:
             f"{args.data!r} needs at least {columns} with a name of its own, {got}; "
             "correct the first line"
         )
-    document = (
-        _read(args, header, target)
-        if args.read_values
-        else _template(kinds, header, target, described.prog)
-    )
+    document = _template(kinds, header, target, described.prog)
     with writing(args.out) as stream:
         stream.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
@@ -239,58 +222,6 @@ def _declared(path: str) -> dict[str, str]:
         return "numeric" if any(f(declared) for f in numbers) else "categorical"
 
     return {field.name: kind_of(field.type) for field in declared}
-
-
-def _read(
-    args: argparse.Namespace, header: Sequence[str], target: str | None
-) -> dict[str, Any]:
-    say(f"{args.described.prog}: {_LEAK}")
-    from mmech.domain.attribute import Attribute, distinct_values
-    from mmech.domain.domain import Domain
-    from mmech.domain.parts import read_whole
-
-    # Only names are read of this domain, and that marks of numbers are wanted.
-    wanted = Domain(tuple(Attribute.numeric(name, cut_points=[0]) for name in header))
-    cells = read_whole(opened(args, args.data), wanted, **csv_format(args)).X
-    columns = dict(zip(header, cells.T, strict=True))
-    domain = Domain(
-        tuple(
-            _attribute(name, columns[name], args.bins)
-            for name in header
-            if name != target
-        ),
-        read_from_records=True,
-    )
-    document: dict[str, Any] = parsed_json(str(domain.to_json()))
-    if target is not None:
-        labels, has_missing = distinct_values(columns[target], f"column {target!r}")
-        if has_missing:
-            raise InputError(
-                f"column {target!r} of {args.data!r}, the class, has empty fields; "
-                "remove these records"
-            )
-        document["target"] = {"name": target, "categories": labels}
-    return document
-
-
-def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
-    """Describe a column: numeric where it is many numbers."""
-    import numpy as np
-
-    from mmech.domain.attribute import Attribute, distinct_values, infer_attribute
-    from mmech.domain.values import number_values
-
-    numbers, bad = number_values(values)
-    present = numbers[~np.isnan(numbers)]
-    many = len(set(present.tolist())) > MAX_NUMERIC_CATEGORIES
-    if bad.any():
-        return infer_attribute(name, values, n_bins)
-    if not many or math.isinf(np.abs(present).max()):
-        categories, has_missing = distinct_values(values, f"column {name!r}")
-        missing = ["?"] if has_missing or not categories else []
-        return Attribute.categorical(name, [*categories, *missing])
-    attribute = infer_attribute(name, present, n_bins)
-    return attribute if present.size == numbers.size else replace(attribute, other="?")
 
 
 # ---- check -----------------------------------------------------------------
