@@ -208,7 +208,7 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
                 isinstance(rules, list) and all(isinstance(r, dict) for r in rules)
             ):
                 raise ValueError(
-                    'they must be a JSON list of objects, such as [{"age": "<15"}]; '
+                    'they must be a JSON list of objects, such as [{"sex": "f"}]; '
                     "correct the file"
                 )
     return known, rules

@@ -329,7 +329,7 @@ def noise_of(shape, epsilon, n):
     ids=str,
 )
 def test_intervals_hold_the_noise_that_is_drawn(shape, epsilon):
-    """Of one value, and of all, by 2000 draws: within six standard errors, 2e-9.
+    """One value, and all, by 2000 draws: within six standard errors, 2e-9.
 
     Whole intervals hold at least what they promise: where counts are few, by far more.
     """
