@@ -159,7 +159,7 @@ def with_csv(size: int) -> None:
         write_csv(folder, size)
         path, model = str(folder / "adult.csv"), str(folder / "model.npz")
         fit = ["-m", "mmech_rf", "fit", path, "--schema", str(folder / "adult.json")]
-        fit += ["--epsilon", "1", "--out", model, "--force", "--memory", "1G"]
+        fit += ["--epsilon", "1", "--out", model, "--force"]
         read = ["-c", READ, path]
         for label, arguments in [("pyarrow reads it", read), ("fit", fit)]:
             report(f"CSV of {size / 2**30:.1f} GB, {label}", *of_command(arguments))

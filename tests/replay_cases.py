@@ -372,11 +372,7 @@ def tables_of(options, relation):
             pd.DataFrame(data), DOMAIN, neighbours=relation, ledger=ledger,
             **{currency: cost}, **options,
         )  # fmt: skip
-        orders = {"size": {"ranges": "size"}, "age": {"cumulative": "age"}}
-        shown = [
-            released.table(names, frame="dict", **orders.get(names[0], {}))
-            for names in released.tables
-        ]
+        shown = [released.table(names, frame="dict") for names in released.tables]
         with tempfile.TemporaryDirectory() as folder:
             released.write(Path(folder, "tables"))
             files = sorted(Path(folder, "tables").iterdir())

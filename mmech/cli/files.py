@@ -1,4 +1,4 @@
-"""Files of commands: how records are read, in what memory, and what is written."""
+"""Files of commands: how records are read, and what is written."""
 
 from __future__ import annotations
 
@@ -8,36 +8,23 @@ import io
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from mmech.checks import check_file, read_float
+from mmech.checks import check_file
 from mmech.terminal import Help, InputError
 from mmech.writing import check_writable, replacing
 
 if TYPE_CHECKING:
     from mmech.domain.csv_files import CsvFormat
     from mmech.domain.domain import Domain
-    from mmech.domain.parts import Part
 
 READ = ("data", "queries", "model", "schema", "domain")
 """Arguments that name a file which is read."""
 
 _FOLDERS = ("data", "queries")
 """Those that may also name a folder, or the standard input."""
-
-PART = 2**20
-"""Rows that are read at a time, where no bound on memory says less."""
-
-PROGRAM = 400 * 2**20
-"""Memory: bytes of the program itself, with its libraries, and of what a release takes
-whatever the records."""
-
-CELL = 300
-"""Memory: bytes of a field in text, with what is read ahead of it."""
-
 
 STANDARD_INPUT = "- reads the standard input"
 TABLE = f"a csv or Parquet file, or a folder of them; {STANDARD_INPUT}"
@@ -59,27 +46,6 @@ def add_csv(command: argparse.ArgumentParser) -> None:
     HELP.add(command, "--thousands", metavar="C")
     HELP.add(command, "--na", action="append", metavar="TEXT")
     HELP.add(command, "--multiline", action="store_true")
-
-
-def add_memory(command: argparse.ArgumentParser, help_: Help = HELP) -> None:
-    """Add a bound on the memory of records."""
-    help_.add(command, "--memory", type=_read_memory, metavar="SIZE")
-
-
-def _read_memory(text: str) -> int:
-    """Read a number of bytes, as ``800M`` or ``2G``."""
-    units = {"M": 2**20, "G": 2**30}
-    number, unit = text[:-1], units.get(text[-1:].upper(), 0)
-    try:
-        size = int(read_float(number) * unit)
-    except (ValueError, OverflowError):
-        size = 0
-    if not 500 * 2**20 <= size < 2**50:
-        raise argparse.ArgumentTypeError(
-            "it must be a number of megabytes or gigabytes, at least 500M, such as 2G, "
-            f"got {text!r}"
-        )
-    return size
 
 
 def csv_format(args: argparse.Namespace) -> CsvFormat:
@@ -194,57 +160,3 @@ def kept_elsewhere(name: str, write: Callable[[str], Any]) -> str | None:
     except Exception:  # the error that led here is told
         return None
     return path
-
-
-# ---- parts -----------------------------------------------------------------
-
-
-def parts_of(
-    args: argparse.Namespace, path: str, domain: Domain, said: list[str]
-) -> Iterator[Part]:
-    """Return the records of a file or folder in parts; `said` gets how far it is."""
-    from mmech.domain.parts import expected_rows, read
-
-    source = opened(args, path)
-    columns = len(domain._columns(with_target=True)[0]) + 1
-    rows = _rows_within(args.memory, columns)
-    expected = expected_rows(source)
-    parts = read(source, domain, chunk_rows=rows, **csv_format(args))
-
-    def told() -> Iterator[Part]:
-        started, total = time.monotonic(), 0
-        for part in parts:
-            yield part
-            total += len(part.X)
-            seconds = time.monotonic() - started
-            said.append(progress_words(total, expected, seconds))
-
-    return told()
-
-
-def progress_words(n_read: int, expected: int | None, seconds: float) -> str:
-    """Return how far reading is, for the person at the terminal.
-
-    How many records there are may be private, and is not for who looks over a shoulder.
-    """
-    if not expected or not n_read:
-        return "reading"
-    done = min(n_read / expected, 1)
-    left = seconds * (1 / done - 1)
-    return f"reading: [{'#' * round(20 * done):20}] {done:.0%}, {left:.0f} s left"
-
-
-def _rows_within(memory: int | None, columns: int) -> int:
-    """Return how many rows may be read at a time."""
-    if memory is None:
-        return PART
-    return min(PART, max(1000, (memory - PROGRAM) // (CELL * columns)))
-
-
-def check_memory(memory: int | None, needed: int, what: str) -> None:
-    """Raise before anything is released where records take more than may be used."""
-    if memory is not None and needed > memory - PROGRAM:
-        raise InputError(
-            f"{what} do not fit into --memory with all that is computed from them; "
-            "raise it, or cut attributes into fewer values; nothing was released"
-        )

@@ -19,14 +19,11 @@ from mmech.checks import check_file, parsed_json, read_float
 from mmech.cli.files import (
     HELP,
     add_csv,
-    add_memory,
     check_ledger,
-    check_memory,
     check_readable,
     csv_format,
     kept_elsewhere,
     opened,
-    parts_of,
 )
 from mmech.cli.schemas import Described, add_schema
 from mmech.exceptions import located
@@ -50,9 +47,6 @@ if TYPE_CHECKING:
     from mmech.tables import MeasuredTables, TablePlan, Tables
 
 PROG = "mmech"
-
-CODE = 4
-"""Memory: bytes of a value as a code, with the copy that is measured."""
 
 _STATISTICS = ("mean", "sum", "standard-deviation", "histogram", "quantiles")
 """Options of statistics."""
@@ -120,7 +114,6 @@ def _add_tables(commands: argparse._SubParsersAction[Parser]) -> None:
     policies = ("error", "category", "drop")
     add("--handle-unknown", choices=("clip", *policies), default="clip")
     add("--handle-missing", choices=policies, default="error")
-    add_memory(command)
     add_csv(command)
 
 
@@ -215,7 +208,7 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
                 isinstance(rules, list) and all(isinstance(r, dict) for r in rules)
             ):
                 raise ValueError(
-                    'they must be a JSON list of objects, such as [{"age": "<15"}]; '
+                    'they must be a JSON list of objects, such as [{"sex": "f"}]; '
                     "correct the file"
                 )
     return known, rules
@@ -370,7 +363,7 @@ def _tables(args: argparse.Namespace) -> None:
         if args.measure == "all" and (ways or args.auto):
             ways, listed = None, listed_tables(domain, ways)
         made: Any = release_tables(
-            None if args.dry_run else _records(args, domain, said, described),
+            None if args.dry_run else _records(args, domain, described),
             domain,
             ways=ways,
             tables=listed,
@@ -395,28 +388,17 @@ def _tables(args: argparse.Namespace) -> None:
 
 
 def _records(
-    args: argparse.Namespace, domain: Domain, said: list[str], described: set[str]
+    args: argparse.Namespace, domain: Domain, described: set[str]
 ) -> Iterator[Part]:
-    """Return the records in parts, as long as their codes fit into memory.
+    """Yield the records in parts, then name columns that nothing describes."""
+    from mmech.domain.parts import columns_of, read
 
-    Once all are read, columns are named that nothing describes.
-    """
-    from mmech.domain.parts import columns_of
-
-    parts = parts_of(args, args.data, domain, said)
-
-    def bounded() -> Iterator[Part]:
-        held = 0
-        for part in parts:
-            held += len(part.X) * len(domain.shape) * CODE
-            check_memory(args.memory, held, "the records")
-            yield part
-        columns = columns_of(opened(args, args.data), domain, **csv_format(args))
-        others = ", ".join(name for name in columns if name not in described)
-        if others:
-            say(f"{PROG}: columns that the domain does not name: {printable(others)}")
-
-    return bounded()
+    source, form = opened(args, args.data), csv_format(args)
+    yield from read(source, domain, **form)
+    columns = columns_of(source, domain, **form)
+    others = ", ".join(name for name in columns if name not in described)
+    if others:
+        say(f"{PROG}: columns that the domain does not name: {printable(others)}")
 
 
 @contextmanager

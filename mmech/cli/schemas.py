@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mmech.checks import nearest, parsed_json
+from mmech.checks import nearest
 from mmech.cli.files import (
     FILLED_IN,
     NO_CLASSES,
@@ -28,12 +26,10 @@ from mmech.cli.files import (
     read_header,
     writing,
 )
-from mmech.limits import LIMITS
-from mmech.terminal import Help, InputError, Parser, printable, whole
+from mmech.terminal import Help, InputError, Parser, printable
 from mmech.threads import say
 
 if TYPE_CHECKING:
-    from mmech.domain.attribute import Attribute
     from mmech.domain.domain import Domain
     from mmech.domain.encoding import Misfit
 
@@ -61,17 +57,11 @@ class Described(NamedTuple):
         return self.noun == "schema"
 
 
-MAX_NUMERIC_CATEGORIES = 10
-"""A column of more distinct numbers becomes numeric where values are read."""
-
 MAX_SHOWN = 80
 """A longer value of a cell is cut off where it is printed."""
 
 MOST_VALUES = 8
 """Distinct values that are shown of a column; with what frames them, ten lines."""
-
-SEPARATORS = ",;\t|"
-"""Characters that are tried between the names of the columns."""
 
 _CLASSES = {
     "and_classes": ", and the classes",
@@ -94,11 +84,6 @@ _FOR_THE_OWNER = (
     "for the owner of the records only: what follows shows single records, outside the "
     "privacy guarantee"
 )
-_LEAK = (
-    "PrivacyLeakWarning: categories, bounds and classes are read from the records, "
-    "which voids the privacy guarantee unless the records are public; write them from "
-    "documentation instead"
-)
 
 
 def add_schema(
@@ -118,8 +103,6 @@ def add_schema(
     own.add(suggest, "data", metavar="CSV")
     if described.has_classes:
         own.add(suggest, "--target", metavar="NAME")
-    own.add(suggest, "--read-values", action="store_true")
-    own.add(suggest, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
     own.add(suggest, "--out", metavar="FILE")
     own.add(suggest, "--force", action="store_true")
     add_csv(suggest)
@@ -140,8 +123,15 @@ def _suggest(args: argparse.Namespace) -> None:
     check_output(args)
     described: Described = args.described
     kinds = _declared(args.data) if args.data.endswith(".parquet") else {}
-    header = list(kinds) or _header(args)
-    header = _named(header, args)
+    header = list(kinds) or read_header(args, args.data)
+    if len(header) > 1 and not header[0]:  # names of rows, as R and pandas write them
+        del header[0]
+    one = len(header) == 1 and args.sep == ","
+    if marks := [mark for mark in ";\t|" if one and mark in header[0]]:
+        raise InputError(
+            f"the header of {args.data!r} is one column, with {marks[0]!r} in its name"
+            f"; pass --sep {marks[0]!r} to this and the other commands, or rename it"
+        )
     target = None
     if described.has_classes:
         target = header[-1] if args.target is None else args.target
@@ -156,81 +146,35 @@ def _suggest(args: argparse.Namespace) -> None:
             f"{args.data!r} needs at least {columns} with a name of its own, {got}; "
             "correct the first line"
         )
-    document = (
-        _read(args, header, target)
-        if args.read_values
-        else _template(kinds or {}, header, target, described.prog)
-    )
+    document = _template(kinds, header, target, described.prog)
     with writing(args.out) as stream:
         stream.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
-def _header(args: argparse.Namespace) -> list[str]:
-    """Return the names of the columns; unless it is given, find the separator."""
-    given, refusal = args.sep, None
-    header: list[str] = []
-    for args.sep in SEPARATORS if given == "," else [given]:
-        try:
-            header = read_header(args, args.data)
-        except ValueError as error:
-            refusal = refusal or error
-        if len(header) > 1:
-            break
-    else:
-        args.sep = given
-        if refusal is not None:
-            raise refusal
-    if args.sep != given:
-        sep = r"'\t'" if args.sep == "\t" else repr(args.sep)
-        say(
-            f"{args.described.prog}: the separator is taken to be {sep}; pass --sep "
-            f"{sep} to the other commands"
-        )
-    return header
-
-
-def _named(header: list[str], args: argparse.Namespace) -> list[str]:
-    """Return the columns but for a first one without a name."""
-    if len(header) < 2 or header[0]:
-        return header
-    say(
-        f"{args.described.prog}: the first column has no name and is left out; R and "
-        "pandas write names of rows so"
-    )
-    return header[1:]
-
-
 def _template(
-    kinds: Mapping[str, str | None],
+    kinds: Mapping[str, str],
     header: Sequence[str],
     target: str | None,
     prog: str,
 ) -> dict[str, Any]:
     rest = [name for name in header if name != target]
     places = _places(rest) if target is None else []
-    features = [_entry(name, kinds.get(name)) for name in rest if name not in places]
+    features = [
+        _entry(name, kinds.get(name, "categorical"))
+        for name in rest
+        if name not in places
+    ]
     if places:
         own = {"name": "place", "type": "hierarchy", "columns": places, "tree": {}}
         features.insert(min(map(rest.index, places)), own)
     document: dict[str, Any] = {
         "note": "Fill in every list and bound from public documentation, never from "
-        f"the records; `{prog} schema suggest --help` shows all kinds of entries. "
-        "Types are guessed from names.",
+        f"the records; `{prog} schema suggest --help` shows all kinds of entries.",
         "features": features,
     }
     if target is not None:
         document["target"] = {"name": target, "categories": []}
     return document
-
-
-_NUMERIC = re.compile(
-    "age|amount|area|balance|capital|count|distance|duration|height|hours|income|length"
-    "|gain|loss|minutes|months|number|num|price|pressure|rate|ratio|salary|score|speed"
-    "|temperature|time|total|volume|wage|weight|width|years?"
-)
-_ORDINAL = re.compile("degree|education|grade|level|rank|stage")
-_DATE = re.compile("dates?|datetime|timestamp")
-"""Words of names that mean a number, an order or a date; who fills it in decides."""
 
 
 _PLACES = (
@@ -248,15 +192,8 @@ def _places(header: Sequence[str]) -> list[str]:
     return found if apart and len(found) > 1 else []
 
 
-def _entry(name: str, kind: str | None) -> dict[str, Any]:
-    """Return a template of an attribute; without a declared kind its name tells."""
-    if kind is None:
-        words = re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())
-        guesses = {"date": _DATE, "numeric": _NUMERIC, "ordinal": _ORDINAL}
-        kind = next(
-            (k for k, pattern in guesses.items() if any(map(pattern.fullmatch, words))),
-            "categorical",
-        )
+def _entry(name: str, kind: str) -> dict[str, Any]:
+    """Return a template of an attribute."""
     if kind == "date":
         bounds = {"lower": None, "upper": None, "unit": "month"}
         return {"name": name, "type": kind, **bounds}
@@ -265,7 +202,7 @@ def _entry(name: str, kind: str | None) -> dict[str, Any]:
     return {"name": name, "type": kind, "categories": []}
 
 
-def _declared(path: str) -> dict[str, str | None]:
+def _declared(path: str) -> dict[str, str]:
     """Return the columns of a Parquet file and the kinds that its schema declares.
 
     Only the schema is read: a dictionary of values is data, as records are.
@@ -285,58 +222,6 @@ def _declared(path: str) -> dict[str, str | None]:
         return "numeric" if any(f(declared) for f in numbers) else "categorical"
 
     return {field.name: kind_of(field.type) for field in declared}
-
-
-def _read(
-    args: argparse.Namespace, header: Sequence[str], target: str | None
-) -> dict[str, Any]:
-    say(f"{args.described.prog}: {_LEAK}")
-    from mmech.domain.attribute import Attribute, distinct_values
-    from mmech.domain.domain import Domain
-    from mmech.domain.parts import read_whole
-
-    # Only names are read of this domain, and that marks of numbers are wanted.
-    wanted = Domain(tuple(Attribute.numeric(name, cut_points=[0]) for name in header))
-    cells = read_whole(opened(args, args.data), wanted, **csv_format(args)).X
-    columns = dict(zip(header, cells.T, strict=True))
-    domain = Domain(
-        tuple(
-            _attribute(name, columns[name], args.bins)
-            for name in header
-            if name != target
-        ),
-        read_from_records=True,
-    )
-    document: dict[str, Any] = parsed_json(str(domain.to_json()))
-    if target is not None:
-        labels, has_missing = distinct_values(columns[target], f"column {target!r}")
-        if has_missing:
-            raise InputError(
-                f"column {target!r} of {args.data!r}, the class, has empty fields; "
-                "remove these records"
-            )
-        document["target"] = {"name": target, "categories": labels}
-    return document
-
-
-def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
-    """Describe a column: numeric where it is many numbers."""
-    import numpy as np
-
-    from mmech.domain.attribute import Attribute, distinct_values, infer_attribute
-    from mmech.domain.values import number_values
-
-    numbers, bad = number_values(values)
-    present = numbers[~np.isnan(numbers)]
-    many = len(set(present.tolist())) > MAX_NUMERIC_CATEGORIES
-    if bad.any():
-        return infer_attribute(name, values, n_bins)
-    if not many or math.isinf(np.abs(present).max()):
-        categories, has_missing = distinct_values(values, f"column {name!r}")
-        missing = ["?"] if has_missing or not categories else []
-        return Attribute.categorical(name, [*categories, *missing])
-    attribute = infer_attribute(name, present, n_bins)
-    return attribute if present.size == numbers.size else replace(attribute, other="?")
 
 
 # ---- check -----------------------------------------------------------------

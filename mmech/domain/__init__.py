@@ -3,7 +3,7 @@
 ===========  ==============================================================
 attribute    one attribute: its cells, and how raw values reach them
 hierarchies  levels of an attribute: a tree of its values
-discretise   cut points of numbers from public facts: bounds and quantiles
+discretise   cut points of numbers from public bounds
 domain       named attributes, and the cells that they make together
 dates        days of raw values, and the periods of the calendar
 values       which raw values are missing, and what the others mean, read once each

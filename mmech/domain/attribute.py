@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Self
@@ -19,7 +19,7 @@ from mmech.domain import values as io
 from mmech.domain.discretise import (
     check_bins,
     check_number,
-    equal_probability,
+    equal_width,
     number_text,
 )
 from mmech.domain.hierarchies import check_levels, read_tree
@@ -32,7 +32,7 @@ FIELDS = {
     ),
     "ordinal": ("categories", "groups", "value_map", "other", "monotone"),
     "numeric": (
-        *("lower", "upper", "cut_points", "n_bins", "quantiles", "categories"),
+        *("lower", "upper", "cut_points", "n_bins", "categories"),
         *("integer", "unit", "other", "monotone"),
     ),
     "date": ("lower", "upper", "unit", "other", "monotone"),
@@ -161,11 +161,6 @@ class Attribute:
         Codes to translate first. Where it is given only its keys are known.
     n_bins : int, default=10
         Number of bins of a numeric attribute without cut points.
-    quantiles : sequence of (probability, value), optional
-        Public quantiles of a numeric attribute, such as those that a census
-        publishes. It is cut in `n_bins` bins of equal probability between them; the
-        bounds are the quantiles 0 and 1, and values between two are taken to be
-        uniform. Stored as `cut_points`.
     other : str or category, optional
         The designated cell for unknown and missing values: one of the categories,
         or for a number or a date the name of one more cell after the others. A
@@ -231,11 +226,6 @@ class Attribute:
     ('[0, 25]', '(25, 50]', '(50, 75]', '(75, 100]')
     >>> Attribute.numeric("petal_width", cut_points=[0.5, 1], other="unknown").labels
     ('<= 0.5', '(0.5, 1]', '> 1', 'unknown')
-    >>> published = [(0.25, 20), (0.75, 60)]
-    >>> Attribute.numeric(
-    ...     "income", lower=0, upper=1000, n_bins=4, quantiles=published
-    ... ).labels
-    ('[0, 20]', '(20, 40]', '(40, 60]', '(60, 1000]')
     >>> Attribute.ordinal("safety", ["low", "med", "high"], monotone=1).monotone
     1
     >>> Attribute.date("admitted", "2025-11-15", "2026-02-28").labels
@@ -258,7 +248,6 @@ class Attribute:
     unit: str | None = None
     levels: Mapping[str, tuple[Any, ...]] | None = field(default=None, hash=False)
     columns: tuple[str, ...] = ()
-    quantiles: InitVar[Any] = None
 
     @classmethod
     def categorical(cls, name: str, categories: Iterable[Any], **options: Any) -> Self:
@@ -329,20 +318,19 @@ class Attribute:
         """Describe a date between two public dates, in calendar periods of a unit."""
         return cls(name, "date", lower=lower, upper=upper, unit=unit, **options)
 
-    def __post_init__(self, quantiles: Any) -> None:
+    def __post_init__(self) -> None:
         check_name(self.name, "the name of an attribute")
         check_choice(self.kind, f"the kind of attribute {self.name!r}", KINDS)
         label = f"attribute {self.name!r}"
         for name in ("categories", "cut_points", "columns"):
             self._set(**{name: as_tuple(getattr(self, name), f"{name} of {label}")})
-        given = self._given() | ({} if quantiles is None else {"quantiles": quantiles})
-        if extra := sorted({*given} - {"name", "kind", *FIELDS[self.kind]}):
+        if extra := sorted({*self._given()} - {"name", "kind", *FIELDS[self.kind]}):
             raise ValueError(
                 f"{label} is {self.kind} and takes no {' or '.join(extra)}; "
                 f"it may have {', '.join(FIELDS[self.kind])}"
             )
         if self.kind == "numeric":
-            self._check_numeric(quantiles)
+            self._check_numeric()
         elif self.kind == "date":
             self._check_date()
         else:
@@ -379,7 +367,7 @@ class Attribute:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _check_numeric(self, quantiles: Any) -> None:
+    def _check_numeric(self) -> None:
         label = f"attribute {self.name!r}"
         if (self.lower is None) != (self.upper is None):
             raise ValueError(
@@ -413,8 +401,7 @@ class Attribute:
                     "take them from public documentation, not from the data"
                 )
             n_bins = 10 if self.n_bins is None else int(self.n_bins)
-            given = () if quantiles is None else quantiles
-            cuts = equal_probability(*bounds, n_bins, given, label)
+            cuts = equal_width(*bounds, n_bins)
             if len(set(cuts)) < len(cuts) or upper in cuts:
                 raise ValueError(
                     f"{label} has bounds too close for {n_bins} bins; widen them "
@@ -423,10 +410,6 @@ class Attribute:
             if self.integer:  # a bin without a whole number would stay empty
                 ends = {cut // 1 for cut in cuts}
                 cuts = tuple(sorted(end for end in ends if end >= lower))
-        elif quantiles is not None:
-            raise ValueError(
-                f"{label} has both cut_points and quantiles; give only one of the two"
-            )
         elif self.n_bins not in (None, len(cuts) + 1):
             raise ValueError(
                 f"{label} has {len(cuts)} cut points, so {len(cuts) + 1} bins, but "

@@ -1,11 +1,10 @@
-"""Cut points of numeric attributes from public facts: bounds and quantiles."""
+"""Cut points of numeric attributes from public bounds."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,42 +41,14 @@ def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def equal_probability(
-    lower: float, upper: float, n_bins: int, quantiles: Any, label: str
-) -> tuple[float, ...]:
-    """Return the inner edges of bins of equal probability under public quantiles.
+def equal_width(lower: float, upper: float, n_bins: int) -> tuple[float, ...]:
+    """Return the inner edges of bins of equal width, exact in the decimals as printed.
 
-    The distribution function is linear between the bounds and the given pairs of
-    probability and value; without pairs bins have equal width. Edges are exact in the
-    decimals as printed: a bound like 0.6 cuts at 0.3. `label` is for errors.
+    A bound like 0.6 cuts at 0.3.
     """
-    pairs = [(Fraction(0), Fraction(repr(lower)))]
-    try:
-        given = [(probability, value) for probability, value in quantiles]
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"quantiles of {label} must be pairs of a probability and a value, such as "
-            f"[(0.25, 20), (0.75, 60)], got {type(quantiles).__name__}"
-        ) from None
-    for probability, value in given:
-        chance = check_number(probability, f"every probability in quantiles of {label}")
-        point = check_number(value, f"every value in quantiles of {label}")
-        pairs.append((Fraction(repr(chance)), Fraction(repr(point))))
-    pairs.append((Fraction(1), Fraction(repr(upper))))
-    if any(p >= q or a >= b for (p, a), (q, b) in pairwise(pairs)):
-        raise ValueError(
-            f"quantiles of {label} must increase in both probability and value, "
-            "strictly, from the lower bound at 0 to the upper bound at 1; sort them, "
-            "and leave the bounds themselves out"
-        )
-    cuts = []
-    for k in range(1, n_bins):
-        share = Fraction(k, n_bins)
-        (p, a), (q, b) = next(
-            (left, right) for left, right in pairwise(pairs) if right[0] >= share
-        )
-        cuts.append(float(a + (b - a) * (share - p) / (q - p)))
-    return tuple(cuts)
+    low, high = Fraction(repr(lower)), Fraction(repr(upper))
+    shares = (Fraction(k, n_bins) for k in range(1, n_bins))
+    return tuple(float(low + (high - low) * share) for share in shares)
 
 
 SMALLEST = 2.0**-20
@@ -101,7 +72,7 @@ def fine_grid(lower: float, upper: float, n_cells: int) -> tuple[float, ...]:
     """
     origin = min(max(0.0, lower), upper)
     half = n_cells // 2
-    even = equal_probability(lower, upper, half, (), "the attribute")
+    even = equal_width(lower, upper, half)
     edges = {float(f"{edge:.6g}") for edge in even}
     edges.add(origin)
     sides = [side for side in (lower - origin, upper - origin) if side]

@@ -450,9 +450,9 @@ class Domain:
     def from_json(cls, source: Any, *, n_bins: int = 10) -> Self:
         """Read a domain from a file with ``features``, as `to_json` writes it.
 
-        An entry has categories, or
-        for a number bounds and ``n_bins``, ``quantiles`` or ``cut_points``, as in
-        `Attribute`. Where a file has classes, a ``target``, it is the last attribute.
+        An entry has categories, or for a number bounds and ``n_bins`` or
+        ``cut_points``, as in `Attribute`. Where a file has classes, a ``target``, it is
+        the last attribute.
 
         Parameters
         ----------

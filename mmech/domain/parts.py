@@ -426,26 +426,6 @@ def columns_of(
     return found
 
 
-def expected_rows(source: Any) -> int | None:
-    """Return roughly how many rows the files of a source have; None if compressed.
-
-    Parquet files say it; of csv files the length of the first lines tells.
-    """
-    total = 0
-    for path, _ in _files(source):
-        if name_of(path).endswith(".gz") or not isinstance(path, Path):
-            return None
-        if path.name.endswith(".parquet"):
-            place = f"cannot use the data {name_of(path)!r}"
-            with located(place), _sound_parquet(path) as (parquet, file):
-                total += parquet.read_metadata(file).num_rows
-            continue
-        with path.open("rb") as stream:
-            start = stream.read(2**20)
-        total += path.stat().st_size * start.count(b"\n") // max(len(start), 1)
-    return total
-
-
 def _columns(path: Any, attributes: Sequence[Attribute], form: CsvFormat) -> list[str]:
     """Return the names of the columns of a file, unless they look like a record."""
     if name_of(path).endswith(".parquet"):

@@ -351,28 +351,24 @@ class Field:
         """Return the coefficients of all noise in the errors of cells, (rows, p)."""
         table = np.zeros((self._cells(subset), len(rows)))
         table[rows, np.arange(len(rows))] = 1.0
-        return self._of_noise(Source(subset, table, 1.0, 1.0))
-
-    def _of_noise(self, sums: Source) -> Floats:
-        """Return the coefficients of all noise in sums of cells, (columns, p)."""
-        found = self._conditioned(Solution(self, [sums]))
+        found = Solution(self, [Source(subset, table, 1.0, 1.0)])
+        found = self._conditioned(found)
         each = zip(self.measured, self._shares, strict=True)
         return np.hstack([found.table(m.subset).T * share for m, share in each])
 
-    def node_variances(self, subset: Subset, together: Subset | None = None) -> Floats:
+    def node_variances(self, subset: Subset) -> Floats:
         """Return variances at the nodes of a table, (nodes,), closed cells aside.
 
         All its cells at a node have the same. Interactions that were not measured are
-        taken for zero. `together` is how many values of every axis are counted as one.
+        taken for zero.
         """
         levels, others = self.chain.places(subset)
-        counted = dict(zip(subset, together or (1,) * len(subset), strict=True))
         found = np.zeros(product_of(self._nodes(levels)))
         for part in self._parts(levels, others):
             square = self._rounding
             for i in others:
-                m, n = counted[i], self.sizes[i]
-                square *= m * (1 - m / n) if i in part else (m / n) ** 2
+                n = self.sizes[i]
+                square *= 1 - 1 / n if i in part else (1 / n) ** 2
             found += square * self._of_nodes(part, levels)
         return np.maximum(found, 0.0)
 

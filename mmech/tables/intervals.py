@@ -9,18 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmech.arrays import Floats, Integers, Subset
-from mmech.exceptions import ParameterError
-from mmech.limits import LIMITS
 from mmech.mechanism import MatrixMechanism
 from mmech.noise.tails import CellLaws, ErrorLaw, Errors, Tails, laws_of_rows
 from mmech.operators.base import product_of
 from mmech.tables.field import (
-    BLOCK,
     FLAT,
     VARIANCE_FLOOR,
     Field,
     Solution,
-    Source,
     measured_by,
 )
 from mmech.tables.levels import Chain, subsets_of
@@ -69,7 +65,7 @@ class Intervals(Field):
         ]
         super().__init__(form.domain_shape, measured, known, closed, chain)
         self._law = mechanisms[0].law
-        self._laws: dict[Any, Errors] = {}
+        self._laws: dict[Subset, Errors] = {}
         self.steps: Sequence[Intervals] = [self]
         if len(mechanisms) > 1:
             self.steps = [Intervals([own]) for own in mechanisms]
@@ -87,93 +83,39 @@ class Intervals(Field):
         rest = np.prod([1 - 1 / self.sizes[i] for i in subset])
         return max(self.contrast_variance(subset) * float(rest), VARIANCE_FLOOR)
 
-    def errors(
-        self, subset: Subset, level: float, first: Integers, last: Integers
-    ) -> tuple[Floats, Floats]:
-        """Return the standard errors, and half the widths of intervals, of sums.
+    def errors(self, subset: Subset, level: float) -> tuple[Floats, Floats]:
+        """Return the standard errors, and half the widths of intervals, of all cells.
 
         Parameters
         ----------
         subset : tuple of int
         level : float
             Probability of an interval.
-        first, last : ndarray of int, shape (len(subset), rows)
-            Values of every axis from which, and up to which, cells are added up.
         """
-        own = self.steps[self.step(subset)]
-        shape = [self.sizes[i] for i in subset]
-        together, places = last - first + 1, own._node_of(subset, first)
-        if own._closed and (together > 1).any():  # every row has a law of its own
-            laws = own.laws(own._sums(subset, first, last))
-            found = np.array([law.at(level, None) for law in laws])
-            return found[:, 0], found[:, 1]
-        if own._closed:
-            places = np.ravel_multi_index(tuple(first), shape)
-        kind = np.ravel_multi_index(tuple(together), [n + 1 for n in shape])
-        _, at, which = np.unique(kind, return_index=True, return_inverse=True)
-        error, width = np.empty(kind.size), np.empty(kind.size)
-        for k, counted in enumerate(together[:, at].T.tolist()):
-            rows = which == k
-            law = own.law(subset, tuple(counted))
-            error[rows], width[rows] = law.at(level, places[rows])
-        return error, width
+        own, places = self.steps[self.step(subset)], np.arange(self._cells(subset))
+        if not own._closed:
+            nodes = np.arange(product_of(own._nodes(own._deep(subset))))
+            places = own._at_cells(nodes, subset).ravel()
+        error, width = own.law(subset).at(level, places)
+        return np.broadcast_to(error, places.size), np.broadcast_to(width, places.size)
 
-    def _node_of(self, subset: Subset, codes: Integers) -> Integers:
-        """Return the node of cells, numbered over all hierarchies."""
-        nodes: Any = np.zeros(codes.shape[1], np.int64)
-        for own, level in zip(self.chain.all, self._deep(subset), strict=True):
-            if level:
-                at = codes[subset.index(own.axes[level - 1])]
-                nodes = nodes * own.size(level) + at
-        return nodes
-
-    def _sums(self, subset: Subset, first: Integers, last: Integers) -> Floats:
-        """Return the coefficients of all noise in sums of cells, (rows, p)."""
-        found, p = [], sum(self._cells(m.subset) for m in self.measured)
-        if first.shape[1] * p > LIMITS.table_entries:
-            raise ParameterError(
-                "cumulative",
-                "and ranges must be left out of a large table where cells are "
-                f"impossible: {first.shape[1]:,} sums of {p:,} numbers are too many",
-                remedy="take the table without them",
-            )
-        rows = max(1, BLOCK // max(self._cells(m.subset) for m in self.measured))
-        for start in range(0, first.shape[1], rows):
-            part = slice(start, start + rows)
-            box: Any = np.ones((1, first[:, part].shape[1]))
-            for i, a, b in zip(subset, first[:, part], last[:, part], strict=True):
-                codes = np.arange(self.sizes[i])[:, None]
-                inside = (a <= codes) & (codes <= b)
-                box = (box[:, None] * inside).reshape(-1, box.shape[-1])
-            found.append(self._of_noise(Source(subset, box, 1.0, 1.0)))
-        return np.concatenate(found)
-
-    def law(self, subset: Subset, together: Subset | None = None) -> Errors:
+    def law(self, subset: Subset) -> Errors:
         """Return the laws of errors by node of a table, or by cell if some are closed.
 
         A table without levels is one node, and noise of all counts is told apart. At
         nodes of a tree noise of a node, and above and below it, is told apart.
-
-        Parameters
-        ----------
-        subset : tuple of int
-        together : tuple of int, optional
-            How many values of every axis are counted as one; 1 by default, and always
-            where cells are closed.
         """
-        key = subset, together or (1,) * len(subset)
-        if key not in self._laws:
+        if subset not in self._laws:
             if self._closed:
-                self._laws[key] = self._cell_laws(subset)
+                self._laws[subset] = self._cell_laws(subset)
             elif any(m.total is not None for m in self.measured):
-                self._laws[key] = set_law(self, *key)
+                self._laws[subset] = set_law(self, subset)
             else:
-                self._laws[key] = self._tails(*key)
-        return self._laws[key]
+                self._laws[subset] = self._tails(subset)
+        return self._laws[subset]
 
-    def _tails(self, subset: Subset, together: Subset) -> Tails:
+    def _tails(self, subset: Subset) -> Tails:
         levels, others = self.chain.places(subset)
-        counted = dict(zip(subset, together, strict=True))
         n_nodes, terms = product_of(self._nodes(levels)), []
         # Measured tables at the same levels, and with the same of the axes, are alike.
         held = self._holds[: self._n, list(others)] @ (1 << np.arange(len(others)))
@@ -188,7 +130,7 @@ class Intervals(Field):
             )
             rows = self._flat[at] / self._cells(common)
             shares = self._shares[at] / self._flat[at]
-            found = self._patterns(others, counted, common, measured, levels)
+            found = self._patterns(others, common, measured, levels)
             for _, coefficient, number in found:
                 size, many = np.abs(coefficient), np.ones(n_nodes)
                 if nodes is not None:  # as many equal ones, of the same sums of squares
@@ -210,7 +152,7 @@ class Intervals(Field):
             sizes, numbers, at = sizes[order], numbers[order], at[order]
         return Tails(
             self._law,
-            self.node_variances(subset, together),
+            self.node_variances(subset),
             sizes,
             numbers,
             self._variances[at],
@@ -220,7 +162,6 @@ class Intervals(Field):
     def _patterns(
         self,
         others: Subset,
-        counted: Mapping[int, int],
         common: Subset,
         measured: Subset,
         levels: Subset,
@@ -237,15 +178,12 @@ class Intervals(Field):
             return self._cells(part) * reduce(np.multiply.outer, found).ravel()
 
         for matching in subsets_of(common):
-            number = product_of(
-                counted[i] if i in matching else self.sizes[i] - counted[i]
-                for i in common
-            )
+            number = product_of(self.sizes[i] - 1 for i in common if i not in matching)
             coefficient: Any = 0.0
             for part in subsets_of(common):
                 share = covariance(part)
                 for i in others:
-                    even = counted[i] / self.sizes[i]
+                    even = 1 / self.sizes[i]
                     share = share * ((i in matching) - even if i in part else even)
                 coefficient = coefficient + share
             if number and np.any(coefficient):
@@ -283,12 +221,12 @@ class Intervals(Field):
         """
         levels, others = self.chain.places(subset)
         nodes, codes = self._places(subset, first)
-        alone, found, holding = dict.fromkeys(others, 1), [], []
+        found, holding = [], []
         moved = self.moved(subset, first)
         for j, m in enumerate(self.measured):
             own, common = self.chain.places(m.subset)
             if {*common} <= {*others} and (self._levels[j] <= levels).all():
-                patterns = self._patterns(others, alone, common, own, levels)
+                patterns = self._patterns(others, common, own, levels)
                 most = {axes: size for axes, size, _ in patterns}.get(common)
                 if most is not None:
                     cells = self._held_by(codes, nodes, m.subset)
@@ -380,15 +318,13 @@ class Apart(Intervals):
             found.append(part.estimate(own))
         return ApartSolution(self, found)
 
-    def law(self, subset: Subset, together: Subset | None = None) -> Errors:
+    def law(self, subset: Subset) -> Errors:
         """Return the laws of errors of a table."""
-        return self.parts[self.best(subset)].law(subset, together)
+        return self.parts[self.best(subset)].law(subset)
 
-    def errors(
-        self, subset: Subset, level: float, first: Integers, last: Integers
-    ) -> tuple[Floats, Floats]:
-        """Return the standard errors, and half the widths of intervals, of sums."""
-        return self.parts[self.best(subset)].errors(subset, level, first, last)
+    def errors(self, subset: Subset, level: float) -> tuple[Floats, Floats]:
+        """Return the standard errors, and half the widths of intervals, of cells."""
+        return self.parts[self.best(subset)].errors(subset, level)
 
     def spread(self, subset: Subset) -> float:
         """Return the mean variance of errors."""

@@ -263,7 +263,7 @@ def what_is_known(
         )
     if not isinstance(impossible, Iterable) or isinstance(impossible, str | Mapping):
         raise TypeError(
-            "impossible must be a list of rules, such as [{'age': '<15'}], got "
+            "impossible must be a list of rules, such as [{'sex': 'f'}], got "
             f"{impossible!r:.60}"
         )
     if not isinstance(known, Known):

@@ -121,11 +121,8 @@ def shared_points(
     weights /= weights.sum()
     if counted in (0, size):
         return shares, shares * (counted > 0), weights
-    if 2 * counted > size:
-        shares, points, weights = shared_points(sizes, size, size - counted)
-        return shares, shares - points, weights
     number = size // 2 + 4 * math.isqrt(d + 2)
-    found = [_sums(size, counted, share, number) for share in shares.tolist()]
+    found = [_values(size, share, number) for share in shares.tolist()]
     points = np.concatenate([points for points, _ in found])
     own = [weight * inner for weight, (_, inner) in zip(weights, found, strict=True)]
     return np.repeat(shares, [len(inner) for inner in own]), points, np.concatenate(own)
@@ -148,18 +145,16 @@ def _log_binomials(n: int) -> Floats:
     return np.asarray(gammaln(n + 1) - gammaln(i + 1) - gammaln(n - i + 1))
 
 
-def _sums(size: int, counted: int, share: float, number: int) -> tuple[Floats, Floats]:
-    """Return sums of some coordinates of a group of a total, and their weights.
+def _values(size: int, share: float, number: int) -> tuple[Floats, Floats]:
+    """Return values of a coordinate of a group of a total, and their weights.
 
-    Positive coordinates among them add up to a, negative ones to b: none, some or all
-    of them are positive, and the others have what is left of u and of v.
+    It is positive or negative, and the others have what is left of u and of v.
     """
     u, v = (1 + share) / 2, (1 - share) / 2
     nodes, lengths = np.polynomial.legendre.leggauss(number)
     nodes, lengths = (nodes + 1) / 2, lengths / 2
-    some = np.arange(1, counted)
-    rest = np.arange(size - counted)
-    left = 2 * _log_binomials(size - counted - 1) - gammaln(size - counted)
+    rest = np.arange(size - 1)
+    left = 2 * _log_binomials(size - 2) - gammaln(size - 1)
 
     def log_left(up: Floats, down: Floats) -> Floats:
         """Return the points of the other coordinates, within up and down."""
@@ -167,30 +162,17 @@ def _sums(size: int, counted: int, share: float, number: int) -> tuple[Floats, F
         return np.asarray(logsumexp(left + powers, axis=-1))
 
     parts = []
-    for reach, other, sign in ((u, v, 1), (v, u, -1)):  # all of one sign
+    for reach, other, sign in ((u, v, 1), (v, u, -1)):
         at = reach * nodes
-        mass = (
-            xlogy(counted - 1, at)
-            - gammaln(counted)
-            + log_left(reach - at, other + 0 * at)
-        )
-        parts.append((sign * at, np.log(lengths * reach) + mass))
-    if some.size:
-        a, b = (array.ravel() for array in np.meshgrid(u * nodes, v * nodes))
-        mixed = _log_binomials(counted)[1:-1] - gammaln(some) - gammaln(counted - some)
-        mass = logsumexp(
-            mixed + xlogy(some - 1, a[:, None]) + xlogy(counted - some - 1, b[:, None]),
-            axis=1,
-        )
-        area = np.outer(v * lengths, u * lengths).ravel()
-        parts.append((a - b, np.log(area) + mass + log_left(u - a, v - b)))
+        up, down = (reach - at, other + 0 * at)
+        parts.append((sign * at, np.log(lengths * reach) + log_left(up, down)))
     points, logs = (np.concatenate(column) for column in zip(*parts, strict=True))
     weights = np.exp(logs - logs.max())
     return points, weights / weights.sum()
 
 
-def set_law(field: Field, subset: Subset, together: Subset) -> ErrorLaw:
-    """Return the law of the error of values of an attribute, or of the total.
+def set_law(field: Field, subset: Subset) -> ErrorLaw:
+    """Return the law of the error of a value of an attribute, or of the total.
 
     Parameters
     ----------
@@ -198,11 +180,9 @@ def set_law(field: Field, subset: Subset, together: Subset) -> ErrorLaw:
         Of tables of single attributes, with noise of equal totals.
     subset : tuple of int
         The attribute, or nothing.
-    together : tuple of int
-        How many values are counted together.
     """
     if subset and field.sizes[subset[0]] == 1:
-        subset, together = (), ()  # a table of one value is the total, and not measured
+        subset = ()  # a table of one value is the total, and not measured
     if any({*subset} <= {*own} for own in field.known):
         return NO_ERROR
     sets: list[_Set] = []
@@ -217,13 +197,12 @@ def set_law(field: Field, subset: Subset, together: Subset) -> ErrorLaw:
         if m.subset == subset and subset:
             contrast, own = m.variance, len(sets) - 1
     size = field.sizes[subset[0]] if subset else 1
-    counted = together[0] if subset else 1
     known, variances = bool(field.known), np.array(totals)
-    part = counted / size
+    part = 1 / size
     moves = part / variances / (1 / variances).sum() * (not known)
     moves[own] -= part
     parts = np.square(moves) * variances
-    inside = counted * (1 - part) * contrast
+    inside = (1 - part) * contrast
     parts[own] = inside + (part + moves[own]) ** 2 * variances[own]
     variance = float(parts.sum())
     uniform = max(1 + moves[own], part)  # the width of the widest gap
@@ -231,7 +210,7 @@ def set_law(field: Field, subset: Subset, together: Subset) -> ErrorLaw:
     frequencies = FREQUENCIES / scale
     found = np.sinc(frequencies * uniform / (2 * math.pi))
     for j, (shared, move) in enumerate(zip(sets, moves, strict=True)):
-        group = (size, counted) if j == own else (1, 0)
+        group = (size, 1) if j == own else (1, 0)
         found *= shared.characteristic(*group, move, parts[j], frequencies)
     # The totals of several sets are not whole once they are one.
     apart = 0.0 if len(sets) == 1 and not known else 0.5

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import operator
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from mmech.arrays import Integers, Mask, Subset
-from mmech.checks import check_choice, plain_array, read_float
+from mmech.checks import check_choice, plain_array
 from mmech.domain.attribute import BELOW, Attribute
 from mmech.domain.domain import Domain
 from mmech.domain.frames import read_table
@@ -22,15 +19,6 @@ from mmech.operators.base import product_of
 
 LARGEST = 2**53
 """Known counts are at most this, so that floats hold them."""
-
-
-COMPARISONS = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-"""How a rule compares a cell with a number: all values of the cell have to pass."""
 
 
 def _positions(domain: Domain, names: tuple[str, ...]) -> list[int]:
@@ -94,24 +82,16 @@ def impossible_cells(domain: Domain, rule: Any, what: str) -> tuple[Subset, Mask
     """Return the attributes of a rule, and which of their cells are impossible."""
     if not isinstance(rule, Mapping) or not rule:
         raise TypeError(
-            f"{what} must map attributes to values, such as {{'age': '<15'}}, got "
+            f"{what} must map attributes to values, such as {{'sex': 'f'}}, got "
             f"{rule!r:.60}"
         )
-    first, table = next(iter(rule.items()))
-    if not isinstance(first, tuple):
-        positions = _positions(domain, tuple(rule))
-        masks = [
-            _cells(domain.attributes[i], values, what)
-            for i, values in zip(positions, rule.values(), strict=True)
-        ]
-        return _in_order(positions, reduce(np.logical_and.outer, masks))
-    positions = _positions(domain, first)
-    mask, sizes = plain_array(table, what), [domain.shape[i] for i in positions]
-    if len(rule) > 1 or mask.dtype != bool or mask.size != product_of(sizes):
-        raise ValueError(
-            f"{what} must be one table of {product_of(sizes)} truth values"
-        )
-    return _in_order(positions, mask.reshape(sizes))
+    positions = _positions(domain, tuple(rule))
+    masks = []
+    for i, values in zip(positions, rule.values(), strict=True):
+        own = domain.attributes[i]
+        several = values if isinstance(values, list | tuple) else [values]
+        masks.append(np.isin(np.arange(own.size), _codes(own, several, what)))
+    return _in_order(positions, reduce(np.logical_and.outer, masks))
 
 
 def _labels(columns: Iterable[Iterable[Any]]) -> list[str]:
@@ -126,48 +106,3 @@ def _codes(attribute: Attribute, values: Iterable[Any], what: str) -> Integers:
     for text in texts:
         check_choice(text, f"a value of {attribute.name!r} in {what}", labels)
     return np.array([labels.index(text) for text in texts], np.int64)
-
-
-def _cells(attribute: Attribute, values: Any, what: str) -> Mask:
-    """Return which cells of an attribute a rule names, by value or by comparison."""
-    found = np.zeros(attribute.size, bool)
-    for value in values if isinstance(values, list | tuple) else [values]:
-        compared = re.fullmatch(r"\s*([<>]=?)\s*(\S+)\s*", str(value))
-        if compared is None or value in attribute.labels:
-            found[_codes(attribute, [value], what)] = True
-        else:
-            try:
-                number = read_float(compared[2])
-            except ValueError:
-                raise ValueError(
-                    f"a comparison in {what} must be with a number, such as "
-                    f"'{compared[1]}15', got {value!r:.60}"
-                ) from None
-            passes = COMPARISONS[compared[1]]
-            ends = _ends(attribute)
-            found |= [passes(a, number) and passes(b, number) for a, b in ends]
-    if not found.any():
-        raise ValueError(
-            f"{what} must name a whole cell of {attribute.name!r}, got {values!r:.60}; "
-            f"its cells are {', '.join(map(str, attribute.labels)):.200}"
-        )
-    return found
-
-
-def _ends(attribute: Attribute) -> list[tuple[float, float]]:
-    """Return the least and the largest number of every cell."""
-    found: list[tuple[float, float]] = []
-    if attribute.cut_points:
-        least = -math.inf if attribute.lower is None else attribute.lower
-        most = math.inf if attribute.upper is None else attribute.upper
-        for a, b in pairwise([least, *attribute.cut_points, most]):
-            low, high = a if a == least else np.nextafter(a, b), b
-            if attribute.integer:
-                low, high = (np.ceil(low), np.floor(high))
-            found.append((float(low), float(high)))
-    for label in attribute.labels[len(found) :]:
-        try:
-            found.append((read_float(label),) * 2)
-        except (TypeError, ValueError):
-            found.append((math.nan, math.nan))
-    return found

@@ -107,10 +107,8 @@ def release_tables(
         ``{(): 100}`` for the number of records. A table is whole numbers in the order
         of its cells, or a frame with a column ``count``. Public.
     impossible : sequence of mapping, default=()
-        Rules for cells that are impossible, and zero: ``{"age": "<15", "status":
-        ["married", "widowed"]}``, by values of each attribute, or by comparison if all
-        numbers of a cell pass. A rule may also be a table of truth values,
-        ``{("age", "status"): table}``. Public.
+        Rules for cells that are impossible, and zero, by labels of each attribute:
+        ``{"age": "0 to 15", "status": ["married", "widowed"]}``. Public.
     epsilon, rho : float, str or Fraction
         Cost of all tables and statistics together: pure epsilon, or rho of zCDP;
         exactly one of them.

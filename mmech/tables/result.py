@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -38,8 +38,6 @@ from mmech.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from mmech.tables.measured import MeasuredTables
-
-Span = tuple[tuple[Any, ...], Integers, Integers]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,8 +141,6 @@ class Tables:
         names: Iterable[str] | str,
         *,
         level: float = 0.95,
-        cumulative: Iterable[str] | str = (),
-        ranges: Iterable[str] | str = (),
         frame: str | None = None,
     ) -> Any:
         """Return a table, one row per combination of values.
@@ -156,11 +152,6 @@ class Tables:
             in any order.
         level : float, default=0.95
             Probability with which an interval holds the exact count.
-        cumulative : str or sequence of str, default=()
-            Attributes with an order, ordinal or numeric, whose rows count the records
-            up to a value: the last row of each counts all.
-        ranges : str or sequence of str, default=()
-            Attributes with an order that have a row for every range of values.
         frame : {"pandas", "polars", "pyarrow", "dict"}, default=None
             Kind of frame; ``None`` is the kind of the records, or else pandas where it
             is installed.
@@ -177,8 +168,7 @@ class Tables:
         Raises
         ------
         ValueError
-            If no table holds the attributes together, or an attribute of `cumulative`
-            or `ranges` has no order.
+            If no table holds the attributes together.
 
         Notes
         -----
@@ -188,8 +178,7 @@ class Tables:
         zero and stretched to the published count, which only helps. The published count
         also uses that counts are non-negative and agree, and is closer on average.
         """
-        columns = self._columns(names, level, cumulative, ranges)
-        return as_frame(columns, frame or self.plan.frame)
+        return as_frame(self._columns(names, level), frame or self.plan.frame)
 
     def statistic(
         self, name: Any, *, level: float = 0.95, frame: str | None = None
@@ -290,47 +279,29 @@ class Tables:
         return counts._replace(estimate=own, variance=error**2)
 
     def _columns(
-        self,
-        names: Iterable[str] | str,
-        level: float,
-        cumulative: Iterable[str] | str = (),
-        ranges: Iterable[str] | str = (),
+        self, names: Iterable[str] | str, level: float
     ) -> dict[str, NDArray[Any]]:
         check_level(level)
         order = self._positions(names)
-        subset = tuple(sorted(order))
-        up_to = self._ordered("cumulative", cumulative, order)
-        between = self._ordered("ranges", ranges, order, other=up_to)
-        spans = [self._span(i, i in up_to, i in between) for i in order]
+        subset, axes = tuple(sorted(order)), np.argsort(np.argsort(order))
         shape = [self.plan.axes.shape[i] for i in subset]
 
-        def summed(values: NDArray[Any]) -> NDArray[Any]:
-            """Return one sum per row, with axes in the order asked for."""
-            axes = [subset.index(i) for i in order] + [len(order)]
-            array = values.reshape(*shape, -1).transpose(axes)
-            for axis, (_, first, last) in enumerate(spans):
-                sums = np.insert(array.cumsum(axis=axis), 0, 0, axis=axis)
-                array = sums.take(last + 1, axis) - sums.take(first, axis)
-            return array.reshape(-1, *values.shape[1:])
+        def turned(table: NDArray[Any]) -> NDArray[Any]:
+            """Return a number per row, with axes in the order asked for."""
+            return table.reshape(shape).transpose(axes).ravel()
 
-        count = summed(self._count(subset).ravel())
-        grid = np.indices([len(names) for names, _, _ in spans]).reshape(len(order), -1)
+        count = turned(self._count(subset))
+        grid = np.indices([shape[axis] for axis in axes]).reshape(len(order), -1)
         values: dict[str, NDArray[Any]] = {}
-        for i, (names, _, _), rows in zip(order, spans, grid, strict=True):
-            own = self.plan.axes.attributes[i]
-            shown = own._cells_by_column if own.columns else {own.name: names}
+        for i, rows in zip(order, grid, strict=True):
+            shown = self.plan.axes.attributes[i]._cells_by_column
             values |= {name: as_column(cells, rows) for name, cells in shown.items()}
         if not self.noise.measures(subset):
             unknown = np.full(count.size, np.nan)
             none = dict.fromkeys(("standard_error", "lower", "upper"), unknown)
             return values | {"count": count} | none
-        centre = summed(self._own(subset).marginal(subset))
-        ends = [
-            (first[rows], last[rows])
-            for (_, first, last), rows in zip(spans, grid, strict=True)
-        ]
-        first, last = np.array([ends[order.index(i)] for i in subset]).swapaxes(0, 1)
-        error, width = self.noise.errors(subset, level, first, last)
+        centre = turned(self._own(subset).marginal(subset))
+        error, width = map(turned, self.noise.errors(subset, level))
         width = width + SLACK
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
         upper = np.maximum(np.floor(centre + width), 0).astype(np.int64)
@@ -349,34 +320,16 @@ class Tables:
         step = noise.step(subset)
         return noise.steps[step].estimate(measured.tables[step].values)
 
-    def _span(self, position: int, cumulative: bool, ranges: bool) -> Span:
-        """Return the rows of an attribute: their names, first and last values."""
-        labels = self.plan.axes.attributes[position].labels
-        first = last = np.arange(len(labels))
-        if cumulative:
-            return tuple(f"up to {label}" for label in labels), 0 * first, last
-        if not ranges:
-            return labels, first, last
-        first, last = np.triu_indices(len(labels))
-        names = tuple(
-            str(labels[a]) if a == b else f"{labels[a]} to {labels[b]}"
-            for a, b in zip(first.tolist(), last.tolist(), strict=True)
-        )
-        return names, first, last
-
-    def _axes(self, names: Iterable[str] | str, what: str) -> Subset:
-        """Return the positions of attributes that `what` says, with an example."""
-        if not isinstance(names, Iterable):
-            raise TypeError(f"{what}, got {names!r}")
-        known, given = self.plan.names, [names] if isinstance(names, str) else names
-        return tuple(
-            known.index(check_choice(name, "an attribute", known)) for name in given
-        )
-
     def _positions(self, names: Iterable[str] | str) -> Subset:
-        what = "names must be the attributes of a table, such as ('age', 'sex')"
-        order = self._axes(names, what)
-        given = tuple(self.plan.names[i] for i in order)
+        """Return the positions of attributes that a table holds together."""
+        if not isinstance(names, Iterable):
+            raise TypeError(
+                "names must be the attributes of a table, such as ('age', 'sex'), got "
+                f"{names!r}"
+            )
+        known, given = self.plan.names, (names,) if isinstance(names, str) else names
+        given = tuple(check_choice(name, "an attribute", known) for name in given)
+        order = tuple(map(known.index, given))
         if not order or len(set(order)) < len(order):
             raise ParameterError(
                 "names", "must name one attribute or more, once", given
@@ -392,29 +345,6 @@ class Tables:
                 "release tables that hold them together, from a new budget",
             )
         return order
-
-    def _ordered(
-        self,
-        option: str,
-        names: Iterable[str] | str,
-        order: Subset,
-        other: Sequence[int] = (),
-    ) -> Subset:
-        """Return the positions of attributes whose rows are sums along their order."""
-        what = f"{option} must be names of attributes with an order"
-        positions = self._axes(names, what)
-        for position in positions:
-            attribute, need = self.plan.axes.attributes[position], None
-            if position not in order or position in other:
-                need = "must name attributes of the table, each in one option"
-            elif attribute.kind == "categorical" or attribute.other_code is not None:
-                need = (
-                    "is for attributes whose values all have an order, ordinal or "
-                    "numeric and without a cell for other values"
-                )
-            if need:
-                raise ParameterError(option, need, repr(self.plan.names[position]))
-        return positions
 
     def _count(self, subset: Subset) -> Integers:
         """Return published counts, summed from a table that holds the attributes."""

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mmech.cli.files import (
     add_csv,
-    check_memory,
     csv_format,
     opened,
-    parts_of,
     read_header,
     writing,
 )
@@ -57,7 +55,7 @@ def _unread_columns(args: argparse.Namespace, path: str, schema: Schema) -> str:
 
 def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) -> None:
     """Count records with their classes; wrong values are errors that name the file."""
-    from mmech.domain.parts import file_of
+    from mmech.domain.parts import file_of, read
     from mmech.exceptions import located
 
     schema = model.schema
@@ -69,15 +67,12 @@ def count_records(args: argparse.Namespace, path: str, model: ForestClassifier) 
             "records that are dropped count in no answer, and how many they are is "
             "not released; `mmech tables` with the same option releases their number"
         )
-    said, total = ["reading"], 0
-    parts = parts_of(args, path, schema, said)
-    with showing(lambda: said[-1]):
-        for part in parts:
+    total = 0
+    with showing(lambda: "reading"):
+        for part in read(opened(args, path), schema, **csv_format(args)):
             with located(f"cannot use the data {file_of(part, path)!r}"):
                 model.count(*part[:2], chunk_id=part.chunk_id)
             total += len(part.X)
-            needed = model._parts.nbytes
-            check_memory(args.memory, needed, "the distinct records")
     if remark:
         say(remark)
     if args.show_counts:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
 from mmech.cli.files import (
-    add_memory,
     check_ledger,
     check_new,
     check_output,
@@ -149,7 +148,6 @@ def _add_records(command: argparse.ArgumentParser) -> None:
     add(command, "--handle-unknown", choices=unknown, default="clip")
     add(command, "--handle-missing", choices=unknown[1:], default="error")
     add(command, "--show-counts", action="store_true")
-    add_memory(command, HELP)
     add_columns(command)
     seeds = {"dest": "random_state", "type": whole(0, 2**31), "default": 0}
     add(command, "--seed", metavar="N", **seeds)

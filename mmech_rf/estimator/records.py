@@ -29,11 +29,6 @@ from mmech_rf.arrays import Integers
 from mmech_rf.limits import LIMITS
 from mmech_rf.schema import Schema
 
-FIELD = 256
-"""Memory: most bytes of a release for each field of a distinct record. Measured with
-drawn trees: 203 of 14 numbers in 64 bins, 160 of 8 attributes, 41 of 123 bits."""
-
-
 MOST_RECORDS = 10**18
 """Most stated records: about what a 64-bit integer counts, and squares are doubles."""
 
@@ -279,12 +274,6 @@ class RecordParts:
                 self._chunks.add(chunk_id)
             if rows := _rows_of(chunk_id):
                 insort(self._ranges.setdefault(rows[0], []), rows[1:])
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that a release takes about, with drawn trees the most. Sensitive."""
-        rows = len(self._counts._codes) + sum(map(len, self._rows))
-        return rows * (len(self._counts.domain_shape) + 1) * FIELD
 
     @property
     def number(self) -> int:

@@ -403,8 +403,8 @@ class Schema(Domain):
     def from_json(cls, source: Any, *, n_bins: int = 10) -> Self:
         """Read a schema from a file.
 
-        It has ``features`` (categories, or for a number bounds and ``n_bins``,
-        ``quantiles`` or ``cut_points``, as in `Attribute`) and a ``target`` object:
+        It has ``features`` (categories, or for a number bounds and ``n_bins`` or
+        ``cut_points``, as in `Attribute`) and a ``target`` object:
         what `to_json` writes, and ``mmech/domain/schema.json`` (JSON Schema) describes.
         The discretisations of the matrix-random-forest paper, with ``attributes`` and
         a ``target`` name, are read too: ``dropped_after`` becomes `required`, and what

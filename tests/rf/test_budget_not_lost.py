@@ -461,10 +461,6 @@ def nothing(patch):
     pass
 
 
-def changed(where, name, value):
-    return lambda patch: patch.setattr(sys.modules[where], name, value)
-
-
 NO_ROOM = partial(OSError, "cannot write: no space left")
 DENIED = partial(PermissionError, 13, "Permission denied")
 NO_ENTROPY = partial(mm.EntropyError, "the system gave none")
@@ -495,8 +491,6 @@ TABLES = {
     "intervals of nearly level one": (MADE, {}, f"--level {1 - 2**-53}", nothing),
     "noise beyond 64 bits": (CLEAN, {}, "--epsilon 1e-14 --sum age", nothing),
     "a ledger with too little": (CLEAN, {}, "--epsilon 3", nothing),
-    "a bound on memory": (CLEAN, {}, "--memory 1G",
-        changed("mmech.cli.main", "CODE", 2**40)),
     "a charge that is not written": (CLEAN, {}, "",
         fails("mmech.privacy.ledger_file", "write_through", NO_ROOM)),
     "the number that is left out": (KEPT, {}, "--handle-missing drop",
@@ -530,8 +524,6 @@ COMMON = {
     "an output that is locked": (CLEAN, {}, OUT, fails("tempfile", "mkdtemp", DENIED)),
     "a ledger with too little": (CLEAN, {}, f"{OUT} --epsilon 3", nothing),
     "an option of another method": (CLEAN, {}, f"{OUT} --recipe spe", nothing),
-    "a bound on memory": (CLEAN, {}, f"{OUT} --memory 1G",
-        changed("mmech.cli.files", "PROGRAM", 2**40)),
     "a charge that is not written": (CLEAN, {}, OUT,
         fails("mmech.privacy.ledger_file", "write_through", NO_ROOM)),
 }  # fmt: skip

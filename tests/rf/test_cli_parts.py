@@ -1,13 +1,11 @@
-"""The command line on records in parts: folders, a bound on memory, interruptions."""
+"""The command line on records in parts: folders, and interruptions."""
 
 import gzip
 
 import pytest
 from cli_cases import assert_refused, fit
 
-from mmech.cli.files import progress_words
 from mmech_rf import BatchTrainingClassifier, load_model
-from mmech_rf.estimator.records import RecordParts
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def fit_folder(files, folder, *args):
 def test_a_folder_is_fitted_as_one_file(run, files, folder):
     counts = []
     for source in (files / "fruit.csv", folder):
-        args = fit_folder(files, source, "--show-counts", "--memory", "1G")
+        args = fit_folder(files, source, "--show-counts")
         code, _, err = run(*args, "--force")
         assert code == 0
         counts.append(err.split("privacy guarantee: ")[1].split(" records")[0])
@@ -69,17 +67,6 @@ def test_columns_of_all_files_are_looked_at(run, files, folder):
     assert_refused(outcome, "has 1 columns that the schema does not name: 'extra'")
 
 
-def test_memory_is_bounded(run, files, folder, monkeypatch):
-    for text in ("5", "10M", "nanG", "lots"):
-        outcome = run(*fit_folder(files, folder, "--memory", text))
-        assert_refused(outcome, "at least 500M")
-    # As if there were so many records.
-    monkeypatch.setattr(RecordParts, "nbytes", 2**31)
-    outcome = run(*fit_folder(files, folder, "--memory", "1G"))
-    assert_refused(outcome, "do not fit into --memory", "nothing was released")
-    assert not (files / "fruit.npz").exists()
-
-
 @pytest.mark.parametrize(
     ("method", "said"),
     [
@@ -98,11 +85,3 @@ def test_an_interrupt_leaves_nothing(run, files, folder, method, said, monkeypat
     outcome = run(*fit_folder(files, folder))
     assert outcome == (130, "", f"mmech-rf: interrupted; {said}\n")
     assert set(files.iterdir()) == before
-
-
-def test_progress_says_how_far_and_how_long_but_not_how_many_records():
-    assert progress_words(0, 1000, 0.0) == "reading"
-    assert progress_words(500, None, 2.0) == "reading"
-    half = "reading: [##########          ] 50%, 2 s left"
-    assert progress_words(500, 1000, 2.0) == progress_words(700, 1400, 2.0) == half
-    assert progress_words(1010, 1000, 2.0).endswith("100%, 0 s left")

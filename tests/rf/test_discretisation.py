@@ -1,37 +1,8 @@
-"""Numbers are cut by public facts: cut points, bounds or published quantiles."""
+"""Numbers are cut by public facts: cut points or bounds."""
 
-import numpy as np
 import pytest
 
 from mmech_rf import Attribute, Schema
-
-PUBLISHED = [(0.1, 9_000), (0.5, 30_000), (0.9, 80_000)]
-
-
-def numeric(**options):
-    own = {"kind": "numeric", "lower": 0, "upper": 1_000_000}
-    return Attribute("income", **own | options)
-
-
-def test_bins_of_equal_probability_invert_the_published_distribution():
-    for n_bins in (1, 2, 3, 4, 10, 40):
-        attribute = numeric(n_bins=n_bins, quantiles=PUBLISHED)
-        probabilities = [0, *(p for p, _ in PUBLISHED), 1]
-        values = [0, *(v for _, v in PUBLISHED), 1_000_000]
-        expected = np.interp(np.arange(1, n_bins) / n_bins, probabilities, values)
-        np.testing.assert_allclose(attribute.cut_points, expected, rtol=1e-12)
-        assert attribute.size == n_bins
-
-
-def test_without_quantiles_bins_have_equal_width():
-    assert numeric(n_bins=4, quantiles=[]).cut_points == numeric(n_bins=4).cut_points
-
-
-def test_quantiles_are_stored_as_cut_points():
-    attribute = numeric(n_bins=4, quantiles=PUBLISHED)
-    assert attribute == numeric(cut_points=attribute.cut_points)
-    schema = Schema([attribute], [0, 1])
-    assert Schema.from_json(schema.to_json()) == schema
 
 
 def schema_of(**entry):
@@ -49,8 +20,6 @@ def schema_of(**entry):
         ({"lower": 0, "upper": 10, "n_bins": 2}, {"cut_points": [5]}),
         ({"lower": 0, "upper": 10, "cut_points": [1, 7]}, {"cut_points": [1, 7]}),
         ({"cut_points": [1, 7]}, {"cut_points": [1, 7], "lower": None, "upper": None}),
-        ({"lower": 0, "upper": 10, "n_bins": 2, "quantiles": [[0.5, 3]]},
-         {"cut_points": [3]}),
         ({"lower": 0, "upper": 10, "n_bins": 2, "other": "?"},
          {"cut_points": [5], "other": "?"}),
     ],
@@ -58,34 +27,3 @@ def schema_of(**entry):
 def test_schema_files_declare_how_numbers_are_cut(entry, expected):
     given = {"lower": 0, "upper": 10} | expected
     assert schema_of(**entry) == Attribute.numeric("income", **given)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"quantiles": 3}, TypeError, "must be pairs of a probability and a value"),
-        ({"quantiles": [1, 2]}, TypeError, "must be pairs"),
-        ({"quantiles": [("a", 2)]}, TypeError, "every probability in quantiles"),
-        ({"quantiles": [(0.5, np.nan)]}, ValueError, "every value in quantiles"),
-        ({"quantiles": [(0, 5)]}, ValueError, "increase in both"),
-        ({"quantiles": [(1, 5)]}, ValueError, "increase in both"),
-        ({"quantiles": [(0.5, 0)]}, ValueError, "increase in both"),
-        ({"quantiles": [(0.5, 2e6)]}, ValueError, "increase in both"),
-        ({"quantiles": [(0.5, 9), (0.2, 10)]}, ValueError, "sort them"),
-        ({"quantiles": [(0.2, 9), (0.5, 9)]}, ValueError, "strictly"),
-        ({"quantiles": PUBLISHED, "cut_points": [5]}, ValueError, "only one of the tw"),
-        (
-            {"quantiles": PUBLISHED, "lower": None, "upper": None},
-            ValueError,
-            "needs lower and upper, or cut_points",
-        ),
-        (
-            {"quantiles": PUBLISHED, "kind": "categorical", "categories": ["x"]},
-            ValueError,
-            "takes no lower or quantiles or upper",
-        ),
-    ],
-)
-def test_quantiles_that_are_none(options, error, message):
-    with pytest.raises(error, match=message):
-        numeric(**options)

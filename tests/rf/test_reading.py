@@ -326,7 +326,6 @@ def test_files_whose_names_are_not_utf8(name, tmp_path):
         parquet_file(tmp_path / name).rename(path)
     else:
         written(path, LINES)
-    assert reading.expected_rows(path) == {"a.csv": 7, "a.parquet": 9}.get(name)
     codes, _, chunks = encoded(read(path, SCHEMA))
     assert len(codes) == (9 if name == "a.parquet" else 5)
     assert chunks[0][0] == str(path)

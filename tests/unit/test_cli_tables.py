@@ -303,7 +303,7 @@ WRITTEN = {
         r"--sep ';' --encoding latin-1 --decimal , --thousands . --na NA"),
     "line breaks in quotes": ("in.csv",
         'sex,größe,age,note\nf,s,30.5,"a\nb"\nm,l,1060,\nm,l,,\n'.encode(),
-        "--multiline --memory 1G"),
+        "--multiline"),
     "a folder": ("parts/sex=m/in.csv", "größe,age\nl,1060\nl,\n".encode(), ""),
     "the standard input": ("-", "sex,größe,age\nf,s,30.5\nm,l,1060\nm,l,\n".encode(),
         ""),
@@ -343,15 +343,6 @@ def test_parquet_files_are_read(folder, capsys):
     assert pd.read_csv("made/sex.csv")["count"].tolist() == counts.tolist()
 
 
-def test_memory_is_bounded(folder, capsys, monkeypatch):
-    monkeypatch.setattr(sys.modules["mmech.cli.main"], "CODE", 2**30)
-    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --memory 1G --out made"
-    code, _, err = run(line, capsys)
-    assert code == 2
-    assert "the records do not fit into --memory" in err
-    assert "nothing was released" in err
-
-
 def test_a_domain_is_suggested_and_checked(folder, capsys):
     header = '"","sex","größe","age"'.replace(",", ";")
     text = f"{header}\n" + "".join(
@@ -359,15 +350,16 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     )
     Path("r.csv").write_text(text, encoding="utf-8")
     code, out, err = run("schema suggest r.csv", capsys)
+    assert (code, out) == (2, "")
+    assert "pass --sep ';'" in err
+    Path("one.csv").write_text("sex;age\nf;3\n")
+    code, _, err = run("schema suggest one.csv", capsys)
+    assert (code, "in its name; pass --sep ';'" in err) == (2, True)
+    code, out, _ = run("schema suggest r.csv --sep ';'", capsys)
     assert code == 0
-    assert "the separator is taken to be ';'; pass --sep ';'" in err
-    assert "the first column has no name and is left out; R and pandas" in err
     entries = json.loads(out)["features"]
     assert [entry["name"] for entry in entries] == ["sex", "größe", "age"]
     assert "target" not in json.loads(out)
-    code, out, err = run("schema suggest r.csv --read-values --out r.json", capsys)
-    assert (code, out) == (0, "")
-    assert Domain.from_json("r.json").shape == (1, 20, 2)
     domain = json.loads(json.dumps(DOMAIN).replace("size", "größe"))
     Path("d.json").write_text(json.dumps(domain), encoding="utf-8")
     code, out, err = run("schema check r.csv d.json --sep ';'", capsys)
@@ -453,7 +445,7 @@ def test_places_in_several_columns_are_one_hierarchy(folder, capsys):
 @pytest.mark.parametrize("line", ["f,SECRET,30", "SECRET,2026-01-31", "x,true,y"])
 def test_no_template_shows_a_record(folder, capsys, line):
     Path("n.csv").write_text(f"{line}\n", encoding="utf-8")
-    for command in ("suggest n.csv", "suggest --read-values n.csv", "check d.json"):
+    for command in ("suggest n.csv", "check d.json"):
         command = command.replace("check", "check n.csv")
         code, out, err = run(f"schema {command}", capsys)
         assert (code, out) == (2, "")
@@ -461,25 +453,11 @@ def test_no_template_shows_a_record(folder, capsys, line):
         assert "SECRET" not in err
 
 
-def test_values_are_read_from_dates_and_parquet_files(folder, capsys):
+def test_types_are_those_that_a_parquet_file_declares(folder, capsys):
     days = pd.date_range("2025-03-05", periods=40, freq="D")
-    texts = [str(day.date()) for day in days]
-    frame = pd.DataFrame({"seen": texts, "size": [1, 2] * 20, "age": range(40)})
-    frame.loc[3, "seen"] = ""
-    frame.to_csv("dates.csv", index=False)
-    frame.assign(seen=days.date).to_parquet("dates.parquet")
-    for path, other in (("dates.csv", {"other": "?"}), ("dates.parquet", {})):
-        code, out, err = run(f"schema suggest {path} --read-values", capsys)
-        assert code == 0
-        assert "PrivacyLeakWarning" in err
-        document = json.loads(out)
-        assert document["read_from_records"] is True
-        seen, size, age = document["features"]
-        bounds = {"lower": "2025-03-05", "upper": "2025-04-13", "unit": "month"}
-        assert seen == {"name": "seen", "type": "date"} | bounds | other
-        assert list(map(str, size["categories"])) == ["1", "2"]
-        assert (age["type"], age["lower"], age["upper"]) == ("numeric", 0, 39)
-    code, out, _ = run("schema suggest dates.parquet", capsys)
+    frame = pd.DataFrame({"seen": days.date, "size": [1, 2] * 20, "age": range(40)})
+    frame.to_parquet("dates.parquet")
+    _, out, _ = run("schema suggest dates.parquet", capsys)
     assert [entry["type"] for entry in json.loads(out)["features"]] == [
         "date", "numeric", "numeric",
     ]  # fmt: skip

@@ -30,7 +30,7 @@ DOMAIN = mm.Domain(
     ]
 )
 SIZES = DOMAIN.shape
-CHILDREN = {"age": "<=15", "status": ["married", "widowed"]}
+CHILDREN = {"age": "0 to 15", "status": ["married", "widowed"]}
 COSTS = [{"epsilon": 1}, {"rho": Fraction(1, 8)}]
 
 
@@ -68,7 +68,9 @@ def facts_of(codes):
         "a table": {"known": sex},
         "a pair": {"known": both},
         "cells": {"impossible": [CHILDREN]},
-        "a value": {"impossible": [{"age": "<=15"}, {"age": ">45", "sex": "f"}]},
+        "a value": {
+            "impossible": [{"age": "0 to 15"}, {"age": "46 to 60", "sex": "f"}]
+        },
         "both": {"known": sex, "impossible": [CHILDREN]},
     }
 
@@ -238,8 +240,7 @@ def test_intervals_hold_after_conditioning(name, ways, cost, noise_rng):
         open_ = table["standard_error"] > 0
         assert (error[~open_] < 1e-6).all()
         assert (table["lower"] == table["count"])[~open_].all()
-        cells = np.indices([SIZES[i] for i in subset]).reshape(len(subset), -1)
-        width = plan.noise.errors(subset, level, cells, cells)[1] + SLACK
+        width = plan.noise.errors(subset, level)[1] + SLACK
         inside = error <= width[:, None]
         for kind, own in ((len(names), open_), ("small", open_ & (truth < 5))):
             if own.any():
@@ -320,7 +321,9 @@ def test_an_order_of_values_is_kept_in_all_tables():
     domain = mm.Domain([mm.Attribute.ordinal(n, list("12345")) for n in "abc"])
     pairs = list(itertools.combinations("abc", 2))
     falling = [
-        {(one, other): np.tril(np.ones((5, 5), bool), -1)} for one, other in pairs
+        {one: "12345"[k], other: list("12345"[:k])}
+        for one, other in pairs
+        for k in range(1, 5)
     ]
     rng = np.random.default_rng(0)
     records = np.sort(rng.integers(1, 6, (40, 3)), axis=1).astype(str)
@@ -437,25 +440,16 @@ def test_tables_are_read_from_arrays_and_frames_in_any_order():
 
 @of_all(
     case=[
-        ("<=15", [0]), ("<16", [0]), ("<31", [0, 1]), (">15", [1, 2, 3]),
-        (">=16", [1, 2, 3]), (">= 46", [3]), (["<=15", ">45"], [0, 3]),
         ("0 to 15", [0]), (["0 to 15", "31 to 45"], [0, 2]),
     ],
 )  # fmt: skip
-def test_rules_name_cells_all_of_whose_values_pass(case):
+def test_rules_name_cells_by_labels(case):
     values, cells = case
     found = what_is_known({}, [{"age": values, "sex": "f"}], DOMAIN, [(0, 1)])
     ((subset, mask),) = found.rules
     assert subset == (0, 1)
     assert np.flatnonzero(mask[0]).tolist() == cells
     assert not mask[1].any()
-
-
-def test_a_rule_may_be_a_table_of_truth_values():
-    table = np.zeros((4, 2), bool)
-    table[1, 0] = True
-    found = what_is_known({}, [{("age", "sex"): table}], DOMAIN, [(0, 1)])
-    assert found.zeros((0, 1)).tolist() == table.T.tolist()
 
 
 WRONG = {
@@ -465,15 +459,15 @@ WRONG = {
         [[2, 0, 0], [1, 1, 0], [3, 0, 0], [1, 1, 0]]}},
         "to the known counts of sex x age and the known counts of age x status"),
     "a known count in an impossible cell": (
-        {"known": {("age",): [1, 2, 3, 4]}, "impossible": [{"age": "<=15"}]},
+        {"known": {("age",): [1, 2, 3, 4]}, "impossible": [{"age": "0 to 15"}]},
         "none that keep to the known counts of age and rule 1"),
     "margins that cannot be": ({"known": {("age",): [9, 1, 0, 0], ("status",): [1, 5,
-        4]}, "impossible": [{"sex": "f", "age": ">45"}, CHILDREN]},
+        4]}, "impossible": [{"sex": "f", "age": "46 to 60"}, CHILDREN]},
         "to the known counts of age and the known counts of status and rule 2;"),
     "a rule that leaves no cell": ({"impossible": [{"sex": ["f", "m"]}]},
         "the search found none that keep to rule 1;"),
-    "rules that leave no cell together": ({"impossible": [{"sex": "f", "age": "<=15"},
-        {"age": ">15"}, {"sex": "m", "status": "single"},
+    "rules that leave no cell together": ({"impossible": [{"sex": "f", "age": "0 to 15"},
+        {"age": ["16 to 30", "31 to 45", "46 to 60"]}, {"sex": "m", "status": "single"},
         {"status": ["married", "widowed"]}]},
         "none that keep to rule 1 and rule 2 and rule 3 and rule 4"),
     "half a record": ({"known": {("sex",): [0.5, 1]}}, "2 whole numbers >= 0, got"),
@@ -487,12 +481,7 @@ WRONG = {
     "rows that are repeated": ({"known": {("sex",): {"sex": ["f", "m", "f"], "count":
         [1, 2, 3]}}}, "got 3 rows for 2; add those that are missing, and merge"),
     "an unknown value": ({"impossible": [{"sex": "x"}]}, "a value of 'sex' in rule 1"),
-    "part of a bin": ({"impossible": [{"age": "<15"}]}, "whole cell of 'age', got"),
-    "no number": ({"impossible": [{"sex": "<f"}]},
-        "a comparison in rule 1 of impossible must be with a number, such as '<15'"),
-    "no order": ({"impossible": [{"sex": "<15"}]}, "whole cell of 'sex', got"),
-    "truth values of another size": ({"impossible": [{("sex",): np.ones(3, bool)}]},
-        "one table of 2 truth values"),
+    "part of a bin": ({"impossible": [{"age": "<15"}]}, "'age' in rule 1"),
     "no table of it": ({"tables": ["sex", "age"], "ways": None,
         "known": {("sex", "age"): np.ones((2, 4))}}, "one of the tables has together"),
     "nothing to measure": ({"tables": ["sex"], "ways": None, "known":
@@ -532,20 +521,11 @@ def test_knowledge_of_another_kind_is_named(fact):
 
 def test_too_many_impossible_cells_are_refused():
     domain = mm.Domain([mm.Attribute.ordinal(n, range(100)) for n in "ab"])
-    rule = {("a", "b"): np.tri(100, dtype=bool)}
+    rules = [{"a": k, "b": list(range(k + 1))} for k in range(100)]
     with pytest.raises(ValueError, match=r"at most [0-9,]+ cells of all tables"):
         mm.release_tables(
-            None, domain, ways=2, epsilon=1, dry_run=True, impossible=[rule]
+            None, domain, ways=2, epsilon=1, dry_run=True, impossible=rules
         )
-
-
-def test_sums_of_a_large_table_with_impossible_cells_are_refused():
-    made = released(people(60), facts_of(people(60))["cells"])
-    with (
-        mm.limits.changed(table_entries=100),
-        pytest.raises(ValueError, match="ranges must be left out of a large table"),
-    ):
-        made.table(("age", "status"), cumulative="age")
 
 
 @pytest.mark.parametrize("name", ["the total", "both"])

@@ -238,12 +238,6 @@ def test_estimates_are_those_of_least_squares(asked, cost):
         # All noise that is told apart has its coefficients.
         known = (law.numbers * law.coefficients**2).T @ law.row_variances
         assert (known <= law.variances * (1 + 1e-9)).all()
-    if asked == "pairs":  # sums of two ages, at every node of a level
-        subset = plan.subsets[[set(t) for t in plan.tables].index({"age", "county"})]
-        own = matrix(subset).reshape(3, 6, -1)
-        sums = own[0] + own[2]
-        errors, _ = noise.law(subset, (2, 1)).at(0.95, np.arange(6))
-        np.testing.assert_allclose(errors**2, np.diag(sums @ covariance @ sums.T))
 
 
 def test_tables_of_each_hierarchy_have_a_least_squares_of_their_own():
@@ -355,9 +349,8 @@ def test_levels_keep_to_what_is_known_as_dense_conditioning_does(asked, public):
     apart, more = (0.1, 0.01) if domain is TWO else (1e-6, 1e-7)
     for subset in plan.subsets:
         own = matrix(subset)
-        cells = np.indices([noise.sizes[i] for i in subset]).reshape(len(subset), -1)
         np.testing.assert_allclose(estimate.marginal(subset), own @ x, atol=apart)
-        errors, _ = noise.errors(subset, 0.95, cells, cells)
+        errors, _ = noise.errors(subset, 0.95)
         squares = np.diag(own @ inverse[:, :n] @ own.T) * noise._rounding
         np.testing.assert_allclose(errors**2, squares, atol=1e-6, rtol=more)
     if domain is TWO:
@@ -512,13 +505,6 @@ def test_intervals_hold_at_every_level(asked, cost, noise_rng):
         deviation = np.sqrt(level * (1 - level) / 1000)
         assert held.min() > level - 4.5 * deviation
         assert level - 2 * deviation < held.mean() < (3 + level) / 4
-
-
-def test_errors_of_cumulative_rows_grow():
-    released = mm.release_tables(rows_of(people(60)), DOMAIN, ways=(1, 2), epsilon=0.5)
-    by_age = released.table(("county", "age"), cumulative="age", frame="dict")
-    assert by_age["age"][2] == "up to 2"
-    assert by_age["standard_error"][2] > by_age["standard_error"][0]
 
 
 # ---- releases -------------------------------------------------------------------

@@ -146,32 +146,6 @@ def test_columns_and_rows_come_in_the_order_asked_for(released):
     assert (merged["lower_x"] == merged["lower_y"]).all()
 
 
-def test_cumulative_rows_count_all_up_to_a_value(released):
-    single = count(released, "age")
-    table = released.table("age", cumulative="age", frame="dict")
-    assert table["count"].tolist() == np.cumsum(single).tolist()
-    assert table["age"][-1] == "up to (67.5, 90]"
-    assert (table["lower"] <= table["count"]).all()
-    assert (table["upper"] >= table["count"]).all()
-    both = count(released, ("size", "age"), cumulative=["age", "size"])
-    expected = count(released, ("size", "age")).reshape(3, 4).cumsum(0).cumsum(1)
-    assert both.tolist() == expected.ravel().tolist()
-
-
-def test_rows_of_ranges_count_all_between_two_values(released):
-    single = count(released, "size")
-    table = released.table("size", ranges="size", frame="dict")
-    assert table["size"].tolist() == ["s", "s to m", "s to l", "m", "m to l", "l"]
-    sums = [single[a : b + 1].sum() for a in range(3) for b in range(a, 3)]
-    assert table["count"].tolist() == sums
-    both = released.table(
-        ("age", "size"), ranges="size", cumulative="age", frame="dict"
-    )
-    assert len(both["count"]) == 4 * 6
-    assert both["count"][-4] == released.total
-    assert (both["lower"] <= both["count"]).all()
-
-
 def test_a_total_of_nothing_is_published_as_nothing(rounding, noise_rng):
     for _ in range(5):  # the noise of some totals is below zero
         options = {"ways": WAYS[rounding], "epsilon": 0.1, "insecure_rng": noise_rng}
@@ -202,7 +176,7 @@ def test_a_total_that_is_all_noise_is_published_too(rounding, epsilon, noise_rng
 def test_intervals_hold_at_ninety_and_ninety_five_percent(
     rounding, cost, noise_rng, rng
 ):
-    """Counted over 40 releases, by number of attributes and for ranges.
+    """Counted over 40 releases, by number of attributes.
 
     One interval of each kind is drawn from every release, because errors of one release
     are dependent. False alarms follow the binomial law, at 1e-6 in all.
@@ -210,8 +184,6 @@ def test_intervals_hold_at_ninety_and_ninety_five_percent(
     codes = people(300)
     held, shares = {}, []
     plan = mm.release_tables(None, DOMAIN, ways=WAYS[rounding], dry_run=True, **cost)
-    single = exact(codes, ["age"])
-    of_ranges = [single[a : b + 1].sum() for a in range(4) for b in range(a, 4)]
     for _ in range(40):
         released = release(
             *(plan, Counts(codes, DOMAIN.shape)),
@@ -224,9 +196,6 @@ def test_intervals_hold_at_ninety_and_ninety_five_percent(
                 truth = exact(codes, names)
                 own = (table["lower"] <= truth) & (truth <= table["upper"])
                 inside.setdefault(len(names), []).extend(own)
-            table = released.table("age", level=level, ranges="age", frame="dict")
-            own = (table["lower"] <= of_ranges) & (of_ranges <= table["upper"])
-            inside["ranges"] = own
             for kind, own in inside.items():
                 held.setdefault((kind, level), []).append(rng.choice(own))
                 shares.append(np.mean(own))
@@ -280,12 +249,8 @@ def test_the_law_of_errors_is_that_of_simulated_noise(cost, noise_rng):
     no_records = np.zeros((24, 4000), np.int64)
     # A table of 4000 columns is measured with independent noise.
     errors = noise.estimate(mechanism.measure(no_records).values)
-    cases = ((0, 1), (1, 1)), ((0, 1), (2, 3)), ((2,), (1,)), ((), ())
-    for subset, together in cases:
-        law = noise.law(subset, together)
-        shape = [sizes[i] for i in subset]
-        table = errors.marginal(subset).reshape(*shape, -1)
-        own = table[tuple(slice(n) for n in together)].reshape(-1, 4000).sum(axis=0)
+    for subset in (0, 1), (2,), ():
+        law, own = noise.law(subset), errors.marginal(subset)[0]
         squares = np.square(own)
         apart = abs(squares.mean() - law.standard_error**2)
         assert apart < ref.margin(squares, 1e-7)
@@ -884,13 +849,8 @@ def test_wrong_input_is_one_sentence_and_costs_nothing(case):
         ({"names": ("sex", "sex")}, "once"),
         ({"names": "sex", "level": 1}, "level must lie"),
         ({"names": "sex", "level": "high"}, "level must lie"),
-        ({"names": "sex", "cumulative": "sex"}, "have an order"),
-        ({"names": "sex", "cumulative": "age"}, "attributes of the table"),
-        ({"names": "sex", "cumulative": "hat"}, "must be one of"),
-        ({"names": "age", "ranges": "age", "cumulative": "age"}, "in one option"),
         ({"names": "sex", "frame": "excel"}, "frame must be one of"),
         ({"names": 5}, "names must be the attributes of a table, such as"),
-        ({"names": "age", "ranges": True}, "ranges must be names of attributes"),
     ],
 )
 def test_wrong_wishes_for_a_table_are_one_sentence(arguments, words):
