@@ -20,6 +20,7 @@ import pytest
 import rf_cases
 import scipy.sparse as sp
 from refusals import refused
+from schema_cases import TOY
 
 import mmech
 import mmech_rf
@@ -36,6 +37,7 @@ READY = {name: getattr(mmech, name) for name in mmech.__all__}
 READY |= {name: getattr(mmech_rf, name) for name in mmech_rf.__all__}
 READY |= {"np": np, "pa": pa, "sp": sp, "inf": inf, "nan": nan, "replace": replace}
 READY |= {"COLOUR": COLOUR, "SCHEMA": SCHEMA, "X": X, "Y": Y}
+READY |= {"pd": pd, "TOY": TOY, "AGE": AGE}
 READY["forest_limits"] = mmech_rf.limits
 READY["DOMAIN"] = mmech.Domain([COLOUR, AGE])
 READY["UNBOUNDED"] = mmech.Domain([mmech.Attribute.numeric("age", cut_points=[30, 60])])

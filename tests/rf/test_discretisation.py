@@ -58,34 +58,3 @@ def schema_of(**entry):
 def test_schema_files_declare_how_numbers_are_cut(entry, expected):
     given = {"lower": 0, "upper": 10} | expected
     assert schema_of(**entry) == Attribute.numeric("income", **given)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"quantiles": 3}, TypeError, "must be pairs of a probability and a value"),
-        ({"quantiles": [1, 2]}, TypeError, "must be pairs"),
-        ({"quantiles": [("a", 2)]}, TypeError, "every probability in quantiles"),
-        ({"quantiles": [(0.5, np.nan)]}, ValueError, "every value in quantiles"),
-        ({"quantiles": [(0, 5)]}, ValueError, "increase in both"),
-        ({"quantiles": [(1, 5)]}, ValueError, "increase in both"),
-        ({"quantiles": [(0.5, 0)]}, ValueError, "increase in both"),
-        ({"quantiles": [(0.5, 2e6)]}, ValueError, "increase in both"),
-        ({"quantiles": [(0.5, 9), (0.2, 10)]}, ValueError, "sort them"),
-        ({"quantiles": [(0.2, 9), (0.5, 9)]}, ValueError, "strictly"),
-        ({"quantiles": PUBLISHED, "cut_points": [5]}, ValueError, "only one of the tw"),
-        (
-            {"quantiles": PUBLISHED, "lower": None, "upper": None},
-            ValueError,
-            "needs lower and upper, or cut_points",
-        ),
-        (
-            {"quantiles": PUBLISHED, "kind": "categorical", "categories": ["x"]},
-            ValueError,
-            "takes no lower or quantiles or upper",
-        ),
-    ],
-)
-def test_quantiles_that_are_none(options, error, message):
-    with pytest.raises(error, match=message):
-        numeric(**options)

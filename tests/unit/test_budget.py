@@ -253,14 +253,6 @@ def test_parts_serve_mechanisms_and_stay_themselves():
     assert len(ledger.entries) == 3
 
 
-def test_parts_of_parts_and_nameless_parts_are_refused():
-    ledger = mm.PrivacyLedger(1)
-    with pytest.raises(TypeError, match="name the finer parts"):
-        ledger.part("region", "north").part("town", "x")
-    with pytest.raises(TypeError, match="partition must be a name, got ''"):
-        ledger.part("", "north")
-
-
 def test_json_says_what_was_released_in_order():
     ledger = mm.PrivacyLedger("0.3")
     mm.MatrixMechanism(mm.Identity(2), epsilon=0.1, ledger=ledger).measure([1, 2])

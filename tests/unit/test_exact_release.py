@@ -260,8 +260,3 @@ def test_a_mask_is_not_dropped(take):
     with pytest.raises(TypeError, match="must not be masked, got a masked array; fill"):
         take(ledger)
     assert ledger.spent == 0
-
-
-def test_a_table_without_columns_has_no_counts():
-    with pytest.raises(ValueError, match=r"shape \(3,\) or \(3, k\), .* got \(3, 0\)"):
-        mm.MatrixMechanism(mm.Identity(3), epsilon=1).measure(np.zeros((3, 0), int))

@@ -39,12 +39,6 @@ def test_marginals_of_a_large_domain():
     assert middle == pytest.approx(math.sqrt(cell))  # 100 of 110 queries
 
 
-def test_marginals_that_do_not_answer():
-    strategy = mm.Marginals((2, 3), {(0,): 1})
-    with pytest.raises(mm.UnsupportedWorkloadError, match="cannot answer"):
-        mm.per_query_error(mm.Marginal((2, 3), [1]), strategy, epsilon=1)
-
-
 # ---- the table ---------------------------------------------------------------
 
 
