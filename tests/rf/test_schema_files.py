@@ -257,22 +257,6 @@ def test_infer_errors(X, y, error, message):
         infer(X, y)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"uper": 9}, "'uper' of attribute 'age'.*did you mean 'upper'"),
-        ({"frobnicate": 1}, "'frobnicate' of attribute 'age'.*it may have name, type"),
-        ({"n_bins": 10**12}, "n_bins of attribute 'age' must be at most 100,000"),
-        ({"n_bins": 2.5}, "n_bins of attribute 'age' must be an integer"),
-    ],
-)
-def test_keys_that_mean_nothing_are_refused(change, reason):
-    age = {"name": "age", "type": "numeric", "lower": 0, "upper": 9} | change
-    target = {"name": "class", "categories": ["no", "yes"]}
-    with pytest.raises(ValueError, match=reason):
-        Schema.from_json({"features": [age], "target": target})
-
-
 # ----------------------------------------------------------------- the JSON Schema
 
 KEYS = json.loads(resources.files("mmech.domain").joinpath("schema.json").read_text())
