@@ -132,9 +132,21 @@ def global_names(code):
 
 @cache
 def looked_up(file):
-    """Return the text of a file of the package, and the names that it looks up."""
+    """Return the text of a file of the package, its names, and where its parts end."""
     text = (ROOT / file).read_text(encoding="utf-8")
-    return text, global_names(compile(text, file, "exec"))[0]
+    used, known = global_names(compile(text, file, "exec"))
+    return text, used | known, [own.end_lineno for own in ast.parse(text).body]
+
+
+def changed_part(mutant):
+    """Return the function or class of a file that a mistake is in, with it."""
+    text, _, ends = looked_up(mutant.file)
+    lines = text.splitlines(keepends=True)
+    first = text[: text.index(mutant.find)].count("\n")
+    last = first + mutant.find.rstrip("\n").count("\n") + 1
+    start = max((end for end in ends if end <= first), default=0)
+    stop = min(end for end in ends if end >= last)
+    return "".join(lines[start:stop]).replace(mutant.find, mutant.replace)
 
 
 @cache
@@ -147,11 +159,10 @@ def functions(file):
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mistake_fits_the_source(mutant):
-    text, names = looked_up(mutant.file)
+    text, names, _ = looked_up(mutant.file)
     assert text.count(mutant.find) == 1
     # What is left is a program still, of names that are there: any test stops another.
-    mutated = text.replace(mutant.find, mutant.replace)
-    used, known = global_names(compile(mutated, mutant.file, "exec"))
+    used, known = global_names(compile(changed_part(mutant), mutant.file, "exec"))
     assert used - names <= known | set(dir(builtins))
     for test in mutant.tests:
         file, _, name = test.partition("::")

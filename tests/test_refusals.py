@@ -9,6 +9,7 @@ import re
 import shlex
 import tomllib
 from dataclasses import replace
+from functools import cache
 from math import inf, nan
 from pathlib import Path
 from string import Template
@@ -20,6 +21,7 @@ import pytest
 import rf_cases
 import scipy.sparse as sp
 from refusals import refused
+from schema_cases import TOY
 
 import mmech
 import mmech_rf
@@ -36,6 +38,14 @@ READY = {name: getattr(mmech, name) for name in mmech.__all__}
 READY |= {name: getattr(mmech_rf, name) for name in mmech_rf.__all__}
 READY |= {"np": np, "pa": pa, "sp": sp, "inf": inf, "nan": nan, "replace": replace}
 READY |= {"COLOUR": COLOUR, "SCHEMA": SCHEMA, "X": X, "Y": Y}
+READY |= {"pd": pd, "TOY": TOY, "AGE": AGE}
+READY["PEOPLE"] = mmech.Domain(
+    [
+        mmech.Attribute.categorical("sex", ["f", "m"]),
+        mmech.Attribute.numeric("age", lower=0, upper=60, n_bins=4, integer=True),
+        mmech.Attribute.categorical("status", ["single", "married", "widowed"]),
+    ]
+)
 READY["forest_limits"] = mmech_rf.limits
 READY["DOMAIN"] = mmech.Domain([COLOUR, AGE])
 READY["UNBOUNDED"] = mmech.Domain([mmech.Attribute.numeric("age", cut_points=[30, 60])])
@@ -54,6 +64,15 @@ def wide(n):
     return mmech_rf.Schema(one, ["no", "yes"])
 
 
+def tables(records=(("f", 5, "single"),), domain=READY["PEOPLE"], **options):
+    return mmech.release_tables(records, domain, **options)
+
+
+@cache
+def made():
+    return tables([["f", 5, "single"]], ways=2, epsilon=1)
+
+
 def as_words(sentence):
     return re.escape(sentence).replace(r"\.\.\.", ".*")
 
@@ -63,6 +82,10 @@ def spending(ledger):
     own = {"epsilon": 1, "ledger": ledger}
     few = rf_cases.records(3)
     return {
+        "ledger": ledger,
+        "tables": lambda *records, **options: tables(
+            *records, **{"ledger": ledger} | options
+        ),
         "fit": lambda name, X=few[0], y=few[1], **parameters: rf_cases.classifier(
             name, **own | parameters
         ).fit(X, y),
@@ -82,7 +105,7 @@ def test_calls(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kind, _, sentence = TABLE["calls"][call].partition(": ")
     ledger = mmech.PrivacyLedger(2)
-    own = READY | {"file": file, "wide": wide} | spending(ledger)
+    own = READY | {"file": file, "wide": wide, "made": made} | spending(ledger)
     error = refused(lambda: eval(call, own), as_words(sentence))
     assert type(error).__name__ == kind
     assert (ledger.spent, ledger.entries) == (0, ())

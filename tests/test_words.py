@@ -67,8 +67,8 @@ def texts_of(path):
 
 
 def riddles_in(path):
-    for text in texts_of(path):
-        for sentence in re.split(r"(?<=[.!?]) ", " ".join(text.split())):
+    for text in filter(RIDDLES.search, (" ".join(t.split()) for t in texts_of(path))):
+        for sentence in re.split(r"(?<=[.!?]) ", text):
             if RIDDLES.search(sentence):
                 yield f"{path.relative_to(ROOT)}: {sentence}"
 

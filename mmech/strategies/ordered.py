@@ -48,9 +48,18 @@ class BlockLevel:
     def of(cls, gram: QueryMatrix) -> BlockLevel:
         """Return the level on which every cell is a block."""
         diagonal = np.asarray(gram.diag(), dtype=np.float64)
-        if isinstance(gram, Dense):  # whole numbers would be converted in each product
-            gram = Dense(gram._array.astype(np.float64, copy=False))
-        return cls(gram, diagonal, np.ones(diagonal.size, np.int64))
+        return cls(_in_floats(gram), diagonal, np.ones(diagonal.size, np.int64))
+
+
+@singledispatch
+def _in_floats(gram: QueryMatrix) -> QueryMatrix:
+    """Return a gram whose products convert no whole numbers."""
+    return gram
+
+
+@_in_floats.register(Dense)
+def _(gram: Dense) -> QueryMatrix:
+    return Dense(gram._array.astype(np.float64, copy=False))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def has_clear_rank(dense):
     return nonzero.size == 0 or nonzero[-1] > 1e-4 * nonzero[0]
 
 
-@settings(max_examples=settings.default.max_examples // 2)  # of many checks each
+@settings(max_examples=settings.default.max_examples // 4)  # of many checks each
 @given(operators())
 def test_compositions_obey_the_protocol(pair):
     operator, dense = pair

@@ -271,24 +271,6 @@ def test_votes_that_are_all_negative_say_what_is_predicted():
     assert (shares.max(axis=1) > 0.49).all()  # no equal shares of all three
 
 
-@pytest.mark.parametrize(
-    ("cls", "ours"),
-    [
-        (rf.BatchTrainingClassifier, "pass {}="),
-        (rf.PrivateForestClassifier, "leave it out"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("theirs", "name"), [("n_estimators", "n_trees"), ("max_depth", "depth")]
-)
-def test_names_of_scikit_learn_are_answered_with_ours(cls, ours, theirs, name):
-    words = f"{theirs} is .* call {name} .*; {ours.format(name)}"
-    with pytest.raises(TypeError, match=words):
-        cls(SCHEMA, epsilon=1, **{theirs: 3})
-    with pytest.raises(ValueError, match=words):
-        cls(SCHEMA, epsilon=1).set_params(**{theirs: 3})
-
-
 @ALL
 def test_shares_of_the_votes_are_released_with_the_labels(name):
     X, y = records(40)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mmech_rf.data import generated
 from mmech_rf.data.catalogue import BUILT_IN, CATALOGUE, DataSet
 from mmech_rf.data.openml import load_schema
-from mmech_rf.datasets import DATASETS, fetch, load_csv, load_iris, load_monks
+from mmech_rf.datasets import DATASETS, fetch, load_csv, load_iris
 from mmech_rf.evaluation import load_records
 from mmech_rf.schema import Attribute, Schema
 
@@ -84,12 +84,6 @@ def test_sets_of_the_paper_have_its_cells_and_records(name, data_dir):
     assert schema.n_cells == n_cells
     assert codes.shape == (n_records, schema.n_features)
     assert Counter(schema.decode_target(classes).tolist()) == n_per_class
-
-
-def test_monks_problem_must_exist():
-    for problem, error in ((0, ValueError), (4, ValueError), (True, TypeError)):
-        with pytest.raises(error, match=f"problem must be .*, got {problem}"):
-            load_monks(problem)
 
 
 def test_iris_differs_from_the_file_as_documented_and_codes_do_not(data_dir):

@@ -63,60 +63,6 @@ def test_classes_of_any_type():
         assert decoded.tolist() == labels[::-1]
 
 
-class Sparse:
-    """Stands for a sparse matrix."""
-
-    shape = (1, 3)
-
-    def toarray(self):
-        return np.zeros(self.shape)
-
-
-@pytest.mark.parametrize(
-    ("X", "options", "error", "message"),
-    [
-        ([["red", "big"]], {}, ValueError, "X has 2 columns but the schema has 3 attr"),
-        (["red"], {}, ValueError, r"must be two-dimensional.* got shape \(1,\)"),
-        (np.zeros(3), {}, ValueError, r"got shape \(3,\); give X before y"),
-        (3, {}, ValueError, "X must be two-dimensional"),
-        (np.zeros((1, 3), complex), {}, ValueError, "Complex data not supported"),
-        ([["red", "big", 1], ["red"]], {}, ValueError, "row 1 of X has 1 values but"),
-        (frame().drop(columns="age"), {}, ValueError, "X has no column named 'age'"),
-        (pd.DataFrame(index=[0, 1]), {}, ValueError, "no column named 'colour'"),
-        ([{"colour": "red"}], {}, ValueError, "X has no column named 'size'"),
-        ([{"age": 1}, ["red"]], {}, TypeError, "must be a dict when one is, got list"),
-        ({"age": [1]}, {}, ValueError, "X has no column named 'colour'"),
-        ("red", {}, TypeError, "X must be a frame, .* got str; wrap a single record"),
-        (Sparse(), {}, TypeError, "X must be dense, got a sparse matrix"),
-        (ROWS, {"columns": ["age"]}, ValueError, "columns has 1 names but X has 3"),
-        (frame(), {"columns": ["age"]}, ValueError, "got a frame, which names its own"),
-        ([{"age": 1}], {"columns": ["age"]}, ValueError, "rows that are dicts, which"),
-        (ROWS, {"handle_unknown": "ignore"}, ValueError, "handle_unknown must be one"),
-        (ROWS, {"handle_missing": "clip"}, ValueError, "handle_missing must be one of"),
-        (ROWS, {"handle_unknown": "drop"}, ValueError, "'drop' needs y, because every"),
-        (ROWS, {"return_index": True}, ValueError, "return_index=True needs y"),
-    ],
-)
-def test_encode_errors(X, options, error, message):
-    refused(lambda: TOY.encode(X, **options), message, error)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: TOY.decode([[0, 2, 0]]), ValueError, "codes of attribute 'size' must"),
-        (lambda: TOY.decode([[0, -1, 0]]), ValueError, "attribute 'size' .* below 2"),
-        (lambda: TOY.decode([[0, 1]]), ValueError, r"shape \(N, 3\), .* got 2 columns"),
-        (lambda: TOY.decode([[0.0, 1, 1]]), TypeError, "must be integers, got dtype"),
-        (lambda: TOY.decode_target([2]), ValueError, "class codes must be at least 0"),
-        (lambda: TOY.encode(ROWS, [[0]] * 3), ValueError, "row 0 of y holds a label"),
-        (lambda: TOY.encode(ROWS, np.zeros((3, 1))), ValueError, "one-dimensional"),
-    ],
-)
-def test_codes_and_labels_that_do_not_fit(call, error, message):
-    refused(call, message, error)
-
-
 # ------------------------------------------------- unknown and missing values
 
 

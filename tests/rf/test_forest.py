@@ -231,28 +231,6 @@ def test_assigned_trees_are_checked(hand):
         hand.count_assigned_leaves([[0, 0]], [0], 1, [1])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"n_trees": 0}, ValueError, "a forest needs at least one tree, got 0"),
-        ({"n_trees": -1}, ValueError, "n_trees must be an integer"),
-        ({"n_trees": 2.0}, TypeError, "n_trees must be an integer"),
-        ({"depth": -1}, ValueError, "depth must be an integer >= 0, got -1"),
-        ({"depth": None}, TypeError, "depth must be an integer"),
-        ({"splits": "oblique"}, ValueError, "'binary', 'threshold', got 'oblique'"),
-        ({"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),
-        ({"seed": "1"}, TypeError, "seed must be an integer"),
-        ({"schema_or_domain_shape": 5}, TypeError, "sequence of attribute sizes"),
-        ({"schema_or_domain_shape": (2, 2.5)}, TypeError, r"domain_shape\[1\]"),
-        ({"schema_or_domain_shape": (2, 2**31)}, DomainTooLargeError, "bin it first"),
-    ],
-)
-def test_arguments_of_growth_are_checked(arguments, error, message):
-    sound = {"schema_or_domain_shape": (2, 3), "n_trees": 2, "depth": 1, "seed": 0}
-    with pytest.raises(error, match=message):
-        grow_random_forest(**{**sound, **arguments})
-
-
 def test_forests_too_large_are_refused_before_they_are_grown():
     with pytest.raises(DomainTooLargeError, match=r"268,435,456 .* depth below 60$"):
         grow_random_forest((2,) * 100, n_trees=1, depth=60, seed=0)

@@ -27,11 +27,6 @@ def test_a_direction_is_one_up_or_one_down(direction):
         level(monotone=direction)
 
 
-def test_categories_without_an_order_have_no_direction():
-    with pytest.raises(ValueError, match="'colour' is categorical and has no order"):
-        Attribute.categorical("colour", ["red", "blue"], monotone=1)
-
-
 def test_files_keep_directions(tmp_path):
     schema = Schema(
         [level(monotone=-1), Attribute.numeric("age", cut_points=[40], monotone=1)],

@@ -41,11 +41,6 @@ LINES = [
 POLICIES = {"handle_missing": "drop", "handle_unknown": "drop"}
 
 
-def test_a_schema_is_needed():
-    with pytest.raises(TypeError, match="a Domain or a Schema, got NoneType; read"):
-        read("records.csv", None)
-
-
 def written(path, lines, end="\n"):
     data = (end.join([*lines, ""]) if end else "\n".join(lines)).encode(
         errors="surrogateescape"

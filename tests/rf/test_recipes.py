@@ -415,28 +415,3 @@ def test_records_without_labels_for_a_recipe_without_use_are_refused():
         rf.RecipeForestClassifier(CAR.schema, epsilon=1, recipe="spe").fit(
             CAR.data, CAR.target, X_unlabelled=CAR.data
         )
-
-
-EXACT = {"selection": "exact", "guarantee": "labels", "score": "median"}
-
-
-@pytest.mark.parametrize(
-    ("choices", "words"),
-    [
-        ({"selection": "exact"}, "exact tests show records"),
-        ({"selection": "exact", "guarantee": "labels"}, "look at attributes only"),
-        ({**EXACT, "records": "poisson"}, "who is in a random sample"),
-        ({"score": "median", "splits": "threshold"}, "medians need two outcomes"),
-        ({"splits": "multiway"}, "goes with structure='random' only"),
-        ({"leaves": "exponential"}, "vote hard"),
-        ({"leaf_share": 1}, r"must be a share in \(0, 1\)"),
-        ({"first_phase": 2}, r"must be a share in \(0, 1\]"),
-        ({"levels": "steep"}, "levels must be one of"),
-        ({"vote": "loud"}, "vote must be one of"),
-        ({"stopping": "labelled"}, "records with labels needs exact tests"),
-        ({"depth": "deep"}, "depth must be one of"),
-    ],
-)
-def test_choices_that_do_not_go_together(choices, words):
-    with pytest.raises(ValueError, match=words):
-        rf.Recipe(**choices)

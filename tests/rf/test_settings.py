@@ -32,11 +32,6 @@ def test_shares_are_exact_and_equal_settings_are_equal():
     assert hash(DrawnSettings()) == hash(DrawnSettings())
 
 
-def test_trees_that_could_not_be_drawn_are_refused_before_anything_is_released():
-    with pytest.raises(ValueError, match=r"most_tree_epsilon must be .* from 0\.001"):
-        DrawnSettings(most_tree_epsilon="1e-9")
-
-
 # ----------------------------------------------------------------------- with the model
 def test_wrong_settings_cost_nothing():
     ledger = PrivacyLedger(1)

@@ -143,21 +143,3 @@ def test_the_classifier_of_the_best_depth_fits():
 def test_domains_that_are_too_large_are_refused(shape):
     with pytest.raises(TableTooLargeError, match="too many subsets or cells"):
         rf.tune(categorical(shape), epsilon=1, n_records=100)
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"schema": None}, TypeError, "schema must be a Schema, got NoneType"),
-        ({"epsilon": 0}, ValueError, "epsilon must be a finite number > 0"),
-        ({"n_records": 0}, ValueError, "n_records must be an integer >= 1, got 0"),
-        ({"n_records": 1e3}, TypeError, "n_records must be an integer"),
-        ({"gamma": 0}, ValueError, r"gamma must lie in \(0, 1\], got 0"),
-        ({"decay": "1"}, TypeError, "decay must be a number, got str"),
-        ({"depths": [0]}, ValueError, "depths must be an integer >= 1, got 0"),
-        ({"depths": []}, ValueError, "depths must hold one that fits in memory"),
-    ],
-)
-def test_error_messages(given, error, message):
-    with pytest.raises(error, match=message):
-        rf.tune(**{"schema": CAR, "epsilon": 1, "n_records": 100} | given)

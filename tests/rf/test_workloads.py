@@ -100,19 +100,6 @@ def test_queries_outside_the_domain_are_an_error(build, queries, error, message)
         build(forest, queries)
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        rf.training_workload,
-        lambda forest: rf.aggregation_workload(forest, [[0, 1]]),
-        lambda forest: rf.prediction_workload(forest, [[0, 1]]),
-    ],
-)
-def test_what_is_no_forest_is_refused_in_words(build):
-    with pytest.raises(TypeError, match="forest must be a Forest, got list; grow one"):
-        build([1, 2])
-
-
 @pytest.mark.parametrize("depth", [1, 2])
 def test_shallow_forests_are_searched_in_a_hurry(depth):
     """A fit waits for few evaluations of marginals, and for no rank of its leaves."""

@@ -49,7 +49,7 @@ def test_the_set_is_chosen_though_few_runs_show_nothing_at_the_confidence():
     assert 0.35 < found.epsilon < np.log(0.5 / 0.27)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(("name", "neighbours"), CHOICES)
 def test_choices_between_two_candidates(name, neighbours):
     """The cases of ``python -m mmech.audit``, nearer to each other for fewer runs."""
@@ -71,7 +71,7 @@ def test_choices_between_two_candidates(name, neighbours):
     assert bound.refutes(0.2 * case.claimed)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["add_remove", "replace"])
 def test_cut_points(neighbours):
     """The rare edge is drawn with chance 0.27, and 0.5 with one more record."""

@@ -169,19 +169,6 @@ def test_bound_ratio():
     assert replace(zero, loss=2.0).bound_ratio == math.inf
 
 
-def test_input_errors():
-    with pytest.raises(TypeError, match="workload must be a query matrix"):
-        mm.dual_bound([[1]], epsilon=1)
-    with pytest.raises(ValueError, match="epsilon must be a finite number > 0"):
-        mm.dual_bound(mm.Identity(2), epsilon=0)
-    with pytest.raises(ValueError, match="max_iter must be an integer >= 1"):
-        mm.dual_bound(mm.Prefix(2), epsilon=1, max_iter=0)
-    with pytest.raises(ValueError, match="tolerance must be a finite number > 0"):
-        mm.dual_bound(mm.Prefix(2), epsilon=1, tolerance=0)
-    with pytest.raises(mm.DomainTooLargeError, match="at most 3000 queries or cells"):
-        mm.dual_bound(mm.VStack([mm.Prefix(3001), mm.Identity(3001)]), epsilon=1)
-
-
 def test_above_the_limit_the_dual_bound_is_that_of_singular_values():
     large = mm.dual_bound(mm.Prefix(3001), epsilon=1)
     assert large.bound == mm.svd_bound(mm.Prefix(3001), epsilon=1)

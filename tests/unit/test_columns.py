@@ -164,20 +164,6 @@ def test_tables_that_name_their_columns(table):
         Domain([WORDS]).encode(table, columns=["a", "b"])
 
 
-@pytest.mark.parametrize(
-    ("table", "error", "message"),
-    [
-        ({"a": ["x"], "b": [1, 2]}, ValueError, "'a' has 1 and 'b' has 2; make them"),
-        ({"a": "x"}, TypeError, "got dict; wrap a single record in a list"),
-        ({}, TypeError, "got dict"),
-        ({"a_x": [0], "a_1": [1]}, ValueError, "look one-hot encoded: pass the raw"),
-    ],
-)
-def test_dictionaries_that_are_no_tables(table, error, message):
-    with pytest.raises(error, match=message):
-        Domain([WORDS]).encode(table)
-
-
 def test_frames_of_one_column_hold_labels():
     pl, columns = pytest.importorskip("polars"), {"class": ["1", "x"]}
     table = pd.DataFrame(columns)

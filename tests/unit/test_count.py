@@ -105,15 +105,6 @@ def test_a_schema_is_what_encodes_records():
     assert count(ROWS, own) == Counts(CODES, (2, 3))
 
 
-def test_what_does_not_encode_records_is_refused():
-    refused(
-        lambda: count(ROWS, (2, 3)), "a Schema or a Domain, .* got tuple", TypeError
-    )
-    words = "class labels of a Schema, got a Domain; .* leave y out"
-    refused(lambda: count(ROWS, DOMAIN, LABELS), words, TypeError)
-    refused(lambda: count([["flat", 1]], DOMAIN), "row 0, column 'shape'", ValueError)
-
-
 def test_values_that_were_read_from_the_records_are_warned_of():
     read = Domain(ATTRIBUTES, read_from_records=True)
     with pytest.warns(PrivacyLeakWarning, match="no guarantee covers") as caught:

@@ -95,20 +95,6 @@ def test_what_does_not_add():
         mm.Counts([[0]], (2,)) + 1
 
 
-@pytest.mark.parametrize(
-    ("codes", "error"),
-    [
-        ([[2]], ValueError),
-        ([[-1]], ValueError),
-        ([0], ValueError),
-        ([[0.5]], TypeError),
-    ],
-)
-def test_codes_outside_the_domain_are_refused(codes, error):
-    with pytest.raises(error, match="codes"):
-        mm.Counts(codes, (2,))
-
-
 # ---- measured in place of a table of all cells ------------------------------------
 
 SIZES = (3, 4, 2)

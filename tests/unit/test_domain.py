@@ -50,27 +50,6 @@ def test_domains_are_values():
         TOY.name = "other"
 
 
-@pytest.mark.parametrize(
-    ("attributes", "options", "error", "message"),
-    [
-        ([], {}, ValueError, "a domain needs at least one attribute, got none; add"),
-        (["age"], {}, TypeError, "must be Attribute objects, got str; use Attribute"),
-        (AGE, {}, TypeError, "attributes must be a sequence, got Attribute; pass a li"),
-        ([AGE, SIZE, AGE], {}, ValueError, "'age' occurs twice among attributes; ren"),
-        ([AGE], {"name": 3}, TypeError, "name must be a string, got int; convert it"),
-        ([AGE], {"name": ""}, ValueError, "name must not be empty"),
-        (
-            [AGE],
-            {"name": "x" * 1001},
-            ValueError,
-            "at most 1,000 characters, got 1,001",
-        ),
-    ],
-)
-def test_what_is_no_domain(attributes, options, error, message):
-    refused(lambda: Domain(attributes, **options), message, error)
-
-
 def test_some_attributes():
     chosen = TOY.select(["age", 0])
     assert chosen.names == ("age", "colour")
@@ -358,27 +337,6 @@ def test_what_is_no_date_is_said_to_be_none():
         domain.encode([["2026-01-01"]], handle_unknown="error")
     found = domain.encode([["SECRET"], ["2025-02-03"]], handle_unknown="drop")
     assert found.tolist() == [[1]]
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Attribute.date("d", "2025", "2026-01-01"),
-         "lower of attribute 'd' must"),
-        (lambda: Attribute.date("d", "2026-01-01", None), "upper of .*, got None"),
-        (lambda: Attribute.date("d", "2026-01-02", "2026-01-01"), "must not be after"),
-        (lambda: Attribute.date("d", "1000-01-01", "2026-01-01", "day"),
-         "at most 100,0"),
-        (lambda: Attribute.date("d", "2025-01-01", "2026-01-01", "months"),
-         "unit of attribute 'd' must be one of .*; did you mean 'month'"),
-        (lambda: Attribute.date("d", "2025-01-01", "2026-01-01", n_bins=3),
-         "'d' is date and takes no n_bins; it may have lower, upper, unit"),
-        (lambda: Domain.from_json({"features": [{"name": "d", "type": "date",
-             "lower": "2025-01-01"}]}), "'d', which is date, needs 'upper'; add it"),
-    ],
-)  # fmt: skip
-def test_dates_that_cannot_be_described(make, words):
-    refused(make, words)
 
 
 def test_dates_make_tables_whose_synthetic_dates_lie_within():

@@ -192,21 +192,6 @@ def test_many_attributes_are_cut_into_sets_that_can_be_drawn():
     assert whole.loss < found.loss < 1.4 * whole.loss
 
 
-@pytest.mark.parametrize(
-    "workload",
-    [
-        mm.all_marginals((3, 3, 3), 2),
-        mm.Kronecker([mm.Prefix(3), mm.Prefix(3)]),
-        mm.Marginals((3, 4), {(0,): 1}),
-        mm.Prefix(9),
-    ],
-    ids=repr,
-)
-def test_other_workloads_are_left_to_other_templates(workload):
-    with pytest.raises(mm.UnsupportedWorkloadError, match="template 'equal_totals'"):
-        mm.optimize(workload, template="equal_totals")
-
-
 def test_ranges_of_single_attributes_may_be_measured_as_tables():
     workload = mm.VStack(
         [

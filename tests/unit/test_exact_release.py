@@ -239,29 +239,3 @@ def test_wrong_settings_of_a_release_spend_nothing(settings, kind, message, draw
         mm.noisy_release([1, 2], **settings)
     assert ledger.spent == 0
     assert not drawn
-
-
-MASKED = np.ma.array([3, 0, 900], mask=[False, False, True])
-
-
-@pytest.mark.parametrize(
-    "take",
-    [
-        lambda ledger: mm.MatrixMechanism(mm.Identity(3), epsilon=1,
-            ledger=ledger).measure(MASKED),
-        lambda ledger: mm.noisy_release(MASKED, sensitivity=1, epsilon=1, released="x",
-            ledger=ledger),
-        lambda ledger: mm.Counts(MASKED[:, None], (1000,)),
-        lambda ledger: mm.MatrixMechanism(np.ma.array([[1, 2]]), epsilon=1),
-    ],
-)  # fmt: skip
-def test_a_mask_is_not_dropped(take):
-    ledger = mm.PrivacyLedger(1)
-    with pytest.raises(TypeError, match="must not be masked, got a masked array; fill"):
-        take(ledger)
-    assert ledger.spent == 0
-
-
-def test_a_table_without_columns_has_no_counts():
-    with pytest.raises(ValueError, match=r"shape \(3,\) or \(3, k\), .* got \(3, 0\)"):
-        mm.MatrixMechanism(mm.Identity(3), epsilon=1).measure(np.zeros((3, 0), int))

@@ -78,25 +78,6 @@ def test_conversions_at_the_ends():
     assert mm.delta_from_rho("1/20", Fraction(1)) == mm.delta_from_rho(0.05, 1)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: mm.delta_from_rho(0, 1), "rho must be a finite number > 0, got 0"),
-        (lambda: mm.delta_from_rho(1, -1), "epsilon must be a finite number > 0, got"),
-        (lambda: mm.epsilon_from_rho(1, 0), "delta must be a probability between 0 a"),
-        (lambda: mm.epsilon_from_rho(1, 1.0), "both excluded, got 1.0"),
-        (lambda: mm.epsilon_from_rho(math.inf, 0.1), "rho must be a finite number"),
-        (lambda: mm.rho_from_epsilon_delta(1, math.nan), "both excluded, got nan"),
-        (lambda: mm.epsilon_from_rho(1, "1e-6"), "delta must be a probability"),
-        (lambda: mm.epsilon_from_rho(1, None), "delta must be a probability"),
-        (lambda: mm.epsilon_from_rho(1, True), "delta must be a probability"),
-    ],
-)
-def test_conversions_refuse_wrong_values(call, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        call()
-
-
 # ------------------------------------------------------------------ mechanism
 
 

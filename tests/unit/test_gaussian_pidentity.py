@@ -31,13 +31,6 @@ def test_columns_have_unit_length(rng):
     assert repr(strategy) == "PIdentity(p=3, n=7, norm='L2') shape=(10, 7)"
 
 
-def test_norm_is_one_of_two():
-    with pytest.raises(ValueError, match="norm must be one of 'L1', 'L2', got 'L3'"):
-        mm.PIdentity([[1.0]], norm="L3")
-    with pytest.raises(ValueError, match="theta must be non-negative"):
-        mm.PIdentity([[-1.0]])
-
-
 @pytest.mark.by_day(2)
 @pytest.mark.parametrize(
     ("workload", "options", "most"),

@@ -69,19 +69,6 @@ def test_residuals_are_measured_at_any_size():
     assert examine(record.evidence().text.encode())[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ({}, "must name at least one residual"),
-        ({(0, 2): 1, (2, 0): 1}, r"the residual over \(0, 2\) is given twice"),
-        ({(1,): 1}, "attribute 1 has a single value and no contrast"),
-    ],
-)
-def test_residuals_refuse(weights, message):
-    with pytest.raises(ValueError, match=message):
-        mm.Residuals((2, 1, 3), weights)
-
-
 # ----------------------------------------------------------------- strategies
 
 
@@ -274,33 +261,6 @@ def test_a_short_run_says_so():
     assert not short.success
 
 
-@pytest.mark.parametrize(
-    ("workload", "options", "error", "message"),
-    [
-        (mm.Prefix(4), {"template": "union"}, ValueError, "template must be one of"),
-        (mm.Prefix(4), {"q": 3}, TypeError, "template 'auto' has no option 'q' under"),
-        (mm.Prefix(4), {"template": "identity", "max_iter": 3}, TypeError,
-         "its options are: none"),
-        (mm.Prefix(4), {"template": "residuals"}, mm.UnsupportedWorkloadError,
-         "needs the attribute sizes of"),
-        (mm.PartitionStack([[0, 1, 1, 0]], [2], (2, 2)), {"template": "residuals"},
-         mm.UnsupportedWorkloadError, "no projection of"),
-        (mm.VStack([mm.Prefix(4), mm.Prefix(4)]), {"template": "kronecker"},
-         mm.UnsupportedWorkloadError, "needs a Kronecker, a VStack of Kroneckers"),
-        (mm.AllRange(3500), {"template": "dense"}, mm.DomainTooLargeError,
-         "needs eigendecompositions of size 3500"),
-        (mm.Prefix(2**28), {"template": "spectral"}, mm.DomainTooLargeError,
-         "use at most 16777216 cells"),
-        (mm.Prefix(4), {"tolerance": -1}, ValueError, "tolerance must be a number"),
-        (mm.Prefix(4), {"max_iter": 0}, ValueError, "max_iter must be an integer >= 1"),
-        ([[1]], {}, TypeError, "workload must be a query matrix"),
-    ],
-)  # fmt: skip
-def test_optimize_refuses_under_zcdp(workload, options, error, message):
-    with pytest.raises(error, match=message):
-        mm.optimize(workload, **options, privacy="zcdp")
-
-
 def test_large_unstructured_workloads_get_the_identity_and_a_warning(rng):
     ends = 10_000 + rng.integers(0, 200, (500, 2)) * [-1, 1]  # all share a cell
     workload = mm.Ranges((20_000,), ends[:, :1], ends[:, 1:])
@@ -323,11 +283,6 @@ def test_too_many_subsets_are_refused():
 
 
 ERRORS = [mm.expected_error, mm.rmse, mm.per_query_error]
-
-
-def test_the_loss_is_of_one_of_two_kinds_of_privacy():
-    with pytest.raises(ValueError, match="privacy must be one of 'pure', 'zcdp'"):
-        mm.loss(mm.Prefix(4), mm.Identity(4), privacy="gaussian")
 
 
 @pytest.mark.parametrize(

@@ -123,22 +123,6 @@ def test_planned_releases_are_priced_and_not_charged():
     assert tree.ledger.entries == (tree.planned,)
 
 
-@pytest.mark.parametrize(
-    ("planned", "message"),
-    [
-        (3, "planned must be a list of releases, got int"),
-        ([3], "must be a mechanism, a LedgerEntry or a dict of its cost"),
-        ([{}], "pass either epsilon=, for pure .*, got neither"),
-        ([{"epsilon": 1, "rho": 1}], "pass either epsilon=, for pure .*, got both"),
-        ([{"rho": 1}], "a ledger of pure epsilon cannot pay"),
-        ([{"epsilon": 1, "kind": ""}], "kind must be a name"),
-    ],
-)
-def test_wrong_plans(planned, message):
-    ledger = mm.PrivacyLedger(1)
-    refused(lambda: ledger.what_if(planned), message, TypeError)
-
-
 def test_plans_and_prices_that_do_not_fit():
     ledger = mm.PrivacyLedger(1, neighbours="replace")
     with pytest.raises(ValueError, match="use the same neighbours="):

@@ -81,20 +81,6 @@ def test_many_releases_cost_the_sum_of_their_squares():
     assert 0 < concentrated.remaining < Fraction(1, 10**7)
 
 
-@pytest.mark.parametrize(
-    ("settings", "kind", "message"),
-    [
-        ({"currency": "delta"}, ValueError, "currency must be one of 'epsilon', 'rho'"),
-        ({"records_per_person": 0}, ValueError, "records_per_person must be an integ"),
-        ({"records_per_person": 1.5}, TypeError, "records_per_person must be an inte"),
-        ({"neighbours": "both"}, ValueError, "neighbours must be one of"),
-    ],
-)
-def test_wrong_ledgers(settings, kind, message):
-    with pytest.raises(kind, match=message):
-        mm.PrivacyLedger(1, **settings)
-
-
 @pytest.mark.parametrize("kind", ["", None, 3])
 def test_a_kind_is_a_name(kind):
     ledger = mm.PrivacyLedger(1)

@@ -656,39 +656,6 @@ def test_columns_that_do_not_fit_are_refused():
         mmech_rf.Schema([WHERE], ["no", "yes"])
 
 
-@pytest.mark.parametrize(
-    ("tree", "given", "message"),
-    [
-        ({"N": {"a": ["x"]}, "S": {"a": ["y"]}}, {}, "'a' of level 'p_2' has two plac"),
-        ({"N": ["x"], "S": ["x"]}, {}, "must be distinct, .* got 'x' twice; remove"),
-        ({"N": {"a": ["x"]}, "S": ["y"]}, {}, "values with 1 and 2 levels above them"),
-        (["x", "y"], {}, "at least one, got values with 0 levels"),
-        ({"N": {}}, {}, "must have at least one value, got none"),
-        ({"N": "xy"}, {}, "nested dicts down to lists of values, .* got 'xy' in it"),
-        ({"N": [""]}, {}, "must not be empty"),
-        ({"": ["x"]}, {}, "must not be empty"),
-        (TREE, {"levels": ["a"]}, "must be 2 names of the levels above"),
-        (TREE, {"levels": ["a", "a"]}, "must be 2 names of the levels above"),
-        (TREE, {"levels": ["a", "b", "a"]}, "must be 2 names of the levels above"),
-        ({"N": ["a"]}, {"columns": ["a", "b", "c"]}, "must be a name for each level"),
-        ({"N": ["a"]}, {"columns": ["b", "b"]}, "topmost first and each once, .* got"),
-        ({"N": ["a"]}, {"columns": ["p", "b"]}, "none of its own name but the last"),
-        ({"N": ["a"]}, {"columns": "place"}, "must be a name for each level"),
-        ({"N": ["a"]}, {"columns": ["a", 3]}, "every name in columns .* got int"),
-        ({"N": ["a"], "S": "ab"}, {"columns": ["a", "b"]}, "a list of paths, or the n"),
-        ([["N"], ["N", "a"]], {"columns": ["a", "b"]}, "with 0 and 1 levels above"),
-        ({"N": ["a"], "S": [""]}, {"columns": ["a", "b"]}, "must not be empty"),
-        ({"N": [1], "S": ["1"]}, {"columns": ["a", "b"]}, "of attribute 'b' must be d"),
-        ({"N": ["a"]}, {"columns": ["a", "b"], "levels": ["x"]}, "got levels, too; le"),
-        ({"N": ["a"]}, {"columns": ["a", "b"], "value_map": {"x": "a"}}, "leave them"),
-        ({"N": ["a"]}, {"columns": ["a", "b"], "other": "a"}, "other of .* must be on"),
-    ],
-)
-def test_levels_and_columns_that_are_no_tree_are_refused(tree, given, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        mm.Attribute.hierarchy("p", tree, **given)
-
-
 def test_tables_over_several_columns_are_those_of_whole_names(tmp_path, monkeypatch):
     """Released with known totals and a statistic, written, and drawn from."""
     frame, at = spread(400)

@@ -13,7 +13,6 @@ from scipy import stats
 
 from mmech import (
     AllRange,
-    DomainTooLargeError,
     Identity,
     Kronecker,
     Marginals,
@@ -25,7 +24,6 @@ from mmech import (
     PrivacyLeakWarning,
     PrivacyLedger,
     Total,
-    UnsupportedWorkloadError,
     VStack,
     confidence_interval,
     optimize,
@@ -224,52 +222,11 @@ def test_optimizer_seeds_do_not_seed_the_noise():
 
 # ------------------------------------------------------------------ errors
 
-LONG = Marginals((12000, 8), {(0,): 1, (1,): 1})
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
-        ({"epsilon": 0}, ValueError, r"epsilon must be a finite number > 0, got 0"),
-        ({"epsilon": None}, TypeError, r"pass either epsilon=, .* or rho=, for zCDP"),
-        ({"epsilon": True}, TypeError, r"finite number > 0, got True"),
-        ({"epsilon": 1, "signed": "no"}, TypeError, r"signed must be True or False"),
-        ({"epsilon": math.inf}, ValueError, r"finite number > 0, got inf"),
-        ({"epsilon": "lots"}, ValueError, r"got the string 'lots'"),
-        ({"epsilon": "1e-400"}, ValueError, r"within the range of a double"),
-        ({"epsilon": 1, "neighbours": "bounded"}, ValueError,
-         r"'add_remove', 'replace', 'labels', got 'bounded'"),
-        ({"epsilon": 1, "workload": [[1, 0, 0]]}, TypeError,
-         r"workload must be a query matrix, a .*, got list; wrap .* with Dense"),
-        ({"epsilon": 1, "strategy": [[1, 0, 0]]}, TypeError,
-         r"strategy must be a query matrix, a .*, got list; wrap .* with Dense"),
-        ({"epsilon": 1, "strategy": Identity(4)}, ValueError,
-         r"workload has 3 columns but strategy has 4; both must equal the number of"),
-        ({"epsilon": 1, "strategy": Total(3)}, UnsupportedWorkloadError,
-         r"Total\(3\).* cannot answer the workload Prefix\(3\).*; add rows such as"),
-        ({"rho": 1, "workload": LONG, "strategy": None}, DomainTooLargeError,
-         "at most 11585 values, got 12000; for marginals pass .*template='marginals'"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_wrong_arguments(options, kind, message):
-    arguments = {"workload": Prefix(3), "strategy": Identity(3), **options}
-    with pytest.raises(kind, match=message):
-        MatrixMechanism(**arguments)
-
 
 @pytest.mark.parametrize("scale", [0, -1, math.inf, math.nan, [1.0, 0.0]])
 def test_a_measurement_without_noise_cannot_exist(scale):
     with pytest.raises(ValueError, match="noiseless measurement would not be private"):
         Measurement(np.ones(2), scale, 1.0, Fraction(1))
-
-
-def test_reconstructing_something_else_is_explained():
-    mechanism = MatrixMechanism(Identity(2), Identity(2), epsilon=1)
-    with pytest.raises(ValueError, match="'least_squares', 'nonnegative', got"):
-        mechanism.reconstruct(mechanism.measure([1, 2]), "nnls")
-    with pytest.raises(TypeError, match=r"Measurement"):
-        mechanism.reconstruct(np.ones(2))
 
 
 def test_what_was_measured_is_kept_if_the_answer_is_interrupted(monkeypatch):

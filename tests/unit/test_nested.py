@@ -17,7 +17,6 @@ from mmech import (
     Scaled,
     Suffix,
     Total,
-    UnsupportedWorkloadError,
     VStack,
     loss,
     optimize,
@@ -88,8 +87,3 @@ def test_auto_takes_it_where_blocks_fit():
         skipped = look_at_nested(workload, request)
         assert isinstance(skipped, Skip)
         assert reason in skipped.reason
-
-
-def test_a_domain_without_blocks_is_refused():
-    with pytest.raises(UnsupportedWorkloadError, match="divisor of its size"):
-        optimize(Prefix(4099), template="nested")

@@ -47,22 +47,6 @@ def test_a_law_is_asked_for_by_name(noise, currency, law):
     assert found == (law, Fraction(1, 2))
 
 
-@pytest.mark.parametrize(
-    ("settings", "kind", "message"),
-    [
-        ({"epsilon": 1, "noise": "gaussian"}, ValueError, "paid for with rho=, got ep"),
-        ({"rho": 1, "noise": "laplace"}, ValueError, "paid for with epsilon=, got rho"),
-        ({"epsilon": 1, "noise": "cauchy"}, ValueError, "noise must be one of 'lapl"),
-        ({"epsilon": 1, "noise": "k_norm"}, ValueError, "is for strategies of margin"),
-        ({"rho": 1, "noise": "k_norm"}, ValueError, "paid for with epsilon=, got rho"),
-        ({"epsilon": 1, "noise": LAPLACE}, ValueError, "noise must be one of 'lapl"),
-    ],
-)
-def test_other_names_are_refused(settings, kind, message):
-    with pytest.raises(kind, match=message):
-        MatrixMechanism(Prefix(3), Identity(3), **settings)
-
-
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_a_law_says_all_that_a_release_needs(law):
     """Its parameter grows with the sensitivity, its variance is what draws have."""

@@ -167,29 +167,6 @@ def test_nothing_is_drawn_beyond_the_budget():
     assert ledger.spent == 0
 
 
-@pytest.mark.parametrize(
-    ("counts", "changed", "match"),
-    [
-        ([[1, 2]], {}, "one row of 2 to 4096 cells"),
-        ([1], {}, "one row of 2 to 4096 cells"),
-        ([0.5, 1], {}, "whole"),
-        ([-1, 1], {}, "at least 0"),
-        ([1, 2], {"n_bins": 3}, "at most the number of cells, got 3; lower it"),
-        ([1, 2], {"n_bins": 1}, "n_bins"),
-        ([1, 2], {"n_records": 0}, "n_records must be a public number"),
-        ([1, 2], {"n_records": None}, "n_records must be a public number"),
-        ([1, 2], {"n_records": "two"}, "n_records must be a public number"),
-        ([1, 2], {"epsilon": 1e-12}, "too small"),
-    ],
-)
-def test_wrong_arguments_spend_nothing(counts, changed, match):
-    ledger = PrivacyLedger(1)
-    given = {"n_bins": 2, "n_records": 3, "epsilon": 1} | changed
-    with pytest.raises(ValueError, match=match):
-        joint_quantiles(counts, released="cuts", ledger=ledger, **given)
-    assert ledger.spent == 0
-
-
 def test_more_stated_records_than_integers_hold_cost_no_budget_without_a_draw():
     ledger = PrivacyLedger(1)
     cuts = joint_quantiles(

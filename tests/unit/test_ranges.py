@@ -67,37 +67,6 @@ def test_no_ranges():
     assert (empty.rmatvec(np.ones(0)) == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("make", "kind", "message"),
-    [
-        (lambda: mm.WidthRange(0, 1), ValueError, "n must be an integer >= 1, got 0"),
-        (lambda: mm.WidthRange(3, 0), ValueError,
-         "width must be an integer >= 1, got 0"),
-        (lambda: mm.WidthRange(3, 4), ValueError,
-         "width must be at most the number of cells, 3, got 4"),
-        (lambda: mm.Ranges((2, 3), [[0]], [[1]]), ValueError,
-         r"lower must be integers of shape \(m, 2\).*got int64 of shape \(1, 1\)"),
-        (lambda: mm.Ranges((4,), 0, [1]), ValueError,
-         r"lower must be integers of shape \(m, 1\).*of shape \(\)"),
-        (lambda: mm.Ranges((4,), [[0]], [[1.5]]), ValueError,
-         "upper must be integers .* got float64"),
-        (lambda: mm.Ranges((4,), [[0], [1]], [[1]]), ValueError,
-         "one row per range each, got 2 and 1 rows"),
-        (lambda: mm.Ranges((4, 2), [[0, 0], [2, 0]], [[1, 1], [1, 1]]), ValueError,
-         r"of attribute 0 must lie in 0\.\.3 and .* got 2\.\.1 in row 1"),
-        (lambda: mm.Ranges((4, 2), [[0, 0]], [[1, 2]]), ValueError,
-         r"of attribute 1 must lie in 0\.\.1 and .* got 0\.\.2 in row 0"),
-        (lambda: mm.Ranges((4,), [[-1]], [[1]]), ValueError,
-         r"must lie in 0\.\.3 and .* got -1\.\.1"),
-        (lambda: mm.Ranges(5.0, [[0]], [[1]]), TypeError,
-         "domain_shape must be a sequence"),
-    ],
-)  # fmt: skip
-def test_errors(make, kind, message):
-    with pytest.raises(kind, match=message):
-        make()
-
-
 def test_ranges_of_one_attribute_need_no_brackets():
     lower, upper = [0, 5], [3, 9]
     wanted = mm.Ranges((20,), np.reshape(lower, (2, 1)), np.reshape(upper, (2, 1)))

@@ -255,22 +255,6 @@ def test_large_workloads_of_fractions_are_left_as_they_are():
     assert reduced.shape[1] == 1
 
 
-@pytest.mark.parametrize(
-    ("operator", "groups", "message"),
-    [
-        (Prefix(2), [0, 2], r"groups must lie in -1\.\.1, the columns of the operator"),
-        (Prefix(2), [0, -2], r"groups must lie in -1\.\.1"),
-        (Prefix(2), [0, 0], "every one of the 2 merged cells must occur"),
-        (Prefix(2), [0.0, 1.0], "groups must be a vector of integers, got float64"),
-        (Prefix(2), [[0, 1]], r"vector of integers, got int64 of shape \(1, 2\)"),
-        (Prefix(2), np.zeros(0, int), r"groups must lie in -1\.\.1"),
-    ],
-)
-def test_wrong_groups(operator, groups, message):
-    with pytest.raises(ValueError, match=message):
-        Merged(operator, groups)
-
-
 # ------------------------------------------------------------------ nothing is lost
 
 

@@ -560,24 +560,6 @@ def test_what_cannot_be_pushed_spends_nothing_and_draws_nothing(currency):
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "words"),
-    [
-        ({"horizon": 0, "rho": 1}, ValueError, "horizon must be an integer >= 1"),
-        ({"horizon": 2**21, "rho": 1}, ValueError, "horizon must be at most 1048576"),
-        ({"horizon": 4}, TypeError, "pass either epsilon=.* or rho="),
-        ({"horizon": 4, "rho": 1, "epsilon": 1}, TypeError, "pass either"),
-        ({"horizon": 4, "rho": -1}, ValueError, "rho must be a finite number > 0"),
-        ({"horizon": 4, "rho": 1e-40}, ValueError, "does not fit into"),
-        ({"horizon": 4, "rho": 1, "ledger": 3}, TypeError, "must be a PrivacyLedger"),
-        ({"horizon": 3, "rho": 1, "workload": Prefix(4)}, ValueError, "has 4 columns"),
-    ],
-)
-def test_what_cannot_be_made(settings, error, words):
-    with pytest.raises(error, match=words):
-        Stream(**settings)
-
-
-@pytest.mark.parametrize(
     "workload",
     [
         *("suffix", 3, None, Suffix(4), Prefix(4).T @ Prefix(4)),
@@ -588,14 +570,6 @@ def test_what_cannot_be_made(settings, error, words):
 def test_other_workloads_are_refused(workload):
     with pytest.raises(UnsupportedWorkloadError, match=r"a (?:Toeplitz )?.*stream"):
         Stream(workload, horizon=4, rho=1)
-
-
-def test_errors_and_intervals_of_other_times_are_refused():
-    made = stream("rho")
-    with pytest.raises(ValueError, match="time must be below the horizon of 4"):
-        made.standard_error(4)
-    with pytest.raises(ValueError, match="standard_error tells the errors"):
-        made.confidence_interval(0)
 
 
 def test_a_stream_is_not_copied():

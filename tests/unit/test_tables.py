@@ -710,16 +710,6 @@ def test_counts_make_tables_and_no_statistics():
     assert ledger.spent == 0
 
 
-def test_a_table_that_is_too_large_names_the_attribute_to_make_coarser():
-    sizes = {"state": 53, "city": 2_877}
-    domain = mm.Domain(
-        [mm.Attribute.categorical(n, range(k)) for n, k in sizes.items()]
-    )
-    words = "but state, city has 152481; give 'city', which has 2,877 values, coarser"
-    with pytest.raises(ValueError, match=words):
-        mm.release_tables(None, domain, ways=2, epsilon=1, dry_run=True)
-
-
 def test_tables_are_written_whole_with_their_statement(released, tmp_path):
     folder = released.write(tmp_path / "out", synthetic=50)
     facts = json.loads((folder / "evidence.json").read_text(encoding="utf-8"))["about"]
@@ -789,76 +779,6 @@ def test_long_names_of_files_are_cut_and_numbered():
 
 
 # ---- wrong input -------------------------------------------------------------------
-
-MANY = mm.Domain([mm.Attribute.categorical(name, range(400)) for name in "ab"])
-TAKEN = mm.Domain([mm.Attribute.categorical("count", [0, 1])])
-USUAL = {"ways": 1, "epsilon": 1}
-WRONG = {
-    "neither ways nor tables": ({"epsilon": 1}, TypeError, "ways= or tables="),
-    "both": ({"epsilon": 1, "ways": 1, "tables": ["sex"]}, TypeError, "ways= or"),
-    "no cost": ({"ways": 1}, TypeError, "epsilon="),
-    "both costs": ({"ways": 1, "epsilon": 1, "rho": 1}, TypeError, "either epsilon="),
-    "cost of zero": ({"ways": 1, "epsilon": 0}, ValueError, "epsilon must be"),
-    "cost in words": ({"ways": 1, "rho": "much"}, ValueError, "rho must be"),
-    "ways of zero": ({"ways": 0, "epsilon": 1}, ValueError, "ways must be"),
-    "ways in words": ({"ways": 1.5, "epsilon": 1}, TypeError, "ways must be"),
-    "too many ways": ({"ways": 5, "epsilon": 1}, ValueError, "at most 4"),
-    "no ways": ({"ways": (), "epsilon": 1}, ValueError, "at least one table"),
-    "no tables": ({"tables": [], "epsilon": 1}, ValueError, "at least one table"),
-    "a name": ({"tables": "sex", "epsilon": 1}, TypeError, "list of tables"),
-    "a number": ({"tables": 3, "epsilon": 1}, TypeError, "list of tables"),
-    "unknown": ({"tables": [("sex", "sixe")], "epsilon": 1}, ValueError, "'size'"),
-    "twice": ({"tables": [("sex", "sex")], "epsilon": 1}, ValueError, "each once"),
-    "empty": ({"tables": [()], "epsilon": 1}, ValueError, "one attribute or more"),
-    "position": ({"tables": [(0, 1)], "epsilon": 1}, ValueError, "attribute of a"),
-    "neighbours": (USUAL | {"neighbours": "swap"}, ValueError, "neighbours"),
-    "persons": (USUAL | {"records_per_person": 0}, ValueError, "records_per"),
-    "policy": (USUAL | {"handle_missing": "fill"}, ValueError, "handle_m"),
-    "callback": ({"ways": 1, "epsilon": 1, "callback": 3}, TypeError, "callback"),
-    "dry run": ({"ways": 1, "epsilon": 1, "dry_run": "no"}, TypeError, "dry_run must"),
-    "ledger": ({"ways": 1, "epsilon": 1, "ledger": 3}, TypeError, "ledger must be"),
-    "too large": ({"domain": MANY, "ways": 2, "epsilon": 1}, ValueError, "cells"),
-    "column": ({"domain": TAKEN, "ways": 1, "epsilon": 1}, ValueError, "'count'"),
-    "no domain": ({"domain": 7, "ways": 1, "epsilon": 1}, TypeError, "domain must be"),
-    "no data": ({"data": None, "ways": 1, "epsilon": 1}, ValueError, "dry_run=True"),
-    "data": ({"data": 7, "ways": 1, "epsilon": 1}, ValueError, "two-dim"),
-    "values": (USUAL | {"data": [["f", "xl", 30, "north"]]}, ValueError, "row 0, col"),
-    "columns": ({"data": [["f", "s"]], "ways": 1, "epsilon": 1}, ValueError, "columns"),
-    "file": ({"data": "nowhere.csv", "ways": 1, "epsilon": 1}, OSError, "nowhere"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_input_is_one_sentence_and_costs_nothing(case):
-    options, kind, words = WRONG[case]
-    ledger = mm.PrivacyLedger(9)
-    given = {"data": frame_of(people(5)), "domain": DOMAIN, "ledger": ledger, **options}
-    with pytest.raises(kind, match=words) as error:
-        mm.release_tables(given.pop("data"), given.pop("domain"), **given)
-    assert "\n" not in str(error.value)
-    assert ledger.spent == 0
-
-
-@pytest.mark.by_day(3)
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"names": "hat"}, "an attribute must be one of"),
-        ({"names": ("sex", "size", "age", "town")}, "one of the released tables"),
-        ({"names": ()}, "one attribute or more"),
-        ({"names": ("sex", "sex")}, "once"),
-        ({"names": "sex", "level": 1}, "level must lie"),
-        ({"names": "sex", "level": "high"}, "level must lie"),
-        ({"names": "sex", "frame": "excel"}, "frame must be one of"),
-        ({"names": 5}, "names must be the attributes of a table, such as"),
-    ],
-)
-def test_wrong_wishes_for_a_table_are_one_sentence(arguments, words):
-    released = mm.release_tables(frame_of(people(5)), DOMAIN, ways=2, epsilon=1)
-    with pytest.raises((TypeError, ValueError), match=words) as error:
-        released.table(**arguments)
-    assert "\n" not in str(error.value)
-    assert isinstance(released, mm.Tables)
 
 
 def test_more_records_than_memory_holds_are_drawn_in_parts():

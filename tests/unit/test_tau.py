@@ -355,11 +355,3 @@ def test_releases_by_waves_list_no_entries(workload, noise_rng):
         estimate = mechanism.reconstruct(measured)
     assert mechanism.planned.rho == 1
     assert np.abs(estimate - np.arange(n)).max() < 100
-
-
-def test_other_workloads_have_no_waves():
-    for workload in (Total(4), 0 * Prefix(4), VStack([Prefix(2), Dense(np.eye(2))])):
-        with pytest.raises(UnsupportedWorkloadError, match="'spectral' needs ranges"):
-            optimize(workload, template="spectral", privacy="zcdp")
-    with pytest.raises(ValueError, match="template must be one of"):
-        optimize(Prefix(4), template="spectral")

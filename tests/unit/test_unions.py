@@ -215,25 +215,3 @@ def test_a_product_is_found_for_trees_that_ask_one_attribute():
     found = mm.optimize(trees, template="kronecker", seed=0)
     assert found.loss == pytest.approx(mm.loss(trees, found.strategy))
     assert found.loss < 0.3 * mm.loss(trees, mm.Identity(16))
-
-
-CHEQUERED = mm.PartitionStack([[0, 1, 1, 0]], [2], domain_shape=(2, 2))
-
-
-@pytest.mark.parametrize(
-    ("workload", "template", "message"),
-    [
-        (mm.Prefix(8), "union", "needs a VStack of Kroneckers"),
-        (CHEQUERED, "union", "partitions into boxes"),
-        (CHEQUERED, "kronecker", "partitions into boxes"),
-    ],
-)
-def test_what_is_no_union_of_products_is_refused(workload, template, message):
-    with pytest.raises(mm.UnsupportedWorkloadError, match=message):
-        mm.optimize(workload, template=template)
-
-
-@pytest.mark.parametrize("wrong", [0, -1.0, float("nan")])
-def test_time_limit_must_be_positive(wrong):
-    with pytest.raises(ValueError, match="budget_seconds must be > 0"):
-        mm.optimize(mm.Prefix(8), budget_seconds=wrong)
