@@ -21,6 +21,20 @@ from mmech.testing import assert_query_matrix
 from mmech_rf import load_model, methods
 from mmech_rf.datasets import load_car
 
+
+def test_what_the_pages_name_is_in_the_file_that_they_say():
+    said = []
+    for page in [*PAGES.glob("*.md"), PAGES.parent / "architecture.md"]:
+        text = " ".join(page.read_text(encoding="utf-8").split())
+        said += re.findall(r"`([\w.]+)` (?:of|in) `((?:\w+/)+\w+\.\w+)`", text)
+    assert len(said) > 15
+    root = PAGES.parents[1]
+    for name, path in said:
+        homes = [root / path, root / "mmech_rf" / path]
+        (text,) = (home.read_text("utf-8") for home in homes if home.exists())
+        assert re.search(rf"\b{name.split('.')[-1]}\b", text), (name, path)
+
+
 # ------------------------------------------------------------------ an operator
 
 

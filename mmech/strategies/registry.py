@@ -1,9 +1,9 @@
 """The registry of templates, and the walk over it that ``template="auto"`` is.
 
 A template is a family of strategies: a name, the norms it is for, a look that tells
-whether a search pays, and the search. One registry holds those for L1
-sensitivity and those for L2; `mmech.strategies.optimize` fills it. A time limit only
-truncates searches: the best that was found is kept.
+whether a search pays, and the search. One registry holds those for L1 sensitivity and
+those for L2, of the files in `MODULES`. A time limit only truncates searches: the best
+that was found is kept.
 """
 
 from __future__ import annotations
