@@ -334,12 +334,12 @@ def _scores(
     X, queries, y, truth = split
     budget = {} if epsilon is None else {"epsilon": epsilon}
     model = method.make(schema, random_state=seed, **budget)
-    found = model.fit(X, y).predict(queries)
+    predicted = model.fit(X, y).predict(queries)
     classes = schema.decode_target(np.arange(schema.n_classes))
     recalls = recall_score(
-        truth, found, labels=classes, average=None, zero_division=np.nan
+        truth, predicted, labels=classes, average=None, zero_division=np.nan
     )
-    return float(np.mean(found == truth)), tuple(recalls.tolist())
+    return float(np.mean(predicted == truth)), tuple(recalls.tolist())
 
 
 # ---- what came out ---------------------------------------------------------
@@ -371,10 +371,10 @@ def recall_table(trials: Sequence[Trial], classes: Sequence[object]) -> str:
     title = f"ε = {float(largest):g}" if largest else "any ε"
     rows = [["method", "recall at", *map(printable, classes)]]
     for label in dict.fromkeys(t.method.label for t in trials):
-        own = [t for t in trials if t.method.label == label]
-        found = [t.recalls for t in own if t.epsilon in (None, largest)]
+        of_method = [t for t in trials if t.method.label == label]
+        recalls = [t.recalls for t in of_method if t.epsilon in (None, largest)]
         each = [
-            [x for x in of_class if x == x] for of_class in zip(*found, strict=True)
+            [x for x in of_class if x == x] for of_class in zip(*recalls, strict=True)
         ]
         rows.append([label, title, *(_in_words(part or None) for part in each)])
     return _aligned(rows)

@@ -567,8 +567,8 @@ def _(workload: Toeplitz) -> Moved | None:
 @asks_ranges.register(Circulant | Toeplitz)
 def _(workload: Circulant | Toeplitz) -> bool:
     """Take filters whose taps are like their neighbours."""
-    circle = isinstance(workload, Circulant)
-    taps = (workload._column if circle else workload._diagonals).astype(np.float64)
+    whole = workload._column if isinstance(workload, Circulant) else workload._diagonals
+    taps = whole.astype(np.float64)
     return bool(taps[1:] @ taps[:-1] >= LIKENESS * (taps @ taps))
 
 

@@ -68,19 +68,19 @@ def measured_by(mechanism: MatrixMechanism) -> list[Measured]:
         scales = map(float, mechanism._parameters())
         return [
             Measured(subset, next(variances), scale, math.inf if k else total)
-            for own, total, scale in zip(
+            for subsets, total, scale in zip(
                 sets.sets, sets.totals.tolist(), scales, strict=True
             )
-            for k, subset in enumerate(own)
+            for k, subset in enumerate(subsets)
         ]
     factor, form = mechanism.relation.factor**law.power, cast("Any", released.form)
-    found = []
+    measured = []
     for subset, block in zip(form.weights, released.blocks, strict=True):
         size = factor * Fraction(released.sensitivity, block.weight)
         parameter = law.parameter(size, mechanism.cost)
         variance = max(float(law.variance(parameter)), VARIANCE_FLOOR)
-        found.append(Measured(subset, variance, float(parameter)))
-    return found
+        measured.append(Measured(subset, variance, float(parameter)))
+    return measured
 
 
 class Source(NamedTuple):
@@ -139,15 +139,15 @@ class Field:
             s: (np.flatnonzero(mask), np.asarray(value, np.float64)[mask])
             for s, (mask, value) in closed.items()
         }
-        tables = [*(own.subset for own in measured), *self.known]
+        tables = [*(table.subset for table in measured), *self.known]
         places = [chain.places(s) for s in tables]
         self._n = len(self.measured)
         self._levels = np.array([levels for levels, _ in places])
         self._holds = np.zeros((len(tables), len(self.sizes)), bool)
         for j, (_, others) in enumerate(places):
             self._holds[j, list(others)] = True
-        own = np.array([[m.variance, m.parameter] for m in self.measured])
-        self._variances, self._parameters = own.T
+        laws = np.array([[m.variance, m.parameter] for m in self.measured])
+        self._variances, self._parameters = laws.T
         self._flat = np.array(
             [self._cells(a) for _, a in places[: self._n]], np.float64
         )
@@ -168,12 +168,12 @@ class Field:
 
     def with_more(self, measured: Sequence[Measured]) -> Self:
         """Return the field of these tables, too; there is one hierarchy at most."""
-        found = copy(self)
-        found.__dict__.pop("_root", None)
+        field = copy(self)
+        field.__dict__.pop("_root", None)
         closed = {s: (mask, np.zeros(mask.shape)) for s, mask in self._masks.items()}
-        own = [*self.measured, *measured]
-        Field.__init__(found, self.sizes, own, self.known, closed, self.chain)
-        return found
+        together = [*self.measured, *measured]
+        Field.__init__(field, self.sizes, together, self.known, closed, self.chain)
+        return field
 
     def _factorize(self, places: Sequence[tuple[Subset, Subset]]) -> None:
         """Take precisions for products of factors, which they are but for rounding.
@@ -181,10 +181,10 @@ class Field:
         Errors are as if all variances were larger, by the most that one of them is.
         """
         precisions, factors = self._shares, np.ones(self._n)
-        for k, own in enumerate(self.chain.beside, 1):
+        for k, hierarchy in enumerate(self.chain.beside, 1):
             levels = self._levels[: self._n, k]
             shares = np.bincount(levels, precisions) / precisions.sum()
-            self._beside.append(Tree(own, shares.tolist()))
+            self._beside.append(Tree(hierarchy, shares.tolist()))
             factors *= shares[levels]
         tables: dict[Any, list[int]] = {}
         for j, (deep, others) in enumerate(places):
@@ -200,7 +200,7 @@ class Field:
     def _nodes(self, levels: Subset) -> tuple[int, ...]:
         """Return the number of nodes of a level, per hierarchy."""
         each = zip(self.chain.all, levels, strict=True)
-        return tuple(own.size(level) for own, level in each)
+        return tuple(hierarchy.size(level) for hierarchy, level in each)
 
     def measures(self, subset: Subset) -> bool:
         """Return whether tables that are measured or known add up to one."""
@@ -223,10 +223,10 @@ class Field:
             n, held = self._n, np.asarray(self._holds[:, list(part)].all(axis=1))
             shares = (self._shares if part else self._totals) / self._flat * held[:n]
             levels = self._levels[:, 0]
-            found = np.bincount(levels[:n], shares, len(self.chain.axes) + 1)
-            found *= self._cells(part)
-            found[levels[n:][held[n:]]] = math.inf
-            self._trees[part] = Tree(self.chain, found.tolist())
+            precisions = np.bincount(levels[:n], shares, len(self.chain.axes) + 1)
+            precisions *= self._cells(part)
+            precisions[levels[n:][held[n:]]] = math.inf
+            self._trees[part] = Tree(self.chain, precisions.tolist())
         return [self._trees[part], *self._beside]
 
     # ---- estimates, and V times anything ---------------------------------------------
@@ -234,49 +234,49 @@ class Field:
     def estimate(self, values: Any) -> Solution:
         """Return the tables of least error from measured values, (p,) or (p, k)."""
         array = np.asarray(values, np.float64)
-        own = [(m.subset, self._cells(m.subset)) for m in self.measured]
-        stops = np.cumsum([cells for _, cells in own])[:-1]
+        shapes = [(m.subset, self._cells(m.subset)) for m in self.measured]
+        stops = np.cumsum([cells for _, cells in shapes])[:-1]
         sources = [
             Source(subset, table.reshape(cells, -1), share, total)
             for (subset, cells), table, share, total in zip(
-                own, np.split(array, stops), self._shares, self._totals, strict=True
+                shapes, np.split(array, stops), self._shares, self._totals, strict=True
             )
         ]
-        found = Solution(self, sources, self.known, single=array.ndim == 1)
-        return self._conditioned(found, [c for _, c in self._closed.values()])
+        solution = Solution(self, sources, self.known, single=array.ndim == 1)
+        return self._conditioned(solution, [c for _, c in self._closed.values()])
 
-    def _conditioned(self, found: Solution, closed: Sequence[Floats] = ()) -> Solution:
+    def _conditioned(self, plain: Solution, closed: Sequence[Floats] = ()) -> Solution:
         """Return a solution with these numbers at closed cells, or with zeros."""
         if not self._closed:
-            return found
-        apart = self._at_closed(found)
+            return plain
+        apart = self._at_closed(plain)
         if closed:
             apart -= np.concatenate(closed)[:, None]
-        return found.with_more(self._closed_by(-self._root @ (self._root.T @ apart)))
+        return plain.with_more(self._closed_by(-self._root @ (self._root.T @ apart)))
 
-    def _at_closed(self, found: Solution) -> Floats:
+    def _at_closed(self, solution: Solution) -> Floats:
         """Return a solution at all closed cells, (closed, columns)."""
         return np.concatenate(
-            [found.table(s)[at] for s, (at, _) in self._closed.items()]
+            [solution.table(s)[at] for s, (at, _) in self._closed.items()]
         )
 
     def _closed_by(self, weights: Floats) -> list[Source]:
         """Return sources of weights at all closed cells, (closed, columns)."""
-        found, start = [], 0
+        sources, start = [], 0
         for subset, (at, _) in self._closed.items():
             table = np.zeros((self._cells(subset), weights.shape[1]))
             table[at] = weights[start : start + at.size]
-            found.append(Source(subset, table, 1.0, 1.0))
+            sources.append(Source(subset, table, 1.0, 1.0))
             start += at.size
-        return found
+        return sources
 
     @cached_property
     def _root(self) -> Floats:
         """Return R with R R' = (C V C')^+, (closed, rank)."""
-        found = np.concatenate(
+        covariance = np.concatenate(
             [self._with_closed(s, at) for s, (at, _) in self._closed.items()]
         )
-        values, vectors = np.linalg.eigh((found + found.T) / 2)
+        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
         kept = values > RANK * values.max(initial=0.0)
         return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
@@ -304,31 +304,31 @@ class Field:
         self, subset: Subset, rows: Integers, other: Subset, columns: Integers
     ) -> Floats:
         """Return covariances of cells of two tables, (rows, columns)."""
-        found = self._listed(subset, rows, other, columns)
+        values = self._listed(subset, rows, other, columns)
         if self._closed:
-            found -= self.moved(subset, rows) @ self.moved(other, columns).T
-        return found * self._rounding
+            values -= self.moved(subset, rows) @ self.moved(other, columns).T
+        return values * self._rounding
 
     def _listed(
         self, subset: Subset, rows: Integers, other: Subset, columns: Integers
     ) -> Floats:
         """Return V of cells of two tables, closed cells aside, (rows, columns)."""
         (k, a), (m, b) = self._places(subset, rows), self._places(other, columns)
-        first, second = (self.chain.places(own)[1] for own in (subset, other))
+        first, second = (self.chain.places(table)[1] for table in (subset, other))
         common = tuple(i for i in first if i in second)
         apart = {i: (a[i][:, None] == b[i]) * self.sizes[i] - 1.0 for i in common}
         even = 1 / (self._cells(first) * self._cells(second))
-        found = np.zeros((len(rows), len(columns)))
+        values = np.zeros((len(rows), len(columns)))
         both = zip(self._deep(subset), self._deep(other), strict=True)
         for part in self._parts(tuple(map(max, both)), common):
-            own: Any = even * self._cells(part)
+            term: Any = even * self._cells(part)
             for tree, *places in zip(self.trees(part), k, m, strict=True):
                 (level, nodes), (beside, more) = places
-                own = own * tree.listed(level, nodes, beside, more)
+                term = term * tree.listed(level, nodes, beside, more)
             for i in part:
-                own *= apart[i]
-            found += own
-        return found
+                term *= apart[i]
+            values += term
+        return values
 
     def _deep(self, subset: Subset) -> Subset:
         """Return the level of a table in each hierarchy."""
@@ -342,8 +342,8 @@ class Field:
         each = np.unravel_index(rows, shape) if shape else ()
         codes = dict(zip(subset, each, strict=True))
         nodes = [
-            (k, codes[own.axes[k - 1]] if k else np.zeros(len(rows), np.int64))
-            for own, k in zip(self.chain.all, self._deep(subset), strict=True)
+            (k, codes[hierarchy.axes[k - 1]] if k else np.zeros(len(rows), np.int64))
+            for hierarchy, k in zip(self.chain.all, self._deep(subset), strict=True)
         ]
         return nodes, codes
 
@@ -351,10 +351,10 @@ class Field:
         """Return the coefficients of all noise in the errors of cells, (rows, p)."""
         table = np.zeros((self._cells(subset), len(rows)))
         table[rows, np.arange(len(rows))] = 1.0
-        found = Solution(self, [Source(subset, table, 1.0, 1.0)])
-        found = self._conditioned(found)
+        solution = Solution(self, [Source(subset, table, 1.0, 1.0)])
+        solution = self._conditioned(solution)
         each = zip(self.measured, self._shares, strict=True)
-        return np.hstack([found.table(m.subset).T * share for m, share in each])
+        return np.hstack([solution.table(m.subset).T * share for m, share in each])
 
     def node_variances(self, subset: Subset) -> Floats:
         """Return variances at the nodes of a table, (nodes,), closed cells aside.
@@ -363,14 +363,14 @@ class Field:
         taken for zero.
         """
         levels, others = self.chain.places(subset)
-        found = np.zeros(product_of(self._nodes(levels)))
+        variances = np.zeros(product_of(self._nodes(levels)))
         for part in self._parts(levels, others):
             square = self._rounding
             for i in others:
                 n = self.sizes[i]
                 square *= 1 - 1 / n if i in part else (1 / n) ** 2
-            found += square * self._of_nodes(part, levels)
-        return np.maximum(found, 0.0)
+            variances += square * self._of_nodes(part, levels)
+        return np.maximum(variances, 0.0)
 
     def _of_nodes(self, part: Subset, levels: Subset) -> Floats:
         """Return V of contrasts of interactions at the nodes of levels, (nodes,)."""
@@ -386,27 +386,27 @@ class Field:
         if not self._closed:
             return plain
         first, which = self.alike(subset)
-        found = plain.reshape(-1)[first]
+        variances = plain.reshape(-1)[first]
         for block in self._blocks(first):
-            found[block] -= self._rounding * np.square(
+            variances[block] -= self._rounding * np.square(
                 self.moved(subset, first[block])
             ).sum(axis=1)
-        found[found <= LEAST_SHARE * self._variances.max()] = 0.0
-        return found[which].reshape(plain.shape)
+        variances[variances <= LEAST_SHARE * self._variances.max()] = 0.0
+        return variances[which].reshape(plain.shape)
 
     def _at_cells(self, values: Floats, subset: Subset) -> Floats:
         """Return a view of values at nodes as a table, an axis for each attribute."""
         levels, others = self.chain.places(subset)
         nodes = self._nodes(levels)
         shape = (*nodes, *(self.sizes[i] for i in others))
-        found = values.reshape(*nodes, *[1] * len(others))
-        return self.levels_back(np.broadcast_to(found, shape), subset)
+        table = values.reshape(*nodes, *[1] * len(others))
+        return self.levels_back(np.broadcast_to(table, shape), subset)
 
     def spread(self, subset: Subset) -> float:
         """Return the mean variance of the errors of counts that have any."""
-        found = self.variances(subset) if self._closed else self.node_variances(subset)
-        some = max(1, int(np.count_nonzero(found)))
-        return max(float(found.sum()) / some, VARIANCE_FLOOR)
+        errors = self.variances(subset) if self._closed else self.node_variances(subset)
+        some = max(1, int(np.count_nonzero(errors)))
+        return max(float(errors.sum()) / some, VARIANCE_FLOOR)
 
     def contrast_variance(self, subset: Subset) -> float:
         """Return the mean variance of a contrast of the flat axes, over the nodes."""
@@ -418,7 +418,7 @@ class Field:
 
         To swap values of a flat axis that no closed cell tells apart changes nothing.
         """
-        levels = {i for own in self.chain.all for i in own.axes}
+        levels = {i for hierarchy in self.chain.all for i in hierarchy.axes}
         first, which = np.zeros(1, np.int64), np.zeros(1, np.int64)
         for i in subset:
             n, kinds = self.sizes[i], np.arange(self.sizes[i])
@@ -433,9 +433,9 @@ class Field:
                 kinds = np.array(
                     [numbers.setdefault(r.tobytes(), len(numbers)) for r in rows]
                 )
-            _, own = np.unique(kinds, return_index=True)
-            first = np.add.outer(first * n, own).ravel()
-            which = np.add.outer(which * own.size, kinds).ravel()
+            _, representatives = np.unique(kinds, return_index=True)
+            first = np.add.outer(first * n, representatives).ravel()
+            which = np.add.outer(which * representatives.size, kinds).ravel()
         return first, which
 
     # ---- axes ------------------------------------------------------------------------
@@ -444,7 +444,7 @@ class Field:
         """Return the axes of levels in a table, and the hierarchies without one."""
         levels, _ = self.chain.places(subset)
         each = list(zip(self.chain.all, levels, strict=True))
-        axes = [subset.index(own.axes[level - 1]) for own, level in each if level]
+        axes = [subset.index(chain.axes[level - 1]) for chain, level in each if level]
         return axes, tuple(k for k, level in enumerate(levels) if not level)
 
     def levels_first(self, table: Floats, subset: Subset) -> Floats:
@@ -480,7 +480,7 @@ class Solution:
     ) -> None:
         self.field, self.sources, self.known = field, [*sources], known
         self._single, self._columns = single, sources[0].table.shape[1]
-        self._sources = [self._placed(own) for own in sources]
+        self._sources = [self._placed(source) for source in sources]
         self._known = [
             self._placed(Source(s, table.reshape(-1, 1), 1.0, 1.0))
             for s, table in known.items()
@@ -489,16 +489,16 @@ class Solution:
 
     def with_more(self, sources: Sequence[Source]) -> Solution:
         """Return the solution of more sources."""
-        own = [*self.sources, *sources]
-        return Solution(self.field, own, self.known, self._single)
+        together = [*self.sources, *sources]
+        return Solution(self.field, together, self.known, self._single)
 
-    def _placed(self, own: Source) -> Any:
+    def _placed(self, source: Source) -> Any:
         """Return levels, flat axes, the table with nodes first, and shares."""
-        field, (levels, others) = self.field, self.field.chain.places(own.subset)
-        shape = [field.sizes[i] for i in own.subset]
-        table = field.levels_first(own.table.reshape(*shape, -1), own.subset)
+        field, (levels, others) = self.field, self.field.chain.places(source.subset)
+        shape = [field.sizes[i] for i in source.subset]
+        table = field.levels_first(source.table.reshape(*shape, -1), source.subset)
         even = field._cells(others)
-        return levels, others, table, own.share / even, own.total / even
+        return levels, others, table, source.share / even, source.total / even
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table in C order of its attributes, (cells,) or (cells, k)."""
@@ -514,43 +514,43 @@ class Solution:
         for part in field._parts(levels, others):
             if part not in self._found:
                 self._found[part] = self._interactions(part)
-            found = self._found[part]
-            if found is not None:
+            interactions = self._found[part]
+            if interactions is not None:
                 shape = [
                     n if i in part else 1 for i, n in zip(others, sizes, strict=True)
                 ]
                 share = field._cells(part) / field._cells(others)
-                table += found[levels].reshape(*nodes, *shape, -1) * share
+                table += interactions[levels].reshape(*nodes, *shape, -1) * share
         return field.levels_back(table, subset).reshape(-1, self._columns)
 
     def _interactions(self, part: Subset) -> dict[Subset, Floats] | None:
         """Return those of some flat axes at all nodes, by levels; none where zero."""
-        field, found, known = self.field, dict[Subset, Any](), {}
+        field, nodes, known = self.field, dict[Subset, Any](), {}
         trees, first = field.trees(part), len(field.chain.all)
         for levels, others, table, share, total in self._sources:
             each = zip(levels, trees, strict=True)
             below = any(k >= len(tree.precisions) for k, tree in each)
             if {*part} <= {*others} and not below:
-                own = _centred(table, others, part, first)
-                own = own * ((share if part else total) * field._cells(part))
-                found[levels] = found.get(levels, 0.0) + own
+                centred = _centred(table, others, part, first)
+                centred = centred * ((share if part else total) * field._cells(part))
+                nodes[levels] = nodes.get(levels, 0.0) + centred
         for levels, others, table, *_ in self._known:
             if {*part} <= {*others}:
-                own = _centred(table, others, part, first)
-                own = np.repeat(own, self._columns, axis=1)
-                known[levels[0]] = own
-                found.setdefault(levels, np.zeros_like(own))
-        if not found:
+                centred = _centred(table, others, part, first)
+                centred = np.repeat(centred, self._columns, axis=1)
+                known[levels[0]] = centred
+                nodes.setdefault(levels, np.zeros_like(centred))
+        if not nodes:
             return None
         for axis, tree in reversed(list(enumerate(trees))):
-            found = tree.along(found, axis, known)
-        return found
+            nodes = tree.along(nodes, axis, known)
+        return nodes
 
 
 def _centred(table: Floats, others: Subset, part: Subset, first: int) -> Floats:
     """Return interactions of a table of nodes, axes and columns, (nodes, n_s k)."""
     out = tuple(a for a, i in enumerate(others, first) if i not in part)
-    own = table.sum(axis=out)
-    for axis in range(first, own.ndim - 1):
-        own = own - own.mean(axis=axis, keepdims=True)
-    return own.reshape(*own.shape[:first], -1)
+    centred = table.sum(axis=out)
+    for axis in range(first, centred.ndim - 1):
+        centred = centred - centred.mean(axis=axis, keepdims=True)
+    return centred.reshape(*centred.shape[:first], -1)

@@ -97,7 +97,7 @@ def file_names(names: Sequence[Sequence[str]]) -> list[str]:
 
     Equal for equal tables on every machine.
     """
-    known, found = {"synthetic"}, []
+    taken, files = {"synthetic"}, []
     for parts in names:
         plain = "_x_".join(map(_plain, parts))
         if RESERVED.match(_folded(plain)):
@@ -105,7 +105,7 @@ def file_names(names: Sequence[Sequence[str]]) -> list[str]:
         for number in count():
             end = f"_{number}" if number else ""
             stem = f"{_cut_bytes(plain, STEM - len(end))}{end}"
-            if _folded(stem) not in known:
+            if _folded(stem) not in taken:
                 break
         try:
             os.fsencode(stem)
@@ -117,9 +117,9 @@ def file_names(names: Sequence[Sequence[str]]) -> list[str]:
                 repr(stem),
                 ("set PYTHONUTF8=1 in the environment", "rename attributes"),
             ) from None
-        known.add(_folded(stem))
-        found.append(f"{stem}.csv")
-    return found
+        taken.add(_folded(stem))
+        files.append(f"{stem}.csv")
+    return files
 
 
 def _plain(name: str) -> str:
@@ -191,9 +191,9 @@ def write_csv(
         {
             "name": names[name],
             "titles": name,
-            "datatype": {"i": "integer", "f": "number"}.get(own.dtype.kind, "string"),
+            "datatype": {"i": "integer", "f": "number"}.get(cells.dtype.kind, "string"),
         }
-        for name, own in columns.items()
+        for name, cells in columns.items()
     ]
     schema: dict[str, Any] = {"columns": described}
     if keys:
@@ -213,13 +213,13 @@ def write_csv(
 def _cells(columns: Columns) -> Iterator[list[Any]]:
     """Yield columns whose numbers have few digits, and none where a number is NaN."""
     for name, column in columns.items():
-        own = column.tolist()
+        values = column.tolist()
         if column.dtype.kind == "f":
-            own = [
+            values = [
                 None if math.isnan(x) else _rounded(x, 6 if abs(x) < 1e5 else 12, name)
-                for x in own
+                for x in values
             ]
-        yield own
+        yield values
 
 
 def _rounded(value: float, digits: int, name: str = "") -> float:
@@ -315,23 +315,24 @@ def _said(sheet: Sheet) -> tuple[list[str], list[str], list[str]]:
     """Return what rows are called, their numbers with intervals, and their errors."""
     keys = [map(str, sheet.columns[key].tolist()) for key in sheet.keys]
     names = [", ".join(row) for row in zip(*keys, strict=True)]
-    parts = [sheet.columns[own].tolist() for own in (sheet.value, "lower", "upper")]
+    parts = [sheet.columns[title].tolist() for title in (sheet.value, "lower", "upper")]
 
     def said(value: float, low: float, high: float) -> str:
         if math.isnan(low):  # of a table that was not measured
             return f"about {_number(value)}"
-        known = _number(value) if math.isfinite(value) else "unknown"
-        return f"{known} ({_number(low, 'lower')} to {_number(high, 'upper')})"
+        number = _number(value) if math.isfinite(value) else "unknown"
+        return f"{number} ({_number(low, 'lower')} to {_number(high, 'upper')})"
 
     numbers = [said(*row) for row in zip(*parts, strict=True)]
-    found = sheet.columns.get("standard_error", np.full(len(numbers), np.nan)).tolist()
+    none = np.full(len(numbers), np.nan)
+    errors = sheet.columns.get("standard_error", none).tolist()
 
-    def error(own: float, value: float) -> str:
-        relative = f", {_number(_rounded(100 * own / abs(value), 2))}%" if value else ""
-        return "" if math.isnan(own) else f"± {_number(_rounded(own, 3))}{relative}"
+    def told(error: float, value: float) -> str:
+        share = f", {_number(_rounded(100 * error / abs(value), 2))}%" if value else ""
+        return "" if math.isnan(error) else f"± {_number(_rounded(error, 3))}{share}"
 
-    errors = list(map(error, found, parts[0]))
-    return names or ["all"] * len(numbers), numbers, errors
+    texts = list(map(told, errors, parts[0]))
+    return names or ["all"] * len(numbers), numbers, texts
 
 
 def _cut(text: str, most: int) -> str:
@@ -342,8 +343,8 @@ def _bars(sheet: Sheet) -> Iterator[str]:
     """Yield a bar per row, with its interval as a line."""
     names, numbers, errors = _said(sheet)
     value, low, high = (
-        np.asarray(sheet.columns[own], np.float64)
-        for own in (sheet.value, "lower", "upper")
+        np.asarray(sheet.columns[title], np.float64)
+        for title in (sheet.value, "lower", "upper")
     )
     least, most = min(0.0, float(low.min())), max(0.0, float(high.max()))
     width = 360 / ((most - least) or 1)
@@ -372,7 +373,7 @@ def _heat_map(sheet: Sheet) -> Iterator[str]:
     _, numbers, errors = _said(sheet)
     keys = [list(map(str, sheet.columns[key].tolist())) for key in sheet.keys]
     down, last = keys[: -sheet.across], keys[-sheet.across :]
-    across = [", ".join(own) for own in dict.fromkeys(zip(*last, strict=True))]
+    across = [", ".join(values) for values in dict.fromkeys(zip(*last, strict=True))]
     if len(across) > ACROSS:
         yield from _bars(sheet)
         return
@@ -388,6 +389,6 @@ def _heat_map(sheet: Sheet) -> Iterator[str]:
     ]
     yield f"<table><tr><td></td>{''.join(f'<th>{escape(x)}</th>' for x in across)}</tr>"
     for k, row in enumerate(list(zip(*down, strict=True))[:: len(across)]):
-        own = "".join(cells[k * len(across) : (k + 1) * len(across)])
-        yield f"<tr><th>{escape(', '.join(row))}</th>{own}</tr>"
+        line = "".join(cells[k * len(across) : (k + 1) * len(across)])
+        yield f"<tr><th>{escape(', '.join(row))}</th>{line}</tr>"
     yield "</table>"

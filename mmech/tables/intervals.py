@@ -58,17 +58,17 @@ class Intervals(Field):
     ) -> None:
         form: Any = mechanisms[0].released.form  # of marginals, these are `Marginals`
         measured = [
-            own
+            table
             for of in mechanisms
-            for own in measured_by(of)
-            if part is None or own.subset in part
+            for table in measured_by(of)
+            if part is None or table.subset in part
         ]
         super().__init__(form.domain_shape, measured, known, closed, chain)
         self._law = mechanisms[0].law
         self._laws: dict[Subset, Errors] = {}
         self.steps: Sequence[Intervals] = [self]
         if len(mechanisms) > 1:
-            self.steps = [Intervals([own]) for own in mechanisms]
+            self.steps = [Intervals([mechanism]) for mechanism in mechanisms]
 
     def step(self, subset: Subset) -> int:
         """Return the step that a table has its intervals from."""
@@ -92,11 +92,12 @@ class Intervals(Field):
         level : float
             Probability of an interval.
         """
-        own, places = self.steps[self.step(subset)], np.arange(self._cells(subset))
-        if not own._closed:
-            nodes = np.arange(product_of(own._nodes(own._deep(subset))))
-            places = own._at_cells(nodes, subset).ravel()
-        error, width = own.law(subset).at(level, places)
+        step = self.steps[self.step(subset)]
+        places: Any = np.arange(self._cells(subset))
+        if not step._closed:
+            nodes: Any = np.arange(product_of(step._nodes(step._deep(subset))))
+            places = step._at_cells(nodes, subset).ravel()
+        error, width = step.law(subset).at(level, places)
         return np.broadcast_to(error, places.size), np.broadcast_to(width, places.size)
 
     def law(self, subset: Subset) -> Errors:
@@ -130,8 +131,8 @@ class Intervals(Field):
             )
             rows = self._flat[at] / self._cells(common)
             shares = self._shares[at] / self._flat[at]
-            found = self._patterns(others, common, measured, levels)
-            for _, coefficient, number in found:
+            patterns = self._patterns(others, common, measured, levels)
+            for _, coefficient, number in patterns:
                 size, many = np.abs(coefficient), np.ones(n_nodes)
                 if nodes is not None:  # as many equal ones, of the same sums of squares
                     squares, fourth = (np.bincount(nodes, size**p) for p in (2, 4))
@@ -145,8 +146,8 @@ class Intervals(Field):
                         at,
                     )
                 )
-        own = [np.concatenate(column) for column in zip(*terms, strict=True)]
-        sizes, numbers, at = own or (*np.zeros((2, 0, n_nodes)), np.zeros(0, np.int64))
+        each = [np.concatenate(column) for column in zip(*terms, strict=True)]
+        sizes, numbers, at = each or (*np.zeros((2, 0, n_nodes)), np.zeros(0, np.int64))
         if self.chain.axes:  # steps of coefficients are looked for table by table
             order = np.argsort(at, kind="stable")
             sizes, numbers, at = sizes[order], numbers[order], at[order]
@@ -174,8 +175,8 @@ class Intervals(Field):
         @cache
         def covariance(part: Subset) -> Floats:
             each = zip(self.trees(part), measured, levels, strict=True)
-            found = [t.covariances(max(k, n))[min(k, n)] for t, k, n in each]
-            return self._cells(part) * reduce(np.multiply.outer, found).ravel()
+            factors = [t.covariances(max(k, n))[min(k, n)] for t, k, n in each]
+            return self._cells(part) * reduce(np.multiply.outer, factors).ravel()
 
         for matching in subsets_of(common):
             number = product_of(self.sizes[i] - 1 for i in common if i not in matching)
@@ -194,16 +195,16 @@ class Intervals(Field):
         if all(k <= level for k, level in zip(measured, levels, strict=True)):
             return None
         nodes = np.zeros(1, np.int64)
-        for own, k, level in zip(self.chain.all, measured, levels, strict=True):
-            above = own.ancestors(max(k, level), level)
-            nodes = np.add.outer(nodes * own.size(level), above).ravel()
+        for hierarchy, k, level in zip(self.chain.all, measured, levels, strict=True):
+            above = hierarchy.ancestors(max(k, level), level)
+            nodes = np.add.outer(nodes * hierarchy.size(level), above).ravel()
         return nodes
 
     def laws(self, coefficients: Floats) -> list[ErrorLaw]:
         """Return the law of every row of coefficients of all noise, (rows, p)."""
         cells = [self._cells(m.subset) for m in self.measured]
-        own = (np.repeat(a, cells) for a in (self._variances, self._parameters))
-        return laws_of_rows(self._law, coefficients, *own)
+        of_cells = (np.repeat(a, cells) for a in (self._variances, self._parameters))
+        return laws_of_rows(self._law, coefficients, *of_cells)
 
     def _cell_laws(self, subset: Subset) -> Errors:
         """Return the laws of errors of all cells of a table, where some are closed."""
@@ -221,12 +222,12 @@ class Intervals(Field):
         """
         levels, others = self.chain.places(subset)
         nodes, codes = self._places(subset, first)
-        found, holding = [], []
+        sizes, holding = [], []
         moved = self.moved(subset, first)
         for j, m in enumerate(self.measured):
-            own, common = self.chain.places(m.subset)
+            above, common = self.chain.places(m.subset)
             if {*common} <= {*others} and (self._levels[j] <= levels).all():
-                patterns = self._patterns(others, common, own, levels)
+                patterns = self._patterns(others, common, above, levels)
                 most = {axes: size for axes, size, _ in patterns}.get(common)
                 if most is not None:
                     cells = self._held_by(codes, nodes, m.subset)
@@ -235,15 +236,15 @@ class Intervals(Field):
                         first
                     ]
                     rest = plain - np.einsum("ij,ij->i", moved, own_moved)
-                    found.append(np.abs(rest) * self._shares[j])
+                    sizes.append(np.abs(rest) * self._shares[j])
                     holding.append(j)
-        if not found:  # noise of any table stands for what is not told apart
-            holding, found = [0], [np.zeros(first.size)]
+        if not sizes:  # noise of any table stands for what is not told apart
+            holding, sizes = [0], [np.zeros(first.size)]
         return Tails(
             self._law,
             self.variances(subset).ravel()[first],
-            np.array(found),
-            np.ones((len(found), first.size)),
+            np.array(sizes),
+            np.ones((len(sizes), first.size)),
             self._variances[holding],
             self._parameters[holding],
             which,
@@ -254,9 +255,9 @@ class Intervals(Field):
     ) -> Integers:
         """Return the cell of a coarser table that holds each of some, (cells,)."""
         codes = dict(codes)
-        for own, (level, at) in zip(self.chain.all, nodes, strict=True):
-            for k, axis in enumerate(own.axes[:level], 1):
-                codes[axis] = own.ancestors(level, k)[at]
+        for hierarchy, (level, at) in zip(self.chain.all, nodes, strict=True):
+            for k, axis in enumerate(hierarchy.axes[:level], 1):
+                codes[axis] = hierarchy.ancestors(level, k)[at]
         place: Any = np.zeros(len(nodes[0][1]), np.int64)
         for i in other:
             place = place * self.sizes[i] + codes[i]
@@ -284,7 +285,7 @@ class Apart(Intervals):
         chain: Chain,
     ) -> None:
         self.parts = [
-            Intervals([mechanism], chain=own, part=tables) for own, tables in parts
+            Intervals([mechanism], chain=alone, part=tables) for alone, tables in parts
         ]
         self.chain, self.sizes = chain, self.parts[0].sizes
         self.measured = tuple(measured_by(mechanism))
@@ -295,28 +296,28 @@ class Apart(Intervals):
         """Return the part that a table is told by."""
         if subset not in self._best:
             errors = [
-                own.node_variances(subset).mean() if own.measures(subset) else np.inf
-                for own in self.parts
+                part.node_variances(subset).mean() if part.measures(subset) else np.inf
+                for part in self.parts
             ]
             self._best[subset] = int(np.argmin(errors))
         return self._best[subset]
 
     def measures(self, subset: Subset) -> bool:
         """Return whether tables of a part add up to one."""
-        return any(own.measures(subset) for own in self.parts)
+        return any(part.measures(subset) for part in self.parts)
 
     def estimate(self, values: Any) -> Any:
         """Return the tables of least error of each part."""
         array = np.asarray(values, np.float64)
-        cells = [self._cells(own.subset) for own in self.measured]
+        cells = [self._cells(table.subset) for table in self.measured]
         tables = np.split(array, np.cumsum(cells)[:-1])
-        found = []
+        solutions = []
         for part in self.parts:
-            held = {own.subset for own in part.measured}
+            held = {table.subset for table in part.measured}
             each = zip(self.measured, tables, strict=True)
-            own = np.concatenate([table for m, table in each if m.subset in held])
-            found.append(part.estimate(own))
-        return ApartSolution(self, found)
+            noisy = np.concatenate([table for m, table in each if m.subset in held])
+            solutions.append(part.estimate(noisy))
+        return ApartSolution(self, solutions)
 
     def law(self, subset: Subset) -> Errors:
         """Return the laws of errors of a table."""

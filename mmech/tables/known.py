@@ -65,18 +65,18 @@ class Known:
 
     def zeros(self, subset: Subset) -> Mask:
         """Return which cells of a table are impossible, an axis per attribute."""
-        found = np.zeros([self.sizes[i] for i in subset], bool)
-        for own, mask in self.rules:
-            if {*own} <= {*subset}:
-                found |= np.expand_dims(
-                    mask, [a for a, i in enumerate(subset) if i not in own]
+        impossible = np.zeros([self.sizes[i] for i in subset], bool)
+        for attributes, mask in self.rules:
+            if {*attributes} <= {*subset}:
+                impossible |= np.expand_dims(
+                    mask, [a for a, i in enumerate(subset) if i not in attributes]
                 )
-        return found
+        return impossible
 
     def closed(self, subsets: Iterable[Subset]) -> dict[Subset, Mask]:
         """Return the impossible cells of tables that have some and are not known."""
-        found = {s: self.zeros(s) for s in subsets if s not in self.exact}
-        return {subset: mask for subset, mask in found.items() if mask.any()}
+        masks = {s: self.zeros(s) for s in subsets if s not in self.exact}
+        return {subset: mask for subset, mask in masks.items() if mask.any()}
 
     def zeros_of(
         self,
@@ -90,8 +90,8 @@ class Known:
         below one that is impossible are so, too.
         """
         tables = list(dict.fromkeys([*subsets, *measured]))
-        found = {s: self._below(s, chain) for s in tables if s not in self.exact}
-        sums = {s: int(mask.sum()) for s, mask in found.items() if mask.any()}
+        masks = {s: self._below(s, chain) for s in tables if s not in self.exact}
+        sums = {s: int(mask.sum()) for s, mask in masks.items() if mask.any()}
         if sum(sums.values()) > MOST_IMPOSSIBLE:
             sums = {s: sums[s] for s in subsets if s in sums}
         if sum(sums.values()) > MOST_IMPOSSIBLE:
@@ -101,28 +101,28 @@ class Known:
                 f"{sum(sums.values()):,}",
                 ("give attributes coarser values", "take fewer tables"),
             )
-        return {s: (found[s], np.zeros(found[s].shape)) for s in sums}
+        return {s: (masks[s], np.zeros(masks[s].shape)) for s in sums}
 
     def _below(self, subset: Subset, chain: Chain | None) -> Mask:
         """Return which cells of a table are impossible, also by levels of a chain."""
         if chain is None:
             return self.zeros(subset)
-        above = {i: own.axes[0] for own in chain.all for i in own.axes}
+        above = {i: part.axes[0] for part in chain.all for i in part.axes}
         tops = [above.get(i, i) for i in subset]
         order = np.argsort(tops)
         mask = self.zeros(tuple(sorted(tops))).transpose(np.argsort(order))
         for axis, i in enumerate(subset):
-            for own in chain.all:
-                if i in own.axes:
-                    mask = mask.take(own.ancestors(own.axes.index(i) + 1, 1), axis)
+            for part in chain.all:
+                if i in part.axes:
+                    mask = mask.take(part.ancestors(part.axes.index(i) + 1, 1), axis)
         return mask
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
         """Return what is known, for machines."""
         return {
             what: [
-                {"attributes": [names[i] for i in own], "cells": table.tolist()}
-                for own, table in given
+                {"attributes": [names[i] for i in subset], "cells": table.tolist()}
+                for subset, table in given
             ]
             for what, given in (("known", self.tables), ("impossible", self.rules))
         }
@@ -130,7 +130,7 @@ class Known:
     def words(self, names: Sequence[str], neighbours: str) -> Iterator[str]:
         """Yield what a statement says, for a neighbour relation."""
         shown, rules = (
-            "; ".join(" x ".join(names[i] for i in own) or "the total" for own, _ in of)
+            "; ".join(" x ".join(names[i] for i in s) or "the total" for s, _ in of)
             for of in (self.tables, self.rules)
         )
         if shown:
@@ -212,20 +212,20 @@ class Known:
                     }
                     rows.append((sums, np.zeros(self.sizes[i])))
         kinds = np.concatenate(
-            [np.full(own.size, kind) for (kind, _), own in most.items()]
+            [np.full(limits.size, kind) for (kind, _), limits in most.items()]
         )
         sides = np.concatenate([side for _, side in rows])
-        matrix = block_array([[own.get(key) for key in most] for own, _ in rows])
-        found = milp(
+        matrix = block_array([[sums.get(key) for key in most] for sums, _ in rows])
+        optimum = milp(
             np.isin(kinds, ["more", "less"]).astype(float),
             integrality=kinds == "margin",
             bounds=Bounds(0, np.concatenate(list(most.values()))),
             constraints=LinearConstraint(matrix, sides, sides),
         )
-        if found.x is None:
+        if optimum.x is None:
             return None
         ends = np.cumsum([self.sizes[i] for i in linked])[:-1]
-        whole = np.rint(found.x[kinds == "margin"]).astype(np.int64)
+        whole = np.rint(optimum.x[kinds == "margin"]).astype(np.int64)
         return dict(zip(linked, np.split(whole, ends), strict=True))
 
 
@@ -267,10 +267,10 @@ def what_is_known(
             f"{impossible!r:.60}"
         )
     if not isinstance(known, Known):
-        tables = tuple(known_table(domain, names, own) for names, own in known.items())
+        tables = tuple(known_table(domain, *item) for item in known.items())
         rules = tuple(
-            impossible_cells(domain, own, f"rule {k} of impossible")
-            for k, own in enumerate(impossible, 1)
+            impossible_cells(domain, rule, f"rule {k} of impossible")
+            for k, rule in enumerate(impossible, 1)
         )
         known = Known(domain.shape, tables, rules)
     if not (known.tables or known.rules):
@@ -305,26 +305,26 @@ def _check_agreement(
 ) -> None:
     """Raise unless whole tables of some records keep to what is known."""
     called = [
-        f"the known counts of {' x '.join(names[i] for i in own) or 'the total'}"
-        for own, _ in known.tables
+        f"the known counts of {' x '.join(names[i] for i in subset) or 'the total'}"
+        for subset, _ in known.tables
     ] + [f"rule {k}" for k in range(1, len(known.rules) + 1)]
     n = len(known.tables)
 
     def holds(items: list[int]) -> bool:
-        own = known
+        facts = known
         if len(items) < len(called):
             tables = tuple(known.tables[k] for k in items if k < n)
             rules = tuple(known.rules[k - n] for k in items if k >= n)
-            own = Known(known.sizes, tables, rules)
-        total = int(own.exact.get((), np.array(1)))
+            facts = Known(known.sizes, tables, rules)
+        total = int(facts.exact.get((), np.array(1)))
         return (
             all(
-                np.array_equal(margin(table, subset, part), own.exact[part])
-                for subset, table in own.tables
+                np.array_equal(margin(table, subset, part), facts.exact[part])
+                for subset, table in facts.tables
                 for part in subsets_of(subset)
             )
-            and not any(own.zeros(s)[table > 0].any() for s, table in own.exact.items())
-            and own.margins(subsets, total) is not None
+            and not any(facts.zeros(s)[t > 0].any() for s, t in facts.exact.items())
+            and facts.margins(subsets, total) is not None
         )
 
     items = list(range(len(called)))

@@ -60,11 +60,16 @@ class Chain:
         """Return the chain, and those beside it."""
         return (self, *self.beside)
 
+    @property
+    def lower(self) -> set[int]:
+        """All levels but the topmost of each hierarchy."""
+        return {i for hierarchy in self.all for i in hierarchy.axes[1:]}
+
     def places(self, subset: Sequence[int]) -> tuple[Subset, Subset]:
         """Return the level of a table in each hierarchy, and its other attributes."""
         levels, others = [], tuple(subset)
-        for own in self.all:
-            level, others = own.place(others)
+        for hierarchy in self.all:
+            level, others = hierarchy.place(others)
             levels.append(level)
         return tuple(levels), others
 
@@ -73,18 +78,18 @@ class Chain:
 
         Every combination of one of each is measured. Numbered in their order.
         """
-        others = {i for own in self.beside for i in own.axes}
+        others = {i for hierarchy in self.beside for i in hierarchy.axes}
         inside = [{*range(1 + max(map(max, filter(None, subsets))))} - others]
-        inside += [{*own.axes} for own in self.beside]
+        inside += [{*hierarchy.axes} for hierarchy in self.beside]
         return [
-            {own: k for k, own in enumerate(dict.fromkeys(map(within(x), subsets)))}
+            {part: k for k, part in enumerate(dict.fromkeys(map(within(x), subsets)))}
             for x in inside
         ]
 
     def measured(self, subsets: Sequence[Subset]) -> list[Subset]:
         """Return the tables that are measured."""
-        found = product(*self.factors(subsets))
-        return [tuple(sorted(sum(parts, ()))) for parts in found]
+        combinations_ = product(*self.factors(subsets))
+        return [tuple(sorted(sum(parts, ()))) for parts in combinations_]
 
     @cached_property
     def first(self) -> tuple[Integers, ...]:
@@ -107,8 +112,8 @@ class Chain:
     def ancestors(self, level: int, above: int) -> Integers:
         """Return the node of a level above that holds each of those of a level."""
         nodes = np.arange(self.size(level))
-        for own in range(level, above, -1):
-            nodes = self.parents[own - 1][nodes]
+        for below in range(level, above, -1):
+            nodes = self.parents[below - 1][nodes]
         return nodes
 
     def size(self, level: int) -> int:
@@ -117,13 +122,13 @@ class Chain:
 
     def families(self, subsets: Sequence[Subset]) -> list[Subset]:
         """Return none, and the others that tables below the topmost level link."""
-        found: list[set[int]] = []
+        families: list[set[int]] = []
         for level, others in map(self.place, subsets):
             if level > 1 and others:
-                linked = [own for own in found if own & set(others)]
-                found = [own for own in found if own not in linked]
-                found.append(set(others).union(*linked))
-        return [(), *sorted(tuple(sorted(own)) for own in found)]
+                linked = [family for family in families if family & set(others)]
+                families = [family for family in families if family not in linked]
+                families.append(set(others).union(*linked))
+        return [(), *sorted(tuple(sorted(family)) for family in families)]
 
 
 def apart(chain: Chain, subsets: Sequence[Subset]) -> list[tuple[Chain, list[Subset]]]:
@@ -131,28 +136,29 @@ def apart(chain: Chain, subsets: Sequence[Subset]) -> list[tuple[Chain, list[Sub
 
     All are one group where a table has levels of several hierarchies, or there is one.
     """
-    found: dict[Subset, list[Subset]] = {}
+    tables_of: dict[Subset, list[Subset]] = {}
     for subset in subsets:
         levels, _ = chain.places(subset)
-        own = tuple(k for k, level in enumerate(levels) if level)
-        if len(own) > 1 or not chain.beside:
+        which = tuple(k for k, level in enumerate(levels) if level)
+        if len(which) > 1 or not chain.beside:
             return [(chain, list(subsets))]
-        found.setdefault(own, []).append(subset)
-    alone = [replace(own, beside=()) for own in chain.all]
-    return [(alone[sum(own)], tables) for own, tables in found.items()]
+        tables_of.setdefault(which, []).append(subset)
+    alone = [replace(hierarchy, beside=()) for hierarchy in chain.all]
+    return [(alone[sum(which)], tables) for which, tables in tables_of.items()]
 
 
 def chain_of(domain: Domain, names: Sequence[str]) -> Chain | None:
     """Return the levels of the first hierarchy that tables have several levels of."""
-    found: list[Chain] = []
-    for own in domain.attributes:
-        axes = tuple(i for i, n in enumerate(names) if domain.levels[n] == own.name)
+    chains: list[Chain] = []
+    for owner in domain.attributes:
+        axes = tuple(i for i, n in enumerate(names) if domain.levels[n] == owner.name)
         if len(axes) > 1:
-            nodes = [np.zeros(own.size, np.int64), *(own.nodes(names[i]) for i in axes)]
+            levels = [owner.nodes(names[i]) for i in axes]
+            nodes = [np.zeros(owner.size, np.int64), *levels]
             firsts = [np.flatnonzero(np.diff(below, prepend=-1)) for below in nodes]
             parents = [a[first] for a, first in zip(nodes, firsts[1:], strict=False)]
-            found.append(Chain(axes, tuple(parents)))
-    return replace(found[0], beside=tuple(found[1:])) if found else None
+            chains.append(Chain(axes, tuple(parents)))
+    return replace(chains[0], beside=tuple(chains[1:])) if chains else None
 
 
 class Tree:
@@ -172,23 +178,23 @@ class Tree:
     """
 
     def __init__(self, chain: Chain, precisions: Sequence[Any]) -> None:
-        last = max(k for k, own in enumerate(precisions) if own)
+        last = max(k for k, precision in enumerate(precisions) if precision)
         self.chain, self.precisions = chain, precisions[: last + 1]
         # 1 / U: the variance of a node by all that is measured at it, and below it.
         self._below: list[Any] = [np.full(chain.size(last), 1 / precisions[last])]
         self._sums: list[Any] = []
         for level in range(last, 0, -1):
-            sums, own = chain.up(level, self._below[0]), precisions[level - 1]
+            sums, precision = chain.up(level, self._below[0]), precisions[level - 1]
             self._sums.insert(0, sums)
             self._below.insert(
-                0, 0 * sums if np.isinf(own) else sums / (1 + own * sums)
+                0, 0 * sums if np.isinf(precision) else sums / (1 + precision * sums)
             )
         self.variances, self.gains = [self._below[0]], [np.ones(1)]
         for level in range(1, last + 1):
-            spread, own = chain.down(level, self._sums[level - 1]), self._below[level]
+            spread, below = chain.down(level, self._sums[level - 1]), self._below[level]
             left = spread - chain.down(level, self.variances[-1])
-            self.gains.append(_ratio(own, spread))
-            self.variances.append(own - np.square(self.gains[-1]) * left)
+            self.gains.append(_ratio(below, spread))
+            self.variances.append(below - np.square(self.gains[-1]) * left)
 
     def estimate(
         self, values: Sequence[Any], known: Mapping[int, Floats] = {}
@@ -202,55 +208,55 @@ class Tree:
         known : mapping of int to ndarray, shape (nodes, columns), default={}
             The numbers of levels of infinite precision, where they are not zero.
         """
-        found: list[Any] = []
+        estimates: list[Any] = []
         sums: list[Any] = []
         for level in range(len(self.precisions) - 1, -1, -1):
             total = values[level]
-            if found:
-                sums.insert(0, self.chain.up(level + 1, found[0]))
+            if estimates:
+                sums.insert(0, self.chain.up(level + 1, estimates[0]))
                 spread = self._sums[level][:, None]
                 total = total + _ratio(sums[0], spread)
-            own = self._below[level][:, None] * total
+            node_values = self._below[level][:, None] * total
             if level in known:
-                own = known[level]
-            elif found and not spread.all():  # children that are known add up
-                own = np.where(spread == 0, sums[0], own)
-            found.insert(0, own)
-        for level in range(1, len(found)):
-            apart = self.chain.down(level, found[level - 1] - sums[level - 1])
-            found[level] = found[level] + self.gains[level][:, None] * apart
-        return found
+                node_values = known[level]
+            elif estimates and not spread.all():  # children that are known add up
+                node_values = np.where(spread == 0, sums[0], node_values)
+            estimates.insert(0, node_values)
+        for level in range(1, len(estimates)):
+            apart = self.chain.down(level, estimates[level - 1] - sums[level - 1])
+            estimates[level] = estimates[level] + self.gains[level][:, None] * apart
+        return estimates
 
     def covariances(self, level: int) -> list[Floats]:
         """Return those of the nodes of a level with the ones above them, by level."""
-        found, gains = [self.variances[level]], self.gains[level]
+        covariances, gains = [self.variances[level]], self.gains[level]
         for above in range(level - 1, -1, -1):
             nodes = self.chain.ancestors(level, above)
-            found.insert(0, gains * self.variances[above][nodes])
+            covariances.insert(0, gains * self.variances[above][nodes])
             gains = gains * self.gains[above][nodes]
-        return found
+        return covariances
 
     def listed(self, k: int, a: Integers, m: int, b: Integers) -> Floats:
         """Return covariances of nodes a of level k with nodes b of level m, (a, b)."""
         first, second = self._paths(k, a), self._paths(m, b)
-        found = np.zeros((len(a), len(b)))
+        covariances = np.zeros((len(a), len(b)))
         for level in range(min(k, m) + 1):  # the last one that has both below it stays
-            (own, gains), (other, more) = first[level], second[level]
-            same = own[:, None] == other
-            value = self.variances[level][own]
+            (places, gains), (other, more) = first[level], second[level]
+            same = places[:, None] == other
+            value = self.variances[level][places]
             if level < min(k, m):
-                value = value - self._sums[level][own]
-            np.copyto(found, (value * gains)[:, None] * more, where=same)
-        return found
+                value = value - self._sums[level][places]
+            np.copyto(covariances, (value * gains)[:, None] * more, where=same)
+        return covariances
 
     def _paths(self, level: int, nodes: Integers) -> list[tuple[Integers, Floats]]:
         """Return the nodes above some by level, with products of the gains between."""
-        found, gains = [(nodes, np.ones(len(nodes)))], np.ones(len(nodes))
-        for own in range(level, 0, -1):
-            gains = gains * self.gains[own][nodes]
-            nodes = self.chain.parents[own - 1][nodes]
-            found.insert(0, (nodes, gains))
-        return found
+        path, gains = [(nodes, np.ones(len(nodes)))], np.ones(len(nodes))
+        for below in range(level, 0, -1):
+            gains = gains * self.gains[below][nodes]
+            nodes = self.chain.parents[below - 1][nodes]
+            path.insert(0, (nodes, gains))
+        return path
 
     def along(
         self, values: Nodes, axis: int, known: Mapping[int, Floats] = {}
@@ -267,19 +273,19 @@ class Tree:
         known : mapping of int to ndarray, shape (nodes, columns), default={}
             As `estimate` takes them, of a tree that is the only one.
         """
-        found = {}
+        estimates = {}
         for rest in dict.fromkeys((*key[:axis], *key[axis + 1 :]) for key in values):
-            own: list[Any] = [0.0] * len(self.precisions)
+            sums: list[Any] = [0.0] * len(self.precisions)
             shape: tuple[int, ...] = ()
-            for level in range(len(own)):
+            for level in range(len(sums)):
                 table = values.get((*rest[:axis], level, *rest[axis:]))
                 if table is not None:
                     moved = np.moveaxis(table, axis, 0)
-                    own[level], shape = moved.reshape(len(moved), -1), moved.shape[1:]
-            for level, table in enumerate(self.estimate(own, known)):
+                    sums[level], shape = moved.reshape(len(moved), -1), moved.shape[1:]
+            for level, table in enumerate(self.estimate(sums, known)):
                 made = np.moveaxis(table.reshape(len(table), *shape), 0, axis)
-                found[(*rest[:axis], level, *rest[axis:])] = made
-        return found
+                estimates[(*rest[:axis], level, *rest[axis:])] = made
+        return estimates
 
 
 def _ratio(above: Any, below: Any) -> Any:
@@ -296,5 +302,5 @@ def subsets_of(places: Sequence[int]) -> Iterator[Subset]:
 
 def within(part: Iterable[Any]) -> Callable[[Subset], Subset]:
     """Return what takes the attributes of a table that are in a part."""
-    inside = {i for own in part for i in (own if isinstance(own, tuple) else (own,))}
+    inside = {i for x in part for i in (x if isinstance(x, tuple) else (x,))}
     return lambda subset: tuple(i for i in subset if i in inside)

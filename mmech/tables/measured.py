@@ -108,11 +108,11 @@ class MeasuredTables:
     ) -> tuple[Solution, Intervals]:
         """Return estimates by what tables and statistics count, and their errors."""
         more, values = [], [self.measurement.values]
-        for own in self.statistics:
-            order = self.plan.held(own.plan.statistic.by)
-            if own.counted and own.plan.has_numbers and order is not None:
-                counts, variance = own.counted
-                table = counts.reshape(own.plan.domain.shape[1:])
+        for statistic in self.statistics:
+            order = self.plan.held(statistic.plan.statistic.by)
+            if statistic.counted and statistic.plan.has_numbers and order is not None:
+                counts, variance = statistic.counted
+                table = counts.reshape(statistic.plan.domain.shape[1:])
                 values.append(table.transpose(np.argsort(order)).ravel())
                 more.append(Measured(tuple(sorted(order)), variance))
         if not more or noise.chain.beside:  # there precisions are products
@@ -131,8 +131,8 @@ class MeasuredTables:
     @property
     def numbers(self) -> Iterator[Measurement]:
         """All noisy numbers."""
-        own = self.measurement
-        yield from (own.number, *own.tables) if isinstance(own, Steps) else (own,)
+        main = self.measurement
+        yield from (main.number, *main.tables) if isinstance(main, Steps) else (main,)
         yield from () if self.left_out is None else (self.left_out,)
         yield from (statistic.measurement for statistic in self.statistics)
 
@@ -168,10 +168,10 @@ class MeasuredTables:
         if isinstance(loaded.measurement, Steps):
             measured = list(loaded.measurement.tables)
             mechanisms = loaded.measurement.mechanisms(loaded.plan)
-        own = [(noisy.values.shape, noisy.entry.kind) for noisy in measured]
+        stated = [(noisy.values.shape, noisy.entry.kind) for noisy in measured]
         out = None if loaded.left_out is None else loaded.left_out.values.shape
         left_out = {None, (1,)} if loaded.plan.drops else {None}  # counted at the end
-        if own != [((m.released.shape[0],), m.law.name) for m in mechanisms] or (
+        if stated != [((m.released.shape[0],), m.law.name) for m in mechanisms] or (
             out not in left_out
         ):
             raise ValueError(f"{os.fspath(path)} has numbers of another measurement")

@@ -105,8 +105,8 @@ def fit_model(
     for clique in cliques:
         attributes = clique.attributes
         start = reduce(np.multiply.outer, [shares[i] for i in attributes])
-        own = {s: tables[s] for s in chosen if set(s) <= set(attributes)}
-        joint = proportional_fit(start, attributes, own, SWEEPS, TOLERANCE)
+        margins = {s: tables[s] for s in chosen if set(s) <= set(attributes)}
+        joint = proportional_fit(start, attributes, margins, SWEEPS, TOLERANCE)
         fitted.append(_conditional(joint, clique))
     return TableModel(tuple(sizes), total, tuple(cliques), tuple(fitted))
 
@@ -166,10 +166,10 @@ def proportional_fit(
         worst = 0.0
         for subset, wanted in margins.items():
             others = tuple(a for a, i in enumerate(attributes) if i not in subset)
-            found = table.sum(axis=others, keepdims=True)
-            goal = wanted.reshape(found.shape)
-            worst = max(worst, float(np.abs(found - goal).sum()))
-            factor = np.divide(goal, found, out=np.zeros_like(found), where=found > 0)
+            sums = table.sum(axis=others, keepdims=True)
+            goal = wanted.reshape(sums.shape)
+            worst = max(worst, float(np.abs(sums - goal).sum()))
+            factor = np.divide(goal, sums, out=np.zeros_like(sums), where=sums > 0)
             table = table * factor
         if worst <= tolerance:
             break

@@ -70,13 +70,13 @@ class _Set:
             Frequencies.
         """
         if len(self.sizes) == 1:  # independent noise
-            found = np.ones(at.size)
+            product = np.ones(at.size)
             for number, factor in (
                 (counted, 1 + move),
                 (self.sizes[0] - counted, move),
             ):
-                found *= LAPLACE.characteristic(self.scale, at * factor) ** number
-            return found
+                product *= LAPLACE.characteristic(self.scale, at * factor) ** number
+            return product
         shares, points, weights = shared_points(self.sizes, size, counted)
         x = points + move * shares
         steps = 2 + sum(m - 1 for m in self.sizes)  # of the radius
@@ -92,8 +92,8 @@ class _Set:
         stretch = math.sqrt(variance / rough) if rough else 0.0
         radii = np.multiply.outer(at, stretch * grid)
         # (1 - i x)^-n by its magnitude and angle.
-        found = np.exp(-steps / 2 * np.log1p(np.square(radii)))
-        return np.asarray((found * np.cos(steps * np.arctan(radii))) @ mass)
+        magnitudes = np.exp(-steps / 2 * np.log1p(np.square(radii)))
+        return np.asarray((magnitudes * np.cos(steps * np.arctan(radii))) @ mass)
 
 
 @lru_cache(maxsize=256)
@@ -122,10 +122,11 @@ def shared_points(
     if counted in (0, size):
         return shares, shares * (counted > 0), weights
     number = size // 2 + 4 * math.isqrt(d + 2)
-    found = [_values(size, share, number) for share in shares.tolist()]
-    points = np.concatenate([points for points, _ in found])
-    own = [weight * inner for weight, (_, inner) in zip(weights, found, strict=True)]
-    return np.repeat(shares, [len(inner) for inner in own]), points, np.concatenate(own)
+    sums = [_values(size, share, number) for share in shares.tolist()]
+    points = np.concatenate([points for points, _ in sums])
+    masses = [weight * inner for weight, (_, inner) in zip(weights, sums, strict=True)]
+    shares = np.repeat(shares, [len(mass) for mass in masses])
+    return shares, points, np.concatenate(masses)
 
 
 def _log_points(size: int, shares: Floats) -> Floats:
@@ -183,11 +184,11 @@ def set_law(field: Field, subset: Subset) -> ErrorLaw:
     """
     if subset and field.sizes[subset[0]] == 1:
         subset = ()  # a table of one value is the total, and not measured
-    if any({*subset} <= {*own} for own in field.known):
+    if any({*subset} <= {*table} for table in field.known):
         return NO_ERROR
     sets: list[_Set] = []
     totals: list[float] = []
-    contrast, own = 0.0, 0
+    contrast, of_set = 0.0, 0
     for m in field.measured:
         size = product_of(field.sizes[i] for i in m.subset)
         if m.total is None or math.isfinite(m.total):  # the first one of a set
@@ -195,23 +196,23 @@ def set_law(field: Field, subset: Subset) -> ErrorLaw:
             sets.append(_Set((), m.parameter))
         sets[-1] = replace(sets[-1], sizes=(*sets[-1].sizes, size))
         if m.subset == subset and subset:
-            contrast, own = m.variance, len(sets) - 1
+            contrast, of_set = m.variance, len(sets) - 1
     size = field.sizes[subset[0]] if subset else 1
     known, variances = bool(field.known), np.array(totals)
     part = 1 / size
     moves = part / variances / (1 / variances).sum() * (not known)
-    moves[own] -= part
+    moves[of_set] -= part
     parts = np.square(moves) * variances
     inside = (1 - part) * contrast
-    parts[own] = inside + (part + moves[own]) ** 2 * variances[own]
+    parts[of_set] = inside + (part + moves[of_set]) ** 2 * variances[of_set]
     variance = float(parts.sum())
-    uniform = max(1 + moves[own], part)  # the width of the widest gap
+    uniform = max(1 + moves[of_set], part)  # the width of the widest gap
     scale = math.sqrt(variance + uniform**2 / 12)
     frequencies = FREQUENCIES / scale
-    found = np.sinc(frequencies * uniform / (2 * math.pi))
+    characteristic = np.sinc(frequencies * uniform / (2 * math.pi))
     for j, (shared, move) in enumerate(zip(sets, moves, strict=True)):
-        group = (size, 1) if j == own else (1, 0)
-        found *= shared.characteristic(*group, move, parts[j], frequencies)
+        group = (size, 1) if j == of_set else (1, 0)
+        characteristic *= shared.characteristic(*group, move, parts[j], frequencies)
     # The totals of several sets are not whole once they are one.
     apart = 0.0 if len(sets) == 1 and not known else 0.5
-    return ErrorLaw(math.sqrt(variance), scale, found, apart)
+    return ErrorLaw(math.sqrt(variance), scale, characteristic, apart)

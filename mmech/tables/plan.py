@@ -152,17 +152,17 @@ class TablePlan:
     @property
     def outputs(self) -> list[tuple[str, ...]]:
         """Names that all tables, then all statistics, are written by."""
-        return [*self.tables, *((str(own),) for _, own in self.asked)]
+        return [*self.tables, *((str(statistic),) for _, statistic in self.asked)]
 
     @property
     def asked(self) -> list[tuple[StatisticPlan, Statistic]]:
         """All statistics, each with what is measured for it."""
-        return [(plan, own) for plan in self.statistics for own in plan.statistics]
+        return [(plan, asked) for plan in self.statistics for asked in plan.statistics]
 
     @property
     def total_cost(self) -> Fraction:
         """Cost of tables and statistics together."""
-        return sum((own.cost for own in self.statistics), self.cost)
+        return sum((statistic.cost for statistic in self.statistics), self.cost)
 
     @property
     def drops(self) -> bool:
@@ -193,11 +193,11 @@ class TablePlan:
         .8 standard deviations.
         """
         sizes = self.axes.shape
-        own = [
+        errors = [
             0.8 * n * math.sqrt(self.noise.contrast_variance((i,)))
             for i, n in enumerate(sizes)
         ]
-        return 2 * sum(own) / len(own)
+        return 2 * sum(errors) / len(errors)
 
     def mechanism(
         self, ledger: PrivacyLedger | None = None, insecure_rng: Any = None
@@ -218,10 +218,10 @@ class TablePlan:
     @property
     def parts(self) -> list[tuple[Chain, list[Subset]]]:
         """Tables by hierarchy, where each has noise and estimates of its own."""
-        found = [] if self.chain is None else apart(self.chain, self.subsets)
+        parts = [] if self.chain is None else apart(self.chain, self.subsets)
         weights = getattr(self.strategy.strategy, "weights", {})
-        several = len(found) > 1 and {*weights} == {*self.subsets}
-        return found if several else []
+        several = len(parts) > 1 and {*weights} == {*self.subsets}
+        return parts if several else []
 
     @cached_property
     def noise(self) -> Intervals:
@@ -239,7 +239,7 @@ class TablePlan:
     def squared_error(self) -> float:
         """Expected squared errors of an average cell, of all tables together."""
         variances = map(self.noise.variances, self.subsets)
-        return float(sum(own.mean() for own in variances))
+        return float(sum(variance.mean() for variance in variances))
 
     @one_blas_thread()
     def errors(self, *, frame: str | None = None) -> Any:
@@ -269,18 +269,18 @@ class TablePlan:
             widths = law.half_width(0.90), law.half_width(0.95)
             error = law.standard_error, *widths
             rows.append((" x ".join(names), cells, *error, "records"))
-        for plan, own in self.asked:
-            rows.append((str(own), *own.expected(plan), own.unit))
+        for plan, statistic in self.asked:
+            rows.append((str(statistic), *statistic.expected(plan), statistic.unit))
         columns = ["table", "cells", "standard_error", "half_width_90"]
         columns += ["half_width_95", "unit"]
-        found = map(np.array, zip(*rows, strict=True))
-        return as_frame(dict(zip(columns, found, strict=True)), frame or self.frame)
+        arrays = map(np.array, zip(*rows, strict=True))
+        return as_frame(dict(zip(columns, arrays, strict=True)), frame or self.frame)
 
     @classmethod
     def _stored(cls) -> dict[str, str]:
-        own = ["domain", "tables", "strategy", "currency", "cost", "relation"]
-        own += ["policies", "frame", "adaptive", "statistics", "known"]
-        return {name: name for name in own}
+        names = ["domain", "tables", "strategy", "currency", "cost", "relation"]
+        names += ["policies", "frame", "adaptive", "statistics", "known"]
+        return {name: name for name in names}
 
     @classmethod
     def _restored(cls, *, statistics: Any, **facts: Any) -> TablePlan:
@@ -343,34 +343,34 @@ def make_plan(
     first = {owners[i]: i for i in reversed(used)}
     used.sort(key=lambda i: (i > first[owners[i]], i))  # lower levels come last
     names = tuple(list(domain.levels)[i] for i in used)
-    own = Domain(
+    used_domain = Domain(
         tuple(a for a in domain.attributes if a.name in first),
         name=domain.name,
         read_from_records=domain.read_from_records,
     )
     subsets = tuple(tuple(sorted(map(used.index, subset))) for subset in asked)
     axes = domain.by_level().select(names)
-    chain = chain_of(own, names) if len(names) > len(first) else None
+    chain = chain_of(used_domain, names) if len(names) > len(first) else None
     _check_cells(names, axes.shape, subsets, chain)
     facts = None
     if known or impossible:  # with levels, about the topmost ones: all others follow
         flat = subsets if chain is None else topmost_tables(chain, subsets)
-        lower = {i for own in chain.all for i in own.axes[1:]} if chain else set()
+        lower = chain.lower if chain else set()
         upper = axes.select(names[: len(names) - len(lower)])
         facts = what_is_known(known or {}, impossible, upper, flat)
     if strategy is None and chain is not None:
         planned = level_strategy if facts else separate_strategy
         strategy = planned(chain, axes.shape, subsets, currency)
     if strategy is None:  # plans of one choice are equal: without seconds
-        found = _strategy(axes.shape, subsets, currency, callback, facts)
-        strategy = replace(found, candidates=())
+        chosen = _strategy(axes.shape, subsets, currency, callback, facts)
+        strategy = replace(chosen, candidates=())
     if adaptive is None:
         listed = facts or (ways is None and not isinstance(tables, str))
         pairs = sum(len(subset) == 2 for subset in subsets)
         many = pairs >= LEAST_PAIRS and max(map(len, subsets)) == 2
         adaptive = not listed and chain is None and many
     plan = TablePlan(
-        own,
+        used_domain,
         names,
         subsets,
         strategy,
@@ -407,10 +407,10 @@ def _strategy(
     pure = currency == "epsilon"
     if pure and not (known and known.rules):
         with suppress(UnsupportedWorkloadError):
-            found = optimize(workload, template="equal_totals", callback=callback)
-            weights: Any = found.strategy
+            result = optimize(workload, template="equal_totals", callback=callback)
+            weights: Any = result.strategy
             if len({*weights.weights.values()}) < len(weights.weights):
-                return found  # or else every set is one weighted table
+                return result  # or else every set is one weighted table
     return optimize(
         workload,
         template="marginals",
@@ -483,14 +483,13 @@ def _check_cells(
     """Raise for tables that are too large, and for what they are divided by."""
     limits = dict.fromkeys(subsets, LIMITS.published_cells)
     if chain is not None:
-        lower = {i for own in chain.all for i in own.axes[1:]}
         made = [*subsets, *chain.measured(subsets)]
-        for own, families in divided_tables(chain, subsets):
-            made += [(*family, own.axes[-1]) for family in families]
+        for hierarchy, families in divided_tables(chain, subsets):
+            made += [(*family, hierarchy.axes[-1]) for family in families]
         for table in made:
             crossed = sum(level > 0 for level in chain.places(table)[0]) > 1
             most = LIMITS.level_cells // (4 if crossed else 1)
-            limits[table] = most if lower & {*table} else LIMITS.published_cells
+            limits[table] = most if chain.lower & {*table} else LIMITS.published_cells
     for subset, limit in limits.items():
         cells = product_of(sizes[i] for i in subset)
         if cells > limit:

@@ -58,8 +58,8 @@ def _evidence(
     facts = {**facts_of(made), "level": level}
     files = [sheet.file for sheet in sheets]
     facts["files"] = dict(zip(files, facts["tables"], strict=False))
-    for own, file in zip(facts["statistics"], files[len(made.tables) :], strict=True):
-        own["file"] = file
+    for entry, file in zip(facts["statistics"], files[len(made.tables) :], strict=True):
+        entry["file"] = file
     facts["standard_errors"] = {
         file: made.noise.law(subset).standard_error
         for file, subset in zip(files, plan.subsets, strict=False)
@@ -74,8 +74,8 @@ def _evidence(
             for path in sorted(new.iterdir())
         },
         "tables": [
-            {"file": file, "attributes": [order.index(name) for name in own]}
-            for file, own in zip(files, made.tables, strict=False)
+            {"file": file, "attributes": [order.index(name) for name in table]}
+            for file, table in zip(files, made.tables, strict=False)
         ],
         "sizes": [sizes[name] for name in order],
         "level": str(Fraction(str(level))),
@@ -92,22 +92,24 @@ def _evidence(
 
 def versions() -> dict[str, str]:
     """Return what the last bits of numbers depend on: versions, and the processor."""
-    found = {name: version(name) for name in ("numpy", "scipy")}
+    libraries = {name: version(name) for name in ("numpy", "scipy")}
     machine = platform.system(), *platform.libc_ver(), platform.machine()
     words = " ".join((*machine, *blas_libraries()))
-    return {"mmech": __version__, **found, "processor": words}
+    return {"mmech": __version__, **libraries, "processor": words}
 
 
 def _sheets(made: Tables, level: float) -> list[Sheet]:
     """Return all tables, then all statistics."""
-    found = [("count", made._columns(own, level)) for own in made.tables]
-    found += [(own.value, made._of_statistic(own, level)) for _, own in made.plan.asked]
-    across = {own.name: len(own.columns) for own in made.plan.axes.attributes}
+    contents = [("count", made._columns(table, level)) for table in made.tables]
+    contents += [(s.value, made._of_statistic(s, level)) for _, s in made.plan.asked]
+    across = {a.name: len(a.columns) for a in made.plan.axes.attributes}
     sheets, outputs = [], made.plan.outputs
-    for names, file, own in zip(outputs, file_names(outputs), found, strict=True):
-        keys = tuple(own[1])[: list(own[1]).index(own[0])]
+    for names, file, (value, columns) in zip(
+        outputs, file_names(outputs), contents, strict=True
+    ):
+        keys = tuple(columns)[: list(columns).index(value)]
         last = across.get(names[-1]) or 1
-        sheets.append(Sheet(file, " x ".join(names), keys, *own, last))
+        sheets.append(Sheet(file, " x ".join(names), keys, value, columns, last))
     return sheets
 
 

@@ -55,16 +55,16 @@ def recomputed(published: Path, say: Callable[[str, str], None]) -> list[str]:
     evidence = Evidence((published / FILE).read_text(encoding="utf-8"))
     if "measured" not in evidence.content:
         raise UncheckedError("the evidence has no plan by which to make tables again")
-    own = evidence.content["published"]
-    same, alike = own.get("versions") == versions(), []
+    stated = evidence.content["published"]
+    same, alike = stated.get("versions") == versions(), []
     with tempfile.TemporaryDirectory() as made:
         path = Path(made, "measured")
         path.write_bytes(base64.b64decode(evidence.content["measured"]))
         measured = MeasuredTables.load(path)
         _check_plan(measured, evidence)
         tables = replace(measured, evidence=evidence).finish()
-        level = float(Fraction(own["level"]))
-        options: Any = {"level": level, "title": own.get("title"), "excel": False}
+        level = float(Fraction(stated["level"]))
+        options: Any = {"level": level, "title": stated.get("title"), "excel": False}
         again = tables.write(Path(made, "again"), **options)
         for path in sorted(again.iterdir()):
             words, little = _difference(published / path.name, path)
@@ -81,14 +81,14 @@ def recomputed(published: Path, say: Callable[[str, str], None]) -> list[str]:
 def _check_plan(measured: MeasuredTables, evidence: Evidence) -> None:
     """Refuse a plan with other noisy numbers, or other costs, than the evidence."""
     known = {values.tobytes() for values in evidence.values}
-    if not all(own.values.tobytes() in known for own in measured.numbers):
+    if not all(noisy.values.tobytes() in known for noisy in measured.numbers):
         words = "the noisy numbers of the plan are not those of the evidence"
         raise RefutedError(words)
     currency = measured.plan.currency
-    paid = {(own.released, getattr(own, currency)) for own in evidence.entries}
+    paid = {(entry.released, getattr(entry, currency)) for entry in evidence.entries}
     of_tables: list[tuple[Any, Any]] = [(measured.measurement, measured.plan)]
-    of_tables += [(own.measurement, own.plan) for own in measured.statistics]
-    if not {(own.entry.released, plan.cost) for own, plan in of_tables} <= paid:
+    of_tables += [(each.measurement, each.plan) for each in measured.statistics]
+    if not {(noisy.entry.released, plan.cost) for noisy, plan in of_tables} <= paid:
         raise RefutedError("the costs of the plan are not those of the evidence")
 
 
@@ -107,25 +107,25 @@ def _difference(published: Path, path: Path) -> tuple[str, bool]:
     if path.suffix != ".csv":
         alike = published.read_bytes() == path.read_bytes()
         return "" if alike else f"all words of {name} {words}", False
-    found: list[tuple[bool, str]] = []
+    differences: list[tuple[bool, str]] = []
     rows = zip_longest(_cells(published), again := _cells(path), fillvalue=())
     for number, row in enumerate(rows):
         for title, *pair in zip_longest(again[0], *row, fillvalue=""):
             if pair[0] != pair[1]:
                 said, follows = map(short, pair)
                 where = f"row {number}, {short(title)}: {said} for {follows}"
-                found.append((title in OF_STATISTICS and _are_near(*pair), where))
-    if not found:
+                differences.append((title in OF_STATISTICS and _are_near(*pair), where))
+    if not differences:
         return "", False
-    little, where = min(found)
-    return f"{len(found)} cells of {name} {words} ({where})", little
+    little, where = min(differences)
+    return f"{len(differences)} cells of {name} {words} ({where})", little
 
 
 def _facts(path: Path) -> Any:
     """Return what evidence says about tables, but for hashes and versions."""
     content = parsed_json(path.read_text(encoding="utf-8"))
-    own = {**content["published"], "files": None, "versions": None}
-    return content["about"], own
+    stated = {**content["published"], "files": None, "versions": None}
+    return content["about"], stated
 
 
 def _cells(path: Path) -> list[list[str]]:
@@ -133,11 +133,11 @@ def _cells(path: Path) -> list[list[str]]:
         return list(csv.reader(stream))
 
 
-def _are_near(said: str, found: str) -> bool:
+def _are_near(said: str, follows: str) -> bool:
     """Return whether numbers differ by one unit of the last digit of either at most."""
     try:
-        pair = Decimal(said), Decimal(found)
+        pair = Decimal(said), Decimal(follows)
     except InvalidOperation:
         return False
-    units = [int(own.as_tuple().exponent) for own in pair if own.is_finite()]
+    units = [int(number.as_tuple().exponent) for number in pair if number.is_finite()]
     return len(units) == 2 and abs(pair[0] - pair[1]) <= Decimal(10) ** min(units)

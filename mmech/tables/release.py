@@ -292,11 +292,11 @@ def _plan(
             "leave it out",
         )
     if asked["ways"] is None and tables is None:
-        tables = [own.by or own.name for own in statistics] or None
+        tables = [statistic.by or statistic.name for statistic in statistics] or None
     plan = make_plan(
         domain,
         tables=tables,
-        callback=lambda found: say(f"choosing what to measure: {found.message}"),
+        callback=lambda trial: say(f"choosing what to measure: {trial.message}"),
         **asked,
     )
     if not statistics:
@@ -309,7 +309,7 @@ def _read(
     data: Any, plan: TablePlan, reading: ReadDomain | None, domain: Domain
 ) -> tuple[Counts, int]:
     """Return records, and the number of those left out. Sensitive."""
-    own = reading or plan.domain
+    read_as = reading or plan.domain
     if data is None:
         raise ParameterError(
             "data",
@@ -324,8 +324,8 @@ def _read(
             "Counts, which hold cells only",
             remedy="pass a frame, rows or files",
         )
-    sizes = reading.sizes if reading else own.shape
-    return encoded_records(data, own, domain, sizes, plan.policies)
+    sizes = reading.sizes if reading else read_as.shape
+    return encoded_records(data, read_as, domain, sizes, plan.policies)
 
 
 def _measure(
@@ -357,18 +357,18 @@ def _measure(
         records = plan.on_axes(records)
         say("measuring")
 
-        def kept(measurement: Any, dropped: Any = None, *found: Any) -> MeasuredTables:
+        def kept(measurement: Any, dropped: Any = None, *parts: Any) -> MeasuredTables:
             """Keep what was measured so far, whatever stops the work from now."""
-            rest = plan.statistics[len(found) :]
-            own = plan
+            rest = plan.statistics[len(parts) :]
+            done = plan
             if rest:
-                own = replace(plan, statistics=tuple(each.plan for each in found))
-            claim = cost - sum(one.cost for one in rest)
+                done = replace(plan, statistics=tuple(each.plan for each in parts))
+            claim = cost - sum(each.cost for each in rest)
             evidence = record.evidence(claim, plan.currency)
             measured = MeasuredTables(
-                own, measurement, evidence, dropped, statistics=found
+                done, measurement, evidence, dropped, statistics=parts
             )
-            spent = f"{plan.currency} = {own.total_cost}"
+            spent = f"{plan.currency} = {done.total_cost}"
             then = "measured.finish() makes the tables"
             paid.enter_context(keeping(spent, then, measured=measured))
             if keep is not None:
@@ -395,8 +395,8 @@ def _measure(
             # A record is in the tables or left out: one charge pays for both.
             dropped = _count_dropped(plan, left_out, noise)
             measured = kept(measurement, dropped)
-        for own in later:
-            measured = kept(measurement, dropped, *measured.statistics, own)
+        for statistic in later:
+            measured = kept(measurement, dropped, *measured.statistics, statistic)
     return measured
 
 

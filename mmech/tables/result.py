@@ -216,7 +216,7 @@ class Tables:
         rounding to the grid changes.
         """
         check_level(level)
-        made = {str(own): own for _, own in self.plan.asked}
+        made = {str(statistic): statistic for _, statistic in self.plan.asked}
         if not made:
             raise ValueError(
                 "no statistics were released with these tables; pass statistics= to "
@@ -227,24 +227,24 @@ class Tables:
         return as_frame(columns, frame or self.plan.frame)
 
     def _of_statistic(self, asked: Statistic, level: float) -> dict[str, NDArray[Any]]:
-        (made,) = (own for own in self.statistics if asked in own.plan.statistics)
+        (made,) = (each for each in self.statistics if asked in each.plan.statistics)
         return made.columns(level, self._counts_of(made.plan), asked)
 
     @property
     def cautions(self) -> list[str]:
         """What is said of sums with errors beyond a tenth of them, by noisy numbers."""
-        found = []
-        for _, own in self.plan.asked:
-            if own.value == "sum":
-                made = self._of_statistic(own, 0.95)
+        sentences = []
+        for _, statistic in self.plan.asked:
+            if statistic.value == "sum":
+                made = self._of_statistic(statistic, 0.95)
                 few = int((10 * made["standard_error"] > np.abs(made["sum"])).sum())
                 if few:
-                    found.append(
-                        f"{own}: the standard error is more than a tenth of the sum in "
-                        f"{few} of {len(made['sum'])} groups; read these with their "
-                        "intervals, or take fewer groups or narrower bounds"
+                    sentences.append(
+                        f"{statistic}: the standard error is more than a tenth of the "
+                        f"sum in {few} of {len(made['sum'])} groups; read these with "
+                        "their intervals, or take fewer groups or narrower bounds"
                     )
-        return found
+        return sentences
 
     def _counts_of(self, plan: StatisticPlan) -> TableCounts:
         """Return what tables tell of the groups of a statistic."""
@@ -264,19 +264,19 @@ class Tables:
         if not order:
             return bound._replace(published=np.array([self.total]))
         subset = tuple(sorted(order))
-        axes, found = [subset.index(i) for i in order], self._count(subset)
-        counts = bound._replace(published=found.transpose(axes).ravel())
+        axes, published = [subset.index(i) for i in order], self._count(subset)
+        counts = bound._replace(published=published.transpose(axes).ravel())
         if not self.noise.measures(subset):
             return counts
-        own = (
+        estimate = (
             self._own(subset)
             .marginal(subset)
-            .reshape(found.shape)
+            .reshape(published.shape)
             .transpose(axes)
             .ravel()
         )
         error = self.noise.law(subset).standard_error
-        return counts._replace(estimate=own, variance=error**2)
+        return counts._replace(estimate=estimate, variance=error**2)
 
     def _columns(
         self, names: Iterable[str] | str, level: float
@@ -394,8 +394,8 @@ class Tables:
         codes = self.counts.records(number, rng)
         rng = np.random.default_rng(0) if rng is None else rng
         columns: dict[str, Any] = {}
-        for attribute, own in zip(self.plan.axes.attributes, codes.T, strict=True):
-            columns |= raw_values(attribute, own, rng)
+        for attribute, cells in zip(self.plan.axes.attributes, codes.T, strict=True):
+            columns |= raw_values(attribute, cells, rng)
         return as_frame(columns, frame or self.plan.frame)
 
     # ---- words and files -------------------------------------------------------

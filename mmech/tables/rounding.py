@@ -92,8 +92,8 @@ def with_margins(
         if np.abs(fitted.sum(axis=1) - rows).max() <= tolerance:
             break
     for axis, sums in ((1, rows), (0, columns)):
-        found = fitted.sum(axis=axis)
-        factor = np.divide(sums, found, out=np.zeros_like(found), where=found > 0)
+        margins = fitted.sum(axis=axis)
+        factor = np.divide(sums, margins, out=np.zeros_like(margins), where=margins > 0)
         fitted = fitted * np.expand_dims(factor, axis)
     return fitted
 
@@ -171,8 +171,8 @@ def _balanced(
     whole = np.floor(table + 1e-9).astype(np.int64)
     for axis, sums in ((1, rows), (0, columns)):  # where margins are not quite exact
         for line in np.flatnonzero(whole.sum(axis=axis) > sums).tolist():
-            own = whole[line] if axis == 1 else whole[:, line]
-            own[...] = _apportioned(own.astype(np.float64), int(sums[line]))
+            cells = whole[line] if axis == 1 else whole[:, line]
+            cells[...] = _apportioned(cells.astype(np.float64), int(sums[line]))
     if closed is not None:
         whole[closed] = 0
     left, above = rows - whole.sum(axis=1), columns - whole.sum(axis=0)
@@ -215,7 +215,7 @@ def _transport(
     cells = np.concatenate([np.arange(k * n)] * 2)
     shape = (sum(fractions.shape), k * n)
     balance = csr_array((np.tile(np.repeat(signs, n), 2), (lines, cells)), shape=shape)
-    found = linprog(
+    optimum = linprog(
         np.concatenate(costs),
         A_eq=balance,
         b_eq=np.concatenate([rows, columns]),
@@ -223,7 +223,7 @@ def _transport(
         method="highs-ds",
     )
     units = np.zeros(fractions.shape, np.int64)
-    amounts = np.rint(found.x).astype(np.int64).reshape(k, n)
+    amounts = np.rint(optimum.x).astype(np.int64).reshape(k, n)
     units[i, j] = np.tensordot(signs, amounts, axes=1)
     return units
 
@@ -242,23 +242,23 @@ def _divided(
     carried = np.zeros(len(table))
     for j in range(table.shape[1]):
         aim = table[:, j] + carried
-        own = np.maximum(np.floor(aim), 0).astype(np.int64)
-        left = sums[:, j] - np.add.reduceat(own, first)
+        counts = np.maximum(np.floor(aim), 0).astype(np.int64)
+        left = sums[:, j] - np.add.reduceat(counts, first)
         while left.any():
             step = np.sign(left)[parents]
-            free = (step > 0) | ((step < 0) & (own > 0))
-            order = np.lexsort((np.where(free, step * (own - aim), np.inf), parents))
-            rank = np.empty(len(own), np.int64)
+            free = (step > 0) | ((step < 0) & (counts > 0))
+            order = np.lexsort((np.where(free, step * (counts - aim), np.inf), parents))
+            rank = np.empty(len(counts), np.int64)
             rank[order] = place
-            own += step * (free & (rank < np.abs(left)[parents]))
-            left = sums[:, j] - np.add.reduceat(own, first)
-        whole[:, j], carried = own, aim - own
+            counts += step * (free & (rank < np.abs(left)[parents]))
+            left = sums[:, j] - np.add.reduceat(counts, first)
+        whole[:, j], carried = counts, aim - counts
     if rows is not None:
         apart = whole.sum(axis=1) - rows
         for node in np.flatnonzero(np.add.reduceat(np.abs(apart), first)).tolist():
-            own = np.flatnonzero(parents == node)
-            while apart[own].any():
-                more, less = own[apart[own].argmax()], own[apart[own].argmin()]
+            below = np.flatnonzero(parents == node)
+            while apart[below].any():
+                more, less = below[apart[below].argmax()], below[apart[below].argmin()]
                 gain = whole[more] - table[more] - (whole[less] - table[less])
                 j = int(np.where(whole[more] > 0, gain, -np.inf).argmax())
                 for row, unit in ((more, -1), (less, 1)):

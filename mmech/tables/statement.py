@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def statement_of(made: Tables, level: float) -> str:
     """Return the statement, for intervals of a level."""
     told, entry = facts_of(made), made.measurement.entry
-    entries = [entry, *(own.measurement.entry for own in made.statistics)]
+    entries = [entry, *(statistic.measurement.entry for statistic in made.statistics)]
     known = made.plan.known
     kind, meaning = "zero-concentrated", f"That is {at_deltas(entries)}."
     if made.plan.currency == "epsilon":
@@ -76,15 +76,15 @@ def _words_on_statistics(made: Tables) -> Iterator[str]:
     if made.statistics:
         parts = [f"{made.plan.cost} for the tables"]
         parts += [
-            f"{own.plan.cost} for the {' and the '.join(map(str, own.plan.statistics))}"
-            for own in made.statistics
+            f"{plan.cost} for the {' and the '.join(map(str, plan.statistics))}"
+            for plan in (each.plan for each in made.statistics)
         ]
         yield (
             "Statistics, measured once with noise of their "
             f"own. Parts of {made.plan.currency}: {', '.join(parts)}. Their "
             "intervals are for values as they are clipped, and include rounding:"
         )
-    yield from (own.words for own in made.statistics)
+    yield from (statistic.words for statistic in made.statistics)
     for words in (*unequal(made.plan.statistics), *made.cautions):
         yield f"{words}."
 
@@ -128,6 +128,6 @@ def facts_of(made: Tables) -> dict[str, Any]:
         **(made.plan.known.facts(made.plan.names) if made.plan.known else {}),
         "rounding": made.counts.rounding,
         "total": made.total,
-        "statistics": [facts for own in made.statistics for facts in own.facts],
+        "statistics": [facts for each in made.statistics for facts in each.facts],
         **left_out,
     }

@@ -103,17 +103,17 @@ class Steps:
     def words(self) -> list[str]:
         """What the steps measured and chose, and at what cost."""
         entries = [self.number.entry, *(measured.entry for measured in self.tables)]
-        found = [f"{own.released} for {own.currency} = {own.cost}" for own in entries]
-        spent = sum((own.cost for own in entries), Fraction(0))
+        words = [f"{e.released} for {e.currency} = {e.cost}" for e in entries]
+        spent = sum((entry.cost for entry in entries), Fraction(0))
         currency = self.entry.currency
         if self.chosen:
             left = self.entry.cost - self.unspent - spent
             what = "pairs in two rounds" if len(self.tables) > 2 else "a tree of pairs"
             what = "pairs in one round" if self.unspent else what
-            found.insert(2, f"{what}, drawn for {currency} = {left}")
+            words.insert(2, f"{what}, drawn for {currency} = {left}")
         if self.unspent:
-            found.append(f"an interruption left {currency} = {self.unspent} unspent")
-        return found
+            words.append(f"an interruption left {currency} = {self.unspent} unspent")
+        return words
 
     @property
     def values(self) -> Any:
@@ -150,14 +150,14 @@ def scores(records: Counts, expected: Iterator[Floats]) -> Integers:
     expected : iterator of ndarray
         What a model expects of the pairs, in the order of `combinations`.
     """
-    found, codes, sizes = [], records._codes, records.domain_shape
+    distances, codes, sizes = [], records._codes, records.domain_shape
     for (i, j), model in zip(combinations(range(len(sizes)), 2), expected, strict=True):
         place = codes[:, i].astype(np.int64) * sizes[j] + codes[:, j]
         counts = np.zeros(model.size, np.int64)
         np.add.at(counts, place, records._multiplicities)
         whole = np.rint(np.clip(model, 0, LARGEST_MODEL)).astype(np.int64)
-        found.append(int(np.abs(counts - whole.ravel()).sum()))
-    return np.array(found, np.int64)
+        distances.append(int(np.abs(counts - whole.ravel()).sum()))
+    return np.array(distances, np.int64)
 
 
 def mechanisms_of(
@@ -167,20 +167,20 @@ def mechanisms_of(
     sizes = plan.axes.shape
     rest = plan.cost * (1 - COUNTED)
     single, choice = (share * rest for share in SHARES[regime])
-    found = []
+    parts = []
     if single:
         tables = Marginals(sizes, {(i,): 1 for i in range(len(sizes))})
-        found.append(session.mechanism(tables, plan.single, **{plan.currency: single}))
+        parts.append(session.mechanism(tables, plan.single, **{plan.currency: single}))
     rounds = rounds_of(plan, regime)
     start = 0
     for number in rounds:
-        own = chosen[start : start + number]
+        pairs = chosen[start : start + number]
         start += number
-        if own:
-            tables = Marginals(sizes, dict.fromkeys(own, 1))
+        if pairs:
+            tables = Marginals(sizes, dict.fromkeys(pairs, 1))
             price = (rest - single - choice) * number / sum(rounds)
-            found.append(session.mechanism(tables, tables, **{plan.currency: price}))
-    return found or [plan.mechanism(session.ledger, session.noise)]
+            parts.append(session.mechanism(tables, tables, **{plan.currency: price}))
+    return parts or [plan.mechanism(session.ledger, session.noise)]
 
 
 def noise_of(plan: TablePlan, measured: Measurement | Steps) -> Intervals:
@@ -252,8 +252,8 @@ def _measured_steps(
     regime = regime_of(plan, float(number.values[0]))
     chosen: tuple[Subset, ...] = ()
     what = "tables of pairs" if regime == "all" else "tables of one attribute"
-    own = mechanisms_of(plan, regime, (), session)[0]
-    tables = [session.measure(own, records, what)]
+    mechanism = mechanisms_of(plan, regime, (), session)[0]
+    tables = [session.measure(mechanism, records, what)]
     steps = measured(number, (), tuple(tables))
     rounds = rounds_of(plan, regime)
     for place, more in enumerate(rounds):
@@ -266,8 +266,8 @@ def _measured_steps(
         scored = scores(records, model)
         chosen = steps.chosen + _choose(plan, scored, regime, steps.chosen, session)
         say(f"measuring {more} tables of pairs")
-        own = mechanisms_of(plan, regime, chosen, session)[-1]
-        tables.append(session.measure(own, records, "their tables"))
+        mechanism = mechanisms_of(plan, regime, chosen, session)[-1]
+        tables.append(session.measure(mechanism, records, "their tables"))
         steps = measured(number, chosen, tuple(tables))
     assert session.ledger.spent == plan.cost
     return steps
@@ -277,7 +277,7 @@ def _independent(estimate: Any, sizes: tuple[int, ...]) -> Iterator[Floats]:
     """Yield what is expected of pairs of independent attributes."""
     single = [np.maximum(estimate.marginal([i]), 0.0) for i in range(len(sizes))]
     total = max(float(estimate.marginal([])[0]), 0.0)
-    shares = [own / max(own.sum(), 1e-300) for own in single]
+    shares = [table / max(table.sum(), 1e-300) for table in single]
     for i, j in combinations(range(len(sizes)), 2):
         yield total * np.outer(shares[i], shares[j])
 
@@ -325,5 +325,5 @@ def _choose(
         session.note(entry)
         i, j = pairs[candidates[place]]
         chosen.append((i, j))
-        part = [part[i] if own == part[j] else own for own in part]
+        part = [part[i] if label == part[j] else label for label in part]
     return tuple(sorted(chosen))

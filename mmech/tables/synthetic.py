@@ -21,7 +21,7 @@ def raw_values(
     """
     if attribute.kind in ("categorical", "ordinal"):
         shown = attribute._cells_by_column.items()
-        return {name: as_column(own, codes) for name, own in shown}
+        return {name: as_column(values, codes) for name, values in shown}
     return {attribute.name: _drawn(attribute, codes, rng)}
 
 

@@ -155,16 +155,16 @@ def _settle_flat(
 
     def alone(margins: Mapping[Subset, Floats] = {}) -> list[Integers]:
         drawn = toward(target, estimate, noise, toward(margins, estimate, noise))
-        own = [
+        singles = [
             rounded(nearest_with_sums(drawn[i,], np.array(float(total))), total)
             if (i,) in drawn
             else exact[i,]
             for i in range(len(sizes))
         ]
         if known is not None:
-            for i, margin in (known.margins(tables, total, own) or {}).items():
-                own[i] = margin
-        return own
+            for i, margin in (known.margins(tables, total, singles) or {}).items():
+                singles[i] = margin
+        return singles
 
     single = alone()
     shares = [table / max(total, 1) for table in single]
@@ -221,9 +221,9 @@ def _settle_flat(
         model = fit_model(sizes, shares, total, fitted)
         targets = {s: model.marginal(s) for s in subsets if len(s) > 2}
         for subset, table in toward(targets, estimate, noise).items():
-            own: dict[Subset, Floats] = {p: fitted[p] for p in combinations(subset, 2)}
+            of_pairs: Any = {p: fitted[p] for p in combinations(subset, 2)}
             start = np.maximum(table, 0.0)
-            larger[subset] = proportional_fit(start, subset, own, FIT_SWEEPS)
+            larger[subset] = proportional_fit(start, subset, of_pairs, FIT_SWEEPS)
     told = {pair: fitted[pair] for pair in measured}
     fit = partial(fit_model, sizes, shares, total, told, larger, first=tuple(closed))
     say(f"making the counts of {len(subsets)} tables whole")
@@ -276,23 +276,23 @@ def toward(
         signals[subset] = variances[subset] / expected.mean() * expected
         logs.append(
             [
-                _log_likelihood(aparts[subset], variances[subset] + own)
-                for own in (strength * signals[subset] for strength in SIGNALS)
+                _log_likelihood(aparts[subset], variances[subset] + signal)
+                for signal in (strength * signals[subset] for strength in SIGNALS)
             ]
         )
-    found = {}
-    for (subset, target), own in zip(targets.items(), posterior(logs), strict=True):
+    means = {}
+    for (subset, target), weights in zip(targets.items(), posterior(logs), strict=True):
         kept, clear = np.zeros(target.shape), 0.0
-        for strength, share in zip(SIGNALS, own, strict=True):
+        for strength, share in zip(SIGNALS, weights, strict=True):
             if subset in better and strength >= CLEAR:
                 clear += share
             else:
                 signal = strength * signals[subset]
                 kept += share * signal / (variances[subset] + signal)
-        found[subset] = target + kept * aparts[subset]
+        means[subset] = target + kept * aparts[subset]
         if clear:
-            found[subset] += clear * (better[subset] - target)
-    return found
+            means[subset] += clear * (better[subset] - target)
+    return means
 
 
 def _log_likelihood(apart: Floats, spread: Floats) -> float:
@@ -349,8 +349,8 @@ class LevelCounts(Counts):
                 start = column * size + first[above]
                 stop = column * size + np.append(first[1:], size)[above]
                 drawn = sums[start] + (sums[stop] - sums[start]) * rng.random(n)
-                found = np.searchsorted(sums, drawn, side="right") - 1
-                above = np.clip(found, start, stop - 1) - column * size
+                places = np.searchsorted(sums, drawn, side="right") - 1
+                above = np.clip(places, start, stop - 1) - column * size
                 codes = np.column_stack([codes, above])
         return codes
 
@@ -363,27 +363,26 @@ def divided_tables(
     Hierarchies are divided one after another: others have their topmost level before,
     and their lowest one afterwards.
     """
-    found: list[tuple[Chain, list[Subset]]] = []
+    divided: list[tuple[Chain, list[Subset]]] = []
     asked = list(subsets)
-    for k, own in reversed(list(enumerate(chain.all))):
+    for k, hierarchy in reversed(list(enumerate(chain.all))):
         ends = {i: other.axes[-1] for other in chain.all[:k] for i in other.axes}
         ends |= {i: other.axes[0] for other in chain.all[k + 1 :] for i in other.axes}
-        families = own.families([tuple(ends.get(i, i) for i in a) for a in asked])
-        found.insert(0, (own, families))
-        asked += [(own.axes[0], *family) for family in families]  # what it begins with
-    return found
+        families = hierarchy.families([tuple(ends.get(i, i) for i in a) for a in asked])
+        divided.insert(0, (hierarchy, families))
+        # Its division begins with the topmost level.
+        asked += [(hierarchy.axes[0], *family) for family in families]
+    return divided
 
 
 def topmost_tables(chain: Chain, subsets: Sequence[Subset]) -> list[Subset]:
     """Return the tables without a level below the topmost that others begin with."""
-    divided = divided_tables(chain, subsets)
-    lower = {i for own, _ in divided for i in own.axes[1:]}
     begun = [
-        tuple(sorted((own.axes[0], *family)))
-        for own, families in divided
+        tuple(sorted((hierarchy.axes[0], *family)))
+        for hierarchy, families in divided_tables(chain, subsets)
         for family in families
     ]
-    flat = [table for table in (*subsets, *begun) if not lower & {*table}]
+    flat = [table for table in (*subsets, *begun) if not chain.lower & {*table}]
     return list(dict.fromkeys(flat))
 
 
@@ -396,15 +395,13 @@ def _settle_levels(
 ) -> LevelCounts:
     """Return whole tables that add up from level to level."""
     chain, sizes = noise.chain, noise.sizes
-    divided = divided_tables(chain, subsets)
-    lower = {i for own, _ in divided for i in own.axes[1:]}
-    flat, others = topmost_tables(chain, subsets), sizes[: len(sizes) - len(lower)]
-    counts = _settle_flat(
-        estimate, noise, flat, say, known, others
-    )  # lower ones come last
+    # Lower levels come last.
+    others = sizes[: len(sizes) - len(chain.lower)]
+    flat = topmost_tables(chain, subsets)
+    counts = _settle_flat(estimate, noise, flat, say, known, others)
     tables, draws = dict(counts.tables), []
-    for own, families in divided:
-        draws.append(_divided(own, families, tables, estimate, noise, say))
+    for hierarchy, families in divided_tables(chain, subsets):
+        draws.append(_divided(hierarchy, families, tables, estimate, noise, say))
     for subset in subsets:
         if subset not in tables:
             tables[subset] = _added_up(tables, subset, chain)
@@ -449,7 +446,7 @@ def _divided(
             if rows is None:
                 parts = zip(np.split(drawn, first[1:]), above[()], strict=True)
                 moved = [
-                    nearest_with_sums(own.T, n.astype(float)).T for own, n in parts
+                    nearest_with_sums(block.T, n.astype(float)).T for block, n in parts
                 ]
                 drawn = np.concatenate(moved)
             else:
@@ -471,13 +468,13 @@ def _added_up(
     """
     levels, others = chain.places(subset)
 
-    def holds(own: Subset) -> bool:
-        below, held = chain.places(own)
+    def holds(candidate: Subset) -> bool:
+        below, held = chain.places(candidate)
         deep = all(k >= level for k, level in zip(below, levels, strict=True))
         return deep and {*others} <= {*held}
 
-    own = next(filter(holds, tables))
-    table, axes, below = tables[own], list(own), chain.places(own)[0]
+    source = next(filter(holds, tables))
+    table, axes, below = tables[source], list(source), chain.places(source)[0]
     for part, k, level in zip(chain.all, below, levels, strict=True):
         for lower in range(k, level, -1) if level else ():
             axis = axes.index(part.axes[lower - 1])

@@ -417,10 +417,10 @@ def accuracy_of_labels(
     even = 1.0 / k
     mean, variance = (1 + even) / 2, (1 - even) ** 2 / 12
     right = counts[np.arange(g), labels].sum()
-    found = (n_records + 2 * right - counts.sum()) / (2 * n_records)
+    unbiased = (n_records + 2 * right - counts.sum()) / (2 * n_records)
     noise = noise_scale(measured, 1) * math.sqrt(g * k / 2) / n_records
     known = variance / (variance + noise**2) if k > 1 else 1.0
-    accuracy = known * found + (1 - known) * mean
+    accuracy = known * unbiased + (1 - known) * mean
     return float(min(max(accuracy, even), 1.0 - 1e-3))
 
 

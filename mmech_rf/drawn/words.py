@@ -57,15 +57,15 @@ def drawn_trees(experts: SelectedTrees, schema: Schema) -> Iterator[ShownTree]:
         zip(experts.trees, experts.scores, strict=True), 1
     ):
         title = f"tree {number}" if several else "tree"
-        found = scores if votes else None
+        voting = scores if votes else None
         if number > len(experts.counts):
-            yield ShownTree(title, words.tree(tree, found))
+            yield ShownTree(title, words.tree(tree, voting))
             continue
         counts, error = experts.counts[number - 1], experts.count_errors[number - 1]
         sizes = counts.sum(axis=1)[: tree.n_leaves]
         if experts.answers is not None:  # records of these leaves are counted together
             sizes[np.concatenate(tree.labels) == schema.n_classes] = np.nan
-        root = words.tree(tree, found, sizes)
+        root = words.tree(tree, voting, sizes)
         error *= math.sqrt(schema.n_classes)
         yield ShownTree(title, root, float(counts.sum()), error)
     if experts.additive is not None:

@@ -532,8 +532,8 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         if y is None:
 
             def encoded(part: Part) -> list[Block]:
-                own = part.X, part.y, policies, part.chunk_id
-                return list(encoded_blocks(schema, *own))
+                reading = part.X, part.y, policies, part.chunk_id
+                return list(encoded_blocks(schema, *reading))
 
             blocks = chain.from_iterable(of_parts(X, schema, encoded))
         if self._counts_distinct:

@@ -338,8 +338,8 @@ class CountedForest(GrownForest):
         """Let the trees vote by their labelled or counted leaves, shape (b, k)."""
         tables: list[NDArray[Any]] = self.leaf_counts_
         if self.voting == "hard":
-            own = np.eye(self.schema_.n_classes)
-            tables = [own[labels] for labels in self.leaf_labels_]
+            one_hot = np.eye(self.schema_.n_classes)
+            tables = [one_hot[labels] for labels in self.leaf_labels_]
         votes = [
             weight_votes(ensemble.forest, table, ensemble.select(codes))
             for ensemble, table in zip(self.ensembles_, tables, strict=True)

@@ -118,11 +118,12 @@ class Schema(Domain):
 
     def __post_init__(self, label_type: str | None) -> None:
         super().__post_init__()
-        for own in self.attributes:
-            if own.columns:
+        for attribute in self.attributes:
+            if attribute.columns:
                 raise ValueError(
-                    f"attribute {own.name!r} of a schema must be in one column, got a "
-                    f"hierarchy over {len(own.columns)}; describe one of its columns"
+                    f"attribute {attribute.name!r} of a schema must be in one column, "
+                    f"got a hierarchy over {len(attribute.columns)}; describe one of "
+                    "its columns"
                 )
         labels = as_tuple(self.class_labels, "class_labels (the classes)")
         if label_type is not None:

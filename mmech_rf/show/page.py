@@ -56,11 +56,11 @@ def opening(card: Mapping[str, Any]) -> list[str]:
         lines.append(f"{checked}: {printable(card['evidence'])}.")
     if not card["private"]:
         lines[1] = "NOT PRIVATE, or not covered by a promise: see the statement."
-    if found := card["accuracy"]:
-        lower = math.floor(1e3 * found["lower"]) / 1e3
-        upper = math.ceil(1e3 * found["upper"]) / 1e3
+    if bounds := card["accuracy"]:
+        lower = math.floor(1e3 * bounds["lower"]) / 1e3
+        upper = math.ceil(1e3 * bounds["upper"]) / 1e3
         lines.append(
-            f"Accuracy on new records: {found['estimate']:.1%}, {found['level']:.0%} "
+            f"Accuracy on new records: {bounds['estimate']:.1%}, {bounds['level']:.0%} "
             f"interval {lower:.1%} to {upper:.1%}."
         )
     return lines
@@ -107,13 +107,13 @@ def _classes(shares: Sequence[ClassShare]) -> Iterator[str]:
         return
     yield "<h2>Classes</h2>\n<table><tr><th>class</th><th>share of records</th>"
     yield "<th>share predicted</th></tr>"
-    for found in shares:
-        cells = (found.name, f"{found.records:.1%}", f"about {found.predicted:.1%}")
+    for share in shares:
+        cells = (share.name, f"{share.records:.1%}", f"about {share.predicted:.1%}")
         yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
     yield "</table>\n<p>By released noisy counts of the first tree's leaves.</p>"
-    for found in shares:
-        if found.predicted == 0:
-            yield f"<p>{escape(NEVER.format(found.name, found.records))}</p>"
+    for share in shares:
+        if share.predicted == 0:
+            yield f"<p>{escape(NEVER.format(share.name, share.records))}</p>"
 
 
 def html_page(

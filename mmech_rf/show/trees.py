@@ -47,7 +47,7 @@ class Node:
     def joined(self, other: Node) -> Node:
         """Return this node for the records of an equal one, too."""
         both = zip(self.branches, other.branches, strict=True)
-        branches = tuple((test, own.joined(node)) for (test, own), (_, node) in both)
+        branches = tuple((test, a.joined(b)) for (test, a), (_, b) in both)
         return replace(self, branches=branches, size=self.size + other.size)
 
     def frequent(self, least: float) -> Node:
@@ -181,8 +181,8 @@ def _ranges(
     attribute: Attribute, codes: Sequence[int], labels: Sequence[str]
 ) -> Iterator[str]:
     """Yield runs of neighbouring cells; the cell of unknown numbers is none of them."""
-    own = attribute.cut_points
-    cuts = [_cut_text(cut // 1 if attribute.integer else cut) for cut in own]
+    cut_points = attribute.cut_points
+    cuts = [_cut_text(cut // 1 if attribute.integer else cut) for cut in cut_points]
     other = attribute.other_code if attribute.kind in ("numeric", "date") else None
     unit = f" {printable(attribute.unit)}" if attribute.unit and cuts else ""
     runs = groupby(enumerate(codes), lambda pair: (pair[1] == other, pair[1] - pair[0]))
@@ -198,7 +198,7 @@ def _ranges(
         elif last == len(cuts):
             yield f"above {cuts[first - 1]}{unit}"
         elif attribute.integer:
-            ends = [own[first - 1] // 1 + 1, own[last] // 1]
+            ends = [cut_points[first - 1] // 1 + 1, cut_points[last] // 1]
             yield " to ".join(map(number_text, sorted(set(ends)))) + unit
         else:
             yield f"{cuts[first - 1]} to {cuts[last]}{unit}"
