@@ -9,11 +9,10 @@ import pytest
 
 from benchmarks.reproduction import _published as _rows
 from benchmarks.reproduction import _report, _seconds, _settings, _trials
-from benchmarks.reproduction._published import best_of_grid, published
+from benchmarks.reproduction._published import published
 from benchmarks.reproduction._settings import (
     FULL,
     GATE,
-    PANELS,
     POINTS,
     PROBLEMS,
     QUICK,
@@ -172,43 +171,6 @@ def test_both_rules_for_ties_are_shown_and_the_published_one_counts():
     assert "first class: 0.7690 ± 0.0000, reached; published 0.768." in text
 
 
-def test_published_rows_of_the_figures():
-    """Figures by number: a few points each, as printed."""
-    known = {
-        name: [
-            [published(setting, epsilon) for _, setting, epsilon in line]
-            for panel in PANELS[name]
-            for line in panel.lines.values()
-        ]
-        for name in ("2", "3a", "3b", "4", "A1", "A3", "A4", "A5")
-    }
-    means = {
-        name: [[one and round(one.mean, 3) for one in line] for line in lines]
-        for name, lines in known.items()
-    }
-    first, second = [0.717, 0.759, 0.831, 0.702], [0.717, 0.766, 0.837, 0.733]
-    assert means["A1"][:2] == [first, second]
-    assert means["A1"][2] == pytest.approx([0.72, 0.719, 0.462, 0.311], abs=6e-4)
-    iris, balance = means["A3"][4], means["A3"][8]
-    assert [iris[i] for i in (0, 3, 4)] == [0.633, 0.813, 0.927]
-    assert [balance[i] for i in (0, 3, 4)] == pytest.approx([0.478, 0.685, 0.736])
-    assert means["A4"][0][2:] == [0.64, 0.69, 0.703, 0.678]
-    adult = means["A3"][12]
-    assert adult == pytest.approx([0.571, 0.705, 0.747, 0.804, 0.812], abs=6e-4)
-    # As the pictures of the paper and its notebook, where files differ.
-    car = [0.627, 0.697, 0.733, 0.771, 0.764]
-    assert means["4"][0] == means["A3"][0] == pytest.approx(car, abs=6e-4)
-    deep, many = means["A5"][0], means["A5"][2]
-    assert deep == pytest.approx([0.718, 0.764, 0.686, 0.421], abs=6e-4)
-    assert many[4:] == pytest.approx([0.801, 0.788, 0.723], abs=6e-4)
-    trees = [0.652, 0.787, 0.825, 0.831, 0.813, 0.812, 0.831]
-    assert means["3a"][0] == pytest.approx(trees, abs=6e-4)  # at epsilon = 2
-    assert means["3a"][-1] == [0.884, 0.948, 0.971, 0.971, 0.965, 0.974, 0.974]
-    assert means["3b"][0][2:] == [0.884, 0.926, 0.918, 0.879]
-    levels = [line[0] for line in means["2"][5::6]]
-    assert levels == [0.974, 0.967, 0.84, 0.833, 1.0, 0.818]
-
-
 def test_figure_2_has_all_budgets_of_all_sets():
     wanted = {(s.dataset, e) for s, e in POINTS["2"] if e}
     assert wanted == {(name, e) for name, p in PROBLEMS.items() for e in p.budgets}
@@ -220,19 +182,6 @@ def test_queries_that_are_training_records():
     seen = {(*row, label) for row, label in zip(X.tolist(), y, strict=True)}
     assert (len(X), len(queries)) == (1728, 50)
     assert {(*row, k) for row, k in zip(queries.tolist(), truth, strict=True)} <= seen
-
-
-def test_published_rows():
-    car = Setting("car", "batch-training", "hard", 4, 128)
-    row = published(car, 1.0)
-    assert (row.mean, row.runs) == (0.7549, 5)
-    assert published(Setting("car", "batch-training", "hard", 4, math.inf), 1.0) is None
-    whole = Setting("car", "batch-prediction", "weight", 4, 16)
-    batch = replace(whole, queries=50, split="whole")
-    assert published(batch, 2.0).mean != published(whole, 2.0).mean
-    assert best_of_grid("balance-scale", "laplace-shared", 1.0) is None
-    mean, _ = best_of_grid("car", "laplace-shared", 1.0)
-    assert mean > published(Setting("car", "laplace-shared", "hard", 4, 128), 1.0).mean
 
 
 def test_without_privacy_trees_have_no_depth():

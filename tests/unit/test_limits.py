@@ -83,13 +83,3 @@ def test_a_loss_without_a_closed_form_is_refused_before_any_work(workload, monke
         pytest.raises(DomainTooLargeError, match=words),
     ):
         loss(workload, strategy)
-
-
-def test_portions_of_records_do_not_change_what_a_forest_says():
-    forest = grow_random_forest((3, 3, 2), 4, depth=2, seed=0)
-    codes = np.array(np.unravel_index(np.arange(18), (3, 3, 2))).T
-    whole = forest.apply(codes), forest.count_leaves(codes, codes[:, 2], 2)
-    with mmech_rf.limits.changed(routed_records=5):
-        parts = forest.apply(codes), forest.count_leaves(codes, codes[:, 2], 2)
-    for one, other in zip(whole, parts, strict=True):
-        np.testing.assert_array_equal(one, other)

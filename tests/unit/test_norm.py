@@ -439,34 +439,6 @@ def test_the_scale_is_sensitivity_over_epsilon(neighbours, persons, factor, watc
 # -------------------------------------------------------------------------- release
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind", "message"),
-    [
-        ({"values": [1, 2]}, ValueError, r"3 in all groups.*got shape \(2,\)"),
-        ({"values": 3}, ValueError, r"one or two dimensions, got shape \(\)"),
-        ({"values": np.ones((3, 1, 1), int)}, ValueError, "one or two dimensions"),
-        ({"groups": []}, ValueError, "at least one size, got none"),
-        ({"groups": [[], [1, 2]]}, ValueError, "at least one size, got none"),
-        ({"groups": [[1, 3]]}, ValueError, r"4 in all groups.*got shape \(3,\)"),
-        ({"groups": [[1, "2"]]}, TypeError, "size of a group must be an integer"),
-        ({"groups": 3}, TypeError, "groups must be a sequence of sizes, got 3"),
-        ({"groups": [3, 0]}, ValueError, "size of a group must be an integer >= 1"),
-        ({"groups": [1.5, 1.5]}, TypeError, "size of a group must be an integer"),
-        ({"squared_sensitivity": 1}, TypeError, "pass either sensitivity= or squared"),
-        ({"sensitivity": 2**48}, ValueError, "does not fit into 64-bit integers"),
-        ({"sensitivity": 2**46 + 1}, ValueError, "does not fit into 64-bit"),
-    ],
-)
-def test_refused_input_spends_nothing(changes, kind, message, drawn):
-    ledger = PrivacyLedger(1)
-    arguments = {"values": [1, 2, 3], "groups": [1, 2], "epsilon": 1, "released": "x"}
-    arguments |= {"sensitivity": 1, "ledger": ledger} | changes
-    with pytest.raises(kind, match=message):
-        noisy_release(**arguments)
-    assert ledger.spent == 0
-    assert not drawn
-
-
 def test_totals_that_are_not_equal_are_refused_for_their_price(drawn):
     """Their difference would be released without noise."""
     values = np.array([[3, 1], [2, 0], [1, 1], [5, 0]])

@@ -106,12 +106,16 @@ def test_who_moves_costs_no_more(name, currency):
     costs(mechanism(currency, strategy, "replace"), counts, others)
 
 
-@CURRENCIES
+@pytest.mark.parametrize("noise", ["laplace", "gaussian", "k_norm"])
 @RELATIONS
-def test_contributions_and_signs(relation, currency):
+def test_contributions_and_signs(relation, noise):
     strategy = STRATEGIES["prefix"]
+    if noise == "k_norm":
+        strategy = mm.Marginals((2, 3, 2), TOTALS["two sets"])
     counts = counts_of(strategy) - 4
-    measuring = mechanism(currency, strategy, relation, contribution=3, signed=True)
+    settings = {"noise": noise, "contribution": 3, "signed": True}
+    currency = "rho" if noise == "gaussian" else "epsilon"
+    measuring = mechanism(currency, strategy, relation, **settings)
     size = 6 if relation == "replace" else 3
     others = [with_one(counts, 0, 1, -size), with_one(counts, 0, 0, size)]
     assert costs(measuring, counts, others) == [PRICE, PRICE]
@@ -207,17 +211,6 @@ def test_all_neighbours_of_tables_with_equal_totals(name, persons, relation):
     two = with_one(others[0], 0, 0, 1)
     with pytest.raises(AssertionError, match="costs"):
         costs(mechanism("epsilon", strategy, relation, **settings), counts, [two])
-
-
-@RELATIONS
-def test_contributions_where_totals_are_equal(relation):
-    strategy = mm.Marginals((2, 3, 2), TOTALS["two sets"])
-    counts = counts_of(strategy) - 4
-    settings = {"noise": "k_norm", "contribution": 3, "signed": True}
-    measuring = mechanism("epsilon", strategy, relation, **settings)
-    size = 6 if relation == "replace" else 3
-    others = [with_one(counts, 0, 1, -size), with_one(counts, 0, 0, size)]
-    assert costs(measuring, counts, others) == [PRICE, PRICE]
 
 
 @RELATIONS

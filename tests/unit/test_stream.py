@@ -572,14 +572,6 @@ def test_other_workloads_are_refused(workload):
         Stream(workload, horizon=4, rho=1)
 
 
-def test_errors_and_intervals_of_other_times_are_refused():
-    made = stream("rho")
-    with pytest.raises(ValueError, match="time must be below the horizon of 4"):
-        made.standard_error(4)
-    with pytest.raises(ValueError, match="standard_error tells the errors"):
-        made.confidence_interval(0)
-
-
 def test_a_stream_is_not_copied():
     made = stream("rho")
     assert copy.copy(made) is copy.deepcopy(made) is made
