@@ -118,6 +118,7 @@ TABLES = {
 }
 
 
+@pytest.mark.by_day(7)
 @pytest.mark.parametrize("attribute", ATTRIBUTES, ids=["words", "numbers", "many"])
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_arrow(attribute, name):
@@ -135,33 +136,6 @@ def test_tables_of_arrow(attribute, name):
     for table in tables:
         codes = Domain([attribute]).encode(table, **POLICIES)
         assert codes[:, 0].tolist() == codes_one_by_one(attribute, values)
-
-
-RECORDS = {"b": [1, 2, 3], "a": ["x", "1", "y"]}
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        RECORDS,
-        {name: np.array(values) for name, values in RECORDS.items()},
-        {"a": pd.Series(RECORDS["a"], dtype="category")},
-        np.array([(1, "x"), (2, "1"), (3, "y")], dtype=[("b", int), ("a", "U1")]),
-        pd.DataFrame(RECORDS).to_records(),
-        [
-            dict(zip(RECORDS, row, strict=True))
-            for row in zip(*RECORDS.values(), strict=True)
-        ],
-    ],
-)
-def test_tables_that_name_their_columns(table):
-    assert Domain([WORDS]).encode(table, handle_unknown="category").tolist() == [
-        [0],
-        [1],
-        [5],
-    ]
-    with pytest.raises(ValueError, match=r"names? (its|their) own"):
-        Domain([WORDS]).encode(table, columns=["a", "b"])
 
 
 def test_frames_of_one_column_hold_labels():

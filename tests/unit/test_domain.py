@@ -26,10 +26,6 @@ ROWS = [["red", "big", 30], ["green", "small", 99.5], [None, "big", 0]]
 CODES = [[0, 1, 1], [1, 0, 3], [2, 1, 0]]
 
 
-def frame():
-    return pd.DataFrame(ROWS, columns=["colour", "size", "age"])
-
-
 # ---- names and sizes -----------------------------------------------------------
 
 
@@ -59,26 +55,6 @@ def test_some_attributes():
 # ---- records -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "X",
-    [
-        ROWS,
-        tuple(tuple(row) for row in ROWS),
-        np.array(ROWS, dtype=object),
-        np.array([["red", "big", "30"], ["green", "small", "99.5"], ["", "big", "0"]]),
-        frame(),
-        frame()[["age", "colour", "size"]].assign(income=1),
-        frame().astype({"colour": "category", "age": "Float64"}),
-        frame().to_dict("records"),
-    ],
-)
-def test_tables_of_every_kind(X):
-    codes = TOY.encode(X)
-    assert codes.tolist() == CODES
-    assert codes.dtype == np.int64
-    assert codes.flags.c_contiguous
-
-
 def test_columns_are_named_from_outside():
     swapped = [row[::-1] for row in ROWS]
     assert TOY.encode(swapped, columns=["age", "size", "colour"]).tolist() == CODES
@@ -94,32 +70,6 @@ def test_a_domain_without_records():
 
 
 MISFITS = [["big", 30], ["huge", 30], ["big", 130], ["", 30]]
-
-
-@pytest.mark.parametrize(
-    ("rows", "hint"),
-    [
-        (MISFITS[:2],
-         "row 1, column 'size' of X holds a value outside the domain of the "
-         "attribute; look at all that do not fit with Domain.check, then correct "
-         "it, extend the domain, or choose handle_unknown="),
-        ([MISFITS[2]],
-         "row 0, column 'age' of X holds a number outside the bounds of the "
-         "attribute, or infinity; look at all that do not fit with Domain.check, "
-         "then correct it, widen the bounds of the domain, or choose "
-         "handle_unknown="),
-        ([MISFITS[3]],
-         "row 0, column 'size' of X holds a missing value (empty, None or NaN); "
-         "look at all that do not fit with Domain.check, then fill it in, or choose "
-         "handle_missing="),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_is_an_error_that_shows_no_value(rows, hint):
-    with pytest.raises(ParameterError) as caught:
-        PLAIN.encode(rows, handle_unknown="error")
-    assert str(caught.value) == hint
-    assert "huge" not in hint
-    assert "130" not in hint
 
 
 def test_bins_of_whole_numbers_each_hold_one():
