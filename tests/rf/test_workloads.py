@@ -100,6 +100,7 @@ def test_queries_outside_the_domain_are_an_error(build, queries, error, message)
         build(forest, queries)
 
 
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("depth", [1, 2])
 def test_shallow_forests_are_searched_in_a_hurry(depth):
     """A fit waits for few evaluations of marginals, and for no rank of its leaves."""

@@ -485,7 +485,7 @@ def clustered(n, apart, seed=0):
     return (logs[hidden] + rng.gumbel(size=(n, 8, 4))).argmax(axis=2)
 
 
-@pytest.mark.by_day(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("apart", "most"), [(2.0, 0.9), (0.0, 1.05)])
 def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng):
     """Fewer records are misplaced; and hardly more where tables tell nothing.
