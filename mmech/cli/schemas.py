@@ -109,28 +109,27 @@ def add_schema(
     more = NO_CLASSES
     if described.has_classes:
         more = {**_CLASSES, "queries": _QUERIES.format(prog=prog)}
-    own = Help("mmech", prog=prog, noun=noun, **FILLED_IN, **more)
-    command = own.command(commands, "schema", lambda args: command.print_help())
-    inner: argparse._SubParsersAction[Parser] = command.add_subparsers(
+    texts = Help("mmech", prog=prog, noun=noun, **FILLED_IN, **more)
+    schema = texts.command(commands, "schema", lambda args: schema.print_help())
+    inner: argparse._SubParsersAction[Parser] = schema.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=Parser
     )
-    suggest = own.command(inner, "suggest", _suggest)
-    own.add(suggest, "data", metavar="CSV")
+    suggest = texts.command(inner, "suggest", _suggest)
+    texts.add(suggest, "data", metavar="CSV")
     if described.has_classes:
-        own.add(suggest, "--target", metavar="NAME")
-    own.add(suggest, "--read-values", action="store_true")
-    own.add(suggest, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
-    own.add(suggest, "--out", metavar="FILE")
-    own.add(suggest, "--force", action="store_true")
-    add_csv(suggest)
-    suggest.set_defaults(described=described)
-    check = own.command(inner, "check", _check)
-    own.add(check, "data", metavar="CSV")
-    own.add(check, noun, metavar=noun.upper())
+        texts.add(suggest, "--target", metavar="NAME")
+    texts.add(suggest, "--read-values", action="store_true")
+    texts.add(suggest, "--bins", type=whole(1, LIMITS.bins), default=10, metavar="N")
+    texts.add(suggest, "--out", metavar="FILE")
+    texts.add(suggest, "--force", action="store_true")
+    check = texts.command(inner, "check", _check)
+    texts.add(check, "data", metavar="CSV")
+    texts.add(check, noun, metavar=noun.upper())
     if described.has_classes:
-        own.add(check, "--queries", action="store_true")
-    add_csv(check)
-    check.set_defaults(described=described)
+        texts.add(check, "--queries", action="store_true")
+    for command in (suggest, check):
+        add_csv(command)
+        command.set_defaults(described=described)
 
 
 # ---- suggest ---------------------------------------------------------------
@@ -140,8 +139,7 @@ def _suggest(args: argparse.Namespace) -> None:
     check_output(args)
     described: Described = args.described
     kinds = _declared(args.data) if args.data.endswith(".parquet") else {}
-    header = list(kinds) or _header(args)
-    header = _named(header, args)
+    header = _named(list(kinds) or _header(args), args)
     target = None
     if described.has_classes:
         target = header[-1] if args.target is None else args.target
@@ -159,7 +157,7 @@ def _suggest(args: argparse.Namespace) -> None:
     document = (
         _read(args, header, target)
         if args.read_values
-        else _template(kinds or {}, header, target, described.prog)
+        else _template(kinds, header, target, described.prog)
     )
     with writing(args.out) as stream:
         stream.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -210,8 +208,8 @@ def _template(
     places = _places(rest) if target is None else []
     features = [_entry(name, kinds.get(name)) for name in rest if name not in places]
     if places:
-        own = {"name": "place", "type": "hierarchy", "columns": places, "tree": {}}
-        features.insert(min(map(rest.index, places)), own)
+        place = {"name": "place", "type": "hierarchy", "columns": places, "tree": {}}
+        features.insert(min(map(rest.index, places)), place)
     document: dict[str, Any] = {
         "note": "Fill in every list and bound from public documentation, never from "
         f"the records; `{prog} schema suggest --help` shows all kinds of entries. "
@@ -243,9 +241,9 @@ _PLACES = (
 def _places(header: Sequence[str]) -> list[str]:
     """Return the columns that one hierarchy may be in, or none."""
     named = {name.lower(): name for name in header}
-    found = [named[word] for word in _PLACES if word in named]
-    apart = len(named) == len(header) and "place" not in named
-    return found if apart and len(found) > 1 else []
+    places = [named[word] for word in _PLACES if word in named]
+    distinct = len(named) == len(header) and "place" not in named
+    return places if distinct and len(places) > 1 else []
 
 
 def _entry(name: str, kind: str | None) -> dict[str, Any]:
@@ -275,14 +273,14 @@ def _declared(path: str) -> dict[str, str | None]:
 
     with located(f"cannot use the data {path!r}"):
         declared = parquet_schema(path)
-    from pyarrow import types as kinds
+    from pyarrow import types
 
-    numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
+    numbers = (types.is_integer, types.is_floating, types.is_decimal)
 
-    def kind_of(declared: Any) -> str:
-        if kinds.is_date(declared) or kinds.is_timestamp(declared):
+    def kind_of(type_: Any) -> str:
+        if types.is_date(type_) or types.is_timestamp(type_):
             return "date"
-        return "numeric" if any(f(declared) for f in numbers) else "categorical"
+        return "numeric" if any(f(type_) for f in numbers) else "categorical"
 
     return {field.name: kind_of(field.type) for field in declared}
 
@@ -295,7 +293,7 @@ def _read(
     from mmech.domain.domain import Domain
     from mmech.domain.parts import read_whole
 
-    # Only names are read of this domain, and that marks of numbers are wanted.
+    # Names are all that counts here, and numbers so that their marks are read.
     wanted = Domain(tuple(Attribute.numeric(name, cut_points=[0]) for name in header))
     cells = read_whole(opened(args, args.data), wanted, **csv_format(args)).X
     columns = dict(zip(header, cells.T, strict=True))
@@ -320,7 +318,7 @@ def _read(
 
 
 def _attribute(name: str, values: Any, n_bins: int) -> Attribute:
-    """Describe a column: numeric where it is many numbers."""
+    """Describe a column: numeric where it has many distinct numbers."""
     import numpy as np
 
     from mmech.domain.attribute import Attribute, distinct_values, infer_attribute
@@ -358,8 +356,8 @@ def _check(args: argparse.Namespace) -> None:
     records = reading(opened(args, args.data), domain, **form)
     if not with_target:
         domain = replace(domain, required=())  # type: ignore[call-arg]
-    given = () if records.y is None else (records.y,)
-    misfits = domain.check(records.X, *given, handle_unknown="error")
+    labels = () if records.y is None else (records.y,)
+    misfits = domain.check(records.X, *labels, handle_unknown="error")
     if misfits and usual_form(form) is not None:
         # They are shown as they stand in the file, whatever its marks mean.
         form |= {"decimal": ".", "thousands": None, "na": ()}
@@ -380,12 +378,12 @@ def _check(args: argparse.Namespace) -> None:
 
 def _summary(misfits: Iterable[Misfit]) -> list[str]:
     """Return lines on every column and problem, most frequent values first."""
-    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    problems: dict[tuple[str, str], dict[str, list[int]]] = {}
     for row, column, value, problem in misfits:
-        values = found.setdefault((column, problem), {})
+        values = problems.setdefault((column, problem), {})
         values.setdefault(_shown(value), []).append(row)
-    lines = ["Rows are counted from 0, below the header."] if found else []
-    for (column, problem), values in found.items():
+    lines = ["Rows are counted from 0, below the header."] if problems else []
+    for (column, problem), values in problems.items():
         number = sum(map(len, values.values()))
         lines.append(f"column {column!r}: {problem}, in {_rows(number)}")
         ordered = sorted(values.items(), key=lambda entry: -len(entry[1]))
