@@ -94,26 +94,25 @@ def add_schema(
     more = NO_CLASSES
     if described.has_classes:
         more = {**_CLASSES, "queries": _QUERIES.format(prog=prog)}
-    own = Help("mmech", prog=prog, noun=noun, **FILLED_IN, **more)
-    command = own.command(commands, "schema", lambda args: command.print_help())
-    inner: argparse._SubParsersAction[Parser] = command.add_subparsers(
+    texts = Help("mmech", prog=prog, noun=noun, **FILLED_IN, **more)
+    schema = texts.command(commands, "schema", lambda args: schema.print_help())
+    inner: argparse._SubParsersAction[Parser] = schema.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=Parser
     )
-    suggest = own.command(inner, "suggest", _suggest)
-    own.add(suggest, "data", metavar="CSV")
+    suggest = texts.command(inner, "suggest", _suggest)
+    texts.add(suggest, "data", metavar="CSV")
     if described.has_classes:
-        own.add(suggest, "--target", metavar="NAME")
-    own.add(suggest, "--out", metavar="FILE")
-    own.add(suggest, "--force", action="store_true")
-    add_csv(suggest)
-    suggest.set_defaults(described=described)
-    check = own.command(inner, "check", _check)
-    own.add(check, "data", metavar="CSV")
-    own.add(check, noun, metavar=noun.upper())
+        texts.add(suggest, "--target", metavar="NAME")
+    texts.add(suggest, "--out", metavar="FILE")
+    texts.add(suggest, "--force", action="store_true")
+    check = texts.command(inner, "check", _check)
+    texts.add(check, "data", metavar="CSV")
+    texts.add(check, noun, metavar=noun.upper())
     if described.has_classes:
-        own.add(check, "--queries", action="store_true")
-    add_csv(check)
-    check.set_defaults(described=described)
+        texts.add(check, "--queries", action="store_true")
+    for command in (suggest, check):
+        add_csv(command)
+        command.set_defaults(described=described)
 
 
 # ---- suggest ---------------------------------------------------------------
@@ -165,8 +164,8 @@ def _template(
         if name not in places
     ]
     if places:
-        own = {"name": "place", "type": "hierarchy", "columns": places, "tree": {}}
-        features.insert(min(map(rest.index, places)), own)
+        place = {"name": "place", "type": "hierarchy", "columns": places, "tree": {}}
+        features.insert(min(map(rest.index, places)), place)
     document: dict[str, Any] = {
         "note": "Fill in every list and bound from public documentation, never from "
         f"the records; `{prog} schema suggest --help` shows all kinds of entries.",
@@ -187,9 +186,9 @@ _PLACES = (
 def _places(header: Sequence[str]) -> list[str]:
     """Return the columns that one hierarchy may be in, or none."""
     named = {name.lower(): name for name in header}
-    found = [named[word] for word in _PLACES if word in named]
-    apart = len(named) == len(header) and "place" not in named
-    return found if apart and len(found) > 1 else []
+    places = [named[word] for word in _PLACES if word in named]
+    distinct = len(named) == len(header) and "place" not in named
+    return places if distinct and len(places) > 1 else []
 
 
 def _entry(name: str, kind: str) -> dict[str, Any]:
@@ -212,14 +211,14 @@ def _declared(path: str) -> dict[str, str]:
 
     with located(f"cannot use the data {path!r}"):
         declared = parquet_schema(path)
-    from pyarrow import types as kinds
+    from pyarrow import types
 
-    numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
+    numbers = (types.is_integer, types.is_floating, types.is_decimal)
 
-    def kind_of(declared: Any) -> str:
-        if kinds.is_date(declared) or kinds.is_timestamp(declared):
+    def kind_of(type_: Any) -> str:
+        if types.is_date(type_) or types.is_timestamp(type_):
             return "date"
-        return "numeric" if any(f(declared) for f in numbers) else "categorical"
+        return "numeric" if any(f(type_) for f in numbers) else "categorical"
 
     return {field.name: kind_of(field.type) for field in declared}
 
@@ -243,8 +242,8 @@ def _check(args: argparse.Namespace) -> None:
     records = reading(opened(args, args.data), domain, **form)
     if not with_target:
         domain = replace(domain, required=())  # type: ignore[call-arg]
-    given = () if records.y is None else (records.y,)
-    misfits = domain.check(records.X, *given, handle_unknown="error")
+    labels = () if records.y is None else (records.y,)
+    misfits = domain.check(records.X, *labels, handle_unknown="error")
     if misfits and usual_form(form) is not None:
         # They are shown as they stand in the file, whatever its marks mean.
         form |= {"decimal": ".", "thousands": None, "na": ()}
@@ -265,12 +264,12 @@ def _check(args: argparse.Namespace) -> None:
 
 def _summary(misfits: Iterable[Misfit]) -> list[str]:
     """Return lines on every column and problem, most frequent values first."""
-    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    problems: dict[tuple[str, str], dict[str, list[int]]] = {}
     for row, column, value, problem in misfits:
-        values = found.setdefault((column, problem), {})
+        values = problems.setdefault((column, problem), {})
         values.setdefault(_shown(value), []).append(row)
-    lines = ["Rows are counted from 0, below the header."] if found else []
-    for (column, problem), values in found.items():
+    lines = ["Rows are counted from 0, below the header."] if problems else []
+    for (column, problem), values in problems.items():
         number = sum(map(len, values.values()))
         lines.append(f"column {column!r}: {problem}, in {_rows(number)}")
         ordered = sorted(values.items(), key=lambda entry: -len(entry[1]))

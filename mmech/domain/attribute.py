@@ -120,7 +120,7 @@ def check_cells(values: Any, name: str, *, minimum: int = 1) -> tuple[Any, ...]:
             )
         check_encodable(str(cell), name)
     counts = (Counter(cells), Counter(map(str, cells)))
-    if repeated := [cell for own in counts for cell, n in own.items() if n > 1]:
+    if repeated := [cell for count in counts for cell, n in count.items() if n > 1]:
         raise ValueError(
             f"{name} must be distinct, also when written as text, got "
             f"{repeated[0]!r:.60} twice; remove one of them"
@@ -303,8 +303,8 @@ class Attribute:
         >>> place.at_level("county").labels
         ('North / Ham', 'South / Ham')
         """
-        found = read_tree(name, tree, levels, columns)
-        return cls(name, "categorical", **found, **options)
+        from_tree = read_tree(name, tree, levels, columns)
+        return cls(name, "categorical", **from_tree, **options)
 
     @classmethod
     def numeric(cls, name: str, **options: Any) -> Self:
@@ -498,9 +498,9 @@ class Attribute:
     def _check_paths(self, label: str) -> None:
         """Check categories that are paths, and make their levels."""
         names = check_names(self.columns, f"columns of {label}")
-        paths = tuple(as_tuple(own, f"a path of {label}") for own in self.categories)
-        many = {len(path) for path in paths} != {len(names)}
-        if many or len({*names}) < len(names) or self.name in names[:-1]:
+        paths = tuple(as_tuple(path, f"a path of {label}") for path in self.categories)
+        unequal = {len(path) for path in paths} != {len(names)}
+        if unequal or len({*names}) < len(names) or self.name in names[:-1]:
             raise ValueError(
                 f"columns of {label} must be a name for each level of its tree, "
                 "topmost first and each once, and none of its own name but the last, "
@@ -528,8 +528,8 @@ class Attribute:
             return (self,)
         names = zip(*self.categories, strict=True)
         return tuple(
-            Attribute.categorical(column, dict.fromkeys(own))
-            for column, own in zip(self.columns, names, strict=True)
+            Attribute.categorical(column, dict.fromkeys(in_column))
+            for column, in_column in zip(self.columns, names, strict=True)
         )
 
     @property
@@ -610,13 +610,13 @@ class Attribute:
         names = (*self.levels, self._lowest)
         check_choice(name, f"a level of attribute {self.name!r}", names)
         if name == self._lowest:
-            own = replace(self, name=name, levels=None)
+            attribute = replace(self, name=name, levels=None)
         else:
             columns = self.columns[: names.index(name) + 1]
             nodes = dict.fromkeys(self.levels[name])
-            own = Attribute.categorical(name, nodes, columns=columns)
-        own._set(levels=None)
-        return own
+            attribute = Attribute.categorical(name, nodes, columns=columns)
+        attribute._set(levels=None)
+        return attribute
 
     def nodes(self, name: str) -> NDArray[np.int64]:
         """Return the node of a level that holds each category: increasing numbers.
@@ -675,36 +675,37 @@ class Attribute:
             above, codes = codes, part._codes(column, clip=clip)
             if k:
                 keys, nodes = self._children[k]
-                own, wanted = codes, above * np.array([part.size]) + codes
+                named, wanted = codes, above * np.array([part.size]) + codes
                 place = np.searchsorted(keys, wanted).clip(max=keys.size - 1)
-                codes, none = nodes[place], (keys[place] != wanted) | (own < 0)
-                own, above = own[none], above[none]
-                lost = np.where(own == part.other_code, io.MISSING, io.NO_PATH)
-                lost[above < 0] = 0  # told of the column before
-                codes[none] = np.where(own < 0, own, lost)
+                codes, none = nodes[place], (keys[place] != wanted) | (named < 0)
+                named, above = named[none], above[none]
+                markers = np.where(named == part.other_code, io.MISSING, io.NO_PATH)
+                markers[above < 0] = 0  # the column before has a marker already
+                codes[none] = np.where(named < 0, named, markers)
             yield part.name, codes
 
     @cached_property
     def _children(self) -> list[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """For every column the sorted keys of its nodes, and these.
+        """For every column the sorted keys of its nodes, and the nodes.
 
-        A key is the node above and the code of the name.
+        A key puts together the node above and the code of the name.
         """
-        found, above = [], np.zeros(self.size, np.int64)
+        levels, above = [], np.zeros(self.size, np.int64)
         paths, dtype = np.array(self.categories, object), io.code_type(self.size)
         for part, names in zip(self._parts, paths.T, strict=True):
-            own = part._table.codes(names)
-            keys, first = np.unique(above * part.size + own, return_index=True)
+            codes = part._table.codes(names)
+            keys, first = np.unique(above * part.size + codes, return_index=True)
             above = self.nodes(part.name)
-            found.append((keys, above[first].astype(dtype)))
-        return found
+            levels.append((keys, above[first].astype(dtype)))
+        return levels
 
     def _codes(
         self, column: NDArray[Any] | Dictionary, *, clip: bool
     ) -> NDArray[np.signedinteger[Any]]:
         """Return codes (N,), with a negative marker where there is none.
 
-        In the narrowest type that holds both; of a dictionary once for every entry.
+        They have the narrowest type that holds both. A dictionary is read once for
+        every entry.
         """
         return read_once(column, partial(self._codes_of_values, clip=clip))
 
@@ -775,7 +776,7 @@ class Attribute:
 
 def distinct_values(values: NDArray[Any], name: str) -> tuple[list[Any], bool]:
     """Return the sorted distinct values of a column, and whether some are missing."""
-    found: dict[str, Any] = {}
+    by_text: dict[str, Any] = {}
     has_missing = False
     for value in values.tolist():
         if io.is_missing(value):
@@ -786,8 +787,8 @@ def distinct_values(values: NDArray[Any], name: str) -> tuple[list[Any], bool]:
                 "be a string or a number; convert it"
             )
         else:
-            found.setdefault(str(value), value)
-    distinct = list(dict.fromkeys(found.values()))
+            by_text.setdefault(str(value), value)
+    distinct = list(dict.fromkeys(by_text.values()))
     try:
         return sorted(distinct), has_missing
     except TypeError:  # text and numbers mixed

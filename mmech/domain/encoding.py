@@ -95,25 +95,25 @@ def encode_columns(
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the codes (N, d) of all records, and which of them are kept (N,).
 
-    `positions` says where the columns of the attributes are in the table; `narrow` asks
-    for the narrowest type of codes, column by column in memory; messages count rows
-    from `first_row`.
+    `positions` are those of the columns in the table; an attribute may have several.
+    `narrow` asks for the narrowest type of codes, column by column in memory. Messages
+    count rows from `first_row`.
     """
     keep = np.ones(table.n_rows, dtype=bool)
     narrowest = narrow_type([attribute.size for attribute in attributes])
     dtype = narrowest if narrow else np.dtype(np.int64)
     shape = table.n_rows, len(attributes)
     codes = np.empty(shape, dtype, order="F" if narrow else "C")
-    places, clip = map(table.read, positions), handle_unknown == "clip"
+    columns, clip = map(table.read, positions), handle_unknown == "clip"
     for j, attribute in enumerate(attributes):
         others = []
-        for name, found in attribute._read(
-            islice(places, len(attribute._parts)), clip=clip
+        for name, read in attribute._read(
+            islice(columns, len(attribute._parts)), clip=clip
         ):
-            codes[:, j] = found
-            for marker in PROBLEMS if found.min(initial=0) < 0 else ():
+            codes[:, j] = read
+            for marker in PROBLEMS if read.min(initial=0) < 0 else ():
                 choice = handle_missing if marker == MISSING else handle_unknown
-                bad = found == marker
+                bad = read == marker
                 if not bad.any():
                     continue
                 if choice == "drop":
@@ -150,7 +150,7 @@ def cell_error(
     elif marker == MISSING:
         remedy = (f"{look(noun)}, then fill it in", "choose {handle_missing=}")
     else:
-        change = {
+        changes = {
             UNKNOWN: f"extend the {{{noun}}}",
             NO_PATH: f"extend the {{{noun}}}",
             OUTSIDE: f"widen the bounds of the {{{noun}}}",
@@ -159,8 +159,8 @@ def cell_error(
             NO_NUMBER: "read the file with the {decimal=}, {thousands=} or {na=} that "
             "it is written with",
         }
-        own = (change[marker],) if marker in change else ()
-        remedy = (f"{look(noun)}, then correct it", *own, "choose {handle_unknown=}")
+        change = (changes[marker],) if marker in changes else ()
+        remedy = (f"{look(noun)}, then correct it", *change, "choose {handle_unknown=}")
     need = f"row {row}, column {name!r} of {{X}} holds {problem}"
     return CellError("X", need, remedy=remedy)
 

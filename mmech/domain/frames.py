@@ -1,7 +1,7 @@
-"""Tables in memory: raw ones seen as columns, and frames that are made of columns.
+"""Tables in memory: raw tables read column by column, and frames made of columns.
 
-Columns of frames that NumPy does not hold become columns of pyarrow, through narwhals;
-lazy frames (polars, DuckDB, Ibis, PySpark) are collected by it.
+Narwhals turns columns that NumPy does not hold into columns of pyarrow, and collects
+lazy frames (polars, DuckDB, Ibis, PySpark).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Table:
 
     def column(self, j: int) -> NDArray[Any]:
         """Return the raw values of a column, shape (n_rows,)."""
-        found = self.read(j)
-        return found.values() if isinstance(found, Dictionary) else found
+        column = self.read(j)
+        return column.values() if isinstance(column, Dictionary) else column
 
     def cells(self) -> NDArray[np.object_]:
         """Return the raw values of all columns, shape (n_rows, n_columns)."""
@@ -85,14 +85,14 @@ class Table:
         names = self.names or ()
         if (count := names.count(name)) != 1:
             remedy = f"rename or select the columns of X to match the {noun}"
-            if not count:
-                remedy = nearest(name, others, remedy)
             encoded = [other for other in names if other.startswith(f"{name}_")]
-            if count == 0 and len(encoded) > 1:
+            if not count and len(encoded) > 1:
                 remedy = (
                     f"{encoded[0]!r} and others look one-hot encoded: pass the raw "
-                    "column, because the " + noun + " says its values"
+                    f"column, because the {noun} says its values"
                 )
+            elif not count:
+                remedy = nearest(name, others, remedy)
             raise ValueError(
                 f"X has {columns_named(count)} named {name!r} but the {noun} needs "
                 f"exactly one; {remedy}"
@@ -149,7 +149,7 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
         return X
     X = in_memory(X)
     if (frame := _frame_columns(X)) is not None:
-        _no_names(columns)
+        _refuse_names(columns)
         labels, n_rows, column = frame
         names = tuple(map(str, labels))
         return Table(n_rows, len(names), names, lambda j: _held(column(j), names[j]))
@@ -158,10 +158,10 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
             "X must be dense, got a sparse matrix; call .toarray() on it first"
         )
     if isinstance(X, Mapping) and X and all(map(_is_column, X.values())):
-        _no_names(columns)
+        _refuse_names(columns)
         return _mapping_columns(X)
     if isinstance(X, np.ndarray) and X.dtype.names is not None:
-        _no_names(columns)
+        _refuse_names(columns)
         if X.ndim != 1:
             _not_two_dimensional((*X.shape, len(X.dtype.names)))
         return _mapping_columns({name: X[name] for name in X.dtype.names})
@@ -192,9 +192,9 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
 
 
 def _frame_columns(X: Any) -> tuple[Iterable[Any], int, Callable[[int], Any]] | None:
-    """Return names, number of rows and columns of a frame; a name may be there twice.
+    """Return names, number of rows and columns of a frame, or None for no frame.
 
-    It is an error only where the schema asks for it.
+    Names may repeat: `Table.locate` refuses those that are asked for.
     """
     if hasattr(X, "iloc"):
         return X.columns, len(X), lambda j: X.iloc[:, j]
@@ -209,12 +209,12 @@ def _frame_columns(X: Any) -> tuple[Iterable[Any], int, Callable[[int], Any]] | 
 
 
 _LAZY = ("collect", "compute", "execute")
-"""What lazy frames are made real with: polars and PySpark, Dask, DuckDB and Ibis."""
+"""Methods that compute a lazy frame: polars and PySpark, Dask, DuckDB and Ibis."""
 
 
 def in_memory(X: Any, name: str = "X") -> Any:
     """Return a lazy frame as one in memory, and everything else as it is."""
-    method = next((name for name in _LAZY if hasattr(type(X), name)), None)
+    method = next((method for method in _LAZY if hasattr(type(X), method)), None)
     if method is None:
         return X
     if method != "compute":  # Dask is for records that do not fit into memory
@@ -251,7 +251,7 @@ def _mapping_columns(X: Mapping[Any, Any]) -> Table:
     return Table(lengths[0], len(names), names, lambda j: columns[j])
 
 
-def _no_names(
+def _refuse_names(
     columns: Iterable[str] | None, got: str = "a frame, which names its"
 ) -> None:
     if columns is not None:
@@ -262,7 +262,7 @@ def _no_names(
 
 
 def _mapping_rows(rows: Sequence[Any], columns: Iterable[str] | None) -> Table:
-    _no_names(columns, "rows that are dicts, which name their")
+    _refuse_names(columns, "rows that are dicts, which name their")
     names: dict[str, None] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -301,8 +301,8 @@ def read_held(y: Any) -> NDArray[Any] | Dictionary:
     if isinstance(y, (list, tuple)):
         return object_column(list(y))
     y = in_memory(y)
-    is_records = isinstance(y, np.ndarray) and y.dtype.names is not None
-    if is_records or hasattr(y, "columns") or isinstance(y, Mapping):
+    has_fields = isinstance(y, np.ndarray) and y.dtype.names is not None
+    if has_fields or hasattr(y, "columns") or isinstance(y, Mapping):
         table = read_table(y)
         if table.n_columns != 1:
             raise ValueError(

@@ -82,8 +82,8 @@ class Report:
         losses = [
             f"{c.loss:.6g}" if math.isfinite(c.loss) else "-" for c in self.candidates
         ]
-        pairs = zip(self.candidates, losses, strict=True)
-        return [(c.template, loss, f"{c.seconds:.2f}", c.note) for c, loss in pairs]
+        rows = zip(self.candidates, losses, strict=True)
+        return [(c.template, loss, f"{c.seconds:.2f}", c.note) for c, loss in rows]
 
     def __str__(self) -> str:
         width = max(len(name) for name, _ in self.rows)
@@ -157,8 +157,8 @@ def report(
     Notes
     -----
     The bound is that for L2 sensitivity, under epsilon as well: no convex bound for L1
-    sensitivity can be more than π/2 above it. Smaller than the delta of the tie,
-    pure epsilon has the smaller error, and gives the stronger promise.
+    sensitivity can be more than π/2 above it. At deltas below the tie, pure epsilon has
+    the smaller error, and gives the stronger promise.
 
     References
     ----------
@@ -197,7 +197,8 @@ def report(
     rmse = math.sqrt(total / m)
     loss_bound, bound_name = cheap_loss_bound(workload)
     k_norm = result is not None and bool(result.noise)
-    loss_bound = loss_bound / 2 if k_norm else loss_bound
+    if k_norm:  # it may have half the variance of a bound for Laplace noise
+        loss_bound /= 2
     bound, ratio = variance * loss_bound, over_bound(loss, loss_bound)
     errors: tuple[float, float, float] | None = None
     spread = "omitted: no closed form for so many queries"
@@ -207,13 +208,13 @@ def report(
             low, middle, high = np.quantile(np.sqrt(gains), [0, 0.5, 1]).tolist()
             errors = (low, middle, high)
             spread = f"min {low:.6g}, median {middle:.6g}, max {high:.6g}"
-    size = ("sensitivity", f"{sensitivity:.6g}")
-    size = ("noise", "K-norm, of equal totals") if k_norm else size
     rows = [
         ("workload", f"{workload._label()}, {m} queries on {n} cells"),
         ("strategy", f"{operator._label()}, {operator.shape[0]} measurements"),
         (law.currency, f"{float(cost):g}"),
-        size,
+        ("noise", "K-norm, of equal totals")
+        if k_norm
+        else ("sensitivity", f"{sensitivity:.6g}"),
         ("loss", f"{loss:.6g}"),
         ("expected error", f"{total:.6g}"),
         ("rmse", f"{rmse:.6g}"),
@@ -379,7 +380,7 @@ def quantile_of_whole_noise(level: float, norm: str, unit: float) -> float:
         s = most * np.arange(1, 1000) / 1000
         logs = np.log1p(-2 * np.square(unit * np.sinh(s / 2)))
         tail = float(((math.log(2 / miss) - logs) / (unit * s)).min())
-    return min(_gauss_quantile(miss) + 0.5 / unit, tail)
+    return min(_unimodal_quantile(miss) + 0.5 / unit, tail)
 
 
 def _normal_quantile(miss: float) -> float:
@@ -390,11 +391,11 @@ def _normal_quantile(miss: float) -> float:
 
 def _gaussian_quantile(miss: float) -> float:
     """Return k with P(|X| >= k std) <= miss for every sum of Gaussian variables."""
-    return min(_gauss_quantile(miss), math.sqrt(2 * math.log(2 / miss)))
+    return min(_unimodal_quantile(miss), math.sqrt(2 * math.log(2 / miss)))
 
 
-def _gauss_quantile(miss: float) -> float:
-    """Return the same for every symmetric X with one peak, by Gauss' inequality."""
+def _unimodal_quantile(miss: float) -> float:
+    """Return the same k for every symmetric X with one peak: Gauss' inequality."""
     # 4 / (9 k²) in the tail, 1 - k / √3 near the centre.
     quantile = 2 / (3 * math.sqrt(miss))
     return quantile if quantile >= 2 / math.sqrt(3) else math.sqrt(3) * (1 - miss)
@@ -411,7 +412,7 @@ def _bound_quantile(miss: float) -> float:
 
     target = math.log(miss)
     root = brentq(lambda t: chernoff(t) - target, 1e-6, 40.0 - 2.0 * target)
-    return min(_gauss_quantile(miss), float(root) / math.sqrt(2))
+    return min(_unimodal_quantile(miss), float(root) / math.sqrt(2))
 
 
 QUANTILES: dict[str, Callable[[float], float]] = {

@@ -52,8 +52,8 @@ class PairQuestion:
         """Take a rule out again."""
         del self._rules[strategy, workload]
 
-    def _apart(self, workload: QueryMatrix, strategy: QueryMatrix) -> list[Any]:
-        """Return the answers about the blocks of a union, none if one is not known."""
+    def _by_block(self, workload: QueryMatrix, strategy: QueryMatrix) -> list[Any]:
+        """Return the answer for each block of a union, or none if one is unknown."""
         blocks = normal_form(workload).blocks
         answers: list[Any] = []
         if blocks[0][1] is workload:
@@ -74,7 +74,7 @@ class PairQuestion:
                 if answer is not None:
                     return answer
         if self._combine is not None:
-            answers = self._apart(workload, strategy)
+            answers = self._by_block(workload, strategy)
             if answers:
                 return self._combine(answers)
         return self._otherwise(workload, strategy)

@@ -76,10 +76,10 @@ def discrete_gaussian(
         size = min(BLOCK_DRAWS, 2 * (out.size - done) + 16)
         proposals = discrete_laplace(scale, (size,), insecure_rng=insecure_rng)
         words = random_words(size, insecure_rng)
-        kept = proposals[_accepted(proposals, words, exact, root + 1, insecure_rng)]
-        kept = kept[: out.size - done]
-        out[done : done + kept.size] = kept
-        done += kept.size
+        accepted = _accepted(proposals, words, exact, root + 1, insecure_rng)
+        draws = proposals[accepted][: out.size - done]
+        out[done : done + draws.size] = draws
+        done += draws.size
     return out.reshape(shape)
 
 
@@ -141,6 +141,6 @@ def discrete_gaussian_variance(variance: Any) -> float:
     parameter = float(variance)
     if parameter >= 4:  # equal to within 4 σ⁴ π² exp(-2 π² σ²) < 1e-30
         return parameter
-    x = np.arange(1, 64)
+    x = np.arange(1, 64)  # all further weights are below exp(-512)
     weights = np.exp(-np.square(x) / (2.0 * parameter))
     return float(2.0 * (np.square(x) @ weights) / (1.0 + 2.0 * weights.sum()))

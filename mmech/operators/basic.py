@@ -43,7 +43,7 @@ def scan(x: Array, backward: bool) -> Array:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sized(QueryMatrix):
-    """Base of the square operators of integers that their size `n` describes."""
+    """Base of square operators of integers that take their size `n` alone."""
 
     n: int
     dtype = np.dtype(np.int64)

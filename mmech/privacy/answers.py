@@ -20,9 +20,8 @@ MOST_SPLITS = 50
 def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
     """Return the least epsilon that entries are known to have together at a delta.
 
-    Some count in pure epsilon, whose privacy loss is bounded, and the others in rho:
-    those first for which rho is large beside epsilon. Or some count numerically, see
-    `numerical_epsilon`.
+    Those of the most rho per epsilon count in pure epsilon, and the others in rho: the
+    best of some splits. Or some count numerically, see `numerical_epsilon`.
     """
     check_delta(delta)
     prices = [(e.rho / e.epsilon, e) for e in entries if e.epsilon is not None]
@@ -31,32 +30,30 @@ def epsilon_delta(entries: Sequence[LedgerEntry], delta: Any) -> float:
     others = [entry for entry in entries if entry.epsilon is None]
     # Releases of one kind count alike: less than all of them in epsilon is no better.
     steps = [i for i in range(1, len(pure)) if shares[i] != shares[i - 1]]
-    found = []
+    epsilons = []
     for split in {0, *steps[:: 1 + len(steps) // MOST_SPLITS], len(pure)}:
         rho = composed([*pure[split:], *others], "rho")
         extra = epsilon_from_rho(rho, delta) if rho else 0.0
-        found.append(float(composed(pure[:split], "epsilon")) + extra)
-    return min([*found, *_numerically(entries, delta)])
+        epsilons.append(float(composed(pure[:split], "epsilon")) + extra)
+    return min([*epsilons, *_numerically(entries, delta)])
 
 
 def _numerically(entries: Sequence[LedgerEntry], delta: float) -> Iterator[float]:
-    """Yield epsilons of compositions in which the losses of some are added up.
+    """Yield epsilons of compositions in which some privacy losses are added up.
 
-    These are all whose losses are known, with or without draws of bounded range. The
-    others count in rho, or in epsilon.
+    Added up are all entries of known loss, then those but for draws of bounded range.
+    The rest counts in rho, or in epsilon.
     """
-    known = [bool(shifts_of(entry)) for entry in entries]
-    closer = [
-        k and e.kind not in BOUNDED_RANGE for k, e in zip(known, entries, strict=True)
-    ]
-    for chosen in (known, closer) if closer != known else (known,):
-        given = [e for e, is_own in zip(entries, chosen, strict=True) if is_own]
-        rest = [e for e, is_own in zip(entries, chosen, strict=True) if not is_own]
-        if not given:
+    with_loss = {i for i, entry in enumerate(entries) if shifts_of(entry)}
+    unranged = {i for i in with_loss if entries[i].kind not in BOUNDED_RANGE}
+    for chosen in (with_loss, unranged) if unranged != with_loss else (with_loss,):
+        if not chosen:
             continue
-        yield numerical_epsilon(given, delta, composed(rest, "rho"))
+        added = [entry for i, entry in enumerate(entries) if i in chosen]
+        rest = [entry for i, entry in enumerate(entries) if i not in chosen]
+        yield numerical_epsilon(added, delta, composed(rest, "rho"))
         if rest and all(entry.epsilon is not None for entry in rest):
-            yield numerical_epsilon(given, delta) + float(composed(rest, "epsilon"))
+            yield numerical_epsilon(added, delta) + float(composed(rest, "epsilon"))
 
 
 def at_deltas(entries: Sequence[LedgerEntry]) -> str:

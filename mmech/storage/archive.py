@@ -36,7 +36,7 @@ Loaded = TypeVar("Loaded")
 
 
 class ArchiveError(ValueError):
-    """A reason to refuse a file that is worth a sentence; the file is its subject."""
+    """A refusal of a file: a sentence whose subject, the file, is put before it."""
 
 
 class EvidenceError(ArchiveError):
@@ -89,9 +89,9 @@ def read_archive(
 ) -> Loaded:
     """Read a file that holds `what`, and build from its description and arrays.
 
-    What `build` raises means damage, but for an `ArchiveError`, whose sentence is
-    passed on: as `ValueError`, as for a file that is damaged, too large, of another
-    format or version, or holds something else.
+    An `ArchiveError` refuses a file that is too large, was changed, holds something
+    else, or is of another format or version; `build` may raise it as well. Any other
+    exception, also of `build`, means damage: a `ValueError`.
     """
     source = Path(check_file(path))
     with source.open("rb") as file:
@@ -129,17 +129,17 @@ def _check_sizes(archive: zipfile.ZipFile) -> None:
 
     Unpacking stops at the size that a member states.
     """
-    known = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
-    if any(member.compress_type not in known for member in archive.infolist()):
+    methods = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+    if any(member.compress_type not in methods for member in archive.infolist()):
         raise ValueError("packed in another way")
     for size, name in (
         (archive.getinfo(DESCRIPTION).file_size, "description_bytes"),
         (sum(member.file_size for member in archive.infolist()), "file_bytes"),
     ):
-        most = getattr(LIMITS, name)
-        if size > most:
+        limit = getattr(LIMITS, name)
+        if size > limit:
             raise ArchiveError(
-                f"unpacks to {magnitude(size)} bytes, too many (at most {most}); if "
+                f"unpacks to {magnitude(size)} bytes, too many (at most {limit}); if "
                 f"you trust it, read it with mmech.limits.changed({name}=...)"
             )
 
@@ -159,8 +159,7 @@ def _check_header(description: Any, what: str) -> None:
             f"{VERSION}; use the mmech that wrote it, or write it again"
         )
     if description.get("holds") != what:
-        found = description.get("holds")
-        raise ArchiveError(f"holds a {found!r:.60}, not a {what}")
+        raise ArchiveError(f"holds a {description.get('holds')!r:.60}, not a {what}")
 
 
 def _array(content: bytes) -> NDArray[Any]:

@@ -29,7 +29,7 @@ HOPELESS = 50
 
 PAIRS = 10
 TRIANGLE = np.triu(np.ones((PAIRS, PAIRS)))
-"""Number of steps that are remembered, and what is used of their products."""
+"""Number of steps that are remembered, and the triangle of their products in use."""
 
 LARGE = 2**22
 """From this number of variables on, fewer steps are remembered."""
@@ -112,12 +112,12 @@ class _Memory:
         step_change = (steps @ changes.T).astype(np.float64)
         change_change = (changes @ changes.T).astype(np.float64)
         slopes = step_change.diagonal()
-        kept = np.flatnonzero(slopes > 1e-10 * change_change.diagonal()).tolist()
-        if not kept:
+        convex = np.flatnonzero(slopes > 1e-10 * change_change.diagonal()).tolist()
+        if not convex:
             return None
         result = np.zeros_like(gradient)
         pairs = steps, changes, step_change, change_change
-        result[free] = _newton(gradient[free], pairs, kept)
+        result[free] = _newton(gradient[free], pairs, convex)
         return result
 
 
@@ -168,12 +168,18 @@ def minimize_in_box(
         Maps a point to the value and the gradient, of the shape of the point.
     start : ndarray of float64
         Start, moved into the box.
+    lower, upper : float
+        Bounds of every variable.
+    max_iter : int
+        Most iterations.
     tolerance : float
         Relative decrease per iteration, on average over five, at which to stop.
     by_face : bool, default=True
         Whether the curvature counts the free variables alone. Otherwise steps are less
         exact, and fewer variables run into their bounds on the way: where there are
         many minima, the one at the end is often lower.
+    worst : float, default=inf
+        Value above which the descent is given up after `HOPELESS` iterations.
 
     References
     ----------
@@ -188,18 +194,15 @@ def minimize_in_box(
     values = [value]
 
     def step() -> tuple[Floats, float, Floats] | None:
-        """Return the next point with its value and gradient, None if none is lower.
-
-        From the point that the descent has come to.
-        """
+        """Return a point lower than `x`, its value and gradient, or None."""
         stuck = ((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0))
         direction = free = np.where(stuck, 0.0, gradient)
         if memory.newest_last:
             with np.errstate(over="ignore", invalid="ignore"):  # judged below
-                found = memory.apply(free, stuck, by_face)
-            if found is None or not 0 < found @ free < np.inf:
+                newton = memory.apply(free, stuck, by_face)
+            if newton is None or not 0 < newton @ free < np.inf:
                 return None
-            direction, length = found, 1.0
+            direction, length = newton, 1.0
         else:
             length = 1.0 / max(1.0, float(np.abs(free).sum()))
         for _ in range(MAX_BACKTRACKS):
@@ -218,14 +221,14 @@ def minimize_in_box(
 
     success, message = False, "the limit of iterations was reached"
     while len(values) <= max_iter:
-        found = step()
-        if found is None:
+        descended = step()
+        if descended is None:
             if memory.newest_last:
                 memory.clear()
                 continue
             success, message = True, "no step decreases the loss"
             break
-        moved, value, new_gradient = found
+        moved, value, new_gradient = descended
         memory.add(moved - x, new_gradient - gradient)
         x, gradient = moved, new_gradient
         values.append(value)

@@ -6,8 +6,8 @@ the table of a pair of attributes is expected to be
 
 .. math:: N \sum_k \pi_k\, p_{ik}\, p_{jk}^\top ,
 
-so that few parameters explain all tables at once, and noise of one is corrected by what
-others tell of its attributes.
+so that few parameters explain all tables at once. The tables that share an attribute
+with one correct its noise.
 
 The logarithm of :math:`p_{ik}` is the logarithm of the whole table of i plus a normal
 deviation. All values of an attribute share its standard deviation. What is fitted are
@@ -16,7 +16,7 @@ of N records: their errors are uncorrelated. How large deviations are is chosen 
 every attribute by splitting the noise. With normal errors e of the variance of the
 noise, y + e and y - e have uncorrelated errors: one is fitted, and the other tells the
 error of the fit. By further splits every pair has the odds of the model against
-independence: each is drawn towards y + e by what the noise explains, and foretells
+independence: each is drawn towards y + e by what the noise explains, and predicts
 y - e.
 
 Constants were looked at on car, nursery, bank-marketing, mushroom (at an epsilon of 10,
@@ -107,7 +107,7 @@ def expected_pairs(
     Returns
     -------
     dict of tuple to ndarray
-        Independence where this foretells the estimates better than classes do. Also
+        Independence where this predicts the estimates better than classes do. Also
         where there are no records, no measured pair, or `too_many_values`.
     dict of tuple to float
         Posterior probability that a measured pair is nearer to it than to
@@ -122,34 +122,34 @@ def expected_pairs(
        problem via coupled bootstrap techniques", Electronic Journal of Statistics 18,
        2024.
     """
-    sizes = [own.size for own in shares]
+    sizes = [share.size for share in shares]
     model = _Classes(np.concatenate(shares), sizes, total)
-    known = [pair for pair in pairs if noise.measures(pair)]
-    if too_many_values(sizes) or total < 1 or not known:
+    measured = [pair for pair in pairs if noise.measures(pair)]
+    if too_many_values(sizes) or total < 1 or not measured:
         return {(i, j): total * np.outer(shares[i], shares[j]) for i, j in pairs}, {}
-    at = model.places
+    places = model.places
     # All tables side by side, as shares of records (the Burt matrix).
     values = np.zeros((model.n_values, model.n_values))
     variance, sampling = np.full_like(values, np.inf), np.zeros_like(values)
-    for i, j in known:
+    for i, j in measured:
         table = estimate.marginal((i, j)).reshape(sizes[i], sizes[j]) / total
-        for a, b, own in ((i, j, table), (j, i, table.T)):
-            values[at[a], at[b]] = own
-            variance[at[a], at[b]] = noise.contrast_variance((i, j)) / total**2
-            sampling[at[a], at[b]] = 1 / (total * own.size)
-    alone = [
+        for a, b, block in ((i, j, table), (j, i, table.T)):
+            values[places[a], places[b]] = block
+            variance[places[a], places[b]] = noise.contrast_variance((i, j)) / total**2
+            sampling[places[a], places[b]] = 1 / (total * block.size)
+    single_variances = [
         noise.contrast_variance((i,)) / total**2 + 1 / (total * n)
         for i, n in enumerate(sizes)
     ]
-    model.precision = 1 / np.repeat(alone, sizes)
+    model.precision = 1 / np.repeat(single_variances, sizes)
     values = model.interactions(values)
-    linked, trust = _fitted(model, known, values, variance, sampling, fits)
-    return {(i, j): total * linked[at[i], at[j]] for i, j in pairs}, trust
+    linked, trust = _fitted(model, measured, values, variance, sampling, fits)
+    return {(i, j): total * linked[places[i], places[j]] for i, j in pairs}, trust
 
 
 def _fitted(
     model: _Classes,
-    known: Sequence[Subset],
+    measured: Sequence[Subset],
     values: Floats,
     variance: Floats,
     sampling: Floats,
@@ -160,7 +160,7 @@ def _fitted(
     Parameters
     ----------
     model : _Classes
-    known : sequence of tuple of int
+    measured : sequence of tuple of int
         Pairs that are measured.
     values, variance, sampling : ndarray, shape (n_values, n_values)
         Interactions of pairs, and what their errors come from.
@@ -175,54 +175,55 @@ def _fitted(
     precision = 1 / (2 * variance + sampling)
 
     independent = np.outer(model.shares, model.shares)
-    apart = model.interactions(independent) - (values - split)
+    residual = model.interactions(independent) - (values - split)
     gains = [np.zeros(len(model.sizes))]
     for spread in np.multiply.outer(SPREADS, np.ones(len(model.sizes))):
         trial = model.fit(values + split, precision, spread, 0, TRIAL_ITERATIONS)
         moved = model.interactions(trial - independent)
-        gain = -model.sums((precision * moved * (2 * apart + moved)).sum(axis=0))
+        gain = -model.sums((precision * moved * (2 * residual + moved)).sum(axis=0))
         # Above a standard error: where nothing is to be found, some gain by chance.
         error = 2 * np.sqrt(model.sums((precision * np.square(moved)).sum(axis=0)))
         gains.append(np.where(gain > error, gain, 0.0))
     best = np.array([0.0, *SPREADS])[np.argmax(gains, axis=0)]
     if not best.any():
         return independent, {}
-    logs = np.zeros((len(known), 2))
+    logs = np.zeros((len(measured), 2))
     for split in splits[1:]:
         trial = model.fit(values + split, precision, best, 0, TRIAL_ITERATIONS)
         both = map(model.interactions, (independent, trial))
-        told = [_told(model, known, values - m, split, scale) for m in both]
-        logs -= np.transpose(told) / (2 * SPLITS)
-    trust = dict(zip(known, posterior(logs)[:, 1].tolist(), strict=True))
+        errors = [_half_errors(model, measured, values - m, split, scale) for m in both]
+        logs -= np.transpose(errors) / (2 * SPLITS)
+    trust = dict(zip(measured, posterior(logs)[:, 1].tolist(), strict=True))
     precision = 1 / (variance + sampling)
-    found = [model.fit(values, precision, best, k, ITERATIONS) for k in range(fits)]
-    return np.mean(found, axis=0), trust
+    expected = [model.fit(values, precision, best, k, ITERATIONS) for k in range(fits)]
+    return np.mean(expected, axis=0), trust
 
 
-def _told(
+def _half_errors(
     model: _Classes,
-    known: Sequence[Subset],
-    apart: Floats,
+    measured: Sequence[Subset],
+    residual: Floats,
     split: Floats,
     scale: Floats,
 ) -> Floats:
-    """Return the squared errors of half of the noise, over its variance, by pair.
+    """Return squared errors of predictions, over the variance of the noise, by pair.
 
-    The other half foretells it, drawn towards a target that values are `apart` from.
+    The `residual` is values less a target. The target is drawn towards values plus the
+    split, as far as is likely, and predicts values minus the split.
     """
-    first, last = np.transpose(known)
+    first, last = np.transpose(measured)
     noise = 2 * np.square(scale[model.starts[first], model.starts[last]])
 
     def sums(values: Floats) -> Floats:
-        own = model.sums(model.sums(values).T).T[first, last]
-        return own / np.maximum(noise, 1e-300)
+        pair_sums = model.sums(model.sums(values).T).T[first, last]
+        return pair_sums / np.maximum(noise, 1e-300)
 
-    half, other = apart + split, apart - split
+    half, other = residual + split, residual - split
     squares = sums(np.square(half))
     free = (model.sizes[first] - 1) * (model.sizes[last] - 1)
     logs = free[:, None] * np.log1p(SIGNALS) + squares[:, None] / (1 + SIGNALS)
-    kept = posterior(-0.5 * logs) @ (SIGNALS / (1 + SIGNALS))
-    return sums(np.square(other)) - 2 * kept * sums(half * other) + kept**2 * squares
+    gain = posterior(-0.5 * logs) @ (SIGNALS / (1 + SIGNALS))
+    return sums(np.square(other)) - 2 * gain * sums(half * other) + gain**2 * squares
 
 
 def posterior(logs: Any) -> Floats:
@@ -233,10 +234,10 @@ def posterior(logs: Any) -> Floats:
     likelihoods = np.exp(np.array(logs) - np.max(logs, axis=1, keepdims=True))
     shares = np.full(likelihoods.shape[1], 1 / likelihoods.shape[1])
     for _ in range(EM_STEPS):
-        found = likelihoods * shares
-        found /= found.sum(axis=1, keepdims=True)
-        shares = found.mean(axis=0)
-    return found
+        posteriors = likelihoods * shares
+        posteriors /= posteriors.sum(axis=1, keepdims=True)
+        shares = posteriors.mean(axis=0)
+    return posteriors
 
 
 class _Classes:
@@ -307,7 +308,7 @@ class _Classes:
         spreads : ndarray, shape (n_attributes,)
             Standard deviations of the logarithms of shares in classes.
         seed : int
-            Of the start.
+            Seed of the random start.
         iterations : int
         """
         spread = np.repeat(spreads, self.sizes)
@@ -331,12 +332,12 @@ class _Classes:
 
         size = CLASSES * (1 + self.n_values)
         most = max(1, min(iterations, WORK // (CLASSES * values.size)))
-        found = minimize(
+        optimum = minimize(
             loss,
             np.random.default_rng(seed).normal(size=size),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": most, "maxfun": 2 * most, "maxcor": CORRECTIONS},
         )
-        weights, shares = self._parts(found.x, spread)
+        weights, shares = self._parts(optimum.x, spread)
         return np.asarray((shares.T * weights) @ shares)

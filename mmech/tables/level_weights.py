@@ -64,21 +64,20 @@ def _weighted(
     """Return the tables with weights, and the error of an average cell of each."""
     law = OF_CURRENCY[currency]
     parts = chain.factors(subsets)
-    at = [np.array([own[s] for s in map(within(own), subsets)]) for own in parts]
-    alone = np.array([1 / product_of(sizes[i] for i in own) for own in subsets])
-    weights = [np.ones(len(own)) for own in parts]
+    places = [np.array([part[s] for s in map(within(part), subsets)]) for part in parts]
+    per_cell = np.array([1 / product_of(sizes[i] for i in s) for s in subsets])
+    weights = [np.ones(len(part)) for part in parts]
     errors, steps = weights[:], 0
     rounds, least = (ROUNDS, LEAST_OF_FACTORS) if chain.beside else (1, LEAST)
     for _ in range(rounds):
-        for k, (own, part) in enumerate(zip(chain.all, parts, strict=True)):
-            others = [e[a] for e, a in zip(errors, at, strict=True)]
-            others[k] = alone
-            counted = np.bincount(at[k], np.prod(others, axis=0)).astype(np.float64)
-            found = _lightest(own, sizes, list(part), counted, law.power, least)
-            weights[k], errors[k], steps = found[0], found[1], steps + found[2]
+        for k, (hierarchy, part) in enumerate(zip(chain.all, parts, strict=True)):
+            others = [e[a] for e, a in zip(errors, places, strict=True)]
+            others[k] = per_cell
+            factors = np.bincount(places[k], np.prod(others, axis=0)).astype(float)
+            best = _least_error(hierarchy, sizes, list(part), factors, law.power, least)
+            weights[k], errors[k], steps = best[0], best[1], steps + best[2]
     products = reduce(np.multiply.outer, weights).ravel().tolist()
-    of_tables = [e[a] for e, a in zip(errors, at, strict=True)]
-    squares = np.prod(of_tables, axis=0)
+    squares = np.prod([e[a] for e, a in zip(errors, places, strict=True)], axis=0)
     result = StrategyResult(
         Marginals(
             tuple(sizes), dict(zip(chain.measured(subsets), products, strict=True))
@@ -89,7 +88,7 @@ def _weighted(
         message="weights of tables by all levels",
         norm=law.norm,
     )
-    return result, float(squares @ alone)
+    return result, float(squares @ per_cell)
 
 
 def separate_strategy(
@@ -104,17 +103,17 @@ def separate_strategy(
     parts, law = apart(chain, subsets), OF_CURRENCY[currency]
     if len(parts) < 2:
         return joint
-    found = [_weighted(own, sizes, part, currency) for own, part in parts]
-    shares = np.array([error for _, error in found]) ** (1 / (4 - law.power))
+    results = [_weighted(hierarchy, sizes, part, currency) for hierarchy, part in parts]
+    shares = np.array([error for _, error in results]) ** (1 / (4 - law.power))
     if float(shares.sum()) ** (4 - law.power) >= least:
         return joint
     shares = (shares / shares.sum()) ** (1 / law.power)
     weights: dict[Subset, float] = {}
     loss = 0.0
-    for (own, _), share in zip(found, shares.tolist(), strict=True):
-        of_part: Any = own.strategy
+    for (result, _), share in zip(results, shares.tolist(), strict=True):
+        of_part: Any = result.strategy
         weights |= {s: w * share for s, w in of_part.weights.items()}
-        loss += own.loss / share**2
+        loss += result.loss / share**2
     return replace(
         joint,
         strategy=Marginals(tuple(sizes), weights),
@@ -123,23 +122,27 @@ def separate_strategy(
     )
 
 
-def _lightest(
+def _least_error(
     chain: Chain,
     sizes: Sequence[int],
     subsets: Sequence[Subset],
-    counted: Floats,
+    factors: Floats,
     norm: int,
     least: float,
 ) -> tuple[Floats, Floats, int]:
-    """Return the weights of tables of the least error, the errors, and steps."""
+    """Return the weights of tables with the least weighted sum of errors.
+
+    Their errors follow, and the number of steps. `factors` are the weights in the
+    sum.
+    """
     weights, losses = np.ones(len(subsets)), [np.inf]
     for _ in range(ITERATIONS):
         weights = np.maximum(weights / weights.sum(), least)
         weights /= np.linalg.norm(weights, norm)
         errors, pulls = _errors_and_pulls(
-            chain, sizes, subsets, np.square(weights), counted
+            chain, sizes, subsets, np.square(weights), factors
         )
-        losses.append(float(errors @ counted))
+        losses.append(float(errors @ factors))
         if losses[-2] - losses[-1] <= TOLERANCE * losses[-1]:
             break
         weights = np.power(weights**4 * pulls, 1 / 3 if norm == 1 else 1 / 4)
@@ -151,9 +154,9 @@ def _errors_and_pulls(
     sizes: Sequence[int],
     subsets: Sequence[Subset],
     squares: Floats,
-    counted: Floats,
+    factors: Floats,
 ) -> tuple[Floats, Floats]:
-    """Return the errors of tables, and the pulls on tables of their weighted sum."""
+    """Return the errors of tables, and the pulls of their sum by `factors`."""
     places = [chain.place(subset) for subset in subsets]
     levels = np.array([level for level, _ in places])
     errors, pulls = np.zeros(squares.size), np.zeros(squares.size)
@@ -166,15 +169,15 @@ def _errors_and_pulls(
         ]
         share, rank = 1 / np.array(rests), product_of(sizes[i] - 1 for i in part)
         precisions = np.bincount(levels, share * squares)
-        wanted = rank * np.bincount(levels, share * counted)
+        wanted = rank * np.bincount(levels, share * factors)
         sums, falls = np.zeros(precisions.size), np.zeros(precisions.size)
         for level in np.flatnonzero(precisions).tolist():
             moved = precisions.astype(np.complex128)
             moved[level] *= 1 + STEP * 1j
-            own = Tree(chain, moved.tolist()).variances
-            found = sum(v.sum() * w for v, w in zip(own, wanted, strict=False))
-            falls[level] = -found.imag / (STEP * precisions[level])
-            sums[: len(own)] = [v.sum().real for v in own]
+            variances = Tree(chain, moved.tolist()).variances
+            total = sum(v.sum() * w for v, w in zip(variances, wanted, strict=False))
+            falls[level] = -total.imag / (STEP * precisions[level])
+            sums[: len(variances)] = [v.sum().real for v in variances]
         errors += rank * share * sums[levels]
         pulls += share * falls[levels]
     return errors, pulls

@@ -30,79 +30,82 @@ def _positions(domain: Domain, names: tuple[str, ...]) -> list[int]:
 
 
 def _in_order(positions: Sequence[int], table: Any) -> tuple[Subset, Any]:
-    """Return positions of attributes, sorted, and the table with its axes so."""
+    """Return positions of attributes, sorted, and the table with axes in that order."""
     return tuple(sorted(positions)), table.transpose(np.argsort(positions)).copy()
 
 
 def known_table(domain: Domain, names: Any, value: Any) -> tuple[Subset, Integers]:
     """Return the attributes of a known table, and its counts."""
     names = (names,) if isinstance(names, str) else tuple(names)
-    what = f"the known table of {' x '.join(names) or 'the total'}"
-    owners = [own for own in domain.attributes if own.name in names]
-    above = {column for own in owners for column in own.columns[:-1]}
+    title = f"the known table of {' x '.join(names) or 'the total'}"
+    owners = [attribute for attribute in domain.attributes if attribute.name in names]
+    # A value of the last column tells what is in the columns above it.
+    above = {column for attribute in owners for column in attribute.columns[:-1]}
     names = tuple(name for name in names if name not in above)
     positions = _positions(domain, names)
     sizes = [domain.shape[i] for i in positions]
     if isinstance(value, Mapping) or hasattr(value, "columns"):
         table = read_table(value)
         attributes = [domain.attributes[i] for i in positions]
-        wanted = [column for own in attributes for column in own._cells_by_column]
-        places, (last,) = table.locate(wanted, "known table", ("count",))
+        wanted = [column for a in attributes for column in a._cells_by_column]
+        places, (counts_at,) = table.locate(wanted, "known table", ("count",))
         columns = map(table.column, places)
         codes = [
-            _codes(own, _labels(islice(columns, len(own.columns) or 1)), what)
-            for own in attributes
+            _codes(a, _labels(islice(columns, len(a.columns) or 1)), title)
+            for a in attributes
         ]
         cells = np.ravel_multi_index(codes, sizes)
         distinct = len(np.unique(cells))
         if not distinct == len(cells) == product_of(sizes):
             raise ValueError(
-                f"{what} must have one row for each of {product_of(sizes)} "
+                f"{title} must have one row for each of {product_of(sizes)} "
                 f"combinations of values, got {len(cells)} rows for {distinct}; add "
                 "those that are missing, and merge repeated ones"
             )
-        given = table.column(last)[np.argsort(cells)]
+        given = table.column(counts_at)[np.argsort(cells)]
     else:
-        given = plain_array(value, what)
+        given = plain_array(value, title)
     try:
         counts = given.astype(np.float64)
-        good = given.size == product_of(sizes) and 0 <= counts.sum() <= LARGEST
-        good = good and bool(((counts >= 0) & (counts % 1 == 0)).all())
+        valid = given.size == product_of(sizes) and 0 <= counts.sum() <= LARGEST
+        valid = valid and bool(((counts >= 0) & (counts % 1 == 0)).all())
     except (TypeError, ValueError):
-        good = False
-    if not good:
+        valid = False
+    if not valid:
         raise ValueError(
-            f"{what} must be {product_of(sizes)} whole numbers >= 0, got "
+            f"{title} must be {product_of(sizes)} whole numbers >= 0, got "
             f"{given.tolist()!r:.60}"
         )
     return _in_order(positions, counts.astype(np.int64).reshape(sizes))
 
 
-def impossible_cells(domain: Domain, rule: Any, what: str) -> tuple[Subset, Mask]:
+def impossible_cells(domain: Domain, rule: Any, title: str) -> tuple[Subset, Mask]:
     """Return the attributes of a rule, and which of their cells are impossible."""
     if not isinstance(rule, Mapping) or not rule:
         raise TypeError(
-            f"{what} must map attributes to values, such as {{'sex': 'f'}}, got "
+            f"{title} must map attributes to values, such as {{'sex': 'f'}}, got "
             f"{rule!r:.60}"
         )
     positions = _positions(domain, tuple(rule))
     masks = []
     for i, values in zip(positions, rule.values(), strict=True):
-        own = domain.attributes[i]
+        attribute = domain.attributes[i]
         several = values if isinstance(values, list | tuple) else [values]
-        masks.append(np.isin(np.arange(own.size), _codes(own, several, what)))
+        masks.append(
+            np.isin(np.arange(attribute.size), _codes(attribute, several, title))
+        )
     return _in_order(positions, reduce(np.logical_and.outer, masks))
 
 
 def _labels(columns: Iterable[Iterable[Any]]) -> list[str]:
-    """Return what rows are called together by some columns."""
+    """Return the label of every row: its cells in some columns, put together."""
     return [BELOW.join(map(str, cells)) for cells in zip(*columns, strict=True)]
 
 
-def _codes(attribute: Attribute, values: Iterable[Any], what: str) -> Integers:
+def _codes(attribute: Attribute, values: Iterable[Any], title: str) -> Integers:
     """Return the cells that values name."""
     labels = [str(label) for label in attribute.labels]
     texts = [str(value) for value in values]
     for text in texts:
-        check_choice(text, f"a value of {attribute.name!r} in {what}", labels)
+        check_choice(text, f"a value of {attribute.name!r} in {title}", labels)
     return np.array([labels.index(text) for text in texts], np.int64)

@@ -12,20 +12,8 @@ from fractions import Fraction
 from typing import Any
 
 from mmech.cli.files import add_csv, csv_format, opened
-from mmech.terminal import (
-    InputError,
-    Parser,
-    print_wrapped,
-    read_epsilon,
-    whole,
-)
-from mmech_rf.cli.common import (
-    HELP,
-    add,
-    add_forest,
-    as_option,
-    in_options,
-)
+from mmech.terminal import InputError, Parser, print_wrapped, read_epsilon, whole
+from mmech_rf.cli.common import HELP, add, add_forest, as_option, in_options
 from mmech_rf.methods import METHODS
 
 DEFAULT_METHODS = ("private", "majority")
@@ -81,7 +69,8 @@ def _evaluate(args: argparse.Namespace) -> None:
     settings = _settings(args, names)
     from mmech_rf import evaluation
 
-    form = csv_format(args) if hasattr(args, "sep") else {}
+    is_demo = not hasattr(args, "sep")  # whose records are built in
+    form = {} if is_demo else csv_format(args)
     records = evaluation.load_records(
         opened(args, args.data), args.schema, missing=args.missing, **form
     )
@@ -102,19 +91,19 @@ def _evaluate(args: argparse.Namespace) -> None:
     if result.trials:
         print(evaluation.accuracy_table(result.trials))
         print()
-        if hasattr(args, "sep"):  # not the demo
+        if not is_demo:
             classes = records.schema.class_labels
             print(evaluation.recall_table(result.trials, classes))
             print()
-    skipped = [
+    remarks: list[str | None] = [
         f"Skipped {label}: {in_options(error, args)}."
         for label, error in result.skipped.items()
     ]
     if records.n_dropped:
-        skipped.append(
+        remarks.append(
             f"{records.n_dropped:,} records with missing values were left out."
         )
-    for remark in (*skipped, records.caveat, NOT_PRIVATE):
+    for remark in (*remarks, records.caveat, NOT_PRIVATE):
         if remark is not None:
             print_wrapped(remark, bullet=True)
 
@@ -127,9 +116,9 @@ def _settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
         if value is None:
             continue
         if not any(name in METHODS[method].options for method in names):
-            having = [row.name for row in METHODS.values() if name in row.options]
+            takers = [row.name for row in METHODS.values() if name in row.options]
             raise InputError(
-                f"{as_option(name)} is a setting of {', '.join(having)}, and "
+                f"{as_option(name)} is a setting of {', '.join(takers)}, and "
                 "none is compared; leave it out, or add one to --methods"
             )
         settings[name] = value

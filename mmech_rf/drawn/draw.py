@@ -146,11 +146,10 @@ def counted(
     rate: int,
     maps: BitMaps | None = None,
 ) -> tuple[Any, ...]:
-    """Return what kernels know of records: arguments from `views` to `rate`.
+    """Return the arguments of kernels from `views` to `rate`.
 
-    Weights are what each record counts for, (M,). Records whose class is predicted,
-    (M,), count once more, as if they were of a further class. Maps may have been made
-    before.
+    Weights are what each record counts for, (M,). A record whose class is `predicted`
+    right, (M,), counts once more, in a further class. Maps may have been made before.
     """
     from mmech_rf._kernels import view_tables
 
@@ -164,15 +163,14 @@ def counted(
         right = weights * (predicted == class_codes)
         planes = np.concatenate([planes, maps.digits(right)])
     offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
-    known = (
+    arguments = (
         cells, views.sizes, *views.nesting, class_codes, weights, right, n_classes,
         maps.slots, maps.words, maps.maps, maps.starts, planes, n_planes,
         offsets,
     )  # fmt: skip
     totals = np.empty(offsets[-1], weights.dtype)
-    view_tables(*known, totals)
-    exps = _gap_weights(n_columns, most, rate)
-    return *known, exps, totals, rate
+    view_tables(*arguments, totals)
+    return *arguments, _gap_weights(n_columns, most, rate), totals, rate
 
 
 def _gap_weights(n_labels: int, most: int, rate: int) -> Integers:
@@ -312,8 +310,8 @@ class SelectedTree:
         root = look()
         branches = tuple([look() for _ in range(root.size)])
         ends = np.cumsum([_size(branch) for branch in branches])
-        *labels, rest_of = np.split(np.array([*rest], np.int64), ends)
-        check_that(rest_of.size == 0, "labels")
+        *labels, excess = np.split(np.array([*rest], np.int64), ends)
+        check_that(excess.size == 0, "labels")
         return cls(root, branches, tuple(labels))
 
     def leaves(self, codes: Integers) -> Integers:
@@ -333,10 +331,10 @@ def _leaves(
     first, start = view.cells(codes), 0
     out = np.empty(codes.shape[0], np.int64)
     for cell, branch in enumerate(branches):
-        here = np.flatnonzero(first == cell)
-        out[here] = start
-        if branch is not None and here.size:
-            out[here] += branch.cells(codes[here])
+        rows = np.flatnonzero(first == cell)
+        out[rows] = start
+        if branch is not None and rows.size:
+            out[rows] += branch.cells(codes[rows])
         start += _size(branch)
     return out
 
@@ -506,7 +504,7 @@ class _Nodes:
     def ways(self, root: int) -> Integers:
         """Return log weights of what each cell of a root may do, (cells, v + 1, 2).
 
-        A view to split by or, last, none.
+        It may be split by each of the views or, last, by none.
         """
         from mmech_rf._kernels import split_log_weights
 
@@ -521,7 +519,7 @@ class _Nodes:
     def forks(self, root: int, seconds: Integers) -> Integers:
         """Return log weights of trees of two levels in each cell of a root.
 
-        For each of the views that they may begin with, shape (cells, m, 2).
+        There is one for each view that they may begin with, shape (cells, m, 2).
         """
         from mmech_rf._kernels import fork_log_weights
 
@@ -563,16 +561,16 @@ def _draw_top_down(
 ) -> SelectedTree:
     """Draw the root, then what its cells do, then the labels."""
     items, last = nodes.views.items, None
-    chances = nodes.roots(roots)
+    log_weights = nodes.roots(roots)
     if third.first.size:
         last = nodes.seen_through(third.views)
-        chances[:, 1] += _fixed(math.log(1 - third_level))
+        log_weights[:, 1] += _fixed(math.log(1 - third_level))
         deep = np.zeros((third.first.size, 2), np.int64)
         deep[:, 1] = _fixed(math.log(third_level / third.first.size))
         for first, out in zip(third.first, deep, strict=True):
             nodes.add_log_sums(_deep_ways(nodes, last, third, int(first)), out)
-        chances = np.concatenate([chances, deep])
-    place = _choice(chances, nodes.rate, noise)
+        log_weights = np.concatenate([log_weights, deep])
+    place = _choice(log_weights, nodes.rate, noise)
     if last is None or place < roots.size:
         root = int(roots[place])
         branches, labels = _branches(nodes, root, nodes.ways(root), noise)
@@ -581,9 +579,9 @@ def _draw_top_down(
     root, ways = int(third.views[first]), _deep_ways(nodes, last, third, first)
 
     def fork(number: int, rows: Integers) -> tuple[Fork, Integers]:
-        second, here = int(third.after(first)[number]), last.of(rows)
-        branches, labels = _branches(here, second, here.ways(second), noise)
-        return Fork(here.views.items[second], branches), np.concatenate(labels)
+        second, within = int(third.after(first)[number]), last.of(rows)
+        branches, labels = _branches(within, second, within.ways(second), noise)
+        return Fork(within.views.items[second], branches), np.concatenate(labels)
 
     branches, labels = _branches(nodes, root, ways, noise, fork)
     return SelectedTree(items[root], branches, labels)
@@ -592,7 +590,7 @@ def _draw_top_down(
 def _deep_ways(nodes: _Nodes, last: _Nodes, third: _ThirdLevel, first: int) -> Integers:
     """Return log weights of what each cell of a root does in a tree of three levels.
 
-    As in two levels or, last, a fork with each of the views that come second.
+    First all that it may do in two levels, then a fork by each view that comes second.
     """
     ways = nodes.ways(int(third.views[first]))
     ways[..., 1] += nodes.log_stop
@@ -612,34 +610,34 @@ def _branches(
     items, first = nodes.views.items, nodes.cells[root]
     branches: list[Any] = []
     labels = []
-    for cell, chance in enumerate(ways):
-        way = _choice(chance, nodes.rate, noise)
-        here = np.flatnonzero(first == cell)
+    for cell, log_weights in enumerate(ways):
+        way = _choice(log_weights, nodes.rate, noise)
+        rows = np.flatnonzero(first == cell)
         if fork is not None and way > len(items):
-            branch, leaves = fork(way - len(items) - 1, here)
+            branch, leaves = fork(way - len(items) - 1, rows)
             branches.append(branch)
             labels.append(leaves)
             continue
         branches.append(items[way] if way < len(items) else None)
-        drawn = [
-            weighted_choice(row, insecure_rng=noise)
-            for row in logarithms(nodes.scores(way, here), nodes.rate)
+        classes = [
+            weighted_choice(leaf, insecure_rng=noise)
+            for leaf in logarithms(nodes.scores(way, rows), nodes.rate)
         ]
-        labels.append(np.array(drawn, np.int64))
+        labels.append(np.array(classes, np.int64))
     return tuple(branches), tuple(labels)
 
 
 def _choice(
-    chances: Integers, rate: int, insecure_rng: np.random.Generator | None
+    log_weights: Integers, rate: int, insecure_rng: np.random.Generator | None
 ) -> int:
-    """Draw by logarithms that are kept as scores and rests, shape (n, 2)."""
-    exact = logarithms(chances[:, 0], rate, chances[:, 1])
+    """Draw by log weights, each a score and a rest, shape (n, 2)."""
+    exact = logarithms(log_weights[:, 0], rate, log_weights[:, 1])
     return weighted_choice(exact, insecure_rng=insecure_rng)
 
 
-def _fixed(logarithms: float | Floats) -> Integers:
-    """Return logarithms in units of 2**-FRACTION_BITS; public numbers."""
-    return np.rint(np.ldexp(logarithms, FRACTION_BITS)).astype(np.int64)
+def _fixed(logs: float | Floats) -> Integers:
+    """Return public logarithms as whole numbers of 2**-FRACTION_BITS."""
+    return np.rint(np.ldexp(logs, FRACTION_BITS)).astype(np.int64)
 
 
 def _roots(views: Views, n_records: float, n_rows: float = math.inf) -> Integers:

@@ -82,8 +82,8 @@ class SelectedTrees(Experts):
             check_that(
                 (None if answers is None else answers.shape) == square, "answers"
             )
-        every = zip(self.trees, self.scores, self.errors, strict=True)
-        for tree, scores, errors in every:
+        of_trees = zip(self.trees, self.scores, self.errors, strict=True)
+        for tree, scores, errors in of_trees:
             tree.check(domain_shape, n_classes + scored)
             shape = tree.n_leaves, n_classes
             check_that(scores.shape == errors.shape == shape, "scores")
@@ -106,14 +106,14 @@ class SelectedTrees(Experts):
         leaves = tree.leaves(codes)
         if self.answers is not None and self.additive is not None:
             deferred = np.concatenate(tree.labels)[leaves] == len(self.answers)
-            said = tree.n_leaves + self.additive.classes(codes)
-            leaves = np.where(deferred, said, leaves)
+            by_scores = tree.n_leaves + self.additive.classes(codes)
+            leaves = np.where(deferred, by_scores, leaves)
         return self.counts[0], leaves
 
     def log_odds(self, codes: Integers) -> Floats:
         """Return log probabilities of the classes up to a constant, shape (b, k)."""
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]))
-        for scores, leaves, where in self._looks(codes, self.scores):
+        for scores, leaves, where in self._by_tree(codes, self.scores):
             out += scores[leaves]
             if where.size:
                 out[where] += self._additive_votes(codes[where])
@@ -133,25 +133,26 @@ class SelectedTrees(Experts):
         if self.additive is None or self.answers is None or self.score_weight:
             return np.asarray(softmax(odds, axis=1))
         first, second = np.partition(odds, -2, axis=1)[:, :-3:-1].T
-        most = MOST_OF_LEAD * np.maximum(first - second, 1e-9)[:, None]
+        limit = MOST_OF_LEAD * np.maximum(first - second, 1e-9)[:, None]
         scores = self.additive.whole(codes) / VOTE_STEPS
         scores -= scores.mean(axis=1, keepdims=True)
-        ranked = odds + most * np.tanh(self.ranking * scores / most)
+        ranked = odds + limit * np.tanh(self.ranking * scores / limit)
         return np.asarray(softmax(ranked, axis=1))
 
     def interval(self, codes: Integers, level: float) -> tuple[Floats, Floats]:
         """Return bounds of `probabilities` by the known noise, each of shape (b, k)."""
         shares = np.clip(self.probabilities(codes), 1e-15, 1 - 1e-15)
-        spread = ndtri((1 + level) / 2) * self._line_errors(codes, shares)
+        spread = ndtri((1 + level) / 2) * self._odds_errors(codes, shares)
         odds = logit(shares)
         return expit(odds - spread), expit(odds + spread)
 
-    def _line_errors(self, codes: Integers, shares: Floats) -> Floats:
-        """Return standard errors of the log-odds of each class against the others."""
-        variances, against = self._variances(codes), 1 - shares
-        variance = variances * (1 - (shares / against) ** 2)
-        weighed = (shares**2 * variances).sum(axis=1, keepdims=True) / against**2
-        return np.asarray(np.sqrt(np.maximum(variance + weighed, 0.0)))
+    def _odds_errors(self, codes: Integers, shares: Floats) -> Floats:
+        """Return standard errors of log p / (1 - p) of each class, shape (b, k)."""
+        variances, rest = self._variances(codes), 1 - shares
+        # The sum over j != c of the module's formula: over all j, less the c-th.
+        itself = variances * (1 - (shares / rest) ** 2)
+        others = (shares**2 * variances).sum(axis=1, keepdims=True) / rest**2
+        return np.asarray(np.sqrt(np.maximum(itself + others, 0.0)))
 
     def _variances(self, codes: Integers) -> Floats:
         """Return squared standard errors of log-odds, shape (b, k)."""
@@ -159,7 +160,7 @@ class SelectedTrees(Experts):
         scored: Floats | float = 0.0
         if self.additive is not None:
             scored = self.additive.variances(codes)
-        for errors, leaves, where in self._looks(codes, self.errors):
+        for errors, leaves, where in self._by_tree(codes, self.errors):
             out += np.square(errors)[leaves]
             if not where.size:
                 continue
@@ -167,8 +168,8 @@ class SelectedTrees(Experts):
             if self.answer_errors is None:
                 out[where] += np.asarray(scored)[where]
             else:
-                said = self.additive.classes(codes[where])
-                out[where] += np.square(self.answer_errors)[said]
+                predicted = self.additive.classes(codes[where])
+                out[where] += np.square(self.answer_errors)[predicted]
         if self.score_weight:
             out += self.score_weight**2 * scored
         elif self.answers is not None:
@@ -181,7 +182,7 @@ class SelectedTrees(Experts):
         Scores that leaves stand for are whole steps already.
         """
         out = np.zeros((codes.shape[0], self.scores[0].shape[1]), np.int64)
-        for scores, leaves, where in self._looks(codes, self.scores):
+        for scores, leaves, where in self._by_tree(codes, self.scores):
             out += np.rint(VOTE_STEPS * scores).astype(np.int64)[leaves]
             if where.size:
                 assert self.additive is not None
@@ -189,10 +190,10 @@ class SelectedTrees(Experts):
                 out[where] += self.additive.whole(codes[where])
         return out
 
-    def _looks(
+    def _by_tree(
         self, codes: Integers, tables: tuple[Floats, ...]
     ) -> Iterator[tuple[Floats, Integers, Integers]]:
-        """Yield tables of trees, leaves of records, and who is left to the scores."""
+        """Yield, by tree, its table, leaves of records, and rows left to scores."""
         n_classes = self.scores[0].shape[1]
         for tree, table in zip(self.trees, tables, strict=True):
             leaves = tree.leaves(codes)

@@ -69,10 +69,11 @@ class LaplaceForestClassifier(CountedForest):
 
     def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         forests = [ensemble.forest for ensemble in self.ensembles_]
-        leaves = [Identity(forest.n_leaves) for forest in forests]
+        counts = [Identity(forest.n_leaves) for forest in forests]
         shared = self.data == "shared"
-        moved = [forest.n_trees if shared else 1 for forest in forests]
-        mechanisms = self._mechanisms(leaves, leaves, moved)
+        # One record is in a leaf of every tree, or of the one that it is assigned to.
+        trees_of_record = [forest.n_trees if shared else 1 for forest in forests]
+        mechanisms = self._mechanisms(counts, counts, trees_of_record)
         self.expected_error_ = self._expected_error(mechanisms)
         self._release_leaves(mechanisms, lambda e: self._exact_counts(e, records))
 

@@ -1,4 +1,4 @@
-"""Schemas in files: what is written, and the form of a paper that is read."""
+"""Schemas in files: the form that is written, and a paper's form that is only read."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from typing import Any
 from mmech.domain import files
 
 Parsed = tuple[list[dict[str, Any]], dict[str, Any]]
-"""Fields of every attribute, and those of the schema beside them."""
+"""Arguments of every `Attribute`, and the other arguments of the `Schema`."""
 
 
 def parsed(document: dict[str, Any], noun: str, n_bins: int) -> Parsed:
-    """Return what a file says of a schema."""
-    if "features" in document:
-        if "target" not in document:  # a domain has all but the class
-            raise ValueError(
-                f"the {noun} has no 'target', which names the class and its "
-                "categories; add it, or use the file as a domain, with `mmech`"
-            )
-        entries = files.described_attributes(
-            document, noun, n_bins, ("target", "required", files.READ)
-        )
-        target = document["target"]
-    elif "attributes" in document:
-        return _parse_mrf(document)
-    else:
+    """Return what a file in either form says about a schema."""
+    if "features" not in document:
+        if "attributes" in document:
+            return _parse_mrf(document)
         raise files.unknown_kind(
             noun, "'features' with 'target', or 'attributes' with 'target'", document
         )
+    if "target" not in document:  # a domain has all but the class
+        raise ValueError(
+            f"the {noun} has no 'target', which names the class and its "
+            "categories; add it, or use the file as a domain, with `mmech`"
+        )
+    entries = files.described_attributes(
+        document, noun, n_bins, ("target", "required", files.READ)
+    )
+    target = document["target"]
     files.check_keys(target, ("name", "type", "categories"), "the target")
     return entries, {
         "class_labels": target["categories"],
@@ -45,8 +44,8 @@ _MRF_KEYS = ("name", "type", "categories", "cutoffs", "groups", "value_map")
 
 
 def _parse_mrf(document: dict[str, Any]) -> Parsed:
-    known = ("name", "attributes", "target", "dropped_after", "not_used")
-    files.check_keys(document, known, "the schema")
+    keys = ("name", "attributes", "target", "dropped_after", "not_used")
+    files.check_keys(document, keys, "the schema")
     target = document["target"]
     required = tuple(document.get("dropped_after", ()))
     left_out = {target, *required, *document.get("not_used", ())}
