@@ -308,33 +308,20 @@ def _check_agreement(
         f"the known counts of {' x '.join(names[i] for i in own) or 'the total'}"
         for own, _ in known.tables
     ] + [f"rule {k}" for k in range(1, len(known.rules) + 1)]
-    n = len(known.tables)
-
-    def holds(items: list[int]) -> bool:
-        own = known
-        if len(items) < len(called):
-            tables = tuple(known.tables[k] for k in items if k < n)
-            rules = tuple(known.rules[k - n] for k in items if k >= n)
-            own = Known(known.sizes, tables, rules)
-        total = int(own.exact.get((), np.array(1)))
-        return (
-            all(
-                np.array_equal(margin(table, subset, part), own.exact[part])
-                for subset, table in own.tables
-                for part in subsets_of(subset)
-            )
-            and not any(own.zeros(s)[table > 0].any() for s, table in own.exact.items())
-            and own.margins(subsets, total) is not None
+    total = int(known.exact.get((), np.array(1)))
+    holds = (
+        all(
+            np.array_equal(margin(table, subset, part), known.exact[part])
+            for subset, table in known.tables
+            for part in subsets_of(subset)
         )
-
-    items = list(range(len(called)))
-    if not holds(items):
-        for item in range(len(called)):  # what is left contradicts itself by itself
-            if not holds(fewer := [k for k in items if k != item]):
-                items = fewer
+        and not any(known.zeros(s)[table > 0].any() for s, table in known.exact.items())
+        and known.margins(subsets, total) is not None
+    )
+    if not holds:
         raise ParameterError(
-            "known" if items[0] < n else "impossible",
+            "known" if known.tables else "impossible",
             "must leave counts that are possible, but the search found none that keep "
-            "to " + " and ".join(called[k] for k in items),
+            "to " + " and ".join(called),
             remedy="correct one of them",
         )
