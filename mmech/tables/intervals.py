@@ -92,9 +92,10 @@ class Intervals(Field):
         level : float
             Probability of an interval.
         """
-        own, places = self.steps[self.step(subset)], np.arange(self._cells(subset))
+        own = self.steps[self.step(subset)]
+        places: Any = np.arange(self._cells(subset))
         if not own._closed:
-            nodes = np.arange(product_of(own._nodes(own._deep(subset))))
+            nodes: Any = np.arange(product_of(own._nodes(own._deep(subset))))
             places = own._at_cells(nodes, subset).ravel()
         error, width = own.law(subset).at(level, places)
         return np.broadcast_to(error, places.size), np.broadcast_to(width, places.size)
