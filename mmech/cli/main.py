@@ -188,16 +188,10 @@ def _known(args: argparse.Namespace) -> tuple[dict[Any, Any], list[Any]]:
                 n for n in read_header(check_file(path), **form) if n != "count"
             )
             cells = read_cells(path, [*names, "count"], ("count",), **form).T
-            columns = dict(zip(names, cells, strict=False))
-            try:
-                counts = [read_float(text) for text in cells[-1]]
-            except ValueError:
-                raise ValueError(
-                    "column 'count' must hold numbers; correct it"
-                ) from None
             if names in known:
                 raise ValueError("another file has counts of the same attributes")
-            known[names] = {**columns, "count": counts} if names else counts
+            columns = dict(zip((*names, "count"), cells, strict=True))
+            known[names] = columns if names else cells[-1]
     if args.impossible is not None:
         with located(f"cannot use the rules {args.impossible!r}"):
             try:

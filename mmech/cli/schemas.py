@@ -125,12 +125,6 @@ def _suggest(args: argparse.Namespace) -> None:
     header = list(kinds) or read_header(args, args.data)
     if len(header) > 1 and not header[0]:  # names of rows, as R and pandas write them
         del header[0]
-    one = len(header) == 1 and args.sep == ","
-    if marks := [mark for mark in ";\t|" if one and mark in header[0]]:
-        raise InputError(
-            f"the header of {args.data!r} is one column, with {marks[0]!r} in its name"
-            f"; pass --sep {marks[0]!r} to this and the other commands, or rename it"
-        )
     target = None
     if described.has_classes:
         target = header[-1] if args.target is None else args.target

@@ -97,7 +97,8 @@ def read_tables(
     kind = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
     with _records(source, form, block) as (header, records):
         for name in wanted:
-            _check_column(name, header, wanted)
+            if header.count(name) != 1:
+                raise column_error(name, header, wanted)
         places = [str(header.index(name)) for name in wanted]
         parsing = arrow_csv.ParseOptions(
             delimiter=form.get("sep", ","),
@@ -130,20 +131,6 @@ def read_tables(
                     for name, column in zip(wanted, columns, strict=True)
                 ]
             yield pyarrow.table(columns, list(wanted))
-
-
-def _check_column(name: str, header: list[str], wanted: Sequence[str]) -> None:
-    if header.count(name) == 1:
-        return
-    near = [mark for mark in ";\t|," if mark in "".join(header)]
-    if len(header) == 1 and near:
-        raise ParameterError(
-            "sep",
-            f"the header of the file is one column at this {{sep}}, with "
-            f"{near[0]!r} in its name, and no column named {name!r}",
-            remedy=(f"pass {{sep={near[0]!r}}}", "rename the column"),
-        )
-    raise column_error(name, header, wanted)
 
 
 def _in_usual_form(column: Any, usual: Callable[..., str], *, number: bool) -> Any:

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO
+from typing import Any
 
 from mmech.checks import check_choice, check_file, check_text, nearest, parsed_json
 from mmech.domain.attribute import FIELDS, KINDS
@@ -54,8 +54,9 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
     elif isinstance(source, (str, os.PathLike)):
         path = check_file(source)
         folder = os.path.dirname(path)
-        with open(path, encoding="utf-8") as stream:
-            text = _utf8(stream, noun)
+        with open(path, "rb") as stream:
+            text = stream.read()
+        check_text(text, f"the {noun}", "name the JSON file")
     else:
         raise TypeError(
             f"a {noun} is read from a path, an open file, a JSON text or a dict, "
@@ -78,17 +79,6 @@ def read_document(source: Any, noun: str) -> dict[str, Any]:
         if isinstance(entry, dict) and isinstance(entry.get("tree"), str):
             entry["tree"] = os.path.join(folder, entry["tree"])
     return document
-
-
-def _utf8(stream: TextIO, noun: str) -> str:
-    try:
-        return stream.read()
-    except UnicodeDecodeError:
-        stream.buffer.seek(0)
-        check_text(stream.buffer.read(64), f"the {noun}", "name the JSON file")
-        raise ValueError(
-            f"the {noun} is not encoded in UTF-8; save the file in that encoding"
-        ) from None
 
 
 def write_document(

@@ -23,7 +23,7 @@ from mmech.domain.csv_files import CsvFormat, check_format, column_error
 from mmech.domain.domain import Domain
 from mmech.domain.frames import check_flat, in_memory, read_table, read_vector
 from mmech.domain.values import is_missing
-from mmech.exceptions import located
+from mmech.exceptions import ParameterError, located
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 """Endings of files that are read."""
@@ -46,8 +46,7 @@ class Part(NamedTuple):
     y : column of pyarrow, array, series or None
         Class labels of a schema. Sensitive.
     chunk_id : tuple or None
-        File, first row and row after the last. None for frames and iterators without
-        a name.
+        File, first row and row after the last. None for frames and iterators.
 
     Examples
     --------
@@ -68,7 +67,6 @@ def read(
     /,
     *,
     chunk_rows: int = 2**20,
-    name: str | None = None,
     with_target: bool = True,
     **form: Unpack[CsvFormat],
 ) -> Iterator[Part]:
@@ -88,9 +86,6 @@ def read(
         Names the columns to read; others are ignored.
     chunk_rows : int, default=2**20
         Most rows of a part; pairs (X, y) are a part each.
-    name : str, default=None
-        Name of a frame or an iterable. Parts are named by it and their rows, so that
-        they are counted once. A file is named by its real path.
     with_target : bool, default=True
         Whether the class of a schema is read, and the columns that it requires.
     multiline : bool, default=False
@@ -148,15 +143,13 @@ def read(
     if _is_path(source) or (
         isinstance(source, (list, tuple)) and all(map(_is_path, source))
     ):
-        if name is not None:
-            raise ValueError(f"name is for frames, and files have one, got {name!r}")
         return _parts(_files(source), wanted, chunk_rows, form)
     if form:
         raise ValueError(
             f"{', '.join(form)} is for csv files, got {type(source).__name__}; leave "
             "it out"
         )
-    return _of_memory(_frames(source), wanted, chunk_rows, name)
+    return _of_memory(_frames(source), wanted, chunk_rows)
 
 
 def read_whole(
@@ -266,34 +259,27 @@ def _is_dataset(source: Any) -> bool:
 
 
 def _of_memory(
-    frames: Iterable[Any], wanted: _Wanted, chunk_rows: int, name: str | None
+    frames: Iterable[Any], wanted: _Wanted, chunk_rows: int
 ) -> Iterator[Part]:
-    first = 0
     for frame in frames:
         if isinstance(frame, Part):
             yield frame
             continue
-        parts: Iterable[tuple[Any, Any, int]]
         if isinstance(frame, tuple) and len(frame) == 2 and wanted.target:
-            parts = [(*frame, len(frame[1]))]
+            yield Part(*frame, None)
         elif isinstance(frame, np.ndarray) and frame.ndim == 2 and not wanted.target:
-            parts = [(frame, None, len(frame))]
+            yield Part(frame, None, None)
         elif _is_frame(frame):
-            parts = _slices(frame, wanted, chunk_rows)
+            yield from _slices(frame, wanted, chunk_rows)
         else:
             raise TypeError(
                 "an iterable source must yield frames of pandas, polars or pyarrow, "
                 "arrays where there are no classes, or pairs (X, y), got "
                 f"{type(frame).__name__}"
             )
-        for X, y, rows in parts:
-            yield Part(X, y, None if name is None else (name, first, first + rows))
-            first += rows
 
 
-def _slices(
-    frame: Any, wanted: _Wanted, chunk_rows: int
-) -> Iterator[tuple[Any, Any, int]]:
+def _slices(frame: Any, wanted: _Wanted, chunk_rows: int) -> Iterator[Part]:
     table, target = read_table(frame), wanted.target
     needed = [] if target is None else [target]
     table.locate(needed, wanted.noun, wanted.names, read_required=False)
@@ -302,8 +288,7 @@ def _slices(
             part = frame.iloc[start : start + chunk_rows]
         else:
             part = frame.slice(start, chunk_rows)
-        n_rows = min(chunk_rows, table.n_rows - start)
-        yield part, None if target is None else part[target], n_rows
+        yield Part(part, None if target is None else part[target], None)
 
 
 # ---- files ---------------------------------------------------------------------------
@@ -432,6 +417,14 @@ def _columns(path: Any, attributes: Sequence[Attribute], form: CsvFormat) -> lis
         return list(parquet_schema(path).names)
     header = csv_files.read_header(path, **form)
     if {attribute.name for attribute in attributes}.isdisjoint(header):
+        marks = [mark for mark in ";\t|," if len(header) == 1 and mark in header[0]]
+        if marks:
+            raise ParameterError(
+                "sep",
+                f"the header of the file is one column at this {{sep}}, with "
+                f"{marks[0]!r} in its name",
+                remedy=(f"pass {{sep={marks[0]!r}}}", "rename the column"),
+            )
         usual = csv_files.usual_form(form)
         fields = {*header, *(usual(f, number=True) for f in header if usual)}
         cells = np.array([f for f in fields if not is_missing(f)], dtype=object)

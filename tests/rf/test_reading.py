@@ -489,35 +489,30 @@ def frame_of(library):
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_frames_are_read_in_parts(library):
     frame = frame_of(library)
-    codes, classes, chunks = encoded(read(frame, SCHEMA, chunk_rows=2, name="may"))
+    codes, classes, chunks = encoded(read(frame, SCHEMA, chunk_rows=2))
     rows = list(zip(ROWS["colour"], ROWS["size"], strict=True))
     expected = SCHEMA.encode(rows, ROWS["answer"])
     assert codes == expected[0].tolist()
     assert classes == expected[1].tolist()
-    assert chunks == (("may", 0, 2), ("may", 2, 4), ("may", 4, 5))
-    assert encoded(read(frame, SCHEMA))[2] == (None,)
-    again = encoded(read(iter([frame, frame]), SCHEMA, name="may"))
+    assert chunks == (None, None, None)
+    again = encoded(read(iter([frame, frame]), SCHEMA))
     assert again[0] == codes * 2
-    assert again[2] == (("may", 0, 5), ("may", 5, 10))
 
 
 def test_pairs_and_datasets_are_read():
     rows = list(zip(ROWS["colour"], ROWS["size"], strict=True))
     pairs = ((rows[i : i + 2], ROWS["answer"][i : i + 2]) for i in (0, 2, 4))
-    codes, _, chunks = encoded(read(pairs, SCHEMA, name="pairs"))
+    codes, _, _ = encoded(read(pairs, SCHEMA))
     assert codes == SCHEMA.encode(rows).tolist()
-    assert chunks[-1] == ("pairs", 4, 5)
     dataset = pytest.importorskip("pyarrow.dataset").dataset(frame_of("pyarrow"))
     assert encoded(read(dataset, SCHEMA))[0] == codes
 
 
-def test_other_sources_are_refused(tmp_path):
-    path = written(tmp_path / "a.csv", LINES)
+def test_other_sources_are_refused():
     for source, settings, error, message in [
         (5, {}, TypeError, "source must be a path, a frame"),
         ({"size": [1]}, {}, TypeError, "source must be a path, a frame"),
         ([1, 2], {}, TypeError, "must yield frames"),
-        (path, {"name": "a"}, ValueError, "files have one"),
         (iter([]), {"sep": ";"}, ValueError, "sep is for csv files"),
     ]:
         with pytest.raises(error, match=message):
