@@ -500,7 +500,7 @@ def test_the_command_line_keeps_to_what_is_known(files, capsys):
             "counts of sex and the known counts of the",
         ),
         ("--known n.csv --known other.csv", "another file has counts of the same"),
-        ("--known words.csv", "totals 'words.csv': column 'count' must hold numbers;"),
+        ("--known words.csv", "1 whole numbers >= 0, got ['many']"),
         ("--known town.csv", "an attribute of what is known must be one of"),
         ("--known in.csv", "no column named 'count'"),
         ("--known none.csv", "there is no file 'none.csv'"),
