@@ -91,6 +91,10 @@ def impossible_cells(domain: Domain, rule: Any, title: str) -> tuple[Subset, Mas
     for i, values in zip(positions, rule.values(), strict=True):
         attribute = domain.attributes[i]
         several = values if isinstance(values, list | tuple) else [values]
+        if not several:
+            raise ValueError(
+                f"{title} must name a cell of {attribute.name!r}, got an empty list"
+            )
         masks.append(
             np.isin(np.arange(attribute.size), _codes(attribute, several, title))
         )
