@@ -20,6 +20,7 @@ from mmech.error.result import Callback, StrategyResult
 from mmech.error.rules import known_gain
 from mmech.exceptions import UnsupportedWorkloadError
 from mmech.integer_strategy import IntegerStrategy, by_structure, weighted
+from mmech.limits import LIMITS
 from mmech.operators.algebra import one_per_block, rows_scaled
 from mmech.operators.base import (
     Array,
@@ -30,9 +31,9 @@ from mmech.operators.base import (
     square,
 )
 from mmech.operators.compose import check_weight
-from mmech.operators.known import BOUNDS, has_full_column_rank
+from mmech.operators.known import BOUNDS, has_full_column_rank, normal_form
 from mmech.strategies.registry import Request, Skip, Template
-from mmech.structure.blocks import BlockEnergies, block_energies
+from mmech.structure.blocks import BlockEnergies, block_energies, overlaps
 from mmech.structure.exact import SUMS
 
 Sizes = tuple[int, ...]
@@ -569,7 +570,10 @@ def _tree(n: int, branchings: Iterable[int]) -> Sizes:
 
 def look_at_hierarchy(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out workloads without an order."""
-    if block_energies(workload) is None:
+    form = normal_form(workload)
+    if form.products and len(form.products[0][1]) > 1:
+        return Skip("several attributes have no order of their cells")
+    if workload.shape[1] > LIMITS.dense_cells and form.ask(overlaps) is None:
         return Skip("not ranges of an ordered domain")
     return None
 

@@ -30,7 +30,7 @@ from mmech.operators.base import (
     read_only,
 )
 from mmech.operators.basic import Diagonal, SeparableGram
-from mmech.operators.explicit import Sparse, as_query_matrix
+from mmech.operators.explicit import Sparse, as_query_matrix, gram_entries
 from mmech.operators.partition import PartitionStack
 
 SPARSE_ADVANTAGE = 8
@@ -119,6 +119,10 @@ class Transpose(Wrapper):
         return sp.csr_array(self.operator.to_sparse().T)
 
 
+FEW_ROWS = 4
+"""A gram of fewer rows than cells by this factor is multiplied from its entries."""
+
+
 @query_matrix("Gram")
 class Gram(Symmetric, Wrapper):
     """AᵀA as two products, for operators whose gram has no closed form.
@@ -136,6 +140,14 @@ class Gram(Symmetric, Wrapper):
 
     def _matmat(self, x: Array, /) -> Array:
         return self.operator._rmatmat(self.operator._matmat(x))
+
+    def _explicit_entries(self) -> Array:
+        m, n = self.operator.shape
+        if m <= n // FEW_ROWS:
+            entries = gram_entries(self.operator._dense())
+            if entries.dtype == self.dtype:
+                return entries
+        return super()._explicit_entries()
 
     def pinv(self) -> QueryMatrix:
         pinv = self.operator.pinv()

@@ -82,12 +82,7 @@ class Dense(Stored):
     def gram(self) -> QueryMatrix:
         """Return AᵀA, explicit if that is the smaller form."""
         if self.shape[1] <= self.shape[0]:
-            floats = self._array.astype(np.float64, copy=False)
-            gram = floats.T @ floats
-            largest = float(np.diagonal(gram).max(initial=0))
-            if self.dtype == np.int64 and largest < 2.0**53:
-                gram = np.rint(gram).astype(np.int64)
-            return Dense(gram)
+            return Dense(gram_entries(self._array))
         return super().gram()
 
     def pinv(self) -> QueryMatrix:
@@ -202,6 +197,15 @@ def _sparse_product(matrix: Any, x: Array) -> Array:
     if x.shape[1] == 1:
         return np.asarray(matrix @ x[:, 0])[:, None]
     return np.asarray(matrix @ x)
+
+
+def gram_entries(array: Array) -> Array:
+    """Return AᵀA, of integers as long as floats have them exactly."""
+    floats = array.astype(np.float64, copy=False)
+    gram = floats.T @ floats
+    if array.dtype == np.int64 and float(gram.diagonal().max(initial=0)) < 2.0**53:
+        gram = np.rint(gram).astype(np.int64)
+    return np.asarray(gram)
 
 
 @singledispatch

@@ -278,6 +278,10 @@ class PartitionGram(Symmetric):
             return self._explicit._rmatmat(x)  # by columns, which SciPy does faster
         return self.partitions._rmatmat(self.partitions._matmat(x))
 
+    def _explicit_entries(self) -> Array:
+        rows = self.partitions.to_sparse()
+        return (rows.T @ rows).toarray()
+
     @cached_property
     def _columns_multiplied(self) -> list[int]:
         return [0]

@@ -412,6 +412,13 @@ def test_grams_of_integer_matrices_are_integer():
         assert operator.gram().dtype == operator.dtype
 
 
+@pytest.mark.parametrize("weight", [3, 2**29 + 1])  # floats hold one square exactly
+def test_grams_of_few_rows_keep_whole_numbers(weight):
+    gram = mm.Product(weight * mm.Ones(1, 1), mm.Ones(1, 8)).gram()
+    assert gram.to_dense().dtype == np.int64
+    assert (gram.to_dense() == weight**2).all()
+
+
 @pytest.mark.parametrize(
     "dense",
     [
