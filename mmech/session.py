@@ -113,14 +113,17 @@ class Session:
         what: str,
         unit: int = 1,
         *,
+        times: int = 1,
         currency: str | None = None,
     ) -> Measurement:
-        """Release counts, of which one record changes one by at most `unit`.
+        """Release counts, of which one record changes some by at most `unit` each.
 
-        The cost is in the currency of the session, or in another one.
+        One of them, or as many as `times` says. The cost is in the currency of the
+        session, or in another one.
         """
         law = OF_CURRENCY[currency or self.currency]
-        return self._measured(counts, Fraction(unit) ** law.power, law, cost, what)
+        size = times * Fraction(unit) ** law.power
+        return self._measured(counts, size, law, cost, what)
 
     def add_noise_to_groups(
         self, sums: Integers, groups: Groups, cost: Fraction, what: str, unit: int

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from mmech.arrays import Floats, Integers, Subset
 from mmech.mechanism import MatrixMechanism
+from mmech.noise import Law
 from mmech.noise.tails import CellLaws, ErrorLaw, Errors, Tails, laws_of_rows
 from mmech.operators.base import product_of
 from mmech.tables.field import (
     FLAT,
     VARIANCE_FLOOR,
     Field,
+    Measured,
     Solution,
     measured_by,
 )
@@ -69,6 +71,20 @@ class Intervals(Field):
         self.steps: Sequence[Intervals] = [self]
         if len(mechanisms) > 1:
             self.steps = [Intervals([mechanism]) for mechanism in mechanisms]
+
+    @classmethod
+    def of(
+        cls,
+        law: Law,
+        sizes: Sequence[int],
+        measured: Sequence[Measured],
+        chain: Chain = FLAT,
+    ) -> Self:
+        """Return the same of tables with independent noise of a law."""
+        made = cls.__new__(cls)
+        Field.__init__(made, sizes, measured, chain=chain)
+        made._law, made._laws, made.steps = law, {}, [made]
+        return made
 
     def step(self, subset: Subset) -> int:
         """Return the step that a table has its intervals from."""
@@ -249,6 +265,11 @@ class Intervals(Field):
             self._parameters[holding],
             which,
         )
+
+    def cells_above(self, subset: Subset, other: Subset) -> Integers:
+        """Return the cell of a coarser table that holds each one of a table."""
+        nodes, codes = self._places(subset, np.arange(self._cells(subset)))
+        return self._held_by(codes, nodes, other)
 
     def _held_by(
         self, codes: Mapping[int, Integers], nodes: Any, other: Subset

@@ -109,10 +109,10 @@ class MeasuredTables:
         """Return estimates by what tables and statistics count, and their errors."""
         more, values = [], [self.measurement.values]
         for statistic in self.statistics:
-            order = self.plan.held(statistic.plan.statistic.by)
+            order = self.plan.held(statistic.plan.by)
             if statistic.counted and statistic.plan.has_numbers and order is not None:
                 counts, variance = statistic.counted
-                table = counts.reshape(statistic.plan.domain.shape[1:])
+                table = counts.reshape(statistic.plan.sizes)
                 values.append(table.transpose(np.argsort(order)).ravel())
                 more.append(Measured(tuple(sorted(order)), variance))
         if not more or noise.chain.beside:  # there precisions are products

@@ -96,9 +96,9 @@ def release_tables(
         group, from the same budget. Its parts make the sum of expected squared errors
         least: of an average cell of each table, and of an average number of each
         statistic, in records. A statistic may have a `share`.
-        `Sum` and `Mean` of a number by the same groups agree. They agree with the
-        table of these groups, if it is released and every record has a number: its
-        counts are made of both measurements.
+        `Sum` by cities and by states add up. `Sum` and `Mean` of a number by the same
+        groups agree. They agree with the table of these groups, if it is released and
+        every record has a number: its counts are made of both measurements.
     share : float, str or Fraction, default=None
         What part of the budget the tables have, beside `statistics`, such as ``"1/4"``;
         ``None`` is the best one.

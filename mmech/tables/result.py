@@ -258,7 +258,7 @@ class Tables:
             if self.noise.measures(subset)
         )
         bound = TableCounts(most[1] + 40 * (1 + most[0]))  # tails are exponential
-        order = self.plan.held(plan.statistic.by)
+        order = self.plan.held(plan.by)
         if order is None or not plan.has_numbers:
             return bound
         if not order:

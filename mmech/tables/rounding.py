@@ -265,3 +265,50 @@ def _divided(
                     whole[row, j] += unit
                     apart[row] += unit
     return whole
+
+
+def added_up(values: Integers, parents: Integers) -> Integers:
+    """Return the sums of numbers by their parents, of which each has some."""
+    sums = np.zeros(parents.max(initial=0) + 1, np.int64)
+    np.add.at(sums, parents, values)
+    return sums
+
+
+def divided(
+    values: Floats, parents: Integers, sums: Integers, *, free: bool
+) -> Integers:
+    """Return whole numbers near others, that add up to the sums of their parents.
+
+    Parameters
+    ----------
+    values : ndarray, shape (a,)
+    parents : ndarray of int64, shape (a,)
+        The parent of every number.
+    sums : ndarray of int64
+        Of each parent.
+    free : bool
+        Whether numbers may be negative; else no sum is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mmech.tables.rounding import divided
+    >>> divided(np.array([5.2, -1.0, 4.6]), np.array([0, 0, 0]), [9], free=False)
+    array([5, 0, 4])
+    """
+    whole = np.zeros(parents.size, np.int64)
+    order = np.argsort(parents, kind="stable")
+    blocks = np.split(order, np.flatnonzero(np.diff(parents[order])) + 1)
+    for block, total in zip(blocks, map(int, sums), strict=True):
+        apart = total - values[block].sum()
+        near = values[block] + apart / block.size
+        if not free:
+            near = nearest_with_sums(values[block], np.array(float(total)))
+        found = np.floor(near).astype(np.int64)
+        left = total - int(found.sum())
+        if 0 <= left <= block.size:
+            found[np.argsort(found - near, kind="stable")[:left]] += 1
+        else:  # of numbers too large for exact floats
+            found[near.argmax()] += left
+        whole[block] = found
+    return whole

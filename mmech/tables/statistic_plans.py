@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.arrays import Floats, Integers
+from mmech.arrays import Floats, Integers, Subset
 from mmech.checks import check_choice, check_epsilon, magnitude
 from mmech.domain.attribute import Attribute
 from mmech.domain.dates import day_values
@@ -36,7 +36,10 @@ from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
 from mmech.tables.columns import OF_STATISTICS
-from mmech.tables.field import VARIANCE_FLOOR
+from mmech.tables.field import FLAT, VARIANCE_FLOOR, Measured, Solution
+from mmech.tables.intervals import Intervals
+from mmech.tables.levels import chain_of
+from mmech.tables.rounding import added_up, divided
 from mmech.tables.statistics import (
     FINEST,
     Histogram,
@@ -59,7 +62,7 @@ TINY, HUGE = 1e-300, 1e30
 """Squared errors in place of zero, and of noise that is too large for whole numbers."""
 
 
-@storable("StatisticPlan", version=2)
+@storable("StatisticPlan", version=3)
 @dataclass(frozen=True, eq=False)
 class StatisticPlan:
     """What is measured for a statistic, at what cost; holds no records.
@@ -68,7 +71,7 @@ class StatisticPlan:
     ----------
     statistic : Statistic
     domain : Domain
-        Its attribute, and those of its groups.
+        Its attribute, and those whose levels are its groups.
     currency : {"epsilon", "rho"}
     cost : Fraction
         Of this statistic, in its currency.
@@ -77,7 +80,8 @@ class StatisticPlan:
     all_count : bool
         Whether every record has a number: none is dropped or has a cell for others.
     also : tuple of Statistic, default=()
-        Others that are made of the same noisy numbers: means beside sums.
+        Others that are measured with it: means beside sums, or sums by themselves by
+        ever larger groups, which add up.
     """
 
     statistic: Statistic
@@ -180,12 +184,36 @@ class StatisticPlan:
         """The largest number in magnitude."""
         return max(abs(self.lower), abs(self.upper))
 
-    @cached_property
-    def alone(self) -> bool:
-        """Whether a sum has a row of its own, since no mean shares it."""
+    def adds_up_to(self, other: StatisticPlan) -> bool:
+        """Return whether the groups of other sums are made of the largest of these."""
+        owner, order = self.domain.levels, [*self.domain.levels]
+        largest = {owner[name]: order.index(name) for name in self.statistics[-1].by}
+        made_of = {*other.names} <= {*order} and all(
+            order.index(name) <= largest.get(owner[name], -1) for name in other.names
+        )
+        if not (self.are_sums and made_of and self._numbers == other._numbers):
+            return False
+        names = {*self.names, *other.names}
+        chain = chain_of(self.domain, [name for name in order if name in names])
+        return chain is None or not chain.beside  # one tree at several levels
+
+    @property
+    def _numbers(self) -> tuple[Any, ...]:
+        """What sums that add up have in common."""
+        own = self.statistic
+        return self.are_sums, own.name, self.lower, self.upper, own.step
+
+    @property
+    def are_sums(self) -> bool:
+        """Whether sums are asked for only, with steps that need no lower bound."""
         own = self.statistic
         fits = own.step is None or self.largest <= FINEST * own.step
-        return type(own) is Sum and not self.also and not self.total_is_public and fits
+        return fits and all(type(each) is Sum for each in self.statistics)
+
+    @cached_property
+    def alone(self) -> bool:
+        """Whether sums have rows of their own, since no mean shares them."""
+        return self.are_sums and not self.total_is_public
 
     @cached_property
     def squared(self) -> bool:
@@ -260,10 +288,55 @@ class StatisticPlan:
         own: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
         return Attribute.numeric("x", n_bins=self.n_steps, **own)
 
+    @cached_property
+    def levels(self) -> Domain:
+        """An attribute for each level of the domain."""
+        return self.domain.by_level()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All levels that groups are made of, in the order of the domain."""
+        used = {name for own in self.statistics for name in own.by}
+        return tuple(name for name in self.levels.names[1:] if name in used)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of nodes of each of these levels."""
+        size = dict(zip(self.levels.names, self.levels.shape, strict=True))
+        return tuple(size[name] for name in self.names)
+
+    def axes(self, statistic: Statistic) -> Subset:
+        """Return which of these levels make the groups of a statistic."""
+        return tuple(i for i, name in enumerate(self.names) if name in statistic.by)
+
+    @cached_property
+    def tables(self) -> tuple[Subset, ...]:
+        """The levels of what is measured, smallest groups first."""
+        return tuple(dict.fromkeys(map(self.axes, self.statistics)))
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The levels of the smallest groups, in the order of the domain."""
+        return tuple(self.names[i] for i in self.tables[0])
+
+    def cells(self, table: Subset) -> int:
+        """Return the number of groups by some levels."""
+        return product_of(self.sizes[i] for i in table)
+
     @property
     def n_groups(self) -> int:
-        """Number of groups."""
-        return product_of(self.domain.shape[1:])
+        """Number of the smallest groups."""
+        return self.cells(self.tables[0])
+
+    @cached_property
+    def errors_of_sums(self) -> Intervals:
+        """Errors of sums by themselves, in steps; those by larger groups add up."""
+        noise = float(self.law.variance(self.parameter)), float(self.parameter)
+        measured = [
+            Measured(t, max(noise[0], VARIANCE_FLOOR), noise[1]) for t in self.tables
+        ]
+        chain = chain_of(self.domain, self.names) or FLAT
+        return Intervals.of(self.law, self.sizes, measured, chain)
 
     @property
     def law(self) -> Law:
@@ -346,17 +419,27 @@ class StatisticPlan:
         """
         codes = codes[codes[:, -1] <= self.n_steps].astype(np.int64)
         groups = np.zeros(len(codes), np.int64)
-        for j, size in enumerate(self.domain.shape[1:]):
-            groups = groups * size + codes[:, j]
+        for i in self.tables[0]:
+            place = self.statistic.by.index(self.names[i])
+            groups = groups * self.sizes[i] + codes[:, place]
         values = self.statistic.values(self, codes[:, -1], groups)
-        what = f"{' and '.join(map(str, self.statistics))} of {self.n_groups} groups"
+        if len(self.tables) > 1:
+            values = np.concatenate(
+                [added_up(values[0], self.above(table)) for table in self.tables]
+            )[None]
+        number = sum(map(self.cells, self.tables))
+        what = f"{' and '.join(map(str, self.statistics))} of {number} groups"
         if isinstance(self.statistic, Quantiles):
             found = session.measure(self._mechanism(session), values, what)
         else:
-            own: Any = {"unit": self.unit, "currency": self.currency}
-            found = session.add_noise(values, self.cost, what, **own)
+            own: Any = {"currency": self.currency, "times": len(self.tables)}
+            found = session.add_noise(values, self.cost, what, self.unit, **own)
         known = len(codes) if self.total_is_public else None
         return MeasuredStatistic(self, found, known)
+
+    def above(self, table: Subset) -> Integers:
+        """Return the group by some levels that holds each of the smallest ones."""
+        return self.errors_of_sums.cells_above(self.tables[0], table)
 
     def check_noise(self) -> None:
         """Raise where the noise does not fit into 64 bits."""
@@ -369,11 +452,11 @@ class StatisticPlan:
     def parameter(self) -> Fraction:
         """Exact parameter of the noise, but of quantiles."""
         size = Fraction(self.relation.factor * self.unit) ** self.law.power
-        return self.law.parameter(size, self.cost)
+        return self.law.parameter(size * len(self.tables), self.cost)
 
     @property
     def unit(self) -> int:
-        """How much one record changes what is measured."""
+        """How much one record changes what is measured, by the same levels."""
         if self.alone:
             return max(abs(self.first), abs(self.first + self.n_steps))
         if not isinstance(self.statistic, Ratio):
@@ -452,6 +535,24 @@ class MeasuredStatistic:
         total = float(self.plan.n_steps * self.n_records)
         return (total + noisy) / 2, (total - noisy) / 2
 
+    @cached_property
+    def sums(self) -> tuple[Solution, dict[Subset, Integers]]:
+        """Unbiased sums by themselves, and whole ones that add up, in steps."""
+        plan, whole = self.plan, dict[Subset, Integers]()
+        estimate = plan.errors_of_sums.estimate(self.measurement.values[0])
+        sign = -1 if plan.upper <= 0 else 1
+        free = plan.lower < 0 < plan.upper
+        for table in reversed(plan.tables):
+            unbiased = sign * estimate.marginal(table)
+            if whole:
+                over, sums = next(reversed(whole.items()))
+                parents = plan.errors_of_sums.cells_above(table, over)
+                found = divided(unbiased, parents, sums, free=free)
+            else:
+                found = np.rint(unbiased if free else np.maximum(unbiased, 0))
+            whole[table] = found.astype(np.int64)
+        return estimate, {table: sign * found for table, found in whole.items()}
+
     @property
     def counted(self) -> tuple[Floats, float] | None:
         """Unbiased numbers of records, (k,), and their variance, if they are held."""
@@ -491,17 +592,19 @@ class MeasuredStatistic:
         """Return a column per attribute of the groups, and those of a statistic."""
         plan, own = self.plan, statistic or self.plan.statistic
         values = own.columns(self, level, counts or TableCounts())
-        shape = plan.domain.shape[1:]
-        rows = len(values["lower"]) // plan.n_groups
-        axes = [plan.statistic.by.index(name) for name in own.by]
-        order = np.arange(plan.n_groups * rows).reshape(*shape, rows)
+        names = [plan.names[i] for i in plan.axes(own)]
+        shape = [plan.sizes[i] for i in plan.axes(own)]
+        number = product_of(shape)
+        rows = len(values["lower"]) // number
+        axes = [names.index(name) for name in own.by]
+        order = np.arange(number * rows).reshape(*shape, rows)
         order = order.transpose(*axes, -1).ravel()
-        at = np.indices(shape).reshape(len(shape), plan.n_groups)[:, order // rows]
-        attributes = plan.domain.attributes[1:]
+        at = np.indices(shape).reshape(len(shape), number)[:, order // rows]
+        attributes = dict(zip(plan.levels.names, plan.levels.attributes, strict=True))
         groups = {
             name: as_column(cells, at[axis])
             for axis in axes
-            for name, cells in attributes[axis]._cells_by_column.items()
+            for name, cells in attributes[names[axis]]._cells_by_column.items()
         }
         return groups | {name: column[order] for name, column in values.items()}
 
@@ -523,9 +626,11 @@ class MeasuredStatistic:
         steps = f"steps of {step}" + (" days" if own.is_date else "")
         if own.uneven:
             steps = f"{own.n_steps} steps that are finer near zero"
+        adding = "; those of larger groups are sums of the others"
         return (
             f"{' and '.join(map(str, own.statistics))}: numbers are clipped to the "
-            f"range {low} to {high}, and {cut} {steps}."
+            f"range {low} to {high}, and {cut} {steps}"
+            f"{adding if len(own.tables) > 1 else ''}."
         )
 
     @property
@@ -671,7 +776,7 @@ def plan_statistics(
                 "that is called like a column of the statistic",
                 list(statistic.by),
             )
-        part = domain.by_level().select(names)
+        part = domain.select(owners)
         all_count = not tables.drops and part.attributes[0].other_code is None
         plan = StatisticPlan(statistic, part, currency, cost, relation, all_count)
         key: Any = str(statistic)
@@ -683,12 +788,12 @@ def plan_statistics(
         plans[key] = plan
     if len({str(statistic) for statistic in statistics}) < len(statistics):
         raise ParameterError("statistics", "must name each statistic once")
-    costs = _costs([*plans.values(), tables], share, cost)
-    paid = [replace(own, cost=c) for own, c in zip(plans.values(), costs, strict=False)]
+    together = _that_add_up([*plans.values()])
+    costs = _costs([*together, tables], share, cost)
+    paid = [replace(own, cost=c) for own, c in zip(together, costs, strict=False)]
     for plan in paid:
         plan.check_noise()
-    used = {domain.levels[name] for plan in paid for name in plan.domain.names}
-    used -= {*own.names}
+    used = {name for plan in paid for name in plan.domain.names} - {*own.names}
     added = [attribute for attribute in domain.attributes if attribute.name in used]
     reading = ReadDomain(
         (*own.attributes, *added),
@@ -697,6 +802,21 @@ def plan_statistics(
         plans=tuple(paid),
     )
     return reading, costs[-1]
+
+
+def _that_add_up(plans: Sequence[StatisticPlan]) -> list[StatisticPlan]:
+    """Return plans with sums together whose groups are made of those of each other."""
+    found: list[StatisticPlan] = []
+    for plan in sorted(plans, key=lambda plan: -plan.n_groups):
+        for i, finer in enumerate(found):
+            if finer.adds_up_to(plan):
+                also = (*finer.also, *plan.statistics)
+                found[i] = replace(finer, also=also)
+                break
+        else:
+            found.append(plan)
+    order = [statistic for plan in plans for statistic in plan.statistics]
+    return sorted(found, key=lambda own: min(map(order.index, own.statistics)))
 
 
 def _costs(plans: Sequence[Any], share: Any, cost: Fraction) -> list[Fraction]:

@@ -21,7 +21,8 @@ record has a number. Otherwise n is :math:`(A + B) / g`. The mean is
 :math:`(l + u) / 2 + (u - l) (A - B) / (2 g N)`, for the estimate N of n by both. The
 sum is n times the mean. A sum without a mean is measured by itself: a record changes it
 by :math:`\max(|l|, |u|)` at most, where A and B would give it an error
-:math:`\sqrt{l^2 + u^2} / \max(|l|, |u|)` times as large.
+:math:`\sqrt{l^2 + u^2} / \max(|l|, |u|)` times as large. Sums by cities, by
+states and of all are one measurement, since their groups are nested: they add up.
 
 **Intervals of means** are Fieller's [1]_: they hold every f that
 :math:`(1 - f) A - f B`, which is zero for the exact one, does not rule out. Its error
@@ -260,6 +261,9 @@ class Ratio(Statistic):
 class Sum(Ratio):
     """The sum of a number, by group, for `release_tables`.
 
+    Sums by nested groups add up, as by the levels of a hierarchy. Their bounds and
+    steps must be the same, and a mean of the same groups takes its sum with it.
+
     Parameters
     ----------
     name, by, lower, upper, step, share
@@ -281,13 +285,19 @@ class Sum(Ratio):
     ) -> dict[str, Any]:
         """Return sums with intervals."""
         plan = made.plan
-        law = plan.error_law(*self.weights(plan))
         if plan.alone:
-            total = made.measurement.values[0] * plan.step
-            half = law.half_width(level)
-            half += plan.half and plan.half * max(counts.most, 0.0)
-            ends, number = (total - half, total + half), {}
+            table, (unbiased, whole) = plan.axes(self), made.sums
+            centre, total = (
+                unbiased.marginal(table) * plan.step,
+                whole[table] * plan.step,
+            )
+            errors, half = plan.errors_of_sums.errors(table, level)
+            error, half = errors * plan.step, half * plan.step
+            half = half + (plan.half and plan.half * max(counts.most, 0.0))
+            ends, number = (centre - half, centre + half), {}
         else:
+            law = plan.error_law(*self.weights(plan))
+            error = np.full(plan.n_groups, law.standard_error)
             (mean, count), (above, below) = made.means(counts), made.distances
             total, number = mean * count, {"count": count}
             up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
@@ -302,16 +312,31 @@ class Sum(Ratio):
         total = np.clip(total, *inside)
         return {
             "sum": total,
-            "standard_error": np.full(total.size, law.standard_error),
+            "standard_error": error,
             "lower": np.clip(np.minimum(ends[0], total), *inside),
             "upper": np.clip(np.maximum(ends[1], total), *inside),
             **number,
         }
 
+    def expected(self, plan: StatisticPlan) -> tuple[int, float, float, float]:
+        """Return the same, from the errors of sums that add up."""
+        if not plan.alone:
+            return super().expected(plan)
+        table = plan.axes(self)
+        law = plan.errors_of_sums.law(table)
+        each = law.standard_error, law.half_width(0.90), law.half_width(0.95)
+        error, *widths = (plan.step * own for own in each)
+        return plan.cells(table), error, widths[0], widths[1]
+
+    def squared_error(self, plan: StatisticPlan) -> float:
+        """Return the same, of sums that add up."""
+        if not plan.alone:
+            return super().squared_error(plan)
+        errors = plan.errors_of_sums.node_variances(plan.axes(self))
+        return float(errors.mean()) * plan.step**2
+
     def weights(self, plan: StatisticPlan) -> tuple[float, ...]:
-        """Return the step, or a weight of each distance."""
-        if plan.alone:
-            return (plan.step,)
+        """Return a weight of each distance."""
         up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
         return plan.of_distances(up, down)
 
