@@ -119,8 +119,8 @@ class Transpose(Wrapper):
         return sp.csr_array(self.operator.to_sparse().T)
 
 
-FEW_ROWS = 4
-"""A gram of fewer rows than cells by this factor is multiplied from its entries."""
+MULTIPLIED = 2**31
+"""Up to so many products of entries a gram is made of these, at once."""
 
 
 @query_matrix("Gram")
@@ -143,7 +143,7 @@ class Gram(Symmetric, Wrapper):
 
     def _explicit_entries(self) -> Array:
         m, n = self.operator.shape
-        if m <= n // FEW_ROWS:
+        if m * n**2 <= MULTIPLIED:
             entries = gram_entries(self.operator._dense())
             if entries.dtype == self.dtype:
                 return entries
