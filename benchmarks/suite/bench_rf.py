@@ -40,6 +40,7 @@ class Compile:
         check(self.time_training_mmech(n_trees) @ x, self.scipy_training() @ x)
         check(self.time_prediction_mmech(n_trees) @ x, self.scipy_prediction() @ x)
         check(self.time_aggregation_mmech(n_trees) @ y, self.scipy_aggregation() @ y)
+        check(self.time_gram_mmech(n_trees), self.time_gram_scipy(n_trees))
 
     def scipy_training(self):
         cells = np.indices(CAR).reshape(len(CAR), -1).T
@@ -71,6 +72,13 @@ class Compile:
 
     def time_aggregation_scipy(self, n_trees):
         self.scipy_aggregation()
+
+    def time_gram_mmech(self, n_trees):
+        return prediction_workload(self.forest, self.queries).gram().to_dense()
+
+    def time_gram_scipy(self, n_trees):
+        rows = self.scipy_prediction()
+        return (rows.T @ rows).toarray()
 
 
 METHODS = {
