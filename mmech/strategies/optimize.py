@@ -291,7 +291,11 @@ def _auto_on_distinct_cells(workload: QueryMatrix, asked: Request) -> StrategyRe
     result = replace(result, message=note + result.message)
     started = time.perf_counter()
     # Merging may cost the product structure that marginals need: try them before.
-    if isinstance(MARGINALS.glance(workload, replace(asked, runs=(result,))), Skip):
+    try:
+        seen = MARGINALS.glance(workload, replace(asked, runs=(result,)))
+    except DomainTooLargeError as large:
+        seen = Skip(str(large))
+    if isinstance(seen, Skip):
         return result
     hurried = {"max_evaluations": forest_work(workload), **asked.options}
     unmerged = MARGINALS.search_in_auto(workload, replace(asked, options=hurried))

@@ -73,6 +73,14 @@ asks_boxes.register(Kronecker | Conjunctions, lambda block: True)
 asks_boxes.register(PartitionStack, lambda block: block.boxes() is not None)
 
 
+@asks_boxes.register(Product)
+def _(block: Product) -> bool:
+    """Sums of boxes whose tables are soon added up."""
+    sizes = normal_form(block).domain_shape
+    work = None if sizes is None else _work(block, sizes)
+    return work is not None and min(work) <= PROJECTED
+
+
 def comes_from_partitions(workload: QueryMatrix) -> bool:
     """Return whether columns come from partitions of the domain, as of a forest."""
     blocks = [block for _, block in normal_form(workload).blocks]
@@ -113,6 +121,12 @@ MANY_QUERIES = 64
 
 ROUNDING = 1e-13
 """Relative size below which a sum of tables counts as zero."""
+
+PROJECTED = 2**28
+"""Most entries of queries and of their marginals that "auto" visits: a second."""
+
+BOX_VISITS = 64
+"""Entries of queries that take as long as one entry of the table of a box."""
 
 
 # ---- what a workload asks of every subset -------------------------------------
@@ -215,7 +229,54 @@ def _squares_of_marginals(terms: Terms, sizes: Sizes) -> Squares:
 
 @squares_by_kind.register(Product)
 def _(workload: Product, sizes: Sizes) -> Squares | None:
-    return _totals(_product_spectra(workload, sizes, LIMITS.summed_subsets))
+    """Sums of boxes: by their entries where these are fewer than those of tables."""
+    work = _work(workload, sizes)
+    if work is None:
+        return None
+    of_entries, of_tables = work
+    if of_entries > of_tables:
+        return _totals(_product_spectra(workload, sizes, LIMITS.summed_subsets))
+    columns = workload._dense().T.astype(np.float64, order="C")
+    squares: Squares = {}
+    largest = np.abs(columns).max(initial=0.0)
+    _add_squares(columns.reshape(1, *sizes, -1), (), squares, largest)
+    return squares
+
+
+@once
+def _work(workload: Product, sizes: Sizes) -> tuple[float, float] | None:
+    """Return what sums of boxes take by entries, and by tables of boxes, if they are.
+
+    In entries of the queries, and of all their marginals.
+    """
+    groups = box_groups(workload.factors[-1], sizes)
+    if groups is None:
+        return None
+    tables = [
+        group.rows.size * math.prod(1.0 + sizes[i] for i in group.attributes)
+        for group in groups
+    ]
+    entries = workload.shape[0] * math.prod(1.0 + n for n in sizes)
+    return entries, BOX_VISITS * sum(tables)
+
+
+def _add_squares(
+    tables: Floats, subset: Subset, squares: Squares, largest: float, axis: int = 0
+) -> None:
+    """Add Σ ‖W_s‖² for all s that extend a subset by attributes from an axis on.
+
+    The first axis of `tables` has the values of the subset, the last one the queries.
+    Between them is an axis for every attribute from this one on.
+    """
+    if tables.ndim == 2:
+        value = float(np.vdot(tables, tables))
+        if value > (ROUNDING * largest) ** 2 * tables.size:
+            squares[subset] = value
+        return
+    mean = tables.mean(axis=1)
+    _add_squares(mean, subset, squares, largest, axis + 1)
+    tables = (tables - mean[:, None]).reshape(-1, *tables.shape[2:])
+    _add_squares(tables, (*subset, axis), squares, largest, axis + 1)
 
 
 @squares_by_kind.register(Identity)
