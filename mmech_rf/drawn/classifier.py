@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, replace
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
 from mmech.privacy.neighbours import Relation
@@ -140,63 +135,6 @@ class PrivateForestClassifier(AccountedForest):
             rounds=plan.rounds,
             n_scores=experts.n_scores,
         )
-
-    def predict_interval(
-        self, X: Any, *, level: float = 0.95
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        r"""Return bounds of every probability that allow for the noise of the release.
-
-        Parameters
-        ----------
-        X : frame, list of rows or array, shape (b, d)
-            Inference queries in the schema's raw values; public.
-        level : float, default=0.95
-            Share of the intervals that hold, each by itself, at about this level.
-
-        Returns
-        -------
-        lower, upper : ndarray of float64, shape (b, k)
-            Bounds of `predict_proba`, around it.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            If a value is not valid, or the level is not between 0 and 1.
-
-        Notes
-        -----
-        An interval is for the probability that the same trees and the same smoothing
-        give without noise in counts and sums. That trees were drawn, that records are
-        a sample, and how far smoothing moves a probability come on top of that.
-
-        The law of the noise is public, so that nothing is spent. Standard errors of
-        counts become those of log-odds to first order (delta method); bounds are
-        :math:`\log p / (1 - p)` plus and minus a normal quantile of them. Where
-        monotone attributes move a probability beyond its bounds, it becomes one.
-
-        Examples
-        --------
-        >>> from mmech_rf import PrivateForestClassifier, datasets
-        >>> car = datasets.load_car()
-        >>> model = PrivateForestClassifier(car.schema, epsilon=1, n_records=1728)
-        >>> model = model.fit(car.data, car.target)
-        >>> lower, upper = model.predict_interval(car.data[:5], level=0.9)
-        >>> found = model.predict_proba(car.data[:5])
-        >>> bool(((lower <= found) & (found <= upper)).all())
-        True
-        """
-        check_is_fitted(self)
-        if not (isinstance(level, (int, float)) and 0 < level < 1):
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-        codes = self._encode_queries(X)
-        with self._timed("prediction"):
-            lower, upper = self._experts.interval(codes, float(level))
-            if self.schema_.monotone:
-                middle = self._probabilities_in_order(codes)
-                lower, upper = np.minimum(lower, middle), np.maximum(upper, middle)
-        return lower, upper
 
     def _settle(self) -> None:
         super()._settle()
