@@ -55,7 +55,7 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
 def _add_comparison(command: argparse.ArgumentParser, *, repeats: int) -> None:
     budgets = {"nargs": "+", "default": [Fraction(1)], "metavar": "E"}
     add(command, "--epsilon", type=read_epsilon, **budgets)
-    add_forest(command, depth="auto")
+    add_forest(command)
     add(command, "--repeats", type=whole(1), default=repeats, metavar="N")
     add(command, "--seed", type=whole(0, 2**31), default=0, metavar="N")
     command.set_defaults(**dict.fromkeys(SETTINGS))
