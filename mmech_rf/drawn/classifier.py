@@ -52,8 +52,8 @@ class PrivateForestClassifier(AccountedForest):
         something, and so do related attributes next to each other. ``None`` reads
         the schema from the records, which the guarantee does not cover, and warns.
     settings : DrawnSettings, default=None
-        Budget split, priors, smoothing and learning rate, public; ``None`` for the
-        defaults, which are for the most right classes. `DrawnSettings.for_ranking` is
+        Thresholds, budget split and priors, public; ``None`` for the defaults, which
+        are for the most right classes. `DrawnSettings.for_ranking` is
         for records in the order of their probabilities.
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Without effect: nothing but the noise is random, and noise has no seed.
@@ -85,11 +85,15 @@ class PrivateForestClassifier(AccountedForest):
 
     trees_: tuple[SelectedTree, ...] = field(init=False)
     _experts: SelectedTrees = field(init=False)
-    _defaults = DEFAULTS
     _method = "trees"
     _distinct = True
 
     def _check_parameters(self) -> Fraction:
+        if not isinstance(self.settings, DrawnSettings | None):
+            raise TypeError(
+                "settings must be None or DrawnSettings, got "
+                f"{type(self.settings).__name__}; leave it out for the defaults"
+            )
         epsilon = super()._check_parameters()
         relation = Relation(self.neighbours, self.records_per_person)
         least = LEAST_EPSILON * relation.factor
@@ -107,7 +111,7 @@ class PrivateForestClassifier(AccountedForest):
     ) -> None:
         domain_shape = self.schema_.domain_shape
         d = len(domain_shape)
-        settings = self._settings
+        settings = self.settings or DEFAULTS
         # Noise that hides r records of a person is r times as large: n records stand
         # out of it as n / r do.
         relation, k = self._terms.relation, self.schema_.n_classes

@@ -31,6 +31,9 @@ from mmech_rf.estimator.records import EncodedRecords
 SMOOTHING = 1.5
 """Smoothing: count added to a leaf, in scales of its noise, beside half a record."""
 
+LEARNING_RATE = 0.5
+"""Learning rate: part of the log-odds of its leaves that a further tree adds."""
+
 LABEL_SMOOTHING = 8.0
 """Smoothing: weight of what all leaves of a label have in common, in units of the
 smoothing of a leaf without a label."""
@@ -191,7 +194,7 @@ class Grower:
             votes = additive.whole(records.codes)
             weights = boosting_weights(votes, records.class_codes)
             more = release(multiplicities=records.multiplicities * weights, unit=UNIT)
-            additive = additive.plus(more, self.settings.learning_rate)
+            additive = additive.plus(more, LEARNING_RATE)
         return additive
 
     def _forest(self, additive: AdditiveScores | None) -> SelectedTrees:
@@ -246,8 +249,7 @@ class Grower:
         first = weights is None
         votes = leaf_votes(measured, 1 if first else UNIT, even=not first)
         if not first:
-            rate = self.settings.learning_rate
-            votes = rate * (votes - votes.mean(axis=1, keepdims=True))
+            votes = LEARNING_RATE * (votes - votes.mean(axis=1, keepdims=True))
         return measured, votes
 
     def _labelled(self, measured: Measurement, labels: Integers) -> Floats:

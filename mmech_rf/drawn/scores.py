@@ -72,6 +72,9 @@ VOTE_STEPS = 256
 PAIR_RESOLUTION = 8
 """Score resolution: most groups of an attribute that is counted with its neighbour."""
 
+RESOLUTIONS = 4, 8, 16
+"""Score resolution: largest numbers of groups of an attribute, from coarse to fine."""
+
 RECORDS_PER_SUM = 5.0
 """Overfitting guard: records per class that each row of a finer set of sums needs,
 against chance in the records themselves."""
@@ -166,9 +169,7 @@ class Sums:
         return np.concatenate(rows).astype(np.int64)
 
 
-def sums_from_coarse_to_fine(
-    domain_shape: Sequence[int], settings: DrawnSettings = DEFAULTS
-) -> list[Sums]:
+def sums_from_coarse_to_fine(domain_shape: Sequence[int]) -> list[Sums]:
     """Return the sets of sums that there are to choose from."""
     attributes = [(i, n) for i, n in enumerate(domain_shape) if n > 1]
     means = [
@@ -176,7 +177,7 @@ def sums_from_coarse_to_fine(
         for view in (single_view(i, n, MOST_CELLS) for i, n in attributes)
     ]
     sets = [Sums.of_terms(means)]
-    for groups in settings.resolutions:
+    for groups in RESOLUTIONS:
         terms = [Sum(_grouped(i, n, groups), n == 2) for i, n in attributes]
         sets.append(Sums.of_terms(terms))
     sets.append(Sums.of_terms(_neighbours(attributes)))
@@ -276,7 +277,7 @@ def release_scores(
     Records, (M, d) and (M,), are sensitive, as is how often each is there, in multiples
     of 1 / unit; beyond a unit of 1 records are weighed, and none counts more than once.
     """
-    sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
+    sums, *finer = sums_from_coarse_to_fine(domain_shape)
     for other in finer:
         # It stands out from the noise that is paid for, and from chance in the records.
         noise = settings.signal_to_noise * session.deviation(other.groups, cost)

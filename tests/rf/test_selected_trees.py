@@ -15,6 +15,7 @@ from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.scores import VOTE_STEPS
 from mmech_rf.drawn.settings import (
     EPSILON_PER_VOTE,
+    MOST_ROUNDS,
     MOST_SCORES_BOOSTING,
     DrawnSettings,
     Plan,
@@ -62,7 +63,7 @@ def test_plans(epsilon):
                 assert min(plan.scores, plan.first, plan.further) >= 0
                 assert plan.first > 0
                 assert (plan.rounds > 0) == (plan.further > 0)
-                assert plan.rounds <= SETTINGS.most_rounds
+                assert plan.rounds <= MOST_ROUNDS
                 if abs(product - SETTINGS.boosting_from) > 0.5:
                     assert (plan.rounds > 0) == (product > SETTINGS.boosting_from)
                 if plan.rounds:
@@ -80,7 +81,7 @@ def test_plans(epsilon):
         with_scores, repeat=2
     ):
         assert above or not (found and more >= p and fewer <= k and less <= d)
-    assert Plan.of(10**9, Fraction(1), 5, 2).rounds == SETTINGS.most_rounds
+    assert Plan.of(10**9, Fraction(1), 5, 2).rounds == MOST_ROUNDS
 
 
 # ---------------------------------------------------------------------- what it sees
