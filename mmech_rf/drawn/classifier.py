@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
 
 from mmech import ParameterError
@@ -12,7 +12,7 @@ from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.settings import DEFAULTS, LEAST_BOOSTED, DrawnSettings, Plan
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings, Plan
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
 from mmech_rf.estimator.accounted import AccountedForest
@@ -116,9 +116,6 @@ class PrivateForestClassifier(AccountedForest):
         # out of it as n / r do.
         relation, k = self._terms.relation, self.schema_.n_classes
         signal = n_records / relation.records_per_person
-        least = relation.factor * LEAST_BOOSTED
-        if settings.most_tree_epsilon < least:
-            settings = replace(settings, most_tree_epsilon=least)
         plan = Plan.of(signal, epsilon, d, k, settings, factor=relation.factor)
         grower = Grower(
             domain_shape,

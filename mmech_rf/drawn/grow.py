@@ -199,9 +199,8 @@ class Grower:
 
     def _forest(self, additive: AdditiveScores | None) -> SelectedTrees:
         """Return a forest without trees, of what probabilities are made of."""
-        ranking = self.settings.ranking
         weight = 0.0 if additive is None else self.settings.score_weight
-        return SelectedTrees((), (), additive, ranking=ranking, score_weight=weight)
+        return SelectedTrees((), (), additive, score_weight=weight)
 
     def _viewed(self, further: Sequence[ScoreView]) -> ViewedRecords:
         """Return the records in public views and further ones."""

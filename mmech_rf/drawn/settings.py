@@ -26,9 +26,9 @@ class DrawnSettings:
     these sets may therefore flatter the forest a little. Later choices were made on
     simulated tasks. The third level was chosen on parities, trees, additive and mixed
     tasks, with a look at car, tic-tac-toe and iris. `calibration_share` was chosen
-    there too, and `few_scores_from` with a look at car and wall-robot. `ranking` was
+    there too, and `few_scores_from` with a look at car and wall-robot. RANKING was
     chosen by log loss and area under the ROC curve, `scores_from` on simulated tasks
-    alone. `most_tree_epsilon` was made to bound boosted trees after a look at epsilon =
+    alone. MOST_TREE_EPSILON was made to bound boosted trees after a look at epsilon =
     100 at the sets above and at banknote and blood-transfusion.
 
     Constants that refer here were set in the same way, and are no settings, because
@@ -59,21 +59,12 @@ class DrawnSettings:
     score_share, score_share_boosting : Fraction
         Score budget: share of epsilon, for each unit of effort, that scores get at
         least, without and with boosting.
-    most_tree_epsilon : Fraction
-        Overfitting guard: largest epsilon of a tree beside scores, which take the rest,
-        and of a draw with boosting, where counts of leaves take it. With much more a
-        tree fits what is chance in its records.
-    most_votes : int
-        Ensemble size: largest number of trees that vote.
     calibration_share : Fraction
         Budget split: share of the epsilon of a tree that counts classes in its leaves,
         without boosting.
     signal_to_noise : float
         Score resolution: records per class that a finer set of sums needs, in standard
         deviations of their noisy number.
-    ranking : float
-        Calibration: part of the scores of all attributes by which they rank the records
-        of a label.
     score_weight : float
         Votes: weight of scores in the votes on every record, beside those of a tree.
         Beyond zero, boosting starts from scores, and has no first tree. Records are
@@ -104,11 +95,8 @@ class DrawnSettings:
     few_scores_from: float = setting(200.0)
     score_share: Fraction = setting(Fraction(1, 33), most=1)
     score_share_boosting: Fraction = setting(Fraction(1, 25), most=1)
-    most_tree_epsilon: Fraction = setting(Fraction(1), least=0.001)
-    most_votes: int = setting(9, least=1)
     calibration_share: Fraction = setting(Fraction(1, 20), most=0.99)
     signal_to_noise: float = setting(10.0)
-    ranking: float = setting(0.3, most=1)
     score_weight: float = setting(0.0, most=1)
     corrections: int = setting(0, least=0)
     third_level: float = setting(0.05, most=0.999)
@@ -199,6 +187,13 @@ MOST_ROUNDS = 7
 EPSILON_PER_VOTE = Fraction(3, 2)
 """Ensemble size: without scores, epsilon for each of an odd number of trees."""
 
+MOST_VOTES = 9
+"""Ensemble size: largest number of trees that vote."""
+
+MOST_TREE_EPSILON = Fraction(1)
+"""Overfitting guard: largest epsilon of a tree beside scores, and of a draw with
+boosting. With much more a tree fits what is chance in its records."""
+
 FIRST_SELECTION, SELECTION = Fraction(3, 4), Fraction(1, 2)
 """Budget split: share of the epsilon of the first and of a further boosted tree that
 draws it. The rest counts classes in its leaves."""
@@ -240,6 +235,8 @@ class Plan:
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
         scores = Fraction(0)
+        # Beyond that a tree learns what is chance; scores or counts take the rest.
+        most = max(MOST_TREE_EPSILON, factor * LEAST_BOOSTED) / epsilon
         boosting = information >= s.boosting_from and epsilon >= factor * LEAST_BOOSTED
         least = s.scores_from
         if most_terms(n_features) >= n_features and not boosting:
@@ -253,10 +250,10 @@ class Plan:
             )
         by_score = scores > 0 and information >= SCORE_VIEWS_FROM
         if not boosting and not scores:
-            votes = number_of_votes(epsilon, s)
+            votes = number_of_votes(epsilon)
             return cls(scores, Fraction(1), Fraction(0), 0, votes)
         if not boosting:
-            scores = max(min(scores, MOST_SCORES), 1 - s.most_tree_epsilon / epsilon)
+            scores = max(min(scores, MOST_SCORES), 1 - most)
             return cls(scores, 1 - scores, Fraction(0), 0, 1, by_score)
         scores = min(scores, MOST_SCORES_BOOSTING)
         on_scores = scores > 0 and s.score_weight > 0
@@ -267,8 +264,6 @@ class Plan:
         affordable = information * rest // ROUND_RECORDS
         rounds = int(np.clip(affordable, 1, MOST_ROUNDS))
         further = rest / rounds
-        # Beyond that a tree learns what is chance; counts of its leaves take the rest.
-        most = s.most_tree_epsilon / epsilon
         return cls(
             scores,
             first,
@@ -281,9 +276,9 @@ class Plan:
         )
 
 
-def number_of_votes(epsilon: Fraction, settings: DrawnSettings = DEFAULTS) -> int:
+def number_of_votes(epsilon: Fraction) -> int:
     """Return how many labelled trees vote where boosting is not affordable."""
-    votes = min(int(epsilon / EPSILON_PER_VOTE), settings.most_votes)
+    votes = min(int(epsilon / EPSILON_PER_VOTE), MOST_VOTES)
     return max(1, votes - (votes + 1) % 2)
 
 

@@ -12,12 +12,16 @@ from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
-from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.estimator.votes import Experts, check_that
 
 MOST_OF_LEAD = 0.49
 """Calibration: share of a label's lead that scores may move the log-odds of each class
 by. Below a half, which is as far as it goes, they never overturn it."""
+
+# Provenance: as `DrawnSettings`.
+RANKING = 0.3
+"""Calibration: part of the scores of all attributes by which they rank the records of a
+label."""
 
 
 UNIT = 256
@@ -50,8 +54,6 @@ class SelectedTrees(Experts):
     # to scores, by the class that has the largest score.
     counts: tuple[Floats, ...] = ()
     count_errors: tuple[float, ...] = ()
-    # Part of `additive` by which it ranks the records of a label.
-    ranking: float = DrawnSettings.ranking
     # Weight of `additive` in the votes on every record, beside its leaves.
     score_weight: float = 0.0
 
@@ -60,7 +62,6 @@ class SelectedTrees(Experts):
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless every leaf has a label and a row of scores."""
         check_that(self.trees, "trees")
-        check_that(0 <= self.ranking <= 1, "ranking")
         if self.additive is not None:
             self.additive.check(domain_shape, n_classes)
         scored = self.additive is not None
@@ -119,7 +120,7 @@ class SelectedTrees(Experts):
         limit = MOST_OF_LEAD * np.maximum(first - second, 1e-9)[:, None]
         scores = self.additive.whole(codes) / VOTE_STEPS
         scores -= scores.mean(axis=1, keepdims=True)
-        ranked = odds + limit * np.tanh(self.ranking * scores / limit)
+        ranked = odds + limit * np.tanh(RANKING * scores / limit)
         return np.asarray(softmax(ranked, axis=1))
 
     def whole_votes(self, codes: Integers) -> Integers:

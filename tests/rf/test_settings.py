@@ -13,7 +13,7 @@ from mmech_rf import DrawnSettings, PrivateForestClassifier
 from mmech_rf.drawn import grow
 from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.scores import SUMS
-from mmech_rf.drawn.settings import Plan, number_of_votes
+from mmech_rf.drawn.settings import Plan
 
 
 # ---------------------------------------------------------------------- what they are
@@ -73,7 +73,6 @@ def test_plans_follow_settings():
     never = DrawnSettings(boosting_from=np.inf, scores_from=np.inf)
     plain = Plan.of(*many, never)
     assert (plain.scores, plain.rounds, plain.first) == (0, 0, 1)
-    assert number_of_votes(Fraction(9), DrawnSettings(most_votes=4)) == 3
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])
