@@ -145,7 +145,7 @@ def forest(settings: DrawnSettings | None = None, *, stated: bool = False) -> Me
     return Method(make)
 
 
-def _patched(*changes: tuple[Any, str, Any]) -> Method:
+def _patched(*changes: tuple[Any, str, Any], **parameters: Any) -> Method:
     """Return the forest with other constants of modules: (module, name, value)."""
 
     class Ablated(PrivateForestClassifier):
@@ -155,7 +155,9 @@ def _patched(*changes: tuple[Any, str, Any]) -> Method:
                     patches.enter_context(patch.object(*change))
                 super()._fit(X, y)
 
-    return Method(lambda schema, epsilon, n: Ablated(schema, epsilon=epsilon))
+    return Method(
+        lambda schema, epsilon, n: Ablated(schema, epsilon=epsilon, **parameters)
+    )
 
 
 NEVER = math.inf
@@ -176,7 +178,9 @@ ABLATIONS = {
     "Laplace noise on sums": Method(
         lambda schema, epsilon, n: LaplaceSums(schema, epsilon=epsilon)
     ),
-    "one tree": forest(DrawnSettings(boosting_from=NEVER, most_votes=1)),
+    "one tree": _patched(
+        (settings, "MOST_VOTES", 1), settings=DrawnSettings(boosting_from=NEVER)
+    ),
     "always boosting": forest(DrawnSettings(boosting_from=0)),
 }
 """Columns of the table of ablations."""

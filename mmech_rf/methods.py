@@ -15,6 +15,9 @@ from typing import Any
 SPLITS = ("multiway", "binary", "threshold")
 """Kinds of split that a random forest may have."""
 
+VOTINGS = ("hard", "weight", "log-odds")
+"""Kinds of vote; an estimator without one of these refuses it."""
+
 
 @dataclass(frozen=True)
 class Method:

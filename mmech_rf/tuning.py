@@ -36,6 +36,10 @@ from mmech_rf.schema import Schema, check_schema
 SEARCH = 400
 """Evaluations of the search for marginals, as a bound on the time."""
 
+CONCENTRATION, CONTRAST, DECAY = 0.7, 0.25, 0.35
+"""Prior of the signal, see `tune`: where records are, how pure cells are, and how much
+less of it interactions of one attribute more have."""
+
 
 @dataclass(frozen=True)
 class TunedSetting:
@@ -141,9 +145,6 @@ def tune(
     epsilon: Any,
     n_records: int,
     depths: Iterable[int] | None = None,
-    gamma: float = 0.7,
-    decay: float = 0.35,
-    contrast: float = 0.25,
 ) -> Tuning:
     r"""Choose the depth of the complete forest from public facts alone.
 
@@ -171,15 +172,6 @@ def tune(
         number of sensitive records that you counted without paying for it.
     depths : iterable of int, optional
         What to compare; all depths by default.
-    gamma : float, default=0.7
-        The records are thought to lie in about :math:`n^\gamma` of the n cells.
-        Smaller values for data that are known to be concentrated (0.4 for Iris).
-    decay : float, default=0.35
-        Interactions of one attribute more have this share of the energy of the
-        signal. Smaller values trust low orders, and so shallow trees.
-    contrast : float, default=0.25
-        How pure the cells are: squared difference of class frequencies in a cell
-        with records, 1 where the class is a function of the cell.
 
     Returns
     -------
@@ -193,11 +185,13 @@ def tune(
 
     Notes
     -----
-    The prior: the table of one class contrast has the energy
-    :math:`E = N^2 \delta^2 / n^\gamma` (`contrast` is :math:`\delta^2`). The energy is
-    divided among the orders j of interaction in proportion to :math:`\mathrm{decay}^j`,
-    and equally among the subsets of an order. No order gets more than N records can
-    have. The criterion is derived for weight votes; hard votes behave alike. Fewer
+    The prior: records lie in about :math:`n^\gamma` of the n cells, with a squared
+    difference :math:`\delta^2` of class frequencies in these. So the table of one class
+    contrast has the energy :math:`E = N^2 \delta^2 / n^\gamma`. The energy is divided
+    among the orders j of interaction in proportion to :math:`\beta^j`, and equally
+    among the subsets of an order. The constants are :math:`\gamma = .7`,
+    :math:`\delta^2 = .25` and :math:`\beta = .35`. No order gets more than N records
+    can have. The criterion is derived for weight votes; hard votes behave alike. Fewer
     trees, ensembles, and votes of a batch were judged as well, and gained nothing on
     simulated tasks (``benchmarks/RETIRED.md``).
 
@@ -218,10 +212,6 @@ def tune(
     check_schema(schema)
     budget = check_epsilon(epsilon)
     n_records = check_integer(n_records, "n_records")
-    shares = [
-        _check_share(value, name)
-        for value, name in ((gamma, "gamma"), (decay, "decay"), (contrast, "contrast"))
-    ]
     sizes = tuple(size for size in schema.domain_shape if size > 1)
     m, k = len(sizes), schema.n_classes
     if m > LIMITS.tuned_attributes or math.prod(sizes) * k > LIMITS.count_entries:
@@ -234,7 +224,7 @@ def tune(
         )
     given = range(1, m + 1) if depths is None else depths
     asked = sorted({min(check_integer(depth, "depths"), m) for depth in given})
-    judge = _Judge(sizes, k, n_records, float(budget), *shares)
+    judge = _Judge(sizes, k, n_records, float(budget))
     fit = [
         h for h in asked if 0 < k * complete_size(sizes, h)[1] <= LIMITS.count_entries
     ]
@@ -248,14 +238,6 @@ def tune(
     return Tuning(tuple(order), schema, budget)
 
 
-def _check_share(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{name} must be a number, got {type(value).__name__}")
-    if not 0 < value <= 1:
-        raise ValueError(f"{name} must lie in (0, 1], got {value}")
-    return float(value)
-
-
 class _Judge:
     """The prior of `tune`, and the closed forms that judge a depth by it."""
 
@@ -265,9 +247,6 @@ class _Judge:
         n_classes: int,
         n_records: int,
         epsilon: float,
-        gamma: float,
-        decay: float,
-        contrast: float,
     ) -> None:
         self.sizes, m = sizes, len(sizes)
         bits = range(2**m)
@@ -284,8 +263,8 @@ class _Judge:
         self.sampling = n_records / (n * n_classes)
         # No table of N records has more than N² / n for every one of their ranks.
         most = np.array(elementary_sums([size - 1 for size in sizes], m), float)
-        spread = decay ** np.arange(m + 1.0)
-        spread *= contrast / n**gamma / spread.sum()
+        spread = DECAY ** np.arange(m + 1.0)
+        spread *= CONTRAST / n**CONCENTRATION / spread.sum()
         scale = n_records**2 / (n_classes - 1)
         self.energies = scale * np.minimum(spread, most / n)
         combinations = [math.comb(m, j) for j in range(m + 1)]

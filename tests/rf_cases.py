@@ -72,8 +72,7 @@ def some_scores(domain_shape=SHAPE, k=3, seed=0):
     views = tuple(single_view(i, n, n) for i, n in enumerate(domain_shape))
     tables = tuple(rng.integers(-300, 300, (view.size, k)) for view in views)
     constant = rng.integers(-300, 300, k)
-    errors = tuple(rng.random((rows, k)) for rows in (1, *domain_shape))
-    return AdditiveScores(constant, views, tables, errors)
+    return AdditiveScores(constant, views, tables)
 
 
 def paying(cost, rng=None):

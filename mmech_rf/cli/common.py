@@ -110,10 +110,10 @@ HELP = Help("mmech_rf", **FILLED_IN)
 add = HELP.add
 
 
-def add_forest(command: argparse.ArgumentParser, *, depth: str) -> None:
+def add_forest(command: argparse.ArgumentParser) -> None:
     """Add the options of a random forest."""
     add(command, "--trees", dest="n_trees", type=read_trees, default=128, metavar="N")
-    add(command, "--depth", type=read_depth, default=read_depth(depth), metavar="D")
+    add(command, "--depth", type=read_depth, default="auto", metavar="D")
     add(command, "--splits", choices=SPLITS, default="multiway")
 
 

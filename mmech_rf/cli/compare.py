@@ -14,7 +14,7 @@ from typing import Any
 from mmech.cli.files import add_csv, csv_format, opened
 from mmech.terminal import InputError, Parser, print_wrapped, read_epsilon, whole
 from mmech_rf.cli.common import HELP, add, add_forest, as_option, in_options
-from mmech_rf.methods import METHODS
+from mmech_rf.methods import METHODS, VOTINGS
 
 DEFAULT_METHODS = ("private", "majority")
 
@@ -47,7 +47,7 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
     add_csv(command)
     names = {"nargs": "+", "default": list(DEFAULT_METHODS), "metavar": "METHOD"}
     add(command, "--methods", choices=("all", *METHODS), **names)
-    add(command, "--voting", choices=("hard", "weight"))
+    add(command, "--voting", choices=VOTINGS)
     _add_comparison(command, repeats=10)
     add(command, "--quiet", action="store_true")
 
@@ -55,7 +55,7 @@ def add_evaluate(commands: argparse._SubParsersAction[Parser]) -> None:
 def _add_comparison(command: argparse.ArgumentParser, *, repeats: int) -> None:
     budgets = {"nargs": "+", "default": [Fraction(1)], "metavar": "E"}
     add(command, "--epsilon", type=read_epsilon, **budgets)
-    add_forest(command, depth="auto")
+    add_forest(command)
     add(command, "--repeats", type=whole(1), default=repeats, metavar="N")
     add(command, "--seed", type=whole(0, 2**31), default=0, metavar="N")
     command.set_defaults(**dict.fromkeys(SETTINGS))

@@ -46,7 +46,7 @@ from mmech_rf.cli.files import (
     same_content,
     write_table,
 )
-from mmech_rf.methods import METHODS
+from mmech_rf.methods import METHODS, VOTINGS
 
 if TYPE_CHECKING:
     from mmech_rf.estimator.base import ForestClassifier
@@ -78,10 +78,8 @@ def add_fit(commands: argparse._SubParsersAction[Parser]) -> None:
     names = methods_of("fit")
     add(command, "--method", choices=names, metavar="NAME", default="private")
     _add_budget(command)
-    add_forest(command, depth="auto")
+    add_forest(command)
     _add_ensembles(command)
-    votings = ("hard", "weight", "log-odds")
-    add(command, "--voting", choices=votings, default="hard")
     add(command, "--n-records", type=whole(1, 10**15), metavar="N")
     add(command, "--private-bins", type=_read_names, metavar="NAME,NAME")
     add(command, "--settings", type=read_settings, metavar="ranking")
@@ -117,9 +115,8 @@ def add_predict_batch(commands: argparse._SubParsersAction[Parser]) -> None:
     names = methods_of("predict-batch")
     add(command, "--method", choices=names, default="prediction")
     _add_budget(command)
-    add_forest(command, depth="auto")
+    add_forest(command)
     _add_ensembles(command)
-    add(command, "--voting", choices=("hard", "weight"), default="weight")
     _add_records(command)
     command.set_defaults(**dict.fromkeys(_options("predict-batch")))
 
@@ -136,6 +133,7 @@ def _add_budget(command: argparse.ArgumentParser) -> None:
 def _add_ensembles(command: argparse.ArgumentParser) -> None:
     add(command, "--n-ensembles", type=whole(1), default=1, metavar="Q")
     add(command, "--max-features", type=read_features, metavar="D")
+    add(command, "--voting", choices=VOTINGS)
     add(command, "--template", default="auto", metavar="NAME")
 
 

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from mmech import ParameterError
 from mmech.privacy.neighbours import Relation
@@ -17,7 +12,7 @@ from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.grow import Grower
-from mmech_rf.drawn.settings import DEFAULTS, LEAST_BOOSTED, DrawnSettings, Plan
+from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings, Plan
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.words import drawn_trees, notes_on
 from mmech_rf.estimator.accounted import AccountedForest
@@ -57,8 +52,8 @@ class PrivateForestClassifier(AccountedForest):
         something, and so do related attributes next to each other. ``None`` reads
         the schema from the records, which the guarantee does not cover, and warns.
     settings : DrawnSettings, default=None
-        Budget split, priors, smoothing and learning rate, public; ``None`` for the
-        defaults, which are for the most right classes. `DrawnSettings.for_ranking` is
+        Thresholds, budget split and priors, public; ``None`` for the defaults, which
+        are for the most right classes. `DrawnSettings.for_ranking` is
         for records in the order of their probabilities.
     random_state : int, RandomState, Generator or SeedSequence, default=None
         Without effect: nothing but the noise is random, and noise has no seed.
@@ -90,11 +85,15 @@ class PrivateForestClassifier(AccountedForest):
 
     trees_: tuple[SelectedTree, ...] = field(init=False)
     _experts: SelectedTrees = field(init=False)
-    _defaults = DEFAULTS
     _method = "trees"
     _distinct = True
 
     def _check_parameters(self) -> Fraction:
+        if not isinstance(self.settings, DrawnSettings | None):
+            raise TypeError(
+                "settings must be None or DrawnSettings, got "
+                f"{type(self.settings).__name__}; leave it out for the defaults"
+            )
         epsilon = super()._check_parameters()
         relation = Relation(self.neighbours, self.records_per_person)
         least = LEAST_EPSILON * relation.factor
@@ -112,14 +111,11 @@ class PrivateForestClassifier(AccountedForest):
     ) -> None:
         domain_shape = self.schema_.domain_shape
         d = len(domain_shape)
-        settings = self._settings
+        settings = self.settings or DEFAULTS
         # Noise that hides r records of a person is r times as large: n records stand
         # out of it as n / r do.
         relation, k = self._terms.relation, self.schema_.n_classes
         signal = n_records / relation.records_per_person
-        least = relation.factor * LEAST_BOOSTED
-        if settings.most_tree_epsilon < least:
-            settings = replace(settings, most_tree_epsilon=least)
         plan = Plan.of(signal, epsilon, d, k, settings, factor=relation.factor)
         grower = Grower(
             domain_shape,
@@ -140,63 +136,6 @@ class PrivateForestClassifier(AccountedForest):
             rounds=plan.rounds,
             n_scores=experts.n_scores,
         )
-
-    def predict_interval(
-        self, X: Any, *, level: float = 0.95
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        r"""Return bounds of every probability that allow for the noise of the release.
-
-        Parameters
-        ----------
-        X : frame, list of rows or array, shape (b, d)
-            Inference queries in the schema's raw values; public.
-        level : float, default=0.95
-            Share of the intervals that hold, each by itself, at about this level.
-
-        Returns
-        -------
-        lower, upper : ndarray of float64, shape (b, k)
-            Bounds of `predict_proba`, around it.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            If a value is not valid, or the level is not between 0 and 1.
-
-        Notes
-        -----
-        An interval is for the probability that the same trees and the same smoothing
-        give without noise in counts and sums. That trees were drawn, that records are
-        a sample, and how far smoothing moves a probability come on top of that.
-
-        The law of the noise is public, so that nothing is spent. Standard errors of
-        counts become those of log-odds to first order (delta method); bounds are
-        :math:`\log p / (1 - p)` plus and minus a normal quantile of them. Where
-        monotone attributes move a probability beyond its bounds, it becomes one.
-
-        Examples
-        --------
-        >>> from mmech_rf import PrivateForestClassifier, datasets
-        >>> car = datasets.load_car()
-        >>> model = PrivateForestClassifier(car.schema, epsilon=1, n_records=1728)
-        >>> model = model.fit(car.data, car.target)
-        >>> lower, upper = model.predict_interval(car.data[:5], level=0.9)
-        >>> found = model.predict_proba(car.data[:5])
-        >>> bool(((lower <= found) & (found <= upper)).all())
-        True
-        """
-        check_is_fitted(self)
-        if not (isinstance(level, (int, float)) and 0 < level < 1):
-            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-        codes = self._encode_queries(X)
-        with self._timed("prediction"):
-            lower, upper = self._experts.interval(codes, float(level))
-            if self.schema_.monotone:
-                middle = self._probabilities_in_order(codes)
-                lower, upper = np.minimum(lower, middle), np.maximum(upper, middle)
-        return lower, upper
 
     def _settle(self) -> None:
         super()._settle()

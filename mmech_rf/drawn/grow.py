@@ -31,6 +31,9 @@ from mmech_rf.estimator.records import EncodedRecords
 SMOOTHING = 1.5
 """Smoothing: count added to a leaf, in scales of its noise, beside half a record."""
 
+LEARNING_RATE = 0.5
+"""Learning rate: part of the log-odds of its leaves that a further tree adds."""
+
 LABEL_SMOOTHING = 8.0
 """Smoothing: weight of what all leaves of a label have in common, in units of the
 smoothing of a leaf without a label."""
@@ -95,13 +98,11 @@ class Grower:
                 places = np.where(deferred, tree.n_leaves + predicted, places)
             labels = np.concatenate([labels, classes])
             measured = self._count(places, labels.size, share * counted, number)
-            votes, errors = self._labelled(measured, labels)
+            votes = self._labelled(measured, labels)
             n = tree.n_leaves
-            scored = additive is not None
             forest = replace(
-                _with_tree(forest, tree, votes[:n], errors[:n], measured),
-                answers=votes[n:] if scored else None,
-                answer_errors=errors[n:] if scored else None,
+                _with_tree(forest, tree, votes[:n], measured),
+                answers=votes[n:] if additive is not None else None,
             )
         return forest
 
@@ -136,11 +137,10 @@ class Grower:
             budget * plan.first_selection, 0, seen, predicted=predicted
         )
         counted = budget * (1 - plan.first_selection)
-        measured, *leaves = self._count_leaves(tree, counted, 0)
+        measured, scores = self._count_leaves(tree, counted, 0)
         deferred = np.concatenate(tree.labels) == self.n_classes
-        scores, errors = (np.where(deferred[:, None], 0.0, part) for part in leaves)
-        forest = self._forest(additive)
-        forest = _with_tree(forest, tree, scores, errors, measured)
+        scores = np.where(deferred[:, None], 0.0, scores)
+        forest = _with_tree(self._forest(additive), tree, scores, measured)
         return self._further(cost, plan, seen, forest, forest.whole_votes(codes))
 
     def _further(
@@ -158,11 +158,11 @@ class Grower:
             tree = self._draw_tree(
                 budget * plan.selection, number, seen, weights=weights
             )
-            _, scores, errors = self._count_leaves(
+            _, scores = self._count_leaves(
                 tree, budget * (1 - plan.selection), number, weights
             )
             one = SelectedTrees((tree,), (scores,))
-            forest = _with_tree(forest, tree, scores, errors)
+            forest = _with_tree(forest, tree, scores)
             votes += one.whole_votes(self.records.codes)
         return forest
 
@@ -194,14 +194,13 @@ class Grower:
             votes = additive.whole(records.codes)
             weights = boosting_weights(votes, records.class_codes)
             more = release(multiplicities=records.multiplicities * weights, unit=UNIT)
-            additive = additive.plus(more, self.settings.learning_rate)
+            additive = additive.plus(more, LEARNING_RATE)
         return additive
 
     def _forest(self, additive: AdditiveScores | None) -> SelectedTrees:
         """Return a forest without trees, of what probabilities are made of."""
-        ranking = self.settings.ranking
         weight = 0.0 if additive is None else self.settings.score_weight
-        return SelectedTrees((), (), additive, ranking=ranking, score_weight=weight)
+        return SelectedTrees((), (), additive, score_weight=weight)
 
     def _viewed(self, further: Sequence[ScoreView]) -> ViewedRecords:
         """Return the records in public views and further ones."""
@@ -241,33 +240,27 @@ class Grower:
         cost: Fraction,
         number: int,
         weights: Integers | None = None,
-    ) -> tuple[Measurement, Floats, Floats]:
-        """Release class counts of leaves; return them, votes and errors of votes."""
+    ) -> tuple[Measurement, Floats]:
+        """Release class counts of leaves; return them, and votes."""
         measured = self._count(
             tree.leaves(self.records.codes), tree.n_leaves, cost, number, weights
         )
         first = weights is None
-        votes, errors = leaf_votes(measured, 1 if first else UNIT, even=not first)
+        votes = leaf_votes(measured, 1 if first else UNIT, even=not first)
         if not first:
-            rate = self.settings.learning_rate
-            votes = rate * (votes - votes.mean(axis=1, keepdims=True))
-            errors = rate * errors
-        return measured, votes, errors
+            votes = LEARNING_RATE * (votes - votes.mean(axis=1, keepdims=True))
+        return measured, votes
 
-    def _labelled(
-        self, measured: Measurement, labels: Integers
-    ) -> tuple[Floats, Floats]:
-        """Return votes of labelled leaves, and errors; zeros without a label.
+    def _labelled(self, measured: Measurement, labels: Integers) -> Floats:
+        """Return votes of labelled leaves; zeros without a label.
 
         What scores say, in leaves that stand for them, follows the leaves.
         """
         known = np.flatnonzero(labels < self.n_classes)
         counts = replace(measured, values=measured.values[known])
-        votes, errors = np.zeros((2, *measured.values.shape))
-        votes[known], errors[known] = labelled_votes(
-            counts, labels[known], self.n_records
-        )
-        return votes, errors
+        votes = np.zeros(measured.values.shape)
+        votes[known] = labelled_votes(counts, labels[known], self.n_records)
+        return votes
 
     def _count(
         self,
@@ -290,28 +283,25 @@ def _with_tree(
     forest: SelectedTrees,
     tree: SelectedTree,
     votes: Floats,
-    errors: Floats,
     *counts: Measurement,
 ) -> SelectedTrees:
-    """Return a forest with one more tree, its votes and their standard errors.
+    """Return a forest with one more tree and its votes.
 
     Counts of its leaves are kept where all records count for one.
     """
-    errors_of = [noise_error(m, 1) for m in counts]
+    errors = [math.sqrt(np.max(m.variance)) for m in counts]
     return replace(
         forest,
         trees=(*forest.trees, tree),
         scores=(*forest.scores, votes),
-        errors=(*forest.errors, errors),
         counts=(*forest.counts, *(np.asarray(m.values, float) for m in counts)),
-        count_errors=(*forest.count_errors, *errors_of),
+        count_errors=(*forest.count_errors, *errors),
     )
 
 
 # ---- class counts of leaves, and the log-odds that they vote with ----------------
 #
-# Noise that is known enters twice: counts are smoothed in proportion to its scale, and
-# what is left of it is the standard error of a vote.
+# Counts are smoothed in proportion to the scale of their noise, which is known.
 
 
 def noise_scale(measured: Measurement, unit: int) -> float:
@@ -319,16 +309,8 @@ def noise_scale(measured: Measurement, unit: int) -> float:
     return float(measured.scale / unit)
 
 
-def noise_error(measured: Measurement, unit: int) -> float:
-    """Return the standard error of a count, and of one that fills its whole steps."""
-    scale = noise_scale(measured, unit)
-    return math.sqrt(2 * scale**2 + 1 / (12 * unit**2))
-
-
-def leaf_votes(
-    measured: Measurement, unit: int, *, even: bool = False
-) -> tuple[Floats, Floats]:
-    """Return log shares of the classes in every leaf, and their standard errors.
+def leaf_votes(measured: Measurement, unit: int, *, even: bool = False) -> Floats:
+    """Return log shares of the classes in every leaf.
 
     Smoothing: towards the shares in all leaves, or towards even ones.
     """
@@ -339,15 +321,13 @@ def leaf_votes(
     totals = np.maximum(counts.sum(axis=0), 1.0)
     shares = np.full(n_classes, 1.0 / n_classes) if even else totals / totals.sum()
     smooth = np.maximum(counts, 0.0) + added * shares
-    return _logarithms(smooth), noise_error(measured, unit) / smooth
+    return _logarithms(smooth)
 
 
-def labelled_votes(
-    measured: Measurement, labels: Integers, n_records: float
-) -> tuple[Floats, Floats]:
-    """Return log shares of the classes in g leaves with labels, and standard errors.
+def labelled_votes(measured: Measurement, labels: Integers, n_records: float) -> Floats:
+    """Return log shares of the classes in g leaves with labels, shape (g, k).
 
-    Both have the shape (g, k); the label has the largest vote. Labels were drawn with
+    The label has the largest vote. Labels were drawn with
     more budget than counts have, so that counts never outvote a label: they are
     projected on the counts in which the label has the most (`with_largest`). Then they
     are shrunk towards the shares in all leaves of the same label. These shares are
@@ -366,14 +346,12 @@ def labelled_votes(
     accurate = np.where(np.eye(k, dtype=bool), accuracy, others)
     leaves = np.sqrt(np.maximum(np.bincount(labels, minlength=k), 1))[:, None]
     common = np.maximum(common, 0.0) + added * leaves * accurate
-    error = math.sqrt(2) * scale * leaves / common.sum(axis=1, keepdims=True)
     common /= common.sum(axis=1, keepdims=True)
     counts = with_largest(counts, labels)
     smooth = np.maximum(counts, 0.0) + added * common[labels]
     votes = _logarithms(smooth)
     votes[np.arange(g), labels] += 1e-9  # the label wins among equal shares
-    errors = np.hypot(noise_error(measured, 1), added * error[labels]) / smooth
-    return votes, errors
+    return votes
 
 
 def with_largest(counts: Floats, labels: Integers) -> Floats:

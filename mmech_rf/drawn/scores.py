@@ -72,6 +72,9 @@ VOTE_STEPS = 256
 PAIR_RESOLUTION = 8
 """Score resolution: most groups of an attribute that is counted with its neighbour."""
 
+RESOLUTIONS = 4, 8, 16
+"""Score resolution: largest numbers of groups of an attribute, from coarse to fine."""
+
 RECORDS_PER_SUM = 5.0
 """Overfitting guard: records per class that each row of a finer set of sums needs,
 against chance in the records themselves."""
@@ -166,9 +169,7 @@ class Sums:
         return np.concatenate(rows).astype(np.int64)
 
 
-def sums_from_coarse_to_fine(
-    domain_shape: Sequence[int], settings: DrawnSettings = DEFAULTS
-) -> list[Sums]:
+def sums_from_coarse_to_fine(domain_shape: Sequence[int]) -> list[Sums]:
     """Return the sets of sums that there are to choose from."""
     attributes = [(i, n) for i, n in enumerate(domain_shape) if n > 1]
     means = [
@@ -176,7 +177,7 @@ def sums_from_coarse_to_fine(
         for view in (single_view(i, n, MOST_CELLS) for i, n in attributes)
     ]
     sets = [Sums.of_terms(means)]
-    for groups in settings.resolutions:
+    for groups in RESOLUTIONS:
         terms = [Sum(_grouped(i, n, groups), n == 2) for i, n in attributes]
         sets.append(Sums.of_terms(terms))
     sets.append(Sums.of_terms(_neighbours(attributes)))
@@ -223,8 +224,6 @@ class AdditiveScores:
     constant: Integers
     views: tuple[View, ...]
     tables: tuple[Integers, ...]  # what the cells of each view add, (cells, k)
-    # Standard errors of log-odds of the constant, (1, k), and of the tables, by noise.
-    errors: tuple[Floats, ...] = ()
 
     @property
     def class_shares(self) -> Floats:
@@ -234,12 +233,10 @@ class AdditiveScores:
     def plus(self, other: AdditiveScores, part: float) -> AdditiveScores:
         """Return scores to which a part of others in the same views is added."""
         tables = zip(self.tables, other.tables, strict=True)
-        errors = zip(self.errors, other.errors, strict=True)
         return replace(
             self,
             constant=self.constant + np.rint(part * other.constant).astype(np.int64),
             tables=tuple(a + np.rint(part * b).astype(np.int64) for a, b in tables),
-            errors=tuple(np.hypot(a, part * b) for a, b in errors),
         )
 
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
@@ -249,23 +246,12 @@ class AdditiveScores:
         check_that(self.constant.shape == (n_classes,), "scores")
         shapes = [(view.size, n_classes) for view in self.views]
         check_that([table.shape for table in self.tables] == shapes, "scores")
-        shapes = [(1, n_classes), *shapes]
-        check_that([errors.shape for errors in self.errors] == shapes, "errors")
-        check_that(all((errors >= 0).all() for errors in self.errors), "errors")
 
     def whole(self, codes: Integers) -> Integers:
         """Return scores in whole steps, shape (b, k)."""
         total = np.tile(self.constant, (codes.shape[0], 1))
         for view, table in zip(self.views, self.tables, strict=True):
             total += table[view.cells(codes)]
-        return total
-
-    def variances(self, codes: Integers) -> Floats:
-        """Return squared standard errors of log-odds, shape (b, k)."""
-        first, *others = self.errors
-        total = np.tile(np.square(first), (codes.shape[0], 1))
-        for view, errors in zip(self.views, others, strict=True):
-            total += np.square(errors)[view.cells(codes)]
         return total
 
     def classes(self, codes: Integers) -> Integers:
@@ -291,7 +277,7 @@ def release_scores(
     Records, (M, d) and (M,), are sensitive, as is how often each is there, in multiples
     of 1 / unit; beyond a unit of 1 records are weighed, and none counts more than once.
     """
-    sums, *finer = sums_from_coarse_to_fine(domain_shape, settings)
+    sums, *finer = sums_from_coarse_to_fine(domain_shape)
     for other in finer:
         # It stands out from the noise that is paid for, and from chance in the records.
         noise = settings.signal_to_noise * session.deviation(other.groups, cost)
@@ -324,43 +310,30 @@ class _Rows:
         """Deviations in units of their noise."""
         return np.asarray(self.deviations / self.spread[:, None])
 
-    def table(self, kept: float, numbers: Floats) -> tuple[Floats, Floats]:
-        """Return log-odds of cells and standard errors by noise, (cells, k) each."""
+    def table(self, kept: float, numbers: Floats) -> Floats:
+        """Return log-odds of cells, (cells, k)."""
         deviations = kept * self.deviations
         if self.term.by_position:
             means = self.common + deviations[0] / (numbers + self.noise + 1)
             t = self.term.positions() / GRID
             tilts, logs = _tilted(np.append(means, self.common), t)
             lines = np.outer(t, tilts) - logs
-            odds = lines[:, :-1] - lines[:, -1:]
-            # The derivative of a line with respect to the mean that it is tilted to.
-            shares = np.exp(lines[:, :-1]) / t.size
-            means = t @ shares
-            slopes = (t[:, None] - means) / np.maximum(t**2 @ shares - means**2, 1e-3)
-            errors = kept * self.spread[0] / (numbers + self.noise + 1)
-            return odds, np.abs(slopes) * errors
+            return np.asarray(lines[:, :-1] - lines[:, -1:])
         common = self.common[:, None]
         smooth = np.maximum(common * numbers + deviations, 0) + common * (
             self.noise + 1
         )
         shares = smooth / smooth.sum(axis=0)
-        errors = kept * self.spread[:, None] / smooth
-        return np.log(shares) - np.log(common), errors
+        return np.asarray(np.log(shares) - np.log(common))
 
 
 def _scores(sums: Sums, released: Measurement, unit: int = GRID) -> AdditiveScores:
     numbers, rows = _rows(sums, released, unit)
-    kept = _kept(rows)
-    tables, errors = [], [_noise(released, unit)[0] / numbers[None]]
-    for row, part in zip(rows, kept.tolist(), strict=True):
-        odds, error = row.table(part, numbers)
-        tables.append(_steps(odds))
-        errors.append(error)
+    kept = zip(rows, _kept(rows).tolist(), strict=True)
     return AdditiveScores(
         _steps(np.log(numbers / numbers.sum())),
         tuple(row.term.view for row in rows),
-        tuple(tables),
-        tuple(errors),
+        tuple(_steps(row.table(part, numbers)) for row, part in kept),
     )
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 import numpy as np
 
 from mmech.storage.codec import storable
 from mmech_rf.drawn.views import most_terms
-from mmech_rf.estimator.options import CountSettings, setting
+from mmech_rf.estimator.options import checked, setting
 
 
 @storable("DrawnSettings")
 @dataclass(frozen=True)
-class DrawnSettings(CountSettings):
-    r"""Budget split, priors, smoothing and learning rate of a drawn forest.
+class DrawnSettings:
+    r"""Budget split, priors and smoothing of a drawn forest.
 
     Provenance: the defaults were set by hand, looking at test accuracy on public sets.
     The sets were some or all of car, balance-scale, iris, heart, mushroom, adult and
@@ -26,9 +26,9 @@ class DrawnSettings(CountSettings):
     these sets may therefore flatter the forest a little. Later choices were made on
     simulated tasks. The third level was chosen on parities, trees, additive and mixed
     tasks, with a look at car, tic-tac-toe and iris. `calibration_share` was chosen
-    there too, and `few_scores_from` with a look at car and wall-robot. `ranking` was
+    there too, and `few_scores_from` with a look at car and wall-robot. RANKING was
     chosen by log loss and area under the ROC curve, `scores_from` on simulated tasks
-    alone. `most_tree_epsilon` was made to bound boosted trees after a look at epsilon =
+    alone. MOST_TREE_EPSILON was made to bound boosted trees after a look at epsilon =
     100 at the sets above and at banknote and blood-transfusion.
 
     Constants that refer here were set in the same way, and are no settings, because
@@ -46,12 +46,6 @@ class DrawnSettings(CountSettings):
 
     Attributes
     ----------
-    count_share : Fraction
-        Budget split: share of epsilon that a noisy number of records costs.
-    bin_share : Fraction
-        Budget split: share of epsilon that private bins cost together.
-    most_bins : int
-        Bin resolution: largest number of private bins of an attribute.
     boosting_from : float
         Boosting threshold: information from which further trees are drawn, weighing
         the records that those before them get wrong.
@@ -65,28 +59,12 @@ class DrawnSettings(CountSettings):
     score_share, score_share_boosting : Fraction
         Score budget: share of epsilon, for each unit of effort, that scores get at
         least, without and with boosting.
-    most_rounds : int
-        Boosting rounds: largest number of further trees.
-    most_tree_epsilon : Fraction
-        Overfitting guard: largest epsilon of a tree beside scores, which take the rest,
-        and of a draw with boosting, where counts of leaves take it. With much more a
-        tree fits what is chance in its records.
-    most_votes : int
-        Ensemble size: largest number of trees that vote.
     calibration_share : Fraction
         Budget split: share of the epsilon of a tree that counts classes in its leaves,
         without boosting.
-    learning_rate : float
-        Learning rate: part of the log-odds of its leaves that a further tree adds.
-    resolutions : tuple of int
-        Score resolution: largest numbers of groups of an attribute that scores may
-        have, from coarse to fine.
     signal_to_noise : float
         Score resolution: records per class that a finer set of sums needs, in standard
         deviations of their noisy number.
-    ranking : float
-        Calibration: part of the scores of all attributes by which they rank the records
-        of a label.
     score_weight : float
         Votes: weight of scores in the votes on every record, beside those of a tree.
         Beyond zero, boosting starts from scores, and has no first tree. Records are
@@ -101,14 +79,15 @@ class DrawnSettings(CountSettings):
 
     Examples
     --------
+    >>> import math
     >>> from mmech_rf import PrivateForestClassifier, DrawnSettings, datasets
     >>> car = datasets.load_car()
-    >>> settings = DrawnSettings(learning_rate=0.3, most_rounds=2)
+    >>> settings = DrawnSettings(boosting_from=math.inf)
     >>> model = PrivateForestClassifier(
     ...     car.schema, epsilon=10, n_records=1728, settings=settings
     ... )
     >>> model.fit(car.data, car.target).choice_.rounds
-    2
+    0
     """
 
     boosting_from: float = setting(12000.0)
@@ -116,17 +95,16 @@ class DrawnSettings(CountSettings):
     few_scores_from: float = setting(200.0)
     score_share: Fraction = setting(Fraction(1, 33), most=1)
     score_share_boosting: Fraction = setting(Fraction(1, 25), most=1)
-    most_rounds: int = setting(7, least=1)
-    most_tree_epsilon: Fraction = setting(Fraction(1), least=0.001)
-    most_votes: int = setting(9, least=1)
     calibration_share: Fraction = setting(Fraction(1, 20), most=0.99)
-    learning_rate: float = setting(0.5, most=1)
-    resolutions: tuple[int, ...] = setting((4, 8, 16), least=2, most=64)
     signal_to_noise: float = setting(10.0)
-    ranking: float = setting(0.3, most=1)
     score_weight: float = setting(0.0, most=1)
     corrections: int = setting(0, least=0)
     third_level: float = setting(0.05, most=0.999)
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = checked(getattr(self, entry.name), entry)
+            object.__setattr__(self, entry.name, value)
 
     @classmethod
     def for_ranking(cls) -> DrawnSettings:
@@ -203,8 +181,18 @@ further trees in equal parts."""
 ROUND_RECORDS = 2000.0
 """Budget split: information that pays for each further tree."""
 
+MOST_ROUNDS = 7
+"""Boosting rounds: largest number of further trees."""
+
 EPSILON_PER_VOTE = Fraction(3, 2)
 """Ensemble size: without scores, epsilon for each of an odd number of trees."""
+
+MOST_VOTES = 9
+"""Ensemble size: largest number of trees that vote."""
+
+MOST_TREE_EPSILON = Fraction(1)
+"""Overfitting guard: largest epsilon of a tree beside scores, and of a draw with
+boosting. With much more a tree fits what is chance in its records."""
 
 FIRST_SELECTION, SELECTION = Fraction(3, 4), Fraction(1, 2)
 """Budget split: share of the epsilon of the first and of a further boosted tree that
@@ -247,6 +235,8 @@ class Plan:
         information = n_records * float(epsilon)
         effort = _effort(n_features, n_classes)
         scores = Fraction(0)
+        # Beyond that a tree learns what is chance; scores or counts take the rest.
+        most = max(MOST_TREE_EPSILON, factor * LEAST_BOOSTED) / epsilon
         boosting = information >= s.boosting_from and epsilon >= factor * LEAST_BOOSTED
         least = s.scores_from
         if most_terms(n_features) >= n_features and not boosting:
@@ -260,10 +250,10 @@ class Plan:
             )
         by_score = scores > 0 and information >= SCORE_VIEWS_FROM
         if not boosting and not scores:
-            votes = number_of_votes(epsilon, s)
+            votes = number_of_votes(epsilon)
             return cls(scores, Fraction(1), Fraction(0), 0, votes)
         if not boosting:
-            scores = max(min(scores, MOST_SCORES), 1 - s.most_tree_epsilon / epsilon)
+            scores = max(min(scores, MOST_SCORES), 1 - most)
             return cls(scores, 1 - scores, Fraction(0), 0, 1, by_score)
         scores = min(scores, MOST_SCORES_BOOSTING)
         on_scores = scores > 0 and s.score_weight > 0
@@ -272,10 +262,8 @@ class Plan:
             first = min(FIRST_SHARE, share_of(FIRST_RECORDS, information))
         rest = 1 - scores - first
         affordable = information * rest // ROUND_RECORDS
-        rounds = int(np.clip(affordable, 1, s.most_rounds))
+        rounds = int(np.clip(affordable, 1, MOST_ROUNDS))
         further = rest / rounds
-        # Beyond that a tree learns what is chance; counts of its leaves take the rest.
-        most = s.most_tree_epsilon / epsilon
         return cls(
             scores,
             first,
@@ -288,9 +276,9 @@ class Plan:
         )
 
 
-def number_of_votes(epsilon: Fraction, settings: DrawnSettings = DEFAULTS) -> int:
+def number_of_votes(epsilon: Fraction) -> int:
     """Return how many labelled trees vote where boosting is not affordable."""
-    votes = min(int(epsilon / EPSILON_PER_VOTE), settings.most_votes)
+    votes = min(int(epsilon / EPSILON_PER_VOTE), MOST_VOTES)
     return max(1, votes - (votes + 1) % 2)
 
 

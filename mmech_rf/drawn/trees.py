@@ -1,13 +1,4 @@
-r"""Drawn trees together: what each leaf adds to the log-odds of every class.
-
-Probabilities and their standard errors are a function of what was released. Noise of
-different releases, and of the counts of different classes, is independent, so that
-errors :math:`s_c` of the log-odds add up in squares. The error of
-:math:`\log p_c / (1 - p_c)` is to first order
-
-.. math:: \Big( s_c^2 + \sum_{j \ne c} q_j^2 s_j^2 \Big)^{1/2} , \quad
-   q_j = p_j / (1 - p_c) .
-"""
+"""Drawn trees together: what each leaf adds to the log-odds of every class."""
 
 from __future__ import annotations
 
@@ -15,18 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, logit, ndtri, softmax
+from scipy.special import softmax
 
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.scores import VOTE_STEPS, AdditiveScores
-from mmech_rf.drawn.settings import DrawnSettings
 from mmech_rf.estimator.votes import Experts, check_that
 
 MOST_OF_LEAD = 0.49
 """Calibration: share of a label's lead that scores may move the log-odds of each class
 by. Below a half, which is as far as it goes, they never overturn it."""
+
+# Provenance: as `DrawnSettings`.
+RANKING = 0.3
+"""Calibration: part of the scores of all attributes by which they rank the records of a
+label."""
 
 
 UNIT = 256
@@ -54,15 +49,11 @@ class SelectedTrees(Experts):
     # Log-odds of leaves that stand for `additive`, by the class that has its largest
     # score, (k, k); None if they vote with its scores.
     answers: Floats | None = None
-    errors: tuple[Floats, ...] = ()  # standard errors of `scores`, from the known noise
-    answer_errors: Floats | None = None  # those of `answers`
     # Released class counts of the leaves of the first trees, (n_leaves, k), and their
     # standard errors. With `answers`, k more rows count the records that leaves leave
     # to scores, by the class that has the largest score.
     counts: tuple[Floats, ...] = ()
     count_errors: tuple[float, ...] = ()
-    # Part of `additive` by which it ranks the records of a label.
-    ranking: float = DrawnSettings.ranking
     # Weight of `additive` in the votes on every record, beside its leaves.
     score_weight: float = 0.0
 
@@ -71,23 +62,16 @@ class SelectedTrees(Experts):
     def check(self, domain_shape: tuple[int, ...], n_classes: int) -> None:
         """Raise unless every leaf has a label and a row of scores."""
         check_that(self.trees, "trees")
-        check_that(0 <= self.ranking <= 1, "ranking")
         if self.additive is not None:
             self.additive.check(domain_shape, n_classes)
         scored = self.additive is not None
         check_that(0 <= self.score_weight <= scored, "score weight")
-        square = None if self.answers is None else (n_classes, n_classes)
-        check_that(square is None or scored, "answers")
-        for answers in (self.answers, self.answer_errors):
-            check_that(
-                (None if answers is None else answers.shape) == square, "answers"
-            )
-        of_trees = zip(self.trees, self.scores, self.errors, strict=True)
-        for tree, scores, errors in of_trees:
+        if self.answers is not None:
+            square = n_classes, n_classes
+            check_that(scored and self.answers.shape == square, "answers")
+        for tree, scores in zip(self.trees, self.scores, strict=True):
             tree.check(domain_shape, n_classes + scored)
-            shape = tree.n_leaves, n_classes
-            check_that(scores.shape == errors.shape == shape, "scores")
-            check_that((errors >= 0).all(), "errors")
+            check_that(scores.shape == (tree.n_leaves, n_classes), "scores")
         check_that(len(self.counts) == len(self.count_errors), "counts")
         for tree, counts in zip(self.trees, self.counts, strict=False):
             deferred = n_classes * (self.answers is not None)
@@ -136,45 +120,8 @@ class SelectedTrees(Experts):
         limit = MOST_OF_LEAD * np.maximum(first - second, 1e-9)[:, None]
         scores = self.additive.whole(codes) / VOTE_STEPS
         scores -= scores.mean(axis=1, keepdims=True)
-        ranked = odds + limit * np.tanh(self.ranking * scores / limit)
+        ranked = odds + limit * np.tanh(RANKING * scores / limit)
         return np.asarray(softmax(ranked, axis=1))
-
-    def interval(self, codes: Integers, level: float) -> tuple[Floats, Floats]:
-        """Return bounds of `probabilities` by the known noise, each of shape (b, k)."""
-        shares = np.clip(self.probabilities(codes), 1e-15, 1 - 1e-15)
-        spread = ndtri((1 + level) / 2) * self._odds_errors(codes, shares)
-        odds = logit(shares)
-        return expit(odds - spread), expit(odds + spread)
-
-    def _odds_errors(self, codes: Integers, shares: Floats) -> Floats:
-        """Return standard errors of log p / (1 - p) of each class, shape (b, k)."""
-        variances, rest = self._variances(codes), 1 - shares
-        # The sum over j != c of the module's formula: over all j, less the c-th.
-        itself = variances * (1 - (shares / rest) ** 2)
-        others = (shares**2 * variances).sum(axis=1, keepdims=True) / rest**2
-        return np.asarray(np.sqrt(np.maximum(itself + others, 0.0)))
-
-    def _variances(self, codes: Integers) -> Floats:
-        """Return squared standard errors of log-odds, shape (b, k)."""
-        out = np.zeros((codes.shape[0], self.scores[0].shape[1]))
-        scored: Floats | float = 0.0
-        if self.additive is not None:
-            scored = self.additive.variances(codes)
-        for errors, leaves, where in self._by_tree(codes, self.errors):
-            out += np.square(errors)[leaves]
-            if not where.size:
-                continue
-            assert self.additive is not None
-            if self.answer_errors is None:
-                out[where] += np.asarray(scored)[where]
-            else:
-                predicted = self.additive.classes(codes[where])
-                out[where] += np.square(self.answer_errors)[predicted]
-        if self.score_weight:
-            out += self.score_weight**2 * scored
-        elif self.answers is not None:
-            out += self.ranking**2 * scored
-        return out
 
     def whole_votes(self, codes: Integers) -> Integers:
         """Return `log_odds` in whole steps of 1 / VOTE_STEPS, shape (b, k).

@@ -26,7 +26,7 @@ from mmech.storage.codec import storable
 from mmech_rf.estimator.accuracy import HELD_OUT
 from mmech_rf.estimator.base import ForestClassifier
 from mmech_rf.estimator.monotone import MonotoneGrid, check_grid
-from mmech_rf.estimator.options import CountSettings, estimator
+from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords, check_n_records, in_bins
 from mmech_rf.estimator.votes import Experts, check_that
 from mmech_rf.schema import Schema
@@ -36,6 +36,17 @@ NUMBER = "number of records"
 
 FEWEST_RECORDS = 8.0
 """Noise guard: a noisy number of records below this counts as this."""
+
+# Provenance: as `mmech_rf.DrawnSettings`.
+
+COUNT_SHARE = Fraction(3, 100)
+"""Budget split: share of epsilon that a noisy number of records costs."""
+
+BIN_SHARE = Fraction(1, 5)
+"""Budget split: share of epsilon that private bins cost together."""
+
+MOST_BINS = 8
+"""Bin resolution: largest number of private bins of an attribute."""
 
 
 @storable("Choice")
@@ -100,15 +111,12 @@ class AccountedForest(ForestClassifier):
 
     n_records: int | None = None
     private_bins: Sequence[str] | str = ()
-    settings: Any = field(default=None, init=False)
 
     choice_: Choice = field(init=False)
     _experts: Experts = field(init=False)
     _method: ClassVar[str]
     _keeps_order = True
     _released: ClassVar[tuple[str, ...]] = ("choice_", "_experts")
-    _defaults: ClassVar[CountSettings] = CountSettings()
-    """Settings in use where none are given; others are of the same type."""
 
     @property
     def _public(self) -> str:  # type: ignore[override]
@@ -120,20 +128,14 @@ class AccountedForest(ForestClassifier):
 
     def _check_parameters(self) -> Fraction:
         check_n_records(self.n_records, "for a noisy count")
-        if not isinstance(self.settings, type(self._defaults) | None):
-            raise TypeError(
-                f"settings must be None or {type(self._defaults).__name__}, got "
-                f"{type(self.settings).__name__}; leave it out for the defaults"
-            )
         epsilon = super()._check_parameters()
         if self.schema is not None:
             cut = places_to_cut(self.schema, self.private_bins)
             self._check_draws(epsilon, len(cut))
             if self.schema.monotone:
-                most = self._settings.most_bins + 1
                 check_grid(
                     [
-                        max(a.size, most) if i in cut else a.size
+                        max(a.size, MOST_BINS + 1) if i in cut else a.size
                         for i, a in enumerate(self.schema.attributes)
                         if a.monotone is not None
                     ]
@@ -151,12 +153,11 @@ class AccountedForest(ForestClassifier):
         """Raise unless epsilon pays for the roundings of draws of cut points."""
         if not n_cut:
             return
-        s = self._settings
-        each = epsilon * (1 - s.count_share) * s.bin_share / n_cut
+        each = epsilon * (1 - COUNT_SHARE) * BIN_SHARE / n_cut
         relation = Relation(self.neighbours, self.records_per_person)
         try:
             fixed_point_rate(
-                each, monotone=True, relation=relation, roundings=s.most_bins
+                each, monotone=True, relation=relation, roundings=MOST_BINS
             )
         except ValueError:
             raise ParameterError(
@@ -170,18 +171,13 @@ class AccountedForest(ForestClassifier):
         places = places_to_cut(schema, self.private_bins)
         return fine_schema(schema, places) if places else schema
 
-    @property
-    def _settings(self) -> Any:
-        """Settings in use, of the type of the subclass."""
-        return self._defaults if self.settings is None else self.settings
-
     # ---- what is released ------------------------------------------------
 
     def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
         self._reserve(epsilon)
         spent = Fraction(0)
         if self.n_records is None:
-            spent = epsilon * self._settings.count_share
+            spent = epsilon * COUNT_SHARE
             with self._timed("measurement"):
                 noisy = self._session.add_noise(
                     np.array([records.number]), spent, NUMBER
@@ -193,7 +189,7 @@ class AccountedForest(ForestClassifier):
         epsilon -= spent
         places = places_to_cut(self.schema_, self.private_bins)
         if places:
-            cost = epsilon * self._settings.bin_share
+            cost = epsilon * BIN_SHARE
             epsilon -= cost
             with self._timed("measurement"):
                 records = self._release_bins(records, places, cost, n_records)
@@ -209,7 +205,7 @@ class AccountedForest(ForestClassifier):
         """
         read_in, session, cost = self.schema_, self._session, cost / len(places)
         epsilon = epsilon_of_draw(cost, session.currency)
-        n_bins = number_of_bins(n, epsilon, self._settings.most_bins)
+        n_bins = number_of_bins(n, epsilon)
         attributes = list(read_in.attributes)
         for place in places:
             fine = attributes[place]
@@ -280,8 +276,6 @@ class AccountedForest(ForestClassifier):
         return np.asarray(-np.diff(later, axis=1))
 
 
-# Provenance: as `mmech_rf.DrawnSettings`.
-
 GRID_CELLS = 1024
 """Bin resolution: cells of the public grid that private bins are made of."""
 
@@ -342,7 +336,7 @@ def fine_schema(schema: Schema, places: Sequence[int]) -> Schema:
     return replace(schema, attributes=tuple(attributes))
 
 
-def number_of_bins(n_records: float, epsilon: Fraction, most: int) -> int:
+def number_of_bins(n_records: float, epsilon: Fraction) -> int:
     """Return the largest power of two that a draw with this epsilon pays for.
 
     Let E be the logarithm of the number of ways to cut, divided by epsilon. The bins of
@@ -350,7 +344,7 @@ def number_of_bins(n_records: float, epsilon: Fraction, most: int) -> int:
     BIN_SIGNAL of all records.
     """
     bins = 2
-    while 2 * bins <= most:
+    while 2 * bins <= MOST_BINS:
         ways = math.lgamma(GRID_CELLS) - math.lgamma(2 * bins)
         ways -= math.lgamma(GRID_CELLS - 2 * bins + 1)
         if n_records * float(epsilon) < BIN_SIGNAL * ways:

@@ -10,7 +10,7 @@ import math
 import numbers
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import wraps
 from inspect import Parameter, cleandoc, signature
@@ -133,55 +133,24 @@ def refuse_foreign(
 def setting(default: Any, *, least: float = 0, most: float = math.inf) -> Any:
     """Return a dataclass field with limits; the type of its default is its own.
 
-    A fraction is a share or a budget: exact, and above zero. Limits of a tuple are
-    those of each of its numbers.
+    A fraction is a share or a budget: exact, and above zero.
     """
     return field(default=default, metadata={"least": least, "most": most})
 
 
-def _checked(value: Any, entry: Any) -> Any:
-    name = entry.name
-    if isinstance(entry.default, tuple):
-        if not isinstance(value, (tuple, list)) or not value:
-            raise TypeError(
-                f"{name} must be a tuple of integers, such as {entry.default}, "
-                f"got {value!r}"
-            )
-        least = entry.metadata["least"]
-        whole = (check_integer(one, name, minimum=least) for one in value)
-        return tuple(_within(one, name, entry) for one in whole)
+def checked(value: Any, entry: Any) -> Any:
+    """Return the value of a field that is a `setting`, or raise."""
+    name, least, most = entry.name, entry.metadata["least"], entry.metadata["most"]
     if isinstance(entry.default, Fraction):
         number: Any = check_epsilon(value, name)
     elif isinstance(entry.default, int):
-        number = check_integer(value, name, minimum=entry.metadata["least"])
+        number = check_integer(value, name, minimum=least)
     elif isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     else:
         number = float(value)
-    return _within(number, name, entry)
-
-
-def _within(number: Any, name: str, entry: Any) -> Any:
-    least, most = entry.metadata["least"], entry.metadata["most"]
     if not least <= number <= most:
         raise ParameterError(
             name, f"must be a number from {least:g} to {most:g}", number
         )
     return number
-
-
-@dataclass(frozen=True)
-class CountSettings:
-    """Settings of the forests that first ask for the number of records.
-
-    `mmech_rf.DrawnSettings` says what they are. A field is checked when it is set.
-    """
-
-    count_share: Fraction = setting(Fraction(3, 100), most=0.5)
-    bin_share: Fraction = setting(Fraction(1, 5), most=0.5)
-    most_bins: int = setting(8, least=2, most=64)
-
-    def __post_init__(self) -> None:
-        for entry in fields(self):
-            value = _checked(getattr(self, entry.name), entry)
-            object.__setattr__(self, entry.name, value)

@@ -21,7 +21,7 @@ from mmech.release import measure
 from mmech.selection import choose_rows, fixed_point_rate
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
-from mmech_rf.estimator.accounted import AccountedForest
+from mmech_rf.estimator.accounted import COUNT_SHARE, AccountedForest
 from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.estimator.shown import grown_trees
@@ -519,7 +519,7 @@ class RecipeForestClassifier(AccountedForest):
         n_records, trees = self.n_records, epsilon
         if n_records is None and self.recipe_.needs_records:
             # Many records leave the least for every release.
-            n_records, trees = MANY, epsilon * (1 - self._settings.count_share)
+            n_records, trees = MANY, epsilon * (1 - COUNT_SHARE)
         else:
             self._check_nodes(float(epsilon), float(n_records or 1))
         self._check_budget(trees, float(n_records or 1))

@@ -16,6 +16,7 @@ from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
 from mmech_rf.estimator.votes import check_that
 from mmech_rf.forest.ensembles import class_shares, leaf_log_odds, weight_votes
+from mmech_rf.methods import VOTINGS
 from mmech_rf.paper.grown import CountedForest, optimized
 from mmech_rf.workloads import training_workload
 
@@ -81,7 +82,7 @@ class BatchTrainingClassifier(CountedForest):
     strategies_: list[StrategyResult] = field(init=False)
     leaf_smoothing_: list[float] = field(init=False)
     _strategies: list[QueryMatrix] = field(init=False)
-    _votings = ("hard", "weight", "log-odds")
+    _votings = VOTINGS
     _distinct = True
     _released = (*CountedForest._released, "leaf_smoothing_", "_strategies")
 

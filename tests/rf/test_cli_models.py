@@ -251,6 +251,15 @@ def test_a_batch_is_answered_and_its_cost_is_said(run, files, args, trees):
     assert "another batch" in err
 
 
+def test_a_vote_that_a_method_lacks_is_refused(run, files):
+    known = "voting must be one of 'hard', 'weight', got 'log-odds'"
+    asked = ("--voting", "log-odds")
+    assert_refused(run(*batch(files, "--method", "subsample", *asked)), known)
+    assert_refused(run(*fit(files, "--method", "laplace", *asked)), known)
+    car = ("evaluate", "--data", "car", "--methods", "laplace")
+    assert_refused(run(*car, *asked), known)
+
+
 # ---- schemas -----------------------------------------------------------------------
 
 

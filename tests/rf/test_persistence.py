@@ -46,7 +46,7 @@ RANKING = rf.DrawnSettings.for_ranking()
 def all_models():
     """Return classes and settings by name, of every kind of model that is released."""
     in_rho = [{"ledger": mm.PrivacyLedger("1/18", currency="rho")} for _ in range(3)]
-    few = {"settings": rf.DrawnSettings(count_share="1/7", resolutions=(3, 9))}
+    few = {"settings": rf.DrawnSettings(score_share="1/7", signal_to_noise=2)}
     deep = {"settings": rf.DrawnSettings(third_level=0.999)}
     training = {
         "training": {}, "by weight": {"voting": "weight", "splits": "binary"},

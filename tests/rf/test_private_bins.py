@@ -54,14 +54,13 @@ def data(rng):
 
 # --------------------------------------------------------------- what it is good for
 def test_bins_hold_about_equal_parts(data):
-    model = fitted(data, epsilon=20, settings=rf.DrawnSettings(most_bins=4))
-    months = model.schema_.encode(data[0])[:, 1]
-    assert abs(np.bincount(months, minlength=4) / N_RECORDS - 0.25).max() < 0.05
+    months = fitted(data, epsilon=20).schema_.encode(data[0])[:, 1]
+    assert abs(np.bincount(months, minlength=8) / N_RECORDS - 0.125).max() < 0.05
 
 
 def test_more_bins_where_records_and_budget_pay_for_them():
     found = [
-        number_of_bins(n_records, epsilon, 8)
+        number_of_bins(n_records, epsilon)
         for n_records in (10, 1000, 10**6)
         for epsilon in (Fraction(1, 50), Fraction(1, 10))
     ]
@@ -80,8 +79,7 @@ def test_cut_points_are_released_and_paid_for(data):
         "cut points of attribute 'amount'",
         "cut points of attribute 'months'",
     ]
-    left = 1 - rf.DrawnSettings().count_share
-    assert sum(e.cost for e in entries) == left * rf.DrawnSettings().bin_share
+    assert sum(e.cost for e in entries) == (1 - Fraction(3, 100)) / 5
     assert "cut points of attribute 'amount'" in model.privacy_statement_
     assert "but for the cut points named above" in model.privacy_statement_
     for own, given in zip(model.schema_.attributes, schema().attributes, strict=True):

@@ -15,7 +15,10 @@ from mmech_rf.drawn.grow import Grower
 from mmech_rf.drawn.scores import VOTE_STEPS
 from mmech_rf.drawn.settings import (
     EPSILON_PER_VOTE,
+    MOST_ROUNDS,
     MOST_SCORES_BOOSTING,
+    MOST_TREE_EPSILON,
+    MOST_VOTES,
     DrawnSettings,
     Plan,
     number_of_votes,
@@ -42,7 +45,7 @@ EVERY = pytest.mark.parametrize("kind", PLANS)
 def test_numbers_of_votes():
     numbers = [number_of_votes(Fraction(quarters, 4)) for quarters in range(200)]
     assert numbers[0] == 1
-    assert numbers[-1] == number_of_votes(Fraction(10**6)) <= SETTINGS.most_votes
+    assert numbers[-1] == number_of_votes(Fraction(10**6)) <= MOST_VOTES
     assert numbers == sorted(numbers)
     for quarters, number in enumerate(numbers):
         assert number % 2 == 1
@@ -62,16 +65,16 @@ def test_plans(epsilon):
                 assert min(plan.scores, plan.first, plan.further) >= 0
                 assert plan.first > 0
                 assert (plan.rounds > 0) == (plan.further > 0)
-                assert plan.rounds <= SETTINGS.most_rounds
+                assert plan.rounds <= MOST_ROUNDS
                 if abs(product - SETTINGS.boosting_from) > 0.5:
                     assert (plan.rounds > 0) == (product > SETTINGS.boosting_from)
                 if plan.rounds:
                     assert plan.scores <= MOST_SCORES_BOOSTING
-                    most = SETTINGS.most_tree_epsilon / epsilon
+                    most = MOST_TREE_EPSILON / epsilon
                     assert plan.first * plan.first_selection <= most
                     assert plan.further * plan.selection <= most
                 elif plan.scores:
-                    assert plan.first * epsilon <= SETTINGS.most_tree_epsilon
+                    assert plan.first * epsilon <= MOST_TREE_EPSILON
                 # Many trees vote only where nothing else is released.
                 assert plan.votes == 1 or plan.scores == plan.rounds == 0
                 with_scores.add((product, n_classes, n_features, plan.scores > 0))
@@ -80,7 +83,7 @@ def test_plans(epsilon):
         with_scores, repeat=2
     ):
         assert above or not (found and more >= p and fewer <= k and less <= d)
-    assert Plan.of(10**9, Fraction(1), 5, 2).rounds == SETTINGS.most_rounds
+    assert Plan.of(10**9, Fraction(1), 5, 2).rounds == MOST_ROUNDS
 
 
 # ---------------------------------------------------------------------- what it sees

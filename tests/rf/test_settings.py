@@ -10,9 +10,10 @@ from sklearn.base import clone
 
 from mmech import PrivacyLedger
 from mmech_rf import DrawnSettings, PrivateForestClassifier
+from mmech_rf.drawn import grow
 from mmech_rf.drawn.draw import Fork
-from mmech_rf.drawn.settings import Plan, number_of_votes
-from mmech_rf.estimator.options import CountSettings
+from mmech_rf.drawn.scores import SUMS
+from mmech_rf.drawn.settings import Plan
 
 
 # ---------------------------------------------------------------------- what they are
@@ -27,15 +28,15 @@ def test_every_field_is_documented_and_refuses_what_it_cannot_take():
 
 
 def test_shares_are_exact_and_equal_settings_are_equal():
-    exact = DrawnSettings(count_share=Fraction(1, 10))
-    assert DrawnSettings(count_share=0.1) == DrawnSettings(count_share="0.1") == exact
+    exact = DrawnSettings(score_share=Fraction(1, 10))
+    assert DrawnSettings(score_share=0.1) == DrawnSettings(score_share="0.1") == exact
     assert hash(DrawnSettings()) == hash(DrawnSettings())
 
 
 # ----------------------------------------------------------------------- with the model
 def test_wrong_settings_cost_nothing():
     ledger = PrivacyLedger(1)
-    for wrong in (CountSettings(), {}, "defaults"):
+    for wrong in (DrawnSettings, {}, "defaults"):
         model = PrivateForestClassifier(
             SCHEMA, epsilon=1, ledger=ledger, settings=wrong
         )
@@ -48,8 +49,8 @@ def test_wrong_settings_cost_nothing():
     "settings",
     [
         None,
-        DrawnSettings(count_share="1/7", resolutions=(3, 9)),
-        replace(DrawnSettings.for_ranking(), count_share="1/7"),
+        DrawnSettings(calibration_share="1/7"),
+        replace(DrawnSettings.for_ranking(), calibration_share="1/7"),
     ],
     ids=["default", "own", "for ranking"],
 )
@@ -57,8 +58,12 @@ def test_settings_are_followed_and_copied(settings):
     model = PrivateForestClassifier(SCHEMA, epsilon=2, settings=settings)
     model.fit(*records(40))
     assert clone(model).settings == settings
-    share = Fraction(3, 100) if settings is None else Fraction(1, 7)
-    assert model.ledger_.entries[0].cost == 2 * share
+    counted, *_, last = [entry.cost for entry in model.ledger_.entries]
+    assert counted == 2 * Fraction(3, 100)
+    assert sum(entry.cost for entry in model.ledger_.entries) == 2
+    share = Fraction(1, 20) if settings is None else Fraction(1, 7)
+    rest = 2 - counted - sum(e.cost for e in model.releases_ if e.released == SUMS)
+    assert last == share * rest
 
 
 # ----------------------------------------------------------------------- what they do
@@ -68,9 +73,6 @@ def test_plans_follow_settings():
     never = DrawnSettings(boosting_from=np.inf, scores_from=np.inf)
     plain = Plan.of(*many, never)
     assert (plain.scores, plain.rounds, plain.first) == (0, 0, 1)
-    few = DrawnSettings(most_rounds=2)
-    assert Plan.of(*many, few).rounds == 2
-    assert number_of_votes(Fraction(9), DrawnSettings(most_votes=4)) == 3
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(50)])
@@ -99,9 +101,10 @@ def test_a_third_level_may_be_left_out():
         assert any(forks) == (third_level > 0)
 
 
-def test_learning_rate_zero_leaves_the_first_tree():
+def test_learning_rate_zero_leaves_the_first_tree(monkeypatch):
+    monkeypatch.setattr(grow, "LEARNING_RATE", 0)
     X, y = records(200)
-    settings = DrawnSettings(learning_rate=0, scores_from=np.inf)
+    settings = DrawnSettings(scores_from=np.inf)
     many = {"epsilon": 2, "n_records": 10**6}
     model = PrivateForestClassifier(SCHEMA, settings=settings, **many).fit(X, y)
     first, *further = model._experts.scores

@@ -101,17 +101,15 @@ def test_scores_rank_the_records_of_a_label_and_leave_it_the_likeliest():
     own = whole[:, 0] - whole.mean(axis=1)
     first, *_, last = np.argsort(own)
     assert found[first, 0] < found[last, 0]
-    for alike in (SelectedTrees((tree,), (votes,)), replace(experts, ranking=0)):
-        assert np.ptp(alike.probabilities(CELLS)[:, 0]) < 1e-12
+    alike = SelectedTrees((tree,), (votes,)).probabilities(CELLS)
+    assert np.ptp(alike[:, 0]) < 1e-12
 
 
 @pytest.mark.parametrize("answers", [None, ANSWERS], ids=["scores", "answers"])
 def test_scores_with_a_weight_vote_on_every_record(answers):
     scores = some_scores(seed=3)
     trees, votes = some_trees(scores)
-    errors = tuple(np.ones_like(own) for own in votes)
-    none = None if answers is None else np.zeros_like(answers)
-    plain = SelectedTrees(trees, votes, scores, answers, errors, none)
+    plain = SelectedTrees(trees, votes, scores, answers)
     forest = replace(plain, score_weight=0.5)
     forest.check(SHAPE, 3)
     expected = plain.log_odds(CELLS) + 0.5 * scores.whole(CELLS) / VOTE_STEPS
@@ -119,10 +117,8 @@ def test_scores_with_a_weight_vote_on_every_record(answers):
     found = forest.probabilities(CELLS)
     np.testing.assert_array_equal(found.argmax(axis=1), expected.argmax(axis=1))
     assert len(np.unique(found[:, 0])) == len(CELLS)
-    lower, upper = forest.interval(CELLS, 0.9)
-    assert ((lower < found) & (found < upper)).all()
     with pytest.raises(ValueError, match="score weight"):
-        replace(forest, additive=None, answers=None, answer_errors=None).check(SHAPE, 3)
+        replace(forest, additive=None, answers=None).check(SHAPE, 3)
 
 
 # ------------------------------------------------------------------------- for ranking
@@ -208,9 +204,7 @@ def with_trees_of_scores(answers=None):
     model = fitted()
     scores = some_scores(seed=3)
     trees, votes = some_trees(scores)
-    errors = tuple(np.abs(vote) for vote in votes)
-    others = None if answers is None else np.abs(answers)
-    model._experts = SelectedTrees(trees, votes, scores, answers, errors, others)
+    model._experts = SelectedTrees(trees, votes, scores, answers)
     model.trees_ = trees
     model.choice_ = replace(
         model.choice_, n_trees=len(trees), n_scores=len(scores.views)
@@ -229,10 +223,6 @@ def test_files_keep_all_of_it(answers, tmp_path):
     assert any(isinstance(tree.root, ScoreView) for tree in copy.trees_)
     raw = CELLS.astype(str)
     assert copy.predict_proba(raw).tobytes() == model.predict_proba(raw).tobytes()
-    for one, other in zip(
-        copy.predict_interval(raw), model.predict_interval(raw), strict=True
-    ):
-        assert one.tobytes() == other.tobytes()
     assert copy.describe(n_trees=99) == model.describe(n_trees=99)
     whole = path.read_bytes()
     copy.save(path)
@@ -268,12 +258,10 @@ CHANGES = [
     set_in("AdditiveScores", "tables", to=[]),
     lambda content: find(content, "AdditiveScores", "tables").reverse(),
     set_in("AdditiveScores", "constant", to={"array": 1}),
-    set_in("experts", "answers", to=None), set_in("experts", "answers", to=0.5),
-    set_in("experts", "answer_errors", to=None), set_in("experts", "errors", to=[]),
-    drop_last("experts", "errors"),
-    lambda content: find(content, "experts", "errors").reverse(),
-    drop_last("AdditiveScores", "errors"), set_in("choice", "n_scores", to=0),
-    set_in("choice", "n_scores", to="3"),
+    set_in("experts", "answers", to=0.5),
+    set_in("experts", "scores", to=[]), drop_last("experts", "scores"),
+    lambda content: find(content, "experts", "scores").reverse(),
+    set_in("choice", "n_scores", to=0), set_in("choice", "n_scores", to="3"),
 ]  # fmt: skip
 
 

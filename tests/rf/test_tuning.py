@@ -41,8 +41,9 @@ def projectors(shape):
     return found
 
 
-def covariance(shape, gamma=0.7, decay=0.35, contrast=0.25):
+def covariance(shape):
     """Σ g_s P_s by its definition, without the closed forms."""
+    gamma, decay, contrast = 0.7, 0.35, 0.25
     n, d = math.prod(shape), len(shape)
     shares = decay ** np.arange(d + 1.0)
     shares /= shares.sum()
