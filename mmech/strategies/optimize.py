@@ -14,7 +14,7 @@ from mmech.checks import check_choice, check_seed
 from mmech.error.bounds import WEAK, cheap_loss_bound
 from mmech.error.expected import NORMS
 from mmech.error.result import Callback, Candidate, StrategyResult
-from mmech.exceptions import PerformanceWarning
+from mmech.exceptions import DomainTooLargeError, PerformanceWarning
 from mmech.operators.base import QueryMatrix
 from mmech.operators.compose import Merged
 from mmech.operators.explicit import Matrix, as_query_matrix

@@ -75,7 +75,7 @@ asks_boxes.register(PartitionStack, lambda block: block.boxes() is not None)
 
 @asks_boxes.register(Product)
 def _(block: Product) -> bool:
-    """Sums of boxes whose tables are soon added up."""
+    """Return it of sums of boxes whose tables are soon added up."""
     sizes = normal_form(block).domain_shape
     work = None if sizes is None else _work(block, sizes)
     return work is not None and min(work) <= PROJECTED
@@ -229,7 +229,7 @@ def _squares_of_marginals(terms: Terms, sizes: Sizes) -> Squares:
 
 @squares_by_kind.register(Product)
 def _(workload: Product, sizes: Sizes) -> Squares | None:
-    """Sums of boxes: by their entries where these are fewer than those of tables."""
+    """Return it of sums of boxes, by their entries or their tables: what are fewer."""
     work = _work(workload, sizes)
     if work is None:
         return None
@@ -418,6 +418,8 @@ def box_groups(workload: QueryMatrix, sizes: Sizes) -> list[BoxGroup] | None:
     widths = _widths_of(masks)
     tested = widths < np.array(sizes)
     filled = np.flatnonzero((widths > 0).all(axis=1))
+    if not filled.size:
+        return []
     kinds, place = np.unique(tested[filled], axis=0, return_inverse=True)
     order = np.argsort(place.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(place.ravel(), minlength=len(kinds)))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 import mmech_rf as rf
 from mmech import Conjunctions, PartitionStack, optimize
+from mmech.structure import spectrum
 from mmech.testing import assert_query_matrix
 from mmech_rf.limits import LIMITS
 
@@ -110,6 +111,23 @@ def test_shallow_forests_are_searched_in_a_hurry(depth):
     assert found.n_iter < 25_000
     notes = {candidate.template: candidate.note for candidate in found.candidates}
     assert notes["workload"].startswith("pruned") == (depth == 2)
+
+
+def test_queries_of_shallow_forests_are_answered_by_marginals(monkeypatch):
+    """Their spectrum is one number by entries and by tables of leaves."""
+    car = rf.datasets.load_car()
+    forest = rf.grow_random_forest(car.schema, 64, 1, seed=0)
+    workload = rf.prediction_workload(forest, car.schema.encode(car.data[:99]))
+    found = optimize(workload)
+    losses = {candidate.template: candidate.loss for candidate in found.candidates}
+    assert found.template == "marginals"
+    assert losses["identity"] > 9 * found.loss
+    sizes, spectra = forest.domain_shape, []
+    for visits in (0, np.inf):
+        monkeypatch.setattr(spectrum, "BOX_VISITS", visits)
+        again = rf.prediction_workload(forest, car.schema.encode(car.data[:99]))
+        spectra.append(spectrum.mean_spectrum(again, sizes))
+    assert spectra[0] == pytest.approx(spectra[1])
 
 
 def test_equal_forests_are_searched_once(monkeypatch):

@@ -106,7 +106,7 @@ def workloads(draw):
     factors = [draw(st.sampled_from(leaves))(size) for size in sizes]
     product = mm.Kronecker([operator for operator, _ in factors])
     matrix = ref.kronecker(*(own for _, own in factors))
-    kinds = ["products", "boxes", "listed", "trees", "marginals", "union"]
+    kinds = ["products", "boxes", "listed", "trees", "sums", "marginals", "union"]
     kind = draw(st.sampled_from(kinds))
     if kind == "products":
         return product, matrix, sizes
@@ -128,6 +128,11 @@ def workloads(draw):
         )
         workload = training_workload(forest)
         return workload, workload.to_dense(), sizes
+    if kind == "sums":
+        masks = [draw(hnp.arrays(np.bool_, (rows, size))) for size in sizes]
+        added, left = explicit(draw(hnp.arrays(np.int64, (2, rows), elements=signed)))
+        workload = mm.Product(added, mm.Conjunctions(masks))
+        return workload, left @ ref.conjunctions(masks), sizes
     subsets = [
         key for order in range(d + 1) for key in itertools.combinations(range(d), order)
     ]
