@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial, singledispatch
+from functools import cached_property, partial, singledispatch
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -70,9 +70,15 @@ def _segment_gram(energy: Overlaps, edges: Sequence[int]) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _GramEnergies:
-    """Energies of any workload: sums of first columns of its gram, shape (n, n + 1)."""
+    """Energies of any workload, whose gram is made when they are asked for."""
 
-    sums: Floats
+    workload: QueryMatrix
+
+    @cached_property
+    def sums(self) -> Floats:
+        """Sums of first columns of the gram, shape (n, n + 1)."""
+        gram = self.workload.gram()._dense().astype(np.float64)
+        return np.pad(np.cumsum(gram, axis=1), ((0, 0), (1, 0)))
 
     def of_blocks(self, first: int, size: int, count: int, /) -> float:
         cells = np.arange(size * count)
@@ -97,8 +103,7 @@ def block_energies(workload: QueryMatrix) -> BlockEnergies | None:
         return _RangeEnergies([(weight**2, energy) for weight, energy in terms])
     if workload.shape[1] > LIMITS.dense_cells:
         return None
-    gram = workload.gram()._dense().astype(np.float64)
-    return _GramEnergies(np.pad(np.cumsum(gram, axis=1), ((0, 0), (1, 0))))
+    return _GramEnergies(workload)
 
 
 @singledispatch

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 import mmech_rf as rf
 from mmech import Conjunctions, PartitionStack, optimize
+from mmech.structure.blocks import block_energies
 from mmech.testing import assert_query_matrix
 from mmech_rf.limits import LIMITS
 
@@ -110,6 +111,16 @@ def test_shallow_forests_are_searched_in_a_hurry(depth):
     assert found.n_iter < 25_000
     notes = {candidate.template: candidate.note for candidate in found.candidates}
     assert notes["workload"].startswith("pruned") == (depth == 2)
+
+
+def test_whether_blocks_have_energies_is_said_without_a_gram(monkeypatch):
+    """A look at every template costs a forest no product with its leaves."""
+    forest = rf.grow_random_forest((4, 3, 2), n_trees=8, depth=2, seed=0)
+    leaves = rf.training_workload(forest)
+    gram = leaves.to_dense().T @ leaves.to_dense()
+    assert block_energies(leaves).of_segments([0, 24]).sum() == gram.sum()
+    monkeypatch.setattr(PartitionStack, "gram", None)
+    assert block_energies(leaves) is not None
 
 
 def test_equal_forests_are_searched_once(monkeypatch):
