@@ -176,6 +176,20 @@ def test_figure_2_has_all_budgets_of_all_sets():
     assert wanted == {(name, e) for name, p in PROBLEMS.items() for e in p.budgets}
 
 
+def test_figures_ask_what_was_published():
+    """Every point of a curve has a published mean; Figure 3a is at epsilon = 2."""
+    for figure in ("3a", "3b", "4", "A1", "A3", "A4", "A5"):
+        points = [
+            (s, e) for s, e in POINTS[figure] if not s.queries or s.split == "whole"
+        ]
+        assert points
+        assert all(published(*point) is not None for point in points)
+    curve = [p for p in POINTS["3a"] if p[0].method == "batch-training"]
+    assert {epsilon for _, epsilon in curve} == {2.0}
+    means = [round(published(*point).mean, 3) for point in curve]
+    assert means == [0.652, 0.787, 0.825, 0.831, 0.813, 0.812, 0.831]
+
+
 def test_queries_that_are_training_records():
     setting = Setting("car", "subsample", "weight", 4, 16, queries=50, split="whole")
     X, queries, y, truth = _trials.split_of(setting, 0)
