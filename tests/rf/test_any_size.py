@@ -76,7 +76,7 @@ def follow(name, d, n):
         assert fitted(name, d, n, **{advice[1]: int(advice[2])}) is None
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize("size", CHEAP, ids=str)
 def test_private_forests_are_for_any_size(size):
     assert fitted("private", *size) is None
@@ -102,7 +102,7 @@ def test_attributes_of_one_value_are_any_number(name, monotone):
         assert model.predict_proba(X).shape == (4, 2)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("name", "d", "n"),
     [

@@ -67,7 +67,7 @@ def released_at_once(name):
     return released(MODELS[name], CAR.data, CAR.target)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("source", "n_parts"),
     [(as_frames, 11), (as_arrays, 11), (as_parts, 11), (as_parts, 1)],
@@ -128,7 +128,7 @@ def released_twice():
     return released(clone(MODELS["private"]), *twice)
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @SOURCES
 def test_parts_of_a_fit_may_be_lazy(source):
     model, expected = MODELS["private"], released_twice()

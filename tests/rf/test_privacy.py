@@ -96,7 +96,7 @@ def check_change(name, before, after, mechanism, forest):
 
 
 # -------------------------------------------------------- every change of one record
-@pytest.mark.by_day(8)
+@pytest.mark.by_day(4)
 @pytest.mark.parametrize("size", [0, 25])
 @ALL
 def test_every_addition_of_a_record(name, size, watched, draws):

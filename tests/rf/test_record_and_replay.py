@@ -205,7 +205,7 @@ def steps(name):
     return sum(map(ord, name)) % step, step
 
 
-@pytest.mark.by_day(20)
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("name", CASES)
 def test_others_look_the_same(name, seed, monkeypatch):
     """Every second or third of them, from one fit, whose draws were recorded."""

@@ -56,6 +56,7 @@ def test_training_workload_is_the_table_of_paths(form, limit, case):
     assert T.sensitivity() == forest.n_trees
 
 
+@FEWER
 @given(case=forests_with_queries())
 def test_aggregation_workload_is_the_table_of_visits(case):
     assert_query_matrix(rf.aggregation_workload(*case), dense_aggregation(*case))

@@ -9,7 +9,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from inspect import signature
 from pathlib import Path
@@ -210,48 +209,6 @@ def test_an_interruption_says_whether_anything_was_spent(
     line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
     for _ in range(2):  # whatever an earlier command spent
         assert run(line, capsys) == (130, "", f"mmech: interrupted; {said}\n")
-
-
-def test_a_folder_that_takes_no_files_is_refused_before_anything_is_paid(
-    folder, capsys, monkeypatch
-):
-    run("budget b.json --total 1", capsys)
-    line = "tables in.csv --domain d.json --ways 1 --epsilon 1/2 --ledger b.json"
-    make = tempfile.mkdtemp
-
-    def mkdtemp(suffix=None, prefix=None, dir=None):
-        if Path(dir or ".").name == "shared":
-            raise OSError(30, "Read-only file system")
-        return make(suffix, prefix, dir)
-
-    Path("shared").mkdir()
-    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
-    code, out, err = run(f"{line} --out shared/made", capsys)
-    assert (code, out) == (2, "")
-    assert "cannot write 'shared/made': Read-only file system" in err
-    assert "Spent: epsilon = 0." in run("budget b.json", capsys)[1]
-
-
-def test_a_full_disk_of_the_folder_keeps_what_was_measured_elsewhere(
-    folder, capsys, monkeypatch
-):
-    save = measured_module.MeasuredTables.save
-
-    def elsewhere(measured, path):
-        if str(path) == "made.measured":
-            raise OSError("cannot write 'made.measured': No space left on device")
-        save(measured, path)
-
-    monkeypatch.setattr(measured_module.MeasuredTables, "save", elsewhere)
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    line = "tables in.csv --domain d.json --ways 1 --epsilon 1 --out made"
-    code, _, err = run(line, capsys)
-    assert code == 2
-    assert "No space left on device" in err
-    (kept,) = re.findall("epsilon = 1 is spent; .* kept in '(.*?)'", err)
-    assert kept.startswith(str(folder))
-    assert run(f"resume {kept} --out made", capsys)[0] == 0
 
 
 def test_what_could_not_be_kept_is_said_to_be_spent(folder, capsys, monkeypatch):

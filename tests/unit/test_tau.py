@@ -240,7 +240,7 @@ def test_spectral_strategies_are_near_the_optimum(workload, most):
     assert least * (1 - 1e-4) <= result.loss <= most * least
 
 
-@pytest.mark.by_day(2)
+@pytest.mark.by_day(1)
 @pytest.mark.parametrize(
     ("workload", "ratio"),
     [
