@@ -360,7 +360,6 @@ class Search:
         yield from self._grow(self.used + (1 - self.used) / 3)
         if designs is not None:
             yield from self._random_starts(designs, self.used + (1 - self.used) / 4)
-        yield from self._low_orders()
         yield from self._local_moves()
 
     def _remember(self, blocks: list[Subset], theta: Floats, loss: float) -> None:
@@ -425,19 +424,6 @@ class Search:
     def _listed(self, inside: NDArray[np.uint8]) -> list[Subset]:
         names = np.array(self.attributes)
         return [tuple(names[row > 0].tolist()) for row in inside]
-
-    def _low_orders(self) -> Iterator[None]:
-        """Try the total and the single attributes beside the best blocks."""
-        singles = [(i,) for i in self.attributes]
-        for extra in ([()], singles, [(), *singles]):
-            blocks, theta = self.best
-            new = [block for block in extra if block not in set(blocks)]
-            if self.is_over or not new:
-                continue
-            weights = np.concatenate([theta, np.full(len(new), 0.1 / len(new))])
-            joined = [*blocks, *new]
-            if self.keep(joined, *self.descend(joined, weights)):
-                yield
 
     def _grow(self, limit: float) -> Iterator[None]:
         """Grow blocks of what is asked by one attribute while that helps."""
