@@ -200,31 +200,6 @@ def cover_greedily(
     return n_blocks
 
 
-def merge_blocks(inside, sizes, cells, mass, limits, alive):
-    """The best of all pairs, until none saves anything."""
-
-    def gain(a, b):
-        joined = np.prod(sizes[(inside[a] | inside[b]) > 0])
-        if joined > limits[0]:
-            return -1.0
-        apart = np.cbrt(mass[a] * cells[a]) + np.cbrt(mass[b] * cells[b])
-        return apart - limits[1] * np.cbrt((mass[a] + mass[b]) * joined)
-
-    while True:
-        pairs = list(itertools.combinations(np.flatnonzero(alive).tolist(), 2))
-        a, b = max(pairs, key=lambda pair: gain(*pair), default=(0, 0))
-        if a == b or gain(a, b) <= 0:
-            return
-        inside[a] |= inside[b]
-        cells[a] = np.prod(sizes[inside[a] > 0])
-        mass[a] += mass[b]
-        alive[b] = False
-        for c in np.flatnonzero(alive).tolist():
-            if c != a and (inside[c] <= inside[a]).all():
-                mass[a] += mass[c]
-                alive[c] = False
-
-
 def geometric_differences(table, stream, events, out):
     """Trial by trial; stops where bytes or room for events might not suffice."""
     count = len(table) - 1

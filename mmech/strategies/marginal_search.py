@@ -147,12 +147,6 @@ CAP_STEP = 4
 MAX_COVER_WORK = 3 * 10**8
 """Targets times caps times starts of covering designs."""
 
-MAX_MERGED = 6000
-"""Largest number of blocks that are merged pair by pair."""
-
-PRICES = (1.0, 0.94, 1.06)
-"""Factors on the cost of a merged block, for more or less merging."""
-
 MAX_GROWN = 50_000
 """Largest number of blocks with an attribute added that growth starts from."""
 
@@ -366,7 +360,6 @@ class Search:
         yield from self._grow(self.used + (1 - self.used) / 3)
         if designs is not None:
             yield from self._random_starts(designs, self.used + (1 - self.used) / 4)
-        yield from self._low_orders()
         yield from self._local_moves()
 
     def _remember(self, blocks: list[Subset], theta: Floats, loss: float) -> None:
@@ -380,8 +373,6 @@ class Search:
         del self.starts[CHAINS:]
 
     def _starts(self, n_starts: int, designs: Designs | None) -> Iterator[list[Subset]]:
-        for price in PRICES:
-            yield self._merged(self.needed, price)
         caps: list[float] = []
         cap = float(min(self.max_cells, MAX_CELLS))
         smallest = min(self.pool.cells(block) for block in self.needed)
@@ -392,8 +383,6 @@ class Search:
         for _ in range(rounds):
             for cap in reversed(caps):
                 yield self._cover(cap)
-        for price in PRICES:
-            yield self._merged(self.best[0], price)
         if designs is not None:
             limit = self.used + (1 - self.used) / 3
             for design in designs.inflated():
@@ -435,44 +424,6 @@ class Search:
     def _listed(self, inside: NDArray[np.uint8]) -> list[Subset]:
         names = np.array(self.attributes)
         return [tuple(names[row > 0].tolist()) for row in inside]
-
-    def _merged(self, blocks: Sequence[Subset], price: float) -> list[Subset]:
-        """Merge blocks pair by pair while a rule of thumb says that it pays.
-
-        With the energy F_a that block a answers alone, independent blocks cost
-        (Σ (n_a F_a)^{1/3})² times that sum.
-        """
-        from mmech import _kernels
-
-        if not 2 <= len(blocks) <= MAX_MERGED:
-            return list(blocks)
-        place = {i: j for j, i in enumerate(self.attributes)}
-        inside = np.zeros((len(blocks), len(self.attributes)), np.uint8)
-        counts = np.zeros(len(self.subsets))
-        for row, block in enumerate(blocks):
-            inside[row, [place[i] for i in block]] = 1
-            counts[self.pool.inside(block)] += 1
-        shared = self.energies / np.maximum(counts, 1) ** 2
-        mass = np.array([shared[self.pool.inside(block)].sum() for block in blocks])
-        alive = np.ones(len(blocks), np.bool_)
-        sizes = np.array([float(self.sizes[i]) for i in self.attributes])
-        cells = np.array([self.pool.cells(block) for block in blocks])
-        limits = np.array([float(self.max_cells), price])
-        _kernels.merge_blocks(inside, sizes, cells, mass, limits, alive)
-        return self._listed(inside[alive])
-
-    def _low_orders(self) -> Iterator[None]:
-        """Try the total and the single attributes beside the best blocks."""
-        singles = [(i,) for i in self.attributes]
-        for extra in ([()], singles, [(), *singles]):
-            blocks, theta = self.best
-            new = [block for block in extra if block not in set(blocks)]
-            if self.is_over or not new:
-                continue
-            weights = np.concatenate([theta, np.full(len(new), 0.1 / len(new))])
-            joined = [*blocks, *new]
-            if self.keep(joined, *self.descend(joined, weights)):
-                yield
 
     def _grow(self, limit: float) -> Iterator[None]:
         """Grow blocks of what is asked by one attribute while that helps."""

@@ -110,28 +110,6 @@ def test_cover_greedily(log_cap, decay, rng):
     assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("cap", [10.0, 100.0, 1e6])
-@pytest.mark.parametrize("price", [1.0, 1.1])
-def test_merge_blocks(cap, price, rng):
-    n, d = 12, 7
-    sizes = rng.integers(2, 5, d).astype(np.float64)
-    inside = (rng.random((n, d)) < 0.3).astype(np.uint8)
-    cells = np.array([np.prod(sizes[row > 0]) for row in inside])
-    mass = rng.random(n) + 0.1
-    alive = np.ones(n, np.bool_)
-    own = [inside.copy(), sizes, cells.copy(), mass.copy()]
-    twin = [inside.copy(), sizes, cells.copy(), mass.copy()]
-    left, expected = alive.copy(), alive.copy()
-    limits = np.array([cap, price])
-    _kernels.merge_blocks(*own, limits, left)
-    reference.merge_blocks(*twin, limits, expected)
-    assert np.array_equal(left, expected)
-    assert 0 < left.sum() < n or cap == 10.0
-    for found, wanted in zip(own, twin, strict=True):
-        if found is not own[1]:
-            np.testing.assert_allclose(found[left], wanted[left], rtol=1e-12)
-
-
 def test_weighted_rows(rng):
     """An index that the kernel is sure of is the one of exact fractions."""
     logarithms = rng.integers(-(2**40), 2**36, (500, 5))
