@@ -53,6 +53,7 @@ from mmech import (
     svd_bound,
 )
 from mmech.strategies.registry import templates
+from mmech_rf import grow_random_forest, prediction_workload, training_workload
 
 CENSUS = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
 
@@ -155,6 +156,9 @@ def workload_of_any_family(seed: int) -> QueryMatrix:
     taps = 0.5 ** (np.arange(n) / reach) if rng.random() < 0.5 else np.arange(n) < reach
     ends = np.sort(rng.integers(0, n, (min(1000, 2 * n), 2)), axis=1)
     side, parts = max(2, math.isqrt(n)), max(2, round(math.log(n, 4)))
+    depth = int(rng.integers(1, 4))
+    forest = grow_random_forest((4,) * parts, 32, depth, seed=seed)
+    queries = rng.integers(0, 4, (64, parts))
     families: list[Callable[[], QueryMatrix]] = [
         lambda: Prefix(n),
         lambda: AllRange(n),
@@ -168,6 +172,8 @@ def workload_of_any_family(seed: int) -> QueryMatrix:
         lambda: all_marginals((4,) * parts, min(2, parts), lower_orders=True),
         lambda: _sparse(min(n, 300), n, min(0.5, 16 / n)),
         lambda: VStack([Identity(n), Total(n), WidthRange(n, reach)]),
+        lambda: training_workload(forest),
+        lambda: prediction_workload(forest, queries),
     ]
     return families[seed // 2 % len(families)]()
 
