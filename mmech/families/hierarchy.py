@@ -575,6 +575,9 @@ def look_at_hierarchy(workload: QueryMatrix, found: Request) -> Skip | None:
         return Skip("several attributes have no order of their cells")
     if workload.shape[1] > LIMITS.dense_cells and form.ask(overlaps) is None:
         return Skip("not ranges of an ordered domain")
+    losses = {run.template: run.loss for run in found.runs}
+    if 2 * losses.get("marginals", math.inf) < losses.get("identity", 0.0):
+        return Skip("marginals halve the loss of the cells")
     return None
 
 
