@@ -123,7 +123,8 @@ ROUNDING = 1e-13
 """Relative size below which a sum of tables counts as zero."""
 
 PROJECTED = 2**28
-"""Most entries of queries and of their marginals that "auto" visits: a second."""
+"""Most entries of queries and of their marginals that "auto" visits: 9e7 of 345 queries
+took 5 s on a busy core."""
 
 BOX_VISITS = 64
 """Entries of queries that take as long as one entry of the table of a box."""
