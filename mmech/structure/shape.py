@@ -77,6 +77,9 @@ def _(operator: Marginals) -> float:  # a one per marginal and cell
     return operator.shape[1] * sum(w**2 for w in operator.weights.values())
 
 
+RANKED_CELLS = 256
+"""Cells of a forest whose columns bound its rank from below."""
+
 REGULAR = 1e-8
 """Ratio of a gram's least norm to the largest above which it is inverted as it is."""
 
@@ -192,7 +195,8 @@ def measured_loss_bound(workload: QueryMatrix) -> float:
 
     Boxes have closed forms for their rows only: their mean column sum, which for the
     leaves of a forest is the largest, stands for :math:`\|W\|_1`. The groups of one
-    partition are independent, and so are at most as many as the rank.
+    partition are independent, and so are at most as many as the rank. The rank of some
+    columns is at most the rank of all.
     """
     rows = workload.row_abs_sums()
     longest = float(rows.max(initial=0))
@@ -205,5 +209,11 @@ def measured_loss_bound(workload: QueryMatrix) -> float:
     least = math.ceil(ratio / largest)
     if isinstance(workload, PartitionStack):
         filled = np.add.reduceat(rows > 0, workload.offsets[:-1], dtype=np.int64)
-        least = max(least, int(filled.max()))
+        least = max(least, int(filled.max()), rank(_on_some_cells(workload)))
     return largest**2 * least
+
+
+def _on_some_cells(workload: PartitionStack) -> PartitionStack:
+    n = workload.shape[1]
+    cells = np.random.default_rng(0).choice(n, min(n, RANKED_CELLS), replace=False)
+    return PartitionStack(np.asarray(workload.labels)[:, cells], workload.n_groups)

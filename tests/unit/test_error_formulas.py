@@ -34,6 +34,7 @@ from mmech import (
 )
 from mmech.structure import shape
 from mmech.structure.shape import frobenius_squared, measured_loss_bound
+from mmech_rf import grow_random_forest, training_workload
 
 SMALL = [name for name, (operator, _) in CATALOGUE.items() if operator.shape[1] <= 6]
 
@@ -113,6 +114,12 @@ def test_svd_bound(name):
     rank = np.linalg.matrix_rank(dense, 1e-8)
     measured = ref.sensitivity(dense) ** 2 * rank
     assert measured_loss_bound(workload) <= measured * (1 + 1e-12)
+
+
+def test_the_loss_of_leaves_is_bounded_by_their_rank_on_some_cells():
+    """A tree has 4 leaves here, all trees the rank 1 + 3 + 3 + 2 + 2."""
+    leaves = training_workload(grow_random_forest((4, 4, 3, 3), 16, 1, seed=1))
+    assert measured_loss_bound(leaves) == loss(leaves, leaves) == 16**2 * 11
 
 
 def test_frobenius():
