@@ -77,9 +77,8 @@ def _next_sibling(level, node, last):
 
 
 @kernel
-def _route_tests(tests, root, codes, leaves):
-    # leaf id of records in one tree of two-way tests: tests (n_nodes, 4) int32, codes
-    # (N, d) uint8 or int32, leaves (N,) int32
+def _route_tests(tests, root, codes, leaves, place, step):
+    # leaf id of records in one tree of two-way tests, as in _route
     root = np.uint32(root)
     for i in range(codes.shape[0]):
         record = np.uint32(i)
@@ -96,15 +95,17 @@ def _route_tests(tests, root, codes, leaves):
                 branch = np.uint32(over > np.uint32(above))
             node = np.uint32(np.uint32(tests[node, 1]) + branch)
             attribute = tests[node, 0]
-        leaves[record] = tests[node, 1]
+        leaves[place] = tests[node, 1]
+        place += step
 
 
 @kernel
-def _route(feature, child, tests, root, codes, leaves):
+def _route(feature, child, tests, root, codes, leaves, place, step):
     # leaf id of records in one tree: feature, child (n_nodes,) int32, tests
-    # (n_nodes, 4) int32 or empty, codes (N, d) uint8 or int32, leaves (N,) int32
+    # (n_nodes, 4) int32 or empty, codes (N, d) uint8 or int32; written to
+    # leaves[place], leaves[place + step] and so on, one array of int32; unsigned 64
     if tests.shape[0]:
-        _route_tests(tests, root, codes, leaves)
+        _route_tests(tests, root, codes, leaves, place, step)
         return
     # Unsigned indices: signed ones may be negative, and the test for that costs half
     # the time.
@@ -117,20 +118,23 @@ def _route(feature, child, tests, root, codes, leaves):
             branch = np.uint32(codes[record, np.uint32(attribute)])
             node = np.uint32(np.uint32(child[node]) + branch)
             attribute = feature[node]
-        leaves[record] = child[node]
+        leaves[place] = child[node]
+        place += step
 
 
 @kernel
-def apply_trees(feature, child, tests, node_offsets, codes, leaves):
+def apply_trees(feature, child, tests, node_offsets, codes, leaves, by_record, by_tree):
     # leaf ids of records: feature, child (n_nodes,) int32, tests (n_nodes, 4) int32 or
-    # empty, node_offsets (n_trees + 1,) int64, codes (N, d) uint8 or int32, leaves
-    # (N, n_trees) int32
+    # empty, node_offsets (n_trees + 1,) int64, codes (N, d) uint8 or int32; record i
+    # and tree t have leaves[i * by_record + t * by_tree], int32
+    step = np.uint64(by_record)
     for start in range(0, codes.shape[0], BLOCK):
         block = codes[start : start + BLOCK]
-        rows = leaves[start : start + BLOCK]
         for tree in range(node_offsets.shape[0] - 1):
-            root = node_offsets[tree]
-            _route(feature, child, tests, root, block, rows[:, tree])
+            place = np.uint64(start * by_record + tree * by_tree)
+            _route(
+                feature, child, tests, node_offsets[tree], block, leaves, place, step
+            )
 
 
 @kernel
@@ -141,10 +145,12 @@ def count_leaves(
     # (n_nodes, 4) int32 or empty, offsets (n_trees + 1,) int64, codes (N, d) uint8 or
     # int32, classes (N,) int64, counts (n_leaves, k) int64
     routed = np.empty(BLOCK, np.int32)
+    first, step = np.uint64(0), np.uint64(1)
     for start in range(0, codes.shape[0], BLOCK):
         block = codes[start : start + BLOCK]
         for tree in range(node_offsets.shape[0] - 1):
-            _route(feature, child, tests, node_offsets[tree], block, routed)
+            root = node_offsets[tree]
+            _route(feature, child, tests, root, block, routed, first, step)
             tree_counts = counts[leaf_offsets[tree] : leaf_offsets[tree + 1]]
             for i in range(block.shape[0]):
                 leaf = np.uint32(routed[i])
@@ -159,9 +165,11 @@ def count_assigned_leaves(
     # tests (n_nodes, 4) int32 or empty; offsets (n_trees + 1,) int64; codes (N, d)
     # uint8 or int32; classes, trees (N,) int64; counts (n_leaves, k) int64
     leaf = np.empty(1, np.int32)
+    first, step = np.uint64(0), np.uint64(1)
     for i in range(codes.shape[0]):
         tree = trees[i]
-        _route(feature, child, tests, node_offsets[tree], codes[i : i + 1], leaf)
+        root, record = node_offsets[tree], codes[i : i + 1]
+        _route(feature, child, tests, root, record, leaf, first, step)
         counts[leaf_offsets[tree] + leaf[0], classes[i]] += 1
 
 
@@ -796,104 +804,6 @@ def split_log_weights(
             own = tables[now, x, :width]
             out[x, v, 1] = log_prior[v]
             _add_log_mean_weights(own, sizes[v], n_columns, rate, exps, out[x, v])
-
-
-@kernel
-def root_log_weights(
-    roots, views, sizes, order, finer, merged, classes, weights, right, k, slots, words,
-    maps, starts, planes, n_planes, offsets, exps, totals, rate, log_prior,
-    log_split, log_stop, out
-):  # fmt: skip
-    # log weight of every root view, summed over all ways its nodes may go on
-    # roots (r,) int64 positions of views; out (r, 2) int64; the rest as above
-    n_views = sizes.shape[0]
-    far = _FAR // rate
-    place = np.full(n_views + 1, -1)
-    for j in range(roots.shape[0]):
-        place[roots[j]] = j
-    coarser = np.full(n_views, -1)
-    for v in range(n_views):
-        if finer[v] >= 0 and place[v] >= 0:
-            coarser[finer[v]] = v
-    for head in roots:
-        if place[finer[head]] >= 0:
-            continue
-        # Nodes of a root are also those of coarser ones, which hold some of them.
-        n_nodes = 0
-        v = head
-        while v >= 0:
-            n_nodes += sizes[v]
-            v = coarser[v]
-        joined = np.full(n_nodes, -1)
-        start = 0
-        v = head
-        while coarser[v] >= 0:
-            stop, after = start + sizes[v], coarser[v]
-            for z in range(sizes[v]):
-                joined[start + z] = stop + merged[after, z]
-            start, v = stop, after
-        ways = np.empty((n_nodes, n_views + 1, 2), np.int64)
-        split_log_weights(
-            views[head], sizes[head], joined, views, sizes, order, finer, merged,
-            classes, weights, right, k, slots, words, maps, starts, planes,
-            n_planes, offsets, exps, totals, rate, log_split, log_stop, ways
-        )  # fmt: skip
-        x = 0
-        v = head
-        while v >= 0:
-            own = out[place[v]]
-            own[0] = 0
-            own[1] = log_prior[v]
-            for _ in range(sizes[v]):
-                _add_log_sum(ways[x], n_views + 1, rate, far, own)
-                x += 1
-            v = coarser[v]
-
-
-@kernel
-def fork_log_weights(
-    cell, n_cells, seconds, views, sizes, order, finer, merged, classes, weights, right,
-    k, slots, words, maps, starts, planes, n_planes, offsets, exps, rate,
-    log_prior, log_split, log_stop, out
-):  # fmt: skip
-    # log weights of trees of two levels in each of the n_cells nodes that records fall
-    # into: out (n_cells, m, 2) int64 by the first view of the tree, seconds (m,)
-    # int64 positions of views; the rest as above
-    tables = np.empty(offsets[-1], np.int64)
-    masks = np.empty_like(planes)
-    for x in range(n_cells):
-        n = 0
-        for i in range(cell.shape[0]):
-            n += cell[i] == x
-        members = np.empty(n, np.int64)
-        own_views = np.empty((views.shape[0], n), np.uint8)
-        own_classes = np.empty(n, np.int64)
-        own_weights = np.empty(n, np.int64)
-        own_right = np.empty(n if right.shape[0] else 0, np.int64)
-        own_slots = np.empty(n, np.int64)
-        row = 0
-        for i in range(cell.shape[0]):
-            if cell[i] == x:
-                members[row] = i
-                own_classes[row] = classes[i]
-                own_weights[row] = weights[i]
-                if right.shape[0]:
-                    own_right[row] = right[i]
-                own_slots[row] = slots[i]
-                row += 1
-        _mask_planes(members, slots, planes, masks)
-        for v in range(views.shape[0]):
-            for row in range(n):
-                own_views[v, row] = views[v, members[row]]
-        view_tables(
-            own_views, sizes, order, finer, merged, own_classes, own_weights, own_right,
-            k, own_slots, words, maps, starts, masks, n_planes, offsets, tables
-        )  # fmt: skip
-        root_log_weights(
-            seconds, own_views, sizes, order, finer, merged, own_classes, own_weights,
-            own_right, k, own_slots, words, maps, starts, planes, n_planes,
-            offsets, exps, tables, rate, log_prior, log_split, log_stop, out[x]
-        )  # fmt: skip
 
 
 @kernel

@@ -3,8 +3,7 @@
 import numpy as np
 
 from mmech.noise import FRACTION_BITS
-from mmech_rf._kernels import fork_log_weights, root_log_weights
-from mmech_rf.drawn.draw import counted
+from mmech_rf.drawn.draw import NodeWeights
 from mmech_rf.drawn.views import public_views
 
 UNIT = 2.0**FRACTION_BITS
@@ -84,9 +83,11 @@ def numpy_root_log_weights(
 
 
 def numpy_fork_log_weights(
-    cell, n_cells, seconds, views, sizes, classes, weights, *settings
+    cell, n_cells, seconds, views, sizes, classes, weights, k, rate, *ends
 ):
     """Log weights (n_cells, m) of trees of two levels in each node, by first view."""
+    even = np.full(sizes.size, int(np.rint(-np.log(seconds.size) * UNIT)))
+    settings = k, rate, even, *ends
     out = []
     for x in range(n_cells):
         rows = np.flatnonzero(cell == x)
@@ -123,10 +124,10 @@ def twin_tables(views, records, rate, predicted=None):
     return cells, views.sizes, classes, weights, k, rate
 
 
-def kernel_tables(views, records, rate, predicted=None):
-    """Arguments of the kernels from `views` to `rate`."""
+def our_nodes(views, records, rate, predicted=None):
+    """Records whose log weights we compute; every node ends, or goes on, by half."""
     cells, classes, weights, k = records
-    return counted(views, cells, classes, weights, predicted, k, rate)
+    return NodeWeights(views, cells, classes, weights, predicted, k, rate, 0.5)
 
 
 class TreeSelection:
@@ -148,10 +149,8 @@ class TreeSelection:
         return numpy_root_log_weights(self.roots, *self.twin, *self.root)
 
     def time_mmech(self, domain, n_records):
-        tables = kernel_tables(self.views, self.records, self.rate)
-        out = np.empty((self.roots.size, 2), np.int64)
-        root_log_weights(self.roots, *tables, *self.root, out)
-        return in_units(out, self.rate)
+        nodes = our_nodes(self.views, self.records, self.rate)
+        return in_units(nodes.roots(self.roots), self.rate)
 
     def time_numpy(self, domain, n_records):
         self.numpy()
@@ -177,12 +176,9 @@ class ThirdLevel(TreeSelection):
     def numpy(self):
         cell, size = self.twin[0][1], int(self.views.sizes[1])
         return numpy_fork_log_weights(
-            cell, size, self.roots[1:], *self.twin, *self.root
+            cell, size, self.roots[1:], *self.twin, *self.root[1:]
         )
 
     def time_mmech(self, domain, n_records):
-        *known, _, rate = kernel_tables(self.views, self.records, self.rate)
-        cell, size = known[0][1], int(self.views.sizes[1])
-        out = np.empty((size, self.roots.size - 1, 2), np.int64)
-        fork_log_weights(cell, size, self.roots[1:], *known, rate, *self.root, out)
-        return in_units(out, self.rate)
+        nodes = our_nodes(self.views, self.records, self.rate)
+        return in_units(nodes.forks(1, self.roots[1:]), self.rate)

@@ -390,7 +390,7 @@ def select_tree(
 
     roots = _roots(views, n_records, n_rows)
     # Contiguous: numba would compile the kernels anew for any other layout.
-    nodes = _Nodes(
+    nodes = NodeWeights(
         views, np.ascontiguousarray(cells), np.ascontiguousarray(class_codes),
         weights * multiplicities, predicted, n_classes, rate, SPLITTING, maps,
     )  # fmt: skip
@@ -436,7 +436,7 @@ NO_THIRD_LEVEL = _ThirdLevel(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
-class _Nodes:
+class NodeWeights:
     """Records, and log weights of what nodes of them may do; sensitive.
 
     Attributes are those of `select_tree`; weights include multiplicities.
@@ -474,12 +474,12 @@ class _Nodes:
         """Logarithm of the prior probability that a node ends."""
         return _fixed(math.log(1 - self.splitting))
 
-    def seen_through(self, places: Integers) -> _Nodes:
+    def seen_through(self, places: Integers) -> NodeWeights:
         """Return the same records in some of the views."""
         views = replace(self.views, items=tuple(self.views.items[i] for i in places))
         return replace(self, views=views, cells=self.cells[places], maps=None)
 
-    def of(self, rows: Integers) -> _Nodes:
+    def of(self, rows: Integers) -> NodeWeights:
         """Return some of the records."""
         return replace(
             self,
@@ -490,28 +490,45 @@ class _Nodes:
             maps=None,
         )
 
-    def roots(self, roots: Integers) -> Integers:
+    def roots(self, roots: Integers, log_prior: Integers | None = None) -> Integers:
         """Return log weights of all trees of two levels with these roots, (r, 2)."""
-        from mmech_rf._kernels import root_log_weights
-
-        out = np.empty((roots.size, 2), np.int64)
-        root_log_weights(
-            roots, *self._tables, _fixed(self.views.log_prior),
-            self._log_split, self.log_stop, out,
-        )  # fmt: skip
+        _, finer, merged = self.views.nesting
+        sizes = self.views.sizes
+        if log_prior is None:
+            log_prior = _fixed(self.views.log_prior)
+        out = np.zeros((roots.size, 2), np.int64)
+        out[:, 1] = log_prior[roots]
+        sums = dict(zip(roots.tolist(), out, strict=True))
+        coarser = {int(finer[v]): v for v in sums}
+        for head in sums:
+            if int(finer[head]) in sums:
+                continue
+            # Nodes of a root are also those of coarser ones, which hold some of them.
+            chain = [head]
+            while chain[-1] in coarser:
+                chain.append(coarser[chain[-1]])
+            stops = np.cumsum(sizes[chain])
+            joined = np.full(int(stops[-1]), -1)
+            for v, after, stop in zip(chain, chain[1:], stops, strict=False):
+                joined[stop - sizes[v] : stop] = stop + merged[after, : sizes[v]]
+            ways = np.split(self.ways(head, joined), stops[:-1])
+            for v, own in zip(chain, ways, strict=True):
+                self.add_log_sums(own, sums[v])
         return out
 
-    def ways(self, root: int) -> Integers:
+    def ways(self, root: int, joined: Integers | None = None) -> Integers:
         """Return log weights of what each cell of a root may do, (cells, v + 1, 2).
 
-        It may be split by each of the views or, last, by none.
+        It may be split by each of the views or, last, by none. Further nodes may hold
+        records of others: where ``joined[i] = j``, node j holds all records of node i.
         """
         from mmech_rf._kernels import split_log_weights
 
         size = int(self.views.sizes[root])
-        out = np.empty((size, self.views.sizes.size + 1, 2), np.int64)
+        joined = np.full(size, -1) if joined is None else joined
+        out = np.empty((joined.size, self.views.sizes.size + 1, 2), np.int64)
         split_log_weights(
-            self.cells[root], size, np.full(size, -1), *self._tables, self._log_split,
+            self.cells[root], size, joined, *self._tables, self._log_split,
             self.log_stop, out,
         )  # fmt: skip
         return out
@@ -521,16 +538,10 @@ class _Nodes:
 
         There is one for each view that they may begin with, shape (cells, m, 2).
         """
-        from mmech_rf._kernels import fork_log_weights
-
-        size = int(self.views.sizes[root])
-        out = np.empty((size, seconds.size, 2), np.int64)
         even = _fixed(np.full(self.views.sizes.size, -math.log(seconds.size)))
-        fork_log_weights(
-            self.cells[root], size, seconds, *self._tables[:-2], self.rate, even,
-            self._log_split, self.log_stop, out,
-        )  # fmt: skip
-        return out
+        cells = range(self.views.sizes[root])
+        rows = (np.flatnonzero(self.cells[root] == cell) for cell in cells)
+        return np.stack([self.of(own).roots(seconds, even) for own in rows])
 
     def add_log_sums(self, ways: Integers, out: Integers) -> None:
         """Add logs of sums of weights, shape (cells, n, 2), to one, shape (2,)."""
@@ -553,7 +564,7 @@ class _Nodes:
 
 
 def _draw_top_down(
-    nodes: _Nodes,
+    nodes: NodeWeights,
     roots: Integers,
     third: _ThirdLevel,
     third_level: float,
@@ -587,7 +598,9 @@ def _draw_top_down(
     return SelectedTree(items[root], branches, labels)
 
 
-def _deep_ways(nodes: _Nodes, last: _Nodes, third: _ThirdLevel, first: int) -> Integers:
+def _deep_ways(
+    nodes: NodeWeights, last: NodeWeights, third: _ThirdLevel, first: int
+) -> Integers:
     """Return log weights of what each cell of a root does in a tree of three levels.
 
     First all that it may do in two levels, then a fork by each view that comes second.
@@ -600,7 +613,7 @@ def _deep_ways(nodes: _Nodes, last: _Nodes, third: _ThirdLevel, first: int) -> I
 
 
 def _branches(
-    nodes: _Nodes,
+    nodes: NodeWeights,
     root: int,
     ways: Integers,
     noise: np.random.Generator | None,

@@ -30,8 +30,6 @@ from mmech.noise import FRACTION_BITS
 from mmech.privacy.neighbours import Relation
 from mmech.selection import UNITS_PER_ROUNDING
 from mmech_rf._kernels import (
-    fork_log_weights,
-    root_log_weights,
     split_log_weights,
     view_tables,
 )
@@ -214,7 +212,7 @@ def test_third_levels_follow_public_numbers_only():
 @pytest.mark.by_day(2)
 @pytest.mark.parametrize("domain_shape", [(2, 3), (2, 2, 2), (12, 1, 4)], ids=str)
 @pytest.mark.parametrize("rate", [None, 2**36, 2**60])
-def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
+def test_log_weights_are_their_numpy_twins(domain_shape, rate, rng):
     """Every logarithm, to the last of its units, also where 64 bits do not hold it."""
     for n_records, unit, predicts in (
         (0, 256, True), (1, 1, False), (300, 1, True), (900, 256, False),
@@ -225,31 +223,24 @@ def test_kernels_are_their_numpy_twins(domain_shape, rate, rng):
         )
         predicted = rng.integers(0, 3, n_records) if predicts else None
         scale = rate or usual
-        ours = bench.kernel_tables(views, records, scale, predicted)
+        ours = bench.our_nodes(views, records, scale, predicted)
         twin = bench.twin_tables(views, records, scale, predicted)
         roots = np.arange(views.sizes.size)
-        settings = log_prior, log_prior + half, half
-        found = np.empty((roots.size, 2), np.int64)
-        root_log_weights(roots, *ours, *settings, found)
-        expected = bench.numpy_root_log_weights(roots, *twin, *settings)
-        np.testing.assert_array_equal(bench.in_units(found, scale), expected)
+        ends = log_prior + half, half
+        expected = bench.numpy_root_log_weights(roots, *twin, log_prior, *ends)
+        found = bench.in_units(ours.roots(roots), scale)
+        np.testing.assert_array_equal(found, expected)
         for root in roots:
-            size = int(views.sizes[root])
-            found = np.empty((size, roots.size + 1, 2), np.int64)
-            alone = np.full(size, -1)
-            split_log_weights(ours[0][root], size, alone, *ours, *settings[1:], found)
-            cell = twin[0][root].astype(np.int64)
-            expected = bench.numpy_split_log_weights(cell, size, *twin, *settings[1:])
-            np.testing.assert_array_equal(bench.in_units(found, scale), expected)
+            size, cell = int(views.sizes[root]), twin[0][root].astype(np.int64)
+            expected = bench.numpy_split_log_weights(cell, size, *twin, *ends)
+            found = bench.in_units(ours.ways(root), scale)
+            np.testing.assert_array_equal(found, expected)
         root, seconds = 1, np.flatnonzero(views.sizes <= 4)
-        size = int(views.sizes[root])
-        found = np.empty((size, seconds.size, 2), np.int64)
-        known = ours[0][root], size, seconds, *ours[:-2], scale
-        fork_log_weights(*known, *settings, found)
         expected = bench.numpy_fork_log_weights(
-            twin[0][root], size, seconds, *twin, *settings
+            twin[0][root], int(views.sizes[root]), seconds, *twin, *ends
         )
-        np.testing.assert_array_equal(bench.in_units(found, scale), expected)
+        found = bench.in_units(ours.forks(root, seconds), scale)
+        np.testing.assert_array_equal(found, expected)
 
 
 def select(views, cells, classes, **settings):
@@ -292,7 +283,7 @@ def test_multiplicities_stand_for_repeated_records(domain_shape, predicts, rng):
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_no_layout_of_records_is_compiled_anew():
     """It would take seconds."""
-    kernels = view_tables, root_log_weights, split_log_weights
+    kernels = view_tables, split_log_weights
     draw(SMALL, *DATA[2])
     known = [kernel.signatures.copy() for kernel in kernels]
     codes = np.zeros((3, 2), np.int64)
