@@ -85,13 +85,7 @@ class Table:
         names = self.names or ()
         if (count := names.count(name)) != 1:
             remedy = f"rename or select the columns of X to match the {noun}"
-            encoded = [other for other in names if other.startswith(f"{name}_")]
-            if not count and len(encoded) > 1:
-                remedy = (
-                    f"{encoded[0]!r} and others look one-hot encoded: pass the raw "
-                    f"column, because the {noun} says its values"
-                )
-            elif not count:
+            if not count:
                 remedy = nearest(name, others, remedy)
             raise ValueError(
                 f"X has {columns_named(count)} named {name!r} but the {noun} needs "
@@ -160,11 +154,6 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
     if isinstance(X, Mapping) and X and all(map(_is_column, X.values())):
         _refuse_names(columns)
         return _mapping_columns(X)
-    if isinstance(X, np.ndarray) and X.dtype.names is not None:
-        _refuse_names(columns)
-        if X.ndim != 1:
-            _not_two_dimensional((*X.shape, len(X.dtype.names)))
-        return _mapping_columns({name: X[name] for name in X.dtype.names})
     if isinstance(X, (str, bytes, Mapping)):
         raise TypeError(
             "X must be a frame, an array or a list of rows, "
@@ -301,8 +290,7 @@ def read_held(y: Any) -> NDArray[Any] | Dictionary:
     if isinstance(y, (list, tuple)):
         return object_column(list(y))
     y = in_memory(y)
-    has_fields = isinstance(y, np.ndarray) and y.dtype.names is not None
-    if has_fields or hasattr(y, "columns") or isinstance(y, Mapping):
+    if hasattr(y, "columns") or isinstance(y, Mapping):
         table = read_table(y)
         if table.n_columns != 1:
             raise ValueError(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mmech.checks import check_callback
 from mmech.evidence import Evidence
 from mmech.release import Measurement
 from mmech.storage.codec import read as read_file
@@ -98,7 +99,7 @@ class MeasuredTables:
         plan = self.plan
         noise = noise_of(plan, self.measurement)
         estimate = noise.estimate(self.measurement.values)
-        say = checked_callback(callback)
+        say = check_callback(callback, "a line of text")
         pooled = self._pooled(noise, estimate)
         counts = settle(*pooled, plan.subsets, say, plan.known)
         return Tables(self, noise, estimate, counts)
@@ -176,14 +177,3 @@ class MeasuredTables:
         ):
             raise ValueError(f"{os.fspath(path)} has numbers of another measurement")
         return loaded
-
-
-def checked_callback(callback: Any) -> Callable[[str], None]:
-    """Return a function of a line of text, which does nothing where none is given."""
-    if callback is None:
-        return lambda text: None
-    if not callable(callback):
-        raise TypeError(
-            f"callback must be a function of a line of text, got {callback!r}"
-        )
-    return callback

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Integers, Subset
-from mmech.checks import check_choice, check_integer, check_seed
+from mmech.checks import check_choice, check_integer, check_level, check_seed
 from mmech.domain.frames import as_column, as_frame
 from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
@@ -448,9 +448,3 @@ class Tables:
         check_level(level)
         shown = printable(title or "Records")
         return write_folder(self, folder, level, synthetic, shown, excel=workbook)
-
-
-def check_level(level: Any) -> None:
-    """Raise unless a number may be the probability of an interval."""
-    if not (isinstance(level, (int, float)) and 0 < level < 1):
-        raise ParameterError("level", "must lie between 0 and 1", level)
