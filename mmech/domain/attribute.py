@@ -22,6 +22,7 @@ from mmech.domain.discretise import (
     equal_width,
     number_text,
 )
+from mmech.domain.frames import as_column
 from mmech.domain.hierarchies import check_levels, read_tree
 from mmech.domain.values import Dictionary, read_once
 
@@ -543,6 +544,11 @@ class Attribute:
         if not self.columns:
             return {self.name: self.labels}
         return dict(zip(self.columns, zip(*self.categories, strict=True), strict=True))
+
+    def _shown(self, codes: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Return the columns of tables that say in which cells rows are, (N,) each."""
+        shown = self._cells_by_column.items()
+        return {name: as_column(cells, codes) for name, cells in shown}
 
     @property
     def size(self) -> int:

@@ -19,7 +19,6 @@ from mmech.release import Measurement
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
 from mmech.tables.field import Measured, Solution
-from mmech.tables.intervals import Intervals
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
 from mmech.tables.statistic_plans import MeasuredStatistic
@@ -96,18 +95,14 @@ class MeasuredTables:
         -------
         Tables
         """
-        plan = self.plan
+        plan, say = self.plan, check_callback(callback, "a line of text")
         noise = noise_of(plan, self.measurement)
         estimate = noise.estimate(self.measurement.values)
-        say = check_callback(callback, "a line of text")
-        pooled = self._pooled(noise, estimate)
-        counts = settle(*pooled, plan.subsets, say, plan.known)
+        counts = settle(self._pooled(estimate), plan.subsets, say, plan.known)
         return Tables(self, noise, estimate, counts)
 
-    def _pooled(
-        self, noise: Intervals, estimate: Solution
-    ) -> tuple[Solution, Intervals]:
-        """Return estimates by what tables and statistics count, and their errors."""
+    def _pooled(self, estimate: Solution) -> Solution:
+        """Return estimates by what tables and statistics count."""
         more, values = [], [self.measurement.values]
         for statistic in self.statistics:
             order = self.plan.held(statistic.plan.by)
@@ -116,10 +111,9 @@ class MeasuredTables:
                 table = counts.reshape(statistic.plan.sizes)
                 values.append(table.transpose(np.argsort(order)).ravel())
                 more.append(Measured(tuple(sorted(order)), variance))
-        if not more or noise.chain.beside:  # there precisions are products
-            return estimate, noise
-        field = noise.with_more(more)
-        return field.estimate(np.concatenate(values)), field
+        if not more or estimate.field.chain.beside:  # there precisions are products
+            return estimate
+        return estimate.field.with_more(more).estimate(np.concatenate(values))
 
     @property
     def text(self) -> str:

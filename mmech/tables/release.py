@@ -26,6 +26,7 @@ from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, measure
 from mmech.tables.classes import FITS_OF_A_ROUND
+from mmech.tables.field import Solution
 from mmech.tables.files import file_names
 from mmech.tables.measured import MeasuredTables
 from mmech.tables.plan import TablePlan, make_plan, read_domain
@@ -378,9 +379,9 @@ def _measure(
 
         if plan.adaptive:
 
-            def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
+            def explain(estimate: Solution) -> Mapping[Any, Any]:
                 fits = FITS_OF_A_ROUND
-                return settle(estimate, law, plan.pairs, say, fits=fits).tables
+                return settle(estimate, plan.pairs, say, fits=fits).tables
 
             measurement: Any = measure_in_steps(
                 plan, records, words, ledger, noise, say, explain, kept

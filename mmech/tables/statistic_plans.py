@@ -18,7 +18,7 @@ from mmech.domain.attribute import Attribute
 from mmech.domain.dates import day_values
 from mmech.domain.discretise import fine_grid, number_text
 from mmech.domain.domain import Domain
-from mmech.domain.frames import as_column, read_table
+from mmech.domain.frames import read_table
 from mmech.domain.values import number_values
 from mmech.exceptions import ParameterError
 from mmech.families.separable import Prefix
@@ -601,11 +601,9 @@ class MeasuredStatistic:
         order = order.transpose(*axes, -1).ravel()
         at = np.indices(shape).reshape(len(shape), number)[:, order // rows]
         attributes = dict(zip(plan.levels.names, plan.levels.attributes, strict=True))
-        groups = {
-            name: as_column(cells, at[axis])
-            for axis in axes
-            for name, cells in attributes[names[axis]]._cells_by_column.items()
-        }
+        groups: dict[str, NDArray[Any]] = {}
+        for axis in axes:
+            groups |= attributes[names[axis]]._shown(at[axis])
         return groups | {name: column[order] for name, column in values.items()}
 
     @property
