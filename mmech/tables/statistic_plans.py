@@ -403,14 +403,11 @@ class StatisticPlan:
         """What quantiles are reconstructed with."""
         return self._mechanism()
 
-    def _mechanism(self, session: Session | None = None) -> MatrixMechanism:
-        """Return what measures cumulative counts, paid for by a session if given."""
-        workload = Prefix(self.n_steps + 1)
+    def _mechanism(self, **paid: Any) -> MatrixMechanism:
+        """Return what measures cumulative counts."""
         strategy = _cumulative(self.n_steps + 1, self.law.privacy)
         options: dict[str, Any] = {self.currency: self.cost, **asdict(self.relation)}
-        if session is None:
-            return MatrixMechanism(workload, strategy, **options)
-        return session.mechanism(workload, strategy, **options)
+        return MatrixMechanism(Prefix(self.n_steps + 1), strategy, **options, **paid)
 
     def measure(self, session: Session, codes: NDArray[Any]) -> MeasuredStatistic:
         """Measure it from the codes of its groups, and places in the last column.
@@ -430,7 +427,8 @@ class StatisticPlan:
         number = sum(map(self.cells, self.tables))
         what = f"{' and '.join(map(str, self.statistics))} of {number} groups"
         if isinstance(self.statistic, Quantiles):
-            found = session.measure(self._mechanism(session), values, what)
+            paid = {"ledger": session.ledger, "insecure_rng": session.noise}
+            found = session.measure(self._mechanism(**paid), values, what)
         else:
             own: Any = {"currency": self.currency, "times": len(self.tables)}
             found = session.add_noise(values, self.cost, what, self.unit, **own)
