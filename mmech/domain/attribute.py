@@ -330,18 +330,20 @@ class Attribute:
                 f"{label} is {self.kind} and takes no {' or '.join(extra)}; "
                 f"it may have {', '.join(FIELDS[self.kind])}"
             )
+        if self.kind in ("numeric", "date") and self.other is not None:
+            check_name(self.other, f"other of {label}")
         if self.kind == "numeric":
-            self._check_numeric()
+            self._check_numeric(label)
         elif self.kind == "date":
-            self._check_date()
+            self._check_date(label)
         else:
-            self._check_categorical()
+            self._check_categorical(label)
         if self.levels is not None:
             self._set(levels=check_levels(label, self.categories, self.levels))
             for level in check_names(self.levels, f"levels of {label}"):
                 check_cells(self.at_level(level).labels, f"nodes of {level!r}")
         if self.monotone is not None:
-            self._check_monotone(self.monotone)
+            self._check_monotone(label, self.monotone)
         for name, kind in (("integer", bool), ("unit", str)):
             value = getattr(self, name)
             if not (value is None or isinstance(value, kind)):
@@ -350,8 +352,7 @@ class Attribute:
                     "leave it out"
                 )
 
-    def _check_monotone(self, direction: Any) -> None:
-        label = f"attribute {self.name!r}"
+    def _check_monotone(self, label: str, direction: Any) -> None:
         if isinstance(direction, bool) or direction not in (1, -1):
             raise ValueError(
                 f"monotone of {label} must be 1, -1 or None, got {direction!r}; give "
@@ -368,8 +369,7 @@ class Attribute:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _check_numeric(self) -> None:
-        label = f"attribute {self.name!r}"
+    def _check_numeric(self, label: str) -> None:
         if (self.lower is None) != (self.upper is None):
             raise ValueError(
                 f"{label} needs both lower and upper, got one of them; "
@@ -390,8 +390,7 @@ class Attribute:
                 )
             self._set(lower=lower, upper=upper)
         cuts = tuple(
-            check_number(cut, f"every cut point of {label}")
-            for cut in as_tuple(self.cut_points, f"cut_points of {label}")
+            check_number(cut, f"every cut point of {label}") for cut in self.cut_points
         )
         if self.n_bins is not None:
             check_bins(self.n_bins, f"n_bins of {label}")
@@ -427,21 +426,17 @@ class Attribute:
                 f"{number_text(lower)} to {number_text(upper)}; "
                 "a cut outside makes a bin that stays empty, so remove it"
             )
-        names = as_tuple(self.categories, f"categories of {label}")
-        if names and len(names) != len(cuts) + 1:
+        n_names = len(self.categories)
+        if n_names not in (0, len(cuts) + 1):
             raise ValueError(
-                f"{label} has {len(cuts) + 1} bins but {len(names)} categories; "
+                f"{label} has {len(cuts) + 1} bins but {n_names} categories; "
                 "name every bin or none"
             )
-        if self.other is not None:
-            check_name(self.other, f"other of {label}")
-        extra = () if self.other is None else (self.other,)
-        if names:
-            check_cells((*names, *extra), f"categories of {label}")
-        self._set(cut_points=cuts, n_bins=len(cuts) + 1, categories=names)
+        self._set(cut_points=cuts, n_bins=len(cuts) + 1)
+        if n_names:
+            check_cells(self.labels, f"categories of {label}")
 
-    def _check_date(self) -> None:
-        label = f"attribute {self.name!r}"
+    def _check_date(self, label: str) -> None:
         lower, upper = (
             dates.check_day(value, f"{name} of {label}")
             for name, value in (("lower", self.lower), ("upper", self.upper))
@@ -453,14 +448,11 @@ class Attribute:
                 "correct the dates"
             )
         self._set(lower=lower.isoformat(), upper=upper.isoformat())
-        if self.other is not None:
-            check_name(self.other, f"other of {label}")
         first, last = self._ends
         check_bins(last - first + 1, f"the number of {self.unit}s of {label}")
         check_cells(self.labels, f"cells of {label}")
 
-    def _check_categorical(self) -> None:
-        label = f"attribute {self.name!r}"
+    def _check_categorical(self, label: str) -> None:
         if self.columns:
             self._check_paths(label)
         cells = check_cells(self.labels, f"categories of {label}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -177,7 +177,7 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
             f"columns has {len(names)} names but X has {table.n_columns} columns; "
             "give one name per column"
         )
-    return Table(table.n_rows, len(names), names, table.read)
+    return replace(table, n_columns=len(names), names=names)
 
 
 def _frame_columns(X: Any) -> tuple[Iterable[Any], int, Callable[[int], Any]] | None:

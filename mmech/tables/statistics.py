@@ -287,10 +287,8 @@ class Sum(Ratio):
         plan = made.plan
         if plan.alone:
             table, (unbiased, whole) = plan.axes(self), made.sums
-            centre, total = (
-                unbiased.marginal(table) * plan.step,
-                whole[table] * plan.step,
-            )
+            centre = unbiased.marginal(table) * plan.step
+            total = whole[table] * plan.step
             errors, half = plan.errors_of_sums.errors(table, level)
             error, half = errors * plan.step, half * plan.step
             half = half + (plan.half and plan.half * max(counts.most, 0.0))
