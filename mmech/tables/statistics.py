@@ -83,7 +83,8 @@ from mmech.noise.tails import SLACK, error_law
 from mmech.storage.codec import storable
 
 if TYPE_CHECKING:
-    from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
+    from mmech.tables.measured_statistic import MeasuredStatistic
+    from mmech.tables.statistic_plans import StatisticPlan
 
 
 LARGEST_GRID = 2**20
@@ -402,7 +403,7 @@ class Mean(Ratio):
         low, high = plan.at(low - half), plan.at(high + half)
         mean, count = made.means(counts)
         ends = np.minimum(low, mean), np.maximum(high, mean)
-        return plan.with_note("mean", mean, *ends) | {"count": count}
+        return made.with_note("mean", mean, *ends) | {"count": count}
 
     def weights(self, plan: StatisticPlan) -> tuple[float, ...]:
         """Return those of the numerator of an extreme ratio."""
@@ -458,7 +459,7 @@ class StandardDeviation(Ratio):
         found = np.sqrt(found) * width
         low = np.maximum(np.minimum(low - plan.half, found), 0)
         high = np.minimum(np.maximum(high + plan.half, found), width / 2)
-        noted = plan.with_note(self.value, found, low, high, (0, width / 2))
+        noted = made.with_note(self.value, found, low, high, (0, width / 2))
         return noted | {"count": count}
 
     def _variances(self, made: MeasuredStatistic, level: float) -> Floats:
@@ -626,7 +627,7 @@ class Quantiles(Statistic):
             places[1:, :, j] = np.where(empty, [[0], [plan.n_steps]], ends)
         found, low, high = places.reshape(3, -1)
         ask = np.tile(self.probabilities, plan.n_groups)
-        own = plan.with_note("quantile", plan.grid[found], first[low], last[high])
+        own = made.with_note("quantile", plan.grid[found], first[low], last[high])
         return {"probability": ask, **own}
 
     def expected(self, plan: StatisticPlan) -> tuple[int, float, float, float]:
