@@ -324,7 +324,7 @@ def plain_array(value: Any, name: str) -> NDArray[Any]:
 
 def number_of(n: int, noun: str) -> str:
     """Return a number with its noun, in the plural but for one."""
-    return f"{n} {noun}{'s' * (n != 1)}"
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_choice
+from mmech.checks import check_bool, check_choice
 from mmech.domain import dates
 from mmech.domain import values as io
 from mmech.domain.discretise import (
@@ -344,13 +344,10 @@ class Attribute:
                 check_cells(self.at_level(level).labels, f"nodes of {level!r}")
         if self.monotone is not None:
             self._check_monotone(label, self.monotone)
-        for name, kind in (("integer", bool), ("unit", str)):
-            value = getattr(self, name)
-            if not (value is None or isinstance(value, kind)):
-                raise ValueError(
-                    f"{name} of {label} must be a {kind.__name__}, got {value!r:.60}; "
-                    "leave it out"
-                )
+        if self.integer is not None:
+            check_bool(self.integer, f"integer of {label}")
+        if self.unit is not None:
+            check_name(self.unit, f"unit of {label}")
 
     def _check_monotone(self, label: str, direction: Any) -> None:
         if isinstance(direction, bool) or direction not in (1, -1):

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_choice, check_codes, parsed_json
+from mmech.checks import check_bool, check_choice, check_codes, parsed_json
 from mmech.domain import files
 from mmech.domain.attribute import Attribute, as_tuple, check_name
 from mmech.domain.discretise import check_bins
@@ -125,11 +125,7 @@ class Domain:
         object.__setattr__(self, "attributes", attributes)
         if self.name is not None:
             check_name(self.name, "name")
-        if not isinstance(self.read_from_records, bool):
-            raise TypeError(
-                "read_from_records must be true or false, got "
-                f"{self.read_from_records!r:.60}"
-            )
+        check_bool(self.read_from_records, "read_from_records")
         self._check_distinct(
             name
             for own in attributes
@@ -412,22 +408,14 @@ class Domain:
         >>> domain.decode([[0], [2]]).tolist()
         [['<= 0.5'], ['> 1']]
         """
-        array = self._check_codes(codes)
-        out = np.empty(array.shape, dtype=object)
+        array = np.asarray(codes)
+        rows = check_codes(np.atleast_2d(array), self.shape, self.names)
+        out = np.empty(rows.shape, dtype=object)
         for j, attribute in enumerate(self.attributes):
             names = np.empty(attribute.size, dtype=object)
             names[:] = attribute.labels
-            out[..., j] = names[array[..., j]]
-        return out
-
-    def _check_codes(self, codes: ArrayLike) -> NDArray[np.int64]:
-        array = np.asarray(codes)
-        rows = array[None] if array.ndim == 1 else array
-        return (
-            check_codes(rows, self.shape, self.names)
-            .astype(np.int64)
-            .reshape(array.shape)
-        )
+            out[:, j] = names[rows[:, j]]
+        return out.reshape(array.shape)
 
     # ---- files -----------------------------------------------------------------
 
