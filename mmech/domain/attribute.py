@@ -372,14 +372,12 @@ class Attribute:
                 f"{label} needs both lower and upper, got one of them; "
                 "give both, or cut_points alone"
             )
-        bounds: tuple[float, float] | None = None
         if self.lower is not None:
             remedy = "take a public bound, or cut_points without lower and upper"
             lower, upper = (
                 check_number(value, f"{name} of {label}", remedy)
                 for name, value in (("lower", self.lower), ("upper", self.upper))
             )
-            bounds = lower, upper
             if lower >= upper:
                 raise ValueError(
                     f"lower must be below upper in {label}, got {lower} and {upper}; "
@@ -392,13 +390,13 @@ class Attribute:
         if self.n_bins is not None:
             check_bins(self.n_bins, f"n_bins of {label}")
         if not cuts:
-            if bounds is None:
+            if self.lower is None:
                 raise ValueError(
                     f"{label} needs lower and upper, or cut_points, got neither; "
                     "take them from public documentation, not from the data"
                 )
             n_bins = 10 if self.n_bins is None else int(self.n_bins)
-            cuts = equal_width(*bounds, n_bins)
+            cuts = equal_width(lower, upper, n_bins)
             if len(set(cuts)) < len(cuts) or upper in cuts:
                 raise ValueError(
                     f"{label} has bounds too close for {n_bins} bins; widen them "
@@ -417,7 +415,7 @@ class Attribute:
                 f"cut_points of {label} must be strictly increasing; "
                 "sort them and remove repeated ones"
             )
-        if bounds and cuts and (cuts[0] < lower or cuts[-1] >= upper):
+        if self.lower is not None and cuts and (cuts[0] < lower or cuts[-1] >= upper):
             raise ValueError(
                 f"cut_points of {label} must lie inside its bounds "
                 f"{number_text(lower)} to {number_text(upper)}; "

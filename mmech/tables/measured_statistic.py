@@ -165,7 +165,7 @@ class MeasuredStatistic:
     def with_note(
         self,
         name: str,
-        found: Floats,
+        numbers: Floats,
         low: Floats,
         high: Floats,
         bounds: tuple[float, float] | None = None,
@@ -183,9 +183,9 @@ class MeasuredStatistic:
         both = [note] if note else []
         if isinstance(plan.statistic, Quantiles):  # others have no number at a bound
             both.append("numbers beyond a bound count as the bound")
-        values: list[NDArray[Any]] = [np.where(empty, np.nan, found), low, high]
+        values: list[NDArray[Any]] = [np.where(empty, np.nan, numbers), low, high]
         if plan.is_date:
-            days = np.rint(found), np.floor(low), np.ceil(high)
+            days = np.rint(numbers), np.floor(low), np.ceil(high)
             values = [*map(_texts, days)]
             values[0] = np.where(empty, "", values[0])
         return {
