@@ -216,6 +216,20 @@ def parsed_json(text: str | bytes, record: Callable[..., Any] = distinct) -> Any
         raise ValueError("it is nested too deeply") from None
 
 
+def check_level(level: Any) -> float:
+    """Return the probability of an interval, or raise."""
+    if not (isinstance(level, (int, float)) and 0 < level < 1):
+        raise ParameterError("level", "must lie between 0 and 1", level)
+    return level
+
+
+def check_callback(value: Any, told: str) -> Callable[[Any], Any]:
+    """Return a function of what it is told, which does nothing where none is given."""
+    if value is not None and not callable(value):
+        raise TypeError(f"callback must be a function of {told}, got {value!r}")
+    return value or (lambda _: None)
+
+
 def check_nonnegative(value: Any, name: str) -> float:
     """Return `value` as a float of zero or above."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -310,7 +324,7 @@ def plain_array(value: Any, name: str) -> NDArray[Any]:
 
 def number_of(n: int, noun: str) -> str:
     """Return a number with its noun, in the plural but for one."""
-    return f"{n} {noun}{'s' * (n != 1)}"
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def check_finite_array(value: Any, name: str, *, ndim: int) -> NDArray[Any]:

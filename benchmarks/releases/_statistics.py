@@ -129,11 +129,13 @@ def planned(kind: str, name: str, epsilon: float, rival: str):
 def ours(kind: str, name: str, x: np.ndarray, epsilon: float, rival: str) -> object:
     from mmech import PrivacyLedger
     from mmech.session import Session
+    from mmech.tables.measured_statistic import MeasuredStatistic
 
     plan = planned(kind, name, epsilon, rival)
     places = plan.statistic.places(plan, x.astype(float))
     session = Session(PrivacyLedger(plan.cost, neighbours=plan.relation.neighbours))
-    return plan.measure(session, places[:, None]).columns(0.95)[plan.statistic.value]
+    made = MeasuredStatistic(plan, *plan.measure(session, places[:, None]))
+    return made.columns(0.95)[plan.statistic.value]
 
 
 def measured(rival: str, make: str, data: dict, runs: int, epsilons: list) -> dict:

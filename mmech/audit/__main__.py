@@ -37,14 +37,13 @@ from mmech import (
     release_tables,
 )
 from mmech.audit import (
-    MIN_RUNS,
     AuditResult,
     Release,
     Statistic,
     epsilon_lower_bound,
     one_by_one,
 )
-from mmech.checks import check_epsilon, check_integer
+from mmech.checks import check_epsilon
 from mmech.marginals.counts import Counts as CellCounts
 from mmech.noise.norm import as_blocks
 from mmech.tables.release import release as release_by_plan
@@ -132,58 +131,47 @@ def cases(epsilon: float) -> Iterator[Case]:
             mechanism = MatrixMechanism(
                 workload, strategy, epsilon=epsilon, neighbours=neighbours
             )
-            yield Case(
-                f"MatrixMechanism, {kind}",
-                neighbours,
-                epsilon,
-                partial(_measure, mechanism),
-                *worst_pair(mechanism),
-            )
-    rho = epsilon**2 / 2
+            yield _mechanism_case(f"MatrixMechanism, {kind}", mechanism, epsilon)
+    in_rho = rho, _ = epsilon**2 / 2, RHO_DELTA
     for name, workload in {
         "Prefix": Prefix(8),
         "marginals": all_marginals((3, 3), 1),
     }.items():
         gaussian = MatrixMechanism(workload, rho=rho)
-        yield Case(
-            f"MatrixMechanism in rho, {name}",
-            "add_remove",
-            epsilon_from_rho(rho, RHO_DELTA),
-            partial(_measure, gaussian),
-            *worst_pair(gaussian),
-            delta=RHO_DELTA,
-        )
+        name, claimed = f"MatrixMechanism in rho, {name}", epsilon_from_rho(*in_rho)
+        yield _mechanism_case(name, gaussian, claimed, delta=RHO_DELTA)
 
 
-def _laplace_case(epsilon: float, neighbours: str) -> Case:
-    def release(counts: Counts, runs: int) -> Counts:
-        noisy = noisy_release(
-            np.tile(counts, (1, runs)),
-            sensitivity=1,
-            epsilon=epsilon,
-            released="audit",
-            neighbours=neighbours,
-        )
-        return _by_run(noisy.values, runs)
-
-    return Case("noisy_release", neighbours, epsilon, release, *_pair(2, 1, neighbours))
+def _mechanism_case(name: str, mechanism: Any, claimed: float, **options: Any) -> Case:
+    release, pair = partial(_measure, mechanism), worst_pair(mechanism)
+    return Case(name, mechanism.neighbours, claimed, release, *pair, **options)
 
 
-def _norm_case(epsilon: float, neighbours: str, name: str) -> Case:
-    """Add a record to every group, scored by the ratio of the two densities."""
-    sizes = np.concatenate(as_blocks(NORM_GROUPS[name]))
+def _noisy(epsilon: float, neighbours: str, **options: Any) -> Release:
+    """Return what adds noise to many copies of the same sums."""
 
     def release(sums: Counts, runs: int) -> Counts:
         noisy = noisy_release(
             np.tile(sums, (1, runs)),
             sensitivity=1,
-            groups=NORM_GROUPS[name],
             epsilon=epsilon,
             released="audit",
             neighbours=neighbours,
+            **options,
         )
         return _by_run(noisy.values, runs)
 
+    return release
+
+
+def _laplace_case(epsilon: float, neighbours: str) -> Case:
+    pair, release = _pair(2, 1, neighbours), _noisy(epsilon, neighbours)
+    return Case("noisy_release", neighbours, epsilon, release, *pair)
+
+
+def _norm_case(epsilon: float, neighbours: str, name: str) -> Case:
+    """Add a record to every group, scored by the ratio of the two densities."""
+    sizes = np.concatenate(as_blocks(NORM_GROUPS[name]))
     starts = np.cumsum(sizes) - sizes
     first, second = _pair(sizes.sum(), starts, neighbours)
 
@@ -195,7 +183,7 @@ def _norm_case(epsilon: float, neighbours: str, name: str) -> Case:
         f"noisy_release, {name}",
         neighbours,
         epsilon,
-        release,
+        _noisy(epsilon, neighbours, groups=NORM_GROUPS[name]),
         first,
         second,
         lambda outputs: norms(outputs - first) - norms(outputs - second),
@@ -216,14 +204,11 @@ def _sets_case(epsilon: float, neighbours: str) -> Case:
         own = 2 * groups[:, :2].max(axis=1) + groups[:, 2]
         return np.asarray(own.sum(axis=-1))
 
-    return Case(
+    return _mechanism_case(
         "MatrixMechanism, equal totals",
-        neighbours,
+        mechanism,
         epsilon,
-        partial(_measure, mechanism),
-        first,
-        second,
-        lambda outputs: norms(outputs, first) - norms(outputs, second),
+        statistic=lambda outputs: norms(outputs, first) - norms(outputs, second),
     )
 
 
@@ -391,7 +376,6 @@ def main(
     options = parser.parse_args(arguments)
     try:
         check_epsilon(options.epsilon)
-        check_integer(options.runs, "runs", minimum=MIN_RUNS)
         return _print_table(cases(options.epsilon), options.runs, options.confidence)
     except ValueError as error:
         parser.error(str(error))

@@ -108,15 +108,6 @@ def check_new(args: argparse.Namespace, path: str) -> None:
         )
 
 
-def check_ledger(path: str) -> None:
-    """Raise, and say which command makes a ledger, unless there is one."""
-    if not os.path.exists(path):
-        raise InputError(
-            f"there is no ledger {path!r}; check the name, or make it with `mmech "
-            f"budget {path} --total E`"
-        )
-
-
 def check_output(args: argparse.Namespace) -> None:
     """Raise before any budget is spent, rather than after it."""
     check_readable(args)

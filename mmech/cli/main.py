@@ -19,7 +19,6 @@ from mmech.checks import check_file, parsed_json, read_float
 from mmech.cli.files import (
     HELP,
     add_csv,
-    check_ledger,
     check_readable,
     csv_format,
     kept_elsewhere,
@@ -451,7 +450,6 @@ def _opened(args: argparse.Namespace) -> PrivacyLedger:
     """Return the ledger that pays, or raise before anything takes time."""
     from mmech.privacy.ledger import PrivacyLedger
 
-    check_ledger(args.ledger)
     ledger = PrivacyLedger.open(args.ledger)
     if args.rho is None:
         ledger.check(args.epsilon)
@@ -472,8 +470,6 @@ def _left(ledger: PrivacyLedger) -> str:
 def _budget(args: argparse.Namespace) -> None:
     from mmech.privacy.ledger import PrivacyLedger
 
-    if args.total is None:
-        check_ledger(args.ledger)
     ledger = PrivacyLedger.open(
         args.ledger,
         total=args.total,
@@ -495,7 +491,7 @@ def _budget(args: argparse.Namespace) -> None:
 
 
 def _print_plan(plan: TablePlan) -> None:
-    from mmech.tables.statistic_plans import unequal
+    from mmech.tables.statistic_budget import unequal
 
     errors = plan.errors(frame="dict")
     width = max(5, *map(len, errors["table"].tolist()))

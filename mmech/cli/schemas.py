@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mmech.checks import nearest
+from mmech.checks import nearest, number_of
 from mmech.cli.files import (
     FILLED_IN,
     NO_CLASSES,
@@ -265,12 +265,12 @@ def _summary(misfits: Iterable[Misfit]) -> list[str]:
     lines = ["Rows are counted from 0, below the header."] if problems else []
     for (column, problem), values in problems.items():
         number = sum(map(len, values.values()))
-        lines.append(f"column {column!r}: {problem}, in {_rows(number)}")
+        lines.append(f"column {column!r}: {problem}, in {number_of(number, 'row')}")
         ordered = sorted(values.items(), key=lambda entry: -len(entry[1]))
         for value, rows in ordered[:MOST_VALUES]:
             where = f"row {rows[0]}"
             if len(rows) > 1:
-                where = f"{_rows(len(rows))}, first in row {rows[0]}"
+                where = f"{number_of(len(rows), 'row')}, first in row {rows[0]}"
             lines.append(f"  {value} in {where}")
         if len(values) > MOST_VALUES:
             lines.append(f"  and {len(values) - MOST_VALUES:,} other values")
@@ -281,14 +281,10 @@ def _beyond(clipped: Iterable[Misfit]) -> list[str]:
     """Return a line on every column that has numbers outside its bounds."""
     numbers = Counter(misfit.column for misfit in clipped)
     return [
-        f"column {column!r}: {_rows(number)} outside the bounds count as the nearest "
-        "number within"
+        f"column {column!r}: {number_of(number, 'row')} outside the bounds count as "
+        "the nearest number within"
         for column, number in numbers.items()
     ]
-
-
-def _rows(number: int) -> str:
-    return f"{number:,} row{'s' if number > 1 else ''}"
 
 
 def _shown(value: Any) -> str:

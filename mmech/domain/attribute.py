@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmech.checks import check_choice
+from mmech.checks import check_bool, check_choice
 from mmech.domain import dates
 from mmech.domain import values as io
 from mmech.domain.discretise import (
@@ -22,6 +22,7 @@ from mmech.domain.discretise import (
     equal_width,
     number_text,
 )
+from mmech.domain.frames import as_column
 from mmech.domain.hierarchies import check_levels, read_tree
 from mmech.domain.values import Dictionary, read_once
 
@@ -329,28 +330,26 @@ class Attribute:
                 f"{label} is {self.kind} and takes no {' or '.join(extra)}; "
                 f"it may have {', '.join(FIELDS[self.kind])}"
             )
+        if self.kind in ("numeric", "date") and self.other is not None:
+            check_name(self.other, f"other of {label}")
         if self.kind == "numeric":
-            self._check_numeric()
+            self._check_numeric(label)
         elif self.kind == "date":
-            self._check_date()
+            self._check_date(label)
         else:
-            self._check_categorical()
+            self._check_categorical(label)
         if self.levels is not None:
             self._set(levels=check_levels(label, self.categories, self.levels))
             for level in check_names(self.levels, f"levels of {label}"):
                 check_cells(self.at_level(level).labels, f"nodes of {level!r}")
         if self.monotone is not None:
-            self._check_monotone(self.monotone)
-        for name, kind in (("integer", bool), ("unit", str)):
-            value = getattr(self, name)
-            if not (value is None or isinstance(value, kind)):
-                raise ValueError(
-                    f"{name} of {label} must be a {kind.__name__}, got {value!r:.60}; "
-                    "leave it out"
-                )
+            self._check_monotone(label, self.monotone)
+        if self.integer is not None:
+            check_bool(self.integer, f"integer of {label}")
+        if self.unit is not None:
+            check_name(self.unit, f"unit of {label}")
 
-    def _check_monotone(self, direction: Any) -> None:
-        label = f"attribute {self.name!r}"
+    def _check_monotone(self, label: str, direction: Any) -> None:
         if isinstance(direction, bool) or direction not in (1, -1):
             raise ValueError(
                 f"monotone of {label} must be 1, -1 or None, got {direction!r}; give "
@@ -367,21 +366,18 @@ class Attribute:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def _check_numeric(self) -> None:
-        label = f"attribute {self.name!r}"
+    def _check_numeric(self, label: str) -> None:
         if (self.lower is None) != (self.upper is None):
             raise ValueError(
                 f"{label} needs both lower and upper, got one of them; "
                 "give both, or cut_points alone"
             )
-        bounds: tuple[float, float] | None = None
         if self.lower is not None:
             remedy = "take a public bound, or cut_points without lower and upper"
             lower, upper = (
                 check_number(value, f"{name} of {label}", remedy)
                 for name, value in (("lower", self.lower), ("upper", self.upper))
             )
-            bounds = lower, upper
             if lower >= upper:
                 raise ValueError(
                     f"lower must be below upper in {label}, got {lower} and {upper}; "
@@ -389,19 +385,18 @@ class Attribute:
                 )
             self._set(lower=lower, upper=upper)
         cuts = tuple(
-            check_number(cut, f"every cut point of {label}")
-            for cut in as_tuple(self.cut_points, f"cut_points of {label}")
+            check_number(cut, f"every cut point of {label}") for cut in self.cut_points
         )
         if self.n_bins is not None:
             check_bins(self.n_bins, f"n_bins of {label}")
         if not cuts:
-            if bounds is None:
+            if self.lower is None:
                 raise ValueError(
                     f"{label} needs lower and upper, or cut_points, got neither; "
                     "take them from public documentation, not from the data"
                 )
             n_bins = 10 if self.n_bins is None else int(self.n_bins)
-            cuts = equal_width(*bounds, n_bins)
+            cuts = equal_width(lower, upper, n_bins)
             if len(set(cuts)) < len(cuts) or upper in cuts:
                 raise ValueError(
                     f"{label} has bounds too close for {n_bins} bins; widen them "
@@ -420,27 +415,23 @@ class Attribute:
                 f"cut_points of {label} must be strictly increasing; "
                 "sort them and remove repeated ones"
             )
-        if bounds and cuts and (cuts[0] < lower or cuts[-1] >= upper):
+        if self.lower is not None and cuts and (cuts[0] < lower or cuts[-1] >= upper):
             raise ValueError(
                 f"cut_points of {label} must lie inside its bounds "
                 f"{number_text(lower)} to {number_text(upper)}; "
                 "a cut outside makes a bin that stays empty, so remove it"
             )
-        names = as_tuple(self.categories, f"categories of {label}")
-        if names and len(names) != len(cuts) + 1:
+        n_names = len(self.categories)
+        if n_names not in (0, len(cuts) + 1):
             raise ValueError(
-                f"{label} has {len(cuts) + 1} bins but {len(names)} categories; "
+                f"{label} has {len(cuts) + 1} bins but {n_names} categories; "
                 "name every bin or none"
             )
-        if self.other is not None:
-            check_name(self.other, f"other of {label}")
-        extra = () if self.other is None else (self.other,)
-        if names:
-            check_cells((*names, *extra), f"categories of {label}")
-        self._set(cut_points=cuts, n_bins=len(cuts) + 1, categories=names)
+        self._set(cut_points=cuts, n_bins=len(cuts) + 1)
+        if n_names:
+            check_cells(self.labels, f"categories of {label}")
 
-    def _check_date(self) -> None:
-        label = f"attribute {self.name!r}"
+    def _check_date(self, label: str) -> None:
         lower, upper = (
             dates.check_day(value, f"{name} of {label}")
             for name, value in (("lower", self.lower), ("upper", self.upper))
@@ -452,14 +443,11 @@ class Attribute:
                 "correct the dates"
             )
         self._set(lower=lower.isoformat(), upper=upper.isoformat())
-        if self.other is not None:
-            check_name(self.other, f"other of {label}")
         first, last = self._ends
         check_bins(last - first + 1, f"the number of {self.unit}s of {label}")
         check_cells(self.labels, f"cells of {label}")
 
-    def _check_categorical(self) -> None:
-        label = f"attribute {self.name!r}"
+    def _check_categorical(self, label: str) -> None:
         if self.columns:
             self._check_paths(label)
         cells = check_cells(self.labels, f"categories of {label}")
@@ -543,6 +531,11 @@ class Attribute:
         if not self.columns:
             return {self.name: self.labels}
         return dict(zip(self.columns, zip(*self.categories, strict=True), strict=True))
+
+    def _shown(self, codes: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Return the columns of tables that say in which cells rows are, (N,) each."""
+        shown = self._cells_by_column.items()
+        return {name: as_column(cells, codes) for name, cells in shown}
 
     @property
     def size(self) -> int:

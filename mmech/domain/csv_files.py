@@ -240,7 +240,6 @@ def _records(
     source: Source, form: CsvFormat, block: int
 ) -> Iterator[tuple[list[str], Iterator[tuple[bytes, int]]]]:
     """Open a file, for its header, and blocks of whole records with their number."""
-    check_format(form)
     sep, encoding = form.get("sep", ","), form.get("encoding", "utf-8")
     if not isinstance(sep, str) or len(sep) != 1 or sep in '"\r\n' or not sep.isascii():
         raise ParameterError(

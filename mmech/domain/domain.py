@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_codes, check_integer, nearest, parsed_json
+from mmech.checks import check_bool, check_choice, check_codes, parsed_json
 from mmech.domain import files
 from mmech.domain.attribute import Attribute, as_tuple, check_name
 from mmech.domain.discretise import check_bins
@@ -125,11 +125,7 @@ class Domain:
         object.__setattr__(self, "attributes", attributes)
         if self.name is not None:
             check_name(self.name, "name")
-        if not isinstance(self.read_from_records, bool):
-            raise TypeError(
-                "read_from_records must be true or false, got "
-                f"{self.read_from_records!r:.60}"
-            )
+        check_bool(self.read_from_records, "read_from_records")
         self._check_distinct(
             name
             for own in attributes
@@ -210,12 +206,12 @@ class Domain:
         """An attribute for every column of records."""
         return tuple(part for own in self.attributes for part in own._parts)
 
-    def select(self, features: Iterable[int | str]) -> Self:
-        """Return the domain of some attributes, given by position or name.
+    def select(self, names: Iterable[str]) -> Self:
+        """Return the domain of some attributes.
 
         Parameters
         ----------
-        features : iterable of int or str
+        names : iterable of str
             Attributes in the order wanted, none of them twice.
 
         Returns
@@ -227,28 +223,13 @@ class Domain:
         --------
         >>> from mmech import Attribute, Domain
         >>> domain = Domain([Attribute.categorical(name, [0, 1]) for name in "abc"])
-        >>> domain.select(["c", 0]).names
+        >>> domain.select(["c", "a"]).names
         ('c', 'a')
         """
-        names = self.names
-        positions = []
-        for feature in as_tuple(features, "features"):
-            if isinstance(feature, str):
-                if feature not in names:
-                    raise ValueError(
-                        f"the {self._noun} has no attribute {feature!r}; "
-                        + nearest(feature, names, f"choose from {', '.join(names)}")
-                    )
-                positions.append(names.index(feature))
-                continue
-            position = check_integer(feature, "a selected feature", minimum=0)
-            if position >= len(names):
-                raise ValueError(
-                    f"a selected feature must be below {len(names)}, the number of "
-                    f"attributes, got {position}; positions start at 0"
-                )
-            positions.append(position)
-        return replace(self, attributes=tuple(self.attributes[j] for j in positions))
+        known, given = self.names, as_tuple(names, "names")
+        chosen = [check_choice(name, "a selected attribute", known) for name in given]
+        attributes = tuple(self.attributes[known.index(name)] for name in chosen)
+        return replace(self, attributes=attributes)
 
     # ---- records ---------------------------------------------------------------
 
@@ -272,8 +253,8 @@ class Domain:
         ----------
         X : frame, array, dictionary of columns or list of rows, shape (N, d)
             Raw values. Columns with names match attributes, and there may be more of
-            them in any order: of frames (pandas, polars, pyarrow, lazy ones), record
-            arrays, dictionaries, and rows that are dicts.
+            them in any order: of frames (pandas, polars, pyarrow, lazy ones),
+            dictionaries, and rows that are dicts.
             Arrays and other rows hold the attributes in the order of the domain. A
             hierarchy over several columns has all of them.
         columns : sequence of str, optional
@@ -427,22 +408,14 @@ class Domain:
         >>> domain.decode([[0], [2]]).tolist()
         [['<= 0.5'], ['> 1']]
         """
-        array = self._check_codes(codes)
-        out = np.empty(array.shape, dtype=object)
+        array = np.asarray(codes)
+        rows = check_codes(np.atleast_2d(array), self.shape, self.names)
+        out = np.empty(rows.shape, dtype=object)
         for j, attribute in enumerate(self.attributes):
             names = np.empty(attribute.size, dtype=object)
             names[:] = attribute.labels
-            out[..., j] = names[array[..., j]]
-        return out
-
-    def _check_codes(self, codes: ArrayLike) -> NDArray[np.int64]:
-        array = np.asarray(codes)
-        rows = array[None] if array.ndim == 1 else array
-        return (
-            check_codes(rows, self.shape, self.names)
-            .astype(np.int64)
-            .reshape(array.shape)
-        )
+            out[:, j] = names[rows[:, j]]
+        return out.reshape(array.shape)
 
     # ---- files -----------------------------------------------------------------
 

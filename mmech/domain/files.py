@@ -140,12 +140,6 @@ def _check_has(entry: Mapping[str, Any], keys: Sequence[str], what: str) -> None
 # ---- attributes ----------------------------------------------------------------
 
 
-def _paired(entry: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields with what an entry holds as pairs, as mappings."""
-    pairs = {key: dict(map(tuple, entry[key])) for key in _PAIRS if key in entry}
-    return fields | pairs
-
-
 def marked(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mark of a document that has one, as an argument."""
     return {READ: document[READ]} if READ in document else {}
@@ -203,5 +197,6 @@ def described_attributes(
             fields |= {"n_bins": n_bins}
         fields |= {key: entry[key] for key in own_keys if key in entry}
         kind = "ordinal" if fields.pop("ordered", False) else kind
-        attributes.append(_paired(entry, fields | {"kind": kind}))
+        pairs = {key: dict(map(tuple, entry[key])) for key in _PAIRS if key in entry}
+        attributes.append({**fields, "kind": kind, **pairs})
     return attributes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -85,13 +85,7 @@ class Table:
         names = self.names or ()
         if (count := names.count(name)) != 1:
             remedy = f"rename or select the columns of X to match the {noun}"
-            encoded = [other for other in names if other.startswith(f"{name}_")]
-            if not count and len(encoded) > 1:
-                remedy = (
-                    f"{encoded[0]!r} and others look one-hot encoded: pass the raw "
-                    f"column, because the {noun} says its values"
-                )
-            elif not count:
+            if not count:
                 remedy = nearest(name, others, remedy)
             raise ValueError(
                 f"X has {columns_named(count)} named {name!r} but the {noun} needs "
@@ -144,12 +138,29 @@ def _not_two_dimensional(shape: tuple[int, ...] | str) -> NoReturn:
 
 
 def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
-    """View a frame, array, dictionary of columns or list of rows as a `Table`."""
-    if isinstance(X, Table):
-        return X
-    X = in_memory(X)
+    """View a frame, array, dictionary of columns or list of rows as a `Table`.
+
+    `columns` names the columns of an array or of rows.
+    """
+    table = X if isinstance(X, Table) else _viewed(in_memory(X))
+    if columns is None:
+        return table
+    if table.names is not None:
+        raise ValueError(
+            "columns= names the columns of an array or of rows, got a table that names "
+            "its own; leave columns out"
+        )
+    names = tuple(str(name) for name in columns)
+    if len(names) != table.n_columns and not (table.n_rows == table.n_columns == 0):
+        raise ValueError(
+            f"columns has {len(names)} names but X has {table.n_columns} columns; "
+            "give one name per column"
+        )
+    return replace(table, n_columns=len(names), names=names)
+
+
+def _viewed(X: Any) -> Table:
     if (frame := _frame_columns(X)) is not None:
-        _refuse_names(columns)
         labels, n_rows, column = frame
         names = tuple(map(str, labels))
         return Table(n_rows, len(names), names, lambda j: _held(column(j), names[j]))
@@ -158,13 +169,7 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
             "X must be dense, got a sparse matrix; call .toarray() on it first"
         )
     if isinstance(X, Mapping) and X and all(map(_is_column, X.values())):
-        _refuse_names(columns)
         return _mapping_columns(X)
-    if isinstance(X, np.ndarray) and X.dtype.names is not None:
-        _refuse_names(columns)
-        if X.ndim != 1:
-            _not_two_dimensional((*X.shape, len(X.dtype.names)))
-        return _mapping_columns({name: X[name] for name in X.dtype.names})
     if isinstance(X, (str, bytes, Mapping)):
         raise TypeError(
             "X must be a frame, an array or a list of rows, "
@@ -172,23 +177,13 @@ def read_table(X: Any, columns: Iterable[str] | None = None) -> Table:
         )
     if isinstance(X, (list, tuple)):
         if any(isinstance(row, Mapping) for row in X):
-            return _mapping_rows(X, columns)
-        table = _sequence_rows(X)
-    else:
-        array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
-        if array.ndim != 2:
-            _not_two_dimensional(array.shape or type(X).__name__)
-        n_rows, n_columns = array.shape
-        table = Table(n_rows, n_columns, None, lambda j: _plain(array[:, j]))
-    if columns is None:
-        return table
-    names = tuple(str(name) for name in columns)
-    if len(names) != table.n_columns and not (table.n_rows == table.n_columns == 0):
-        raise ValueError(
-            f"columns has {len(names)} names but X has {table.n_columns} columns; "
-            "give one name per column"
-        )
-    return Table(table.n_rows, len(names), names, table.read)
+            return _mapping_rows(X)
+        return _sequence_rows(X)
+    array = X if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
+    if array.ndim != 2:
+        _not_two_dimensional(array.shape or type(X).__name__)
+    n_rows, n_columns = array.shape
+    return Table(n_rows, n_columns, None, lambda j: _plain(array[:, j]))
 
 
 def _frame_columns(X: Any) -> tuple[Iterable[Any], int, Callable[[int], Any]] | None:
@@ -251,18 +246,7 @@ def _mapping_columns(X: Mapping[Any, Any]) -> Table:
     return Table(lengths[0], len(names), names, lambda j: columns[j])
 
 
-def _refuse_names(
-    columns: Iterable[str] | None, got: str = "a frame, which names its"
-) -> None:
-    if columns is not None:
-        raise ValueError(
-            f"columns= names the columns of an array or of rows, got {got} own; leave "
-            "columns out"
-        )
-
-
-def _mapping_rows(rows: Sequence[Any], columns: Iterable[str] | None) -> Table:
-    _refuse_names(columns, "rows that are dicts, which name their")
+def _mapping_rows(rows: Sequence[Any]) -> Table:
     names: dict[str, None] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -301,8 +285,7 @@ def read_held(y: Any) -> NDArray[Any] | Dictionary:
     if isinstance(y, (list, tuple)):
         return object_column(list(y))
     y = in_memory(y)
-    has_fields = isinstance(y, np.ndarray) and y.dtype.names is not None
-    if has_fields or hasattr(y, "columns") or isinstance(y, Mapping):
+    if hasattr(y, "columns") or isinstance(y, Mapping):
         table = read_table(y)
         if table.n_columns != 1:
             raise ValueError(

@@ -101,10 +101,7 @@ class CategoryTable:
             coded = {raw: self.code(category) for raw, category in value_map.items()}
             self._exact, self._text = coded, {}
             self._index_texts()
-        self._missing = next(
-            (code for code, category in enumerate(categories) if category == "?"),
-            MISSING,
-        )
+        self._missing = code_of.get("?", MISSING)
         self._dtype = code_type(len(categories))
 
     def _index_texts(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mmech.checks import check_choice
+from mmech.checks import check_choice, check_level
 from mmech.error import expected as error
 from mmech.error import pairs
 from mmech.error.bounds import cheap_loss_bound
@@ -359,9 +359,7 @@ def confidence_interval(
 
 def _miss(level: float) -> float:
     """Return the probability that an interval of a level misses the exact answer."""
-    if not (isinstance(level, (int, float)) and 0 < level < 1):
-        raise ValueError(f"level must lie between 0 and 1, got {level!r}")
-    return 1.0 - level
+    return 1.0 - check_level(level)
 
 
 def quantile_of_whole_noise(level: float, norm: str, unit: float) -> float:

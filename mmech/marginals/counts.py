@@ -106,12 +106,12 @@ class Counts:
     ) -> Counts:
         """Return records that are measured but never added to others, not sorted.
 
-        `times` says how often each is there; None stands for once.
+        Their codes are inside of the domain. `times` says how often each is there; None
+        stands for once.
         """
-        shape = check_domain_shape(domain_shape)
-        array = check_codes(codes, shape).astype(narrow_type(shape), copy=False)
+        array = np.asarray(codes).astype(narrow_type(domain_shape), copy=False)
         times = np.ones(len(array), np.int64) if times is None else times
-        return cls._of(shape, array, times)
+        return cls._of(tuple(domain_shape), array, times)
 
     @classmethod
     def _of(

@@ -148,15 +148,11 @@ def _check_header(description: Any, what: str) -> None:
     if not isinstance(description, dict) or "format" not in description:
         raise ValueError("a description of something else")
     form, version = description["format"], description.get("version")
-    if form != FORMAT:
+    if form != FORMAT or type(version) is not int or version != VERSION:
         raise ArchiveError(
-            f"has the format {form!r:.60} but this mmech reads {FORMAT!r}; write it "
-            "again with this mmech"
-        )
-    if type(version) is not int or version != VERSION:
-        raise ArchiveError(
-            f"has version {version!r:.60} of the file format but this mmech reads "
-            f"{VERSION}; use the mmech that wrote it, or write it again"
+            f"has version {version!r:.60} of the format {form!r:.60} but this mmech "
+            f"reads {VERSION} of {FORMAT!r}; use the mmech that wrote it, or write it "
+            "again"
         )
     if description.get("holds") != what:
         raise ArchiveError(f"holds a {description.get('holds')!r:.60}, not a {what}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mmech.checks import check_choice, check_seed
+from mmech.checks import check_callback, check_choice, check_seed
 from mmech.error.bounds import WEAK, cheap_loss_bound
 from mmech.error.expected import NORMS
 from mmech.error.result import Callback, Candidate, StrategyResult
@@ -184,10 +184,7 @@ def optimize(
     _check_p(options.get("p"), workload.shape[1])
     check_options(template, norm, options)
     check_seed(seed, "seed")
-    if callback is not None and not callable(callback):
-        raise TypeError(
-            f"callback must be a function of a StrategyResult, got {callback!r}"
-        )
+    check_callback(callback, "a StrategyResult")
 
     def told(result: StrategyResult) -> StrategyResult:
         return replace(result, workload=workload, norm=norm)

@@ -33,7 +33,7 @@ from scipy.optimize import minimize
 
 from mmech.arrays import Floats, Subset
 from mmech.limits import LIMITS
-from mmech.tables.field import Field, Solution
+from mmech.tables.field import Solution
 
 CLASSES = 32
 """Classes of a model. Half as many explained fewer of the tables of 22 attributes."""
@@ -84,7 +84,6 @@ def too_many_values(sizes: Sequence[int]) -> bool:
 
 def expected_pairs(
     estimate: Solution,
-    noise: Field,
     shares: Sequence[Floats],
     total: int,
     pairs: Sequence[Subset],
@@ -95,9 +94,7 @@ def expected_pairs(
     Parameters
     ----------
     estimate : Solution
-        Unbiased.
-    noise : Field
-        Law of its errors.
+        Unbiased; its field is the law of its errors.
     shares : sequence of ndarray
         Distribution of every attribute.
     total : int
@@ -124,7 +121,7 @@ def expected_pairs(
        problem via coupled bootstrap techniques", Electronic Journal of Statistics 18,
        2024.
     """
-    sizes = [share.size for share in shares]
+    noise, sizes = estimate.field, [share.size for share in shares]
     model = _Classes(np.concatenate(shares), sizes, total)
     measured = [pair for pair in pairs if noise.measures(pair)]
     if too_many_values(sizes) or total < 1 or not measured:

@@ -300,15 +300,6 @@ class Field:
 
     # ---- errors ----------------------------------------------------------------------
 
-    def covariance(
-        self, subset: Subset, rows: Integers, other: Subset, columns: Integers
-    ) -> Floats:
-        """Return covariances of cells of two tables, (rows, columns)."""
-        values = self._listed(subset, rows, other, columns)
-        if self._closed:
-            values -= self.moved(subset, rows) @ self.moved(other, columns).T
-        return values * self._rounding
-
     def _listed(
         self, subset: Subset, rows: Integers, other: Subset, columns: Integers
     ) -> Floats:

@@ -305,27 +305,26 @@ class Apart(Intervals):
         parts: Sequence[tuple[Chain, Sequence[Subset]]],
         chain: Chain,
     ) -> None:
-        self.parts = [
+        self.steps = [
             Intervals([mechanism], chain=alone, part=tables) for alone, tables in parts
         ]
-        self.chain, self.sizes = chain, self.parts[0].sizes
+        self.chain, self.sizes = chain, self.steps[0].sizes
         self.measured = tuple(measured_by(mechanism))
-        self.steps = [self]
         self._best: dict[Subset, int] = {}
 
-    def best(self, subset: Subset) -> int:
+    def step(self, subset: Subset) -> int:
         """Return the part that a table is told by."""
         if subset not in self._best:
             errors = [
                 part.node_variances(subset).mean() if part.measures(subset) else np.inf
-                for part in self.parts
+                for part in self.steps
             ]
             self._best[subset] = int(np.argmin(errors))
         return self._best[subset]
 
     def measures(self, subset: Subset) -> bool:
         """Return whether tables of a part add up to one."""
-        return any(part.measures(subset) for part in self.parts)
+        return any(part.measures(subset) for part in self.steps)
 
     def estimate(self, values: Any) -> Any:
         """Return the tables of least error of each part."""
@@ -333,7 +332,7 @@ class Apart(Intervals):
         cells = [self._cells(table.subset) for table in self.measured]
         tables = np.split(array, np.cumsum(cells)[:-1])
         solutions = []
-        for part in self.parts:
+        for part in self.steps:
             held = {table.subset for table in part.measured}
             each = zip(self.measured, tables, strict=True)
             noisy = np.concatenate([table for m, table in each if m.subset in held])
@@ -342,32 +341,28 @@ class Apart(Intervals):
 
     def law(self, subset: Subset) -> Errors:
         """Return the laws of errors of a table."""
-        return self.parts[self.best(subset)].law(subset)
-
-    def errors(self, subset: Subset, level: float) -> tuple[Floats, Floats]:
-        """Return the standard errors, and half the widths of intervals, of cells."""
-        return self.parts[self.best(subset)].errors(subset, level)
+        return self.steps[self.step(subset)].law(subset)
 
     def spread(self, subset: Subset) -> float:
         """Return the mean variance of errors."""
-        return self.parts[self.best(subset)].spread(subset)
+        return self.steps[self.step(subset)].spread(subset)
 
     def variances(self, subset: Subset) -> Floats:
         """Return the variances of all cells of a table."""
-        return self.parts[self.best(subset)].variances(subset)
+        return self.steps[self.step(subset)].variances(subset)
 
     def contrast_variance(self, subset: Subset) -> float:
         """Return the mean variance of a contrast."""
-        return self.parts[self.best(subset)].contrast_variance(subset)
+        return self.steps[self.step(subset)].contrast_variance(subset)
 
 
 class ApartSolution(NamedTuple):
     """Estimates of tables, each by the part that tells it best."""
 
-    noise: Apart
+    field: Apart
     parts: Sequence[Solution]
 
     def marginal(self, attributes: Any) -> Floats:
         """Return a table in C order of its attributes, (cells,)."""
         subset = tuple(attributes)
-        return self.parts[self.noise.best(subset)].marginal(subset)
+        return self.parts[self.field.step(subset)].marginal(subset)

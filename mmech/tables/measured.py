@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from mmech.checks import check_callback
 from mmech.evidence import Evidence
 from mmech.release import Measurement
 from mmech.storage.codec import read as read_file
 from mmech.storage.codec import storable, write
 from mmech.tables.field import Measured, Solution
-from mmech.tables.intervals import Intervals
+from mmech.tables.measured_statistic import MeasuredStatistic
 from mmech.tables.plan import TablePlan
 from mmech.tables.result import Tables
-from mmech.tables.statistic_plans import MeasuredStatistic
 from mmech.tables.steps import Steps, noise_of
 from mmech.tables.whole import settle
 from mmech.threads import one_blas_thread
@@ -95,18 +95,14 @@ class MeasuredTables:
         -------
         Tables
         """
-        plan = self.plan
+        plan, say = self.plan, check_callback(callback, "a line of text")
         noise = noise_of(plan, self.measurement)
         estimate = noise.estimate(self.measurement.values)
-        say = checked_callback(callback)
-        pooled = self._pooled(noise, estimate)
-        counts = settle(*pooled, plan.subsets, say, plan.known)
+        counts = settle(self._pooled(estimate), plan.subsets, say, plan.known)
         return Tables(self, noise, estimate, counts)
 
-    def _pooled(
-        self, noise: Intervals, estimate: Solution
-    ) -> tuple[Solution, Intervals]:
-        """Return estimates by what tables and statistics count, and their errors."""
+    def _pooled(self, estimate: Solution) -> Solution:
+        """Return estimates by what tables and statistics count."""
         more, values = [], [self.measurement.values]
         for statistic in self.statistics:
             order = self.plan.held(statistic.plan.by)
@@ -115,10 +111,9 @@ class MeasuredTables:
                 table = counts.reshape(statistic.plan.sizes)
                 values.append(table.transpose(np.argsort(order)).ravel())
                 more.append(Measured(tuple(sorted(order)), variance))
-        if not more or noise.chain.beside:  # there precisions are products
-            return estimate, noise
-        field = noise.with_more(more)
-        return field.estimate(np.concatenate(values)), field
+        if not more or estimate.field.chain.beside:  # there precisions are products
+            return estimate
+        return estimate.field.with_more(more).estimate(np.concatenate(values))
 
     @property
     def text(self) -> str:
@@ -176,14 +171,3 @@ class MeasuredTables:
         ):
             raise ValueError(f"{os.fspath(path)} has numbers of another measurement")
         return loaded
-
-
-def checked_callback(callback: Any) -> Callable[[str], None]:
-    """Return a function of a line of text, which does nothing where none is given."""
-    if callback is None:
-        return lambda text: None
-    if not callable(callback):
-        raise TypeError(
-            f"callback must be a function of a line of text, got {callback!r}"
-        )
-    return callback

@@ -204,16 +204,10 @@ class TablePlan:
     ) -> MatrixMechanism:
         """Return the mechanism that measures the tables, all of them."""
         cost = self.cost * (1 - COUNTED) if self.adaptive else self.cost
-        price: dict[str, Any] = {self.currency: cost}
-        return MatrixMechanism(
-            _workload(self.axes.shape, _unknown(self.subsets, self.known)),
-            self.strategy,
-            **price,
-            neighbours=self.relation.neighbours,
-            records_per_person=self.relation.records_per_person,
-            ledger=ledger,
-            insecure_rng=insecure_rng,
-        )
+        options: dict[str, Any] = {self.currency: cost, **asdict(self.relation)}
+        paid = {"ledger": ledger, "insecure_rng": insecure_rng}
+        workload = _workload(self.axes.shape, _unknown(self.subsets, self.known))
+        return MatrixMechanism(workload, self.strategy, **options, **paid)
 
     @property
     def parts(self) -> list[tuple[Chain, list[Subset]]]:
@@ -319,7 +313,7 @@ def read_domain(domain: Any) -> Domain:
 
 
 def make_plan(
-    domain: Any,
+    domain: Domain,
     *,
     ways: Any,
     tables: Any,
@@ -335,7 +329,6 @@ def make_plan(
     impossible: Any = (),
 ) -> TablePlan:
     """Check what is asked for, and choose what to measure unless it is given."""
-    domain = read_domain(domain)
     warn_if_read(domain, "domain")
     asked = _asked(domain, ways, tables)
     owners = list(domain.levels.values())

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mmech.checks import check_bool
+from mmech.checks import check_bool, check_callback
 from mmech.domain.domain import Domain
 from mmech.domain.frames import kind_of_frame
 from mmech.evidence import record_evidence
@@ -26,11 +26,12 @@ from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
 from mmech.release import Measurement, measure
 from mmech.tables.classes import FITS_OF_A_ROUND
+from mmech.tables.field import Solution
 from mmech.tables.files import file_names
-from mmech.tables.measured import MeasuredTables, checked_callback
+from mmech.tables.measured import MeasuredTables
 from mmech.tables.plan import TablePlan, make_plan, read_domain
 from mmech.tables.result import Tables
-from mmech.tables.statistic_plans import ReadDomain, listed, plan_statistics
+from mmech.tables.statistic_budget import ReadDomain, listed, plan_statistics
 from mmech.tables.statistics import Statistic
 from mmech.tables.steps import check_budget, measure_in_steps
 from mmech.tables.whole import settle
@@ -212,7 +213,7 @@ def release_tables(
     True
     """
     cost, currency = one_cost(epsilon, rho)
-    domain, say = read_domain(domain), checked_callback(callback)
+    domain, say = read_domain(domain), check_callback(callback, "a line of text")
     dry_run = check_bool(dry_run, "dry_run")
     if keep is not None and check_writable(keep).exists() and not dry_run:
         raise ParameterError(
@@ -378,9 +379,9 @@ def _measure(
 
         if plan.adaptive:
 
-            def explain(estimate: Any, law: Any) -> Mapping[Any, Any]:
+            def explain(estimate: Solution) -> Mapping[Any, Any]:
                 fits = FITS_OF_A_ROUND
-                return settle(estimate, law, plan.pairs, say, fits=fits).tables
+                return settle(estimate, plan.pairs, say, fits=fits).tables
 
             measurement: Any = measure_in_steps(
                 plan, records, words, ledger, noise, say, explain, kept

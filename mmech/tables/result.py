@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Integers, Subset
-from mmech.checks import check_choice, check_integer, check_seed
-from mmech.domain.frames import as_column, as_frame
+from mmech.checks import check_choice, check_integer, check_level, check_seed
+from mmech.domain.frames import as_frame
 from mmech.evidence import Evidence
 from mmech.exceptions import ParameterError
 from mmech.limits import LIMITS
@@ -25,10 +26,11 @@ from mmech.tables.field import Solution
 from mmech.tables.files import check_excel
 from mmech.tables.intervals import Intervals
 from mmech.tables.known import margin
+from mmech.tables.measured_statistic import MeasuredStatistic
 from mmech.tables.plan import TablePlan
 from mmech.tables.published import write_folder
 from mmech.tables.statement import facts_of, statement_of
-from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
+from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import Statistic, TableCounts
 from mmech.tables.steps import Steps
 from mmech.tables.synthetic import raw_values
@@ -252,7 +254,7 @@ class Tables:
             (
                 product_of(self.plan.axes.shape[i] for i in subset)
                 * self.noise.law(subset).standard_error,
-                float(self._own(subset).marginal(subset).sum()),
+                float(self._estimate_of(subset).marginal(subset).sum()),
             )
             for subset in self.plan.subsets
             if self.noise.measures(subset)
@@ -264,43 +266,35 @@ class Tables:
         if not order:
             return bound._replace(published=np.array([self.total]))
         subset = tuple(sorted(order))
-        axes, published = [subset.index(i) for i in order], self._count(subset)
-        counts = bound._replace(published=published.transpose(axes).ravel())
+        counts = bound._replace(published=self._turned(self._count(subset), order))
         if not self.noise.measures(subset):
             return counts
-        estimate = (
-            self._own(subset)
-            .marginal(subset)
-            .reshape(published.shape)
-            .transpose(axes)
-            .ravel()
-        )
+        estimate = self._turned(self._estimate_of(subset).marginal(subset), order)
         error = self.noise.law(subset).standard_error
         return counts._replace(estimate=estimate, variance=error**2)
+
+    def _turned(self, table: NDArray[Any], order: Subset) -> NDArray[Any]:
+        """Return a number per row, with axes in the order asked for."""
+        axes = sorted(order)
+        shape = [self.plan.axes.shape[i] for i in axes]
+        return table.reshape(shape).transpose([axes.index(i) for i in order]).ravel()
 
     def _columns(
         self, names: Iterable[str] | str, level: float
     ) -> dict[str, NDArray[Any]]:
         check_level(level)
         order = self._positions(names)
-        subset, axes = tuple(sorted(order)), np.argsort(np.argsort(order))
-        shape = [self.plan.axes.shape[i] for i in subset]
-
-        def turned(table: NDArray[Any]) -> NDArray[Any]:
-            """Return a number per row, with axes in the order asked for."""
-            return table.reshape(shape).transpose(axes).ravel()
-
-        count = turned(self._count(subset))
-        grid = np.indices([shape[axis] for axis in axes]).reshape(len(order), -1)
+        subset, turned = tuple(sorted(order)), partial(self._turned, order=order)
+        count, axes = turned(self._count(subset)), self.plan.axes
+        grid = np.indices([axes.shape[i] for i in order]).reshape(len(order), -1)
         values: dict[str, NDArray[Any]] = {}
         for i, rows in zip(order, grid, strict=True):
-            shown = self.plan.axes.attributes[i]._cells_by_column
-            values |= {name: as_column(cells, rows) for name, cells in shown.items()}
+            values |= axes.attributes[i]._shown(rows)
         if not self.noise.measures(subset):
             unknown = np.full(count.size, np.nan)
             none = dict.fromkeys(("standard_error", "lower", "upper"), unknown)
             return values | {"count": count} | none
-        centre = turned(self._own(subset).marginal(subset))
+        centre = turned(self._estimate_of(subset).marginal(subset))
         error, width = map(turned, self.noise.errors(subset, level))
         width = width + SLACK
         lower = np.maximum(np.ceil(centre - width), 0).astype(np.int64)
@@ -312,7 +306,7 @@ class Tables:
             "upper": np.maximum(upper, count),
         }
 
-    def _own(self, subset: Subset) -> Solution:
+    def _estimate_of(self, subset: Subset) -> Solution:
         """Return the estimate that a table has its intervals around."""
         noise, measured = self.noise, self.measurement
         if len(noise.steps) == 1 or not isinstance(measured, Steps):
@@ -448,9 +442,3 @@ class Tables:
         check_level(level)
         shown = printable(title or "Records")
         return write_folder(self, folder, level, synthetic, shown, excel=workbook)
-
-
-def check_level(level: Any) -> None:
-    """Raise unless a number may be the probability of an interval."""
-    if not (isinstance(level, (int, float)) and 0 < level < 1):
-        raise ParameterError("level", "must lie between 0 and 1", level)

@@ -159,9 +159,20 @@ def _apportioned(shares: Floats, total: int) -> Integers:
         if mass > 0
         else np.full(shares.size, total / shares.size)
     )
-    whole = np.floor(exact).astype(np.int64)
+    return _filled(exact, total)
+
+
+def _filled(numbers: Floats, total: int) -> Integers:
+    """Return numbers of a sum, rounded up where most is left; of equal ones the first.
+
+    Numbers too large for exact floats may miss it by more than one each.
+    """
+    whole = np.floor(numbers).astype(np.int64)
     left = total - int(whole.sum())
-    whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
+    if 0 <= left <= numbers.size:
+        whole[np.argsort(whole - numbers, kind="stable")[:left]] += 1
+    else:
+        whole[numbers.argmax()] += left
     return whole
 
 
@@ -304,11 +315,5 @@ def divided(
         near = values[block] + apart / block.size
         if not free:
             near = nearest_with_sums(values[block], np.array(float(total)))
-        found = np.floor(near).astype(np.int64)
-        left = total - int(found.sum())
-        if 0 <= left <= block.size:
-            found[np.argsort(found - near, kind="stable")[:left]] += 1
-        else:  # of numbers too large for exact floats
-            found[near.argmax()] += left
-        whole[block] = found
+        whole[block] = _filled(near, total)
     return whole

@@ -1,9 +1,8 @@
-"""Statistics beside tables: what is measured, from which records, at what cost."""
+"""What is measured for a statistic, and the errors to expect; holds no records."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -13,33 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmech.arrays import Floats, Integers, Subset
-from mmech.checks import check_choice, check_epsilon, magnitude
+from mmech.checks import magnitude
 from mmech.domain.attribute import Attribute
-from mmech.domain.dates import day_values
 from mmech.domain.discretise import fine_grid, number_text
 from mmech.domain.domain import Domain
-from mmech.domain.frames import as_column, read_table
-from mmech.domain.values import number_values
 from mmech.exceptions import ParameterError
 from mmech.families.separable import Prefix
 from mmech.limits import LIMITS
-from mmech.marginals.counts import Counts
 from mmech.mechanism import MatrixMechanism
 from mmech.noise import OF_CURRENCY, Law
-from mmech.noise.system import Rng
 from mmech.noise.tails import ErrorLaw, error_law
 from mmech.operators.base import QueryMatrix, product_of
-from mmech.privacy.ledger import PrivacyLedger
 from mmech.privacy.neighbours import Relation
-from mmech.release import Measurement, ledger_or_own
+from mmech.release import Measurement
 from mmech.session import Session
 from mmech.storage.codec import storable
 from mmech.strategies import optimize
-from mmech.tables.columns import OF_STATISTICS
-from mmech.tables.field import FLAT, VARIANCE_FLOOR, Measured, Solution
+from mmech.tables.field import FLAT, VARIANCE_FLOOR, Measured
 from mmech.tables.intervals import Intervals
 from mmech.tables.levels import chain_of
-from mmech.tables.rounding import added_up, divided
+from mmech.tables.rounding import added_up
 from mmech.tables.statistics import (
     FINEST,
     Histogram,
@@ -49,17 +41,7 @@ from mmech.tables.statistics import (
     StandardDeviation,
     Statistic,
     Sum,
-    TableCounts,
 )
-
-SHARES = 1000
-"""What the least part of a budget is a part of."""
-
-NODES = np.geomspace(1 / SHARES, 1, 13)
-"""Parts of a budget at which errors are computed, and interpolated between."""
-
-TINY, HUGE = 1e-300, 1e30
-"""Squared errors in place of zero, and of noise that is too large for whole numbers."""
 
 
 @storable("StatisticPlan", version=3)
@@ -93,38 +75,40 @@ class StatisticPlan:
     also: tuple[Statistic, ...] = ()
 
     def __post_init__(self) -> None:
-        own, attribute = self.statistic, self.domain.attributes[0]
-        dated = self.is_date and isinstance(own, (Mean, Quantiles))
+        statistic, attribute = self.statistic, self.domain.attributes[0]
+        dated = self.is_date and isinstance(statistic, (Mean, Quantiles))
         if attribute.kind != "numeric" and not dated:
             raise ParameterError(
                 "statistics",
                 "must be about numeric attributes, or means and quantiles of dates, "
-                f"but {attribute.name!r} of the {own} is {attribute.kind}",
+                f"but {attribute.name!r} of the {statistic} is {attribute.kind}",
                 remedy="count its values in a table",
             )
         if self.lower >= self.upper:
             low, high = number_text(self.lower), number_text(self.upper)
             raise ParameterError(
-                "lower", f"of the {own} must be below {{upper}}", f"{low} and {high}"
+                "lower",
+                f"of the {statistic} must be below {{upper}}",
+                f"{low} and {high}",
             )
         width = self.upper - self.lower
         n = round(min(width / self.step, 2.0**53)) if self.step > 0 else 0
-        if own.step is not None and (
-            not 1 <= n <= own.most
+        if statistic.step is not None and (
+            not 1 <= n <= statistic.most
             or not math.isclose(n * self.step, width, rel_tol=1e-9)
         ):
             raise ParameterError(
                 "step",
-                f"of the {own} must cut the range {number_text(self.lower)} to "
-                f"{number_text(self.upper)} into 1 to {own.most:,} whole steps",
+                f"of the {statistic} must cut the range {number_text(self.lower)} to "
+                f"{number_text(self.upper)} into 1 to {statistic.most:,} whole steps",
                 number_text(self.step),
             )
-        rows = 1 if isinstance(own, Ratio) else self.n_steps + 1
+        rows = 1 if isinstance(statistic, Ratio) else self.n_steps + 1
         if rows * self.n_groups > LIMITS.listed_cells:
             raise ParameterError(
                 "by",
-                f"of the {own} makes {magnitude(self.n_groups)} groups, which are too "
-                "many",
+                f"of the {statistic} makes {magnitude(self.n_groups)} groups, which "
+                "are too many",
                 remedy="take fewer attributes",
             )
 
@@ -169,15 +153,21 @@ class StatisticPlan:
         """All statistics that are made of what is measured."""
         return (self.statistic, *self.also)
 
+    @property
+    def title(self) -> str:
+        """What all of them are called."""
+        return " and ".join(map(str, self.statistics))
+
     @cached_property
     def shared_step(self) -> float:
         """Width of a step of the grid that sums and means share."""
-        own, width = self.statistic, self.upper - self.lower
-        if own.step is not None:
-            return own.step
-        if self.whole and width <= own.most and not isinstance(own, Histogram):
+        statistic, width = self.statistic, self.upper - self.lower
+        if statistic.step is not None:
+            return statistic.step
+        binned = isinstance(statistic, Histogram)
+        if self.whole and width <= statistic.most and not binned:
             return 1.0
-        return width / own.steps
+        return width / statistic.steps
 
     @property
     def largest(self) -> float:
@@ -200,14 +190,14 @@ class StatisticPlan:
     @property
     def _numbers(self) -> tuple[Any, ...]:
         """What sums that add up have in common."""
-        own = self.statistic
-        return self.are_sums, own.name, self.lower, self.upper, own.step
+        step = self.statistic.step
+        return self.are_sums, self.statistic.name, self.lower, self.upper, step
 
     @property
     def are_sums(self) -> bool:
         """Whether sums are asked for only, with steps that need no lower bound."""
-        own = self.statistic
-        fits = own.step is None or self.largest <= FINEST * own.step
+        step = self.statistic.step
+        fits = step is None or self.largest <= FINEST * step
         return fits and all(type(each) is Sum for each in self.statistics)
 
     @cached_property
@@ -218,7 +208,7 @@ class StatisticPlan:
     @cached_property
     def squared(self) -> bool:
         """Whether squares are measured, for a deviation."""
-        return any(isinstance(own, StandardDeviation) for own in self.statistics)
+        return any(isinstance(each, StandardDeviation) for each in self.statistics)
 
     @cached_property
     def step(self) -> float:
@@ -260,9 +250,8 @@ class StatisticPlan:
     def uneven(self) -> bool:
         """Whether quantiles have a grid that is finer near zero."""
         near = max(self.lower, -self.upper) < self.upper - self.lower
-        own = self.statistic
-        free = isinstance(own, Quantiles) and own.step is None and not self.is_date
-        return free and near and self.half > 0
+        free = isinstance(self.statistic, Quantiles) and self.statistic.step is None
+        return free and not self.is_date and near and self.half > 0
 
     @cached_property
     def grid(self) -> Floats:
@@ -270,8 +259,8 @@ class StatisticPlan:
         if not self.uneven:
             return self.at(np.arange(self.n_steps + 1) / self.n_steps)
         inner = fine_grid(self.lower, self.upper, self.statistic.steps)
-        found = np.array([self.lower, *inner, self.upper])
-        return np.unique(np.rint(found) if self.whole else found)
+        numbers = np.array([self.lower, *inner, self.upper])
+        return np.unique(np.rint(numbers) if self.whole else numbers)
 
     @cached_property
     def cuts(self) -> Floats:
@@ -285,8 +274,8 @@ class StatisticPlan:
     @cached_property
     def bins(self) -> Attribute:
         """Bins of a histogram."""
-        own: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
-        return Attribute.numeric("x", n_bins=self.n_steps, **own)
+        bounds: dict[str, Any] = {"lower": self.lower, "upper": self.upper}
+        return Attribute.numeric("x", n_bins=self.n_steps, **bounds)
 
     @cached_property
     def levels(self) -> Domain:
@@ -296,7 +285,7 @@ class StatisticPlan:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """All levels that groups are made of, in the order of the domain."""
-        used = {name for own in self.statistics for name in own.by}
+        used = {name for each in self.statistics for name in each.by}
         return tuple(name for name in self.levels.names[1:] if name in used)
 
     @cached_property
@@ -366,30 +355,29 @@ class StatisticPlan:
 
     def error_law(self, *weights: float) -> ErrorLaw:
         """Return the law of the error of a weighted sum of measured rows."""
-        t, own = self.parameter, np.array([weight for weight in weights if weight])
-        rows = np.ones(own.size)
-        found = error_law(
-            self.law, own, rows, rows * self.law.variance(t), rows * float(t)
+        t, sizes = self.parameter, np.array([weight for weight in weights if weight])
+        rows = np.ones(sizes.size)
+        law = error_law(
+            self.law, sizes, rows, rows * self.law.variance(t), rows * float(t)
         )
         # Noise takes steps, which `error_law` fills by a uniform error of one step.
-        return replace(found, step=float(np.abs(own).max()))
+        return replace(law, step=float(np.abs(sizes).max()))
 
     @property
     def squared_error(self) -> float:
         """Expected squared errors of average numbers of all statistics, in records."""
-        return sum(
-            own.squared_error(self) / own.size(self) ** 2 for own in self.statistics
-        )
+        each = self.statistics
+        return sum(one.squared_error(self) / one.size(self) ** 2 for one in each)
 
     @property
     def expected(self) -> str:
         """The errors to expect, in words."""
         paid, lines = f"{self.currency} = {self.cost}", []
-        for own in self.statistics:
-            error = math.sqrt(own.squared_error(self))
-            words = f"{own}: {paid}, a standard error of {error:.3g} ({own.unit})"
-            if own.value == "sum":
-                least = math.ceil(10 * error / own.size(self))
+        for one in self.statistics:
+            error = math.sqrt(one.squared_error(self))
+            words = f"{one}: {paid}, a standard error of {error:.3g} ({one.unit})"
+            if one.value == "sum":
+                least = math.ceil(10 * error / one.size(self))
                 words += (
                     ", which is more than a tenth of the sum in every group of fewer "
                     f"than {least:,} records"
@@ -403,19 +391,19 @@ class StatisticPlan:
         """What quantiles are reconstructed with."""
         return self._mechanism()
 
-    def _mechanism(self, session: Session | None = None) -> MatrixMechanism:
-        """Return what measures cumulative counts, paid for by a session if given."""
-        workload = Prefix(self.n_steps + 1)
+    def _mechanism(self, **paid: Any) -> MatrixMechanism:
+        """Return what measures cumulative counts."""
         strategy = _cumulative(self.n_steps + 1, self.law.privacy)
         options: dict[str, Any] = {self.currency: self.cost, **asdict(self.relation)}
-        if session is None:
-            return MatrixMechanism(workload, strategy, **options)
-        return session.mechanism(workload, strategy, **options)
+        return MatrixMechanism(Prefix(self.n_steps + 1), strategy, **options, **paid)
 
-    def measure(self, session: Session, codes: NDArray[Any]) -> MeasuredStatistic:
+    def measure(
+        self, session: Session, codes: NDArray[Any]
+    ) -> tuple[Measurement, int | None]:
         """Measure it from the codes of its groups, and places in the last column.
 
-        Places beyond the grid are those of records without a number. Sensitive.
+        Places beyond the grid are those of records without a number. Sensitive. Returns
+        the number of records, too, where it is public.
         """
         codes = codes[codes[:, -1] <= self.n_steps].astype(np.int64)
         groups = np.zeros(len(codes), np.int64)
@@ -428,14 +416,14 @@ class StatisticPlan:
                 [added_up(values[0], self.above(table)) for table in self.tables]
             )[None]
         number = sum(map(self.cells, self.tables))
-        what = f"{' and '.join(map(str, self.statistics))} of {number} groups"
+        what = f"{self.title} of {number} groups"
         if isinstance(self.statistic, Quantiles):
-            found = session.measure(self._mechanism(session), values, what)
+            paid = {"ledger": session.ledger, "insecure_rng": session.noise}
+            measured = session.measure(self._mechanism(**paid), values, what)
         else:
-            own: Any = {"currency": self.currency, "times": len(self.tables)}
-            found = session.add_noise(values, self.cost, what, self.unit, **own)
-        known = len(codes) if self.total_is_public else None
-        return MeasuredStatistic(self, found, known)
+            price: Any = {"currency": self.currency, "times": len(self.tables)}
+            measured = session.add_noise(values, self.cost, what, self.unit, **price)
+        return measured, len(codes) if self.total_is_public else None
 
     def above(self, table: Subset) -> Integers:
         """Return the group by some levels that holds each of the smallest ones."""
@@ -463,424 +451,9 @@ class StatisticPlan:
             return 1
         return self.n_steps**2 if self.squared else self.n_steps
 
-    def with_note(
-        self,
-        name: str,
-        found: Floats,
-        low: Floats,
-        high: Floats,
-        bounds: tuple[float, float] | None = None,
-    ) -> dict[str, NDArray[Any]]:
-        """Return values and intervals, and what to say.
-
-        Where an interval is the whole range, nothing is known of a value.
-        """
-        least, most = bounds or (self.lower, self.upper)
-        ends = low <= least, high >= most
-        empty, some = np.logical_and(*ends), np.logical_or(*ends)
-        words = "too few records for the noise: any value within the bounds is possible"
-        note = "the interval includes half a step of rounding" if self.half else ""
-        both = [note] if note else []
-        if isinstance(self.statistic, Quantiles):  # others have no number at a bound
-            both.append("numbers beyond a bound count as the bound")
-        values: list[NDArray[Any]] = [np.where(empty, np.nan, found), low, high]
-        if self.is_date:
-            days = np.rint(found), np.floor(low), np.ceil(high)
-            values = [_texts(own) for own in days]
-            values[0] = np.where(empty, "", values[0])
-        return {
-            **dict(zip((name, "lower", "upper"), values, strict=True)),
-            "note": np.select([empty, some], [words, "; ".join(both)], note),
-        }
-
-
-def _texts(days: Any) -> NDArray[Any]:
-    """Return dates as text, such as "2026-01-31", from days since 1970-01-01."""
-    return np.datetime_as_string(np.asarray(days, np.int64).astype("M8[D]"))
-
 
 @lru_cache(maxsize=16)
 def _cumulative(n: int, privacy: str) -> QueryMatrix:
     """Return what measures n cumulative counts, at any cost."""
     template = {"pure": "hierarchy", "zcdp": "spectral"}[privacy]
     return optimize(Prefix(n), template=template, privacy=privacy).strategy
-
-
-@storable("MeasuredStatistic")
-@dataclass(frozen=True, eq=False)
-class MeasuredStatistic:
-    """Noisy numbers of a statistic; it may be published.
-
-    Attributes
-    ----------
-    plan : StatisticPlan
-    measurement : Measurement
-    n_records : int or None
-        Number of records, where it is public.
-    """
-
-    plan: StatisticPlan
-    measurement: Measurement
-    n_records: int | None = None
-
-    @property
-    def distances(self) -> tuple[Floats, Floats]:
-        """Noisy distances A and B from both bounds, (k,) each."""
-        noisy = self.measurement.values.astype(np.float64)
-        if self.plan.squared:
-            above, below = (noisy[::2] + noisy[1] / 2) / self.plan.n_steps
-            return above, below
-        if self.n_records is None:
-            return noisy[0], noisy[1]
-        total = float(self.plan.n_steps * self.n_records)
-        return (total + noisy) / 2, (total - noisy) / 2
-
-    @cached_property
-    def sums(self) -> tuple[Solution, dict[Subset, Integers]]:
-        """Unbiased sums by themselves, and whole ones that add up, in steps."""
-        plan, whole = self.plan, dict[Subset, Integers]()
-        estimate = plan.errors_of_sums.estimate(self.measurement.values[0])
-        sign = -1 if plan.upper <= 0 else 1
-        free = plan.lower < 0 < plan.upper
-        for table in reversed(plan.tables):
-            unbiased = sign * estimate.marginal(table)
-            if whole:
-                over, sums = next(reversed(whole.items()))
-                parents = plan.errors_of_sums.cells_above(table, over)
-                found = divided(unbiased, parents, sums, free=free)
-            else:
-                found = np.rint(unbiased if free else np.maximum(unbiased, 0))
-            whole[table] = found.astype(np.int64)
-        return estimate, {table: sign * found for table, found in whole.items()}
-
-    @property
-    def counted(self) -> tuple[Floats, float] | None:
-        """Unbiased numbers of records, (k,), and their variance, if they are held."""
-        plan = self.plan
-        if not isinstance(plan.statistic, Ratio) or plan.alone or plan.total_is_public:
-            return None
-        weights = np.array(plan.of_distances(1 / plan.n_steps, 1 / plan.n_steps))
-        variance = plan.law.variance(plan.parameter) * float(weights @ weights)
-        above, below = self.distances
-        return (above + below) / plan.n_steps, variance
-
-    def numbers(self, counts: TableCounts) -> Floats:
-        """Return numbers of records, (k,), by what tables count, too."""
-        total = sum(self.distances) / self.plan.n_steps
-        if self.counted is not None and counts.estimate is not None:
-            own, variance = self.counted[1], max(counts.variance, VARIANCE_FLOOR)
-            total += own / (variance + own) * (counts.estimate - total)
-        return np.asarray(total)
-
-    def means(self, counts: TableCounts) -> tuple[Floats, Integers]:
-        """Return means, (k,), and how many records they are of, as published."""
-        plan, (above, below) = self.plan, self.distances
-        total = self.numbers(counts)
-        some = total > 0
-        share = (above - below) / (2 * plan.n_steps * np.where(some, total, np.inf))
-        number = counts.published
-        if number is None:
-            number = np.maximum(np.rint(total), 0).astype(np.int64)
-        return plan.at(np.clip(0.5 + share, 0, 1)), number
-
-    def columns(
-        self,
-        level: float,
-        counts: TableCounts | None = None,
-        statistic: Statistic | None = None,
-    ) -> dict[str, NDArray[Any]]:
-        """Return a column per attribute of the groups, and those of a statistic."""
-        plan, own = self.plan, statistic or self.plan.statistic
-        values = own.columns(self, level, counts or TableCounts())
-        names = [plan.names[i] for i in plan.axes(own)]
-        shape = [plan.sizes[i] for i in plan.axes(own)]
-        number = product_of(shape)
-        rows = len(values["lower"]) // number
-        axes = [names.index(name) for name in own.by]
-        order = np.arange(number * rows).reshape(*shape, rows)
-        order = order.transpose(*axes, -1).ravel()
-        at = np.indices(shape).reshape(len(shape), number)[:, order // rows]
-        attributes = dict(zip(plan.levels.names, plan.levels.attributes, strict=True))
-        groups = {
-            name: as_column(cells, at[axis])
-            for axis in axes
-            for name, cells in attributes[names[axis]]._cells_by_column.items()
-        }
-        return groups | {name: column[order] for name, column in values.items()}
-
-    @property
-    def _range(self) -> tuple[str, str, str]:
-        """Bounds and step as text."""
-        own = self.plan
-        low, high, step = map(number_text, (own.lower, own.upper, own.step))
-        if own.is_date:
-            low, high = _texts([own.lower, own.upper]).tolist()
-        return low, high, step
-
-    @property
-    def words(self) -> str:
-        """What becomes of numbers, in a sentence."""
-        own = self.plan
-        low, high, step = self._range
-        cut = "cut into" if isinstance(own.statistic, Histogram) else "rounded to"
-        steps = f"steps of {step}" + (" days" if own.is_date else "")
-        if own.uneven:
-            steps = f"{own.n_steps} steps that are finer near zero"
-        adding = "; those of larger groups are sums of the others"
-        return (
-            f"{' and '.join(map(str, own.statistics))}: numbers are clipped to the "
-            f"range {low} to {high}, and {cut} {steps}"
-            f"{adding if len(own.tables) > 1 else ''}."
-        )
-
-    @property
-    def facts(self) -> list[dict[str, Any]]:
-        """The same for machines, of every statistic."""
-        own, entry = self.plan, self.measurement.entry
-        step = None if own.uneven else own.step
-        low, high = self._range[:2] if own.is_date else (own.lower, own.upper)
-        grid = {"lower": low, "upper": high, "step": step}
-        paid = {"cost": str(own.cost), "noise": entry.kind}
-        facts = {**grid, **paid, "sensitivity": entry.sensitivity}
-        return [
-            {
-                "statistic": str(asked),
-                "by": list(asked.by),
-                **facts,
-                "measured_with": [str(o) for o in own.statistics if o is not asked],
-            }
-            for asked in own.statistics
-        ]
-
-
-@dataclass(frozen=True, repr=False)
-class ReadDomain(Domain):
-    """A domain whose codes are followed by the places of numbers, one per statistic.
-
-    Parameters
-    ----------
-    plans : tuple of StatisticPlan
-        Attributes of the domain in all of them.
-    """
-
-    plans: tuple[StatisticPlan, ...] = ()
-
-    def _encode(
-        self,
-        X: Any,
-        columns: Iterable[str] | None,
-        *,
-        narrow: bool,
-        first_row: int = 0,
-        **policies: str,
-    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        codes, keep = super()._encode(
-            X, columns, narrow=narrow, first_row=first_row, **policies
-        )
-        table = read_table(X, columns)
-        columns_of = list(codes.T)
-        for plan in self.plans:
-            i = self.names.index(plan.statistic.name)
-            (where,), _ = table.locate([plan.statistic.name], self._noun)
-            column = table.column(where)
-            if plan.is_date:  # a period by its name stands at its first day
-                days, _, named = day_values(column)
-                first = self.attributes[i]._first_days()
-                starts = first.take(codes[:, i], mode="clip")  # records to drop, too
-                numbers = np.where(named, starts, days)
-            else:
-                numbers, _ = number_values(column)
-            none = np.isnan(numbers) | (codes[:, i] == self.attributes[i].other_code)
-            places = plan.statistic.places(plan, np.where(none, 0.0, numbers))
-            columns_of.append(np.where(none, plan.n_steps + 1, places))
-        return np.stack(columns_of).T, keep
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of values of every code."""
-        return (*self.shape, *(plan.n_steps + 2 for plan in self.plans))
-
-    def measure(
-        self, records: Counts, plan: Any, ledger: PrivacyLedger | None, noise: Rng
-    ) -> Iterator[MeasuredStatistic]:
-        """Return what measures the statistics, one after another; not the tables.
-
-        This domain has encoded the records. A ledger that does not cover statistics and
-        tables is charged for neither.
-        """
-        held = ledger_or_own(ledger, self.plans[0].law, plan.relation)
-        held.check_relation(plan.relation)
-        held.check(plan.total_cost, currency=plan.currency)
-        session, codes = Session(held, noise), records._codes
-
-        def rows(by: Any, j: int) -> NDArray[Any]:
-            found = np.column_stack([self.at_levels(codes, by), codes[:, j]])
-            return np.repeat(found, records._multiplicities, axis=0)
-
-        return (
-            own.measure(session, rows(own.statistic.by, j))
-            for j, own in enumerate(self.plans, len(self.names))
-        )
-
-
-def listed(statistics: Any) -> list[Statistic]:
-    """Return statistics as a list, or raise."""
-    found = list(statistics) if isinstance(statistics, Iterable) else [statistics]
-    for own in found:
-        if not isinstance(own, Statistic):
-            raise TypeError(
-                "statistics must be Mean, Sum, StandardDeviation, Histogram or "
-                f"Quantiles, got {type(own).__name__}"
-            )
-    return found
-
-
-def plan_statistics(
-    statistics: Sequence[Statistic], domain: Domain, tables: Any, share: Any = None
-) -> tuple[ReadDomain, Fraction]:
-    """Check statistics, and split the budget between them and count tables.
-
-    Shares make the sum of expected squared errors least: over all tables, of an average
-    cell, and all statistics, of an average number in records. Sums and means of one
-    number by the same groups, with the same bounds and steps, are one measurement.
-
-    Parameters
-    ----------
-    statistics : sequence of Statistic
-    domain : Domain
-    tables : TablePlan
-        Of the count tables, with the whole budget.
-    share : float, str or Fraction, default=None
-        What part of the budget these have; ``None`` is the best one.
-
-    Returns
-    -------
-    ReadDomain
-        What reads all records, with a plan of every statistic.
-    Fraction
-        What is left for the tables.
-    """
-    currency, cost, relation = tables.currency, tables.cost, tables.relation
-    own = tables.domain
-    plans: dict[Any, StatisticPlan] = {}
-    for statistic in statistics:
-        names = (statistic.name, *statistic.by)
-        for name in names:
-            check_choice(name, f"an attribute of the {statistic}", tuple(domain.levels))
-        owners = [domain.levels[name] for name in names]
-        taken = {c for a in domain.attributes if a.name in owners for c in a.columns}
-        if len(set(owners)) < len(owners) or OF_STATISTICS & {*names, *taken}:
-            raise ParameterError(
-                "by",
-                f"of the {statistic} must name other attributes, each once, and none "
-                "that is called like a column of the statistic",
-                list(statistic.by),
-            )
-        part = domain.select(owners)
-        all_count = not tables.drops and part.attributes[0].other_code is None
-        plan = StatisticPlan(statistic, part, currency, cost, relation, all_count)
-        key: Any = str(statistic)
-        if isinstance(statistic, Ratio):
-            key = statistic.name, frozenset(statistic.by)
-            key = *key, plan.lower, plan.upper, plan.shared_step
-        if key in plans:
-            plan = replace(plans[key], also=(*plans[key].also, statistic))
-        plans[key] = plan
-    if len({str(statistic) for statistic in statistics}) < len(statistics):
-        raise ParameterError("statistics", "must name each statistic once")
-    together = _that_add_up([*plans.values()])
-    costs = _costs([*together, tables], share, cost)
-    paid = [replace(own, cost=c) for own, c in zip(together, costs, strict=False)]
-    for plan in paid:
-        plan.check_noise()
-    used = {name for plan in paid for name in plan.domain.names} - {*own.names}
-    added = [attribute for attribute in domain.attributes if attribute.name in used]
-    reading = ReadDomain(
-        (*own.attributes, *added),
-        name=domain.name,
-        read_from_records=domain.read_from_records,
-        plans=tuple(paid),
-    )
-    return reading, costs[-1]
-
-
-def _that_add_up(plans: Sequence[StatisticPlan]) -> list[StatisticPlan]:
-    """Return plans with sums together whose groups are made of those of each other."""
-    found: list[StatisticPlan] = []
-    for plan in sorted(plans, key=lambda plan: -plan.n_groups):
-        for i, finer in enumerate(found):
-            if finer.adds_up_to(plan):
-                also = (*finer.also, *plan.statistics)
-                found[i] = replace(finer, also=also)
-                break
-        else:
-            found.append(plan)
-    order = [statistic for plan in plans for statistic in plan.statistics]
-    return sorted(found, key=lambda own: min(map(order.index, own.statistics)))
-
-
-def _costs(plans: Sequence[Any], share: Any, cost: Fraction) -> list[Fraction]:
-    """Return the costs of statistics and, at the end, of tables.
-
-    What has no share of its own gets the best part of what is left.
-    """
-    asked = [[own.share for own in plan.statistics if own.share] for plan in plans[:-1]]
-    asked.append([] if share is None else [check_epsilon(share, "share")])
-    given = [sum(own, Fraction()) for own in asked]
-    free, left = [i for i, own in enumerate(asked) if not own], 1 - sum(given)
-    if left < 0 or (left == 0) != (not free):
-        raise ParameterError(
-            "share",
-            "must add up to 1 over the tables and all statistics, or to less where "
-            "some have none",
-            str(1 - left),
-        )
-    if free:
-        at = [replace(plans[i], cost=cost * left) for i in free]
-        for i, weight in zip(free, _weights(at), strict=True):
-            given[i] = left * Fraction(weight, SHARES)
-    return [cost * own for own in given]
-
-
-def unequal(plans: Sequence[StatisticPlan]) -> list[str]:
-    """Say which sums and means are not made of the same noisy numbers, but could be."""
-    found: dict[Any, list[StatisticPlan]] = {}
-    for plan in plans:
-        own = plan.statistic
-        if isinstance(own, Ratio):
-            found.setdefault((own.name, frozenset(own.by)), []).append(plan)
-    return [
-        f"{', '.join(str(one.statistic) for one in own)}: bounds or steps differ, so "
-        "that each is measured by itself, and they need not agree"
-        for own in found.values()
-        if len(own) > 1
-    ]
-
-
-def _weights(plans: Sequence[Any]) -> list[int]:
-    """Return parts of the budget in `SHARES`, each at least one.
-
-    Errors fall with the budget, the less the more of it there is: so each part goes to
-    the plan that gains most by it. Noise is whole, and its variance is no power of the
-    budget: the law of each share says what is gained.
-    """
-    from scipy.interpolate import PchipInterpolator
-
-    gains: list[Any] = []
-    for plan in plans:
-        errors = np.log([_squared(plan, share) for share in NODES])
-        curve = PchipInterpolator(np.log(NODES), errors)
-        squared = np.exp(curve(np.log(np.arange(1, SHARES + 1) / SHARES)))
-        gains.append(np.minimum.accumulate(-np.diff(squared)))
-    best = np.argsort(-np.concatenate(gains), kind="stable")[: SHARES - len(plans)]
-    parts = np.bincount(best // (SHARES - 1), minlength=len(plans)) + 1
-    return [int(part) for part in parts]
-
-
-def _squared(plan: Any, share: float) -> float:
-    """Return the squared error of a plan with a share of its cost, or a huge one."""
-    try:
-        at = replace(plan, cost=plan.cost * Fraction(share))
-        return max(at.squared_error, TINY)
-    except ValueError:  # the noise does not fit
-        return HUGE / share**2

@@ -83,7 +83,8 @@ from mmech.noise.tails import SLACK, error_law
 from mmech.storage.codec import storable
 
 if TYPE_CHECKING:
-    from mmech.tables.statistic_plans import MeasuredStatistic, StatisticPlan
+    from mmech.tables.measured_statistic import MeasuredStatistic
+    from mmech.tables.statistic_plans import StatisticPlan
 
 
 LARGEST_GRID = 2**20
@@ -206,9 +207,13 @@ class Statistic(ABC):
     def expected(self, plan: StatisticPlan) -> tuple[int, float, float, float]:
         """Return how many numbers there are, their standard error, and half widths."""
         rows = plan.n_steps if isinstance(self, Histogram) else 1
-        law = plan.error_law(*self.weights(plan))
-        widths = law.half_width(0.90), law.half_width(0.95)
-        return rows * plan.n_groups, law.standard_error, *widths
+        law, unit = self.law(plan)
+        widths = unit * law.half_width(0.90), unit * law.half_width(0.95)
+        return rows * plan.cells(plan.axes(self)), unit * law.standard_error, *widths
+
+    def law(self, plan: StatisticPlan) -> tuple[Any, float]:
+        """Return the law of the error to expect, and the unit that it is told in."""
+        return plan.error_law(*self.weights(plan)), 1.0
 
     def squared_error(self, plan: StatisticPlan) -> float:
         """Return the expected squared error of one number."""
@@ -287,10 +292,8 @@ class Sum(Ratio):
         plan = made.plan
         if plan.alone:
             table, (unbiased, whole) = plan.axes(self), made.sums
-            centre, total = (
-                unbiased.marginal(table) * plan.step,
-                whole[table] * plan.step,
-            )
+            centre = unbiased.marginal(table) * plan.step
+            total = whole[table] * plan.step
             errors, half = plan.errors_of_sums.errors(table, level)
             error, half = errors * plan.step, half * plan.step
             half = half + (plan.half and plan.half * max(counts.most, 0.0))
@@ -303,9 +306,9 @@ class Sum(Ratio):
             up, down = plan.upper / plan.n_steps, plan.lower / plan.n_steps
 
             def end(side: int) -> Floats:  # as if rounding moved all to one side
-                a, b = (own + side * plan.half / plan.n_steps for own in (up, down))
-                own = plan.error_law(*plan.of_distances(a, b))
-                return a * above + b * below + side * own.half_width(level)
+                a, b = (rate + side * plan.half / plan.n_steps for rate in (up, down))
+                noise = plan.error_law(*plan.of_distances(a, b))
+                return a * above + b * below + side * noise.half_width(level)
 
             ends = end(-1), end(1)
         inside = 0.0 if plan.lower >= 0 else -np.inf, 0.0 if plan.upper <= 0 else np.inf
@@ -318,15 +321,11 @@ class Sum(Ratio):
             **number,
         }
 
-    def expected(self, plan: StatisticPlan) -> tuple[int, float, float, float]:
-        """Return the same, from the errors of sums that add up."""
+    def law(self, plan: StatisticPlan) -> tuple[Any, float]:
+        """Return the same, of sums that add up."""
         if not plan.alone:
-            return super().expected(plan)
-        table = plan.axes(self)
-        law = plan.errors_of_sums.law(table)
-        each = law.standard_error, law.half_width(0.90), law.half_width(0.95)
-        error, *widths = (plan.step * own for own in each)
-        return plan.cells(table), error, widths[0], widths[1]
+            return super().law(plan)
+        return plan.errors_of_sums.law(plan.axes(self)), plan.step
 
     def squared_error(self, plan: StatisticPlan) -> float:
         """Return the same, of sums that add up."""
@@ -404,7 +403,7 @@ class Mean(Ratio):
         low, high = plan.at(low - half), plan.at(high + half)
         mean, count = made.means(counts)
         ends = np.minimum(low, mean), np.maximum(high, mean)
-        return plan.with_note("mean", mean, *ends) | {"count": count}
+        return made.with_note("mean", mean, *ends) | {"count": count}
 
     def weights(self, plan: StatisticPlan) -> tuple[float, ...]:
         """Return those of the numerator of an extreme ratio."""
@@ -455,12 +454,12 @@ class StandardDeviation(Ratio):
         f = (mean - plan.lower) / width
         between = rows[1] + (number - noisy) / 3  # as likely as its sum with the others
         between = between / np.where(number > 0, 2 * number, np.inf)
-        found = np.clip(f * (1 - f) - between, 0, f * (1 - f))
+        variance = np.clip(f * (1 - f) - between, 0, f * (1 - f))
         low, high = (np.sqrt(end) * width for end in self._variances(made, level))
-        found = np.sqrt(found) * width
-        low = np.maximum(np.minimum(low - plan.half, found), 0)
-        high = np.minimum(np.maximum(high + plan.half, found), width / 2)
-        noted = plan.with_note(self.value, found, low, high, (0, width / 2))
+        root = np.sqrt(variance) * width
+        low = np.maximum(np.minimum(low - plan.half, root), 0)
+        high = np.minimum(np.maximum(high + plan.half, root), width / 2)
+        noted = made.with_note(self.value, root, low, high, (0, width / 2))
         return noted | {"count": count}
 
     def _variances(self, made: MeasuredStatistic, level: float) -> Floats:
@@ -471,18 +470,18 @@ class StandardDeviation(Ratio):
         at, ratios = np.linspace(0, 1, 17), np.linspace(0, 1 / 2, 5)[:, None]
         halves = [
             [
-                plan.error_law(*own).half_width(1 - 3 * risk / 4)
-                for own in every.tolist()
+                plan.error_law(*weights).half_width(1 - 3 * risk / 4)
+                for weights in every.tolist()
             ]
             for every in (_about(m) - ratios for m in at[:9])
         ]
         # Noise of all rows has one law.
         widths = np.array(halves + halves[-2::-1]) / plan.n_steps**2
         least, most = np.full((2, plan.n_groups), [[np.inf], [-np.inf]])
-        for m, own in zip(at.tolist(), widths, strict=True):
+        for m, width in zip(at.tolist(), widths, strict=True):
             total = _about(m) @ rows
-            low = _first_ratio(total, number / 2, own) / 2
-            high = 0.5 - _first_ratio(number / 2 - total, number / 2, own[::-1]) / 2
+            low = _first_ratio(total, number / 2, width) / 2
+            high = 0.5 - _first_ratio(number / 2 - total, number / 2, width[::-1]) / 2
             first, last = np.maximum(begin, m - 1 / 32), np.minimum(end, m + 1 / 32)
             some = (first <= last) & (low <= high)
             far = np.maximum(abs(first - m), abs(last - m))
@@ -495,8 +494,8 @@ class StandardDeviation(Ratio):
 
     def weights(self, plan: StatisticPlan) -> tuple[float, ...]:
         """Return those of the deviation of numbers that are spread evenly."""
-        own = (_about(1 / 2) - 1 / 12) * math.sqrt(3) * self.size(plan)
-        return tuple((own / plan.n_steps**2).tolist())
+        rates = (_about(1 / 2) - 1 / 12) * math.sqrt(3) * self.size(plan)
+        return tuple((rates / plan.n_steps**2).tolist())
 
 
 @storable("HistogramByGroup", version=2)
@@ -624,12 +623,12 @@ class Quantiles(Statistic):
             reached = rising + np.minimum.accumulate(apart[::-1])[::-1] >= -SLACK
             reached[-1] = True
             places[0, :, j] = reached.argmax(axis=0)
-            ends = np.transpose([errors.ends(p, own) for own in apart.T])
+            ends = np.transpose([errors.ends(p, group) for group in apart.T])
             places[1:, :, j] = np.where(empty, [[0], [plan.n_steps]], ends)
-        found, low, high = places.reshape(3, -1)
+        near, low, high = places.reshape(3, -1)
         ask = np.tile(self.probabilities, plan.n_groups)
-        own = plan.with_note("quantile", plan.grid[found], first[low], last[high])
-        return {"probability": ask, **own}
+        noted = made.with_note("quantile", plan.grid[near], first[low], last[high])
+        return {"probability": ask, **noted}
 
     def expected(self, plan: StatisticPlan) -> tuple[int, float, float, float]:
         """Return the same, without half widths: places have laws of their own."""
@@ -678,9 +677,9 @@ def _first_ratio(above: Floats, total: Floats, widths: Floats) -> Floats:
         beyond, np.stack([place, np.maximum(place - 1, 0)]), axis=0
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = (place - 1 + before / (before - last)) / (len(widths) - 1)
-    found = np.where(place == 0, 0.0, found)
-    return np.where((beyond > 0).all(axis=0), 2.0, found)
+        ratio = (place - 1 + before / (before - last)) / (len(widths) - 1)
+    ratio = np.where(place == 0, 0.0, ratio)
+    return np.where((beyond > 0).all(axis=0), 2.0, ratio)
 
 
 class CumulativeErrors:
@@ -712,13 +711,13 @@ class CumulativeErrors:
         if (p, place) not in self._halves:
             weights = (self._white[:, place] - p * self._white[:, -1]) * self._factors
             step = float(np.abs(weights).max())  # that a uniform error fills
-            own = np.abs(weights) > 1e-12 * step
+            some = np.abs(weights) > 1e-12 * step
             law = error_law(
                 self._law,
-                step * np.round(weights[own] / step, 12),
-                np.ones(own.sum()),
-                1 / np.square(self._factors[own]),
-                self._parameters[own],
+                step * np.round(weights[some] / step, 12),
+                np.ones(some.sum()),
+                1 / np.square(self._factors[some]),
+                self._parameters[some],
             )
             most = self._quantile * law.standard_error + step
             half = min(law.half_width(self._level) + step / 2, most)

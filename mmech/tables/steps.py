@@ -38,6 +38,7 @@ from mmech.release import Measurement, charge
 from mmech.selection import epsilon_of_draw, fixed_point_rate, select
 from mmech.session import Session
 from mmech.storage.codec import storable
+from mmech.tables.field import Solution
 from mmech.tables.intervals import Intervals
 from mmech.tables.plan import COUNTED, TablePlan
 
@@ -197,7 +198,7 @@ def measure_in_steps(
     ledger: PrivacyLedger | None,
     noise: Rng,
     say: Callable[[str], None],
-    explain: Callable[[Any, Intervals], Mapping[Subset, Any]],
+    explain: Callable[[Solution], Mapping[Subset, Any]],
     keep: Callable[[Steps], Any],
 ) -> Steps:
     """Charge for all steps together, then measure encoded records.
@@ -242,7 +243,7 @@ def _measured_steps(
     records: Counts,
     session: Session,
     say: Callable[[str], None],
-    explain: Callable[[Any, Intervals], Mapping[Subset, Any]],
+    explain: Callable[[Solution], Mapping[Subset, Any]],
     measured: Callable[..., Steps],
 ) -> Steps:
     """Measure encoded records, which was paid for; `measured` makes steps."""
@@ -258,11 +259,10 @@ def _measured_steps(
     rounds = rounds_of(plan, regime)
     for place, more in enumerate(rounds):
         say(f"choosing {more} pairs of attributes")
-        law = noise_of(plan, steps)
-        estimate = law.estimate(steps.values)
+        estimate = noise_of(plan, steps).estimate(steps.values)
         model = _independent(estimate, plan.axes.shape)
         if place:
-            model = map(explain(estimate, law).__getitem__, plan.pairs)
+            model = map(explain(estimate).__getitem__, plan.pairs)
         scored = scores(records, model)
         chosen = steps.chosen + _choose(plan, scored, regime, steps.chosen, session)
         say(f"measuring {more} tables of pairs")

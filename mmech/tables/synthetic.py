@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from mmech.arrays import Integers
 from mmech.domain.attribute import Attribute
-from mmech.domain.frames import as_column
 
 
 def raw_values(
@@ -20,8 +19,7 @@ def raw_values(
     Numbers and dates are drawn within their bins.
     """
     if attribute.kind in ("categorical", "ordinal"):
-        shown = attribute._cells_by_column.items()
-        return {name: as_column(values, codes) for name, values in shown}
+        return attribute._shown(codes)
     return {attribute.name: _drawn(attribute, codes, rng)}
 
 

@@ -43,7 +43,7 @@ from mmech.tables.classes import (
     posterior,
     too_many_values,
 )
-from mmech.tables.field import Field, Solution
+from mmech.tables.field import Solution
 from mmech.tables.known import Known
 from mmech.tables.levels import Chain
 from mmech.tables.model import TableModel, draw_codes, fit_model, proportional_fit
@@ -105,7 +105,6 @@ class Counts:
 
 def settle(
     estimate: Solution,
-    noise: Field,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
     known: Known | None = None,
@@ -116,9 +115,7 @@ def settle(
     Parameters
     ----------
     estimate : Solution
-        Unbiased.
-    noise : Field
-        Law of its errors.
+        Unbiased; its field is the law of its errors.
     subsets : sequence of tuple of int
         Attributes of the tables.
     say : callable
@@ -128,14 +125,13 @@ def settle(
     fits : int, default=FITS
         Fits of a model of pairs.
     """
-    if noise.chain.axes:
-        return _settle_levels(estimate, noise, subsets, say, known)
-    return _settle_flat(estimate, noise, subsets, say, known, fits=fits)
+    if estimate.field.chain.axes:
+        return _settle_levels(estimate, subsets, say, known)
+    return _settle_flat(estimate, subsets, say, known, fits=fits)
 
 
 def _settle_flat(
     estimate: Solution,
-    noise: Field,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
     known: Known | None = None,
@@ -143,6 +139,7 @@ def _settle_flat(
     fits: int = FITS,
 ) -> Counts:
     """Return whole tables without levels; `sizes` are of the axes that may occur."""
+    noise = estimate.field
     sizes = sizes or noise.sizes
     total = max(0, round(float(estimate.marginal([])[0])))
     pairs = sorted({pair for subset in subsets for pair in combinations(subset, 2)})
@@ -154,7 +151,7 @@ def _settle_flat(
     }
 
     def alone(margins: Mapping[Subset, Floats] = {}) -> list[Integers]:
-        drawn = toward(target, estimate, noise, toward(margins, estimate, noise))
+        drawn = toward(target, estimate, toward(margins, estimate))
         singles = [
             rounded(nearest_with_sums(drawn[i,], np.array(float(total))), total)
             if (i,) in drawn
@@ -172,12 +169,12 @@ def _settle_flat(
 
     def drawn(expected: Mapping[Subset, Floats]) -> dict[Subset, Floats]:
         targets = {pair: expected[pair] for pair in measured if pair not in exact}
-        tables = {**expected, **toward(targets, estimate, noise)}
+        tables = {**expected, **toward(targets, estimate)}
         independent: dict[Subset, Floats] = {
             (i, j): total * np.outer(shares[i], shares[j])
             for i, j in trust.keys() & targets.keys()
         }
-        for pair, table in toward(independent, estimate, noise).items():
+        for pair, table in toward(independent, estimate).items():
             tables[pair] = table + trust[pair] * (tables[pair] - table)
         return {
             (i, j): exact[i, j].astype(float)
@@ -195,7 +192,7 @@ def _settle_flat(
     trust: dict[Subset, float] = {}
     if pairs:
         say(f"drawing {len(pairs)} pairs of attributes towards what explains them")
-        expected, trust = expected_pairs(estimate, noise, shares, total, pairs, fits)
+        expected, trust = expected_pairs(estimate, shares, total, pairs, fits)
     if trust:  # pairs tell of their attributes, too
         margins: dict[Subset, Floats] = {
             (i,): table.sum(axis=axis)
@@ -220,7 +217,7 @@ def _settle_flat(
     if any(len(subset) > 2 for subset in subsets):
         model = fit_model(sizes, shares, total, fitted)
         targets = {s: model.marginal(s) for s in subsets if len(s) > 2}
-        for subset, table in toward(targets, estimate, noise).items():
+        for subset, table in toward(targets, estimate).items():
             of_pairs: Any = {p: fitted[p] for p in combinations(subset, 2)}
             start = np.maximum(table, 0.0)
             larger[subset] = proportional_fit(start, subset, of_pairs, FIT_SWEEPS)
@@ -248,7 +245,6 @@ def _settle_flat(
 def toward(
     targets: Mapping[Subset, Floats],
     estimate: Solution,
-    noise: Field,
     better: Mapping[Subset, Floats] = {},
 ) -> dict[Subset, Floats]:
     r"""Return posterior means of tables, between their targets and their estimates.
@@ -269,7 +265,7 @@ def toward(
     if not targets:
         return {}
     aparts, signals, logs = {}, {}, []
-    variances = {subset: noise.spread(subset) for subset in targets}
+    variances = {subset: estimate.field.spread(subset) for subset in targets}
     for subset, target in targets.items():
         aparts[subset] = estimate.marginal(subset).reshape(target.shape) - target
         expected = np.maximum(target, LEAST_EXPECTED)
@@ -388,20 +384,19 @@ def topmost_tables(chain: Chain, subsets: Sequence[Subset]) -> list[Subset]:
 
 def _settle_levels(
     estimate: Solution,
-    noise: Field,
     subsets: Sequence[Subset],
     say: Callable[[str], None],
     known: Known | None = None,
 ) -> LevelCounts:
     """Return whole tables that add up from level to level."""
-    chain, sizes = noise.chain, noise.sizes
+    chain, sizes = estimate.field.chain, estimate.field.sizes
     # Lower levels come last.
     others = sizes[: len(sizes) - len(chain.lower)]
     flat = topmost_tables(chain, subsets)
-    counts = _settle_flat(estimate, noise, flat, say, known, others)
+    counts = _settle_flat(estimate, flat, say, known, others)
     tables, draws = dict(counts.tables), []
     for hierarchy, families in divided_tables(chain, subsets):
-        draws.append(_divided(hierarchy, families, tables, estimate, noise, say))
+        draws.append(_divided(hierarchy, families, tables, estimate, say))
     for subset in subsets:
         if subset not in tables:
             tables[subset] = _added_up(tables, subset, chain)
@@ -419,17 +414,15 @@ def _divided(
     families: Sequence[Subset],
     tables: dict[Subset, Integers],
     estimate: Solution,
-    noise: Field,
     say: Callable[[str], None],
 ) -> tuple[Chain, Subset, list[Integers]]:
     """Divide the counts of nodes, level by level; tables of levels are added.
 
     Returns what records are drawn from.
     """
-    sizes = noise.sizes
-    whole = {}
+    sizes, whole = estimate.field.sizes, {}
     for family in families:
-        table = _added_up(tables, (chain.axes[0], *family), noise.chain)
+        table = _added_up(tables, (chain.axes[0], *family), estimate.field.chain)
         whole[family] = table.reshape(len(table), -1)
     for level, axis in enumerate(chain.axes[1:], 2):
         say(f"dividing the counts of {chain.size(level - 1)} nodes among {sizes[axis]}")
@@ -442,7 +435,7 @@ def _divided(
                 shares = _positive(above[()]), rows[:, None]
             expected = chain.down(level, above[family] / shares[0]) * shares[1]
             key = (*family, axis)
-            drawn = toward({key: expected.T}, estimate, noise)[key].T
+            drawn = toward({key: expected.T}, estimate)[key].T
             if rows is None:
                 parts = zip(np.split(drawn, first[1:]), above[()], strict=True)
                 moved = [

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
 from mmech.cli.files import (
-    check_ledger,
     check_new,
     check_output,
     kept_elsewhere,
@@ -216,7 +215,6 @@ def _unfitted(args: argparse.Namespace, command: str) -> Any:
     if args.ledger is not None:
         from mmech import PrivacyLedger
 
-        check_ledger(args.ledger)
         given["ledger"] = PrivacyLedger.open(args.ledger)
     return method.make(schema, **given)
 

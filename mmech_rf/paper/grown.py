@@ -191,7 +191,8 @@ class GrownForest(ForestClassifier):
             rngs,
             strict=True,
         ):
-            visible = schema.select(features.tolist()) if features.size < d else schema
+            named = [schema.names[j] for j in features]
+            visible = schema.select(named) if len(named) < d else schema
             levels = (
                 default_depth(visible, self.splits) if depth == "auto" else int(depth)
             )

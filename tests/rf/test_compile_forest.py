@@ -104,7 +104,7 @@ def test_leaves_of_values_on_every_cell(model, rng):
 def test_neighbours_of_every_threshold(model, column, rng):
     """Numbers next to it, of 32 and of 64 bits, reach the leaves of ``apply``."""
     X, y, schema = numbers(rng)
-    X, schema = X[:, [column]], schema.select([column])
+    X, schema = X[:, [column]], schema.select([schema.names[column]])
     model.fit(X, y)
     schema = schema.with_cut_points(model)
     forest = compile_forest(model, schema, fitted_on="values", public=True)

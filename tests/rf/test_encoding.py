@@ -241,7 +241,6 @@ def _in_memory(values, arrow_kind, polars_kind, pandas_kind):
         "dict of lists": {"a": values},
         "dict of arrays": {"a": objects},
         "dict of series": {"a": series},
-        "record array": np.array([(value,) for value in values], [("a", object)]),
         "pandas of objects": column.to_frame("a"),
         "pandas": column.astype(pandas_kind).to_frame("a"),
         "pandas of categories": column.astype("category").to_frame("a"),

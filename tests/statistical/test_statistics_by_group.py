@@ -16,7 +16,9 @@ from mmech.audit import epsilon_lower_bound
 from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
-from mmech.tables.statistic_plans import StatisticPlan, plan_statistics
+from mmech.tables.measured_statistic import MeasuredStatistic
+from mmech.tables.statistic_budget import plan_statistics
+from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import TableCounts
 
 pytestmark = pytest.mark.statistical
@@ -83,9 +85,9 @@ def test_intervals_hold_as_often_as_they_say(kind, cost, neighbours, level):
         records(), None, narrow=True, handle_unknown="clip", handle_missing="error"
     )
     ledger = PrivacyLedger(9, currency=plan.currency, neighbours=neighbours)
-    own = reading.plans[0].measure(
-        Session(ledger), codes[:, [*map(reading.names.index, statistic.by), -1]]
-    )
+    places = codes[:, [*map(reading.names.index, statistic.by), -1]]
+    measured = reading.plans[0].measure(Session(ledger), places)
+    own = MeasuredStatistic(reading.plans[0], *measured)
     columns = own.columns(level, TableCounts(len(codes)))
     for size in SIZES:
         exact = np.asarray(truth(statistic, size))
@@ -123,7 +125,7 @@ def test_one_more_record_shows_what_it_costs(kinds, place):
         )
         run = np.repeat(np.arange(runs), len(data))
         codes = np.column_stack([run, np.tile(np.array(data, np.int64), runs)])
-        return plan.measure(Session(PrivacyLedger(1)), codes).measurement.values.T
+        return plan.measure(Session(PrivacyLedger(1)), codes)[0].values.T
 
     found = epsilon_lower_bound(
         release, [1, 2], [1, 2, place], runs=20_000, confidence=1 - 1e-7

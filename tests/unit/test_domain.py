@@ -41,13 +41,13 @@ def test_domains_are_values():
     again = Domain((COLOUR, SIZE, AGE), name="toy")
     assert again == TOY
     assert hash(again) == hash(TOY)
-    assert TOY.select([0, 1]) != TOY
+    assert TOY.select(["colour", "size"]) != TOY
     with pytest.raises(AttributeError):
         TOY.name = "other"
 
 
 def test_some_attributes():
-    chosen = TOY.select(["age", 0])
+    chosen = TOY.select(["age", "colour"])
     assert chosen.names == ("age", "colour")
     assert chosen.name == "toy"
 

@@ -302,7 +302,7 @@ EDITS = [
       for a in ({"m": 2}, {}, {LONG: 1})),
     *((lambda d, n=n: d["entries"][0].update({"class": n}),
        "names the class '.*, which this mmech") for n in NAMES),
-    (lambda d: d.update(format=LONG), "has the format '.* but this m"),
+    (lambda d: d.update(format=LONG), "of the format '.* but this m"),
     (lambda d: d.update(holds=LONG), "holds a '.*, not a strategy"),
     *((change, "is damaged; save the strategy again") for change in (
         lambda d: d.update(entries=[]),

@@ -22,9 +22,11 @@ from mmech.privacy.neighbours import Relation
 from mmech.session import Session
 from mmech.tables import Histogram, Mean, Quantiles, StandardDeviation, Sum
 from mmech.tables.files import Sheet, write_files
+from mmech.tables.measured_statistic import MeasuredStatistic
 from mmech.tables.published import _sheets
 from mmech.tables.rounding import divided
-from mmech.tables.statistic_plans import ReadDomain, StatisticPlan, unequal
+from mmech.tables.statistic_budget import ReadDomain, unequal
+from mmech.tables.statistic_plans import StatisticPlan
 from mmech.tables.statistics import CumulativeErrors, TableCounts
 
 DOMAIN = mm.Domain(
@@ -79,7 +81,8 @@ def measured(plan, codes):
     relation = plan.relation
     terms = {name: getattr(relation, name) for name in relation.__dataclass_fields__}
     ledger = mm.PrivacyLedger(math.inf, currency=plan.currency, **terms)
-    return plan.measure(Session(ledger), np.array(codes, np.int64))
+    measured = plan.measure(Session(ledger), np.array(codes, np.int64))
+    return MeasuredStatistic(plan, *measured)
 
 
 def drawn_exactly(plan, codes):
@@ -911,7 +914,9 @@ def test_records_without_a_date_of_the_domain_are_left_out(bad):
 def test_dates_of_groups_that_are_too_small_to_tell_are_left_open():
     plan = made(Mean("day"), DATED)
     ends = np.array([plan.lower] * 2), np.array([plan.upper, plan.lower + 3])
-    found = plan.with_note("mean", plan.lower + np.array([2.0, 1.2]), *ends)
+    found = MeasuredStatistic(plan, None).with_note(
+        "mean", plan.lower + np.array([2.0, 1.2]), *ends
+    )
     assert found["mean"].tolist() == ["", "2026-01-11"]
     assert found["lower"].tolist() == ["2026-01-10"] * 2
     assert found["upper"].tolist() == ["2026-03-20", "2026-01-13"]

@@ -516,7 +516,7 @@ def test_what_tables_tell_of_each_other_makes_them_closer(apart, most, noise_rng
         )
         together += misplaced(released.counts)
         with mm.limits.changed(linked_entries=0):
-            own = settle(released.estimate, released.noise, plan.subsets, str)
+            own = settle(released.estimate, plan.subsets, str)
         alone += misplaced(own)
     assert together < most * alone
 
@@ -532,7 +532,7 @@ def test_noise_alone_is_explained_by_independence(noise_rng):
     shares = [
         np.bincount(codes[:, i], minlength=n) / 2000 for i, n in enumerate(DOMAIN.shape)
     ]
-    expected, _ = expected_pairs(estimate, plan.noise, shares, 2000, plan.subsets)
+    expected, _ = expected_pairs(estimate, shares, 2000, plan.subsets)
     for (i, j), table in expected.items():
         np.testing.assert_allclose(
             table, 2000 * np.outer(shares[i], shares[j]), atol=40
@@ -569,11 +569,11 @@ def test_full_designs_are_drawn_towards_independence(noise_rng, monkeypatch):
         return apart
 
     monkeypatch.setattr(whole_module, "expected_pairs", _independent)
-    alone = settle(made.estimate, made.noise, plan.subsets, str)
+    alone = settle(made.estimate, plan.subsets, str)
     assert misplaced(made.counts) < 1.5 * misplaced(alone)
 
 
-def _independent(estimate, noise, shares, total, pairs, fits):
+def _independent(estimate, shares, total, pairs, fits):
     return {(i, j): total * np.outer(shares[i], shares[j]) for i, j in pairs}, {}
 
 
