@@ -180,56 +180,6 @@ POLISH_ITERATIONS = 20_000
 POLISH_TOLERANCE = 1e-13
 
 
-class Pool:
-    """The blocks seen so far: their tables, and the asked subsets inside."""
-
-    def __init__(self, sizes: tuple[int, ...], numbers: dict[Subset, int]) -> None:
-        self._sizes = sizes
-        self._numbers = numbers
-        self._order = max(map(len, numbers))
-        self._places: dict[Subset, int] = {}
-        self._cells = np.empty(64)
-        self._bounds = np.zeros(65, np.int64)
-        self.members = np.empty(1024, np.int64)
-
-    def _place(self, block: Subset) -> int:
-        place = self._places.get(block)
-        if place is None:
-            place = self._places[block] = len(self._places)
-            found = subsets_inside(block, self._numbers, self._order)
-            start = int(self._bounds[place])
-            stop = start + len(found)
-            if place + 1 >= self._cells.size:
-                self._cells = np.resize(self._cells, 2 * self._cells.size)
-                self._bounds = np.resize(self._bounds, self._cells.size + 1)
-            if stop > self.members.size:
-                self.members = np.resize(self.members, 2 * stop)
-            self._cells[place] = self.cells(block)
-            self._bounds[place + 1] = stop
-            self.members[start:stop] = found
-        return place
-
-    def cells(self, block: Subset) -> float:
-        """Return the number of cells of the table over a block."""
-        return math.prod([float(self._sizes[i]) for i in block])
-
-    def inside(self, block: Subset) -> NDArray[np.int64]:
-        """Return the numbers of the asked subsets in a block."""
-        place = self._place(block)
-        return self.members[self._bounds[place] : self._bounds[place + 1]]
-
-    def layout(
-        self, blocks: Iterable[Subset]
-    ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-        """Return cells, and where the `members` of every block start and stop."""
-        try:
-            found = [self._places[block] for block in blocks]
-        except KeyError:
-            found = [self._place(block) for block in blocks]
-        places = np.array(found)
-        return self._cells[places], self._bounds[places], self._bounds[places + 1]
-
-
 class Search:
     """The state of one search: the best blocks and weights, and the work left."""
 
@@ -248,7 +198,8 @@ class Search:
         spread = np.array(list(asked.values())) / sizes_of(asked, sizes)
         self.scale = float((ranks_of(asked, sizes) * spread).sum())
         self.energies = ranks_of(asked, sizes) * spread / self.scale
-        self.pool = Pool(sizes, self.numbers)
+        self.order = max(map(len, asked))
+        self._tables: dict[Subset, tuple[float, NDArray[np.int64]]] = {}
         self.around = self._maximal()
         self.needed = sorted(set(self.around.values()))
         self.attributes = sorted({i for subset in self.needed for i in subset})
@@ -260,6 +211,17 @@ class Search:
         self.starts: list[tuple[float, list[Subset], Floats]] = []
         self.history: list[float] = []
         self.precisions = np.empty(len(self.subsets))
+
+    def cells(self, block: Subset) -> float:
+        """Return the number of cells of the table over a block."""
+        return math.prod([float(self.sizes[i]) for i in block])
+
+    def table(self, block: Subset) -> tuple[float, NDArray[np.int64]]:
+        """Return the cells of a block, and the numbers of the asked subsets inside."""
+        if block not in self._tables:
+            inside = subsets_inside(block, self.numbers, self.order)
+            self._tables[block] = self.cells(block), np.array(inside, np.int64)
+        return self._tables[block]
 
     def _maximal(self) -> dict[Subset, Subset]:
         """Return for every asked subset a largest one that contains it."""
@@ -303,13 +265,14 @@ class Search:
         """Return better weights of blocks and their loss."""
         from mmech import _kernels
 
-        cells, starts, stops = self.pool.layout(blocks)
+        cells, inside = zip(*map(self.table, blocks), strict=True)
+        ends = np.cumsum([0, *map(len, inside)])
         theta = theta / theta.sum()
-        pool = cells, starts, stops, self.pool.members, self.energies
+        pool = np.array(cells), ends, np.concatenate(inside), self.energies
         limits, scratch = (max_iter, tolerance), (self.precisions, np.empty(theta.size))
         loss, iterations = _kernels.pool_descend(theta, *pool, *limits, *scratch)
         self.n_iter += iterations
-        visited = 2 * int((stops - starts).sum()) + self.energies.size
+        visited = 2 * int(ends[-1]) + self.energies.size
         self.work += (iterations + 1) * visited + OVERHEAD * len(blocks)
         return theta, float(loss)
 
@@ -348,7 +311,7 @@ class Search:
             designs = Designs(self.attributes, self.needed, self.rng)
         promised = [self.needed]
         union = tuple(self.attributes)
-        if self.pool.cells(union) <= self.max_cells:
+        if self.cells(union) <= self.max_cells:
             promised += [[union], [*self.needed, union]]
         for blocks in chain(promised, self._starts(n_starts, designs)):
             found = self.uniform(blocks)
@@ -375,7 +338,7 @@ class Search:
     def _starts(self, n_starts: int, designs: Designs | None) -> Iterator[list[Subset]]:
         caps: list[float] = []
         cap = float(min(self.max_cells, MAX_CELLS))
-        smallest = min(self.pool.cells(block) for block in self.needed)
+        smallest = min(self.cells(block) for block in self.needed)
         while cap > smallest and len(caps) < 12:
             caps.append(cap)
             cap /= CAP_STEP
@@ -387,7 +350,7 @@ class Search:
             limit = self.used + (1 - self.used) / 3
             for design in designs.inflated():
                 blocks = [self._named(block) for block in design]
-                if all(self.pool.cells(block) <= self.max_cells for block in blocks):
+                if all(self.cells(block) <= self.max_cells for block in blocks):
                     yield blocks
                 if self.used > limit:
                     return
@@ -432,15 +395,13 @@ class Search:
         while improved:
             improved = False
             grown = {tuple(sorted({*b, i})) for b in blocks for i in self.attributes}
-            order = sorted(
-                grown.difference(blocks), key=lambda b: (self.pool.cells(b), b)
-            )
+            order = sorted(grown.difference(blocks), key=lambda b: (self.cells(b), b))
             for new in order:
                 if self.used >= limit or time_is_up():
                     return
                 whole = set(new)
                 inside = [b for b in blocks if whole.issuperset(b)]
-                if not inside or self.pool.cells(new) > self.max_cells:
+                if not inside or self.cells(new) > self.max_cells:
                     continue
                 weights = dict(zip(blocks, theta.tolist(), strict=True))
                 weights[new] = sum(weights.pop(block) for block in inside)
@@ -475,7 +436,7 @@ class Search:
             else:
                 sparse = np.full(len(blocks), self.rng.uniform(0.03, 0.3))
                 theta = self.rng.dirichlet(sparse) + 1e-6
-            if any(self.pool.cells(block) > self.max_cells for block in blocks):
+            if any(self.cells(block) > self.max_cells for block in blocks):
                 continue
             theta, loss = self.descend(blocks, theta)
             if self.keep(blocks, theta, loss):
@@ -552,7 +513,7 @@ class Search:
 
     def _replace(self, weights: dict[Subset, float], old: Subset, new: Subset) -> None:
         """Put a block in the place of another and of all that lie inside it."""
-        if self.pool.cells(new) > self.max_cells or new == old:
+        if self.cells(new) > self.max_cells or new == old:
             return
         whole = set(new)
         weight = weights.pop(old)
@@ -562,21 +523,12 @@ class Search:
 
     def _repair(self, weights: dict[Subset, float], weight: float) -> None:
         """Add what is needed and lies in no block."""
-        left = self._uncovered(weights)
-        while left:
-            whole = self.around[self.subsets[left[0]]]
+        left = np.ones(len(self.subsets), np.bool_)
+        left[np.concatenate([self.table(block)[1] for block in weights])] = False
+        while left.any():
+            whole = self.around[self.subsets[int(left.argmax())]]
             weights[whole] = weight
-            inside = set(self.pool.inside(whole).tolist())
-            left = [number for number in left if number not in inside]
-
-    def _uncovered(self, blocks: Iterable[Subset]) -> list[int]:
-        """Return the numbers of the asked subsets that lie in no block."""
-        from mmech import _kernels
-
-        counts = np.zeros(len(self.subsets), np.int64)
-        _, starts, stops = self.pool.layout(blocks)
-        _kernels.pool_counts(starts, stops, self.pool.members, counts)
-        return np.flatnonzero(counts == 0).tolist()
+            left[self.table(whole)[1]] = False
 
     def polish(self) -> None:
         """Descend from the best to full accuracy."""
