@@ -1,4 +1,4 @@
-"""The search for weighted marginals: designs, growth, random starts, local moves.
+"""The search for weighted marginals: designs, growth, local moves.
 
 Blocks are subsets of attributes. A strategy is blocks with weights; each that is tried
 descends on its weights before it is compared.
@@ -55,13 +55,6 @@ class Designs:
         masks = [mask_of(place[i] for i in subset) for subset in needed]
         self.needed = np.array(masks, np.int64)
         self.visits = 0
-
-    def random(self) -> list[int]:
-        """Return random blocks, and what they leave out."""
-        count = int(self.rng.integers(2, 3 * self.d + 3))
-        sizes = (int(self.rng.integers(1, self.d + 1)) for _ in range(count))
-        drawn = (self.rng.permutation(self.d)[:size].tolist() for size in sizes)
-        return self._covering(list(map(mask_of, drawn)))
 
     def inflated(self) -> Iterator[list[int]]:
         """Yield designs on points, each of which stands for a group of attributes.
@@ -152,11 +145,6 @@ MAX_GROWN = 50_000
 
 MAX_NEEDED = 5000
 """Largest number of subsets asked for that designs are searched for."""
-
-RANDOM_STARTS = 150
-
-DENSE_STARTS = 8
-"""Up to this number of attributes some random starts weight every marginal."""
 
 OVERHEAD = 500
 """Work that listing a block costs, in pairs visited."""
@@ -305,15 +293,11 @@ class Search:
 
     def run(self, n_starts: int) -> Iterator[None]:
         """Try starts, then local moves; yield after every improvement."""
-        few = len(self.attributes) <= LIMITS.lattice_attributes
-        designs = None
-        if few and len(self.needed) <= MAX_NEEDED:  # all subsets are within reach
-            designs = Designs(self.attributes, self.needed, self.rng)
         promised = [self.needed]
         union = tuple(self.attributes)
         if self.cells(union) <= self.max_cells:
             promised += [[union], [*self.needed, union]]
-        for blocks in chain(promised, self._starts(n_starts, designs)):
+        for blocks in chain(promised, self._starts(n_starts)):
             found = self.uniform(blocks)
             if self.keep(*found):
                 yield
@@ -321,8 +305,6 @@ class Search:
             if self.is_over and blocks not in promised:
                 return
         yield from self._grow(self.used + (1 - self.used) / 3)
-        if designs is not None:
-            yield from self._random_starts(designs, self.used + (1 - self.used) / 4)
         yield from self._local_moves()
 
     def _remember(self, blocks: list[Subset], theta: Floats, loss: float) -> None:
@@ -335,7 +317,7 @@ class Search:
         self.starts.sort(key=lambda start: start[0])
         del self.starts[CHAINS:]
 
-    def _starts(self, n_starts: int, designs: Designs | None) -> Iterator[list[Subset]]:
+    def _starts(self, n_starts: int) -> Iterator[list[Subset]]:
         caps: list[float] = []
         cap = float(min(self.max_cells, MAX_CELLS))
         smallest = min(self.cells(block) for block in self.needed)
@@ -346,9 +328,10 @@ class Search:
         for _ in range(rounds):
             for cap in reversed(caps):
                 yield self._cover(cap)
-        if designs is not None:
+        few = len(self.attributes) <= LIMITS.lattice_attributes
+        if few and len(self.needed) <= MAX_NEEDED:  # all subsets are within reach
             limit = self.used + (1 - self.used) / 3
-            for design in designs.inflated():
+            for design in Designs(self.attributes, self.needed, self.rng).inflated():
                 blocks = [self._named(block) for block in design]
                 if all(self.cells(block) <= self.max_cells for block in blocks):
                     yield blocks
@@ -382,11 +365,8 @@ class Search:
         ties, out = self.rng.random((64, d)), np.zeros((len(targets), d), np.uint8)
         most = math.log(cap) + 1e-9
         count = _kernels.cover_greedily(*sides, logs, most, DECAY, ties, out)
-        return self._listed(out[:count])
-
-    def _listed(self, inside: NDArray[np.uint8]) -> list[Subset]:
         names = np.array(self.attributes)
-        return [tuple(names[row > 0].tolist()) for row in inside]
+        return [tuple(names[row > 0].tolist()) for row in out[:count]]
 
     def _grow(self, limit: float) -> Iterator[None]:
         """Grow blocks of what is asked by one attribute while that helps."""
@@ -413,35 +393,6 @@ class Search:
                     if self.keep(blocks, theta, loss):
                         yield
         self._remember(blocks, theta, loss)
-
-    def _random_starts(self, designs: Designs, limit: float) -> Iterator[None]:
-        """Random weights of all blocks, or of random blocks that cover.
-
-        From weights of everything a descent finds out by itself what to drop, which
-        few attributes can afford.
-        """
-        d = len(self.attributes)
-        listed = range(2**d if d <= DENSE_STARTS else 0)
-        everything = [self._named(mask) for mask in listed]
-        for _ in range(RANDOM_STARTS):
-            if self.used >= limit or time_is_up():
-                return
-            kind = int(self.rng.integers(3)) if everything else 0
-            blocks = everything
-            if kind == 0:
-                blocks = [self._named(mask) for mask in designs.random()]
-                theta = self.rng.dirichlet(np.full(len(blocks), 0.5)) + 1e-3
-            elif kind == 1:
-                theta = self.rng.random(len(blocks))
-            else:
-                sparse = np.full(len(blocks), self.rng.uniform(0.03, 0.3))
-                theta = self.rng.dirichlet(sparse) + 1e-6
-            if any(self.cells(block) > self.max_cells for block in blocks):
-                continue
-            theta, loss = self.descend(blocks, theta)
-            if self.keep(blocks, theta, loss):
-                yield
-            self._remember(blocks, theta, loss)
 
     # ---- local moves ----------------------------------------------------------
 

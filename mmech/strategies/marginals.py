@@ -4,9 +4,9 @@ Only the subsets s that the workload asks for matter, with their mean energies �
 k_s = Σ_{a⊇s} θ_a² n_s / n_a the loss of {θ_a M_a} is (Σθ)² Σ_s m_s τ_s / k_s. A
 marginal with weight zero cannot be re-activated by a gradient, since its derivative is
 positive. So good strategies are few blocks that cover what the workload needs. A search
-starts from what is asked itself, and from blocks grown from it. Covering
-designs under several caps, inflated designs and random blocks follow. Local moves end
-it. A monotone descent on the weights follows each of them.
+starts from what is asked itself. Covering designs under several caps, inflated designs
+and blocks grown from what is asked follow. Local moves end it. A monotone descent on
+the weights follows each of them.
 """
 
 from __future__ import annotations
