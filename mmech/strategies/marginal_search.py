@@ -18,17 +18,8 @@ from mmech.error.result import StrategyResult
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
-from mmech.operators.subsets import (
-    attributes_of,
-    mask_of,
-    ranks_of,
-    sizes_of,
-    subsets_inside,
-)
+from mmech.operators.subsets import ranks_of, sizes_of, subsets_inside
 from mmech.strategies.registry import time_is_up
-
-MAX_VISITS = 10**9
-"""Pairs of a block and a subset asked for that designs may visit."""
 
 MAX_POINTS = 13
 """Largest base design that is inflated (the projective plane of order 3)."""
@@ -39,89 +30,6 @@ INFLATIONS = 6
 DECAY = 0.1
 """Worth of a target for every attribute that a growing block still lacks."""
 
-
-class Designs:
-    """Block designs that cover all that is needed, as bit masks of few attributes."""
-
-    def __init__(
-        self,
-        attributes: Sequence[int],
-        needed: Iterable[Subset],
-        rng: np.random.Generator,
-    ) -> None:
-        self.rng = rng
-        self.d = len(attributes)
-        place = {i: j for j, i in enumerate(attributes)}
-        masks = [mask_of(place[i] for i in subset) for subset in needed]
-        self.needed = np.array(masks, np.int64)
-        self.visits = 0
-
-    def inflated(self) -> Iterator[list[int]]:
-        """Yield designs on points, each of which stands for a group of attributes.
-
-        Ten attributes dealt to the seven points of the Fano plane, for instance,
-        give seven blocks in which every two attributes meet.
-        """
-        d = self.d
-        order = max(mask.bit_count() for mask in self.needed.tolist())
-        for points in range(order + 1, min(d, MAX_POINTS) + 1):
-            targets = _subsets(points, order)
-            for size in range(order, points):
-                candidates = _subsets(points, size)
-                if self.visits > MAX_VISITS:
-                    return
-                design = self._lexicode(candidates, order)
-                left = [t for t in targets if all(t & ~block for block in design)]
-                design = design + self._greedy_cover(candidates, left)
-                for _ in range(INFLATIONS):
-                    dealt = np.zeros(points, np.int64)
-                    for i, j in enumerate(self.rng.permutation(d)):
-                        dealt[i % points] |= 1 << j
-                    dealt = self.rng.permutation(dealt)
-                    groups = [int(group) for group in dealt]
-                    inside = (attributes_of(block) for block in design)
-                    yield self._covering([sum(groups[i] for i in b) for b in inside])
-
-    def _lexicode(self, blocks: list[int], overlap: int) -> list[int]:
-        """First-fit packing: two blocks share fewer than `overlap` attributes."""
-        chosen: list[int] = []
-        left = np.array(blocks, np.int64)
-        held = (left[:, None] >> np.arange(self.d) & 1).astype(np.int8)
-        while left.size:
-            chosen.append(int(left[0]))
-            apart = held @ held[0] < overlap
-            left, held = left[apart], held[apart]
-        return chosen
-
-    def _greedy_cover(self, blocks: list[int], targets: list[int]) -> list[int]:
-        """Repeatedly the block that contains most targets left."""
-        candidates = np.array(blocks, np.int64)
-        left = np.array(targets, np.int64)
-        chosen: list[int] = []
-        while left.size:
-            self.visits += left.size * candidates.size
-            covers = (left[None, :] & ~candidates[:, None]) == 0
-            counts = covers.sum(axis=1)
-            best = int(counts.argmax())
-            if counts[best] == 0:
-                break
-            chosen.append(int(candidates[best]))
-            left = left[~covers[best]]
-        return chosen
-
-    def _covering(self, blocks: list[int]) -> list[int]:
-        """Add what is missing so that every needed subset lies in a block."""
-        outside = self.needed[:, None] & ~np.array(blocks, np.int64) != 0
-        missing = self.needed[outside.all(axis=1)]
-        return sorted({*blocks, *missing.tolist()})
-
-
-def _subsets(points: int, size: int) -> list[int]:
-    """All subsets of one size as bit masks, in lexicographic order."""
-    return [mask_of(block) for block in combinations(range(points), size)]
-
-
-# ---- the search --------------------------------------------------------------
 
 NAME = "marginals"
 
@@ -331,16 +239,30 @@ class Search:
         few = len(self.attributes) <= LIMITS.lattice_attributes
         if few and len(self.needed) <= MAX_NEEDED:  # all subsets are within reach
             limit = self.used + (1 - self.used) / 3
-            for design in Designs(self.attributes, self.needed, self.rng).inflated():
-                blocks = [self._named(block) for block in design]
+            for blocks in self._inflated():
                 if all(self.cells(block) <= self.max_cells for block in blocks):
                     yield blocks
                 if self.used > limit:
                     return
 
-    def _named(self, mask: int) -> Subset:
-        """Return the attributes of a bit mask of places among them."""
-        return tuple(self.attributes[place] for place in attributes_of(mask))
+    def _inflated(self) -> Iterator[list[Subset]]:
+        """Yield designs on points, each of which stands for a group of attributes.
+
+        Ten attributes dealt to the seven points of the Fano plane, for instance, give
+        seven blocks in which every two attributes meet. What lies in no block is one.
+        """
+        attributes, order = np.array(self.attributes), max(map(len, self.needed))
+        for points in range(order + 1, min(attributes.size, MAX_POINTS) + 1):
+            for size in range(order, points):
+                design = _packing(points, size, order)
+                for _ in range(INFLATIONS):
+                    dealt = self.rng.permutation(attributes)
+                    groups = [dealt[i::points] for i in self.rng.permutation(points)]
+                    parts = ([groups[i] for i in block] for block in design)
+                    blocks = [tuple(sorted(np.concatenate(p).tolist())) for p in parts]
+                    outside = self._outside(blocks)
+                    missing = (s for s in self.needed if outside[self.numbers[s]])
+                    yield [*blocks, *missing]
 
     def _cover(self, cap: float) -> list[Subset]:
         """Return blocks of at most `cap` cells that contain all that is needed.
@@ -474,12 +396,17 @@ class Search:
 
     def _repair(self, weights: dict[Subset, float], weight: float) -> None:
         """Add what is needed and lies in no block."""
-        left = np.ones(len(self.subsets), np.bool_)
-        left[np.concatenate([self.table(block)[1] for block in weights])] = False
+        left = self._outside(weights)
         while left.any():
             whole = self.around[self.subsets[int(left.argmax())]]
             weights[whole] = weight
             left[self.table(whole)[1]] = False
+
+    def _outside(self, blocks: Iterable[Subset]) -> NDArray[np.bool_]:
+        """Return which of the asked subsets lie in no block."""
+        outside = np.ones(len(self.subsets), np.bool_)
+        outside[np.concatenate([self.table(block)[1] for block in blocks])] = False
+        return outside
 
     def polish(self) -> None:
         """Descend from the best to full accuracy."""
@@ -495,3 +422,15 @@ class Search:
 def _used(blocks: Sequence[Subset], theta: Floats) -> tuple[list[Subset], Floats]:
     kept = [block for block, weight in zip(blocks, theta, strict=True) if weight > 0]
     return kept, theta[theta > 0]
+
+
+def _packing(points: int, size: int, overlap: int) -> list[list[int]]:
+    """Return blocks of points, first fit, of which two share less than `overlap`."""
+    blocks = np.array(list(combinations(range(points), size)))
+    left = np.zeros((len(blocks), points), np.int8)
+    np.put_along_axis(left, blocks, 1, axis=1)
+    chosen = []
+    while left.size:
+        chosen.append(np.flatnonzero(left[0]).tolist())
+        left = left[left @ left[0] < overlap]
+    return chosen
