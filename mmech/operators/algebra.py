@@ -50,15 +50,6 @@ def _kronecker_product(left: Kronecker, right: Kronecker) -> QueryMatrix | None:
     return None if factors is None else Kronecker(factors)
 
 
-@singledispatch
-def _factors(operator: QueryMatrix) -> tuple[QueryMatrix, ...]:
-    """Return the factors of a product, or the operator itself."""
-    return (operator,)
-
-
-_factors.register(Product, lambda operator: operator.factors)
-
-
 PRODUCT_RULES: list[tuple[type, type, Rule]] = [
     (Identity, QueryMatrix, lambda a, b: b),
     (QueryMatrix, Identity, lambda a, b: a),
@@ -71,6 +62,9 @@ PRODUCT_RULES: list[tuple[type, type, Rule]] = [
     (Kronecker, Kronecker, _kronecker_product),
     (VStack, QueryMatrix, lambda a, b: VStack([product(x, b) for x in a.blocks])),
     (Sum, QueryMatrix, lambda a, b: Sum([product(x, b) for x in a.terms])),
+    (Product, Product, lambda a, b: Product(*a.factors, *b.factors)),
+    (Product, QueryMatrix, lambda a, b: Product(*a.factors, b)),
+    (QueryMatrix, Product, lambda a, b: Product(a, *b.factors)),
 ]
 """(type of left, type of right, rule), tried in this order."""
 
@@ -87,7 +81,7 @@ def product(left: QueryMatrix, right: QueryMatrix) -> QueryMatrix:
             combined = rule(left, right)
             if combined is not None:
                 return combined
-    return Product(*_factors(left), *_factors(right))
+    return Product(left, right)
 
 
 def scale(weight: Any, operator: QueryMatrix) -> QueryMatrix:
