@@ -36,18 +36,11 @@ def _entries(rule: Rule) -> Rule:
     return fitting
 
 
-def _products(
-    lefts: Sequence[QueryMatrix], rights: Sequence[QueryMatrix]
-) -> list[QueryMatrix] | None:
-    """Return the products of parts, one by one, if all sizes agree."""
-    if [a.shape[1] for a in lefts] != [b.shape[0] for b in rights]:
-        return None
-    return [product(a, b) for a, b in zip(lefts, rights, strict=True)]
-
-
 def _kronecker_product(left: Kronecker, right: Kronecker) -> QueryMatrix | None:
-    factors = _products(left.factors, right.factors)
-    return None if factors is None else Kronecker(factors)
+    """Multiply the factors one by one, if all sizes agree."""
+    if [a.shape[1] for a in left.factors] != [b.shape[0] for b in right.factors]:
+        return None
+    return Kronecker(list(map(product, left.factors, right.factors)))
 
 
 PRODUCT_RULES: list[tuple[type, type, Rule]] = [
