@@ -42,8 +42,8 @@ MAX_WORK = 10**9
 MAX_CELLS = 4096
 """Cap on the table of a block, where there are more attributes than a lattice has."""
 
-CAP_STEP = 4
-"""Ratio of the caps that covering designs are made for."""
+CAPS = (4, 16, 64, 256, 1024, MAX_CELLS)
+"""Caps on the tables of covering designs."""
 
 MAX_COVER_WORK = 3 * 10**8
 """Targets times caps times starts of covering designs."""
@@ -83,11 +83,11 @@ class Search:
         self,
         sizes: tuple[int, ...],
         asked: dict[Subset, float],
-        max_cells: int | None,
+        max_cells: float,
         rng: np.random.Generator,
     ) -> None:
         self.sizes = sizes
-        self.max_cells = math.inf if max_cells is None else max_cells
+        self.max_cells = max_cells
         self.rng = rng
         self.subsets = tuple(asked)
         self.numbers = {subset: i for i, subset in enumerate(asked)}
@@ -226,15 +226,11 @@ class Search:
         del self.starts[CHAINS:]
 
     def _starts(self, n_starts: int) -> Iterator[list[Subset]]:
-        caps: list[float] = []
-        cap = float(min(self.max_cells, MAX_CELLS))
-        smallest = min(self.cells(block) for block in self.needed)
-        while cap > smallest and len(caps) < 12:
-            caps.append(cap)
-            cap /= CAP_STEP
+        smallest = min(map(self.cells, self.needed))
+        caps = [cap for cap in CAPS if cap > smallest]
         rounds = max(1, min(n_starts, MAX_COVER_WORK // (len(self.needed) * 1000)))
         for _ in range(rounds):
-            for cap in reversed(caps):
+            for cap in caps:
                 yield self._cover(cap)
         few = len(self.attributes) <= LIMITS.lattice_attributes
         if few and len(self.needed) <= MAX_NEEDED:  # all subsets are within reach
