@@ -250,11 +250,11 @@ def box_cells(masks, starts, strides, ends, out):
 
 @kernel
 def pool_descend(
-    theta, cells, starts, stops, members, energies, most, tolerance, precisions, pulls
+    theta, cells, ends, members, energies, most, tolerance, precisions, pulls
 ):
     # Monotone updates of the weights of blocks, normalised to sum one,
     # θ_a <- (θ_a⁴ / n_a Σ_{s⊆a} v_s/k_s²)^{1/3}: block a holds the subsets
-    # members[starts[a]:stops[a]] int64; it has cells[a] float64 table cells; Σ_{a∋s}
+    # members[ends[a]:ends[a+1]] int64; it has cells[a] float64 table cells; Σ_{a∋s}
     # θ_a² / cells_a is the precision of subset s of energy energies[s].
     # theta (blocks,) float64 in place; scratch precisions (subsets,), pulls (blocks,)
     # float64. Returns (loss, iterations).
@@ -268,7 +268,7 @@ def pool_descend(
         for a in range(n_blocks):
             square = theta[a] * theta[a] / cells[a]
             if square > 0.0:
-                for j in range(starts[a], stops[a]):
+                for j in range(ends[a], ends[a + 1]):
                     precisions[members[j]] += square
         loss = 0.0
         for s in range(n_subsets):
@@ -283,7 +283,7 @@ def pool_descend(
         total = 0.0
         for a in range(n_blocks):
             pull = 0.0
-            for j in range(starts[a], stops[a]):
+            for j in range(ends[a], ends[a + 1]):
                 pull += precisions[members[j]]
             pulls[a] = (theta[a] ** 4 * pull / cells[a]) ** (1.0 / 3.0)
             total += pulls[a]
@@ -388,15 +388,6 @@ def cover_greedily(
         left -= done
         n_blocks += 1
     return n_blocks
-
-
-@kernel
-def pool_counts(starts, stops, members, out):
-    # How many blocks hold every subset: blocks as in pool_descend,
-    # out (subsets,) int64, zeroed.
-    for a in range(starts.shape[0]):
-        for j in range(starts[a], stops[a]):
-            out[members[j]] += 1
 
 
 # ----------------------------------------------------------- p-Identity descent

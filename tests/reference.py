@@ -143,12 +143,11 @@ def pinv(matrix, **options):
 
 
 def pool_descend(
-    theta, cells, starts, stops, members, energies, most, tolerance, precisions,
-    pulls,
-):  # fmt: skip
+    theta, cells, ends, members, energies, most, tolerance, precisions, pulls
+):
     inside = np.zeros((theta.size, energies.size))
     for a in range(theta.size):
-        inside[a, members[starts[a] : stops[a]]] = 1
+        inside[a, members[ends[a] : ends[a + 1]]] = 1
     previous = np.inf
     for iteration in range(most):
         kappa = (np.square(theta) / cells) @ inside
@@ -162,11 +161,6 @@ def pool_descend(
         theta /= theta.sum()
         theta[theta < 1e-9] = 0
     return loss_now, iteration
-
-
-def pool_counts(starts, stops, members, out):
-    for a in range(starts.size):
-        np.add.at(out, members[starts[a] : stops[a]], 1)
 
 
 def cover_greedily(

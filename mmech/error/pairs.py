@@ -19,7 +19,7 @@ from scipy.linalg.lapack import dpotri
 
 from mmech.arrays import Floats, Subset
 from mmech.checks import magnitude
-from mmech.error.rules import known_gain, known_rows, known_support, missing_attributes
+from mmech.error.rules import known_gain, known_rows, missing_attributes
 from mmech.exceptions import DomainTooLargeError, UnsupportedWorkloadError
 from mmech.limits import LIMITS
 from mmech.operators.base import QueryMatrix
@@ -70,9 +70,9 @@ def supports(workload: QueryMatrix, strategy: QueryMatrix) -> bool:
         return False
     if inner is not strategy:
         return supports(queries, inner)
-    known = known_support(workload, strategy)
-    if known is not None:
-        return known
+    missing = missing_attributes(workload, strategy)
+    if missing is not None:
+        return not missing
     _check_listed(workload)
     check_work(workload, strategy, 4)
     weights = np.random.default_rng(0).standard_normal((workload.shape[0], 4))
@@ -184,15 +184,15 @@ def unsupported(
 ) -> UnsupportedWorkloadError:
     """Return the error for a pair that `supports` refuses, as specific as can be."""
     missing = missing_attributes(workload, strategy)
-    if missing is None:
+    if missing:
         reason = (
-            "some query is not a combination of strategy queries; add rows such as "
-            "Identity to the strategy"
+            f"it asks for the attributes {missing[0]} together, which no marginal of "
+            "the strategy contains; add a marginal over them"
         )
     else:
         reason = (
-            f"it asks for the attributes {missing} together, which no marginal of the "
-            "strategy contains; add a marginal over them"
+            "some query is not a combination of strategy queries; add rows such as "
+            "Identity to the strategy"
         )
     return UnsupportedWorkloadError(
         f"the strategy {strategy!r} cannot answer the workload {workload!r}: {reason}"
@@ -359,20 +359,12 @@ def _(workload: QueryMatrix, strategy: Product) -> Floats | None:
 
 
 @missing_attributes.rule(Tables)
-def _missing(workload: QueryMatrix, strategy: Tables) -> Subset | None:
+def _(workload: QueryMatrix, strategy: Tables) -> list[Subset] | None:
     asked = mean_spectrum(workload, strategy.domain_shape)
     if asked is None:
         return None
     precisions = _precisions(strategy, asked)
-    missing = (s for s, k in zip(asked, precisions, strict=True) if k <= 0)
-    return next(missing, None)
-
-
-@known_support.rule(Tables)
-def _(workload: QueryMatrix, strategy: Tables) -> bool | None:
-    if mean_spectrum(workload, strategy.domain_shape) is None:
-        return None
-    return _missing(workload, strategy) is None
+    return [s for s, k in zip(asked, precisions, strict=True) if k <= 0]
 
 
 @known_rows.rule(Tables)

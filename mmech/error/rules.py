@@ -48,10 +48,6 @@ class PairQuestion:
 
         return registered
 
-    def forget(self, strategy: type, workload: type = QueryMatrix) -> None:
-        """Take a rule out again."""
-        del self._rules[strategy, workload]
-
     def _by_block(self, workload: QueryMatrix, strategy: QueryMatrix) -> list[Any]:
         """Return the answer for each block of a union, or none if one is unknown."""
         blocks = normal_form(workload).blocks
@@ -92,8 +88,6 @@ def _sum_of_rows(workload: QueryMatrix, strategy: QueryMatrix) -> float | None:
 known_gain = PairQuestion(sum, otherwise=_sum_of_rows)
 """‖W A⁺‖_F²; refuses like `known_rows`, whose sum it is."""
 
-known_support = PairQuestion()
-"""Whether every query lies in the row space of the strategy."""
-
 missing_attributes = PairQuestion()
-"""Attributes that queries need together and the strategy separates."""
+"""Subsets of attributes that queries need together and the strategy separates: none
+where every query lies in its row space."""

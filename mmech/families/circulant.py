@@ -320,19 +320,11 @@ class Toeplitz(Stored):
     @cached_property
     def _inverse(self) -> Array | None:
         """First column of the inverse of a lower triangular matrix, if it is stable."""
-        from scipy.signal import fftconvolve, lfilter
-
         column = self._column.astype(np.float64)
         if column.size != self._row.size or self._row[1:].any() or column[0] == 0:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
-            first = column[:DOUBLED]
-            inverse = np.asarray(lfilter([1.0], first, np.eye(1, first.size)[0]))
-            while (known := inverse.size) < column.size:  # Newton's step
-                more = column[: 2 * known]
-                wrong = fftconvolve(more, inverse)[known : more.size]
-                steps = fftconvolve(wrong, inverse)[: wrong.size]
-                inverse = np.concatenate([inverse, -steps])
+            inverse = reciprocal(column)
             # Both norms are those of the matrices, largest column and row alike.
             condition = np.abs(column).sum() * np.abs(inverse).sum()
         return inverse if condition <= LARGEST_CONDITION else None
@@ -397,6 +389,20 @@ class Toeplitz(Stored):
         values, offsets = self._diagonals[kept], self.shape[1] - 1 - kept
         form = {"offsets": offsets.tolist(), "shape": self.shape, "dtype": self.dtype}
         return sp.csr_array(sp.diags_array(list(values), **form))
+
+
+def reciprocal(series: Floats) -> Floats:
+    """Return the reciprocal of a power series, by recursion and Newton's method."""
+    from scipy.signal import fftconvolve, lfilter
+
+    first = series[:DOUBLED]
+    inverse = np.asarray(lfilter([1.0], first, np.eye(1, first.size)[0]))
+    while (known := inverse.size) < series.size:
+        more = series[: 2 * known]
+        wrong = fftconvolve(more, inverse)[known : more.size]
+        steps = fftconvolve(wrong, inverse)[: wrong.size]
+        inverse = np.concatenate([inverse, -steps])
+    return inverse
 
 
 @query_matrix("SectionPinv")

@@ -429,21 +429,17 @@ def _(workload: Ranges, strategy: Tau) -> float | None:
     return total
 
 
-@computed_rows.register(AllRange | WidthRange)
-def _(workload: AllRange | WidthRange, strategy: QueryMatrix) -> Floats:
+@computed_rows.register(AllRange)
+def _(workload: AllRange, strategy: QueryMatrix) -> Floats:
     """Take distances between the coefficients of prefix sums.
 
     S holds the sums over the first 0..n cells, and C is S A⁺. Range (lo, hi) has the
     coefficients C[hi + 1] - C[lo]: all norms follow from C Cᵀ. Differences that lose
     most digits are taken before they are squared.
     """
-    m, n = workload.shape
-    check_work(workload, strategy, min(m, n + 1))
-    if isinstance(workload, AllRange):
-        lower, upper = np.triu_indices(n)
-    else:
-        lower = np.arange(m)
-        upper = lower + workload.width - 1
+    n = workload.n
+    check_work(workload, strategy, n + 1)
+    lower, upper = np.triu_indices(n)
     sums = np.tri(n + 1, n, -1)
     coefficients = np.ascontiguousarray(strategy.pinv().rmatmat(sums.T).T)
     if not rows_supported(

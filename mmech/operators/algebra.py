@@ -36,27 +36,11 @@ def _entries(rule: Rule) -> Rule:
     return fitting
 
 
-def _products(
-    lefts: Sequence[QueryMatrix], rights: Sequence[QueryMatrix]
-) -> list[QueryMatrix] | None:
-    """Return the products of parts, one by one, if all sizes agree."""
-    if [a.shape[1] for a in lefts] != [b.shape[0] for b in rights]:
-        return None
-    return [product(a, b) for a, b in zip(lefts, rights, strict=True)]
-
-
 def _kronecker_product(left: Kronecker, right: Kronecker) -> QueryMatrix | None:
-    factors = _products(left.factors, right.factors)
-    return None if factors is None else Kronecker(factors)
-
-
-@singledispatch
-def _factors(operator: QueryMatrix) -> tuple[QueryMatrix, ...]:
-    """Return the factors of a product, or the operator itself."""
-    return (operator,)
-
-
-_factors.register(Product, lambda operator: operator.factors)
+    """Multiply the factors one by one, if all sizes agree."""
+    if [a.shape[1] for a in left.factors] != [b.shape[0] for b in right.factors]:
+        return None
+    return Kronecker(list(map(product, left.factors, right.factors)))
 
 
 PRODUCT_RULES: list[tuple[type, type, Rule]] = [
@@ -71,6 +55,9 @@ PRODUCT_RULES: list[tuple[type, type, Rule]] = [
     (Kronecker, Kronecker, _kronecker_product),
     (VStack, QueryMatrix, lambda a, b: VStack([product(x, b) for x in a.blocks])),
     (Sum, QueryMatrix, lambda a, b: Sum([product(x, b) for x in a.terms])),
+    (Product, Product, lambda a, b: Product(*a.factors, *b.factors)),
+    (Product, QueryMatrix, lambda a, b: Product(*a.factors, b)),
+    (QueryMatrix, Product, lambda a, b: Product(a, *b.factors)),
 ]
 """(type of left, type of right, rule), tried in this order."""
 
@@ -87,7 +74,7 @@ def product(left: QueryMatrix, right: QueryMatrix) -> QueryMatrix:
             combined = rule(left, right)
             if combined is not None:
                 return combined
-    return Product(*_factors(left), *_factors(right))
+    return Product(left, right)
 
 
 def scale(weight: Any, operator: QueryMatrix) -> QueryMatrix:

@@ -92,20 +92,16 @@ class _Memory:
         self.step_change[row, row] = slope / square
         self.change_change[row, row] = 1.0
 
-    def apply(
-        self, gradient: Floats, stuck: NDArray[np.bool_], by_face: bool
-    ) -> Floats | None:
+    def apply(self, gradient: Floats, stuck: NDArray[np.bool_]) -> Floats | None:
         """Return the inverse Hessian times the gradient, for the variables not stuck.
 
-        By face, steps and changes are restricted to the variables that may move: what
-        the others did says nothing about the curvature along the face of the box.
-        ``None`` if no step is left with a positive curvature there.
+        Steps and changes are restricted to the variables that may move: what the others
+        did says nothing about the curvature along the face of the box. ``None`` if no
+        step is left with a positive curvature there.
         """
-        if not (by_face and stuck.any()):
+        if not stuck.any():
             pairs = self.steps, self.changes, self.step_change, self.change_change
-            direction = _newton(gradient, pairs, self.newest_last)
-            direction[stuck] = 0.0
-            return direction
+            return _newton(gradient, pairs, self.newest_last)
         free, used = np.flatnonzero(~stuck), self.newest_last
         steps = self.steps.take(free, axis=1)[used]  # in half the time of the reverse
         changes = self.changes.take(free, axis=1)[used]
@@ -152,7 +148,6 @@ def minimize_in_box(
     upper: float,
     max_iter: int,
     tolerance: float,
-    by_face: bool = True,
     worst: float = math.inf,
 ) -> BoxDescent:
     """Descend on lower <= x <= upper by projected L-BFGS.
@@ -174,10 +169,6 @@ def minimize_in_box(
         Most iterations.
     tolerance : float
         Relative decrease per iteration, on average over five, at which to stop.
-    by_face : bool, default=True
-        Whether the curvature counts the free variables alone. Otherwise steps are less
-        exact, and fewer variables run into their bounds on the way: where there are
-        many minima, the one at the end is often lower.
     worst : float, default=inf
         Value above which the descent is given up after `HOPELESS` iterations.
 
@@ -199,7 +190,7 @@ def minimize_in_box(
         direction = free = np.where(stuck, 0.0, gradient)
         if memory.newest_last:
             with np.errstate(over="ignore", invalid="ignore"):  # judged below
-                newton = memory.apply(free, stuck, by_face)
+                newton = memory.apply(free, stuck)
             if newton is None or not 0 < newton @ free < np.inf:
                 return None
             direction, length = newton, 1.0

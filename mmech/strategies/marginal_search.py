@@ -1,4 +1,4 @@
-"""The search for weighted marginals: designs, growth, random starts, local moves.
+"""The search for weighted marginals: designs, growth, local moves.
 
 Blocks are subsets of attributes. A strategy is blocks with weights; each that is tried
 descends on its weights before it is compared.
@@ -18,17 +18,8 @@ from mmech.error.result import StrategyResult
 from mmech.limits import LIMITS
 from mmech.operators.base import product_of
 from mmech.operators.marginals import Marginals
-from mmech.operators.subsets import (
-    attributes_of,
-    mask_of,
-    ranks_of,
-    sizes_of,
-    subsets_inside,
-)
+from mmech.operators.subsets import ranks_of, sizes_of, subsets_inside
 from mmech.strategies.registry import time_is_up
-
-MAX_VISITS = 10**9
-"""Pairs of a block and a subset asked for that designs may visit."""
 
 MAX_POINTS = 13
 """Largest base design that is inflated (the projective plane of order 3)."""
@@ -39,96 +30,6 @@ INFLATIONS = 6
 DECAY = 0.1
 """Worth of a target for every attribute that a growing block still lacks."""
 
-
-class Designs:
-    """Block designs that cover all that is needed, as bit masks of few attributes."""
-
-    def __init__(
-        self,
-        attributes: Sequence[int],
-        needed: Iterable[Subset],
-        rng: np.random.Generator,
-    ) -> None:
-        self.rng = rng
-        self.d = len(attributes)
-        place = {i: j for j, i in enumerate(attributes)}
-        masks = [mask_of(place[i] for i in subset) for subset in needed]
-        self.needed = np.array(masks, np.int64)
-        self.visits = 0
-
-    def random(self) -> list[int]:
-        """Return random blocks, and what they leave out."""
-        count = int(self.rng.integers(2, 3 * self.d + 3))
-        sizes = (int(self.rng.integers(1, self.d + 1)) for _ in range(count))
-        drawn = (self.rng.permutation(self.d)[:size].tolist() for size in sizes)
-        return self._covering(list(map(mask_of, drawn)))
-
-    def inflated(self) -> Iterator[list[int]]:
-        """Yield designs on points, each of which stands for a group of attributes.
-
-        Ten attributes dealt to the seven points of the Fano plane, for instance,
-        give seven blocks in which every two attributes meet.
-        """
-        d = self.d
-        order = max(mask.bit_count() for mask in self.needed.tolist())
-        for points in range(order + 1, min(d, MAX_POINTS) + 1):
-            targets = _subsets(points, order)
-            for size in range(order, points):
-                candidates = _subsets(points, size)
-                if self.visits > MAX_VISITS:
-                    return
-                design = self._lexicode(candidates, order)
-                left = [t for t in targets if all(t & ~block for block in design)]
-                design = design + self._greedy_cover(candidates, left)
-                for _ in range(INFLATIONS):
-                    dealt = np.zeros(points, np.int64)
-                    for i, j in enumerate(self.rng.permutation(d)):
-                        dealt[i % points] |= 1 << j
-                    dealt = self.rng.permutation(dealt)
-                    groups = [int(group) for group in dealt]
-                    inside = (attributes_of(block) for block in design)
-                    yield self._covering([sum(groups[i] for i in b) for b in inside])
-
-    def _lexicode(self, blocks: list[int], overlap: int) -> list[int]:
-        """First-fit packing: two blocks share fewer than `overlap` attributes."""
-        chosen: list[int] = []
-        left = np.array(blocks, np.int64)
-        held = (left[:, None] >> np.arange(self.d) & 1).astype(np.int8)
-        while left.size:
-            chosen.append(int(left[0]))
-            apart = held @ held[0] < overlap
-            left, held = left[apart], held[apart]
-        return chosen
-
-    def _greedy_cover(self, blocks: list[int], targets: list[int]) -> list[int]:
-        """Repeatedly the block that contains most targets left."""
-        candidates = np.array(blocks, np.int64)
-        left = np.array(targets, np.int64)
-        chosen: list[int] = []
-        while left.size:
-            self.visits += left.size * candidates.size
-            covers = (left[None, :] & ~candidates[:, None]) == 0
-            counts = covers.sum(axis=1)
-            best = int(counts.argmax())
-            if counts[best] == 0:
-                break
-            chosen.append(int(candidates[best]))
-            left = left[~covers[best]]
-        return chosen
-
-    def _covering(self, blocks: list[int]) -> list[int]:
-        """Add what is missing so that every needed subset lies in a block."""
-        outside = self.needed[:, None] & ~np.array(blocks, np.int64) != 0
-        missing = self.needed[outside.all(axis=1)]
-        return sorted({*blocks, *missing.tolist()})
-
-
-def _subsets(points: int, size: int) -> list[int]:
-    """All subsets of one size as bit masks, in lexicographic order."""
-    return [mask_of(block) for block in combinations(range(points), size)]
-
-
-# ---- the search --------------------------------------------------------------
 
 NAME = "marginals"
 
@@ -141,8 +42,8 @@ MAX_WORK = 10**9
 MAX_CELLS = 4096
 """Cap on the table of a block, where there are more attributes than a lattice has."""
 
-CAP_STEP = 4
-"""Ratio of the caps that covering designs are made for."""
+CAPS = (4, 16, 64, 256, 1024, MAX_CELLS)
+"""Caps on the tables of covering designs."""
 
 MAX_COVER_WORK = 3 * 10**8
 """Targets times caps times starts of covering designs."""
@@ -152,11 +53,6 @@ MAX_GROWN = 50_000
 
 MAX_NEEDED = 5000
 """Largest number of subsets asked for that designs are searched for."""
-
-RANDOM_STARTS = 150
-
-DENSE_STARTS = 8
-"""Up to this number of attributes some random starts weight every marginal."""
 
 OVERHEAD = 500
 """Work that listing a block costs, in pairs visited."""
@@ -180,56 +76,6 @@ POLISH_ITERATIONS = 20_000
 POLISH_TOLERANCE = 1e-13
 
 
-class Pool:
-    """The blocks seen so far: their tables, and the asked subsets inside."""
-
-    def __init__(self, sizes: tuple[int, ...], numbers: dict[Subset, int]) -> None:
-        self._sizes = sizes
-        self._numbers = numbers
-        self._order = max(map(len, numbers))
-        self._places: dict[Subset, int] = {}
-        self._cells = np.empty(64)
-        self._bounds = np.zeros(65, np.int64)
-        self.members = np.empty(1024, np.int64)
-
-    def _place(self, block: Subset) -> int:
-        place = self._places.get(block)
-        if place is None:
-            place = self._places[block] = len(self._places)
-            found = subsets_inside(block, self._numbers, self._order)
-            start = int(self._bounds[place])
-            stop = start + len(found)
-            if place + 1 >= self._cells.size:
-                self._cells = np.resize(self._cells, 2 * self._cells.size)
-                self._bounds = np.resize(self._bounds, self._cells.size + 1)
-            if stop > self.members.size:
-                self.members = np.resize(self.members, 2 * stop)
-            self._cells[place] = self.cells(block)
-            self._bounds[place + 1] = stop
-            self.members[start:stop] = found
-        return place
-
-    def cells(self, block: Subset) -> float:
-        """Return the number of cells of the table over a block."""
-        return math.prod([float(self._sizes[i]) for i in block])
-
-    def inside(self, block: Subset) -> NDArray[np.int64]:
-        """Return the numbers of the asked subsets in a block."""
-        place = self._place(block)
-        return self.members[self._bounds[place] : self._bounds[place + 1]]
-
-    def layout(
-        self, blocks: Iterable[Subset]
-    ) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-        """Return cells, and where the `members` of every block start and stop."""
-        try:
-            found = [self._places[block] for block in blocks]
-        except KeyError:
-            found = [self._place(block) for block in blocks]
-        places = np.array(found)
-        return self._cells[places], self._bounds[places], self._bounds[places + 1]
-
-
 class Search:
     """The state of one search: the best blocks and weights, and the work left."""
 
@@ -237,18 +83,19 @@ class Search:
         self,
         sizes: tuple[int, ...],
         asked: dict[Subset, float],
-        max_cells: int | None,
+        max_cells: float,
         rng: np.random.Generator,
     ) -> None:
         self.sizes = sizes
-        self.max_cells = math.inf if max_cells is None else max_cells
+        self.max_cells = max_cells
         self.rng = rng
         self.subsets = tuple(asked)
         self.numbers = {subset: i for i, subset in enumerate(asked)}
         spread = np.array(list(asked.values())) / sizes_of(asked, sizes)
         self.scale = float((ranks_of(asked, sizes) * spread).sum())
         self.energies = ranks_of(asked, sizes) * spread / self.scale
-        self.pool = Pool(sizes, self.numbers)
+        self.order = max(map(len, asked))
+        self._tables: dict[Subset, tuple[float, NDArray[np.int64]]] = {}
         self.around = self._maximal()
         self.needed = sorted(set(self.around.values()))
         self.attributes = sorted({i for subset in self.needed for i in subset})
@@ -260,6 +107,17 @@ class Search:
         self.starts: list[tuple[float, list[Subset], Floats]] = []
         self.history: list[float] = []
         self.precisions = np.empty(len(self.subsets))
+
+    def cells(self, block: Subset) -> float:
+        """Return the number of cells of the table over a block."""
+        return math.prod([float(self.sizes[i]) for i in block])
+
+    def table(self, block: Subset) -> tuple[float, NDArray[np.int64]]:
+        """Return the cells of a block, and the numbers of the asked subsets inside."""
+        if block not in self._tables:
+            inside = subsets_inside(block, self.numbers, self.order)
+            self._tables[block] = self.cells(block), np.array(inside, np.int64)
+        return self._tables[block]
 
     def _maximal(self) -> dict[Subset, Subset]:
         """Return for every asked subset a largest one that contains it."""
@@ -303,13 +161,14 @@ class Search:
         """Return better weights of blocks and their loss."""
         from mmech import _kernels
 
-        cells, starts, stops = self.pool.layout(blocks)
+        cells, inside = zip(*map(self.table, blocks), strict=True)
+        ends = np.cumsum([0, *map(len, inside)])
         theta = theta / theta.sum()
-        pool = cells, starts, stops, self.pool.members, self.energies
+        pool = np.array(cells), ends, np.concatenate(inside), self.energies
         limits, scratch = (max_iter, tolerance), (self.precisions, np.empty(theta.size))
         loss, iterations = _kernels.pool_descend(theta, *pool, *limits, *scratch)
         self.n_iter += iterations
-        visited = 2 * int((stops - starts).sum()) + self.energies.size
+        visited = 2 * int(ends[-1]) + self.energies.size
         self.work += (iterations + 1) * visited + OVERHEAD * len(blocks)
         return theta, float(loss)
 
@@ -342,15 +201,11 @@ class Search:
 
     def run(self, n_starts: int) -> Iterator[None]:
         """Try starts, then local moves; yield after every improvement."""
-        few = len(self.attributes) <= LIMITS.lattice_attributes
-        designs = None
-        if few and len(self.needed) <= MAX_NEEDED:  # all subsets are within reach
-            designs = Designs(self.attributes, self.needed, self.rng)
         promised = [self.needed]
         union = tuple(self.attributes)
-        if self.pool.cells(union) <= self.max_cells:
+        if self.cells(union) <= self.max_cells:
             promised += [[union], [*self.needed, union]]
-        for blocks in chain(promised, self._starts(n_starts, designs)):
+        for blocks in chain(promised, self._starts(n_starts)):
             found = self.uniform(blocks)
             if self.keep(*found):
                 yield
@@ -358,8 +213,6 @@ class Search:
             if self.is_over and blocks not in promised:
                 return
         yield from self._grow(self.used + (1 - self.used) / 3)
-        if designs is not None:
-            yield from self._random_starts(designs, self.used + (1 - self.used) / 4)
         yield from self._local_moves()
 
     def _remember(self, blocks: list[Subset], theta: Floats, loss: float) -> None:
@@ -372,29 +225,40 @@ class Search:
         self.starts.sort(key=lambda start: start[0])
         del self.starts[CHAINS:]
 
-    def _starts(self, n_starts: int, designs: Designs | None) -> Iterator[list[Subset]]:
-        caps: list[float] = []
-        cap = float(min(self.max_cells, MAX_CELLS))
-        smallest = min(self.pool.cells(block) for block in self.needed)
-        while cap > smallest and len(caps) < 12:
-            caps.append(cap)
-            cap /= CAP_STEP
+    def _starts(self, n_starts: int) -> Iterator[list[Subset]]:
+        smallest = min(map(self.cells, self.needed))
+        caps = [cap for cap in CAPS if cap > smallest]
         rounds = max(1, min(n_starts, MAX_COVER_WORK // (len(self.needed) * 1000)))
         for _ in range(rounds):
-            for cap in reversed(caps):
+            for cap in caps:
                 yield self._cover(cap)
-        if designs is not None:
+        few = len(self.attributes) <= LIMITS.lattice_attributes
+        if few and len(self.needed) <= MAX_NEEDED:  # all subsets are within reach
             limit = self.used + (1 - self.used) / 3
-            for design in designs.inflated():
-                blocks = [self._named(block) for block in design]
-                if all(self.pool.cells(block) <= self.max_cells for block in blocks):
+            for blocks in self._inflated():
+                if all(self.cells(block) <= self.max_cells for block in blocks):
                     yield blocks
                 if self.used > limit:
                     return
 
-    def _named(self, mask: int) -> Subset:
-        """Return the attributes of a bit mask of places among them."""
-        return tuple(self.attributes[place] for place in attributes_of(mask))
+    def _inflated(self) -> Iterator[list[Subset]]:
+        """Yield designs on points, each of which stands for a group of attributes.
+
+        Ten attributes dealt to the seven points of the Fano plane, for instance, give
+        seven blocks in which every two attributes meet. What lies in no block is one.
+        """
+        attributes, order = np.array(self.attributes), max(map(len, self.needed))
+        for points in range(order + 1, min(attributes.size, MAX_POINTS) + 1):
+            for size in range(order, points):
+                design = _packing(points, size, order)
+                for _ in range(INFLATIONS):
+                    dealt = self.rng.permutation(attributes)
+                    groups = [dealt[i::points] for i in self.rng.permutation(points)]
+                    parts = ([groups[i] for i in block] for block in design)
+                    blocks = [tuple(sorted(np.concatenate(p).tolist())) for p in parts]
+                    outside = self._outside(blocks)
+                    missing = (s for s in self.needed if outside[self.numbers[s]])
+                    yield [*blocks, *missing]
 
     def _cover(self, cap: float) -> list[Subset]:
         """Return blocks of at most `cap` cells that contain all that is needed.
@@ -419,11 +283,8 @@ class Search:
         ties, out = self.rng.random((64, d)), np.zeros((len(targets), d), np.uint8)
         most = math.log(cap) + 1e-9
         count = _kernels.cover_greedily(*sides, logs, most, DECAY, ties, out)
-        return self._listed(out[:count])
-
-    def _listed(self, inside: NDArray[np.uint8]) -> list[Subset]:
         names = np.array(self.attributes)
-        return [tuple(names[row > 0].tolist()) for row in inside]
+        return [tuple(names[row > 0].tolist()) for row in out[:count]]
 
     def _grow(self, limit: float) -> Iterator[None]:
         """Grow blocks of what is asked by one attribute while that helps."""
@@ -432,15 +293,13 @@ class Search:
         while improved:
             improved = False
             grown = {tuple(sorted({*b, i})) for b in blocks for i in self.attributes}
-            order = sorted(
-                grown.difference(blocks), key=lambda b: (self.pool.cells(b), b)
-            )
+            order = sorted(grown.difference(blocks), key=lambda b: (self.cells(b), b))
             for new in order:
                 if self.used >= limit or time_is_up():
                     return
                 whole = set(new)
                 inside = [b for b in blocks if whole.issuperset(b)]
-                if not inside or self.pool.cells(new) > self.max_cells:
+                if not inside or self.cells(new) > self.max_cells:
                     continue
                 weights = dict(zip(blocks, theta.tolist(), strict=True))
                 weights[new] = sum(weights.pop(block) for block in inside)
@@ -452,35 +311,6 @@ class Search:
                     if self.keep(blocks, theta, loss):
                         yield
         self._remember(blocks, theta, loss)
-
-    def _random_starts(self, designs: Designs, limit: float) -> Iterator[None]:
-        """Random weights of all blocks, or of random blocks that cover.
-
-        From weights of everything a descent finds out by itself what to drop, which
-        few attributes can afford.
-        """
-        d = len(self.attributes)
-        listed = range(2**d if d <= DENSE_STARTS else 0)
-        everything = [self._named(mask) for mask in listed]
-        for _ in range(RANDOM_STARTS):
-            if self.used >= limit or time_is_up():
-                return
-            kind = int(self.rng.integers(3)) if everything else 0
-            blocks = everything
-            if kind == 0:
-                blocks = [self._named(mask) for mask in designs.random()]
-                theta = self.rng.dirichlet(np.full(len(blocks), 0.5)) + 1e-3
-            elif kind == 1:
-                theta = self.rng.random(len(blocks))
-            else:
-                sparse = np.full(len(blocks), self.rng.uniform(0.03, 0.3))
-                theta = self.rng.dirichlet(sparse) + 1e-6
-            if any(self.pool.cells(block) > self.max_cells for block in blocks):
-                continue
-            theta, loss = self.descend(blocks, theta)
-            if self.keep(blocks, theta, loss):
-                yield
-            self._remember(blocks, theta, loss)
 
     # ---- local moves ----------------------------------------------------------
 
@@ -552,7 +382,7 @@ class Search:
 
     def _replace(self, weights: dict[Subset, float], old: Subset, new: Subset) -> None:
         """Put a block in the place of another and of all that lie inside it."""
-        if self.pool.cells(new) > self.max_cells or new == old:
+        if self.cells(new) > self.max_cells or new == old:
             return
         whole = set(new)
         weight = weights.pop(old)
@@ -562,21 +392,17 @@ class Search:
 
     def _repair(self, weights: dict[Subset, float], weight: float) -> None:
         """Add what is needed and lies in no block."""
-        left = self._uncovered(weights)
-        while left:
-            whole = self.around[self.subsets[left[0]]]
+        left = self._outside(weights)
+        while left.any():
+            whole = self.around[self.subsets[int(left.argmax())]]
             weights[whole] = weight
-            inside = set(self.pool.inside(whole).tolist())
-            left = [number for number in left if number not in inside]
+            left[self.table(whole)[1]] = False
 
-    def _uncovered(self, blocks: Iterable[Subset]) -> list[int]:
-        """Return the numbers of the asked subsets that lie in no block."""
-        from mmech import _kernels
-
-        counts = np.zeros(len(self.subsets), np.int64)
-        _, starts, stops = self.pool.layout(blocks)
-        _kernels.pool_counts(starts, stops, self.pool.members, counts)
-        return np.flatnonzero(counts == 0).tolist()
+    def _outside(self, blocks: Iterable[Subset]) -> NDArray[np.bool_]:
+        """Return which of the asked subsets lie in no block."""
+        outside = np.ones(len(self.subsets), np.bool_)
+        outside[np.concatenate([self.table(block)[1] for block in blocks])] = False
+        return outside
 
     def polish(self) -> None:
         """Descend from the best to full accuracy."""
@@ -592,3 +418,15 @@ class Search:
 def _used(blocks: Sequence[Subset], theta: Floats) -> tuple[list[Subset], Floats]:
     kept = [block for block, weight in zip(blocks, theta, strict=True) if weight > 0]
     return kept, theta[theta > 0]
+
+
+def _packing(points: int, size: int, overlap: int) -> list[list[int]]:
+    """Return blocks of points, first fit, of which two share less than `overlap`."""
+    blocks = np.array(list(combinations(range(points), size)))
+    left = np.zeros((len(blocks), points), np.int8)
+    np.put_along_axis(left, blocks, 1, axis=1)
+    chosen = []
+    while left.size:
+        chosen.append(np.flatnonzero(left[0]).tolist())
+        left = left[left @ left[0] < overlap]
+    return chosen

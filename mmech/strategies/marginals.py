@@ -4,9 +4,9 @@ Only the subsets s that the workload asks for matter, with their mean energies �
 k_s = Σ_{a⊇s} θ_a² n_s / n_a the loss of {θ_a M_a} is (Σθ)² Σ_s m_s τ_s / k_s. A
 marginal with weight zero cannot be re-activated by a gradient, since its derivative is
 positive. So good strategies are few blocks that cover what the workload needs. A search
-starts from what is asked itself, and from blocks grown from it. Covering
-designs under several caps, inflated designs and random blocks follow. Local moves end
-it. A monotone descent on the weights follows each of them.
+starts from what is asked itself. Covering designs under several caps, inflated designs
+and blocks grown from what is asked follow. Local moves end it. A monotone descent on
+the weights follows each of them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def marginals_strategy(
     """
     sizes, asked = spectrum_of(workload, NAME, "template 'pidentity'")
     # Blocks that the workload itself asks for may be larger.
-    max_cells = MAX_CELLS if len(sizes) > LIMITS.lattice_attributes else None
+    max_cells = MAX_CELLS if len(sizes) > LIMITS.lattice_attributes else math.inf
     n_starts = check_integer(n_starts, "n_starts")
     max_work = check_integer(max_work, "max_work")
     if not any(asked):  # at most the total is asked
@@ -193,11 +193,9 @@ def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip | None:
     shape = normal_form(workload).domain_shape
     if shape is None or len(shape) < 2:
         return Skip("no product domain")
-    if len(shape) > LIMITS.lattice_attributes:
-        if is_beyond_lattices(workload):
-            return None
-        return Skip("no projection on the marginal algebra")
-    if not is_union_of_boxes(workload):
+    if is_beyond_lattices(workload):
+        return None
+    if len(shape) > LIMITS.lattice_attributes or not is_union_of_boxes(workload):
         return Skip("no projection on the marginal algebra")
     beside_cells = _glance_beside_cells(workload)
     work = beside_cells or max(1, min(GLANCE, forest_work(workload) // 2))
@@ -208,9 +206,8 @@ def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip | None:
     )
     if glance.loss < found.best_loss * (1 - TIE):
         return None
-    reason = "a short search did not improve on the best"
-    if beside_cells:
-        reason = "a short search of marginals did not improve on the cells"
+    best = "cells" if beside_cells else "best"
+    reason = f"a short search of marginals did not improve on the {best}"
     return Skip(reason, glance.loss, is_last=beside_cells > 0)
 
 

@@ -272,7 +272,6 @@ def pidentity_strategy(
     first = levels[0]
     descents = _schedule(levels, n_starts, max_iter, tolerance)
     limit, stop = _race(max_iter, descents[-1].tolerance)
-    short = limit < RACE_ITERATIONS  # no time for low minima
     n_kept = 1 + n_starts // 3
     starts = make_starts(first.counts.size, p, rng, n_starts)
     if n_starts > 1 and ordered is None:  # a total, of a weight that it may pay for
@@ -280,7 +279,7 @@ def pidentity_strategy(
     for start in starts:
         ahead = sorted(run.value for run in runs)[n_kept - 1 : n_kept]
         worst = FAR_AHEAD * ahead[0] if ahead else math.inf
-        run = descend(first, start, limit, stop, by_face=short, worst=worst)
+        run = descend(first, start, limit, stop, worst=worst)
         runs.append(run)
         if callback is not None:
             best = finished(first, run)
@@ -433,7 +432,6 @@ def descend(
     start: Floats,
     max_iter: int,
     tolerance: float,
-    by_face: bool = True,
     norm: str = "L1",
     worst: float = math.inf,
 ) -> BoxDescent:
@@ -461,7 +459,6 @@ def descend(
         upper=MAX_WEIGHT,
         max_iter=max_iter,
         tolerance=tolerance,
-        by_face=by_face,
         worst=worst / unit,
     )
     history = tuple(value * unit for value in run.history)

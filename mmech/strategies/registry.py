@@ -219,12 +219,6 @@ def register(template: Template) -> Template:
     return template
 
 
-def unregister(template: Template) -> None:
-    """Take a template out of the registry again."""
-    for norm in template.norms:
-        del _registry[norm, template.name]
-
-
 def templates(norm: str) -> list[Template]:
     """Return the templates for a norm, lowest rank first."""
     _load()

@@ -20,7 +20,7 @@ from scipy.signal import fftconvolve
 
 from mmech.arrays import Floats, Integers
 from mmech.exceptions import UnsupportedWorkloadError
-from mmech.families.circulant import Toeplitz
+from mmech.families.circulant import Toeplitz, reciprocal
 from mmech.families.hierarchy import Hierarchy, best_tree
 from mmech.families.ranges import WidthRange
 from mmech.families.separable import Prefix
@@ -229,7 +229,7 @@ class ToeplitzRows:
 
     @cached_property
     def _inverse(self) -> Floats:
-        return _inverse(self.symbol.astype(np.float64))
+        return reciprocal(self.symbol.astype(np.float64))
 
     def squared_error(self, time: int) -> float:
         """Return the expected squared error of the answer for a time, O(T log T)."""
@@ -295,7 +295,7 @@ def _root(weights: Floats) -> Floats:
         size = 1
         while size < series.size:  # Newton: the number of right coefficients doubles
             size = min(2 * size, series.size)
-            ratio = fftconvolve(series[:size], _inverse(root[:size]))[:size]
+            ratio = fftconvolve(series[:size], reciprocal(root[:size]))[:size]
             root[:size] = (root[:size] + ratio) / 2
         losses = [_loss(weights, symbol) for symbol in (root, counts)]
     return root if losses[0] < losses[1] else counts
@@ -303,20 +303,9 @@ def _root(weights: Floats) -> Floats:
 
 def _loss(weights: Floats, symbol: Floats) -> float:
     """Return the squared error of all answers at unit noise, without scales."""
-    factors = fftconvolve(weights, _inverse(symbol))[: weights.size]
+    factors = fftconvolve(weights, reciprocal(symbol))[: weights.size]
     left = np.arange(weights.size, 0, -1)
     return float(np.square(symbol).sum() * (left @ np.square(factors)))
-
-
-def _inverse(symbol: Floats) -> Floats:
-    """Return the reciprocal of a power series, by Newton's method."""
-    out, size = np.array([1.0 / symbol[0]]), 1
-    while size < symbol.size:
-        size = min(2 * size, symbol.size)
-        error = -fftconvolve(symbol[:size], out)[:size]
-        error[0] += 2.0
-        out = fftconvolve(out, error)[:size]
-    return out
 
 
 def _convolved(a: Integers, b: Integers) -> Integers:

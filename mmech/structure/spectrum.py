@@ -156,12 +156,6 @@ def _marginal_of(block: QueryMatrix) -> tuple[Subset, float] | None:
     return kept, float(math.prod(f.m for f in block.factors if isinstance(f, Ones)))
 
 
-def _terms_over(workload: QueryMatrix, sizes: Sizes) -> Terms | None:
-    """Return the marginals that a workload is a union of, if over these attributes."""
-    same = normal_form(workload).domain_shape == sizes
-    return marginal_terms(workload) if same else None
-
-
 @once
 def mean_spectrum(workload: QueryMatrix, domain_shape: Sizes) -> Squares | None:
     r"""Return what a workload asks of the interactions of every subset.
@@ -180,10 +174,12 @@ def mean_spectrum(workload: QueryMatrix, domain_shape: Sizes) -> Squares | None:
         If a query restricts so many attributes that their subsets are too many to
         list.
     """
-    terms = _terms_over(workload, domain_shape)
-    if terms is not None:
-        return _marginal_spectrum(terms, domain_shape)
-    found = normal_form(workload).ask(_squares, domain_shape)
+    form, terms = normal_form(workload), marginal_terms(workload)
+    if terms is not None and form.domain_shape == domain_shape:
+        closure = tuple(downward_closure((key for key, _ in terms), domain_shape))
+        values = marginal_precisions(terms, closure, domain_shape).tolist()
+        return {s: value for s, value in zip(closure, values, strict=True) if value > 0}
+    found = form.ask(squares_by_kind, domain_shape)
     if found is None:
         return None
     squares: Squares = {}
@@ -196,23 +192,9 @@ def mean_spectrum(workload: QueryMatrix, domain_shape: Sizes) -> Squares | None:
     return {subset: value / rank for (subset, value), rank in each if value > 0}
 
 
-def _marginal_spectrum(terms: Terms, domain_shape: Sizes) -> Squares:
-    closure = tuple(downward_closure((key for key, _ in terms), domain_shape))
-    values = marginal_precisions(terms, closure, domain_shape).tolist()
-    return {s: value for s, value in zip(closure, values, strict=True) if value > 0}
-
-
-def _squares(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
-    """Return Σ ‖W_s‖² over the queries, by subset; what is not there is zero."""
-    terms = _terms_over(workload, sizes)
-    if terms is not None:
-        return _squares_of_marginals(terms, sizes)
-    return squares_by_kind(workload, sizes)
-
-
 @singledispatch
 def squares_by_kind(workload: QueryMatrix, sizes: Sizes) -> Squares | None:
-    """Return what a block asks of every subset, by the rule of its class."""
+    """Return Σ ‖W_s‖² over the queries, by subset; what is not there is zero."""
     return _totals(query_spectra(workload, sizes))
 
 
@@ -220,12 +202,6 @@ def _totals(spectra: QuerySpectra | None) -> Squares | None:
     if spectra is None:
         return None
     return dict(zip(spectra.subsets, spectra.totals().tolist(), strict=True))
-
-
-def _squares_of_marginals(terms: Terms, sizes: Sizes) -> Squares:
-    spectrum = _marginal_spectrum(terms, sizes)
-    ranks = ranks_of(spectrum, sizes)
-    return dict(zip(spectrum, ranks * list(spectrum.values()), strict=True))
 
 
 @squares_by_kind.register(Product)
@@ -282,7 +258,7 @@ def _add_squares(
 
 @squares_by_kind.register(Identity)
 def _(workload: Identity, sizes: Sizes) -> Squares | None:
-    return _squares_of_marginals([(tuple(range(len(sizes))), 1.0)], sizes)
+    return squares_by_kind(Kronecker([Identity(n) for n in sizes]), sizes)
 
 
 squares_by_kind.register(Ones, lambda workload, sizes: {(): float(workload.m)})

@@ -20,7 +20,7 @@ from maintainer_pages import code_of
 import mmech as mm
 from mmech.error.result import StrategyResult
 from mmech.strategies import registry
-from mmech.strategies.registry import PRIVACY, Template, register, templates, unregister
+from mmech.strategies.registry import PRIVACY, Template, register, templates
 from mmech_rf import grow_random_forest, training_workload
 
 NORMS = ("L1", "L2")
@@ -33,16 +33,11 @@ LEVELS, levels_strategy = PAGE.LEVELS, PAGE.levels_strategy
 
 
 @pytest.fixture
-def registered():
+def registered(monkeypatch):
     """Register templates that are taken out again after the test."""
-    added = []
-
-    def add(template):
-        added.append(register(template))
-
-    yield add
-    for template in added:
-        unregister(template)
+    registry._load()
+    monkeypatch.setattr(registry, "_registry", registry._registry.copy())
+    return register
 
 
 def notes(result):
