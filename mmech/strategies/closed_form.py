@@ -47,8 +47,7 @@ def look_at_identity(workload: QueryMatrix, found: Request) -> Skip | None:
     """Leave out more cells than fit in memory."""
     sizes = normal_form(workload).domain_shape or ()
     beyond = len(sizes) > LIMITS.lattice_attributes
-    if found.norm == "L1":
-        beyond = beyond and is_beyond_lattices(workload)
+    beyond = is_beyond_lattices(workload) if found.norm == "L1" else beyond
     if beyond and workload.shape[1] > LIMITS.enumerated_cells:
         return Skip(f"{TOO_LARGE}more cells than fit in memory")
     return None

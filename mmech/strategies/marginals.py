@@ -44,11 +44,9 @@ from mmech.structure.spectrum import (
 PAIR_EVALUATIONS = 100
 """Evaluations per pair of subsets of the attributes: few attributes need no more."""
 
-GLANCE = 10_000
-"""Evaluations after which "auto" decides whether to search marginals in earnest."""
-
 GLANCE_WORK = 10**8
-"""The same in pairs visited."""
+"""Pairs visited after which "auto" decides whether to search marginals in earnest, if
+half the evaluations of a hurried search are not done before."""
 
 HALF_GLANCE = 3000
 TWO_THIRDS_GLANCE = 300
@@ -107,8 +105,7 @@ def marginals_strategy(
     max_work = check_integer(max_work, "max_work")
     if not any(asked):  # at most the total is asked
         total = Marginals(sizes, {(): 1})
-        message = "the total alone"
-        return StrategyResult(total, NAME, asked[()], message=message)
+        return StrategyResult(total, NAME, asked[()], message="the total alone")
     search = Search(sizes, asked, max_cells, np.random.default_rng(seed))
     if max_evaluations is None:
         pairs = min(4 ** len(search.attributes), MAX_EVALUATIONS)
@@ -147,7 +144,7 @@ def spectrum_of(
 
 
 def forest_work(workload: QueryMatrix) -> int:
-    """Return the evaluations that a search of marginals for a forest may take."""
+    """Return the evaluations that a hurried search of marginals may take."""
     sizes = normal_form(workload).domain_shape or ()
     pairs = 4 ** sum(size > 1 for size in sizes)
     return min(FOREST_EVALUATIONS, FOREST_PAIR_EVALUATIONS * pairs)
@@ -198,7 +195,7 @@ def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip | None:
     if len(shape) > LIMITS.lattice_attributes or not is_union_of_boxes(workload):
         return Skip("no projection on the marginal algebra")
     beside_cells = _glance_beside_cells(workload)
-    work = beside_cells or max(1, min(GLANCE, forest_work(workload) // 2))
+    work = beside_cells or forest_work(workload) // 2
     if comes_from_partitions(workload):
         work = min(FOREST_GLANCE, work)
     glance = marginals_strategy(
@@ -214,8 +211,7 @@ def look_at_marginals(workload: QueryMatrix, found: Request) -> Skip | None:
 def _hurry_for_forests(
     workload: QueryMatrix, options: dict[str, Any]
 ) -> dict[str, Any]:
-    beyond = is_beyond_lattices(workload)
-    if beyond or not comes_from_partitions(workload):
+    if is_beyond_lattices(workload) or not comes_from_partitions(workload):
         return options
     return {"max_evaluations": forest_work(workload), **options}
 

@@ -209,11 +209,8 @@ def measured_loss_bound(workload: QueryMatrix) -> float:
     least = math.ceil(ratio / largest)
     if isinstance(workload, PartitionStack):
         filled = np.add.reduceat(rows > 0, workload.offsets[:-1], dtype=np.int64)
-        least = max(least, int(filled.max()), rank(_on_some_cells(workload)))
+        some = np.random.default_rng(0).permutation(workload.shape[1])[:RANKED_CELLS]
+        labels = np.asarray(workload.labels)[:, some]
+        on_some = rank(PartitionStack(labels, workload.n_groups))
+        least = max(least, int(filled.max()), on_some)
     return largest**2 * least
-
-
-def _on_some_cells(workload: PartitionStack) -> PartitionStack:
-    n = workload.shape[1]
-    cells = np.random.default_rng(0).choice(n, min(n, RANKED_CELLS), replace=False)
-    return PartitionStack(np.asarray(workload.labels)[:, cells], workload.n_groups)
