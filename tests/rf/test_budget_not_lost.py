@@ -605,32 +605,34 @@ def test_failures_of_tables_cost_nothing_or_are_finished(
         assert max(len(os.fsencode(path.name)) for path in made.iterdir()) <= 255
 
 
-FOREST_OPTIONS = "--schema s.json --epsilon 1/2 --trees 2 --depth 1"
+def check_model(path, spent):
+    assert rf.load_model(path).releases_[0].cost == spent
 
 
-@pytest.mark.parametrize("case", FITS)
-def test_failures_of_fits_cost_nothing_or_keep_the_model(
-    case, files, monkeypatch, capsys
+def check_labels(path, spent):
+    header, label = Path(path).read_text().split()
+    assert (header, label in ("no", "yes")) == ("class", True)
+
+
+@pytest.mark.parametrize(
+    ("line", "cases", "case", "check"),
+    [
+        *(("fit in.csv --method laplace", FITS, k, check_model) for k in FITS),
+        *(("predict-batch in.csv q.csv --method subsample", LABELS, k, check_labels)
+          for k in LABELS),
+    ],
+    ids=[*FITS, *(f"{k}, labels" for k in LABELS)],
+)  # fmt: skip
+def test_failures_of_forests_cost_nothing_or_keep_what_was_made(
+    line, cases, case, check, files, monkeypatch, capsys
 ):
-    end, words, options, inject = FITS[case]
+    end, words, options, inject = cases[case]
     files(words)
-    line = f"fit in.csv --method laplace {FOREST_OPTIONS} {options}"
+    line += f" --schema s.json --epsilon 1/2 --trees 2 --depth 1 {options}"
     code, spent, kept = attempted(forests, line, inject, monkeypatch, capsys)
     assert (code != 0, bool(spent), len(kept)) == (True, end != CLEAN, end == KEPT)
-    for path in kept if end == KEPT else ["made"] * (end == MADE):
-        assert rf.load_model(path).releases_[0].cost == spent
-
-
-@pytest.mark.parametrize("case", LABELS)
-def test_failures_of_labels_cost_nothing_or_keep_them(case, files, monkeypatch, capsys):
-    end, words, options, inject = LABELS[case]
-    files(words)
-    line = f"predict-batch in.csv q.csv --method subsample {FOREST_OPTIONS} {options}"
-    code, spent, kept = attempted(forests, line, inject, monkeypatch, capsys)
-    assert (code != 0, bool(spent), len(kept)) == (True, end != CLEAN, end == KEPT)
-    for path in kept:
-        header, label = Path(path).read_text().split()
-        assert (header, label in ("no", "yes")) == ("class", True)
+    for path in kept or ["made"] * (end == MADE):
+        check(path, spent)
 
 
 @pytest.mark.parametrize("currency", ["epsilon", "rho"])
