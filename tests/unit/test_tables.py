@@ -589,23 +589,6 @@ def test_frames_come_back_as_they_went_in():
         assert type(table) is getattr(module, kind)
 
 
-def test_wrong_records_are_named_by_their_row_in_all_parts(tmp_path):
-    frame = frame_of(people(60))[list(DOMAIN.names)]
-    rows, options = frame.to_numpy(object), {"tables": ["sex", "town"], "epsilon": 1}
-    with pytest.raises(ValueError, match="X has 3 columns but the domain has 4 attrib"):
-        mm.release_tables(rows[:, :3], DOMAIN, **options)
-    # Rows are counted through the parts of a file.
-    frame.loc[25, "town"] = "SECRET"
-    frame.to_csv(tmp_path / "people.csv", index=False)
-    parts = mm.read(tmp_path / "people.csv", DOMAIN, chunk_rows=7)
-    with pytest.raises(ValueError, match=r"people.csv'*: row 25, column 'town'"):
-        mm.release_tables(parts, DOMAIN, **options)
-    with pytest.raises(TypeError, match="must yield frames"):
-        mm.release_tables(iter(rows), DOMAIN, **options)
-    with pytest.raises(ValueError, match="has no part; read them anew"):
-        mm.release_tables(parts, DOMAIN, **options)
-
-
 def in_every_form(folder, frame):
     """Yield records as files, chunks, rows and what Dask holds."""
     dask = pytest.importorskip("dask")
