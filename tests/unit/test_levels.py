@@ -340,18 +340,16 @@ def test_levels_keep_to_what_is_known_as_dense_conditioning_does(asked, public):
         south = PLACE.nodes("region")[all_codes[:, place[0]]] == 1
         rows.append(np.eye(len(all_codes))[south & (all_codes[:, place[1]] == 1)])
         sides += [0] * len(rows[-1])
-    C, n = np.concatenate(rows), A.shape[1]
-    system = np.block([[scaled @ A, C.T], [C, np.zeros((len(C), len(C)))]])
-    inverse = ref.pinv(system, rcond=1e-12)[:n]
+    free, known = ref.conditioned(A, scaled, np.concatenate(rows))
     y = np.random.default_rng(1).normal(50, 9, len(A))
-    x = inverse @ np.concatenate([scaled @ y, sides])
+    x = free @ scaled @ y + known @ sides
     estimate = noise.estimate(y)
     apart, more = (0.1, 0.01) if domain is TWO else (1e-6, 1e-7)
     for subset in plan.subsets:
         own = matrix(subset)
         np.testing.assert_allclose(estimate.marginal(subset), own @ x, atol=apart)
         errors, _ = noise.errors(subset, 0.95)
-        squares = np.diag(own @ inverse[:, :n] @ own.T) * noise._rounding
+        squares = np.diag(own @ free @ own.T) * noise._rounding
         np.testing.assert_allclose(errors**2, squares, atol=1e-6, rtol=more)
     if domain is TWO:
         return
@@ -630,12 +628,8 @@ def test_columns_that_do_not_fit_are_refused():
         )
     assert ledger.spent == 0
     tables = ["City", "State", ("Region", "age")]
-    for asked, message in [
-        ([("City", "State")], "each once and at one level"),
-        (["place"], "must be one of 'age', 'Region', 'State', 'City'"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            mm.release_tables(frame, SPREAD, tables=asked, epsilon=1)
+    with pytest.raises(ValueError, match="must be one of 'age', 'Region', 'State', 'C"):
+        mm.release_tables(frame, SPREAD, tables=["place"], epsilon=1)
     assert mm.release_tables(None, SPREAD, tables=tables, epsilon=1, dry_run=True)
     with pytest.raises(ValueError, match="'State' occurs twice"):
         mm.Domain([WHERE, mm.Attribute.categorical("State", ["x"])])
