@@ -286,10 +286,6 @@ def test_a_domain_is_suggested_and_checked(folder, capsys):
     )
     assert lines[12] == "0 of 60 records fit the domain 'd.json'."
     assert run("schema check in.csv d.json", capsys)[0] == 2
-    Path("n.csv").write_text('sex,größe,age\nf,s,"1,5"\n', encoding="utf-8")
-    code, out, _ = run("schema check n.csv d.json", capsys)
-    assert "column 'age': a value that is not a number, in 1 row" in out
-    assert run("schema check n.csv d.json --decimal ,", capsys)[0] == 0
 
 
 def test_a_dry_run_says_that_hierarchies_are_measured_apart(folder, capsys):
@@ -344,17 +340,6 @@ def test_places_in_several_columns_are_one_hierarchy(folder, capsys):
     code, _, err = run(f"{line} --out other", capsys)
     assert code == 2
     assert "named 'Region'" in err
-
-
-@pytest.mark.parametrize("mark", [";", "\t", "|"])
-def test_a_wrong_separator_beside_quotes_is_named(folder, capsys, mark):
-    cells = [["sex", "size", "age"], ["f", "s", "30"]]
-    lines = [mark.join(f'"{cell}"' for cell in row) for row in cells]
-    Path("q.csv").write_text("\n".join(lines), encoding="utf-8")
-    code, _, err = run("schema check q.csv d.json", capsys)
-    assert code == 2
-    assert f"has {mark!r} beside its quotes, but --sep is ','; pass --sep" in err
-    assert run(f"schema check q.csv d.json --sep {mark!r}", capsys)[0] == 0
 
 
 USUAL = "tables in.csv --domain d.json --ways 2 --epsilon 1 --out made"
