@@ -146,7 +146,8 @@ def read_and_show(path):
         made = (Schema if name.startswith("schema") else Domain).from_json(path)
         return f"{made!r}{made.to_json()}"
     if name.startswith("stream"):
-        made = Stream(horizon=4, rho="1/8", path=path)
+        currency = name.split("-")[1]
+        made = Stream(horizon=4, path=path, **{currency: "1/8"})
         return made.answers, made.expected_error(), made.push(3, made.time)
     if name.startswith("evidence"):
         code, report = examine(path)

@@ -139,6 +139,15 @@ def pinv(matrix, **options):
     return np.linalg.pinv(np.asarray(matrix, dtype=float), **options)
 
 
+def conditioned(A, scaled, C):
+    """Return what estimates x are of `scaled` y and of c, where C x = c.
+
+    By least squares with linear constraints; the first is the covariance of x.
+    """
+    system = np.block([[scaled @ A, C.T], [C, np.zeros((len(C), len(C)))]])
+    return np.split(pinv(system, rcond=1e-12)[: A.shape[1]], [A.shape[1]], axis=1)
+
+
 # -------------------------------------------------- kernels, same name and arguments
 
 

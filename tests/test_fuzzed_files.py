@@ -51,7 +51,9 @@ def write_small_files(folder):
     SCHEMA.to_json(folder / "schema.json")
     begun = mm.Attribute.date("begun", "2025-01-01", "2026-12-31", "week", other="none")
     mm.Domain([*SCHEMA.attributes, begun]).to_json(folder / "domain.json")
-    mm.Stream(horizon=4, rho="1/8", path=folder / "stream").push(3)
+    for currency in ("epsilon", "rho"):
+        path = folder / f"stream-{currency}"
+        mm.Stream(horizon=4, path=path, **{currency: "1/8"}).push(3)
     with mm.record_evidence() as record:
         mm.MatrixMechanism(mm.Prefix(4), epsilon=1).answer([4, 0, 9, 2])
     record.evidence().save(folder / "evidence.json")

@@ -1,5 +1,6 @@
 """Commands on csv files of other kinds, pipes, and schemas of Parquet files."""
 
+import datetime
 import io
 import json
 
@@ -85,12 +86,14 @@ def test_a_template_from_the_types_that_a_file_declares(run, tmp_path):
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     held = arrow.array(["SECRET", "b"]).dictionary_encode()
-    columns = {"age": ["1", "2"], "n": [1, 2], "held": held, "sold": [True, False]}
+    days = [datetime.date(2025, 3, 5)] * 2
+    columns = {"age": ["1", "2"], "n": [1, 2], "held": held, "day": days}
+    columns["sold"] = [True, False]
     parquet.write_table(arrow.table(columns), tmp_path / "a.parquet")
     code, out, _ = run("schema", "suggest", tmp_path / "a.parquet")
     assert (code, "SECRET" in out) == (0, False)
     types = [entry["type"] for entry in json.loads(out)["features"]]
-    assert types == ["categorical", "numeric", "categorical"]
+    assert types == ["categorical", "numeric", "categorical", "date"]
     (tmp_path / "b.parquet").write_text("size\n")
     outcome = run("schema", "suggest", tmp_path / "b.parquet")
     assert_refused(outcome, "is not a Parquet file, or is damaged")

@@ -159,12 +159,10 @@ def test_estimates_and_errors_are_those_of_dense_conditioning(name, ways, cost):
     )
     C, c = equations(fact, {*subsets, *mechanism.released.form.weights})
     scaled = A.T / variance
-    n = A.shape[1]
-    system = np.block([[scaled @ A, C.T], [C, np.zeros((len(C), len(C)))]])
-    inverse = ref.pinv(system, rcond=1e-12)[:n]
-    np.testing.assert_allclose(found, W @ inverse[:, :n] @ scaled, atol=1e-8)
-    np.testing.assert_allclose(start, W @ inverse[:, n:] @ c, atol=1e-7)
-    covariance = W @ inverse[:, :n] @ (scaled @ A) @ inverse[:, :n].T @ W.T
+    free, known = ref.conditioned(A, scaled, C)
+    np.testing.assert_allclose(found, W @ free @ scaled, atol=1e-8)
+    np.testing.assert_allclose(start, W @ known @ c, atol=1e-7)
+    covariance = W @ free @ (scaled @ A) @ free.T @ W.T
     left = np.sqrt(np.maximum(np.diag(covariance), 0))
     made = released(
         codes, fact, **{"ways": None, "tables": pairs, "epsilon": None, **cost}

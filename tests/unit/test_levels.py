@@ -210,6 +210,12 @@ def nodes_of(plan, subset):
     return nodes
 
 
+def least_squares(A, variances, y):
+    """Return estimates of all cells, and their covariance."""
+    covariance = ref.pinv(A.T @ (A / variances[:, None]))
+    return covariance @ (A.T @ (y / variances)), covariance
+
+
 @pytest.mark.by_day(4)
 @pytest.mark.parametrize("cost", [{"epsilon": 1}, {"rho": 1}], ids=str)
 @every_plan
@@ -221,11 +227,9 @@ def test_estimates_are_those_of_least_squares(asked, cost):
         plan = replace(plan, strategy=level_strategy(*joint))
     noise, matrix = plan.noise, partial(matrix_of, plan, domain)
     measured = [matrix(subset) for subset in (m.subset for m in noise.measured)]
-    precision = np.repeat(1 / noise._variances, [len(own) for own in measured])
-    A = np.concatenate(measured)
-    covariance = ref.pinv(A.T @ (precision[:, None] * A))
-    y = np.random.default_rng(1).normal(50, 9, len(A))
-    x = covariance @ (A.T @ (precision * y))
+    variances = np.repeat(noise._variances, [len(own) for own in measured])
+    y = np.random.default_rng(1).normal(50, 9, len(variances))
+    x, covariance = least_squares(np.concatenate(measured), variances, y)
     estimate = noise.estimate(y)
     assert 1 <= noise._rounding < (1.005 if domain is TWO else 1 + 1e-9)
     apart, more = (0.1, 0.01) if domain is TWO else (1e-8, 1e-7)
@@ -250,15 +254,11 @@ def test_tables_of_each_hierarchy_have_a_least_squares_of_their_own():
     own = {}
     for m in noise.measured:
         A = matrix(m.subset)
-        own[m.subset] = A, y[start : start + len(A)], m.variance
+        own[m.subset] = A, np.full(len(A), m.variance), y[start : start + len(A)]
         start += len(A)
     for _, tables in plan.parts:
-        A = np.concatenate([own[s][0] for s in tables])
-        values = np.concatenate([own[s][1] for s in tables])
-        precision = np.concatenate([np.full(len(own[s][0]), 1 / own[s][2])
-                                    for s in tables])  # fmt: skip
-        covariance = ref.pinv(A.T @ (precision[:, None] * A))
-        x = covariance @ (A.T @ (precision * values))
+        parts = zip(*(own[subset] for subset in tables), strict=True)
+        x, covariance = least_squares(*map(np.concatenate, parts))
         for subset in tables:
             B = own[subset][0]
             np.testing.assert_allclose(estimate.marginal(subset), B @ x, atol=1e-8)
@@ -340,18 +340,16 @@ def test_levels_keep_to_what_is_known_as_dense_conditioning_does(asked, public):
         south = PLACE.nodes("region")[all_codes[:, place[0]]] == 1
         rows.append(np.eye(len(all_codes))[south & (all_codes[:, place[1]] == 1)])
         sides += [0] * len(rows[-1])
-    C, n = np.concatenate(rows), A.shape[1]
-    system = np.block([[scaled @ A, C.T], [C, np.zeros((len(C), len(C)))]])
-    inverse = ref.pinv(system, rcond=1e-12)[:n]
+    free, known = ref.conditioned(A, scaled, np.concatenate(rows))
     y = np.random.default_rng(1).normal(50, 9, len(A))
-    x = inverse @ np.concatenate([scaled @ y, sides])
+    x = free @ scaled @ y + known @ sides
     estimate = noise.estimate(y)
     apart, more = (0.1, 0.01) if domain is TWO else (1e-6, 1e-7)
     for subset in plan.subsets:
         own = matrix(subset)
         np.testing.assert_allclose(estimate.marginal(subset), own @ x, atol=apart)
         errors, _ = noise.errors(subset, 0.95)
-        squares = np.diag(own @ inverse[:, :n] @ own.T) * noise._rounding
+        squares = np.diag(own @ free @ own.T) * noise._rounding
         np.testing.assert_allclose(errors**2, squares, atol=1e-6, rtol=more)
     if domain is TWO:
         return
@@ -527,19 +525,6 @@ def test_a_neighbour_is_paid_for_and_sees_the_same(cost):
     assert max(losses) > 0
 
 
-def test_what_was_kept_makes_the_same_tables(tmp_path):
-    path = tmp_path / "kept"
-    released = mm.release_tables(
-        rows_of(people(90)), DOMAIN, **ASKED["gap"][1], epsilon=1, keep=path
-    )
-    released.table("age", frame="dict")
-    assert pickle.loads(pickle.dumps(released)).tables == released.tables
-    again = mm.MeasuredTables.load(path).finish()
-    assert again.tables == released.tables
-    for subset, table in released.counts.tables.items():
-        assert (again.counts.tables[subset] == table).all()
-
-
 # ---- several columns ------------------------------------------------------------
 
 COLUMNS = ("Region", "State", "City")
@@ -643,12 +628,8 @@ def test_columns_that_do_not_fit_are_refused():
         )
     assert ledger.spent == 0
     tables = ["City", "State", ("Region", "age")]
-    for asked, message in [
-        ([("City", "State")], "each once and at one level"),
-        (["place"], "must be one of 'age', 'Region', 'State', 'City'"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            mm.release_tables(frame, SPREAD, tables=asked, epsilon=1)
+    with pytest.raises(ValueError, match="must be one of 'age', 'Region', 'State', 'C"):
+        mm.release_tables(frame, SPREAD, tables=["place"], epsilon=1)
     assert mm.release_tables(None, SPREAD, tables=tables, epsilon=1, dry_run=True)
     with pytest.raises(ValueError, match="'State' occurs twice"):
         mm.Domain([WHERE, mm.Attribute.categorical("State", ["x"])])
@@ -656,7 +637,7 @@ def test_columns_that_do_not_fit_are_refused():
         mmech_rf.Schema([WHERE], ["no", "yes"])
 
 
-def test_tables_over_several_columns_are_those_of_whole_names(tmp_path, monkeypatch):
+def test_tables_over_several_columns_are_those_of_whole_names(tmp_path):
     """Released with known totals and a statistic, written, and drawn from."""
     frame, at = spread(400)
     frame["number"] = at / 10
@@ -695,20 +676,19 @@ def test_tables_over_several_columns_are_those_of_whole_names(tmp_path, monkeypa
     assert one["sum"].tolist() == two["sum"].tolist()
     drawn = own.sample(200, seed=0)
     assert (own.plan.domain.encode(drawn[["age", *COLUMNS]])[:, 1] < 14).all()
-    monkeypatch.setattr("mmech.tables.files.ACROSS", 99)
     folder = own.write(tmp_path / "tables", excel=False)
     lines = (folder / "age_x_State.csv").read_text().splitlines()
     assert lines[0].startswith("age,Region,State,count,")
     assert [line[:6] for line in lines[1:3]] == ["0,N,N,", "0,N,A,"]
     described = json.loads((folder / "City.csv-metadata.json").read_text())
     assert described["tableSchema"]["primaryKey"] == ["c1", "c2", "c3"]
-    assert "<th>W, A</th></tr>" in (folder / "index.html").read_text()
     plain = mm.release_tables(frame, SPREAD, tables=["State"], epsilon=1)
     assert verify.main([str(plain.write(tmp_path / "plain", excel=False))]) == 0
     kept = tmp_path / "kept"
     own.measured.save(kept)
     again = mm.MeasuredTables.load(kept)
     assert again.plan.domain == own.plan.domain
+    assert again.finish().table("City").equals(own.table("City"))
     assert [*again.statistics[0].columns(0.9)][:3] == ["Region", "State", "sum"]
 
 
