@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, combinations
+from itertools import accumulate, chain, combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,7 +162,7 @@ class Search:
         from mmech import _kernels
 
         cells, inside = zip(*map(self.table, blocks), strict=True)
-        ends = np.cumsum([0, *map(len, inside)])
+        ends = np.array([0, *accumulate(map(len, inside))])
         theta = theta / theta.sum()
         pool = np.array(cells), ends, np.concatenate(inside), self.energies
         limits, scratch = (max_iter, tolerance), (self.precisions, np.empty(theta.size))
@@ -372,7 +372,7 @@ class Search:
             elif block:  # shrink
                 out = block[int(self.rng.integers(len(block)))]
                 self._replace(weights, block, tuple(i for i in block if i != out))
-        self._repair(weights, float(np.mean(theta)))
+        self._repair(weights, 1 / len(blocks))
         listed = sorted(weights)
         return listed, np.array([weights[block] for block in listed])
 

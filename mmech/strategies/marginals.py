@@ -217,7 +217,7 @@ def _hurry_for_forests(
 
 
 MARGINALS = Template(
-    NAME, marginals_strategy, 30, look=look_at_marginals, adapt=_hurry_for_forests
+    NAME, marginals_strategy, 18, look=look_at_marginals, adapt=_hurry_for_forests
 )
 
 

@@ -277,7 +277,10 @@ def test_the_least_loss_is_returned_however_a_search_is_stopped(
     ("workload", "words"),
     [
         (mm.Identity(9), "closed form; nothing better was found: tried hierarchy, pid"),
-        (mm.all_marginals((2, 2), 1), "of .* cells; nothing .* (marginals|workload), "),
+        (
+            mm.all_marginals((2, 2), 1),
+            "of .* cells; nothing better was found: tried marginals",
+        ),
     ],
     ids=str,
 )
