@@ -346,14 +346,14 @@ def test_intervals_hold_after_the_choice(rounds, cost, noise_rng, monkeypatch):
         assert np.mean(shares) < 1
 
 
-def _unsettled(estimate, noise, subsets, say, known=None, fits=None):
+def _unsettled(estimate, subsets, say, known=None, fits=None):
     """Stand for counts where intervals are looked at: they are stretched to counts."""
     tables = {
         subset: np.rint(np.maximum(estimate.marginal(subset), 0))
         .astype(np.int64)
         .reshape([SIZES[i] for i in subset])
         for subset in subsets
-        if noise.measures(subset)
+        if estimate.field.measures(subset)
     }
     found = Mock(total=0, tables=tables)
     found.tables |= {s: np.zeros([SIZES[i] for i in s], int) for s in subsets
