@@ -514,7 +514,8 @@ def iterate(
             best, best_p, best_ratios = lower, p, ratios
         elif len(left) > 1 and lower < best * (1 - NOISE * tolerance):
             left, p, ratios, seen = left[1:], best_p, best_ratios, []
-        if upper <= best**2 * (1 + tolerance) or (stop is not None and stop()):
+        near = max(best, phi) ** 2 * (1 + tolerance)  # φ from below may not get there
+        if upper <= near or (stop is not None and stop()):
             break
         logs = np.log(ratios, out=np.zeros(n), where=support & (ratios > 0))
         moved = left[0] * logs

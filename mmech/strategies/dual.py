@@ -111,10 +111,9 @@ def dual_strategy(
         with suppress(UnsupportedWorkloadError):
             loss = error.loss(reduced, candidate, privacy="zcdp")
             if best is None or loss < best.loss:
-                whole = reduced is workload
                 gap = max(loss / dual.bound - 1.0, 0.0)
                 best = StrategyResult(
-                    candidate if whole else Merged(candidate, groups),
+                    candidate if reduced is workload else Merged(candidate, groups),
                     "dense",
                     loss,
                     n_iter=dual.n_iter,

@@ -57,6 +57,13 @@ def test_few_iterations_suffice(workload, most):
     assert np.linalg.norm(rows, "nuc") ** 2 == pytest.approx(result.bound, rel=1e-9)
 
 
+def test_the_iteration_ends_where_rounding_bounds_the_gap():
+    weights = mm.Diagonal(np.linspace(0.5, 2.0, 128) ** 2)
+    result = dual_loss_bound(mm.AllRange(128) @ weights, tolerance=1e-9)
+    assert 1e-9 < result.gap < 1e-6
+    assert result.n_iter < 20  # the limit, 300, without
+
+
 @of_all([*CATALOGUE][::6])
 def test_svd_dual_and_forms_agree(name):
     operator, dense = CATALOGUE[name]
