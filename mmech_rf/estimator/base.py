@@ -654,7 +654,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"label must be one of {known}, got {label!r}")
         if threshold is None:
             self.__dict__.pop("_threshold", None)
-        elif not (isinstance(threshold, (int, float)) and 0 < threshold < 1):
+        elif not (isinstance(threshold, numbers.Real) and 0 < threshold < 1):
             raise ValueError(
                 f"threshold must lie between 0 and 1, got {threshold!r}; "
                 "None takes it back"

@@ -24,7 +24,7 @@ from mmech_rf.arrays import Floats, Integers
 from mmech_rf.estimator.accounted import COUNT_SHARE, AccountedForest
 from mmech_rf.estimator.options import estimator
 from mmech_rf.estimator.records import EncodedRecords
-from mmech_rf.estimator.shown import grown_trees
+from mmech_rf.estimator.shown import counted_leaves, grown_trees
 from mmech_rf.estimator.votes import check_that
 from mmech_rf.forest.ensembles import Ensemble, spawn, weight_votes
 from mmech_rf.forest.forest import Forest
@@ -37,6 +37,7 @@ from mmech_rf.forest.growth import (
 from mmech_rf.limits import LIMITS
 from mmech_rf.literature.grow import Grower, grow_by_support, score_for
 from mmech_rf.literature.leaves import (
+    LEAF_COUNTS,
     VOTES,
     RecipeVotes,
     count_leaves,
@@ -56,7 +57,7 @@ from mmech_rf.literature.recipe import (
     tree_epsilon,
 )
 from mmech_rf.schema import Schema
-from mmech_rf.show.trees import Node, ShownTree, labelled
+from mmech_rf.show.trees import ShownTree
 
 
 class Fitting:
@@ -223,9 +224,9 @@ class Fitting:
                 forest, counts, budget.counts, unit, self._pay, self._noisy
             )
         if recipe.leaves == "laplace":
-            what = "class counts of leaves"
-            self._pay(cost, what, "laplace", unit)
-            return self._noisy(counts, Fraction(unit), cost, what).astype(np.float64)
+            self._pay(cost, LEAF_COUNTS, "laplace", unit)
+            noisy = self._noisy(counts, Fraction(unit), cost, LEAF_COUNTS)
+            return noisy.astype(np.float64)
         flipping = recipe.leaves == "permute-and-flip"
         kind = "permute_and_flip" if flipping else "exponential"
         self._pay(cost, "labels of leaves", kind, unit)
@@ -654,26 +655,31 @@ class RecipeForestClassifier(AccountedForest):
     def _remarks(self) -> list[str]:
         return [f"Recipe: {self.recipe_.name}.", *super()._remarks()]
 
-    def _shown_trees(self) -> Iterator[ShownTree]:
-        labels = self.leaf_counts_.argmax(axis=1)
+    @property
+    def _leaf_error(self) -> float:
+        """Standard error of the number of records in a leaf; NaN without any.
 
-        def leaves(ensemble: int, part: slice) -> list[Node]:
-            return labelled(labels[part].tolist(), self.schema_.class_labels)
-
-        every = np.arange(self.schema_.n_features)
-        return grown_trees([(every, self._experts.forest)], leaves, self.schema_)
-
-    def describe(self, *, n_trees: int = 10, n_rules: int = 50) -> str:
-        """Return the recipe in words, then what was released, as rules.
-
-        Parameters
-        ----------
-        n_trees, n_rules : int, default=10 and 50
-            Trees to describe, and rules of each, at most.
-
-        Returns
-        -------
-        str
+        Counts of bags, of weighed records, and of nodes that speak for their leaves are
+        no numbers of records.
         """
-        trees = super().describe(n_trees=n_trees, n_rules=n_rules)
-        return f"{self.recipe_.describe()}\n{trees}"
+        recipe, k = self.recipe_, self.schema_.n_classes
+        known = recipe.structure in ("random", "drawn")
+        if not known or recipe.pruning not in ("none", "selective"):
+            return math.nan
+        entries = (e for e in self.releases_ if e.released == LEAF_COUNTS)
+        scales = (float(e.sensitivity / e.cost) for e in entries)
+        return math.sqrt(2 * k) * max(scales, default=math.nan)
+
+    def _shown_trees(self) -> Iterator[ShownTree]:
+        trees = [(np.arange(self.schema_.n_features), self.forest_)]
+        tables = [self.leaf_counts_.argmax(axis=1)], [self.leaf_counts_]
+        return grown_trees(trees, *tables, self.schema_, self._leaf_error)
+
+    def _counted_leaves(self, codes: Integers) -> tuple[Floats, Integers] | None:
+        if math.isnan(self._leaf_error):
+            return None
+        every = np.arange(self.schema_.n_features)
+        return counted_leaves(every, self.forest_, self.leaf_counts_, codes)
+
+    def _notes(self) -> list[str]:
+        return [*self.recipe_.describe().splitlines(), *super()._notes()]
