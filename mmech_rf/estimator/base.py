@@ -93,6 +93,8 @@ from mmech_rf.schema import Schema, check_schema
 from mmech_rf.show.page import ClassShare, class_shares, html_page
 from mmech_rf.show.trees import ShownTree
 
+REAL = (int, float, np.floating, Fraction)
+
 STAGES = ("trees", "optimization", "measurement", "prediction")
 
 
@@ -654,7 +656,7 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"label must be one of {known}, got {label!r}")
         if threshold is None:
             self.__dict__.pop("_threshold", None)
-        elif not (isinstance(threshold, numbers.Real) and 0 < threshold < 1):
+        elif not (isinstance(threshold, REAL) and 0 < threshold < 1):
             raise ValueError(
                 f"threshold must lie between 0 and 1, got {threshold!r}; "
                 "None takes it back"
