@@ -85,7 +85,6 @@ class PrivateForestClassifier(AccountedForest):
 
     trees_: tuple[SelectedTree, ...] = field(init=False)
     _experts: SelectedTrees = field(init=False)
-    _method = "trees"
     _distinct = True
 
     def _check_parameters(self) -> Fraction:
@@ -131,7 +130,6 @@ class PrivateForestClassifier(AccountedForest):
         self.trees_ = experts.trees
         self._choose(
             n_records,
-            voting=experts.voting,
             n_trees=len(experts.trees),
             rounds=plan.rounds,
             n_scores=experts.n_scores,

@@ -383,7 +383,6 @@ class RecipeForestClassifier(AccountedForest):
     _unlabelled = None
     _released = (*AccountedForest._released, "_seed", "_grown")
     _keeps_order = False
-    _method = "recipe"
 
     @property
     def recipe_(self) -> Recipe:
@@ -635,7 +634,7 @@ class RecipeForestClassifier(AccountedForest):
         self._experts = RecipeVotes(*trees, recipe.vote)
         features = np.arange(self.schema_.n_features)
         self.ensembles_ = [Ensemble(features, self.forest_, epsilon)]
-        self._choose(known, voting=recipe.vote, n_trees=self.forest_.n_trees)
+        self._choose(known, n_trees=self.forest_.n_trees)
 
     def _settle(self) -> None:
         super()._settle()

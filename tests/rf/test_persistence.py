@@ -345,7 +345,7 @@ def test_a_file_of_something_else(path):
         (set_class("BatchTrainingClassifier"), "has BatchTrainingClassifier with o"),
         (set_in("choice", "surprise", to=1), "has Choice with other .*surprise"),
         (set_in("releases", to=[]), "has PrivateForestClassifier with .*releases"),
-        (lambda file: find(file, "choice").pop("method"), "Choice with .*method"),
+        (lambda file: find(file, "choice").pop("rounds"), "Choice with .*rounds"),
     ],
 )
 def test_models_of_another_version_are_refused_in_a_sentence(change, reason, path):
@@ -395,8 +395,7 @@ CHANGES = {
         set_in("View", "tables", 0, 0, to=-(2**40)),
         set_in("View", "tables", 0, 0, to=0.5), set_in("View", "cuts", to=[3, 2]),
         add_to("View", "size"), set_in("View", "family", to="magic"),
-        set_in("choice", "n_trees", to=2), set_in("choice", "method", to="magic"),
-        set_in("choice", "voting", to="log-odds"), set_in("choice", "n_records", to=0),
+        set_in("choice", "n_trees", to=2), set_in("choice", "n_records", to=0),
         set_in("choice", "stated", to=1), set_in("parameters", "prior", to=None),
     ],
     "in rho": [
