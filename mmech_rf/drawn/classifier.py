@@ -34,7 +34,7 @@ class PrivateForestClassifier(AccountedForest):
 
     It asks for nothing but public facts.
 
-    Trees have two or three levels. The exponential mechanism draws each of them; its
+    Trees have two levels. The exponential mechanism draws each of them; its
     score is the number of records that it gets right (`mmech_rf.drawn.draw`). Their
     tests are public views of the domain: attributes at several resolutions, pairs, and
     signed sums of attributes in the order of their cells. With few records times

@@ -230,7 +230,6 @@ class Grower:
             unit=1 if weights is None else UNIT,
             predicted=predicted,
             maps=seen.maps,
-            third_level=self.settings.third_level,
             **self.session.draw(cost, f"tree {number + 1} and its labels"),
         )
 

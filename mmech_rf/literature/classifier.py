@@ -224,9 +224,9 @@ class Fitting:
                 forest, counts, budget.counts, unit, self._pay, self._noisy
             )
         if recipe.leaves == "laplace":
-            self._pay(cost, LEAF_COUNTS, "laplace", unit)
-            noisy = self._noisy(counts, Fraction(unit), cost, LEAF_COUNTS)
-            return noisy.astype(np.float64)
+            what = LEAF_COUNTS
+            self._pay(cost, what, "laplace", unit)
+            return self._noisy(counts, Fraction(unit), cost, what).astype(np.float64)
         flipping = recipe.leaves == "permute-and-flip"
         kind = "permute_and_flip" if flipping else "exponential"
         self._pay(cost, "labels of leaves", kind, unit)

@@ -28,7 +28,6 @@ from rf_cases import SCHEMA, records
 import mmech as mm
 import mmech_rf as rf
 from mmech.storage import codec as _codec
-from mmech_rf.drawn.draw import Fork
 from mmech_rf.drawn.views import public_views
 
 pytestmark = pytest.mark.usefixtures("scores_of_few")
@@ -47,7 +46,6 @@ def all_models():
     """Return classes and settings by name, of every kind of model that is released."""
     in_rho = [{"ledger": mm.PrivacyLedger("1/18", currency="rho")} for _ in range(3)]
     few = {"settings": rf.DrawnSettings(score_share="1/7", signal_to_noise=2)}
-    deep = {"settings": rf.DrawnSettings(third_level=0.999)}
     training = {
         "training": {}, "by weight": {"voting": "weight", "splits": "binary"},
         "all trees": {"n_trees": math.inf, "depth": 3},
@@ -65,7 +63,7 @@ def all_models():
         "scores": {"epsilon": "1/3", "n_records": 3000},
         "noisy number": {"neighbours": "replace"}, "the least": {"epsilon": "1e-5"},
         "several trees": {"n_records": 16_000},
-        "third levels": deep | {"n_records": 16_000}, "own settings": few,
+        "own settings": few,
         "sums and pairs": {"schema": CAR.schema, "n_records": 1728},
         "pairs of records": {"records_per_person": 2},
         "in rho": {"epsilon": "1/3"} | in_rho[2],
@@ -307,16 +305,6 @@ def test_a_model_must_be_fitted(cls, path):
     with pytest.raises(ValueError, match="not fitted yet"):
         cls(CAR.schema, epsilon=1).save(path)
     assert not path.exists()
-
-
-def test_forks_that_do_not_fit_are_refused():
-    view = public_views((2, 2)).items[1]
-    Fork(view, (None, view)).check((2, 2))
-    with pytest.raises(ValueError, match="branches that do not fit"):
-        Fork(view, (None,)).check((2, 2))
-    for fork in (Fork(view, (None, None)), Fork(view, (view, None))):
-        with pytest.raises(ValueError, match="tables that do not fit"):
-            fork.check((3, 2))
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2,) * 8, (40, 3, 100), (3, 2, 2, 1)])

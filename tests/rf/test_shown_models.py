@@ -13,7 +13,7 @@ import pytest
 
 import mmech_rf as rf
 from mmech_rf.cli import main
-from mmech_rf.drawn.draw import Fork, SelectedTree
+from mmech_rf.drawn.draw import SelectedTree
 from mmech_rf.drawn.trees import SelectedTrees
 from mmech_rf.drawn.views import View, public_views
 from mmech_rf.drawn.words import drawn_trees, notes_on
@@ -129,9 +129,7 @@ def test_rules_of_drawn_trees_are_their_leaves(family, rng):
     items = [v for v in public_views(SCHEMA.domain_shape).items if v.family == family]
     seconds = [v for v in public_views(SCHEMA.domain_shape).items if not v.cuts]
     for root in items:
-        inner = rng.choice(seconds)
-        fork = Fork(inner, tuple(rng.choice([None, *seconds], inner.size)))
-        branches = tuple(rng.choice([None, fork, *seconds]) for _ in range(root.size))
+        branches = tuple(rng.choice([None, *seconds]) for _ in range(root.size))
         sizes = [1 if branch is None else branch.size for branch in branches]
         labels = tuple(rng.integers(0, 3, size) for size in sizes)
         tree = SelectedTree(root, branches, labels)
