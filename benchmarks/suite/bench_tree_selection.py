@@ -113,7 +113,7 @@ def twin_tables(views, records, rate, predicted=None):
 def our_nodes(views, records, rate, predicted=None):
     """Records whose log weights we compute; every node ends, or goes on, by half."""
     cells, classes, weights, k = records
-    return NodeWeights(views, cells, classes, weights, predicted, k, rate, 0.5)
+    return NodeWeights(views, cells, classes, weights, predicted, k, rate)
 
 
 class TreeSelection:

@@ -122,43 +122,6 @@ class BitMaps:
         return planes
 
 
-def counted(
-    views: Views,
-    cells: NDArray[np.uint8],
-    class_codes: Integers,
-    weights: Integers,
-    predicted: Integers | None,
-    n_classes: int,
-    rate: int,
-    maps: BitMaps | None = None,
-) -> tuple[Any, ...]:
-    """Return the arguments of kernels from `views` to `rate`.
-
-    Weights are what each record counts for, (M,). A record whose class is `predicted`
-    right, (M,), counts once more, in a further class. Maps may have been made before.
-    """
-    from mmech_rf._kernels import view_tables
-
-    maps = maps or BitMaps.of(views, cells, class_codes, n_classes)
-    most = int(weights.sum())
-    right, n_columns = weights[:0], n_classes
-    planes = maps.digits(weights)
-    n_planes = len(planes)
-    if predicted is not None:
-        n_columns += 1
-        right = weights * (predicted == class_codes)
-        planes = np.concatenate([planes, maps.digits(right)])
-    offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
-    arguments = (
-        cells, views.sizes, *views.nesting, class_codes, weights, right, n_classes,
-        maps.slots, maps.words, maps.maps, maps.starts, planes, n_planes,
-        offsets,
-    )  # fmt: skip
-    totals = np.empty(offsets[-1], weights.dtype)
-    view_tables(*arguments, totals)
-    return *arguments, _gap_weights(n_columns, most, rate), totals, rate
-
-
 def _gap_weights(n_labels: int, most: int, rate: int) -> Integers:
     """Return weights of labels by the distance of their score from the best, (n,).
 
@@ -324,7 +287,7 @@ def select_tree(
     # Contiguous: numba would compile the kernels anew for any other layout.
     nodes = NodeWeights(
         views, np.ascontiguousarray(cells), np.ascontiguousarray(class_codes),
-        weights * multiplicities, predicted, n_classes, rate, SPLITTING, maps,
+        weights * multiplicities, predicted, n_classes, rate, maps,
     )  # fmt: skip
 
     def draw() -> SelectedTree:
@@ -356,33 +319,43 @@ class NodeWeights:
     predicted: Integers | None
     n_classes: int
     rate: int
-    splitting: float
     maps: BitMaps | None = None
 
     @cached_property
     def _tables(self) -> tuple[Any, ...]:
-        """Arguments of kernels from `views` to `rate`."""
-        return counted(
-            self.views, self.cells, self.class_codes, self.weights, self.predicted,
-            self.n_classes, self.rate, self.maps,
+        """Arguments of kernels from `views` to `rate`.
+
+        A record whose class is `predicted` right counts once more, in a further class.
+        """
+        from mmech_rf._kernels import view_tables
+
+        views, weights, n_columns = self.views, self.weights, self.n_classes
+        maps = self.maps or BitMaps.of(views, self.cells, self.class_codes, n_columns)
+        planes = maps.digits(weights)
+        n_planes, right = len(planes), weights[:0]
+        if self.predicted is not None:
+            n_columns += 1
+            right = weights * (self.predicted == self.class_codes)
+            planes = np.concatenate([planes, maps.digits(right)])
+        offsets = np.concatenate([[0], np.cumsum(views.sizes * n_columns)])
+        arguments = (
+            self.cells, views.sizes, *views.nesting, self.class_codes, weights, right,
+            self.n_classes, maps.slots, maps.words, maps.maps, maps.starts, planes,
+            n_planes, offsets,
         )  # fmt: skip
+        totals = np.empty(offsets[-1], weights.dtype)
+        view_tables(*arguments, totals)
+        gaps = _gap_weights(n_columns, int(weights.sum()), self.rate)
+        return *arguments, gaps, totals, self.rate
 
     @cached_property
     def _log_split(self) -> Integers:
-        return _fixed(self.views.log_prior) + self.log_go_on
-
-    @property
-    def log_go_on(self) -> Integers:
-        """Logarithm of the prior probability that a node does not end."""
-        return _fixed(math.log(self.splitting))
-
-    @property
-    def log_stop(self) -> Integers:
-        """Logarithm of the prior probability that a node ends."""
-        return _fixed(math.log(1 - self.splitting))
+        return _fixed(self.views.log_prior) + _fixed(math.log(SPLITTING))
 
     def roots(self, roots: Integers) -> Integers:
-        """Return log weights of all trees of two levels with these roots, (r, 2)."""
+        """Return log weights of all trees with these roots, (r, 2)."""
+        from mmech_rf._kernels import add_log_sums
+
         _, finer, merged = self.views.nesting
         sizes = self.views.sizes
         out = np.zeros((roots.size, 2), np.int64)
@@ -402,7 +375,7 @@ class NodeWeights:
                 joined[stop - sizes[v] : stop] = stop + merged[after, : sizes[v]]
             ways = np.split(self.ways(head, joined), stops[:-1])
             for v, own in zip(chain, ways, strict=True):
-                self.add_log_sums(own, sums[v])
+                add_log_sums(own, self.rate, sums[v])
         return out
 
     def ways(self, root: int, joined: Integers | None = None) -> Integers:
@@ -418,15 +391,9 @@ class NodeWeights:
         out = np.empty((joined.size, self.views.sizes.size + 1, 2), np.int64)
         split_log_weights(
             self.cells[root], size, joined, *self._tables, self._log_split,
-            self.log_stop, out,
+            _fixed(math.log(1 - SPLITTING)), out,
         )  # fmt: skip
         return out
-
-    def add_log_sums(self, ways: Integers, out: Integers) -> None:
-        """Add logs of sums of weights, shape (cells, n, 2), to one, shape (2,)."""
-        from mmech_rf._kernels import add_log_sums
-
-        add_log_sums(ways, self.rate, out)
 
     def scores(self, way: int, rows: Integers) -> Integers:
         """Return scores of all labels of the leaves of a node, one row each."""

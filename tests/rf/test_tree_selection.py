@@ -33,7 +33,7 @@ from mmech_rf._kernels import (
     split_log_weights,
     view_tables,
 )
-from mmech_rf.drawn.draw import counted, select_tree
+from mmech_rf.drawn.draw import NodeWeights, select_tree
 from mmech_rf.drawn.views import ScoreView, Views, public_views
 
 PREDICTED = {"epsilon": "0.7", "predict": PREDICT["constant"]}
@@ -260,10 +260,9 @@ def test_sums_that_need_64_bits_have_them():
     """A record that is there 2^31 times counts for that many."""
     codes, classes = np.array(DATA[2][0]), np.array(DATA[2][1])
     for often in (2**31 - 3, 2**31):
-        known = counted(
-            SMALL, SMALL.cells(codes), classes, np.array([1, 1, often]), None, 2, 1
-        )
-        totals = known[-2]
+        weights = np.array([1, 1, often])
+        nodes = NodeWeights(SMALL, SMALL.cells(codes), classes, weights, None, 2, 1)
+        totals = nodes._tables[-2]
         assert int(totals.max()) >= often
 
 
