@@ -293,12 +293,12 @@ def select_tree(
     def draw() -> SelectedTree:
         return _draw_top_down(nodes, roots, noise)
 
-    seen = {
+    exact = {
         "cells": cells, "class_codes": class_codes, "multiplicities": multiplicities,
         "weights": weights, "predicted": predicted,
     }  # fmt: skip
     tree = drawn(
-        "tree", seen, draw, views=views, n_classes=n_classes, epsilon=epsilon,
+        "tree", exact, draw, views=views, n_classes=n_classes, epsilon=epsilon,
         rate=Fraction(rate, 2**FRACTION_BITS), unit=unit, relation=relation,
         n_records=n_records, sums=sums,
     )  # fmt: skip
@@ -374,8 +374,8 @@ class NodeWeights:
             for v, after, stop in zip(chain, chain[1:], stops, strict=False):
                 joined[stop - sizes[v] : stop] = stop + merged[after, : sizes[v]]
             ways = np.split(self.ways(head, joined), stops[:-1])
-            for v, own in zip(chain, ways, strict=True):
-                add_log_sums(own, self.rate, sums[v])
+            for v, ways_of_v in zip(chain, ways, strict=True):
+                add_log_sums(ways_of_v, self.rate, sums[v])
         return out
 
     def ways(self, root: int, joined: Integers | None = None) -> Integers:
