@@ -5,7 +5,7 @@ Reports test accuracy, which is not private: meant for public data.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -354,7 +354,7 @@ def accuracy_table(trials: Sequence[Trial]) -> str:
         *sorted({t.epsilon for t in trials if t.epsilon is not None})
     ] or [None]
     rows = [["method", "released", *map(_budget, budgets)]]
-    for names, of_method in _by_method(trials):
+    for names, of_method in _by_method(trials).items():
         known = (
             [t.accuracy for t in of_method if t.epsilon in (None, e)] for e in budgets
         )
@@ -366,7 +366,7 @@ def recall_table(trials: Sequence[Trial], classes: Sequence[object]) -> str:
     """Return methods by mean ± std of recall of every class, at the largest budget."""
     largest = max((t.epsilon for t in trials if t.epsilon is not None), default=None)
     rows = [["method", "recall at", *map(printable, classes)]]
-    for (label, _), of_method in _by_method(trials):
+    for (label, _), of_method in _by_method(trials).items():
         recalls = [t.recalls for t in of_method if t.epsilon in (None, largest)]
         known = ([x for x in column if x == x] for column in zip(*recalls, strict=True))
         rows.append([label, _budget(largest), *map(_in_words, known)])
@@ -377,14 +377,12 @@ def _budget(epsilon: Fraction | None) -> str:
     return f"ε = {float(epsilon):g}" if epsilon else "any ε"
 
 
-def _by_method(
-    trials: Sequence[Trial],
-) -> ItemsView[tuple[str, str], list[Trial]]:
+def _by_method(trials: Sequence[Trial]) -> dict[tuple[str, str], list[Trial]]:
     """Return the trials of each method, by its label and what it releases."""
     found: dict[tuple[str, str], list[Trial]] = {}
     for one in trials:
         found.setdefault((one.method.label, one.method.released), []).append(one)
-    return found.items()
+    return found
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
