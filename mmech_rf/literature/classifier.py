@@ -90,7 +90,7 @@ class Fitting:
         self, n_trees: int, epsilon: Fraction
     ) -> tuple[tuple[Forest, Floats], tuple[Forest, Floats]]:
         """Release all trees and their leaves; return them before and after pruning."""
-        share, prune = PRUNINGS[self.recipe.pruning]
+        share, _, prune = PRUNINGS[self.recipe.pruning]
         trees = epsilon * (1 - share)
         grown = self.trees(n_trees, trees)
         least = self.budget(n_trees, trees).counts[-1]
@@ -311,13 +311,14 @@ class Fitting:
         return measured.values.reshape(values.shape)
 
 
-PRUNINGS: dict[str, tuple[Fraction, Callable[..., tuple[Forest, Floats]]]] = {
-    "none": (Fraction(0), lambda fitting, forest, counts, cost: (forest, counts)),
-    "signal-to-noise": (Fraction(0), Fitting.above_noise),
-    "selective": (Fraction(1, 10), Fitting.selected),
+PRUNINGS: dict[str, tuple[Fraction, bool, Callable[..., tuple[Forest, Floats]]]] = {
+    "none": (Fraction(0), True, lambda fitting, forest, counts, cost: (forest, counts)),
+    "signal-to-noise": (Fraction(0), False, Fitting.above_noise),
+    "selective": (Fraction(1, 10), True, Fitting.selected),
 }
-"""Prunings by name: the share of epsilon that each costs, and the function that prunes.
-Its arguments are trees, counts of their leaves, and what it, or else a count, costs."""
+"""Prunings by name: the share of epsilon that each costs, whether counts of leaves are
+still those of their records, and the function that prunes. Its arguments are trees,
+counts of their leaves, and what it, or else a count, costs."""
 
 
 MANY = 2**31
@@ -662,8 +663,8 @@ class RecipeForestClassifier(AccountedForest):
         no numbers of records.
         """
         recipe, k = self.recipe_, self.schema_.n_classes
-        known = recipe.structure in ("random", "drawn")
-        if not known or recipe.pruning not in ("none", "selective"):
+        _, counted, _ = PRUNINGS[recipe.pruning]
+        if not counted or recipe.structure not in ("random", "drawn"):
             return math.nan
         entries = (e for e in self.releases_ if e.released == LEAF_COUNTS)
         scales = (float(e.sensitivity / e.cost) for e in entries)
