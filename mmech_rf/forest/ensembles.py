@@ -19,6 +19,7 @@ from mmech.exceptions import ParameterError
 from mmech.storage.codec import storable
 from mmech_rf.arrays import Floats, Integers
 from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.growth import Seed, seed_sequence
 from mmech_rf.limits import LIMITS
 
 
@@ -121,15 +122,9 @@ def features_of(
     return [np.sort(rng.permutation(n_features)[:size]) for rng in rngs]
 
 
-def spawn(random_state: Any, count: int) -> list[Any]:
+def spawn(random_state: Seed, count: int) -> list[np.random.SeedSequence]:
     """Return independent public seeds, different for every ensemble."""
-    if isinstance(random_state, np.random.RandomState):
-        random_state = int(random_state.randint(2**31))
-    elif isinstance(random_state, np.random.Generator):
-        random_state = int(random_state.integers(2**63))
-    if isinstance(random_state, np.random.SeedSequence):
-        return list(random_state.spawn(count))
-    return list(np.random.SeedSequence(random_state).spawn(count))
+    return list(seed_sequence(random_state).spawn(count))
 
 
 PRIOR_FLOOR = 0.01
