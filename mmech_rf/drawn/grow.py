@@ -8,7 +8,6 @@ distinct records with their multiplicities are enough, and work follows their nu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -23,7 +22,7 @@ from mmech_rf.drawn.draw import BitMaps, SelectedTree, select_tree
 from mmech_rf.drawn.scores import AdditiveScores, release_scores, score_views
 from mmech_rf.drawn.settings import DEFAULTS, DrawnSettings, Plan
 from mmech_rf.drawn.trees import UNIT, SelectedTrees, boosting_weights
-from mmech_rf.drawn.views import ScoreView, Views, public_views
+from mmech_rf.drawn.views import Views, public_views
 from mmech_rf.estimator.records import EncodedRecords
 
 # Provenance: as `DrawnSettings`.
@@ -66,7 +65,10 @@ class Grower:
             additive = self._released_scores(cost * plan.scores, plan.corrections)
             if plan.by_score:
                 further = score_views(additive)
-        viewed = self._viewed(further)
+        views = Views((*public_views(self.domain_shape).items, *further))
+        cells = views.cells(self.records.codes)
+        maps = BitMaps.of(views, cells, self.records.class_codes, self.n_classes)
+        viewed = ViewedRecords(views, cells, maps)
         if plan.rounds:
             return self.boosted(cost, plan, viewed, additive)
         return self.voting(cost * plan.first, plan.votes, viewed, additive)
@@ -201,13 +203,6 @@ class Grower:
         """Return a forest without trees, of what probabilities are made of."""
         weight = 0.0 if additive is None else self.settings.score_weight
         return SelectedTrees((), (), additive, score_weight=weight)
-
-    def _viewed(self, further: Sequence[ScoreView]) -> ViewedRecords:
-        """Return the records in public views and further ones."""
-        views = Views((*public_views(self.domain_shape).items, *further))
-        cells = views.cells(self.records.codes)
-        maps = BitMaps.of(views, cells, self.records.class_codes, self.n_classes)
-        return ViewedRecords(views, cells, maps)
 
     def _draw_tree(
         self,

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import partial
 from itertools import chain, islice
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -387,9 +387,11 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
 
     def _settled(self, X: Any, y: Any) -> None:
         """Fit as a whole or not at all."""
-        before = dict(vars(self))
-        for name in before:
-            if name.endswith("_") or (name[0] == "_" and name in self._set_by_fits()):
+        before, made = dict(vars(self)), cast(Any, type(self))
+        # Fields that are no parameters are set anew by every fit.
+        of_fits = {entry.name for entry in fields(made) if not entry.init}
+        for name in before.keys() - {"_lineage"}:
+            if name.endswith("_") or (name[0] == "_" and name in of_fits):
                 delattr(self, name)
 
         def spent(words: str) -> str:
@@ -413,12 +415,6 @@ class ForestClassifier(ClassifierMixin, BaseEstimator):
         finally:
             if isinstance(self.ledger, PrivacyLedger):
                 self.ledger.let_go()
-
-    @classmethod
-    def _set_by_fits(cls) -> set[str]:
-        """Return names of fields that are no parameters: what fits set anew."""
-        made: Any = cls
-        return {entry.name for entry in fields(made) if not entry.init} - {"_lineage"}
 
     def _fit(self, X: Any, y: Any) -> None:
         """Fit to raw records, or to parts that were counted."""

@@ -6,7 +6,7 @@ Seeds, attributes and trees are public. Votes are post-processing of what was re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -131,22 +131,16 @@ PRIOR_FLOOR = 0.01
 """No class counts for less than this part of an equal share."""
 
 
-def _leaf_rows(forest: Forest, codes: Integers) -> Iterator[tuple[slice, Integers]]:
-    """Yield slices of the records with their leaves as rows of T."""
-    width = LIMITS.voting_records
-    for start in range(0, codes.shape[0], width):
-        part = slice(start, start + width)
-        yield part, forest.apply(codes[part]) + forest.leaf_offsets[:-1]
-
-
 def weight_votes(forest: Forest, leaf_counts: NDArray[Any], codes: Integers) -> Floats:
     """Return the counts in the visited leaves, summed over trees, shape (b, k).
 
     Leaves of which a label counts have a one at it.
     """
     votes = np.zeros((codes.shape[0], leaf_counts.shape[1]))
-    for part, rows in _leaf_rows(forest, codes):
-        for tree in range(rows.shape[1]):
+    for start in range(0, codes.shape[0], LIMITS.voting_records):
+        part = slice(start, start + LIMITS.voting_records)
+        rows = forest.apply(codes[part]) + forest.leaf_offsets[:-1]
+        for tree in range(forest.n_trees):
             votes[part] += leaf_counts[rows[:, tree]]
     return votes
 

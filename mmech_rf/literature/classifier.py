@@ -276,12 +276,6 @@ class Fitting:
         leaves = [np.arange(*forest.leaf_offsets[tree : tree + 2]) for tree in kept]
         return picked([(forest, t) for t in kept]), counts[np.concatenate(leaves)]
 
-    def above_noise(
-        self, forest: Forest, counts: Floats, epsilon: Fraction
-    ) -> tuple[Forest, Floats]:
-        """Let nodes speak for the leaves below them that say no more than noise."""
-        return forest, signal_to_noise(forest, counts, float(epsilon))
-
     # ---- paying and noise ------------------------------------------------------
 
     def _pay(
@@ -313,9 +307,14 @@ class Fitting:
 
 PRUNINGS: dict[str, tuple[Fraction, bool, Callable[..., tuple[Forest, Floats]]]] = {
     "none": (Fraction(0), True, lambda fitting, forest, counts, cost: (forest, counts)),
-    "signal-to-noise": (Fraction(0), False, Fitting.above_noise),
+    "signal-to-noise": (
+        Fraction(0), False,
+        lambda fitting, forest, counts, cost: (
+            forest, signal_to_noise(forest, counts, float(cost)),
+        ),
+    ),
     "selective": (Fraction(1, 10), True, Fitting.selected),
-}
+}  # fmt: skip
 """Prunings by name: the share of epsilon that each costs, whether counts of leaves are
 still those of their records, and the function that prunes. Its arguments are trees,
 counts of their leaves, and what it, or else a count, costs."""
