@@ -49,7 +49,6 @@ def opening(card: Mapping[str, Any]) -> list[str]:
     )
     saved = f" on {card['date']} by mmech {card['version']}" if card["date"] else ""
     costs = [f"{name} = {card[name]:g}" for name in ("epsilon", "rho") if card[name]]
-    costs += [f"delta = {card['delta']:g}"] if card["delta"] else []
     lines = [
         f"Predicts {printable(card['target'])}, one of {any_of(classes)}, from "
         f"{', '.join(attributes)}.",
