@@ -563,3 +563,13 @@ class Forest:
                     f"row {start + row} does not; encode records with the schema"
                 )
             yield rows, np.array(chunk, dtype=dtype, order="C")
+
+
+def check_forest(forest: Any) -> None:
+    """Raise unless it is a forest."""
+    if not isinstance(forest, Forest):
+        raise TypeError(
+            f"forest must be a Forest, got {type(forest).__name__}; grow one with "
+            "grow_random_forest or complete_forest, or make one of a fitted model with "
+            "compile_forest"
+        )

@@ -603,14 +603,11 @@ class RecipeForestClassifier(AccountedForest):
     # ---- releases ------------------------------------------------------------
 
     def _fit_counts(self, records: EncodedRecords, epsilon: Fraction) -> None:
-        if self.n_records is None and (
-            self._terms.neighbours == "labels" or not self.recipe_.needs_records
-        ):
-            # Public, or of no use.
+        public = self._terms.neighbours == "labels"
+        if self.n_records is None and (public or not self.recipe_.needs_records):
             self._reserve(epsilon)
             number = self.choice_.n_records if self._again else records.number
-            public = self._terms.neighbours == "labels"
-            n_records = float(max(number, 1)) if public else math.nan
+            n_records = float(max(number, 1)) if public else 1.0  # of no use
             self._release_model(records, epsilon, n_records)
         else:
             super()._fit_counts(records, epsilon)
@@ -619,22 +616,20 @@ class RecipeForestClassifier(AccountedForest):
         self, records: EncodedRecords, epsilon: Fraction, n_records: float
     ) -> None:
         recipe = self.recipe_
-        known = 1.0 if math.isnan(n_records) else n_records
-        n_levels = self._check_nodes(float(epsilon), known)
-        n_trees = recipe.trees(self.schema_, float(epsilon), known)
+        n_levels = self._check_nodes(float(epsilon), n_records)
+        n_trees = recipe.trees(self.schema_, float(epsilon), n_records)
         if not self._again:
             (seed,) = spawn(self.random_state, 1)
             self._seed = tuple(seed.generate_state(4).tolist())
         with self._timed("measurement"):
-            grown, trees = Fitting(self, records, n_levels, known).pruned(
-                n_trees, epsilon
-            )
+            fitting = Fitting(self, records, n_levels, n_records)
+            grown, trees = fitting.pruned(n_trees, epsilon)
         exact = recipe.selection == "exact"
         self._grown = RecipeVotes(*grown, recipe.vote) if exact else None
         self._experts = RecipeVotes(*trees, recipe.vote)
         features = np.arange(self.schema_.n_features)
         self.ensembles_ = [Ensemble(features, self.forest_, epsilon)]
-        self._choose(known, n_trees=self.forest_.n_trees)
+        self._choose(n_records, n_trees=self.forest_.n_trees)
 
     def _settle(self) -> None:
         super()._settle()

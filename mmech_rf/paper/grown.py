@@ -40,7 +40,7 @@ from mmech_rf.forest.ensembles import (
     vote_shares,
     weight_votes,
 )
-from mmech_rf.forest.forest import Forest
+from mmech_rf.forest.forest import Forest, check_forest
 from mmech_rf.forest.growth import (
     check_cells,
     check_depth,
@@ -134,12 +134,8 @@ class GrownForest(ForestClassifier):
             )
         check_choice(self.voting, "voting", self._votings)
         check_choice(self.ties, "ties", ("random", "first"))
-        if not isinstance(self.forest, Forest | None):
-            raise TypeError(
-                f"forest must be a Forest or None, got {type(self.forest).__name__}; "
-                "grow one with grow_random_forest, or make one of a fitted model with "
-                "compile_forest"
-            )
+        if self.forest is not None:
+            check_forest(self.forest)
         for name in GROWTH if self.forest is not None else ():
             if getattr(self, name) != getattr(type(self), name):
                 raise ParameterError(
