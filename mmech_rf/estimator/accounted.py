@@ -294,21 +294,15 @@ def places_to_cut(schema: Schema, names: Sequence[str] | str) -> list[int]:
             "private_bins must be a sequence of names of attributes, or 'all', got "
             f"{names!r}; pass a tuple"
         )
+    known = ", ".join(bounded) or "none"
+    otherwise = f"choose from those with bounds, {known}, or give it lower and upper"
     for name in names:
-        if name not in schema.names:
-            known = ", ".join(bounded) or "none has bounds"
-            raise ParameterError(
-                "private_bins",
-                "must name attributes of the schema",
-                repr(name),
-                nearest(name, bounded, f"choose from those with bounds: {known}"),
-            )
         if name not in bounded:
             raise ParameterError(
                 "private_bins",
-                "must name numeric attributes with public bounds",
-                name,
-                ("give the attribute lower and upper", "leave it out"),
+                "must name numeric attributes of the schema with public bounds",
+                repr(name),
+                nearest(name, bounded, otherwise),
             )
     return sorted({bounded[name] for name in names})
 
